@@ -1,6 +1,8 @@
 //! Tests against real Cassandra and real drivers.
 
 pub mod capturing;
+pub mod collector;
+pub mod protobuf;
 pub mod proxy;
 pub mod raw;
 pub mod relay;

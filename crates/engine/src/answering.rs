@@ -15,6 +15,7 @@ use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::Body;
 use crate::node_request::Owner;
+use crate::records::AttemptEnd;
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
 /// from each other with every answer.
@@ -119,7 +120,7 @@ impl Engine {
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
-        self.end_hedge(client, key);
+        self.end_hedge(client, key, service_us);
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };
@@ -159,6 +160,7 @@ impl Engine {
                         body: Body::Borrowed(body),
                         version,
                     };
+                    self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
                     return self.hold_for_agreement(client, key, reply);
                 }
                 _ => {}
@@ -166,6 +168,9 @@ impl Engine {
         }
         let node = self.requests.nodes.get(key);
         let untried = node.and_then(|node| node.target.untried());
+        if !is_single && opcode == Opcode::Result {
+            self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
+        }
         self.drop_node_request(key);
         if !is_single {
             let outcome = Outcome::of_response(Response { header, ..response }, untried);

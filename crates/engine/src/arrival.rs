@@ -192,6 +192,7 @@ impl Engine {
             turn: None,
             merge: Merge::Alone,
             trail: Trail::default(),
+            attempts: None,
             condition_failed: false,
             _counted: counted,
             permits: Vec::new(),

@@ -8,11 +8,15 @@ use helenus_policy::choice::Policy;
 use helenus_wire::Consistency;
 use serde::{Deserialize, Serialize};
 
+mod admin;
 mod problems;
 pub(crate) mod rules;
 mod scheduling;
 mod secret;
+mod tracing;
 
+pub use self::tracing::{Endpoint, Tracing};
+pub use admin::Admin;
 pub use problems::REPORTS_SECRET_BYTES_MIN;
 pub use rules::{Names, RuleSettings};
 pub use scheduling::Scheduling;
@@ -34,6 +38,7 @@ pub struct Config {
     pub limits: Limits,
     pub rules: Vec<RuleSettings>,
     pub admin: Admin,
+    pub tracing: Tracing,
     pub log: Log,
 }
 
@@ -358,44 +363,6 @@ pub struct Limits {
     pub statements_bytes_max: usize,
 }
 
-/// Metrics, health and the dashboard.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, default)]
-pub struct Admin {
-    /// Address and port of the admin server; off if not set.
-    pub address: Option<SocketAddr>,
-    /// Token that requests must carry (`Authorization: Bearer …`), except those for `/health`, `/ready`
-    /// and the dashboard's page, which asks for it. Any address that is not loopback needs this one or
-    /// `read_token`. It gives all rights: without it, nothing can be changed over `address`.
-    pub token: Option<Secret>,
-    /// File that holds this token, in place of `token`. Read again on SIGHUP and when it changes.
-    pub token_file: Option<PathBuf>,
-    /// Token that only reads: for metrics, the dashboard and `helenus ctl show`.
-    pub read_token: Option<Secret>,
-    /// File that holds this token, in place of `read_token`. Read again on SIGHUP and when it changes.
-    pub read_token_file: Option<PathBuf>,
-    /// Unix socket of the admin server, for programs on the same machine: only the user who runs Helenus, and
-    /// root, may connect to it, and they need no token. Not set: `admin.sock` in the service's runtime
-    /// directory, if systemd has made one (`/run/helenus/admin.sock` with the package's unit). Empty: none.
-    pub socket: Option<PathBuf>,
-    /// Names, besides `127.0.0.1`, `[::1]` and `localhost`, under which the admin server may be addressed
-    /// (the Host header) while it has no token.
-    pub hosts: Vec<String>,
-    /// Tables with metrics of their own; further ones are counted as `other`.
-    pub tables_max: usize,
-    /// Whether `/api/keys`, the dashboard and `helenus top` show the values of hot partition keys. They are
-    /// your clients' data; without them, a partition is named by its token, with which it can be found in
-    /// CQL (`WHERE token(…) = …`). Messages of errors that may quote values are shown only with it as well,
-    /// and `helenus capture --values` needs it.
-    pub show_keys: bool,
-    /// From how many milliseconds on a request is shown among the slow ones (`/api/slow`), unless it is a scan;
-    /// 0: never.
-    pub slow_ms: u64,
-    /// The same for pages of scans, schema changes and statements that Helenus does not understand.
-    pub slow_scan_ms: u64,
-}
-
 /// What is logged, to standard error.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -532,27 +499,9 @@ impl Default for Limits {
     }
 }
 
-impl Default for Admin {
-    fn default() -> Self {
-        Admin {
-            address: Some(SocketAddr::from(([127, 0, 0, 1], 9180))),
-            token: None,
-            token_file: None,
-            read_token: None,
-            read_token_file: None,
-            socket: None,
-            hosts: Vec::new(),
-            tables_max: 100,
-            show_keys: false,
-            slow_ms: 100,
-            slow_scan_ms: 2_000,
-        }
-    }
-}
-
 impl Config {
     /// All secrets with their keys.
-    pub fn secrets(&self) -> [(&'static str, Option<&Secret>); 4] {
+    pub fn secrets(&self) -> [(&'static str, Option<&Secret>); 5] {
         [
             ("admin.read_token", self.admin.read_token.as_ref()),
             ("admin.token", self.admin.token.as_ref()),
@@ -561,6 +510,7 @@ impl Config {
                 self.assignment.reports_secret.as_ref(),
             ),
             ("cluster.password", self.cluster.password.as_ref()),
+            ("tracing.headers", self.tracing.headers.as_ref()),
         ]
     }
 

@@ -12,6 +12,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::node_request::{Owner, Stage};
 use crate::query::Query;
+use crate::records::Looked;
 use crate::request::Caller;
 use crate::stats::add;
 
@@ -117,14 +118,15 @@ impl Engine {
                 add(&table.errors, 1);
             }
         }
-        let class = query.class;
+        let (class, header_flags) = (query.class, query.header_flags);
         self.cx.shared.stats.latency[class as usize].record(us);
         if self.statements.is_counted() {
             request.asked().note_asked(&self.cx, us);
             self.record_cost(key, us, answer);
         }
-        if is_error || self.records.is_slow(class, us) {
-            self.record_remarkable(key, client, us, answer);
+        let looked = self.records.traces.look(header_flags);
+        if is_error || self.records.is_slow(class, us) || looked != Looked::No {
+            self.record_remarkable(key, client, (us, looked), answer);
         }
         self.clients.in_flight_ended(client.session);
     }

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::Owner;
 use crate::query::Query;
+use crate::records::AttemptEnd;
 use crate::rules::Permit;
 use crate::stats::add;
 use crate::timeouts::Timed;
@@ -106,6 +107,7 @@ impl Engine {
         if let Some(landed) = request.land(self.cx.now) {
             silent = request.node;
             self.links.give_up(&landed.flight);
+            self.note_attempt(key, landed.us, AttemptEnd::TimedOut);
             if let Some(node) = silent {
                 add(&self.links.stats(node).counters.timeouts, 1);
                 self.queues.note_failure(&self.cx, node);

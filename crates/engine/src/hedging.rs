@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::{Form, Landed, NodeRequest, Owner, Prediction, Target};
+use crate::records::AttemptEnd;
 use crate::stats::add;
 
 /// No read is slow before this.
@@ -126,7 +127,13 @@ impl Engine {
     }
 
     /// One of two attempts has been answered, if there were two: the other is given up.
-    pub(crate) fn end_hedge(&mut self, client: ClientRequestKey, attempt: NodeRequestKey) {
+    /// `service_us`: how long its node has taken.
+    pub(crate) fn end_hedge(
+        &mut self,
+        client: ClientRequestKey,
+        attempt: NodeRequestKey,
+        service_us: u32,
+    ) {
         let Some(request) = self.requests.clients.get_mut(client) else {
             return;
         };
@@ -134,16 +141,18 @@ impl Engine {
             return;
         };
         request.execution = Execution::Single(Some(attempt));
+        self.note_attempt(attempt, service_us.into(), AttemptEnd::Answered);
         let is_won = attempt == second;
         add(&self.cx.shared.stats.global.hedges_won, u64::from(is_won));
         let loser = if is_won { first } else { second };
         if let Some(request) = self.requests.nodes.get_mut(loser)
-            && let Some(Landed { flight, .. }) = request.land(self.cx.now)
+            && let Some(Landed { flight, us }) = request.land(self.cx.now)
         {
             // Its answer may still come, and is nobody's.
             self.links.give_up(&flight);
             // How long its node has not answered is known; of a second attempt that says nothing.
             let node = request.node.filter(|_| is_won);
+            self.note_attempt(loser, us, AttemptEnd::GivenUp);
             let waited = self.cx.now.saturating_duration_since(flight.sent);
             let waited_us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
             let is_alive =

@@ -11,6 +11,7 @@ use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::capture::Captured;
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
+use crate::records::RequestTrace;
 use crate::report::Report;
 use crate::shared::WorkerMessage;
 
@@ -32,6 +33,8 @@ pub enum Output {
     Report(u64, Box<Report>),
     /// Some of what somebody wants to have recorded.
     Captured(Captured),
+    /// What somebody follows a request for, who wants to see where its time went.
+    Traced(Box<RequestTrace>),
 }
 
 /// A connection that has been made, TLS included.

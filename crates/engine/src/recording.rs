@@ -18,7 +18,9 @@ use crate::client::answers::NodeAnswer;
 use crate::engine::Engine;
 use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
 use crate::query::Query;
-use crate::records::{Answered, Described, Digest, ErrorRecord, SlowRequest, shown_message};
+use crate::records::{
+    Answered, Described, Digest, ErrorRecord, Looked, SlowRequest, shown_message,
+};
 use crate::request::{Caller, ClientRequest};
 use crate::statement::prepared::Statement;
 use crate::stats::add;
@@ -48,7 +50,7 @@ impl Query {
     }
 
     /// In force where its text names no keyspace.
-    fn keyspace_in_force(&self) -> Option<&str> {
+    pub(crate) fn keyspace_in_force(&self) -> Option<&str> {
         let names_it = |statement: &Arc<Statement>| statement.facts.keyspace.is_some();
         if self.statement.as_ref().is_some_and(names_it) {
             return None;
@@ -94,13 +96,13 @@ impl Engine {
         self.records.note_cost(cost_key, &answered);
     }
 
-    /// Describes a request that is slow or ends with an error.
+    /// Describes a request that is slow, ends with an error, or is traced.
     #[cold]
     pub(crate) fn record_remarkable(
         &mut self,
         key: ClientRequestKey,
         client: Caller,
-        us: u64,
+        (us, looked): (u64, Looked),
         answer: NodeAnswer<'_>,
     ) {
         let error = match answer.opcode {
@@ -115,7 +117,12 @@ impl Engine {
         let (query, code) = (request.asked(), error.as_ref().map(|error| error.code));
         let class = query.class;
         let is_slow = self.records.is_slow(class, us) && self.records.takes_slow(class);
-        if code.is_none() && !is_slow {
+        let body = (query.header_flags, query.body.as_slice());
+        let traced = self.records.traces.wants(looked, is_slow, body);
+        if traced == Err(true) {
+            add(&self.cx.shared.stats.global.traces_dropped, 1);
+        }
+        if code.is_none() && !is_slow && traced.is_err() {
             return;
         }
         let digest = query.digest(code);
@@ -124,11 +131,19 @@ impl Engine {
         // Of a flood, most are only counted.
         let is_error = code.is_some_and(|code| self.records.takes_error(code));
         let is_counted = cost_key.is_some_and(|key| self.records.takes_cost_error(key));
-        if !is_slow && !is_error && !is_counted {
+        if !is_slow && !is_error && !is_counted && traced.is_err() {
             return;
         }
         let trail = self.trail_of(request);
         let asked = self.described(query, digest.as_ref(), Some(client.session));
+        let slow = (is_slow || traced.is_ok()).then(|| {
+            self.ended(
+                request,
+                (client, us),
+                (&trail, asked.clone()),
+                (answer, code),
+            )
+        });
         if let Some(key) = cost_key.filter(|_| is_counted) {
             let client = None;
             let of_anyone = Described {
@@ -138,31 +153,47 @@ impl Engine {
             self.records.learn(key, of_anyone);
             self.records.note_cost_error(key);
         }
-        if is_slow {
-            let slow = SlowRequest {
-                at: self.cx.since_1970(),
-                asked: asked.clone(),
-                class,
-                consistency: query.consistency,
-                execution: request.execution.name(),
-                took_us: us,
-                queued_us: trail.queued_us,
-                at_nodes_us: trail.at_nodes_us,
-                slowest_us: trail.slowest_us,
-                slowest: trail.slowest(),
-                nodes: trail.nodes(),
-                node_requests: trail.node_requests,
-                attempts: trail.attempts,
-                is_hedged: trail.is_hedged,
-                is_shared: client.session != request.caller.session
-                    || client.stream != request.caller.stream,
-                bytes: answer.body.len(),
-                error: code,
-            };
-            self.records.note_slow(slow);
+        if let Some(slow) = slow {
+            if let Ok(parent) = traced {
+                self.hand_out(key, client, (slow.clone(), is_slow), parent);
+            }
+            if is_slow {
+                self.records.note_slow(slow);
+            }
         }
         if let Some(error) = error.filter(|_| is_error) {
             self.record_error(&error, asked, trail.slowest());
+        }
+    }
+
+    /// What is said of a request that has ended.
+    fn ended(
+        &self,
+        request: &ClientRequest,
+        (client, took_us): (Caller, u64),
+        (trail, asked): (&Trail, Described),
+        (answer, error): (NodeAnswer<'_>, Option<i32>),
+    ) -> SlowRequest {
+        let query = request.asked();
+        SlowRequest {
+            at: self.cx.since_1970(),
+            asked,
+            class: query.class,
+            consistency: query.consistency,
+            execution: request.execution.name(),
+            took_us,
+            queued_us: trail.queued_us,
+            at_nodes_us: trail.at_nodes_us,
+            slowest_us: trail.slowest_us,
+            slowest: trail.slowest(),
+            nodes: trail.nodes(),
+            node_requests: trail.node_requests,
+            attempts: trail.attempts,
+            is_hedged: trail.is_hedged,
+            is_shared: client.session != request.caller.session
+                || client.stream != request.caller.stream,
+            bytes: answer.body.len(),
+            error,
         }
     }
 
@@ -212,15 +243,8 @@ impl Engine {
     /// Where a request's time has gone, with what is still at nodes or waits for them.
     fn trail_of(&self, request: &ClientRequest) -> Trail {
         let mut trail = request.trail;
-        let wholes = [request.execution.whole(), request.execution.hedge()];
-        let open = wholes
-            .into_iter()
-            .flatten()
-            .chain(request.execution.children());
-        for key in open {
-            if let Some(open) = self.requests.nodes.get(key) {
-                trail.note_open(open, self.cx.now, self.cx.now_us());
-            }
+        for open in self.open_node_requests(request) {
+            trail.note_open(open, self.cx.now, self.cx.now_us());
         }
         trail
     }

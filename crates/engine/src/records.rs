@@ -4,16 +4,20 @@
 //! Bounded, for each worker: [`SLOW_BYTES_MAX`], what `records/errors.rs` and `records/statements.rs` state.
 //! Nobody waits for it and no lock is taken: who wants to know asks the worker ([`crate::report`]).
 
+mod attempts;
 mod described;
 mod errors;
 mod ring;
 mod slow;
 mod statements;
+mod traces;
 
 use helenus_policy::schedule::Class;
 
 use crate::config::Config;
 
+pub use attempts::{Attempt, AttemptEnd};
+pub(crate) use attempts::{Attempts, Noted};
 pub use described::Described;
 pub(crate) use described::{DIGEST_BYTES_MAX, Digest};
 pub use errors::ErrorRecord;
@@ -21,6 +25,8 @@ pub(crate) use errors::shown_message;
 pub use slow::SlowRequest;
 pub(crate) use statements::Answered;
 pub use statements::{Spread, StatementRecord};
+pub(crate) use traces::{Looked, Traces};
+pub use traces::{RequestTrace, TraceParent};
 
 use errors::Errors;
 use ring::Ring;
@@ -45,10 +51,14 @@ pub(crate) struct Records {
     left_out: u64,
     /// Statements learnt in this tick because they failed.
     learnt: u32,
+    /// Which requests are handed out to be traced.
+    pub traces: Traces,
 }
 
 impl Records {
     pub(crate) fn new(config: &Config) -> Records {
+        let mut traces = Traces::default();
+        traces.adopt(&config.tracing);
         Records {
             slow_us: slow_us(config),
             slow: Ring::new(SLOW_BYTES_MAX),
@@ -57,11 +67,13 @@ impl Records {
             noted: [0; 2],
             left_out: 0,
             learnt: 0,
+            traces,
         }
     }
 
     pub(crate) fn adopt(&mut self, config: &Config) {
         self.slow_us = slow_us(config);
+        self.traces.adopt(&config.tracing);
     }
 
     /// Whether a request that took so long is slow for its class.
@@ -144,6 +156,7 @@ impl Records {
     pub(crate) fn on_tick(&mut self, now_us: u64) {
         self.noted = [0; 2];
         self.learnt = 0;
+        self.traces.on_tick();
         self.errors.on_tick();
         self.costs.on_tick(now_us);
     }

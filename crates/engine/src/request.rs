@@ -17,6 +17,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Ledger;
 use crate::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::query::Query;
+use crate::records::Attempts;
 use crate::rules::Permit;
 use crate::trail::Trail;
 
@@ -49,6 +50,8 @@ pub(crate) struct ClientRequest {
     pub merge: Merge,
     /// Where its time has gone so far.
     pub trail: Trail,
+    /// What is remembered of its attempts one by one, if anything is traced.
+    pub attempts: Option<Box<Attempts>>,
     /// Answered by a condition that did not hold.
     pub condition_failed: bool,
     /// Counts it among the scans under way, if their number has a limit.

@@ -33,7 +33,7 @@ pub(crate) mod words;
 use std::sync::Arc;
 
 use self::analysis::Analysis;
-use self::asked::Turns;
+use self::asked::COUNTED_ONE_OF;
 use self::hot_keys::Asked;
 use self::hot_keys::HotKeys;
 use self::place::Placer;
@@ -44,6 +44,7 @@ use self::table_counters::TableCounters;
 use self::text_cache::TextCache;
 use crate::config::{Config, Limits};
 use crate::context::Context;
+use crate::sampling::{Sampler, Share};
 use crate::shared::Shared;
 
 /// What one worker knows of statements.
@@ -55,7 +56,7 @@ pub(crate) struct Statements {
     /// What clients are shown in place of nodes.
     proxies: Proxies,
     /// Which answers count for how often statements are asked.
-    counted: Turns,
+    counted: Sampler,
     /// The partitions that are asked for most.
     hot: HotKeys,
 }
@@ -69,7 +70,7 @@ impl Statements {
             placer: Placer::default(),
             tables: TableCounters::default(),
             proxies: Proxies::of(config),
-            counted: Turns::default(),
+            counted: Sampler::default(),
             hot: HotKeys::new(seed),
         }
     }
@@ -96,7 +97,7 @@ impl Statements {
     /// Whether an answer counts for how often its statement is asked.
     #[inline]
     pub(crate) fn is_counted(&mut self) -> bool {
-        self.counted.is_next()
+        self.counted.takes(Share::one_of(COUNTED_ONE_OF))
     }
 
     /// Whether this request is looked at for the partitions that are asked for most.

@@ -164,6 +164,9 @@ counters! {
         layout_writes_refused,
         layout_writes_fenced,
         worker_sleeps,
+        /// Requests whose traces a collector has taken, and those that none has got.
+        traces_exported,
+        traces_dropped,
     }
 }
 

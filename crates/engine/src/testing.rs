@@ -133,7 +133,7 @@ pub(crate) fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
 
 /// A node's answer.
 pub(crate) fn bytes_of(mode: (Version, bool), stream: i16, opcode: Opcode, body: &[u8]) -> Vec<u8> {
-    written(true, mode, stream, opcode, body)
+    written((true, 0), mode, stream, opcode, body)
 }
 
 /// A client's request.
@@ -143,11 +143,22 @@ pub(crate) fn request_of(
     opcode: Opcode,
     body: &[u8],
 ) -> Vec<u8> {
-    written(false, mode, stream, opcode, body)
+    request_with_flags(0, mode, stream, opcode, body)
+}
+
+/// The same with these flags.
+pub(crate) fn request_with_flags(
+    flags: u8,
+    mode: (Version, bool),
+    stream: i16,
+    opcode: Opcode,
+    body: &[u8],
+) -> Vec<u8> {
+    written((false, flags), mode, stream, opcode, body)
 }
 
 fn written(
-    response: bool,
+    (response, flags): (bool, u8),
     (version, framed): (Version, bool),
     stream: i16,
     opcode: Opcode,
@@ -158,7 +169,7 @@ fn written(
     let header = Header {
         version: version as u8,
         response,
-        flags: 0,
+        flags,
         stream,
         opcode: opcode as u8,
         body_len: 0,

@@ -20,6 +20,8 @@ pub(crate) struct Trail {
     /// Of that, the longest, and where.
     pub slowest_us: u32,
     slowest: NodeIndex,
+    /// Where the last of them that has ended was.
+    pub last: Option<NodeIndex>,
     pub node_requests: u16,
     /// Nodes tried, over all node requests.
     pub attempts: u16,
@@ -36,6 +38,7 @@ impl Default for Trail {
             at_nodes_us: 0,
             slowest_us: 0,
             slowest: NodeIndex(0),
+            last: None,
             node_requests: 0,
             attempts: 0,
             is_hedged: false,
@@ -78,6 +81,7 @@ impl Trail {
         self.at_nodes_us = self.at_nodes_us.wrapping_add(ended.at_node_us);
         self.node_requests = self.node_requests.wrapping_add(1);
         self.attempts = self.attempts.wrapping_add(ended.attempts.into());
+        self.last = ended.node;
         if let Some(node) = ended.node {
             if ended.at_node_us >= self.slowest_us {
                 (self.slowest_us, self.slowest) = (ended.at_node_us, node);

@@ -1,5 +1,6 @@
 //! `helenus ctl`: shows what a running proxy does, and tells it what to do.
 
+mod log;
 mod rules;
 mod tables;
 mod what;
@@ -79,8 +80,59 @@ enum Command {
     Reload,
     /// Connect to nodes anew: each connection is replaced, and closed once all that it carries is answered
     Reconnect(ReconnectArgs),
+    /// Show the last lines of the log, or change for a while what is logged
+    Log(LogArgs),
     /// Stop the proxy, as on SIGTERM: clients move to other proxies, and no answer is lost
     Drain,
+}
+
+#[derive(Args)]
+struct LogArgs {
+    /// Lines at most
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=5000))]
+    limit: u16,
+    /// Log this besides what log.filter says: a level (error, warn, info, debug), or PART=LEVEL as in
+    /// helenus_proxy=debug, several of them separated by commas
+    #[arg(long, value_name = "FILTER", conflicts_with = "reset")]
+    level: Option<String>,
+    /// How long that is logged, as 30s, 10m or 1h; 1h at most
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = time_s, conflicts_with = "reset")]
+    seconds: u32,
+    /// Log what log.filter says
+    #[arg(long)]
+    reset: bool,
+}
+
+/// A time up to an hour, in seconds.
+fn time_s(text: &str) -> Result<u32, String> {
+    let number = text.trim_end_matches(|of: char| of.is_ascii_alphabetic());
+    let unit = match &text[number.len()..] {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3_600),
+        _ => None,
+    };
+    let seconds = unit.and_then(|unit| number.parse::<u32>().ok()?.checked_mul(unit));
+    let seconds = seconds.filter(|seconds| (1..=3_600).contains(seconds));
+    seconds.ok_or_else(|| "write a time from 1s to 1h, as 30s, 10m or 1h".to_owned())
+}
+
+impl LogArgs {
+    /// Whether it changes something, and what is asked for it.
+    fn path(&self) -> (bool, String) {
+        match (&self.level, self.reset) {
+            (Some(filter), _) => {
+                let filter = utf8_percent_encode(filter, NON_ALPHANUMERIC);
+                let seconds = self.seconds;
+                (
+                    true,
+                    format!("/api/log/filter?filter={filter}&seconds={seconds}"),
+                )
+            }
+            (None, true) => (true, "/api/log/reset".to_owned()),
+            (None, false) => (false, format!("/api/log?limit={}", self.limit)),
+        }
+    }
 }
 
 #[derive(Args)]
@@ -227,6 +279,10 @@ fn answer_of(args: &CtlArgs) -> Result<Answer> {
             let node = utf8_percent_encode(&node.to_string(), NON_ALPHANUMERIC).to_string();
             (true, format!("/api/reconnect?node={node}"), 10)
         }
+        Command::Log(log) => {
+            let (is_action, path) = log.path();
+            (is_action, path, 10)
+        }
         Command::Drain => (true, "/api/drain".to_owned(), 10),
     };
     let asked = server.ask(
@@ -266,6 +322,7 @@ fn text_of(command: &Command, value: &Value) -> Result<String> {
             "{} connections to {} nodes are being replaced: helenus ctl show nodes",
             value["links"], value["nodes"]
         ),
+        Command::Log(_) => log::text(value),
         Command::Drain => format!(
             "the proxy stops: {} clients move to others, {} s at most",
             value["clients"], value["at_most_s"]
@@ -303,6 +360,10 @@ mod tests {
             "reconnect",
             "reconnect --node 10.0.0.1:9042",
             "drain --json",
+            "log",
+            "log --limit 5 --json",
+            "log --level helenus_proxy=debug --for 1h",
+            "log --reset",
         ] {
             let error = parsed(line).err().map(|e| e.to_string());
             assert_eq!(error, None, "{line}");
@@ -316,6 +377,11 @@ mod tests {
             "pause --role a --keyspace b",
             "pause --role a --seconds 601",
             "show slow --socket /x --admin 127.0.0.1:1",
+            "log --level debug --for 61m",
+            "log --level debug --for 10",
+            "log --level debug --for 0s",
+            "log --level debug --for m",
+            "log --level debug --reset",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -12,6 +12,7 @@ mod ctl_cmd;
 mod figures;
 mod health_cmd;
 mod layouts_cmd;
+mod log_layer;
 mod manual_cmd;
 mod online;
 mod open_files;

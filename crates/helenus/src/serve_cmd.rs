@@ -2,13 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use helenus_proxy::config::WrongSettings;
-use helenus_proxy::{Config, Program, SetLogFilter};
-use tracing_subscriber::EnvFilter;
+use helenus_proxy::{Config, LogLines, Program, SetLogFilter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, reload};
 
+use crate::log_layer::LogLayer;
 use crate::open_files::raise_open_files_limit;
 
 /// Settings: defaults, then the file, then the environment, then flags.
@@ -161,23 +165,27 @@ fn log_filter(text: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(text).with_context(|| format!("log.filter {text:?} is not a filter"))
 }
 
+/// Logs to standard error, and what is kept for those who ask; whoever calls what is returned changes what is
+/// logged.
+fn begin_log(filter: &str, as_json: bool, kept: Arc<LogLines>) -> Result<SetLogFilter> {
+    let (filter, handle) = reload::Layer::new(log_filter(filter)?);
+    let log = tracing_subscriber::registry()
+        .with(filter)
+        .with(LogLayer(kept));
+    let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    match as_json {
+        true => log.with(text.json()).init(),
+        false => log.with(text.with_target(false)).init(),
+    }
+    Ok(Box::new(move |filter| {
+        Ok(handle.reload(log_filter(filter)?)?)
+    }))
+}
+
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
     let config = args.settings.load()?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(log_filter(&config.log.filter)?)
-        .with_writer(std::io::stderr);
-    // The two output formats have handles of different types.
-    let set_log_filter: SetLogFilter = if args.log_json {
-        let builder = builder.json().with_filter_reloading();
-        let handle = builder.reload_handle();
-        builder.init();
-        Box::new(move |filter| Ok(handle.reload(log_filter(filter)?)?))
-    } else {
-        let builder = builder.with_target(false).with_filter_reloading();
-        let handle = builder.reload_handle();
-        builder.init();
-        Box::new(move |filter| Ok(handle.reload(log_filter(filter)?)?))
-    };
+    let log = Arc::new(LogLines::default());
+    let set_log_filter = begin_log(&config.log.filter, args.log_json, log.clone())?;
     // Each client and each link uses a file descriptor.
     let files = raise_open_files_limit();
     if files < config.limits.clients_max as u64 + 1_000 {
@@ -190,6 +198,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     let program = Program {
         load: Box::new(move || args.settings.load()),
         set_log_filter,
+        log,
     };
     helenus_proxy::serve(config, program)
 }

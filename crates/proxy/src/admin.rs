@@ -14,10 +14,13 @@ mod history;
 mod key_text;
 mod keys;
 mod layouts;
+mod log;
 mod metrics;
+mod page;
 mod parameters;
 mod pools;
 mod process;
+mod protobuf;
 mod proxies;
 mod queues;
 mod ready;
@@ -53,6 +56,8 @@ use tokio::time::timeout;
 
 use self::access::{Door, Refusal, Rights, Tokens};
 use self::answer::{Answer, json, large_json, plain, set, typed};
+use self::page::Page;
+use self::protobuf::Protobuf;
 use crate::capture_stream::{IDLE_MAX, Taken};
 use crate::process::Process;
 use crate::unix_socket::{self, SocketFile};
@@ -96,6 +101,8 @@ const ENDPOINTS: &str = "\
 /api/pauses    what operators have paused
 /api/proxies   this proxy and its siblings
 /api/config    the settings in force, without secrets
+/api/log?limit=N
+               the last lines of the log
 POST /api/clients/ID/kill
 POST /api/pause?role=NAME&seconds=N&waiting_max=N
 POST /api/pause?keyspace=NAME&seconds=N&waiting_max=N
@@ -105,6 +112,7 @@ POST /api/reconnect?node=ADDRESS:PORT
 POST /api/drain
 POST /api/capture?seconds=N&share_ppm=N&bytes_max=N&values=true|false
                records what clients ask, for `helenus capture`
+POST /api/log/filter?filter=FILTER&seconds=N, POST /api/log/reset
 ";
 
 /// The admin server; with this it stops taking connections, and its socket's file is removed.
@@ -343,19 +351,27 @@ impl Admin {
             nodes: shown.is_ok(),
             values: rights == Rights::Act || settings.admin.show_keys,
         };
-        self.read(path, request.uri().query(), seen).await
+        let accept = request.headers().get(header::ACCEPT);
+        let accept = accept.and_then(|accept| accept.to_str().ok());
+        self.read(path, request.uri().query(), accept, seen).await
     }
 
     /// Answers what changes nothing.
-    async fn read(&self, path: &str, query: Option<&str>, seen: Seen) -> Answer {
+    async fn read(
+        &self,
+        path: &str,
+        query: Option<&str>,
+        accept: Option<&str>,
+        seen: Seen,
+    ) -> Answer {
         let shared = &self.shared;
         match path {
             "/" => page(),
-            "/metrics" => typed(
-                StatusCode::OK,
-                "text/plain; version=0.0.4; charset=utf-8",
-                metrics::render(shared, self.started),
-            ),
+            "/metrics" => {
+                let page = page_for(accept, shared.settings.load().admin.native_histograms);
+                let (content_type, page) = metrics::render(page, shared, self.started);
+                typed(StatusCode::OK, content_type, page)
+            }
             "/health" => plain(StatusCode::OK, "ok\n"),
             "/ready" => match ready::check(shared) {
                 Ok(()) => plain(StatusCode::OK, "ready\n"),
@@ -382,6 +398,8 @@ impl Admin {
             "/api/proxies" => json(&proxies::view(shared)),
             "/api/config" => json(&rules::settings(&shared.settings.load(), seen.values)),
             "/api/clients" => shown_or_usage(clients::view(shared, query).await),
+            "/api/log" if !seen.values => plain(StatusCode::FORBIDDEN, log::NOT_SHOWN),
+            "/api/log" => self.large_or_usage(log::view(shared, query)),
             "/api/slow" => shown_or_usage(slow::view(shared, query).await),
             "/api/errors" => shown_or_usage(errors::view(shared, query).await),
             "/api/statements" if parameters::has(query, "table") => shown_or_usage(
@@ -407,6 +425,14 @@ fn shown_or_usage<T: Serialize>(view: Result<T, String>) -> Answer {
     match view {
         Ok(view) => json(&view),
         Err(usage) => plain(StatusCode::BAD_REQUEST, format!("{usage}\n")),
+    }
+}
+
+/// What metrics are written on for whoever asks so.
+fn page_for(accept: Option<&str>, has_native_histograms: bool) -> Page {
+    match has_native_histograms && accept.is_some_and(protobuf::is_preferred) {
+        true => Page::Protobuf(Protobuf::default()),
+        false => Page::default(),
     }
 }
 

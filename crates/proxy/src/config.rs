@@ -43,6 +43,12 @@ pub fn read_secrets(config: &mut Config) -> Result<()> {
         );
         config.assignment.reports_secret = Some(secret);
     }
+    if let Some(path) = &config.tracing.headers_file {
+        config.tracing.headers = Some(secret_of(path).context("tracing.headers_file")?);
+        if let Err(wrong) = config.tracing.header_lines() {
+            bail!("tracing.headers_file: {wrong} ({})", path.display());
+        }
+    }
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod first_contact;
 mod handover;
 mod history;
 mod last_reload;
+mod log_lines;
 mod memory;
 mod node_state;
 mod operator;
@@ -39,8 +40,10 @@ mod server;
 mod service_manager;
 mod timer;
 mod tls;
+mod traces;
 mod transport;
 mod unix_socket;
+mod uuid;
 mod worker;
 
 pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;
@@ -51,12 +54,15 @@ pub use helenus_engine::explain::{ExplainedRule, Explanation, Question};
 pub use helenus_engine::layouts::LEASE as LAYOUTS_LEASE;
 pub use helenus_engine::node::greeting::{DRIVER_NAME, VERSION_ENCODES};
 pub use helenus_engine::statement::asked::HALF_LIFE as COUNTS_HALF_LIFE;
+pub use log_lines::{LogLine, LogLines};
 pub use reload::{Program, SetLogFilter};
 pub use reports::CheckedReport;
 pub use server::serve;
 
 #[cfg(test)]
 pub(crate) mod testing {
+    use std::sync::Arc;
+
     use tokio::sync::mpsc;
 
     use crate::config::Config;
@@ -71,7 +77,8 @@ pub(crate) mod testing {
             changes: mpsc::channel(1).0,
             recalls: mpsc::channel(1).0,
             actions: mpsc::channel(1).0,
+            traces: mpsc::channel(1).0,
         };
-        Process::new(config, dialer, None, senders)
+        Process::new(config, dialer, None, Arc::default(), senders)
     }
 }

@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::first_contact::first_control;
 use crate::handover::Successor;
 use crate::last_reload::Reloaded;
-use crate::process::{Action, Process};
+use crate::process::{Action, LogChange, Process};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
 use crate::service_manager::{ServiceManager, State};
 
@@ -66,8 +66,16 @@ impl Operator {
                 Some(action) = self.actions.recv() => return match action {
                     Action::Reload(done) => Wish::Reload(Some(done)),
                     Action::Drain => Wish::Stop { by_signal: false },
+                    Action::Log(LogChange { wanted, done }) => {
+                        let changed = self.reloader.change_log(wanted);
+                        let _ = done.send(changed.map_err(|e| format!("{e:#}")));
+                        continue;
+                    }
                 },
-                _ = self.files.tick() => self.reloader.look_at_files(),
+                _ = self.files.tick() => {
+                    self.reloader.look_at_files();
+                    self.reloader.look_at_log();
+                }
                 _ = self.terminate.recv() => return Wish::Stop { by_signal: true },
                 _ = self.interrupt.recv() => return Wish::Stop { by_signal: true },
             }
@@ -173,6 +181,7 @@ mod tests {
         let program = Program {
             load: Box::new(|| bail!("there is none")),
             set_log_filter: Box::new(|_| Ok(())),
+            log: Arc::default(),
         };
         let (sender, actions) = mpsc::channel(4);
         let operator = Operator::new(program, &common, actions).expect("signals");

@@ -6,15 +6,17 @@ use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use helenus_engine::SessionKey;
 use helenus_engine::client::passed::PassedClient;
 use helenus_engine::config::Config;
 use helenus_engine::drain::Timetable;
+use helenus_engine::records::RequestTrace;
 use helenus_engine::shared::{Common, WorkerMessage};
 use helenus_engine::snapshot::Snapshot;
+use helenus_engine::stats::add;
 use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -25,6 +27,7 @@ use crate::conn::Dialer;
 use crate::events::Events;
 use crate::history::History;
 use crate::last_reload::{LastReload, Reloaded};
+use crate::log_lines::LogLines;
 use crate::memory;
 use crate::questions::Questions;
 use crate::tls::{self, Expiry};
@@ -44,6 +47,9 @@ pub(crate) struct Process {
     /// Other proxies that do not answer.
     pub proxies_down: ArcSwap<FxHashSet<SocketAddr>>,
     pub last_reload: LastReload,
+    /// The last lines of the log, and what is logged if not what the settings say.
+    pub log: Arc<LogLines>,
+    pub log_filter: ArcSwapOption<ChangedFilter>,
     /// What has happened, and what was counted in the last hour.
     pub events: Events,
     pub history: History,
@@ -70,6 +76,8 @@ pub(crate) struct Senders {
     pub recalls: mpsc::Sender<Box<[u8]>>,
     /// What operators ask for.
     pub actions: mpsc::Sender<Action>,
+    /// What has become of requests, for a collector of traces.
+    pub traces: mpsc::Sender<Box<RequestTrace>>,
 }
 
 /// Something that an operator asks of the whole process.
@@ -79,6 +87,30 @@ pub(crate) enum Action {
     Reload(oneshot::Sender<Result<Reloaded, String>>),
     /// Stop, as on SIGTERM.
     Drain,
+    /// Log something else for a while.
+    Log(LogChange),
+}
+
+/// What is to be logged, or, without it, what the settings say.
+#[derive(Debug)]
+pub(crate) struct LogChange {
+    pub wanted: Option<LogFilter>,
+    /// Why it cannot be done.
+    pub done: oneshot::Sender<Result<(), String>>,
+}
+
+/// What is to be logged besides what the settings say, and for how long.
+#[derive(Debug)]
+pub(crate) struct LogFilter {
+    pub filter: String,
+    pub time: Duration,
+}
+
+/// What is logged in place of what the settings say.
+#[derive(Debug)]
+pub(crate) struct ChangedFilter {
+    pub filter: String,
+    pub until: Instant,
 }
 
 /// Requests of workers to the control connection.
@@ -167,6 +199,7 @@ impl Process {
         config: Config,
         dialer: Dialer,
         server_tls: Option<Arc<rustls::ServerConfig>>,
+        log: Arc<LogLines>,
         senders: Senders,
     ) -> Process {
         let expiries = tls::expiries(&config);
@@ -183,6 +216,8 @@ impl Process {
             start_number: start_number(),
             proxies_down: ArcSwap::default(),
             last_reload: LastReload::at_start(),
+            log,
+            log_filter: ArcSwapOption::empty(),
             events: Events::new(began),
             history: History::new(began),
             catalogue: ArcSwap::default(),
@@ -191,6 +226,13 @@ impl Process {
             questions: Questions::default(),
             captures: Captures::default(),
             senders,
+        }
+    }
+
+    /// Has what has become of a request sent to a collector, if there is room for it.
+    pub(crate) fn trace(&self, trace: Box<RequestTrace>) {
+        if self.senders.traces.try_send(trace).is_err() {
+            add(&self.stats.global.traces_dropped, 1);
         }
     }
 

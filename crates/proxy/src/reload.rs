@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -15,7 +15,8 @@ use crate::config::Config;
 use crate::conn::Dialer;
 use crate::events::Kind;
 use crate::last_reload::Reloaded;
-use crate::process::{ControlRequest, Process};
+use crate::log_lines::LogLines;
+use crate::process::{ChangedFilter, ControlRequest, LogFilter, Process};
 use crate::tls;
 
 #[cfg(test)]
@@ -30,6 +31,8 @@ pub struct Program {
     pub load: Box<dyn Fn() -> Result<Config>>,
     /// Applies a new `log.filter`.
     pub set_log_filter: SetLogFilter,
+    /// Where it keeps the last lines of the log.
+    pub log: Arc<LogLines>,
 }
 
 pub type SetLogFilter = Box<dyn Fn(&str) -> Result<()>>;
@@ -145,7 +148,9 @@ impl Reloader {
         let files = stamps(&merged.config);
         self.put_tls_in_force(&merged.config)?;
         self.files = files;
-        if merged.config.log.filter != old.log.filter {
+        // Another filter ends by itself, and then this one is in force.
+        let is_changed = self.common.log_filter.load().is_some();
+        if merged.config.log.filter != old.log.filter && !is_changed {
             (self.program.set_log_filter)(&merged.config.log.filter)?;
         }
         for key in &merged.kept {
@@ -168,6 +173,39 @@ impl Reloader {
             .senders
             .control
             .try_send(ControlRequest::Refresh(None));
+    }
+
+    /// Logs something else for a while, or what the settings say.
+    ///
+    /// # Errors
+    /// Why nothing has changed.
+    pub(crate) fn change_log(&self, wanted: Option<LogFilter>) -> Result<()> {
+        let set = self.common.settings.load().log.filter.clone();
+        let Some(LogFilter { filter, time }) = wanted else {
+            (self.program.set_log_filter)(&set)?;
+            if self.common.log_filter.swap(None).is_some() {
+                tracing::info!("the log's filter is that of the settings again: {set:?}");
+            }
+            return Ok(());
+        };
+        // What is said later counts more.
+        let filter = format!("{set},{filter}");
+        (self.program.set_log_filter)(&filter)?;
+        tracing::warn!("an operator has changed the log's filter for {time:?}: {filter:?}");
+        let until = Instant::now() + time;
+        let changed = ChangedFilter { filter, until };
+        self.common.log_filter.store(Some(Arc::new(changed)));
+        Ok(())
+    }
+
+    /// Ends another filter whose time is over.
+    pub(crate) fn look_at_log(&self) {
+        let changed = self.common.log_filter.load_full();
+        if changed.is_some_and(|changed| Instant::now() >= changed.until)
+            && let Err(e) = self.change_log(None)
+        {
+            tracing::error!("the log's filter cannot be changed back: {e:#}");
+        }
     }
 
     /// Reads certificates, keys and secrets again if a file of theirs has changed.
@@ -302,6 +340,7 @@ fn stamps(config: &Config) -> Vec<Stamp> {
         &config.admin.token_file,
         &config.admin.read_token_file,
         &config.assignment.reports_secret_file,
+        &config.tracing.headers_file,
     ];
     server
         .chain(client)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle as JoinTask};
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{Worker, running};
-use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls};
+use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls, traces};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 
@@ -70,15 +70,18 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
     let (change_sender, changes) = mpsc::channel(AGREEMENTS_MAX);
     let (action_sender, actions) = mpsc::channel(ACTIONS_MAX);
+    let (trace_sender, traced) = mpsc::channel(traces::WAITING_MAX);
     let common = Arc::new(Process::new(
         config,
         dialer,
         server_tls,
+        program.log.clone(),
         Senders {
             control: control_sender,
             changes: change_sender,
             recalls: recall_sender,
             actions: action_sender,
+            traces: trace_sender,
         },
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
@@ -125,6 +128,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
+    let (end_traces, traces_end) = watch::channel(());
+    let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));
     tracing::info!(%address, workers, "ready for clients");
     let end = operator
         .until_end(&manager, &serving, place.successor())
@@ -161,6 +166,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         // It ends with the workers, and says what has become of the clients.
         let _ = timeout(LAST_WORDS, passing).await;
     }
+    drop(end_traces);
+    let _ = exporter.await;
     control_task.abort();
     Ok(())
 }

@@ -181,6 +181,7 @@ impl Worker {
                 Output::Recall(id) => self.shared.recall(id),
                 Output::Report(ticket, report) => self.report(ticket, *report),
                 Output::Captured(captured) => self.shared.captures.take(captured),
+                Output::Traced(trace) => self.shared.trace(trace),
             }
         }
         if self.engine.has_unsent()

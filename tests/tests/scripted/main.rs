@@ -2,10 +2,13 @@
 //! Needs `cargo build -p helenus` in the same profile, and no Cassandra.
 
 mod captures;
+mod log;
+mod native_histograms;
 mod nodes;
 mod service_manager;
 mod several_proxies;
 mod top;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;

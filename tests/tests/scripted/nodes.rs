@@ -13,7 +13,7 @@ use std::thread;
 
 use helenus_wire::{
     Compression, Decoder, Encoder, ErrorBody, ExecuteView, Flow, Header, MAX_REQUEST_BODY, Opcode,
-    Options, QueryView, Reader, ValueRef, Version, code, write,
+    Options, QueryView, Reader, ValueRef, Version, code, strip_payload, write,
 };
 
 const BIGINT: u16 = 0x02;
@@ -35,6 +35,8 @@ pub(crate) struct Asked {
     pub now_in_seconds: Option<i32>,
     /// Whether a null is bound.
     pub has_null: bool,
+    /// The custom payload before it.
+    pub payload: Vec<u8>,
 }
 
 impl Asked {
@@ -209,6 +211,9 @@ impl Shared {
 
     fn answer(&self, node: usize, header: &Header, body: &[u8]) -> (Opcode, Vec<u8>) {
         let mut out = Vec::new();
+        let content = strip_payload(header.flags, Version::V5, body).expect("a body");
+        let payload = &body[..body.len() - content.len()];
+        let body = content;
         match Opcode::from_number(header.opcode) {
             Some(Opcode::Options) => {
                 write::u16(&mut out, 1);
@@ -227,7 +232,7 @@ impl Shared {
                 let view = QueryView::parse(body, Version::V5).expect("a QUERY");
                 match self.system_table(node, view.text) {
                     Some(rows) => (Opcode::Result, rows),
-                    None => self.read(node, Opcode::Query, view.text, &view.options),
+                    None => self.read((node, payload), Opcode::Query, view.text, &view.options),
                 }
             }
             Some(Opcode::Execute) => {
@@ -236,7 +241,12 @@ impl Shared {
                 let text = String::from_utf8(view.id.to_vec()).expect("an id");
                 let statement = (node, text);
                 match lock(&self.known).contains(&statement) {
-                    true => self.read(node, Opcode::Execute, &statement.1, &view.options),
+                    true => self.read(
+                        (node, payload),
+                        Opcode::Execute,
+                        &statement.1,
+                        &view.options,
+                    ),
                     false => (Opcode::Error, unprepared(view.id)),
                 }
             }
@@ -246,7 +256,7 @@ impl Shared {
 
     fn read(
         &self,
-        node: usize,
+        (node, payload): (usize, &[u8]),
         opcode: Opcode,
         text: &str,
         options: &Options<'_>,
@@ -262,6 +272,7 @@ impl Shared {
                 .then_some((bounds[0].unwrap_or(i64::MIN), bounds[1].unwrap_or(i64::MAX))),
             now_in_seconds: options.now_in_seconds,
             has_null: options.values.iter().any(null),
+            payload: payload.to_vec(),
         };
         let script = lock(&self.script).clone();
         let reply = script(&asked);

@@ -36,6 +36,7 @@ impl Config {
         self.assignment.check(&mut checks);
         self.limits.check(&mut checks);
         self.admin.check(&mut checks);
+        checks.0.extend(self.tracing.problems());
         checks.0.extend(rules::problems(&self.rules));
         let most_ms = self.limits.request_timeout_ms;
         checks

@@ -9,6 +9,7 @@ use crate::keys::{LinkKey, NodeRequestKey};
 use crate::node::traffic::Lost;
 use crate::node_request::Owner;
 use crate::query::Query;
+use crate::records::AttemptEnd;
 use crate::stats::add;
 
 impl Engine {
@@ -32,6 +33,7 @@ impl Engine {
                 // Its answer may still come, and will be ignored.
                 self.links.give_up(&landed.flight);
                 request.maybe_applied = true;
+                self.note_attempt(key, landed.us, AttemptEnd::Silent);
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
             self.queues.note_failure(&self.cx, stuck.node);
@@ -88,6 +90,7 @@ impl Engine {
         let node = request.node;
         let has_left = lost.has_taken(&landed.flight);
         request.maybe_applied |= has_left;
+        self.note_attempt(key, landed.us, AttemptEnd::Lost);
         self.leave_queue(key, None);
         if self.on_reprepare_lost(key) {
             return;

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::execution::outcome::Response;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::node_request::{Landed, Owner};
+use crate::records::AttemptEnd;
 use crate::stats::add;
 
 impl Engine {
@@ -39,7 +40,7 @@ impl Engine {
         let Ok((prelude, content)) = strip_prelude(header.flags, body) else {
             return self.fail(key, code::SERVER, "a node sent a malformed answer", &[]);
         };
-        if opcode == Opcode::Error && self.on_node_error(key, node, content) {
+        if opcode == Opcode::Error && self.on_node_error(key, (node, us), content) {
             return;
         }
         let version = self.links.version_of(link_key);
@@ -56,7 +57,10 @@ impl Engine {
                 self.drop_node_request(key);
                 self.on_reprepared((&id, taught), node, opcode, (content, version));
             }
-            Some(Owner::Whole(_) | Owner::Part(..)) => {
+            Some(of @ (Owner::Whole(_) | Owner::Part(..))) => {
+                if matches!(of, Owner::Part(..)) && opcode == Opcode::Result {
+                    self.note_attempt(key, us, AttemptEnd::Answered);
+                }
                 let response = Response {
                     header,
                     prelude,
@@ -70,11 +74,17 @@ impl Engine {
     }
 
     /// Handles errors that the client need not see; true if this was one.
-    fn on_node_error(&mut self, key: NodeRequestKey, node: NodeIndex, content: &[u8]) -> bool {
+    fn on_node_error(
+        &mut self,
+        key: NodeRequestKey,
+        (node, us): (NodeIndex, u64),
+        content: &[u8],
+    ) -> bool {
         add(&self.links.stats(node).counters.errors, 1);
         let Ok(error) = ErrorBody::parse(content) else {
             return false;
         };
+        self.note_attempt(key, us, AttemptEnd::Error(error.code));
         if is_of_node(error.code) {
             self.queues.note_failure(&self.cx, node);
         }

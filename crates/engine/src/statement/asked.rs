@@ -1,32 +1,17 @@
 //! How often clients ask for a prepared statement, and how long they wait for it.
 //!
 //! One answer in 16 is looked at and counts for all 16, so that workers do not take each other's memory
-//! with every answer. Which one it is follows from a sequence without a period: clients that ask their
-//! statements in turn do not meet the same one again and again. Counts are halved with every day, so that
-//! old traffic is forgotten slowly.
+//! with every answer ([`crate::sampling`] says which). Counts are halved with every day, so that old traffic
+//! is forgotten slowly.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One answer of so many is counted: a power of two.
-const COUNTED_ONE_OF: u64 = 16;
+pub(crate) const COUNTED_ONE_OF: u64 = 16;
 
 /// After this time a request counts half.
 pub const HALF_LIFE: Duration = Duration::from_secs(24 * 3_600);
-
-/// Which answers are counted.
-#[derive(Debug, Default)]
-pub(crate) struct Turns(u64);
-
-impl Turns {
-    /// Whether the next one is.
-    #[inline]
-    pub(crate) fn is_next(&mut self) -> bool {
-        // Steps by the golden ratio are spread evenly, whatever the period of what they meet.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.0 < u64::MAX / COUNTED_ONE_OF
-    }
-}
 
 /// What has been counted of one statement, by all workers.
 #[derive(Debug, Default)]
@@ -100,25 +85,6 @@ pub struct AskedStatement {
 mod tests {
     use super::*;
     use crate::testing::begin;
-
-    #[test]
-    fn statements_in_turn_are_counted_in_their_proportions() {
-        for period in [1_u64, 2, 3, 4, 8, 16, 20, 32, 55, 64, 100] {
-            let mut turns = Turns::default();
-            let mut counted = vec![0_u64; period as usize];
-            let rounds = 3_200;
-            for n in 0..rounds * period {
-                counted[(n % period) as usize] += u64::from(turns.is_next());
-            }
-            let expected = rounds / COUNTED_ONE_OF;
-            for count in counted {
-                assert!(
-                    count.abs_diff(expected) <= expected / 10,
-                    "period {period}: {count} of {expected}"
-                );
-            }
-        }
-    }
 
     #[test]
     fn pages_are_not_queries_but_take_time() {

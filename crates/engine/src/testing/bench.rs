@@ -20,7 +20,9 @@ use crate::output::Output;
 use crate::report::{Report, Wanted};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::{KeyColumn, Snapshot};
-use crate::testing::{Envelope, bytes_of, envelopes, node, open_links, request_of, take};
+use crate::testing::{
+    Envelope, bytes_of, envelopes, node, open_links, request_of, request_with_flags, take,
+};
 
 /// A column and its type's number on the wire.
 pub(crate) type Spec = (&'static str, u16);
@@ -153,7 +155,15 @@ impl Bench {
     }
 
     pub(crate) fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
-        self.ask_as(self.client, opcode, stream, body);
+        self.ask_with_flags(0, opcode, stream, body);
+    }
+
+    /// The same with these flags in its header.
+    pub(crate) fn ask_with_flags(&mut self, flags: u8, opcode: Opcode, stream: i16, body: &[u8]) {
+        let framed = self.versions.0 == Version::V5;
+        let mode = (self.versions.0, framed);
+        let bytes = request_with_flags(flags, mode, stream, opcode, body);
+        self.engine.on_client_bytes(self.now, self.client, &bytes);
     }
 
     /// Another client, of this application.

@@ -1,4 +1,4 @@
-//! What operators do: disconnect a client, pause and resume, reload, connect to nodes anew, drain.
+//! What operators do: disconnect a client, pause and resume, reload, connect to nodes anew, drain, log more.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::answer::{Answer, Done, bad, json, plain};
 use super::captures;
 use super::clients::client_of;
+use super::log;
 use super::parameters;
 use crate::events::Kind;
 use crate::process::{self, Process};
@@ -36,6 +37,8 @@ pub(super) enum Action<'a> {
     Reconnect,
     Drain,
     Capture,
+    ChangeLog,
+    ResetLog,
 }
 
 /// What a path asks for; None if it changes nothing.
@@ -48,6 +51,8 @@ pub(super) fn named(path: &str) -> Option<Action<'_>> {
         "/api/reconnect" => Some(Action::Reconnect),
         "/api/drain" => Some(Action::Drain),
         "/api/capture" => Some(Action::Capture),
+        "/api/log/filter" => Some(Action::ChangeLog),
+        "/api/log/reset" => Some(Action::ResetLog),
         _ => client?.strip_suffix("/kill").map(Action::Kill),
     }
 }
@@ -103,6 +108,8 @@ pub(super) async fn carry_out(
         Action::Reconnect => reconnect(shared, query),
         Action::Drain => drain(shared),
         Action::Capture => captures::begin(shared, query),
+        Action::ChangeLog => return log::change(shared, query).await,
+        Action::ResetLog => return log::reset(shared, query).await,
     };
     done.unwrap_or_else(|(status, why)| plain(status, format!("{why}\n")))
 }

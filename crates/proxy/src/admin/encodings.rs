@@ -5,7 +5,7 @@ use std::time::Instant;
 use helenus_engine::encodings::{EncodedColumn, EncodedTable, Written};
 use serde::Serialize;
 
-use super::text::Text;
+use super::page::Page;
 use crate::catalogue::encodings::Known;
 use crate::process::Process;
 
@@ -76,22 +76,22 @@ fn column_view(table: &EncodedTable, column: &EncodedColumn) -> ColumnView {
     }
 }
 
-pub(super) fn render(text: &mut Text, shared: &Process) {
+pub(super) fn render(page: &mut Page, shared: &Process) {
     if !shared.settings.load().payload.enabled {
         return;
     }
     let known = &shared.catalogue.load().encodings;
     let name = "helenus_encoded_columns";
-    text.family(
+    page.family(
         name,
         "gauge",
         "Columns in the catalogue of encoded ones, by what is written; wrong: what does not fit.",
     );
     for written in Written::ALL {
-        text.sample(name, &[("state", written.name())], known.count(written));
+        page.sample(name, &[("state", written.name())], known.count(written));
     }
-    text.sample(name, &[("state", "wrong")], known.problems.len());
-    text.gauge(
+    page.sample(name, &[("state", "wrong")], known.problems.len());
+    page.gauge(
         "helenus_encodings_lease_held",
         "1 while what is known of the catalogue may be relied on, else 0: reads and writes are refused.",
         u8::from(shared.layouts.until(Instant::now()).is_some()),
@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn columns_are_counted_by_state_where_they_are_switched_on() {
         let mut config = Config::default();
-        let mut text = Text::default();
-        render(&mut text, &process(config.clone()));
-        assert_eq!(text.finish(), "");
+        let mut page = Page::default();
+        render(&mut page, &process(config.clone()));
+        assert_eq!(page.into_text(), "");
         config.payload.enabled = true;
         let shared = process(config);
         let catalogue = crate::catalogue::Known {
@@ -165,9 +165,9 @@ mod tests {
             ..crate::catalogue::Known::default()
         };
         shared.catalogue.store(Arc::new(catalogue));
-        let mut text = Text::default();
-        render(&mut text, &shared);
-        let text = text.finish();
+        let mut page = Page::default();
+        render(&mut page, &shared);
+        let text = page.into_text();
         for line in [
             "helenus_encoded_columns{state=\"text\"} 1",
             "helenus_encoded_columns{state=\"encoded\"} 1",

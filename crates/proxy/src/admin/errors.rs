@@ -7,9 +7,9 @@ use helenus_engine::stats::ErrorCounts;
 use helenus_wire::code;
 use serde::Serialize;
 
+use super::page::Page;
 use super::parameters;
 use super::shown::{AskedView, node_name, unix_ms};
-use super::text::Text;
 use crate::process::Process;
 
 const ROWS: u64 = 100;
@@ -107,16 +107,16 @@ fn error_view(error: &ErrorRecord, snapshot: &Snapshot) -> ErrorView {
 }
 
 /// One series for each code that has come.
-pub(super) fn render(text: &mut Text, counts: &ErrorCounts) {
+pub(super) fn render(page: &mut Page, counts: &ErrorCounts) {
     let name = "helenus_errors_total";
     let help = "Errors that clients were answered with, of nodes and of the proxy, by code.";
-    text.family(name, "counter", help);
+    page.family(name, "counter", help);
     for (number, count) in counts.list() {
         let shown = match number {
             0.. => format!("0x{number:04x}"),
             _ => "other".to_owned(),
         };
         let labels = [("code", shown.as_str()), ("error", code::name(number))];
-        text.sample(name, &labels, count);
+        page.sample(name, &labels, count);
     }
 }

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use helenus_engine::hot_partitions::Key;
 use helenus_engine::snapshot::KeyColumn;
 
+use crate::uuid;
+
 /// The key's values, separated by commas; as bytes where they cannot be told. A key that is cut ends with
 /// an ellipsis.
 pub(super) fn key_text(key: &Key, columns: &[KeyColumn]) -> String {
@@ -58,7 +60,7 @@ fn known(bytes: &[u8], cql_type: &str) -> Option<String> {
         // Milliseconds since 1970, which CQL takes as it is.
         "timestamp" => i64::from_be_bytes(bytes.try_into().ok()?).to_string(),
         "boolean" => (*bytes.first()? != 0).to_string(),
-        "uuid" | "timeuuid" => uuid(bytes.try_into().ok()?),
+        "uuid" | "timeuuid" => uuid::text(bytes.try_into().ok()?),
         "inet" => {
             let address = match bytes.len() {
                 4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
@@ -68,17 +70,6 @@ fn known(bytes: &[u8], cql_type: &str) -> Option<String> {
         }
         _ => return None,
     })
-}
-
-fn uuid(bytes: [u8; 16]) -> String {
-    let mut text = String::with_capacity(36);
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -6,8 +6,8 @@ use helenus_policy::hot::Entry;
 use serde::Serialize;
 
 use super::key_text::key_text;
+use super::page::Page;
 use super::shown::rounded;
-use super::text::Text;
 use crate::process::Process;
 
 /// In metrics, whose number of series must not depend on what clients do.
@@ -113,15 +113,15 @@ fn busy(hottest: &Hottest) -> impl Iterator<Item = &Entry<Label>> {
     entries.filter(|entry| entry.work_us >= WORK_US_MIN)
 }
 
-pub(super) fn render(text: &mut Text, shared: &Process) {
-    render_of(text, &shared.hot.hottest(RANKS_MAX));
+pub(super) fn render(page: &mut Page, shared: &Process) {
+    render_of(page, &shared.hot.hottest(RANKS_MAX));
 }
 
-fn render_of(text: &mut Text, hottest: &Hottest) {
+fn render_of(page: &mut Page, hottest: &Hottest) {
     let name = "helenus_hot_partition_share";
     let help = "Share of all predicted work that the partitions asked for most have, the first ten; which \
                 ones these are is in /api/keys.";
-    text.family(name, "gauge", help);
+    page.family(name, "gauge", help);
     for (entry, rank) in busy(hottest).zip(1..) {
         let table = &entry.label.table;
         let rank = i32::to_string(&rank);
@@ -130,9 +130,9 @@ fn render_of(text: &mut Text, hottest: &Hottest) {
             ("table", &table.table),
             ("rank", &rank),
         ];
-        text.sample(name, &labels, rounded(hottest.summary.share(entry)));
+        page.sample(name, &labels, rounded(hottest.summary.share(entry)));
     }
-    text.gauge(
+    page.gauge(
         "helenus_hot_partitions_spread",
         "Partitions whose reads go to all of their replicas, because each is a notable part of a node's \
          work.",
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn metrics_name_tables_and_ranks_but_no_keys() {
-        let mut text = Text::default();
-        render_of(&mut text, &hottest());
-        let page = text.finish();
+        let mut page = Page::default();
+        render_of(&mut page, &hottest());
+        let page = page.into_text();
         let first = r#"helenus_hot_partition_share{keyspace="shop",table="orders",rank="1"} 0.75"#;
         assert!(page.contains(first), "{page}");
         assert!(page.contains("helenus_hot_partitions_spread 1"), "{page}");

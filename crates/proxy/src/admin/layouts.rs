@@ -8,7 +8,7 @@ use helenus_engine::stats::LayoutStats;
 use helenus_layout::plan::{Copy, LogicalTable};
 use serde::Serialize;
 
-use super::text::Text;
+use super::page::Page;
 use crate::catalogue::layouts::Known;
 use crate::process::Process;
 
@@ -77,13 +77,13 @@ fn layout_view(table: &LogicalTable, copy: &Copy, stats: &[Arc<LayoutStats>]) ->
     }
 }
 
-pub(super) fn render(text: &mut Text, shared: &Process) {
+pub(super) fn render(page: &mut Page, shared: &Process) {
     if !shared.settings.load().layouts.enabled {
         return;
     }
     let known = &shared.catalogue.load().layouts;
     let name = "helenus_layouts";
-    text.family(
+    page.family(
         name,
         "gauge",
         "Layouts in the catalogue, by what is done with them.",
@@ -94,9 +94,9 @@ pub(super) fn render(text: &mut Text, shared: &Process) {
         ("wrong", known.problems.len()),
     ];
     for (state, count) in states {
-        text.sample(name, &[("state", state)], count);
+        page.sample(name, &[("state", state)], count);
     }
-    text.gauge(
+    page.gauge(
         "helenus_layouts_lease_held",
         "1 while what is known of the catalogue may be relied on, else 0: writes are refused.",
         u8::from(shared.layouts.until(Instant::now()).is_some()),

@@ -9,10 +9,10 @@ use super::encodings;
 use super::errors;
 use super::keys;
 use super::layouts;
+use super::page::{Labels, Page};
 use super::process;
 use super::reports;
 use super::rules;
-use super::text::{Labels, Text};
 use crate::process::Process;
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::{
@@ -112,6 +112,8 @@ const GLOBAL: &[Shown] = &[
     shown("scan_parts_retried", "helenus_scan_parts_retried_total", &[], "Parts of pages and aggregates that failed and were sent again, to another node or in halves."),
     shown("scans_moved", "helenus_scans_moved_total", &[], "Pieces and parts of scans that waited for a slow node and were given to another owner of their rows."),
     shown("scan_pieces", "helenus_scan_pieces_total", &[], "Pieces of scans sent to nodes."),
+    shown("traces_exported", "helenus_traces_exported_total", &[], "Requests whose spans the collector of traces has taken."),
+    shown("traces_dropped", "helenus_traces_dropped_total", &[], "Requests that were to be traced, whose spans no collector has got: there were too many, or it was slow, down or refused them."),
     shown("worker_sleeps", "helenus_worker_sleeps_total", &[], "Times a worker had nothing to do and waited for its sockets: one system call each."),
 ];
 
@@ -243,33 +245,37 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
     ),
 ];
 
-pub(super) fn render(shared: &Process, started: SystemTime) -> String {
-    let mut text = Text::default();
-    proxy(&mut text, shared);
-    process::render(&mut text, started);
-    stats(&mut text, &shared.stats);
-    reports::render(&mut text, shared);
-    layouts::render(&mut text, shared);
-    encodings::render(&mut text, shared);
-    keys::render(&mut text, shared);
-    rules::render(&mut text, shared);
-    errors::render(&mut text, &shared.stats.errors);
-    text.finish()
+/// The page, in this format, and its type.
+pub(super) fn render(
+    mut page: Page,
+    shared: &Process,
+    started: SystemTime,
+) -> (&'static str, Vec<u8>) {
+    proxy(&mut page, shared);
+    process::render(&mut page, started);
+    stats(&mut page, &shared.stats);
+    reports::render(&mut page, shared);
+    layouts::render(&mut page, shared);
+    encodings::render(&mut page, shared);
+    keys::render(&mut page, shared);
+    rules::render(&mut page, shared);
+    errors::render(&mut page, &shared.stats.errors);
+    page.finish()
 }
 
-fn proxy(text: &mut Text, shared: &Process) {
+fn proxy(page: &mut Page, shared: &Process) {
     let snapshot = shared.snapshot.load();
     let name = "helenus_build_info";
-    text.family(name, "gauge", "1, labelled with the version of Helenus.");
-    text.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
-    text.gauge(
+    page.family(name, "gauge", "1, labelled with the version of Helenus.");
+    page.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.gauge(
         "helenus_clients",
         "Client connections open.",
         shared.clients.load(Ordering::Relaxed),
     );
     let name = "helenus_clients_by_name";
     let help = "Clients that are ready, by the names they gave in STARTUP.";
-    text.family(name, "gauge", help);
+    page.family(name, "gauge", help);
     for (kind, clients) in shared.stats.clients.list() {
         let labels = [
             ("driver", &*kind.driver),
@@ -277,73 +283,73 @@ fn proxy(text: &mut Text, shared: &Process) {
             ("application", &*kind.application),
             ("application_version", &*kind.application_version),
         ];
-        text.sample(name, &labels, clients);
+        page.sample(name, &labels, clients);
     }
     let prepared = shared.prepared_count();
-    text.gauge(
+    page.gauge(
         "helenus_prepared_statements",
         "Prepared statements remembered.",
         prepared,
     );
     let (judged, waiting) = shared.logins.counts();
-    text.gauge(
+    page.gauge(
         "helenus_logins_under_way",
         "Logins being judged by nodes.",
         judged,
     );
-    text.gauge(
+    page.gauge(
         "helenus_logins_waiting",
         "Logins waiting to be judged.",
         waiting,
     );
-    text.gauge(
+    page.gauge(
         "helenus_identities",
         "Different credentials that clients are, or recently were, logged in with.",
         shared.identities.count(),
     );
-    text.gauge(
+    page.gauge(
         "helenus_memory_held_bytes",
         "Bytes held for clients: requests, pages, answers they have not read, incomplete messages.",
         shared.memory.held(),
     );
-    text.gauge(
+    page.gauge(
         "helenus_memory_max_bytes",
         "Bound on helenus_memory_held_bytes (limits.memory_max).",
         shared.memory_max_of(&shared.settings.load()),
     );
-    text.gauge(
+    page.gauge(
         "helenus_lwt_waiting",
         "Conditional writes waiting for their turn now.",
         shared.turns.waiting(),
     );
-    text.gauge(
+    page.gauge(
         "helenus_snapshot_epoch",
         "Changes of topology or schema since startup.",
         snapshot.epoch,
     );
-    text.gauge(
+    page.gauge(
         "helenus_draining",
         "1 while the proxy is stopping, else 0.",
         u8::from(shared.draining.load(Ordering::Relaxed)),
     );
-    text.gauge(
+    page.gauge(
         "helenus_last_reload_successful",
         "1 if the last reload of settings, certificates or secrets was taken, else 0.",
         u8::from(shared.last_reload.succeeded()),
     );
-    text.gauge(
+    page.gauge(
         "helenus_last_reload_success_timestamp_seconds",
         "When settings, certificates or secrets were last taken, in seconds since 1970.",
         shared.last_reload.succeeded_unix_s(),
     );
     let name = "helenus_certificate_expiry_timestamp_seconds";
     let help = "When the first certificate of a chain that the proxy shows expires, in seconds since 1970.";
-    text.family(name, "gauge", help);
+    page.family(name, "gauge", help);
     for expiry in shared.expiries.load().iter() {
-        text.sample(name, &[("setting", expiry.setting)], expiry.at_unix_s);
+        page.sample(name, &[("setting", expiry.setting)], expiry.at_unix_s);
     }
     let name = "helenus_node_info";
-    text.family(
+    page.family(
         name,
         "gauge",
         "1, labelled with what is known about the node.",
@@ -356,7 +362,7 @@ fn proxy(text: &mut Text, shared: &Process) {
             ("release_version", node.release_version.clone()),
             ("locality", locality(&snapshot, node.address).to_owned()),
         ];
-        text.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
+        page.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
     }
 }
 
@@ -368,45 +374,45 @@ fn locality(snapshot: &Snapshot, node: SocketAddr) -> &'static str {
     }
 }
 
-fn stats(text: &mut Text, stats: &Stats) {
+fn stats(page: &mut Page, stats: &Stats) {
     let values = stats.global.list();
     let mut before = "";
     for shown in GLOBAL {
         if shown.metric != before {
-            text.family(shown.metric, "counter", shown.help);
+            page.family(shown.metric, "counter", shown.help);
             before = shown.metric;
         }
-        text.sample(shown.metric, shown.labels, value(&values, shown.field));
+        page.sample(shown.metric, shown.labels, value(&values, shown.field));
     }
-    text.gauge(
+    page.gauge(
         "helenus_aggregation_window_seconds",
         "How long links collect queries before sending them.",
         stats.window_us.load(Ordering::Relaxed) as f64 / 1e6,
     );
     let name = "helenus_request_duration_seconds";
     let help = "Time from a client's request to its answer, by class.";
-    text.family(name, "histogram", help);
+    page.family(name, "histogram", help);
     for (class, histogram) in Class::ALL.iter().zip(&stats.latency) {
-        text.histogram(name, &[("class", class.name())], histogram);
+        page.histogram(name, &[("class", class.name())], histogram);
     }
-    predictions(text, &stats.predictions);
+    predictions(page, &stats.predictions);
     // An entry without a name is a node that no worker has used yet.
     let mut nodes = stats.nodes();
     nodes.retain(|n| !n.name.is_empty());
-    node_metrics(text, &nodes);
-    table_metrics(text, &stats.tables());
-    layout_metrics(text, &stats.layouts());
+    node_metrics(page, &nodes);
+    table_metrics(page, &stats.tables());
+    layout_metrics(page, &stats.layouts());
 }
 
-fn predictions(text: &mut Text, predictions: &Predictions) {
+fn predictions(page: &mut Page, predictions: &Predictions) {
     let classes = Class::ALL.map(|class| (class.name(), predictions.of_class(class)));
     let mut all: Vec<(&str, Quality)> = classes.into();
     all.push(("all", predictions.of_all()));
     let name = "helenus_predictions_compared_total";
     let help = "Answers whose predicted work was compared with the time they took: one in 16.";
-    text.family(name, "counter", help);
+    page.family(name, "counter", help);
     for (class, quality) in &all {
-        text.sample(name, &[("class", class)], quality.compared);
+        page.sample(name, &[("class", class)], quality.compared);
     }
     type Figure = fn(&Quality) -> Option<f64>;
     let figures: [(&str, &str, Figure); 2] = [
@@ -422,45 +428,45 @@ fn predictions(text: &mut Text, predictions: &Predictions) {
         ),
     ];
     for (name, help, figure) in figures {
-        text.family(name, "gauge", help);
+        page.family(name, "gauge", help);
         for (class, quality) in &all {
             if let Some(value) = figure(quality) {
-                text.sample(name, &[("class", class)], value);
+                page.sample(name, &[("class", class)], value);
             }
         }
     }
 }
 
-fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
+fn node_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
     for (name, help, gauge) in NODE_GAUGES {
-        text.family(name, "gauge", help);
+        page.family(name, "gauge", help);
         for node in nodes {
             let value = gauge(node).load(Ordering::Relaxed);
-            text.sample(name, &[("node", &node.name)], value);
+            page.sample(name, &[("node", &node.name)], value);
         }
     }
     for (name, help, parts, gauge) in NODE_FRACTIONS {
-        text.family(name, "gauge", help);
+        page.family(name, "gauge", help);
         for node in nodes {
             let value = gauge(node).load(Ordering::Relaxed) as f64 / parts;
-            text.sample(name, &[("node", &node.name)], value);
+            page.sample(name, &[("node", &node.name)], value);
         }
     }
     for shown in NODE {
-        text.family(shown.metric, "counter", shown.help);
+        page.family(shown.metric, "counter", shown.help);
         for node in nodes {
             let value = value(&node.counters.list(), shown.field);
-            text.sample(shown.metric, &[("node", &node.name)], value);
+            page.sample(shown.metric, &[("node", &node.name)], value);
         }
     }
-    schedule_metrics(text, nodes);
+    schedule_metrics(page, nodes);
     let name = "helenus_node_queries_per_frame";
     let help = "Queries (or answers) that travelled in one frame, or in one write or read to nodes \
                 without frames.";
-    text.family(name, "histogram", help);
+    page.family(name, "histogram", help);
     for node in nodes {
         for (direction, packed) in [("sent", &node.packed_out), ("received", &node.packed_in)] {
-            text.packed(
+            page.packed(
                 name,
                 &[("node", &node.name), ("direction", direction)],
                 packed,
@@ -469,34 +475,34 @@ fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
     }
     let name = "helenus_node_request_duration_seconds";
     let help = "Time from sending a request to the node to its answer.";
-    text.family(name, "histogram", help);
+    page.family(name, "histogram", help);
     for node in nodes {
-        text.histogram(name, &[("node", &node.name)], &node.latency);
+        page.histogram(name, &[("node", &node.name)], &node.latency);
     }
 }
 
 /// By node and class.
-fn schedule_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
+fn schedule_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
     let name = "helenus_node_queued_requests";
     let help = "Requests waiting for the node, by class.";
-    text.family(name, "gauge", help);
+    page.family(name, "gauge", help);
     let each = || {
         let classes = |node| Class::ALL.map(|class| (node, class));
         nodes.iter().flat_map(move |node| classes(&**node))
     };
     for (node, class) in each() {
         let value = node.queued[class as usize].load(Ordering::Relaxed);
-        text.sample(
+        page.sample(
             name,
             &[("node", &node.name), ("class", class.name())],
             value,
         );
     }
     for (name, help, counter) in SCHEDULE_COUNTERS {
-        text.family(name, "counter", help);
+        page.family(name, "counter", help);
         for (node, class) in each() {
             let value = counter(&node.schedule[class as usize]).load(Ordering::Relaxed);
-            text.sample(
+            page.sample(
                 name,
                 &[("node", &node.name), ("class", class.name())],
                 value,
@@ -505,11 +511,11 @@ fn schedule_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
     }
     let name = "helenus_node_wait_seconds";
     let help = "Time that requests waited for the node, of those that waited, by class.";
-    text.family(name, "histogram", help);
+    page.family(name, "histogram", help);
     for (node, class) in each() {
         let waits = &node.waits[class as usize];
         if !waits.is_empty() {
-            text.histogram(
+            page.histogram(
                 name,
                 &[("node", &node.name), ("class", class.name())],
                 waits,
@@ -518,25 +524,25 @@ fn schedule_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
     }
 }
 
-fn table_metrics(text: &mut Text, tables: &[Arc<TableStats>]) {
+fn table_metrics(page: &mut Page, tables: &[Arc<TableStats>]) {
     for (name, help, counter) in TABLE_COUNTERS {
-        text.family(name, "counter", help);
+        page.family(name, "counter", help);
         for table in tables {
             let value = counter(table).load(Ordering::Relaxed);
-            text.sample(name, &table_labels(table), value);
+            page.sample(name, &table_labels(table), value);
         }
     }
     let name = "helenus_table_request_duration_seconds";
     let help = "Time from a client's request for the table to its answer.";
-    text.family(name, "histogram", help);
+    page.family(name, "histogram", help);
     for table in tables {
-        text.histogram(name, &table_labels(table), &table.latency);
+        page.histogram(name, &table_labels(table), &table.latency);
     }
 }
 
-fn layout_metrics(text: &mut Text, layouts: &[Arc<LayoutStats>]) {
+fn layout_metrics(page: &mut Page, layouts: &[Arc<LayoutStats>]) {
     let name = "helenus_reads_of_layout_total";
-    text.family(
+    page.family(
         name,
         "counter",
         "Reads that went to this layout of the table.",
@@ -547,7 +553,7 @@ fn layout_metrics(text: &mut Text, layouts: &[Arc<LayoutStats>]) {
             ("table", &layout.table),
             ("layout", &layout.physical),
         ];
-        text.sample(name, &labels, layout.reads.load(Ordering::Relaxed));
+        page.sample(name, &labels, layout.reads.load(Ordering::Relaxed));
     }
 }
 

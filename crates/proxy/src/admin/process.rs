@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use procfs::WithCurrentSystemInfo;
 use procfs::process::{LimitValue, Process};
 
-use super::text::Text;
+use super::page::Page;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
@@ -34,31 +34,31 @@ pub(super) fn usage() -> Option<Usage> {
     })
 }
 
-pub(super) fn render(text: &mut Text, started: SystemTime) {
+pub(super) fn render(page: &mut Page, started: SystemTime) {
     let start = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    text.gauge(
+    page.gauge(
         "process_start_time_seconds",
         "Start of the process in seconds since 1970.",
         start.as_secs_f64(),
     );
     if let Some(usage) = usage() {
-        text.gauge(
+        page.gauge(
             "process_resident_memory_bytes",
             "Resident memory in bytes.",
             usage.resident_bytes,
         );
-        text.counter(
+        page.counter(
             "process_cpu_seconds_total",
             "User and system CPU time in seconds.",
             usage.cpu_seconds,
         );
-        text.gauge(
+        page.gauge(
             "process_open_fds",
             "Open file descriptors.",
             usage.open_files,
         );
         if let Some(max) = usage.open_files_max {
-            text.gauge(
+            page.gauge(
                 "process_max_fds",
                 "Bound on process_open_fds (ulimit -n).",
                 max,

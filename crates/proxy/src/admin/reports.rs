@@ -7,7 +7,7 @@ use helenus_engine::reports::{NodeReport, NodeReports, Rejected, Resources};
 use helenus_policy::ring::NodeIndex;
 use serde::Serialize;
 
-use super::text::Text;
+use super::page::Page;
 use crate::process::Process;
 
 /// One node's reports for the dashboard.
@@ -91,7 +91,7 @@ const GAUGES: [(&str, &str, Gauge); 8] = [
     ),
 ];
 
-pub(super) fn render(text: &mut Text, shared: &Process) {
+pub(super) fn render(page: &mut Page, shared: &Process) {
     if !shared.settings.load().assignment.reports {
         return;
     }
@@ -108,51 +108,51 @@ pub(super) fn render(text: &mut Text, shared: &Process) {
         })
         .collect();
     let name = "helenus_node_reporter_up";
-    text.family(
+    page.family(
         name,
         "gauge",
         "1 while the reporter of the node's agent is connected, else 0.",
     );
     for (node, reports) in &nodes {
         let is_up = reports.is_connected.load(Ordering::Relaxed);
-        text.sample(name, &[("node", node)], u8::from(is_up));
+        page.sample(name, &[("node", node)], u8::from(is_up));
     }
     let now = Instant::now();
     let name = "helenus_node_report_age_seconds";
-    text.family(
+    page.family(
         name,
         "gauge",
         "Time since the node's last report was measured.",
     );
     for (node, reports) in &nodes {
         if let Some(latest) = reports.latest() {
-            text.sample(name, &[("node", node)], age_s(&latest, now));
+            page.sample(name, &[("node", node)], age_s(&latest, now));
         }
     }
     for (name, help, gauge) in GAUGES {
-        text.family(name, "gauge", help);
+        page.family(name, "gauge", help);
         for (node, reports) in &nodes {
             let latest = reports.latest().filter(|r| age_s(r, now) <= AGE_MAX_S);
             if let Some(value) = latest.and_then(|r| gauge(&r.resources)) {
-                text.sample(name, &[("node", node)], value);
+                page.sample(name, &[("node", node)], value);
             }
         }
     }
     let name = "helenus_node_report_contradicted";
     let help = "Workers to whom the node's last report contradicts what they see of it.";
-    text.family(name, "gauge", help);
+    page.family(name, "gauge", help);
     for (node, reports) in &nodes {
         let workers = reports.contradicted.load(Ordering::Relaxed);
-        text.sample(name, &[("node", node)], workers);
+        page.sample(name, &[("node", node)], workers);
     }
     let name = "helenus_node_reports_total";
-    text.family(name, "counter", "Reports taken from the node's agent.");
+    page.family(name, "counter", "Reports taken from the node's agent.");
     for (node, reports) in &nodes {
         let received = reports.received.load(Ordering::Relaxed);
-        text.sample(name, &[("node", node)], received);
+        page.sample(name, &[("node", node)], received);
     }
     let name = "helenus_node_reports_rejected_total";
-    text.family(
+    page.family(
         name,
         "counter",
         "Reports of the node's agent that were not taken, by reason.",
@@ -160,7 +160,7 @@ pub(super) fn render(text: &mut Text, shared: &Process) {
     for (node, reports) in &nodes {
         for why in Rejected::ALL {
             let labels = [("node", &**node), ("reason", why.name())];
-            text.sample(name, &labels, reports.rejected(why));
+            page.sample(name, &labels, reports.rejected(why));
         }
     }
 }

@@ -9,7 +9,7 @@ use helenus_engine::rules::{self, Rule, RuleCounts};
 use helenus_engine::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::text::Text;
+use super::page::Page;
 use crate::config::Config;
 use crate::process::Process;
 
@@ -106,12 +106,12 @@ fn rule_view(rule: &Rule, problem: Option<String>, shows_values: bool) -> RuleVi
     }
 }
 
-pub(super) fn render(text: &mut Text, shared: &Process) {
-    render_of(text, &shared.rules.list());
+pub(super) fn render(page: &mut Page, shared: &Process) {
+    render_of(page, &shared.rules.list());
 }
 
 /// There are a few dozen rules at most, so each may have its series.
-fn render_of(text: &mut Text, rules: &[Arc<Rule>]) {
+fn render_of(page: &mut Page, rules: &[Arc<Rule>]) {
     if rules.is_empty() {
         return;
     }
@@ -183,11 +183,11 @@ fn render_of(text: &mut Text, rules: &[Arc<Rule>]) {
             .filter(|rule| is_shown(&rule.settings))
             .peekable();
         if shown.peek().is_some() {
-            text.family(name, kind, help);
+            page.family(name, kind, help);
         }
         for rule in shown {
             let labels = [("rule", rule.settings.name.as_str())];
-            text.sample(name, &labels, of(&rule.counts(now)));
+            page.sample(name, &labels, of(&rule.counts(now)));
         }
     }
 }
@@ -245,9 +245,9 @@ mod tests {
         assert!(problem.contains("shop"), "{problem}");
         let shown = json_of(&rules[1], true);
         assert_eq!(shown["role"], serde_json::json!(["a", "b"]));
-        let mut text = Text::default();
-        render_of(&mut text, &rules);
-        let page = text.finish();
+        let mut page = Page::default();
+        render_of(&mut page, &rules);
+        let page = page.into_text();
         for line in [
             "helenus_rule_refused_total{rule=\"one \\\"key\\\"\"} 0",
             "helenus_rule_in_flight_requests{rule=\"one \\\"key\\\"\"} 0",
@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn without_rules_there_are_no_series() {
-        let mut text = Text::default();
-        render_of(&mut text, &[]);
-        assert_eq!(text.finish(), "");
+        let mut page = Page::default();
+        render_of(&mut page, &[]);
+        assert_eq!(page.into_text(), "");
     }
 }

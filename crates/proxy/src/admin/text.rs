@@ -1,12 +1,12 @@
 //! The Prometheus text format, version 0.0.4.
 
 use std::fmt::{Display, Write};
-
 use std::sync::atomic::Ordering;
 
+use helenus_engine::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
 use helenus_wire::Packed;
 
-use helenus_engine::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
+pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Smallest and largest exponent of the bounds in microseconds: 32 µs to 17 s, doubling. These are
 /// also bounds of the fine buckets, so counts are exact.
@@ -22,7 +22,6 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Starts a family; its samples must follow before the next one starts.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a String cannot fail.
@@ -46,56 +45,67 @@ impl Text {
         let _ = writeln!(self.out, " {value}");
     }
 
-    /// A gauge without labels.
-    pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "gauge", help);
-        self.sample(name, &[], value);
-    }
-
-    /// A counter without labels.
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "counter", help);
-        self.sample(name, &[], value);
-    }
-
-    /// The samples of one histogram, in seconds.
     pub(super) fn histogram(&mut self, name: &str, labels: Labels, histogram: &Histogram) {
-        let counts = histogram.counts();
-        let total: u64 = counts.iter().sum();
-        let bucket_name = format!("{name}_bucket");
-        let (mut next, mut below) = (0, 0);
-        for exponent in BOUND_EXPONENTS {
-            let bound_us = 1 << exponent;
-            while next < BUCKETS && bucket_bound_us(next) <= bound_us {
-                below += counts[next];
-                next += 1;
-            }
-            let le = (bound_us as f64 / 1e6).to_string();
-            self.sample(&bucket_name, &with_le(labels, &le), below);
-        }
-        self.sample(&bucket_name, &with_le(labels, "+Inf"), total);
         let sum_seconds = histogram.sum_us() as f64 / 1e6;
-        self.sample(&format!("{name}_sum"), labels, sum_seconds);
-        self.sample(&format!("{name}_count"), labels, total);
+        self.buckets(name, labels, &cumulative(&histogram.counts()), sum_seconds);
     }
 
-    /// The samples of one histogram of queries sent together.
     pub(super) fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
+        let (cumulative, queries) = packed_cumulative(packed);
+        self.buckets(name, labels, &cumulative, queries);
+    }
+
+    fn buckets(
+        &mut self,
+        name: &str,
+        labels: Labels,
+        cumulative: &[(f64, u64)],
+        sum: impl Display,
+    ) {
         let bucket_name = format!("{name}_bucket");
-        let mut below = 0;
-        for (bucket, units) in packed.units.iter().enumerate() {
-            below += units.load(Ordering::Relaxed);
-            let le = Packed::bound(bucket).map_or("+Inf".to_owned(), |b| b.to_string());
+        for (bound, below) in cumulative {
+            let le = match bound.is_finite() {
+                true => bound.to_string(),
+                false => "+Inf".to_owned(),
+            };
             self.sample(&bucket_name, &with_le(labels, &le), below);
         }
-        let queries = packed.queries.load(Ordering::Relaxed);
-        self.sample(&format!("{name}_sum"), labels, queries);
-        self.sample(&format!("{name}_count"), labels, below);
+        let total = cumulative.last().map_or(0, |(_, below)| *below);
+        self.sample(&format!("{name}_sum"), labels, sum);
+        self.sample(&format!("{name}_count"), labels, total);
     }
 
     pub(super) fn finish(self) -> String {
         self.out
     }
+}
+
+/// Bounds in seconds, the last of them infinite, and what lies below each.
+pub(super) fn cumulative(counts: &[u64]) -> Vec<(f64, u64)> {
+    let (mut next, mut below) = (0, 0);
+    let mut all: Vec<(f64, u64)> = BOUND_EXPONENTS
+        .map(|exponent| {
+            let bound_us: u64 = 1 << exponent;
+            while next < BUCKETS && bucket_bound_us(next) <= bound_us {
+                below += counts[next];
+                next += 1;
+            }
+            (bound_us as f64 / 1e6, below)
+        })
+        .collect();
+    all.push((f64::INFINITY, counts.iter().sum()));
+    all
+}
+
+/// The same of queries sent together, by their number; and how many queries there were.
+pub(super) fn packed_cumulative(packed: &PackedStats) -> (Vec<(f64, u64)>, u64) {
+    let mut below = 0;
+    let buckets = packed.units.iter().enumerate().map(|(bucket, units)| {
+        below += units.load(Ordering::Relaxed);
+        let bound = Packed::bound(bucket).map_or(f64::INFINITY, f64::from);
+        (bound, below)
+    });
+    (buckets.collect(), packed.queries.load(Ordering::Relaxed))
 }
 
 fn with_le<'a>(labels: Labels<'a>, le: &'a str) -> Vec<(&'a str, &'a str)> {

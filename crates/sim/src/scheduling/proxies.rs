@@ -267,8 +267,11 @@ impl Proxies {
                     agenda.plan(TELLING_US, event);
                 }
                 // Nobody changes the schema, or brings an id that is not known.
-                Output::Agree(_) | Output::Recall(_) | Output::Report(..) | Output::Captured(_) => {
-                }
+                Output::Agree(_)
+                | Output::Recall(_)
+                | Output::Report(..)
+                | Output::Captured(_)
+                | Output::Traced(_) => {}
             }
         }
         let worker = &mut self.workers[at.proxy][at.worker];

@@ -85,9 +85,9 @@ fn sample() -> Stats {
 }
 
 fn rendered(stats_of: &Stats) -> String {
-    let mut text = Text::default();
-    stats(&mut text, stats_of);
-    text.finish()
+    let mut page = Page::default();
+    stats(&mut page, stats_of);
+    page.into_text()
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl World {
             }
             Output::Recall(id) => self.proxies[at.proxy].common.forget_recall(&id),
             // Nobody asks.
-            Output::Report(..) | Output::Captured(_) => {}
+            Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
         }
     }
 

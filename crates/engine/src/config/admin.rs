@@ -1,0 +1,68 @@
+//! The section `admin`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Secret;
+
+/// Metrics, health and the dashboard.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// Address and port of the admin server; off if not set.
+    pub address: Option<SocketAddr>,
+    /// Token that requests must carry (`Authorization: Bearer …`), except those for `/health`, `/ready`
+    /// and the dashboard's page, which asks for it. Any address that is not loopback needs this one or
+    /// `read_token`. It gives all rights: without it, nothing can be changed over `address`.
+    pub token: Option<Secret>,
+    /// File that holds this token, in place of `token`. Read again on SIGHUP and when it changes.
+    pub token_file: Option<PathBuf>,
+    /// Token that only reads: for metrics, the dashboard and `helenus ctl show`.
+    pub read_token: Option<Secret>,
+    /// File that holds this token, in place of `read_token`. Read again on SIGHUP and when it changes.
+    pub read_token_file: Option<PathBuf>,
+    /// Unix socket of the admin server, for programs on the same machine: only the user who runs Helenus, and
+    /// root, may connect to it, and they need no token. Not set: `admin.sock` in the service's runtime
+    /// directory, if systemd has made one (`/run/helenus/admin.sock` with the package's unit). Empty: none.
+    pub socket: Option<PathBuf>,
+    /// Names, besides `127.0.0.1`, `[::1]` and `localhost`, under which the admin server may be addressed
+    /// (the Host header) while it has no token.
+    pub hosts: Vec<String>,
+    /// Tables with metrics of their own; further ones are counted as `other`.
+    pub tables_max: usize,
+    /// Whether Prometheus gets native histograms if it asks for them (its feature `native-histograms`): finer
+    /// ones, in Protobuf, beside those that it gets anyway.
+    pub native_histograms: bool,
+    /// Whether `/api/keys`, the dashboard and `helenus top` show the values of hot partition keys. They are
+    /// your clients' data; without them, a partition is named by its token, with which it can be found in
+    /// CQL (`WHERE token(…) = …`). Messages of errors that may quote values are shown only with it as well,
+    /// and `helenus capture --values` needs it.
+    pub show_keys: bool,
+    /// From how many milliseconds on a request is shown among the slow ones (`/api/slow`), unless it is a scan;
+    /// 0: never.
+    pub slow_ms: u64,
+    /// The same for pages of scans, schema changes and statements that Helenus does not understand.
+    pub slow_scan_ms: u64,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin {
+            address: Some(SocketAddr::from(([127, 0, 0, 1], 9180))),
+            token: None,
+            token_file: None,
+            read_token: None,
+            read_token_file: None,
+            socket: None,
+            hosts: Vec::new(),
+            tables_max: 100,
+            native_histograms: false,
+            show_keys: false,
+            slow_ms: 100,
+            slow_scan_ms: 2_000,
+        }
+    }
+}

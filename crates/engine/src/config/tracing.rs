@@ -1,0 +1,309 @@
+//! Settings of traces.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Secret;
+
+/// Headers of a collector at most, and bytes of all of them.
+const HEADERS_MAX: usize = 32;
+const HEADERS_BYTES_MAX: usize = 16 * 1024;
+
+/// Traces of requests, for an OpenTelemetry collector.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Tracing {
+    /// Where spans are sent, as `http://host:port`, by OTLP over HTTP with Protobuf; `/v1/traces` is added if
+    /// there is no path. Without encryption: use a collector on this machine or in this network. Nothing is
+    /// traced if not set.
+    pub endpoint: Option<String>,
+    /// Share of requests that are traced, from 0 to 1, of those whose clients say nothing of it.
+    pub sample_ratio: f64,
+    /// Whether slow requests (`admin.slow_ms`, `admin.slow_scan_ms`) are always traced.
+    pub slow: bool,
+    /// Whether `traceparent` (W3C Trace Context) in the custom payload of a request makes its span part of that
+    /// trace, and decides whether it is traced. Slow requests are traced all the same.
+    pub follow_clients: bool,
+    /// Requests that a worker traces in a second at most, from 10 to 100,000; further ones are counted as
+    /// dropped.
+    pub requests_per_second_max: u32,
+    /// `service.name` of the spans.
+    pub service_name: String,
+    /// Further attributes of the resource, such as `deployment.environment.name`.
+    pub resource: BTreeMap<String, String>,
+    /// File with headers that are sent to the collector, each on a line as `name: value`. They are secrets. Read
+    /// again on SIGHUP and when it changes.
+    pub headers_file: Option<PathBuf>,
+    /// Time for the collector to take some spans, in milliseconds, from 10 to 60,000.
+    pub timeout_ms: u64,
+    /// What the file holds: not a setting.
+    #[serde(skip)]
+    pub headers: Option<Secret>,
+}
+
+impl Default for Tracing {
+    fn default() -> Self {
+        Tracing {
+            endpoint: None,
+            sample_ratio: 0.001,
+            slow: true,
+            follow_clients: true,
+            requests_per_second_max: 100,
+            service_name: "helenus".to_owned(),
+            resource: BTreeMap::new(),
+            headers_file: None,
+            timeout_ms: 10_000,
+            headers: None,
+        }
+    }
+}
+
+/// A collector, as the settings name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint<'a> {
+    /// Host and port, as the Host header has them.
+    pub authority: &'a str,
+    pub host: &'a str,
+    pub port: u16,
+    pub path: &'a str,
+}
+
+impl Tracing {
+    /// Where spans are sent; None if nowhere.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn collector(&self) -> Result<Option<Endpoint<'_>>, &'static str> {
+        self.endpoint.as_deref().map(endpoint).transpose()
+    }
+
+    /// Names and values of what is sent to the collector.
+    ///
+    /// # Errors
+    /// What is wrong, without quoting it.
+    pub fn header_lines(&self) -> Result<Vec<(&str, &str)>, &'static str> {
+        let Some(text) = &self.headers else {
+            return Ok(Vec::new());
+        };
+        let text = text.expose();
+        if text.len() > HEADERS_BYTES_MAX {
+            return Err("there are more than 16 KiB of them");
+        }
+        let lines = text.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let headers: Result<Vec<_>, _> = lines.map(header).collect();
+        let headers = headers?;
+        match headers.len() <= HEADERS_MAX {
+            true => Ok(headers),
+            false => Err("there are more than 32 headers"),
+        }
+    }
+
+    /// What is wrong with these settings.
+    pub(super) fn problems(&self) -> impl Iterator<Item = String> {
+        let lengths = self
+            .resource
+            .iter()
+            .map(|(name, value)| name.len() + value.len());
+        let is_resource =
+            !self.resource.contains_key("") && lengths.sum::<usize>() <= HEADERS_BYTES_MAX;
+        let is_collected = self.endpoint.is_some() || self.headers_file.is_none();
+        let checks = [
+            (
+                (0.0..=1.0).contains(&self.sample_ratio),
+                "tracing.sample_ratio must be from 0 (none) to 1 (all)",
+            ),
+            (
+                (10..=100_000).contains(&self.requests_per_second_max),
+                "tracing.requests_per_second_max must be from 10 to 100000",
+            ),
+            (
+                (10..=60_000).contains(&self.timeout_ms),
+                "tracing.timeout_ms must be from 10 to 60000",
+            ),
+            (
+                !self.service_name.is_empty(),
+                "tracing.service_name must not be empty",
+            ),
+            (
+                is_resource,
+                "tracing.resource: names must not be empty, and all attributes together not larger than \
+                 16 KiB",
+            ),
+            (
+                is_collected,
+                "tracing.headers_file is set without tracing.endpoint: set both, or neither",
+            ),
+        ];
+        let found = checks
+            .into_iter()
+            .filter(|(ok, _)| !ok)
+            .map(|(_, text)| text);
+        self.collector()
+            .err()
+            .into_iter()
+            .chain(found)
+            .map(str::to_owned)
+    }
+}
+
+fn endpoint(text: &str) -> Result<Endpoint<'_>, &'static str> {
+    const FORM: &str = "tracing.endpoint must be a collector's address, as http://host:4318 (https is not supported: \
+         use a collector nearby)";
+    let rest = text.strip_prefix("http://").ok_or(FORM)?;
+    let (authority, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    let (host, port) = authority.rsplit_once(':').ok_or(FORM)?;
+    let port: u16 = port.parse().map_err(|_| FORM)?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_name = !host.is_empty() && !host.contains(['@', '?', '#', '[', ']']);
+    if port == 0 || !is_name || !is_plain(authority) || !is_plain(path) || path.contains('#') {
+        return Err(FORM);
+    }
+    Ok(Endpoint {
+        authority,
+        host,
+        port,
+        path: match path {
+            "" | "/" => "/v1/traces",
+            path => path,
+        },
+    })
+}
+
+fn header(line: &str) -> Result<(&str, &str), &'static str> {
+    const FORM: &str = "each line must be a header, as \"name: value\"";
+    let (name, value) = line.split_once(':').ok_or(FORM)?;
+    let (name, value) = (name.trim(), value.trim());
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_name = !name.is_empty() && name.bytes().all(is_token);
+    let is_value = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let reserved = [
+        "host",
+        "content-length",
+        "content-type",
+        "transfer-encoding",
+        "connection",
+    ];
+    if reserved
+        .iter()
+        .any(|reserved| name.eq_ignore_ascii_case(reserved))
+    {
+        return Err("a header that the proxy sets itself is among them");
+    }
+    match is_name && is_value {
+        true => Ok((name, value)),
+        false => Err(FORM),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn endpoint_of(text: &str) -> Option<(String, u16, String)> {
+        let found = endpoint(text).ok()?;
+        Some((found.host.to_owned(), found.port, found.path.to_owned()))
+    }
+
+    #[test]
+    fn a_collector_is_an_address_with_or_without_a_path() {
+        let of = |host: &str, port, path: &str| Some((host.to_owned(), port, path.to_owned()));
+        let traces = "/v1/traces";
+        assert_eq!(endpoint_of("http://otel:4318"), of("otel", 4318, traces));
+        assert_eq!(
+            endpoint_of("http://10.0.0.1:80/"),
+            of("10.0.0.1", 80, traces)
+        );
+        assert_eq!(
+            endpoint_of("http://[::1]:4318/a/b"),
+            of("::1", 4318, "/a/b")
+        );
+        for wrong in [
+            "",
+            "otel:4318",
+            "https://otel:4318",
+            "http://otel",
+            "http://otel:0",
+            "http://otel:70000",
+            "http://:4318",
+            "http://user@otel:4318",
+            "http://otel:4318/a b",
+            "http://otel:4318/a\r\nX: y",
+        ] {
+            assert_eq!(endpoint_of(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn headers_are_read_and_never_quoted() {
+        let of = |text: &str| Tracing {
+            headers: Some(text.to_owned().into()),
+            ..Tracing::default()
+        };
+        let two = of("# of the vendor\nAuthorization: Bearer a:b\r\n\n x-scope :t \n");
+        let lines = two.header_lines().expect("headers");
+        assert_eq!(lines, [("Authorization", "Bearer a:b"), ("x-scope", "t")]);
+        assert_eq!(Tracing::default().header_lines(), Ok(Vec::new()));
+        let many = "a: b\n".repeat(33);
+        let large = format!("a: {}", "b".repeat(HEADERS_BYTES_MAX));
+        for wrong in [
+            "secret",
+            ": secret",
+            "a b: secret",
+            "a: \u{e9}",
+            "Host: x",
+            &many,
+            &large,
+        ] {
+            let wrong = of(wrong);
+            let why = wrong.header_lines().expect_err("wrong");
+            assert!(!why.contains("secret"), "{why}");
+        }
+        assert!(!format!("{two:?}").contains("Bearer"));
+    }
+
+    #[test]
+    fn bad_settings_are_told() {
+        let problems = |change: fn(&mut Tracing)| {
+            let mut config = Config::default();
+            change(&mut config.tracing);
+            config.problems()
+        };
+        assert!(problems(|_| {}).is_empty());
+        assert!(problems(|of| of.endpoint = Some("http://otel:4318".to_owned())).is_empty());
+        let wrong: [(fn(&mut Tracing), &str); 7] = [
+            (
+                |of| of.endpoint = Some("otel".to_owned()),
+                "tracing.endpoint",
+            ),
+            (|of| of.sample_ratio = 1.5, "tracing.sample_ratio"),
+            (|of| of.sample_ratio = f64::NAN, "tracing.sample_ratio"),
+            (
+                |of| of.requests_per_second_max = 9,
+                "requests_per_second_max",
+            ),
+            (|of| of.timeout_ms = 0, "tracing.timeout_ms"),
+            (|of| of.service_name.clear(), "tracing.service_name"),
+            (
+                |of| of.headers_file = Some("/x".into()),
+                "tracing.headers_file",
+            ),
+        ];
+        for (change, named) in wrong {
+            let found = problems(change);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains(named), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A page of metrics, in one of two formats of Prometheus.
+
+use std::fmt::Display;
+
+use helenus_engine::stats::{Histogram, PackedStats};
+
+use super::protobuf::Protobuf;
+use super::text::{Labels, Text};
+
+/// What is written of metrics.
+#[derive(Debug)]
+pub(super) enum Page {
+    Text(Text),
+    Protobuf(Protobuf),
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page::Text(Text::default())
+    }
+}
+
+impl Page {
+    /// Starts a family; its samples must follow before the next one starts.
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
+        match self {
+            Page::Text(text) => text.family(name, kind, help),
+            Page::Protobuf(protobuf) => protobuf.family(name, kind, help),
+        }
+    }
+
+    pub(super) fn sample(&mut self, name: &str, labels: Labels, value: impl Display) {
+        match self {
+            Page::Text(text) => text.sample(name, labels, value),
+            Page::Protobuf(protobuf) => protobuf.sample(labels, &value),
+        }
+    }
+
+    /// A gauge without labels.
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+
+    /// A counter without labels.
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "counter", help);
+        self.sample(name, &[], value);
+    }
+
+    /// One histogram, in seconds.
+    pub(super) fn histogram(&mut self, name: &str, labels: Labels, histogram: &Histogram) {
+        match self {
+            Page::Text(text) => text.histogram(name, labels, histogram),
+            Page::Protobuf(protobuf) => protobuf.histogram(labels, histogram),
+        }
+    }
+
+    /// One histogram of queries sent together.
+    pub(super) fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
+        match self {
+            Page::Text(text) => text.packed(name, labels, packed),
+            Page::Protobuf(protobuf) => protobuf.packed(labels, packed),
+        }
+    }
+
+    /// The page, and its type.
+    pub(super) fn finish(self) -> (&'static str, Vec<u8>) {
+        match self {
+            Page::Text(text) => (super::text::TYPE, text.finish().into_bytes()),
+            Page::Protobuf(protobuf) => (super::protobuf::TYPE, protobuf.finish()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_text(self) -> String {
+        String::from_utf8(self.finish().1).expect("text")
+    }
+}

@@ -1,0 +1,181 @@
+//! Sends what has become of requests to an OpenTelemetry collector, by OTLP over HTTP with Protobuf.
+//!
+//! Engines hand out a plain value when a request that is traced ends. It waits in a queue; here, on the control
+//! thread, several become spans (`spans.rs`) in one message (`otlp.rs`), which one exchange takes to the
+//! collector (`post.rs`). Nobody waits for that: what the queue has no room for is dropped and counted.
+//!
+//! Bounded: [`WAITING_MAX`] requests wait, of 4 KiB each at most, and [`BATCH_MAX`] are on their way.
+
+mod otlp;
+mod post;
+mod spans;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helenus_engine::config::Tracing;
+use helenus_engine::records::RequestTrace;
+use helenus_engine::stats::add;
+use prost::Message;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+use self::post::{Failure, post};
+use self::spans::Writer;
+use crate::process::Process;
+
+/// Requests that wait to be sent.
+pub(crate) const WAITING_MAX: usize = 2_048;
+/// Requests in one message.
+const BATCH_MAX: usize = 256;
+/// How long a message waits for more of them.
+const BATCH_WAIT: Duration = Duration::from_secs(1);
+/// Attempts to send a message, and the pauses between them, each twice as long as the one before.
+const TRIES_MAX: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
+/// After one warning, the next comes this much later at the earliest.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+/// For what is left when the proxy ends.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What has ended, and may be sent.
+pub(crate) type Traces = mpsc::Receiver<Box<RequestTrace>>;
+
+/// Sends until the proxy ends, and then what is left. `end`: its sender is dropped then.
+pub(crate) async fn run(common: Arc<Process>, traces: Traces, mut end: watch::Receiver<()>) {
+    let mut exporter = Exporter {
+        common,
+        traces,
+        writer: Writer::default(),
+        is_failing: false,
+        warned: None,
+    };
+    while let Some((batch, is_last)) = exporter.next_batch(&mut end).await {
+        if is_last {
+            let number = batch.len();
+            let sent = timeout(LAST_WORDS, exporter.send(&batch)).await;
+            let sent = sent.unwrap_or(Err(Failure::Late));
+            return exporter.count(number, sent.is_ok());
+        }
+        exporter.deliver(&batch, &mut end).await;
+    }
+}
+
+struct Exporter {
+    common: Arc<Process>,
+    traces: Traces,
+    writer: Writer,
+    /// Told once, not with each message.
+    is_failing: bool,
+    warned: Option<Instant>,
+}
+
+type Batch = Vec<Box<RequestTrace>>;
+
+impl Exporter {
+    /// What is sent together, and whether it is the last.
+    async fn next_batch(&mut self, end: &mut watch::Receiver<()>) -> Option<(Batch, bool)> {
+        let mut batch = Vec::new();
+        let mut until = pin!(sleep(BATCH_WAIT));
+        loop {
+            let is_empty = batch.is_empty();
+            let room = BATCH_MAX.saturating_sub(batch.len());
+            tokio::select! {
+                biased;
+                _ = end.changed() => {
+                    while let Ok(trace) = self.traces.try_recv() {
+                        batch.push(trace);
+                    }
+                    return Some((batch, true));
+                }
+                received = self.traces.recv_many(&mut batch, room) => {
+                    if received == 0 {
+                        return (!batch.is_empty()).then_some((batch, false));
+                    }
+                    if is_empty {
+                        until.set(sleep(BATCH_WAIT));
+                    }
+                    if batch.len() >= BATCH_MAX {
+                        return Some((batch, false));
+                    }
+                }
+                () = &mut until, if !is_empty => return Some((batch, false)),
+            }
+        }
+    }
+
+    /// Sends a batch, several times if that may help.
+    async fn deliver(&mut self, batch: &Batch, end: &mut watch::Receiver<()>) {
+        let mut pause = PAUSE;
+        for attempt in 1..=TRIES_MAX {
+            let sent = tokio::select! {
+                biased;
+                sent = self.send(batch) => sent,
+                // The next batch, which is the last, has little time.
+                _ = end.changed() => return self.count(batch.len(), false),
+            };
+            let may_be_repeated = sent.as_ref().is_err_and(Failure::may_be_repeated);
+            self.tell(&sent);
+            if sent.is_ok() || !may_be_repeated || attempt == TRIES_MAX {
+                return self.count(batch.len(), sent.is_ok());
+            }
+            tokio::select! {
+                () = sleep(pause) => pause *= 2,
+                _ = end.changed() => return self.count(batch.len(), false),
+            }
+        }
+    }
+
+    fn count(&self, requests: usize, is_sent: bool) {
+        let global = &self.common.stats.global;
+        let counter = match is_sent {
+            true => &global.traces_exported,
+            false => &global.traces_dropped,
+        };
+        add(counter, requests as u64);
+    }
+
+    async fn send(&mut self, batch: &Batch) -> Result<(), Failure> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let settings = self.common.settings.load_full();
+        let tracing: &Tracing = &settings.tracing;
+        let Ok(Some(collector)) = tracing.collector() else {
+            return Err(Failure::NoCollector);
+        };
+        let headers = tracing.header_lines().map_err(Failure::Headers)?;
+        let snapshot = self.common.snapshot.load_full();
+        let message = self.writer.message(batch, &settings, &snapshot);
+        let limit = Duration::from_millis(tracing.timeout_ms);
+        let sent = post(&collector, &headers, message.encode_to_vec());
+        timeout(limit, sent).await.unwrap_or(Err(Failure::Late))
+    }
+
+    /// A collector that takes every other message is not told of each time.
+    fn may_warn(&mut self) -> bool {
+        let now = Instant::now();
+        let is_late = |warned| now.saturating_duration_since(warned) >= WARNING_INTERVAL;
+        let may_warn = self.warned.is_none_or(is_late);
+        if may_warn {
+            self.warned = Some(now);
+        }
+        may_warn
+    }
+
+    /// Logs what is new.
+    fn tell(&mut self, sent: &Result<(), Failure>) {
+        match sent {
+            Ok(()) if self.is_failing => {
+                tracing::info!("the collector of traces takes spans again");
+            }
+            Err(Failure::NoCollector) | Ok(()) => {}
+            Err(why) if !self.is_failing && self.may_warn() => {
+                tracing::warn!("spans cannot be sent to the collector (tracing.endpoint): {why}");
+            }
+            Err(why) => tracing::debug!("spans cannot be sent to the collector: {why}"),
+        }
+        self.is_failing = sent.is_err();
+    }
+}
