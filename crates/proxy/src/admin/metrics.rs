@@ -9,10 +9,11 @@ use super::encodings;
 use super::errors;
 use super::keys;
 use super::layouts;
-use super::page::{Labels, Page};
+use super::page::Page;
 use super::process;
 use super::reports;
 use super::rules;
+use super::text::Labels;
 use crate::process::Process;
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::{
