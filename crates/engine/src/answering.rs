@@ -134,15 +134,13 @@ impl Engine {
                 stripped =
                     without_own_warnings(&mut header, prelude, content, merged).map(Into::into);
             }
-            if let Some(statement) = &request.query.statement
+            if merged {
+                request.note_batch_done();
+            } else if let Some(statement) = &request.query.statement
                 && request.query.opcode != Opcode::Prepare
-                && !merged
                 && (sampled || statement.learned.is_news(service_us))
             {
                 statement.learned.note_answer(content.len(), service_us);
-            }
-            if merged {
-                request.note_batch_done();
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),

@@ -194,7 +194,8 @@ impl Traces {
             Some(parent) => parent.is_sampled,
             None => looked == Looked::Turn,
         };
-        if !is_sampled && !(is_slow && self.slow) {
+        let is_wanted = is_sampled || (is_slow && self.slow);
+        if !is_wanted {
             return Err(false);
         }
         let Some(left) = self.left.checked_sub(1) else {
