@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use helenus_capture::{Answer, Bound, Chunk, Request, Start, Statement, Value, kinds, marks, push_value};
+use helenus_capture::{
+    Answer, Bound, Chunk, Request, Start, Statement, Value, kinds, marks, push_value,
+};
 use helenus_wire::{ColumnType, Opcode, write};
 
 use super::answers::{Compared, Got};
