@@ -300,15 +300,17 @@ impl Admin {
             .await
             .is_err()
         {
-            let taken = stream_taken.lock().unwrap_or_else(PoisonError::into_inner);
-            let idle = taken.as_ref().map(|taken: &Arc<Taken>| taken.idle());
-            drop(taken);
-            match idle {
-                Some(idle) if idle >= patience.idle => return,
-                // It ends by itself.
-                Some(_) => {}
-                None if is_last => return,
-                None => {}
+            let taken: Option<Arc<Taken>> = stream_taken
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            let is_over = match taken {
+                // A stream ends by itself.
+                Some(taken) => taken.give_up(patience.idle),
+                None => is_last,
+            };
+            if is_over {
+                return;
             }
             if !is_last && began.elapsed() >= CONNECTION_AGE_MAX {
                 connection.as_mut().graceful_shutdown();

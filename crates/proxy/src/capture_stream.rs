@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -56,6 +56,7 @@ pub(crate) struct Taken {
     began: Instant,
     /// Since then, in milliseconds.
     at_ms: AtomicU64,
+    is_given_up: AtomicBool,
 }
 
 impl Taken {
@@ -63,6 +64,7 @@ impl Taken {
         Taken {
             began,
             at_ms: AtomicU64::new(0),
+            is_given_up: AtomicBool::new(false),
         }
     }
 
@@ -71,8 +73,15 @@ impl Taken {
         self.at_ms.store(at_ms, Ordering::Relaxed);
     }
 
+    /// Gives a reader up that has taken nothing for so long; whether that is so.
+    pub(crate) fn give_up(&self, idle_max: Duration) -> bool {
+        let is_idle = self.idle() >= idle_max;
+        self.is_given_up.store(is_idle, Ordering::Relaxed);
+        is_idle
+    }
+
     /// For how long its reader has taken nothing.
-    pub(crate) fn idle(&self) -> Duration {
+    fn idle(&self) -> Duration {
         let at = Duration::from_millis(self.at_ms.load(Ordering::Relaxed));
         self.began.elapsed().saturating_sub(at)
     }
@@ -197,11 +206,11 @@ impl Drop for Stream {
         self.shared.tell_workers(&WorkerMessage::Capture(None));
         self.shared.captures.end(self.ticket);
         let lost = self.lost.load(Ordering::Relaxed);
-        let idle = self.taken.idle();
-        let why = match self.has_ended {
-            true => "its time or its size is reached".to_owned(),
-            false if idle >= IDLE_MAX => {
-                format!("its reader has taken nothing for {} s", idle.as_secs())
+        let why = match self.taken.is_given_up.load(Ordering::Relaxed) {
+            _ if self.has_ended => "its time or its size is reached".to_owned(),
+            true => {
+                let seconds = self.taken.idle().as_secs();
+                format!("its reader has taken nothing for {seconds} s")
             }
             false => "its reader has gone".to_owned(),
         };

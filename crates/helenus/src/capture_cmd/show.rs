@@ -123,7 +123,9 @@ impl Summary {
         if let Some(key) = request.key {
             match self.keys.get_mut(&key) {
                 Some(count) => *count += 1,
-                None if self.keys.len() < NAMES_MAX => drop(self.keys.insert(key, 1)),
+                None if self.keys.len() < NAMES_MAX => {
+                    self.keys.insert(key, 1);
+                }
                 None => self.further_keys += 1,
             }
         }
