@@ -12,7 +12,7 @@ use crate::node_request::{NodeRequest, Stage};
 use crate::output::Output;
 use crate::query::Query;
 use crate::records::{
-    Attempt, AttemptEnd, Attempts, Noted, RequestTrace, SlowRequest, TraceParent,
+    ATTEMPTS_MAX, Attempt, AttemptEnd, Attempts, Noted, RequestTrace, SlowRequest, TraceParent,
 };
 use crate::request::{Caller, ClientRequest};
 use crate::trail::Trail;
@@ -100,12 +100,16 @@ impl Engine {
     fn attempts_of(&self, request: &ClientRequest, began: Instant) -> (Vec<Attempt>, u32) {
         let none = Attempts::default();
         let noted = request.attempts.as_deref().unwrap_or(&none);
-        let open = self.open_attempts(request);
+        let mut open = self.open_attempts(request);
         let last = self.last_attempt(request.trail, noted, &request.execution, open.is_empty());
+        // Parts may be many.
+        let room = ATTEMPTS_MAX.saturating_sub(noted.noted.len());
+        let left_out = open.len().saturating_sub(room);
+        open.truncate(room);
         let all = noted.noted.iter().copied().chain(open).chain(last);
         let mut attempts: Vec<Attempt> = all.map(|of| self.attempt(&of, began)).collect();
         attempts.sort_by_key(|attempt| attempt.sent);
-        (attempts, noted.left_out)
+        (attempts, noted.left_out.saturating_add(left_out as u32))
     }
 
     /// Times before its client has asked are not its own: it has joined another.

@@ -116,13 +116,14 @@ impl Engine {
         };
         let (query, code) = (request.asked(), error.as_ref().map(|error| error.code));
         let class = query.class;
-        let is_slow = self.records.is_slow(class, us) && self.records.takes_slow(class);
+        let is_slow = self.records.is_slow(class, us);
+        let is_shown = is_slow && self.records.takes_slow(class);
         let body = (query.header_flags, query.body.as_slice());
         let traced = self.records.traces.wants(looked, is_slow, body);
         if traced == Err(true) {
             add(&self.cx.shared.stats.global.traces_dropped, 1);
         }
-        if code.is_none() && !is_slow && traced.is_err() {
+        if code.is_none() && !is_shown && traced.is_err() {
             return;
         }
         let digest = query.digest(code);
@@ -131,12 +132,12 @@ impl Engine {
         // Of a flood, most are only counted.
         let is_error = code.is_some_and(|code| self.records.takes_error(code));
         let is_counted = cost_key.is_some_and(|key| self.records.takes_cost_error(key));
-        if !is_slow && !is_error && !is_counted && traced.is_err() {
+        if !is_shown && !is_error && !is_counted && traced.is_err() {
             return;
         }
         let trail = self.trail_of(request);
         let asked = self.described(query, digest.as_ref(), Some(client.session));
-        let slow = (is_slow || traced.is_ok()).then(|| {
+        let slow = (is_shown || traced.is_ok()).then(|| {
             self.ended(
                 request,
                 (client, us),
@@ -157,7 +158,7 @@ impl Engine {
             if let Ok(parent) = traced {
                 self.hand_out(key, client, (slow.clone(), is_slow), parent);
             }
-            if is_slow {
+            if is_shown {
                 self.records.note_slow(slow);
             }
         }

@@ -91,12 +91,12 @@ struct LogArgs {
     /// Lines at most
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=5000))]
     limit: u16,
-    /// Log this besides what log.filter says: a level (error, warn, info, debug), or PART=LEVEL as in
-    /// helenus_proxy=debug, several of them separated by commas
+    /// Log this for a while: a level (error, warn, info, debug), or PART=LEVEL as in helenus_proxy=debug,
+    /// several of them separated by commas. What log.filter says of other parts stays in force
     #[arg(long, value_name = "FILTER", conflicts_with = "reset")]
     level: Option<String>,
     /// How long that is logged, as 30s, 10m or 1h; 1h at most
-    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = time_s, conflicts_with = "reset")]
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = time_s, conflicts_with = "reset", requires = "level")]
     seconds: u32,
     /// Log what log.filter says
     #[arg(long)]

@@ -190,8 +190,9 @@ impl Reloader {
         };
         // What is said later counts more.
         let filter = format!("{set},{filter}");
+        // Before it is in force: it may hide this line.
+        tracing::warn!("an operator changes the log's filter for {time:?}: {filter:?}");
         (self.program.set_log_filter)(&filter)?;
-        tracing::warn!("an operator has changed the log's filter for {time:?}: {filter:?}");
         let until = Instant::now() + time;
         let changed = ChangedFilter { filter, until };
         self.common.log_filter.store(Some(Arc::new(changed)));

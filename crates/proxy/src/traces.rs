@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use helenus_engine::config::Tracing;
 use helenus_engine::records::RequestTrace;
 use helenus_engine::stats::add;
+use hyper::body::Bytes;
 use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -48,15 +49,12 @@ pub(crate) async fn run(common: Arc<Process>, traces: Traces, mut end: watch::Re
         common,
         traces,
         writer: Writer::default(),
-        is_failing: false,
+        is_told: false,
         warned: None,
     };
     while let Some((batch, is_last)) = exporter.next_batch(&mut end).await {
         if is_last {
-            let number = batch.len();
-            let sent = timeout(LAST_WORDS, exporter.send(&batch)).await;
-            let sent = sent.unwrap_or(Err(Failure::Late));
-            return exporter.count(number, sent.is_ok());
+            return exporter.deliver_last(&batch).await;
         }
         exporter.deliver(&batch, &mut end).await;
     }
@@ -66,8 +64,8 @@ struct Exporter {
     common: Arc<Process>,
     traces: Traces,
     writer: Writer,
-    /// Told once, not with each message.
-    is_failing: bool,
+    /// The log says last that the collector takes nothing.
+    is_told: bool,
     warned: Option<Instant>,
 }
 
@@ -108,12 +106,17 @@ impl Exporter {
     /// Sends a batch, several times if that may help.
     async fn deliver(&mut self, batch: &Batch, end: &mut watch::Receiver<()>) {
         let mut pause = PAUSE;
+        // The same message each time: a collector that has taken it without saying so can tell.
+        let message = self.message(batch);
         for attempt in 1..=TRIES_MAX {
+            let mut sending = pin!(self.send(&message));
             let sent = tokio::select! {
                 biased;
-                sent = self.send(batch) => sent,
-                // The next batch, which is the last, has little time.
-                _ = end.changed() => return self.count(batch.len(), false),
+                sent = &mut sending => sent,
+                _ = end.changed() => {
+                    let sent = timeout(LAST_WORDS, sending).await;
+                    return self.count(batch.len(), sent.is_ok_and(|sent| sent.is_ok()));
+                }
             };
             let may_be_repeated = sent.as_ref().is_err_and(Failure::may_be_repeated);
             self.tell(&sent);
@@ -127,6 +130,22 @@ impl Exporter {
         }
     }
 
+    /// Sends what is left when the proxy ends.
+    async fn deliver_last(&mut self, batch: &[Box<RequestTrace>]) {
+        let mut left = batch.len();
+        let until = Instant::now() + LAST_WORDS;
+        for batch in batch.chunks(BATCH_MAX) {
+            let message = self.message(batch);
+            let time = until.saturating_duration_since(Instant::now());
+            match timeout(time, self.send(&message)).await {
+                Ok(sent) => self.count(batch.len(), sent.is_ok()),
+                Err(_) => break,
+            }
+            left -= batch.len();
+        }
+        self.count(left, false);
+    }
+
     fn count(&self, requests: usize, is_sent: bool) {
         let global = &self.common.stats.global;
         let counter = match is_sent {
@@ -136,20 +155,23 @@ impl Exporter {
         add(counter, requests as u64);
     }
 
-    async fn send(&mut self, batch: &Batch) -> Result<(), Failure> {
-        if batch.is_empty() {
-            return Ok(());
-        }
+    /// What is sent of these.
+    fn message(&mut self, batch: &[Box<RequestTrace>]) -> Bytes {
+        let settings = self.common.settings.load();
+        let snapshot = self.common.snapshot.load();
+        let message = self.writer.message(batch, &settings, &snapshot);
+        message.encode_to_vec().into()
+    }
+
+    async fn send(&self, message: &Bytes) -> Result<(), Failure> {
         let settings = self.common.settings.load_full();
         let tracing: &Tracing = &settings.tracing;
         let Ok(Some(collector)) = tracing.collector() else {
             return Err(Failure::NoCollector);
         };
         let headers = tracing.header_lines().map_err(Failure::Headers)?;
-        let snapshot = self.common.snapshot.load_full();
-        let message = self.writer.message(batch, &settings, &snapshot);
         let limit = Duration::from_millis(tracing.timeout_ms);
-        let sent = post(&collector, &headers, message.encode_to_vec());
+        let sent = post(&collector, &headers, message.clone());
         timeout(limit, sent).await.unwrap_or(Err(Failure::Late))
     }
 
@@ -167,15 +189,16 @@ impl Exporter {
     /// Logs what is new.
     fn tell(&mut self, sent: &Result<(), Failure>) {
         match sent {
-            Ok(()) if self.is_failing => {
+            Ok(()) if self.is_told => {
+                self.is_told = false;
                 tracing::info!("the collector of traces takes spans again");
             }
             Err(Failure::NoCollector) | Ok(()) => {}
-            Err(why) if !self.is_failing && self.may_warn() => {
+            Err(why) if !self.is_told && self.may_warn() => {
+                self.is_told = true;
                 tracing::warn!("spans cannot be sent to the collector (tracing.endpoint): {why}");
             }
             Err(why) => tracing::debug!("spans cannot be sent to the collector: {why}"),
         }
-        self.is_failing = sent.is_err();
     }
 }

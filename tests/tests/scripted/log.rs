@@ -79,7 +79,7 @@ fn an_operator_sees_the_log_and_changes_for_a_while_what_is_logged() {
     assert!(has_line(
         &shown(socket),
         "WARN",
-        "an operator has changed the log's filter"
+        "an operator changes the log's filter"
     ));
 
     // It ends by itself.

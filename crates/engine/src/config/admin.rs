@@ -33,7 +33,7 @@ pub struct Admin {
     pub hosts: Vec<String>,
     /// Tables with metrics of their own; further ones are counted as `other`.
     pub tables_max: usize,
-    /// Whether Prometheus gets native histograms if it asks for them (its feature `native-histograms`): finer
+    /// Whether Prometheus gets native histograms if it asks for them (`scrape_native_histograms`): finer
     /// ones, in Protobuf, beside those that it gets anyway.
     pub native_histograms: bool,
     /// Whether `/api/keys`, the dashboard and `helenus top` show the values of hot partition keys. They are

@@ -198,10 +198,15 @@ impl Traces {
         if !is_wanted {
             return Err(false);
         }
-        let Some(left) = self.left.checked_sub(1) else {
-            return Err(true);
+        // Clients that have everything followed leave some to others.
+        let kept = match parent.is_some() && !is_slow {
+            true => self.left_max / 4,
+            false => 0,
         };
-        self.left = left;
+        if self.left <= kept {
+            return Err(true);
+        }
+        self.left -= 1;
         Ok(parent)
     }
 }
@@ -350,6 +355,12 @@ mod tests {
             assert_eq!(wants.iter().filter(|of| **of == Err(true)).count(), 95);
             traces.on_tick();
         }
+        // Those that clients follow leave a quarter to the others.
+        let followed = payload(&[("traceparent", Some(TEXT))]);
+        let flags = flags::CUSTOM_PAYLOAD;
+        let mut wants = |body: (u8, &[u8])| traces.wants(Looked::Turn, false, body).is_ok();
+        assert_eq!((0..9).filter(|_| wants((flags, &followed))).count(), 4);
+        assert!(wants((0, &[])) && !wants((0, &[])));
         traces.adopt(&Tracing::default());
         assert!(!traces.is_on());
         assert_eq!(traces.look(flags::CUSTOM_PAYLOAD), Looked::No);

@@ -113,7 +113,8 @@ fn is_part(text: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':');
     match text.split_once('=') {
         Some((part, level)) => !part.is_empty() && part.bytes().all(is_name) && is_level(level),
-        None => is_level(text),
+        // Nothing at all is nobody's wish, and would hide who wished it.
+        None => is_level(text) && !text.eq_ignore_ascii_case("off"),
     }
 }
 
@@ -168,6 +169,7 @@ mod tests {
             "filter=debug&seconds=3601",
             "level=debug",
             "filter=debugg",
+            "filter=OFF",
             "filter=helenus_engine%3Dloud",
             "filter=helenus_engine",
             "filter=debug,",

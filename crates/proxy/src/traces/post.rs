@@ -69,7 +69,7 @@ impl fmt::Display for Failure {
 pub(super) async fn post(
     to: &Endpoint<'_>,
     headers: &[(&str, &str)],
-    message: Vec<u8>,
+    message: Bytes,
 ) -> Result<(), Failure> {
     let stream = TcpStream::connect((to.host, to.port)).await;
     let stream = stream.map_err(Failure::Connect)?;
@@ -87,7 +87,7 @@ pub(super) async fn post(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(Full::new(Bytes::from(message)));
+    let request = request.body(Full::new(message));
     let request = request.map_err(Failure::Request)?;
     let mut answer = pin!(async {
         let answer = sender.send_request(request).await.map_err(Failure::Http)?;
