@@ -109,13 +109,15 @@ impl Exporter {
         // The same message each time: a collector that has taken it without saying so can tell.
         let message = self.message(batch);
         for attempt in 1..=TRIES_MAX {
-            let mut sending = pin!(self.send(&message));
-            let sent = tokio::select! {
-                biased;
-                sent = &mut sending => sent,
-                _ = end.changed() => {
-                    let sent = timeout(LAST_WORDS, sending).await;
-                    return self.count(batch.len(), sent.is_ok_and(|sent| sent.is_ok()));
+            let sent = {
+                let mut sending = pin!(self.send(&message));
+                tokio::select! {
+                    biased;
+                    sent = &mut sending => sent,
+                    _ = end.changed() => {
+                        let sent = timeout(LAST_WORDS, sending).await;
+                        return self.count(batch.len(), sent.is_ok_and(|sent| sent.is_ok()));
+                    }
                 }
             };
             let may_be_repeated = sent.as_ref().is_err_and(Failure::may_be_repeated);
