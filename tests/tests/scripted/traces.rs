@@ -41,6 +41,18 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Waits until the proxy has links to all nodes, so that there is another where one refuses.
+fn wait_for_links(proxy: &Proxy, nodes: &Nodes) {
+    eventually("links to all nodes", || {
+        let (_, page) = proxy.admin_get("/metrics", None).expect("metrics");
+        let links = page
+            .lines()
+            .filter(|line| line.starts_with("helenus_node_links_up{"));
+        let up = links.filter(|line| !line.ends_with(" 0"));
+        (up.count() == nodes.addresses.len()).then_some(())
+    });
+}
+
 /// The spans of so many requests, once they have come.
 fn spans(collector: &Collector, requests: usize) -> Vec<Span> {
     eventually("spans", || {
@@ -95,6 +107,7 @@ fn a_request_becomes_a_span_with_its_attempts_below_and_no_values() {
     ];
     let proxy = proxy(&nodes, &collector, &settings);
     let mut client = client(&proxy);
+    wait_for_links(&proxy, &nodes);
     // The first that is asked does not even try.
     let tried = std::sync::atomic::AtomicUsize::new(0);
     nodes.follow(
