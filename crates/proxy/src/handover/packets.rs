@@ -70,8 +70,11 @@ pub(crate) async fn send(
 /// Waits until something of the next packet has come, or the other side has closed; takes nothing of it. That the
 /// stream is readable says less: it stays so once a packet has been read that filled what it was read into.
 pub(crate) async fn announced(stream: &UnixStream) -> std::io::Result<()> {
-    let peek = || Ok(recv(stream, &mut [0][..], RecvFlags::PEEK)?);
-    stream.async_io(Interest::READABLE, peek).await.map(drop)
+    let peek = || -> std::io::Result<()> {
+        recv(stream, &mut [0_u8][..], RecvFlags::PEEK)?;
+        Ok(())
+    };
+    stream.async_io(Interest::READABLE, peek).await
 }
 
 /// The next packet and the sockets that came with it; `None` if the other side has closed.
