@@ -81,7 +81,7 @@ const HAPPENED = [
   [overload_ms - 5 * MINUTE, "schema_changed", "note", "schema: table shop.orders updated"],
   [overload_ms, "overload_began", "bad", "overload: requests are refused with OVERLOADED"],
   [overload_ms + 95_000, "overload_ended", "good", "overload is over: 64210 requests refused in 90s"],
-  [frozen_ms + 1_900, "node_ejected", "bad", `${address(17)} is ejected: answers take 9.3 times as long as predicted, 44 % of requests fail`],
+  [frozen_ms + 1_900, "node_ejected", "bad", `${address(17)} is ejected: 31 % of its requests failed`],
   [frozen_ms + 6_000, "node_reported_down", "bad", `${address(17)} is down, as another node says`],
   [frozen_ms + 22_000, "node_reported_up", "good", `${address(17)} is up, as another node says`],
   [frozen_ms + 27_000, "node_returned", "good", `${address(17)} is asked again after 25s`],

@@ -226,6 +226,10 @@ pub struct NodeStats {
     pub outstanding_us: AtomicU64,
     /// Workers that have ejected it.
     pub ejected: AtomicU64,
+    /// Why the last of them has: the share of requests that failed, or how much longer answers took than is typical,
+    /// in thousandths; 0 for what was not the reason.
+    pub ejected_failures_milli: AtomicU64,
+    pub ejected_slower_milli: AtomicU64,
     /// Requests in flight from one worker that the schedule allows now.
     pub window: AtomicU64,
     /// Scan slots in use, over all workers.

@@ -34,7 +34,7 @@ mod resource;
 #[cfg(test)]
 mod tests;
 
-pub use load::{Report, Sent};
+pub use load::{Cause, Report, Sent};
 pub use name::{Policy, UnknownPolicy};
 pub use request::{CANDIDATES_MAX, Request};
 pub use resource::Weights;
@@ -85,6 +85,8 @@ pub struct View {
     pub is_ejected: bool,
     /// How often it was ejected so far.
     pub ejections: u64,
+    /// Why it was ejected the last time.
+    pub cause: Option<Cause>,
 }
 
 impl Choice {
@@ -282,6 +284,7 @@ impl Choice {
             is_contradicted: report.is_some_and(|(_, is_contradicted)| is_contradicted),
             is_ejected: load.is_ejected(now_us),
             ejections: load.ejections(),
+            cause: load.cause(),
         }
     }
 

@@ -125,8 +125,8 @@ fn seen(
             ejected: value(|stats| &stats.ejected),
             in_flight: value(|stats| &stats.in_flight),
             bytes_in: value(|stats| &stats.counters.bytes_in),
-            slowdown_milli: value(|stats| &stats.slowdown_milli),
-            failures_milli: value(|stats| &stats.failures_milli),
+            slower_milli: value(|stats| &stats.ejected_slower_milli),
+            failures_milli: value(|stats| &stats.ejected_failures_milli),
         }
     });
     let addresses = |movers: &[Mover]| movers.iter().map(|mover| mover.address).collect();

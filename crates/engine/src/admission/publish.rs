@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use helenus_policy::choice::View;
+use helenus_policy::choice::{Cause, View};
 use helenus_policy::schedule::{Class, Counters};
 
 use crate::admission::Queue;
@@ -25,7 +25,18 @@ impl Queue {
         self.reports
             .note_contradicted(before.is_contradicted, now.is_contradicted);
         match (before.is_ejected, now.is_ejected) {
-            (false, true) => add(&stats.ejected, 1),
+            (false, true) => {
+                let (failures, slower) = match now.cause {
+                    Some(Cause::Failures(share)) => (milli(share), 0),
+                    Some(Cause::Slow(times)) => (0, milli(times)),
+                    None => (0, 0),
+                };
+                let (of_failures, of_slower) =
+                    (&stats.ejected_failures_milli, &stats.ejected_slower_milli);
+                of_failures.store(failures, Ordering::Relaxed);
+                of_slower.store(slower, Ordering::Relaxed);
+                add(&stats.ejected, 1);
+            }
             (true, false) => sub(&stats.ejected, 1),
             _ => {}
         }

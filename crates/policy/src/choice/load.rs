@@ -87,6 +87,15 @@ pub struct Report {
     pub service_us: f32,
 }
 
+/// Why a node was ejected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cause {
+    /// This share of its requests, 0 to 1, failed.
+    Failures(f32),
+    /// Its answers took this many times as long as is typical.
+    Slow(f32),
+}
+
 /// One node.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
@@ -111,6 +120,8 @@ pub(super) struct Load {
     starts_for_us: u64,
     doubled: u32,
     ejections: u32,
+    /// Of the last one.
+    cause: Option<Cause>,
     response_us: f32,
     /// Of the last answer.
     answered_us: u64,
@@ -137,6 +148,7 @@ impl Default for Load {
             starts_for_us: SLOW_START_US,
             doubled: 0,
             ejections: 0,
+            cause: None,
             response_us: 0.0,
             answered_us: 0,
             report: None,
@@ -247,7 +259,7 @@ impl Load {
         self.answered_us = now_us;
         self.failures += (1.0 - self.failures) / OUTCOMES;
         if self.failures > FAILURES_MAX {
-            self.eject(now_us);
+            self.eject(now_us, Cause::Failures(self.failures));
             self.failures = FAILURES_AFTER;
         }
     }
@@ -255,13 +267,13 @@ impl Load {
     #[inline]
     pub(super) fn eject_if_slow(&mut self, now_us: u64, typical: f32) {
         if self.slowdown > SLOWER_MAX * typical && self.samples >= SAMPLES_MIN {
-            self.eject(now_us);
+            self.eject(now_us, Cause::Slow(self.slowdown / typical));
             self.samples = 0;
         }
     }
 
     #[cold]
-    fn eject(&mut self, now_us: u64) {
+    fn eject(&mut self, now_us: u64, cause: Cause) {
         if self.is_ejected(now_us) {
             return;
         }
@@ -271,6 +283,7 @@ impl Load {
             false => 0,
         };
         self.ejections += 1;
+        self.cause = Some(cause);
         // What is left of a longer start is not cut short.
         let left_us = self.starts_until_us.saturating_sub(now_us);
         self.on_return(now_us + (EJECTION_US << self.doubled), left_us);
@@ -398,6 +411,10 @@ impl Load {
 
     pub(super) fn ejections(&self) -> u64 {
         self.ejections.into()
+    }
+
+    pub(super) fn cause(&self) -> Option<Cause> {
+        self.cause
     }
 
     /// Whether this request should not go there: it is ejected, or has returned not long ago and gets

@@ -30,7 +30,8 @@ pub(crate) struct SeenNode {
     pub in_flight: u64,
     /// Bytes from it so far.
     pub bytes_in: u64,
-    pub slowdown_milli: u64,
+    /// Why it was ejected: see `NodeStats`.
+    pub slower_milli: u64,
     pub failures_milli: u64,
 }
 
@@ -347,15 +348,14 @@ impl Known {
         match (self.ejected_since, node.ejected > 0) {
             (None, true) => {
                 self.ejected_since = Some(now);
-                let slower = node.slowdown_milli as f64 / 1e3;
-                let failing = node.failures_milli as f64 / 10.0;
-                noted.push((
-                    Kind::NodeEjected,
-                    format!(
-                        "{address} is ejected: answers take {slower:.1} times as long as predicted, \
-                         {failing:.0} % of requests fail"
+                let why = match node.slower_milli {
+                    0 => format!("{} % of its requests failed", node.failures_milli / 10),
+                    milli => format!(
+                        "its answers took {} times as long as is typical",
+                        milli / 1_000
                     ),
-                ));
+                };
+                noted.push((Kind::NodeEjected, format!("{address} is ejected: {why}")));
             }
             (Some(since), false) => {
                 self.ejected_since = None;

@@ -12,7 +12,7 @@ fn node(last: u8, state: NodeState) -> SeenNode {
         ejected: 0,
         in_flight: 0,
         bytes_in: 0,
-        slowdown_milli: 1_000,
+        slower_milli: 0,
         failures_milli: 0,
     }
 }
@@ -193,6 +193,35 @@ fn a_node_that_is_asked_and_says_nothing_is_silent_until_it_speaks() {
     });
     let expected = [(6, Kind::NodeSilent), (10, Kind::NodeAnswers)];
     assert_eq!(looks(seen), expected);
+}
+
+#[test]
+fn the_event_of_an_ejection_says_why() {
+    let mut seen = vec![cluster(&[Up]); 4];
+    let [_, failing, _, slow] = &mut seen[..] else {
+        unreachable!("four");
+    };
+    (failing.nodes[0].ejected, failing.nodes[0].failures_milli) = (1, 312);
+    (slow.nodes[0].ejected, slow.nodes[0].slower_milli) = (1, 12_900);
+    let mut observed = Observed::default();
+    let began = Instant::now();
+    let looks = (0..).zip(seen);
+    let noted = looks.flat_map(|(s, seen)| observed.look(began + Duration::from_secs(s), seen));
+    let ejected: Vec<String> = noted
+        .filter(|(kind, _)| *kind == Kind::NodeEjected)
+        .map(|(_, text)| text)
+        .collect();
+    assert_eq!(ejected.len(), 2);
+    assert!(
+        ejected[0].ends_with("is ejected: 31 % of its requests failed"),
+        "{}",
+        ejected[0]
+    );
+    assert!(
+        ejected[1].ends_with("is ejected: its answers took 12 times as long as is typical"),
+        "{}",
+        ejected[1]
+    );
 }
 
 #[test]
