@@ -121,9 +121,10 @@ impl Summary {
         let statement = recorded.parts.first().map(|(statement, _)| *statement);
         self.statements.entry(statement).or_default().add(recorded);
         if let Some(key) = request.key {
+            let has_room = self.keys.len() < NAMES_MAX;
             match self.keys.get_mut(&key) {
                 Some(count) => *count += 1,
-                None if self.keys.len() < NAMES_MAX => {
+                None if has_room => {
                     self.keys.insert(key, 1);
                 }
                 None => self.further_keys += 1,
