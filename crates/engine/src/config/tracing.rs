@@ -282,7 +282,8 @@ mod tests {
         };
         assert!(problems(|_| {}).is_empty());
         assert!(problems(|of| of.endpoint = Some("http://otel:4318".to_owned())).is_empty());
-        let wrong: [(fn(&mut Tracing), &str); 7] = [
+        type Change = fn(&mut Tracing);
+        let wrong: [(Change, &str); 7] = [
             (
                 |of| of.endpoint = Some("otel".to_owned()),
                 "tracing.endpoint",
