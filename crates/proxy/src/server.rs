@@ -29,6 +29,7 @@ use crate::worker::{Worker, running};
 use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls, traces};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
+use helenus_engine::snapshot::Snapshot;
 
 /// Wishes of operators that wait; each is fulfilled at once.
 const ACTIONS_MAX: usize = 16;
@@ -97,13 +98,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let Some((control, snapshot)) = found else {
         return Ok(());
     };
-    tracing::info!(
-        cluster = snapshot.cluster_name,
-        nodes = snapshot.nodes.len(),
-        protocol = snapshot.version as u8,
-        dc = snapshot.local_dc,
-        "connected to Cassandra"
-    );
+    log_cluster(&snapshot);
     let serving = format!("serving clients of {} on {address}", snapshot.cluster_name);
     if let Some(advice) = advice_on_dcs(&snapshot, &common.settings.load()) {
         tracing::warn!("{advice}");
@@ -181,6 +176,16 @@ async fn until_adopted(successor: &Successor, adopting: JoinTask<()>) {
     );
     let adopted = timeout(ADOPTING_PATIENCE, adopting);
     let _ = successor.while_others_are_refused(adopted).await;
+}
+
+fn log_cluster(snapshot: &Snapshot) {
+    tracing::info!(
+        cluster = snapshot.cluster_name,
+        nodes = snapshot.nodes.len(),
+        protocol = snapshot.version as u8,
+        dc = snapshot.local_dc,
+        "connected to Cassandra"
+    );
 }
 
 /// Another proxy has this one's ports: it gets the clients, too. Those that it does not get leave as soon as

@@ -211,6 +211,8 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
+    type Change = fn(&mut Tracing);
+
     fn endpoint_of(text: &str) -> Option<(String, u16, String)> {
         let found = endpoint(text).ok()?;
         Some((found.host.to_owned(), found.port, found.path.to_owned()))
@@ -275,14 +277,14 @@ mod tests {
 
     #[test]
     fn bad_settings_are_told() {
-        let problems = |change: fn(&mut Tracing)| {
+        let problems = |change: Change| {
             let mut config = Config::default();
             change(&mut config.tracing);
             config.problems()
         };
         assert!(problems(|_| {}).is_empty());
         assert!(problems(|of| of.endpoint = Some("http://otel:4318".to_owned())).is_empty());
-        let wrong: [(fn(&mut Tracing), &str); 7] = [
+        let wrong: [(Change, &str); 7] = [
             (
                 |of| of.endpoint = Some("otel".to_owned()),
                 "tracing.endpoint",
