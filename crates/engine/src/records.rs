@@ -16,8 +16,8 @@ use helenus_policy::schedule::Class;
 
 use crate::config::Config;
 
-pub use attempts::{Attempt, AttemptEnd};
 pub(crate) use attempts::{ATTEMPTS_MAX, Attempts, Noted};
+pub use attempts::{Attempt, AttemptEnd};
 pub use described::Described;
 pub(crate) use described::{DIGEST_BYTES_MAX, Digest};
 pub use errors::ErrorRecord;

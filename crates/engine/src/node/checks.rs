@@ -139,7 +139,7 @@ impl Links {
                 }
             }
             Some(e @ OpenError::BadCredentials(_))
-                if *kind != LinkKind::Check && self.others_may_judge(*pool, *node) =>
+                if *kind != LinkKind::Check && self.others_may_judge(cx, *pool, *node) =>
             {
                 self.note_unjudged(cx, opening, e);
                 identity.doubt(cx.now);
@@ -170,17 +170,20 @@ impl Links {
         }
     }
 
-    /// Whether a link that is up, or on its way to another node that is not known to fail, may yet tell
-    /// what credentials are worth that this node refuses.
-    fn others_may_judge(&self, pool: PoolKey, node: NodeIndex) -> bool {
+    /// Whether a link that is up, or on its way or postponed to another node that is not known to fail, may yet
+    /// tell what credentials are worth that this node refuses.
+    fn others_may_judge(&self, cx: &Context, pool: PoolKey, node: NodeIndex) -> bool {
         // Of a pool that is gone nobody here is served; other workers may have one.
         let Some(pool) = self.pools.get(pool) else {
             return true;
         };
         let on_its_way = |(at, slots): (usize, &Vec<Slot>)| {
-            let health = self.health.get(at);
-            let fails = health.is_none_or(|health| health.failures() > 0);
-            at != node.as_usize() && !fails && slots.iter().any(|slot| slot.is_opening())
+            let Some(health) = self.health.get(at).filter(|health| health.failures() == 0) else {
+                return false;
+            };
+            let is_postponed =
+                pool.is_postponed && pool.may_connect(cx, NodeIndex(at as u16), health);
+            at != node.as_usize() && (is_postponed || slots.iter().any(|slot| slot.is_opening()))
         };
         pool.linked_nodes().next().is_some() || pool.nodes.iter().enumerate().any(on_its_way)
     }

@@ -169,7 +169,8 @@ impl Engine {
             return;
         };
         request.target = Target::ANY;
-        let patient = now.saturating_duration_since(request.time_runs_since) < patience;
+        let patient = now.saturating_duration_since(request.time_runs_since) < patience
+            || self.links.is_postponed(pool);
         let plan = self.plan(key);
         if plan.is_none_or(|plan| plan.is_empty()) && patient && self.links.wait_for_link(pool, key)
         {

@@ -77,6 +77,7 @@ impl Links {
         add(&health.stats().counters.links_opened, 1);
         self.insert(cx, key, opening, link);
         let pool = self.pools.get_mut(opening.pool)?;
+        pool.has_failed = false;
         let replaced = pool.put_up(node, kind, key);
         if let Some(old) = replaced.and_then(|old| self.open.get_mut(old)) {
             old.tenure = Tenure::Over;
@@ -108,7 +109,8 @@ impl Links {
         }
         let pool = self.pools.get_mut(opening.pool)?;
         // What waits for any link may still get another one.
-        let waiting = match is_shared && pool.is_connecting() {
+        pool.has_failed |= is_shared;
+        let waiting = match is_shared && pool.awaits_link() {
             true => Vec::new(),
             false => pool.take_waiting(node, kind),
         };

@@ -3,7 +3,8 @@
 //! A link of a role costs its node a login: one bcrypt, tens of milliseconds of CPU. After a handover, or
 //! when a node is back, links of all roles are wanted at once. So a node is asked for few at a time; the
 //! other places are postponed until one of these is up or has failed. Roles without any link come first,
-//! with one each; among equals those that requests wait for, then those with the most clients.
+//! with one each; among equals those whose last attempt has not failed, then those that requests wait for, then
+//! those with the most clients.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -106,7 +107,8 @@ impl Links {
             pool.nodes
                 .resize_with(all_nodes, || vec![Slot::Empty; per_worker]);
             let is_waited_for = !pool.waiting.is_empty();
-            roles.push((Reverse((is_waited_for, pool.sessions)), key));
+            let rank = (pool.has_failed, Reverse((is_waited_for, pool.sessions)));
+            roles.push((rank, key));
         }
         roles.sort_by_key(|(rank, _)| *rank);
         let mut room = self.room(cx);

@@ -34,6 +34,8 @@ pub(crate) struct Pool {
     pub(super) waiting: Vec<NodeRequestKey>,
     /// Whether links are not being opened yet, because the nodes have enough to do with others.
     pub(super) is_postponed: bool,
+    /// The last attempt to open a shared link has failed: others come first.
+    pub(super) has_failed: bool,
     /// Nodes that can be reached, but could not judge this role's credentials when they last had to.
     pub(super) unjudged: FxHashMap<NodeIndex, Pause>,
     /// Layouts that this role may not read.
@@ -66,6 +68,7 @@ impl Pool {
             idle_since: now,
             waiting: Vec::new(),
             is_postponed: false,
+            has_failed: false,
             unjudged: FxHashMap::default(),
             denied: Vec::new(),
         }

@@ -68,6 +68,11 @@ impl Links {
         may_wait
     }
 
+    /// Whether links of a role wait for those of others.
+    pub(super) fn is_postponed(&self, pool: PoolKey) -> bool {
+        self.pools.get(pool).is_some_and(|pool| pool.is_postponed)
+    }
+
     /// The requests that wait for links of roles for which none is on its way any more.
     pub(super) fn take_stranded(&mut self) -> Vec<(PoolKey, Vec<NodeRequestKey>)> {
         let pools = self.pools.iter_mut();

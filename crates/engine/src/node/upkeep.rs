@@ -82,16 +82,21 @@ impl Links {
                 continue;
             }
             let needs_login = !pool.identity.is_anonymous();
-            // Where no new one could be opened, the old one is better than none.
+            // Where no new one could be opened, the old one is better than none. Those that could not be replaced
+            // come after all that have not been tried.
             let open = &self.open;
-            let found = pool.all_links().find_map(|at| {
+            let due = pool.all_links().filter_map(|at| {
                 let link = open.get(at).filter(|link| is_due(link))?;
                 let health = self.health.get(link.node.as_usize())?;
                 let has_room = room.get(link.node.as_usize()).is_some_and(|room| *room > 0);
                 let may = pool.may_connect(cx, link.node, health) && (has_room || !needs_login);
-                may.then(|| (link.node, link.kind.clone()))
+                may.then_some((link.tenure, link))
             });
-            let Some((node, kind)) = found else {
+            let first = due.min_by_key(|(tenure, _)| match tenure {
+                Tenure::Ends { from } => Some(*from),
+                _ => None,
+            });
+            let Some((node, kind)) = first.map(|(_, link)| (link.node, link.kind.clone())) else {
                 continue;
             };
             if let Some(slot) = pool.slot_mut(node, &kind)

@@ -105,6 +105,21 @@ impl Bench {
         role
     }
 
+    /// A node does not let a role in.
+    fn refuse(&mut self, link: LinkKey) {
+        take_sent(&mut self.engine, link);
+        self.say(link, 1, Opcode::Authenticate, &asked());
+        take_sent(&mut self.engine, link);
+        let mut error = Vec::new();
+        let wrong = ErrorBody {
+            code: code::BAD_CREDENTIALS,
+            message: "wrong password",
+            fields: &[],
+        };
+        wrong.write(&mut error);
+        self.say(link, 2, Opcode::Error, &error);
+    }
+
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
@@ -216,4 +231,42 @@ fn a_role_alone_gets_all_its_links_at_once() {
     });
     bench.enter("app", 1);
     assert_eq!(bench.dialed().len(), 3 * 4);
+}
+
+/// One node has outdated credentials of it, and the other has not been asked yet because of other roles.
+#[test]
+fn a_role_does_not_end_before_the_node_that_it_is_postponed_at_has_judged() {
+    let mut bench = Bench::new(2, |config| config.limits.logins_max = 1);
+    bench.enter("first", 1);
+    let second = bench.enter("second", 1);
+    let [(_, at_one), (_, at_other)] = bench.dialed()[..] else {
+        panic!("one login at each node");
+    };
+    for (link, has_ended) in [(at_one, false), (at_other, true)] {
+        assert_eq!(bench.accept(link), "first");
+        let [(_, link)] = bench.dialed()[..] else {
+            panic!("the place that was postponed");
+        };
+        bench.refuse(link);
+        let identity = bench.engine.links.identity_of(second);
+        assert_eq!(identity.is_none_or(|of| of.has_ended()), has_ended);
+    }
+}
+
+#[test]
+fn roles_whose_logins_fail_come_after_others() {
+    let mut bench = Bench::new(2, |config| config.limits.logins_max = 1);
+    let failing = bench.enter("failing", 30);
+    bench.enter("others", 1);
+    let Engine { links, .. } = &mut bench.engine;
+    links.pools.get_mut(failing).expect("its pool").has_failed = true;
+    let dialed = bench.dialed();
+    let [(_, link), _] = dialed[..] else {
+        panic!("one login at each node");
+    };
+    assert_eq!(bench.accept(link), "failing", "it came first");
+    let [(_, link)] = bench.dialed()[..] else {
+        panic!("the place that is free");
+    };
+    assert_eq!(bench.accept(link), "others");
 }
