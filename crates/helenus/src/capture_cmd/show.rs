@@ -194,7 +194,9 @@ pub(super) fn run(args: &ShowArgs) -> Result<()> {
     };
     let start = reader.start().clone();
     let mark = reader.mark();
-    let seconds = (mark.at_us.max(summary.last_us) as f64 / 1e6).max(1e-6);
+    // Its last blocks come within a second after its time.
+    let lasted_us = mark.at_us.min(start.wanted_us).max(summary.last_us);
+    let seconds = (lasted_us as f64 / 1e6).max(1e-6);
     let end = end(&reader);
     println!(
         "captured by Helenus {} for {:?} of {:?}, {} of the connections, {}; {end}",
