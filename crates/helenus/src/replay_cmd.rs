@@ -84,6 +84,15 @@ pub(crate) fn run(args: ReplayArgs) -> Result<()> {
             std::fs::write(path, json)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        if args.writes && endpoints.len() == 2 {
+            eprintln!("writes were played in between, so answers may differ because of them");
+        }
+        if let Some(why) = &outcome.broken_off {
+            bail!(
+                "only {} of {rounds} rounds were played: {why}",
+                outcome.rounds
+            );
+        }
         Ok(())
     })
 }

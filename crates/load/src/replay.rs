@@ -64,15 +64,35 @@ pub async fn run(
     }
     let mut gathered = Gathered::new(endpoints.len());
     for round in 0..options.rounds {
-        let piece = traffic.piece(round, options.rounds);
-        let mut played: Vec<Vec<Sample>> = vec![Vec::new(); players.len()];
-        for arm in rotation(players.len(), round) {
-            on_turn(round, &endpoints[arm].name);
-            played[arm] = players[arm].play(&traffic, piece.clone(), &options).await?;
+        let played = turns(&mut players, &traffic, &options, round, &mut on_turn).await;
+        match played {
+            Ok(played) => gathered.add_round(&traffic, &played),
+            // What came before is worth to be known.
+            Err(e) if round > 0 => {
+                traffic.broken_off = Some(format!("{e:#}"));
+                break;
+            }
+            Err(e) => return Err(e),
         }
-        gathered.add_round(&traffic, &played);
     }
     Ok(gathered.outcome(endpoints, &traffic))
+}
+
+/// A round: each endpoint gets the same piece.
+async fn turns(
+    players: &mut [Player],
+    traffic: &Traffic,
+    options: &Options,
+    round: usize,
+    on_turn: &mut impl FnMut(usize, &str),
+) -> Result<Vec<Vec<Sample>>> {
+    let piece = traffic.piece(round, options.rounds);
+    let mut played: Vec<Vec<Sample>> = vec![Vec::new(); players.len()];
+    for arm in rotation(players.len(), round) {
+        on_turn(round, players[arm].name());
+        played[arm] = players[arm].play(traffic, piece.clone(), options).await?;
+    }
+    Ok(played)
 }
 
 /// Leaves out what an endpoint has refused to prepare, and what no values can be made up for.

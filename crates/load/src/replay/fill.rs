@@ -9,7 +9,7 @@ use helenus_wire::{Opcode, RowsView, code, strip_prelude, write};
 use tokio::task::{JoinError, JoinSet};
 
 use super::play::Player;
-use super::statements::{Prepared, ask, prepare, push_values};
+use super::statements::{Marker, Prepared, ask, prepare, push_values};
 use super::traffic::{Step, Traffic};
 use super::values::Made;
 use crate::client::shared::Session;
@@ -108,10 +108,53 @@ fn row(insert: &Prepared, step: &Step, player: &Player) -> Result<Vec<Value>> {
     made.collect()
 }
 
-/// INSERT of all columns of a table.
-async fn insert_of(session: &Session, (keyspace, table): &(String, String)) -> Result<Prepared> {
+/// INSERT of a table's columns: of all that values can be made up for. Those of the primary key must be among them.
+async fn insert_of(session: &Session, of: &(String, String)) -> Result<Prepared> {
+    let columns = columns_of(session, of).await?;
+    let all: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+    let insert = prepare(session, &insert_text(of, &all)).await?;
+    let made = |marker: &Marker| {
+        let (key, name, size) = (0, marker.name.as_str(), None);
+        Made { key, name, size }.of(marker.column_type()).is_some()
+    };
+    let mut some = Vec::new();
+    for (marker, (name, kind)) in insert.markers.iter().zip(&columns) {
+        if made(marker) {
+            some.push(name.as_str());
+        } else if !matches!(&kind[..], "regular" | "static") {
+            bail!(
+                "no value can be made up for the type of column {name}, which is in the primary key"
+            );
+        }
+    }
+    match some.len() == all.len() {
+        true => Ok(insert),
+        false => prepare(session, &insert_text(of, &some)).await,
+    }
+}
+
+fn insert_text((keyspace, table): &(String, String), columns: &[&str]) -> Statement {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let text = "SELECT column_name, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
+    let names: Vec<String> = columns.iter().copied().map(quoted).collect();
+    let text = format!(
+        "INSERT INTO {}.{} ({}) VALUES ({})",
+        quoted(keyspace),
+        quoted(table),
+        names.join(", "),
+        vec!["?"; columns.len()].join(", ")
+    );
+    Statement {
+        text,
+        ..Statement::default()
+    }
+}
+
+/// Names and kinds.
+async fn columns_of(
+    session: &Session,
+    (keyspace, table): &(String, String),
+) -> Result<Vec<(String, String)>> {
+    let text = "SELECT column_name, kind FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
     let statement = Statement {
         text: text.to_owned(),
         ..Statement::default()
@@ -122,21 +165,14 @@ async fn insert_of(session: &Session, (keyspace, table): &(String, String)) -> R
     let view = RowsView::parse(&answer)?;
     let mut columns = Vec::new();
     for row in view.rows() {
-        let name = row?.first().copied().flatten().unwrap_or_default().to_vec();
-        columns.push(quoted(&String::from_utf8(name)?));
+        let row = row?;
+        let text = |at: usize| {
+            let bytes = row.get(at).copied().flatten().unwrap_or_default();
+            String::from_utf8(bytes.to_vec())
+        };
+        columns.push((text(0)?, text(1)?));
     }
-    let markers = vec!["?"; columns.len()].join(", ");
-    let text = format!(
-        "INSERT INTO {}.{} ({}) VALUES ({markers})",
-        quoted(keyspace),
-        quoted(table),
-        columns.join(", ")
-    );
-    let statement = Statement {
-        text,
-        ..Statement::default()
-    };
-    prepare(session, &statement).await
+    Ok(columns)
 }
 
 /// The answer's body.

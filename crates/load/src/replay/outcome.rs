@@ -28,6 +28,8 @@ pub struct Outcome {
     /// Requests for each endpoint.
     pub requests: usize,
     pub filled_rows: Option<u64>,
+    /// Why not all rounds were played.
+    pub broken_off: Option<String>,
     /// Everything, then classes, then statements, the most frequent first.
     pub groups: Vec<Group>,
     /// Why requests were not played.
@@ -212,6 +214,7 @@ impl Gathered {
             rounds: self.rounds,
             requests: traffic.steps.len(),
             filled_rows: traffic.filled,
+            broken_off: traffic.broken_off.clone(),
             groups: groups.collect(),
             not_played: traffic.left_out.clone(),
         }

@@ -88,6 +88,10 @@ impl Player {
         })
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.endpoint.name
+    }
+
     pub(super) fn prepared(&self) -> &HashMap<usize, Prepared> {
         &self.prepared
     }

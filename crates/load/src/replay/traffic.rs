@@ -71,6 +71,8 @@ pub(super) struct Traffic {
     pub(super) left_out: BTreeMap<String, u64>,
     /// Rows that were written for it.
     pub(super) filled: Option<u64>,
+    /// Why it was not played to its end.
+    pub(super) broken_off: Option<String>,
 }
 
 impl Traffic {
@@ -109,6 +111,7 @@ impl Traffic {
             widths: Vec::new(),
             left_out: BTreeMap::new(),
             filled: None,
+            broken_off: None,
         };
         let mut connections = HashMap::new();
         recorded.sort_by_key(|one| one.request.arrived_us);
