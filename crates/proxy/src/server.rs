@@ -98,11 +98,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let Some((control, snapshot)) = found else {
         return Ok(());
     };
-    log_cluster(&snapshot);
+    log_cluster(&common, &snapshot);
     let serving = format!("serving clients of {} on {address}", snapshot.cluster_name);
-    if let Some(advice) = advice_on_dcs(&snapshot, &common.settings.load()) {
-        tracing::warn!("{advice}");
-    }
     common.contact_failure.store(None);
     common.publish(snapshot);
     // Before the first client, whose requests would be refused otherwise.
@@ -178,7 +175,7 @@ async fn until_adopted(successor: &Successor, adopting: JoinTask<()>) {
     let _ = successor.while_others_are_refused(adopted).await;
 }
 
-fn log_cluster(snapshot: &Snapshot) {
+fn log_cluster(common: &Process, snapshot: &Snapshot) {
     tracing::info!(
         cluster = snapshot.cluster_name,
         nodes = snapshot.nodes.len(),
@@ -186,6 +183,9 @@ fn log_cluster(snapshot: &Snapshot) {
         dc = snapshot.local_dc,
         "connected to Cassandra"
     );
+    if let Some(advice) = advice_on_dcs(snapshot, &common.settings.load()) {
+        tracing::warn!("{advice}");
+    }
 }
 
 /// Another proxy has this one's ports: it gets the clients, too. Those that it does not get leave as soon as
