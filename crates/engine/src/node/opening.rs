@@ -108,8 +108,8 @@ impl Links {
             self.back_off(cx, node, &why.to_string());
         }
         let pool = self.pools.get_mut(opening.pool)?;
-        // What waits for any link may still get another one.
         pool.has_failed |= is_shared;
+        // What waits for any link may still get another one.
         let waiting = match is_shared && pool.awaits_link() {
             true => Vec::new(),
             false => pool.take_waiting(node, kind),
