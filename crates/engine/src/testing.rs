@@ -36,6 +36,18 @@ pub(crate) fn dial_all(engine: &mut Engine, now: Instant) -> Vec<(SocketAddr, Li
     dialed
 }
 
+/// The body of an ERROR without fields.
+pub(crate) fn error(code: i32, message: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    let error = ErrorBody {
+        code,
+        message,
+        fields: &[],
+    };
+    error.write(&mut body);
+    body
+}
+
 /// Opens the links that an engine has asked for, to nodes that ask for no login and whose addresses end
 /// with their number.
 pub(crate) fn open_links(
@@ -45,19 +57,13 @@ pub(crate) fn open_links(
 ) -> Vec<(NodeIndex, LinkKey)> {
     let mut links = Vec::new();
     for (address, key) in dial_all(engine, now) {
-        let mut error = Vec::new();
-        let unable = ErrorBody {
-            code: code::SERVER,
-            message: "system.local cannot be read",
-            fields: &[],
-        };
-        unable.write(&mut error);
+        let unable = error(code::SERVER, "system.local cannot be read");
         take_sent(engine, key);
         let ready = bytes_of((version, false), 1, Opcode::Ready, &[]);
         engine.on_link_bytes(now, key, &ready);
         take_sent(engine, key);
         let framed = version == Version::V5;
-        let unable = bytes_of((version, framed), 2, Opcode::Error, &error);
+        let unable = bytes_of((version, framed), 2, Opcode::Error, &unable);
         engine.on_link_bytes(now, key, &unable);
         let IpAddr::V4(address) = address.ip() else {
             panic!("an address of version 4");

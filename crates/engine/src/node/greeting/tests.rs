@@ -1,7 +1,7 @@
 use helenus_wire::{MAX_REQUEST_BODY, QueryView, code};
 
 use super::*;
-use crate::testing::bytes_of;
+use crate::testing::{bytes_of, error};
 
 const PASSWORD: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 const TOKEN: &[u8] = b"\0app\0pw";
@@ -35,17 +35,6 @@ fn login() -> Aim {
 fn class(name: &str) -> Vec<u8> {
     let mut body = Vec::new();
     write::string(&mut body, name);
-    body
-}
-
-fn error(code: i32, message: &str) -> Vec<u8> {
-    let mut body = Vec::new();
-    ErrorBody {
-        code,
-        message,
-        fields: &[],
-    }
-    .write(&mut body);
     body
 }
 

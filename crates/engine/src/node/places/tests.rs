@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_policy::route::NodeTable;
-use helenus_wire::{ErrorBody, Opcode, Version, code, write};
+use helenus_wire::{Opcode, Version, code, write};
 
 use super::*;
 use crate::client::credentials::Credentials;
@@ -12,7 +12,7 @@ use crate::engine::{Engine, TICK};
 use crate::keys::LinkKey;
 use crate::shared::{Common, Shared};
 use crate::snapshot::Snapshot;
-use crate::testing::{bytes_of, dial_all, node, take_sent};
+use crate::testing::{bytes_of, dial_all, error, node, take_sent};
 
 /// A worker of two before nodes that ask for a password.
 struct Bench {
@@ -92,14 +92,8 @@ impl Bench {
         let role = String::from_utf8_lossy(token.expect("a token")).into_owned();
         self.say(link, 2, Opcode::AuthSuccess, &[0xff; 4]);
         take_sent(&mut self.engine, link);
-        let mut error = Vec::new();
-        let unable = ErrorBody {
-            code: code::SERVER,
-            message: "system.local cannot be read",
-            fields: &[],
-        };
-        unable.write(&mut error);
-        self.say(link, 3, Opcode::Error, &error);
+        let unable = error(code::SERVER, "system.local cannot be read");
+        self.say(link, 3, Opcode::Error, &unable);
         assert!(self.engine.links.is_up(link));
         assert_eq!(self.engine.contradictions(), Vec::<String>::new());
         role
@@ -110,14 +104,8 @@ impl Bench {
         take_sent(&mut self.engine, link);
         self.say(link, 1, Opcode::Authenticate, &asked());
         take_sent(&mut self.engine, link);
-        let mut error = Vec::new();
-        let wrong = ErrorBody {
-            code: code::BAD_CREDENTIALS,
-            message: "wrong password",
-            fields: &[],
-        };
-        wrong.write(&mut error);
-        self.say(link, 2, Opcode::Error, &error);
+        let wrong = error(code::BAD_CREDENTIALS, "wrong password");
+        self.say(link, 2, Opcode::Error, &wrong);
     }
 
     fn wait(&mut self, time: Duration) {
