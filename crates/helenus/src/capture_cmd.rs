@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 
 use crate::admin_call::Coming;
 use crate::admin_server::Answer;
-use crate::cells::{printable, printable_lines};
+use crate::cells::{print_error, printable};
 use crate::ctl_cmd::Target;
 use crate::quantities::{parse_bytes, parse_time};
 use crate::terminal::stopped;
@@ -69,7 +69,7 @@ pub(crate) fn run(command: CaptureCommand) -> ExitCode {
         None => record(&command.args),
     };
     done.unwrap_or_else(|e| {
-        eprintln!("helenus: {}", printable_lines(&format!("{e:#}")));
+        print_error(&e);
         ExitCode::FAILURE
     })
 }
@@ -96,7 +96,7 @@ fn record(args: &CaptureArgs) -> Result<ExitCode> {
         let name = printable(&target.display().to_string());
         match summary(target) {
             Ok(summary) => println!("{name}: {summary}"),
-            Err(e) => eprintln!("helenus: {}", printable_lines(&format!("{e:#}"))),
+            Err(e) => print_error(&e),
         }
     }
     let (why, code) = match done? {
@@ -106,7 +106,7 @@ fn record(args: &CaptureArgs) -> Result<ExitCode> {
         Err(Answer::NotKnown(why)) => (why, 1),
         Err(Answer::Done(_)) => ("this is no capture".to_owned(), 1),
     };
-    eprintln!("helenus: {}", printable_lines(&why));
+    print_error(&why);
     Ok(ExitCode::from(code))
 }
 

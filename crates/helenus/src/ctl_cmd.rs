@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use self::what::What;
 use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
 use crate::cells::{json_line, print_error, printable_lines};
+use crate::quantities::parse_time;
 
 /// See what a running proxy does, and tell it what to do.
 ///
@@ -104,17 +105,13 @@ struct LogArgs {
 }
 
 /// A time up to an hour, in seconds.
-fn time_s(text: &str) -> Result<u32, String> {
-    let number = text.trim_end_matches(|of: char| of.is_ascii_alphabetic());
-    let unit = match &text[number.len()..] {
-        "s" => Some(1),
-        "m" => Some(60),
-        "h" => Some(3_600),
-        _ => None,
-    };
-    let seconds = unit.and_then(|unit| number.parse::<u32>().ok()?.checked_mul(unit));
-    let seconds = seconds.filter(|seconds| (1..=3_600).contains(seconds));
-    seconds.ok_or_else(|| "write a time from 1s to 1h, as 30s, 10m or 1h".to_owned())
+fn time_s(text: &str) -> Result<u32> {
+    let seconds = parse_time(text)?.as_secs();
+    ensure!(
+        (1..=3_600).contains(&seconds),
+        "write a time from 1s to 1h, as 30s, 10m or 1h"
+    );
+    Ok(seconds as u32)
 }
 
 impl LogArgs {
@@ -363,6 +360,7 @@ mod tests {
             "log",
             "log --limit 5 --json",
             "log --level helenus_proxy=debug --for 1h",
+            "log --level debug --for 10",
             "log --reset",
         ] {
             let error = parsed(line).err().map(|e| e.to_string());
@@ -378,7 +376,6 @@ mod tests {
             "pause --role a --seconds 601",
             "show slow --socket /x --admin 127.0.0.1:1",
             "log --level debug --for 61m",
-            "log --level debug --for 10",
             "log --level debug --for 0s",
             "log --level debug --for m",
             "log --level debug --reset",

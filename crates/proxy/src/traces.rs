@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// After one warning, the next comes this much later at the earliest.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// For what is left when the proxy ends.
-pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What has ended, and may be sent.
 pub(crate) type Traces = mpsc::Receiver<Box<RequestTrace>>;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use helenus_capture::{Statement, Value, kinds};
-use helenus_wire::{Opcode, RowsView, code, strip_prelude, write};
+use helenus_wire::{Opcode, RowsView, strip_prelude, write};
 use tokio::task::{JoinError, JoinSet};
 
 use super::play::Player;
@@ -185,12 +185,8 @@ async fn execute(session: &Session, of: &Prepared, values: &[Value]) -> Result<V
         push_values(body, values);
     };
     let answer = ask(session, Opcode::Execute, write_body).await?;
-    if let Some(failed) = answer.code() {
-        let advice = match failed {
-            code::INVALID => ": tables of counters cannot be filled",
-            _ => "",
-        };
-        bail!("{}{advice}", answer.error_text());
+    if answer.code().is_some() {
+        bail!("{}", answer.error_text());
     }
     let (_, body) = strip_prelude(answer.flags, &answer.body)?;
     Ok(body.to_vec())

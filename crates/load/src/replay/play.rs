@@ -285,7 +285,7 @@ impl Connection {
             return Ok(answer);
         }
         let again = prepare(&self.session, statement).await;
-        again.map_err(|_| "connection broken")?;
+        again.map_err(|_| "cannot be prepared again")?;
         send().await
     }
 

@@ -96,7 +96,7 @@ fn wanted(query: Option<&str>) -> Result<LogFilter, String> {
     }
     if let Some(wrong) = filter.split(',').find(|part| !is_part(part)) {
         return Err(format!(
-            "{wrong:?} is not a filter: write a level (error, warn, info, debug or trace), or PART=LEVEL, as \
+            "{wrong:?} is not a filter: write a level (error, warn, info or debug), or PART=LEVEL, as \
              helenus_engine::client=debug; several of them are separated by commas"
         ));
     }
