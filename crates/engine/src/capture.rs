@@ -101,7 +101,7 @@ impl Capture {
 
     /// Whether requests of a connection are recorded.
     pub(crate) fn takes(&self, session: SessionKey, now: Instant) -> bool {
-        if now >= self.wanted.until {
+        if self.is_over(now) {
             return false;
         }
         let mut hasher = SipHasher24::new_with_key(&self.wanted.salt);
@@ -196,18 +196,13 @@ impl Capture {
             .pending
             .extract_if(|(session, _), _| !is_there(*session));
         let ended: Vec<_> = ended.map(|(_, pending)| pending).collect();
-        // Each may be as large as a chunk: what is too much is for the next.
-        let mut ended = ended.into_iter();
-        for pending in ended.by_ref() {
-            self.pending_bytes -= byte_len(&pending);
-            self.write(pending, None);
-            if self.chunk.byte_len() >= CHUNK_BYTES {
-                break;
-            }
-        }
         for pending in ended {
             self.pending_bytes -= byte_len(&pending);
-            self.lost += 1;
+            // Each may be as large as a chunk: what is too much is lost.
+            match self.chunk.byte_len() < CHUNK_BYTES {
+                true => self.write(pending, None),
+                false => self.lost += 1,
+            }
         }
         let is_empty = self.chunk.records() == 0 && self.lost == 0;
         (!is_empty).then(|| self.hand_over(now))

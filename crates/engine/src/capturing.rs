@@ -60,10 +60,9 @@ impl Engine {
         let (index, now) = (self.cx.index, self.cx.now);
         let begun = wanted.map(|wanted| Box::new(Capture::new(wanted, index, now)));
         if let Some(ended) = std::mem::replace(&mut self.cx.capture, begun) {
-            let blocks = ended.end(now);
-            blocks
-                .into_iter()
-                .for_each(|block| self.cx.hand_over(Some(block)));
+            for block in ended.end(now) {
+                self.cx.hand_over(Some(block));
+            }
         }
     }
 
@@ -142,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// The statements of a batch; None if they are too much, or not all of them are known.
+    /// The statements of a batch; None if they are too much, none of them if not all are known.
     fn parts_of(
         &mut self,
         view: &BatchView<'_>,

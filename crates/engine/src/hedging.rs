@@ -153,8 +153,7 @@ impl Engine {
             // How long its node has not answered is known; of a second attempt that says nothing.
             let node = request.node.filter(|_| is_won);
             self.note_attempt(loser, us, AttemptEnd::GivenUp);
-            let waited = self.cx.now.saturating_duration_since(flight.sent);
-            let waited_us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
+            let waited_us = u32::try_from(us).unwrap_or(u32::MAX);
             let is_alive =
                 node.is_some_and(|node| !self.queues.note_overtaken(&self.cx, node, waited_us));
             let served = Served {

@@ -215,9 +215,9 @@ fn a_node_that_does_not_answer_in_time_is_told() {
 #[test]
 fn one_that_joined_anothers_read_sees_what_came_after_it() {
     let mut bench = Bench::with(tracing(1.0), V5);
-    for stream in 0..2 {
-        ask(&mut bench, stream);
-    }
+    ask(&mut bench, 0);
+    bench.now += ms(3);
+    ask(&mut bench, 1);
     let (_, stream, _) = bench.one_at_node();
     bench.now += ms(4);
     bench.say(Opcode::Result, stream, &page());
@@ -234,6 +234,8 @@ fn one_that_joined_anothers_read_sees_what_came_after_it() {
         assert!(trace.attempts.iter().all(|of| of.sent >= trace.began));
         assert_eq!(trace.attempts[0].node, Some(NodeIndex(0)));
     }
+    let at_node: Vec<_> = traces.iter().map(|of| of.attempts[0].at_node_us).collect();
+    assert_eq!(at_node, [7_000, 4_000]);
 }
 
 #[test]

@@ -179,11 +179,10 @@ impl Links {
             return;
         };
         let wanted = pool.wanted(cx, node, health).min(most);
-        let granted = match pool.identity.is_anonymous() {
-            true => wanted,
-            false => wanted.min(room[at]),
-        };
+        let mut granted = wanted;
+        // Others need no login.
         if !pool.identity.is_anonymous() {
+            granted = wanted.min(room[at]);
             room[at] -= granted;
         }
         for _ in 0..granted {

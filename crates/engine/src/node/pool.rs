@@ -83,9 +83,13 @@ impl Pool {
 
     /// All links that are up, shared or not.
     pub(super) fn all_links(&self) -> impl Iterator<Item = LinkKey> + '_ {
+        self.slots().filter_map(|slot| slot.link())
+    }
+
+    /// All places, shared or not.
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> + '_ {
         let special = self.special.iter().map(|special| &special.slot);
-        let slots = self.nodes.iter().flatten().chain(special);
-        slots.filter_map(|slot| slot.link())
+        self.nodes.iter().flatten().chain(special)
     }
 
     #[inline]
@@ -111,9 +115,7 @@ impl Pool {
 
     /// Whether a link is on its way that is to have the place of another.
     pub(super) fn is_renewing(&self) -> bool {
-        let special = self.special.iter().map(|special| &special.slot);
-        let mut slots = self.nodes.iter().flatten().chain(special);
-        slots.any(|slot| matches!(slot, Slot::Renewing(_)))
+        self.slots().any(|slot| matches!(slot, Slot::Renewing(_)))
     }
 
     /// Whether a shared link is on its way, or will be soon.
@@ -123,8 +125,7 @@ impl Pool {
 
     /// Whether a link of any kind is on its way.
     pub(super) fn is_opening(&self) -> bool {
-        let mut special = self.special.iter();
-        self.is_connecting() || special.any(|special| special.slot.is_opening())
+        self.slots().any(|slot| slot.is_opening())
     }
 
     /// Whether nobody will miss it.

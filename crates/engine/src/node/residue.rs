@@ -53,9 +53,7 @@ impl Link {
 impl Pool {
     /// Places whose links are being opened.
     fn places_connecting(&self) -> usize {
-        let special = self.special.iter().map(|special| &special.slot);
-        let slots = self.nodes.iter().flatten().chain(special);
-        slots.filter(|slot| slot.is_opening()).count()
+        self.slots().filter(|slot| slot.is_opening()).count()
     }
 
     /// The node requests that wait for one of its links.

@@ -68,11 +68,11 @@ impl Links {
     /// Links that are to be replaced and whose successors are to be opened now: for each role one at a time. They
     /// keep their places, and get requests, until those are there.
     fn replace(&mut self, cx: &Context) -> Vec<(PoolKey, NodeIndex, LinkKind)> {
-        let is_due = |link: &Link| {
-            let is_due = matches!(link.tenure, Tenure::Ends { from } if from <= cx.now);
-            is_due && !link.dead
+        let due_since = |link: &Link| match link.tenure {
+            Tenure::Ends { from } if from <= cx.now && !link.dead => Some(from),
+            _ => None,
         };
-        if !self.open.values().any(is_due) {
+        if !self.open.values().any(|link| due_since(link).is_some()) {
             return Vec::new();
         }
         let mut room = self.room(cx);
@@ -86,16 +86,14 @@ impl Links {
             // come after all that have not been tried.
             let open = &self.open;
             let due = pool.all_links().filter_map(|at| {
-                let link = open.get(at).filter(|link| is_due(link))?;
+                let link = open.get(at)?;
+                let since = due_since(link)?;
                 let health = self.health.get(link.node.as_usize())?;
                 let has_room = room.get(link.node.as_usize()).is_some_and(|room| *room > 0);
                 let may = pool.may_connect(cx, link.node, health) && (has_room || !needs_login);
-                may.then_some((link.tenure, link))
+                may.then_some((since, link))
             });
-            let first = due.min_by_key(|(tenure, _)| match tenure {
-                Tenure::Ends { from } => Some(*from),
-                _ => None,
-            });
+            let first = due.min_by_key(|(since, _)| *since);
             let Some((node, kind)) = first.map(|(_, link)| (link.node, link.kind.clone())) else {
                 continue;
             };

@@ -12,12 +12,13 @@ use std::time::Duration;
 use helenus_wire::{Reader, flags};
 
 use crate::config::Tracing;
+use crate::engine::TICK;
 use crate::records::attempts::Attempt;
 use crate::records::slow::SlowRequest;
 use crate::sampling::{Sampler, Share};
 
 /// Ticks of a second.
-const TICKS: u32 = 10;
+const TICKS: u32 = (1_000 / TICK.as_millis()) as u32;
 
 /// The name of the parent in a custom payload.
 const PARENT: &str = "traceparent";
@@ -165,12 +166,12 @@ impl Traces {
 
     fn look_closely(&mut self, header_flags: u8) -> Looked {
         // Also of what its client follows: turns are a share of all.
-        let is_turn = self.sampler.takes(self.share);
-        match header_flags & self.payload {
-            0 if is_turn => Looked::Turn,
-            0 => Looked::No,
-            _ if is_turn => Looked::Turn,
-            _ => Looked::Payload,
+        if self.sampler.takes(self.share) {
+            Looked::Turn
+        } else if header_flags & self.payload != 0 {
+            Looked::Payload
+        } else {
+            Looked::No
         }
     }
 

@@ -155,7 +155,7 @@ impl Bench {
     }
 
     pub(crate) fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
-        self.ask_with_flags(0, opcode, stream, body);
+        self.ask_as(self.client, opcode, stream, body);
     }
 
     /// The same with these flags in its header.
