@@ -63,9 +63,6 @@ pub struct Engine {
     pub(crate) ticked: Instant,
 }
 
-/// How often what is due by time is looked for.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
-
 impl Engine {
     pub fn new(
         shared: Arc<Shared>,

@@ -7,10 +7,11 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::backlog::Work;
 use crate::ends::Reply;
-use crate::engine::{Engine, TICK};
+use crate::engine::Engine;
 use crate::memory::Body;
 use crate::output::HeldAnswer;
 use crate::shared::WorkerMessage;
+use crate::tick::TICK;
 
 /// A worker that has not run for longer than this cannot say that a node was silent.
 const STILL_MAX: Duration = Duration::from_millis(400);

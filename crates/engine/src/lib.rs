@@ -77,6 +77,7 @@ pub mod statement;
 pub mod stats;
 mod stepping;
 pub mod table_sizes;
+mod tick;
 pub mod timeouts;
 mod trail;
 mod unavailable;

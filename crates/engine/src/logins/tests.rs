@@ -9,12 +9,12 @@ use helenus_wire::{
 
 use super::*;
 use crate::config::{Config, RuleSettings};
-use crate::engine::TICK;
 use crate::keys::LinkKey;
 use crate::output::{Outgoing, Output, Sent, Then};
 use crate::shared::{Common, Shared};
 use crate::snapshot::Snapshot;
 use crate::testing::{bytes_of, dial_all, node, take_sent};
+use crate::tick::TICK;
 
 /// A worker without links, before this many nodes.
 fn worker(nodes: u8) -> Engine {

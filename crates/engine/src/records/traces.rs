@@ -12,10 +12,10 @@ use std::time::Duration;
 use helenus_wire::{Reader, flags};
 
 use crate::config::Tracing;
-use crate::engine::TICK;
 use crate::records::attempts::Attempt;
 use crate::records::slow::SlowRequest;
 use crate::sampling::{Sampler, Share};
+use crate::tick::TICK;
 
 /// Ticks of a second.
 const TICKS: u32 = (1_000 / TICK.as_millis()) as u32;

@@ -13,7 +13,7 @@ use helenus_wire::{ErrorBody, Opcode, Version, write};
 
 use crate::config::Config;
 use crate::encodings::Encodings;
-use crate::engine::{Engine, TICK};
+use crate::engine::Engine;
 use crate::keys::{LinkKey, SessionKey};
 use crate::layouts::Layouts;
 use crate::output::Output;
@@ -23,6 +23,7 @@ use crate::snapshot::{KeyColumn, Snapshot};
 use crate::testing::{
     Envelope, bytes_of, envelopes, node, open_links, request_of, request_with_flags, take,
 };
+use crate::tick::TICK;
 
 /// A column and its type's number on the wire.
 pub(crate) type Spec = (&'static str, u16);

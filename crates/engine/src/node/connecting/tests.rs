@@ -7,11 +7,11 @@ use helenus_wire::{Opcode, Version};
 
 use super::*;
 use crate::config::Config;
-use crate::engine::TICK;
 use crate::output::Output;
 use crate::shared::{Common, Shared};
 use crate::snapshot::Snapshot;
 use crate::testing::{bytes_of, dial_all, node, open_links, take_sent};
+use crate::tick::TICK;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 

@@ -8,11 +8,12 @@ use helenus_wire::{Opcode, Version, code, write};
 use super::*;
 use crate::client::credentials::Credentials;
 use crate::config::Config;
-use crate::engine::{Engine, TICK};
+use crate::engine::Engine;
 use crate::keys::LinkKey;
 use crate::shared::{Common, Shared};
 use crate::snapshot::Snapshot;
 use crate::testing::{bytes_of, dial_all, error, node, take_sent};
+use crate::tick::TICK;
 
 /// A worker of two before nodes that ask for a password.
 struct Bench {

@@ -5,11 +5,11 @@ use helenus_policy::route::{Locality, NodeTable};
 
 use super::*;
 use crate::config::Config;
-use crate::engine::TICK;
 use crate::keys::{LinkKey, SessionKey};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::Snapshot;
 use crate::testing::{Envelope, bytes_of, envelopes, node, open_links, request_of, take};
+use crate::tick::TICK;
 
 const READ: &str = "SELECT value FROM app.things WHERE key = ?";
 const ID: [u8; 4] = *b"read";
