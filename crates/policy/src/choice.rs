@@ -42,6 +42,9 @@ pub use resource::Weights;
 use earliest_finish::Cluster;
 use load::Load;
 
+/// A slow node is ejected if more than half of the others are now this many times faster.
+const ALONE_SLOWER: f32 = 3.0;
+
 /// What does not change with the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
@@ -174,7 +177,31 @@ impl Choice {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {
             let slowdown = load.on_answer(now_us, sent, service_us, self.cluster.typical());
             self.cluster.on_answer(slowdown);
-            load.eject_if_slow(now_us, self.cluster.typical());
+            if load.is_far_slower(self.cluster.typical()) {
+                self.eject_if_alone(now_us, node);
+            }
+        }
+    }
+
+    /// What is typical was learned from answers of a while ago. Where all nodes have become slow since, it
+    /// is not this one's fault.
+    #[cold]
+    fn eject_if_alone(&mut self, now_us: u64, node: NodeIndex) {
+        let at = node.as_usize();
+        let typical = self.cluster.typical();
+        let slowdown = self.loads[at].measured(now_us, typical).0;
+        let others = self
+            .loads
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != at);
+        let (mut known, mut faster) = (0, 0);
+        for (_, other) in others.filter(|(_, load)| load.is_known(now_us)) {
+            known += 1;
+            faster += u32::from(other.measured(now_us, typical).0 * ALONE_SLOWER < slowdown);
+        }
+        if known == 0 || 2 * faster > known {
+            self.loads[at].eject_as_slow(now_us, typical);
         }
     }
 

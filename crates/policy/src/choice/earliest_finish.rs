@@ -10,10 +10,11 @@
 //! so that lanes ÷ slowdown is the measured rate, and spared is the time in which a node would have done
 //! what it has answered with errors (`load.rs`). Then, in this order:
 //!
-//! 1. **Ejected** nodes come last (more than 30 % failures, or ten times slower than is typical), for 1 s
-//!    and twice as long each further time; nodes that return get a growing share of their requests
-//!    for 5 s, or for as long as they could not be reached (30 s at most), nodes that join for 30 s. Never more than half of a request's replicas are left out for this: those with the fewest
-//!    failures are let in again.
+//! 1. **Ejected** nodes come last (more than 30 % failures; or ten times slower than is typical, and three
+//!    times slower than most other nodes are now), for 1 s and twice as long each further time; nodes that
+//!    return get a growing share of their requests for 5 s, or for as long as they could not be reached
+//!    (30 s at most), nodes that join for 30 s. Never more than half of a request's replicas are left out
+//!    for this: those with the fewest failures are let in again.
 //! 2. **Hot** nodes are not chosen if there is a cold one: those with more in flight than
 //!    the [`HOT_QUANTILE`] of what nodes have in flight when something is sent to them, and
 //!    more than [`HOT_MIN`]; and those that would still work on what they have answered with errors.

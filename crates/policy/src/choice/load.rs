@@ -265,11 +265,13 @@ impl Load {
     }
 
     #[inline]
-    pub(super) fn eject_if_slow(&mut self, now_us: u64, typical: f32) {
-        if self.slowdown > SLOWER_MAX * typical && self.samples >= SAMPLES_MIN {
-            self.eject(now_us, Cause::Slow(self.slowdown / typical));
-            self.samples = 0;
-        }
+    pub(super) fn is_far_slower(&self, typical: f32) -> bool {
+        self.slowdown > SLOWER_MAX * typical && self.samples >= SAMPLES_MIN
+    }
+
+    pub(super) fn eject_as_slow(&mut self, now_us: u64, typical: f32) {
+        self.eject(now_us, Cause::Slow(self.slowdown / typical));
+        self.samples = 0;
     }
 
     #[cold]

@@ -129,3 +129,20 @@ fn long_work_takes_a_node_that_starts_for_a_slow_one() {
     );
     assert_eq!(slower(&model), 1.0);
 }
+
+#[test]
+fn nodes_that_become_slow_together_are_not_ejected_one_after_the_other() {
+    let mut model = Model::new(Policy::EarliestFinish, 1);
+    for (rounds, service_us) in [(100, WORK_US), (40, 1_000 * WORK_US)] {
+        for node in (0..rounds).flat_map(|_| (0..NODES).map(NodeIndex)) {
+            let sent = model.choice.on_sent(model.now_us, node, WORK_US);
+            model.now_us += 1_000;
+            let now_us = model.now_us;
+            model.choice.on_answer(now_us, node, sent, service_us);
+        }
+    }
+    let ejected: Vec<u64> = (0..NODES)
+        .map(|node| model.view(NodeIndex(node)).ejections)
+        .collect();
+    assert_eq!(ejected, [0; NODES as usize]);
+}
