@@ -1,20 +1,27 @@
-# Runs suites against real Cassandra nodes, one after the other: sh scripts/suites.sh VERDICTS SUITE...
-# SUITE is the name of a test of helenus-tests; with `:TESTS` only those whose names contain TESTS, with `:-TESTS`
-# all others. Writes `ok SUITE SECONDS` or `FAILED SUITE SECONDS` for each to the file VERDICTS (`-`: nowhere).
-# HELENUS_BIN names the program.
+#!/bin/sh
+# Runs suites against real Cassandra nodes, one after the other: sh scripts/suites.sh VERDICTS QUEUE
+# QUEUE is a file with one suite a line; each is taken out before it runs, so several of these share a queue.
+# A suite is the name of a test of helenus-tests; with `:TESTS` only those whose names contain one of TESTS (names
+# with commas between them), with `:-TESTS` all others. Writes `ok SUITE SECONDS` or `FAILED SUITE SECONDS` for each
+# to the file VERDICTS. HELENUS_BIN names the program.
 set -u
 verdicts=$1
-shift
-[ "$verdicts" != - ] || verdicts=/dev/null
+queue=$2
 # The differential test is short here, its six seeds the same; longer and random by hand (CONTRIBUTING.md).
 export HELENUS_SEED=2 HELENUS_DIFFERENTIAL_OPS=1800
+next() {
+    # shellcheck disable=SC2016
+    flock "$queue.lock" sh -c 'head -n 1 "$1" && sed -i 1d "$1"' - "$queue"
+}
 worst=0
-for suite in "$@"; do
+while suite=$(next) && [ -n "$suite" ]; do
     began=$(date +%s)
+    echo "suite $suite"
+    names=$(echo "${suite#*:}" | tr ',' ' ')
     only=
     case $suite in
-        *:-*) only="--skip ${suite#*:-}" ;;
-        *:*) only=${suite#*:} ;;
+        *:-*) for name in ${names#-}; do only="$only --skip $name"; done ;;
+        *:*) only=$names ;;
     esac
     # Unquoted on purpose: one word each, or none.
     # shellcheck disable=SC2086
