@@ -18,7 +18,7 @@ use crate::control;
 use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::recall::RECALLS_MAX;
 use crate::events::Kind;
-use crate::handover::Successor;
+use crate::handover::{Successor, Waiting};
 use crate::operator::{End, Operator};
 use crate::passing::Passing;
 use crate::place::Place;
@@ -123,10 +123,9 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let (end_traces, traces_end) = watch::channel(());
     let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));
     tracing::info!(%address, workers, "ready for clients");
-    let end = operator
-        .until_end(&manager, &serving, place.successor())
-        .await;
     let abort = adopting.as_ref().map(JoinTask::abort_handle);
+    let successor = Box::pin(next_proxy(place.waiting(), adopting));
+    let end = operator.until_end(&manager, &serving, successor).await;
     // The service manager's signal after an operator's `drain` is the first one, not the second.
     let (mut patience, passing) = match end {
         End::Asked { by_signal } => {
@@ -136,12 +135,6 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         }
         End::Replaced(successor) => {
             let mut patience = 1;
-            if let Some(adopting) = adopting.filter(|adopting| !adopting.is_finished()) {
-                let adopted = until_adopted(&successor, adopting);
-                if operator.meanwhile(adopted, &mut patience).await.is_none() {
-                    return Ok(());
-                }
-            }
             // What has not come here by now stays where it is.
             abort.inspect(AbortHandle::abort);
             common.leave_port();
@@ -164,15 +157,29 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the clients of the proxy before this one are here: those that still come are passed on with the
-/// others.
-async fn until_adopted(successor: &Successor, adopting: JoinTask<()>) {
-    tracing::info!(
-        "the next proxy is ready while clients of the one before are still coming: waiting for them, \
-         {ADOPTING_PATIENCE:?} at most"
-    );
-    let adopted = timeout(ADOPTING_PATIENCE, adopting);
-    let _ = successor.while_others_are_refused(adopted).await;
+/// Waits for a proxy that is ready in place of this one, and until the clients of the one before are here
+/// (`adopting`): those that still come are passed on with the others. One that ends before it has the ports has
+/// changed nothing. Waits for ever if there is none to wait for.
+async fn next_proxy(waiting: Option<Waiting>, mut adopting: Option<JoinTask<()>>) -> Successor {
+    let Some(mut waiting) = waiting else {
+        return std::future::pending().await;
+    };
+    loop {
+        let successor = waiting.successor().await;
+        if let Some(adopting) = adopting.as_mut().filter(|of| !of.is_finished()) {
+            tracing::info!(
+                "the next proxy is ready while clients of the one before are still coming: waiting for them, \
+                 {ADOPTING_PATIENCE:?} at most"
+            );
+            let adopted = timeout(ADOPTING_PATIENCE, adopting);
+            successor.while_it_waits(adopted).await;
+        }
+        if successor.is_there() {
+            return successor;
+        }
+        tracing::warn!("a proxy that was ready to take over has ended: this one goes on");
+        waiting = successor.into_waiting();
+    }
 }
 
 fn log_cluster(common: &Process, snapshot: &Snapshot) {

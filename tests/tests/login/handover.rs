@@ -288,6 +288,45 @@ fn one_process_takes_over_at_a_time() {
     assert!(!path.exists(), "nothing is left");
 }
 
+/// A process that dies as soon as it is ready changes nothing, and the next one takes over.
+#[test]
+fn a_process_that_dies_when_it_is_ready_does_not_get_the_ports() {
+    let nodes = scripted::start(1).expect("a node");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.9").expect("ports"),
+        path: &path,
+    };
+    let mut proxy = place.ready(&["listen.drain_timeout_ms=3000"]);
+    let mut client = logged_in(proxy.address, "app");
+    let mut taker = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+    taker.set_read_timeout(Some(PATIENCE)).expect("set");
+    assert!(std::io::Read::read(&mut taker, &mut [0; 256]).expect("said") > 0);
+    // It does not hear of the one before it has heard of the other.
+    proxy.stop().expect("SIGSTOP");
+    taker.write_all(b"ready\n").expect("said");
+    drop(taker);
+    proxy.resume().expect("SIGCONT");
+    eventually("its end is noticed", || {
+        proxy
+            .log()
+            .contains("a proxy that was ready to take over has ended")
+    });
+    assert_eq!(served_as(&mut client).expect("served"), token("app"));
+    let mut other = logged_in(proxy.address, "other");
+    assert_eq!(served_as(&mut other).expect("served"), token("other"));
+    let mut next = place.ready(&[]);
+    leaves(&mut proxy);
+    for (client, role) in [(&mut client, "app"), (&mut other, "other")] {
+        assert_eq!(served_as(client).expect("served"), token(role));
+    }
+    drop((client, other));
+    next.terminate().expect("SIGTERM");
+    leaves(&mut next);
+}
+
 /// A process that dies before it has said that it has a client leaves it to the one before it.
 #[test]
 fn a_process_that_dies_on_the_way_takes_nobody_with_it() {
