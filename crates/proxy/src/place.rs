@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use tokio::net::UnixStream;
 use crate::admin;
 use crate::config::{Config, Listen};
 use crate::events::Kind;
-use crate::handover::{self, Ports, Taken, Waiting};
+use crate::handover::{self, Ports, Successor, Taken, Waiting};
 use crate::process::Process;
 
 /// A process that is dying has no sockets any more after that time.
@@ -135,9 +136,17 @@ impl Place {
         Ok(())
     }
 
-    /// What waits for another proxy; `None` without `listen.handover`.
-    pub(crate) fn waiting(&mut self) -> Option<Waiting> {
-        self.waiting.take()
+    /// Waits for another proxy that is ready in place of this one; for ever without `listen.handover`.
+    pub(crate) fn successor(&mut self) -> Pin<Box<dyn Future<Output = Successor>>> {
+        match self.waiting.take() {
+            Some(waiting) => Box::pin(waiting.successor()),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    /// The one that was ready has gone: another one may be.
+    pub(crate) fn wait_again(&mut self, gone: Successor) {
+        self.waiting = Some(gone.into_waiting());
     }
 }
 

@@ -125,5 +125,8 @@ fn the_read_token_changes_nothing(proxy: &Proxy) {
     assert_eq!(status, "401", "{body}");
     // Nothing is paused, which only who may change something is told.
     let (status, body) = post(TOKEN);
-    assert!(!["401", "403"].contains(&status.as_str()), "{status} {body}");
+    assert!(
+        !["401", "403"].contains(&status.as_str()),
+        "{status} {body}"
+    );
 }

@@ -41,6 +41,7 @@ pub(super) struct Connecting {
 impl Connecting {
     /// For how long it has been on its way, or its node has judged.
     pub(super) fn age(&self, now: Instant) -> Duration {
-        self.limit.saturating_sub(self.deadline.saturating_duration_since(now))
+        self.limit
+            .saturating_sub(self.deadline.saturating_duration_since(now))
     }
 }

@@ -22,8 +22,7 @@ impl FailedRenewals {
         let mut untold = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         untold.renewals = untold.renewals.saturating_add(1);
         let warned = untold.warned;
-        let is_due =
-            warned.is_none_or(|at| now.saturating_duration_since(at) >= WARNED_EVERY);
+        let is_due = warned.is_none_or(|at| now.saturating_duration_since(at) >= WARNED_EVERY);
         is_due.then(|| {
             untold.warned = Some(now);
             std::mem::take(&mut untold.renewals)

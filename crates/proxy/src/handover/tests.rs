@@ -225,7 +225,7 @@ async fn who_ends_when_it_is_ready_makes_room_for_the_next() {
         stream.write_all(READY).await.expect("said");
         let successor = successor.await.expect("no panic");
         assert!(successor.is_there());
-        let ends = async {
+        let ends = async move {
             tokio::time::sleep(Duration::from_millis(10)).await;
             drop(stream);
             std::future::pending::<()>().await;
