@@ -221,6 +221,12 @@ fn nodes_are_not_overrun_by_the_logins_of_many_roles() {
     let roles: Vec<String> = (0..ROLES).map(|number| format!("role{number}")).collect();
     let logged_in = |role: &String| logged_in(proxy.address, role);
     let mut clients: Vec<_> = roles.iter().map(logged_in).collect();
+    let logins = || nodes.iter().map(|node| node.logins().len());
+    // That of the client, and that of a link to each node: none of these comes later.
+    eventually("every role has its links", || {
+        logins().sum::<usize>() >= ROLES * (1 + nodes.len())
+    });
+    let before: Vec<usize> = logins().collect();
     for node in &nodes {
         node.set_delay(Duration::from_millis(20));
         node.judging_max();
@@ -234,11 +240,14 @@ fn nodes_are_not_overrun_by_the_logins_of_many_roles() {
     for (client, role) in clients.iter_mut().zip(&roles) {
         assert_eq!(served_as(client).expect("served"), token(role));
     }
-    let links = || nodes.iter().map(|node| node.logins().len()).sum::<usize>();
-    eventually("every role has its links", || {
-        let before = links();
-        thread::sleep(Duration::from_millis(300));
-        links() == before
+    eventually("every role has a link to every node again", || {
+        let mut new = nodes.iter().zip(&before);
+        new.all(|(node, before)| {
+            let logins = node.logins().split_off(*before);
+            roles
+                .iter()
+                .all(|role| logins.contains(&token(role).into_bytes()))
+        })
     });
     for node in &nodes {
         // limits.logins_max over two nodes, and what the control thread asks its nodes on connections of its own.
