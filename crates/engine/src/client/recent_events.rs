@@ -7,6 +7,7 @@
 //! it came, and this process has not heard of, is remembered for the rest of that second.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::hash::Hasher;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -95,6 +96,7 @@ impl ToldElsewhere {
             let Some(at) = now.checked_sub(of.ago) else {
                 continue;
             };
+            // Each has been told once at least.
             let (last, times) = self.0.entry((client, of.digest)).or_insert((at, 0));
             *last = at.max(*last);
             *times += 1;
@@ -106,12 +108,15 @@ impl ToldElsewhere {
         if self.0.is_empty() {
             return false;
         }
-        let told = self.0.get_mut(&(client, digest(body)));
-        told.is_some_and(|(_, times)| {
-            let was_told = *times > 0;
-            *times = times.saturating_sub(1);
-            was_told
-        })
+        let Entry::Occupied(mut told) = self.0.entry((client, digest(body))) else {
+            return false;
+        };
+        let (_, times) = told.get_mut();
+        *times -= 1;
+        if *times == 0 {
+            told.remove();
+        }
+        true
     }
 
     /// Forgets what this process would have heard of by now.
