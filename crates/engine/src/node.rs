@@ -12,7 +12,6 @@ mod connecting;
 mod connection;
 mod encode;
 mod events;
-pub(crate) mod failed_renewals;
 mod failure_detector;
 pub mod greeting;
 mod health;

@@ -13,7 +13,7 @@ use helenus_wire::{PACKED_BUCKETS, Packed, code, strip_prelude};
 use rustc_hash::FxBuildHasher;
 
 use crate::client::names::ClientKinds;
-use crate::node::failed_renewals::FailedRenewals;
+use crate::failed_renewals::FailedRenewals;
 
 pub use predictions::{COMPARED, Predictions, Quality};
 

@@ -17,9 +17,8 @@ impl Clients {
         let sessions = self.sessions.iter();
         let wanted = sessions.filter(|(_, s)| s.events & kind as u8 != 0 && !s.is_offered());
         let keys: Vec<SessionKey> = wanted.map(|(key, _)| key).collect();
-        self.told_elsewhere.forget(cx.now);
         for key in keys {
-            if !self.told_elsewhere.takes(key, body) {
+            if !self.told_elsewhere.takes(cx.now, key, body) {
                 self.tell(cx, key, body);
             }
         }

@@ -103,20 +103,21 @@ impl ToldElsewhere {
         }
     }
 
-    /// Whether a client has been told this.
-    pub(super) fn takes(&mut self, client: SessionKey, body: &[u8]) -> bool {
+    /// Whether a client has been told this, within the last second.
+    pub(super) fn takes(&mut self, now: Instant, client: SessionKey, body: &[u8]) -> bool {
         if self.0.is_empty() {
             return false;
         }
         let Entry::Occupied(mut told) = self.0.entry((client, digest(body))) else {
             return false;
         };
-        let (_, times) = told.get_mut();
+        let (at, times) = told.get_mut();
+        let was_told = now.saturating_duration_since(*at) <= APART_MAX;
         *times -= 1;
         if *times == 0 {
             told.remove();
         }
-        true
+        was_told
     }
 
     /// Forgets what this process would have heard of by now.
@@ -193,6 +194,7 @@ mod tests {
         assert_eq!(numbers(there.since(at(600), schema)), [2, 1]);
         assert!(there.since(at(0), EventKind::Status as u8).is_empty());
     }
+
     #[test]
     fn what_was_told_elsewhere_is_taken_as_often_as_it_was_and_for_a_second() {
         let begin = crate::testing::begin();
@@ -204,9 +206,12 @@ mod tests {
         };
         let mut elsewhere = ToldElsewhere::default();
         elsewhere.note(at(2_000), client, &[told(1_001), told(600), told(10)]);
-        assert!(!elsewhere.takes(client, b"y"));
-        assert!(elsewhere.takes(client, b"x") && elsewhere.takes(client, b"x"));
-        assert!(!elsewhere.takes(client, b"x"), "the oldest is too old");
+        let now = at(2_100);
+        assert!(!elsewhere.takes(now, client, b"y"));
+        assert!(elsewhere.takes(now, client, b"x") && elsewhere.takes(now, client, b"x"));
+        assert!(!elsewhere.takes(now, client, b"x"), "the oldest is too old");
+        elsewhere.note(at(2_000), client, &[told(600)]);
+        assert!(!elsewhere.takes(at(2_401), client, b"x"), "too late");
         elsewhere.note(at(2_000), client, &[told(600)]);
         elsewhere.forget(at(2_400));
         assert_eq!(elsewhere.0.len(), 1);

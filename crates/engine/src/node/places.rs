@@ -3,8 +3,8 @@
 //! A link of a role costs its node a login: one bcrypt, tens of milliseconds of CPU. After a handover, or
 //! when a node is back, links of all roles are wanted at once. So a node is asked for few at a time; the
 //! other places are postponed until one of these is up or has failed. Roles without any link come first,
-//! with one each, and with one more at another node if the first hangs; among equals those whose last attempt has not failed, then those that requests wait for, then
-//! those with the most clients.
+//! with one each, and with one more at another node if the first hangs; among equals those whose last attempt
+//! has not failed, then those that requests wait for, then those with the most clients.
 
 use std::cmp::Reverse;
 use std::ops::Range;

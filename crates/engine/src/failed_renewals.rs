@@ -18,7 +18,7 @@ struct Untold {
 
 impl FailedRenewals {
     /// Counts one. Returns how many there were since the last warning if it is time for one.
-    pub(super) fn note(&self, now: Instant) -> Option<u32> {
+    pub(crate) fn note(&self, now: Instant) -> Option<u32> {
         let mut untold = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         untold.renewals = untold.renewals.saturating_add(1);
         let warned = untold.warned;
