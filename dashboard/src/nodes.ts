@@ -117,13 +117,12 @@ function columns(open: (address: string) => void): Column<Row>[] {
     },
     number("p50", ({ sum }) => sum?.p50_us, duration, "Half of the requests took less, from sending to the node’s answer"),
     number("p99", ({ sum }) => sum?.p99_us, duration, "99 of 100 requests took less, from sending to the node’s answer"),
-    number("Errors", ({ sum }) => sum?.errors_per_s, perSecond, "Errors that the node has answered with, per second"),
+    number("Errors", ({ sum }) => sum?.errors_per_s, perSecond, "Errors that the node has answered with, per second. Clients do not see all of them: some requests are sent again, and parts of scans are read otherwise. Statements that the node had forgotten, and was taught again, do not count"),
     number("Time-outs", ({ sum }) => sum?.timeouts_per_s, perSecond, "Requests that the node has not answered in time, per second"),
     number("In flight", ({ node }) => node.in_flight, count, "Requests that the node is working on, now"),
     number("Queued", ({ node }) => node.queued, count, "Requests that wait in the proxy for the node, now"),
     number("Slowdown", ({ node }) => node.slowdown, (v) => `${v.toFixed(1)} ×`, "How much longer answers take than predicted, now"),
     number("Of reads", ({ read_share }) => read_share, share, "Share of all reads that went to this node"),
-    number("Links", ({ node }) => node.links_up, count, "Connections of this proxy to the node, now"),
   ];
 }
 
@@ -153,6 +152,7 @@ type Value = (row: Row) => string;
 
 const FACTS: [label: string, value: Value, help: string][] = [
   ["Version", ({ node }) => node.release_version || NONE, "Of Cassandra"],
+  ["Links", ({ node }) => count(node.links_up), "Connections of this proxy to the node, now"],
   ["Mean", ({ sum }) => duration(sum?.mean_us), "Mean time from sending to the node’s answer"],
   ["p99.9", ({ sum }) => duration(sum?.p999_us), "999 of 1000 requests took less"],
   ["Scan permits", ({ node }) => `${count(node.scan_slots_taken)} of ${count(node.scan_slots)}`, "Pieces of scans that the node works on at a time; the best number is found by trial"],

@@ -48,7 +48,7 @@ const TILES: Tile[] = [
     label: "Waiting",
     help: `The most requests that waited in the proxy for a node at a time. Judged by how long requests other than scans waited: amber if one in a hundred of them waited for ${duration(judge.WAIT_WARN_US)} or more, red from ${duration(judge.WAIT_BAD_US)}. Scans wait so that others do not.`,
     value: (of) => count(of.most((gauges) => gauges.queued)),
-    note: (of) => `for ${duration(judge.waitP99(of))} or less: 99 of 100`,
+    note: (of) => waited(judge.waitP99(of)),
     verdict: judge.waiting,
   },
   {
@@ -72,6 +72,12 @@ const FACTS: [label: string, value: (of: Values) => string, help: string][] = [
   ["Processor", (of) => cores(of.cpu_cores), "Time of all threads of the proxy; 100 % is one core"],
   ["Memory", (of) => bytes(of.latest.resident_bytes), "Resident memory of the proxy"],
 ];
+
+/** How long requests wait in the proxy; most of them not at all. */
+export function waited(p99_us: number | null): string {
+  if (p99_us === null) return "no requests";
+  return p99_us === 0 ? "99 of 100 were sent at once" : `99 of 100 waited less than ${duration(p99_us)}`;
+}
 
 /** None, and few, are not the same. */
 function part(of: number | null): string {

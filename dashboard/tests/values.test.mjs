@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import * as judge from "../src/judge.ts";
+import { waited } from "../src/tiles.ts";
 import { Values } from "../src/values.ts";
 import { step } from "./history.test.mjs";
 
@@ -104,4 +105,10 @@ test("requests that were refused before they were carried out are errors", () =>
   // Requests that failed are among those that were answered.
   assert.equal(judge.failedShare(of([100, 0, 0])), 0.1);
   assert.equal(judge.failedShare(of([0, 1_000, 0])), 0.5);
+});
+
+test("a wait is said in words, above all where there is none", () => {
+  assert.equal(waited(null), "no requests");
+  assert.equal(waited(0), "99 of 100 were sent at once");
+  assert.equal(waited(12_000), "99 of 100 waited less than 12 ms");
 });

@@ -2,6 +2,7 @@
 
 pub mod capturing;
 pub mod collector;
+pub mod dashboard;
 pub mod protobuf;
 pub mod proxy;
 pub mod raw;

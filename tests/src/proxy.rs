@@ -197,9 +197,19 @@ impl Proxy {
 
     /// Head and body of the admin server's answer to a GET with these header lines.
     pub fn admin_call(&self, path: &str, headers: &str) -> Result<(String, String)> {
+        self.admin_request("GET", path, headers)
+    }
+
+    /// The same of another method.
+    pub fn admin_request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+    ) -> Result<(String, String)> {
         let mut stream = TcpStream::connect(self.admin).context("no admin server")?;
         stream.set_read_timeout(Some(READY_PATIENCE))?;
-        let request = format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+        let request = format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -220,6 +230,16 @@ impl Proxy {
     /// Asks it to read its settings again (SIGHUP).
     pub fn reload(&self) -> Result<()> {
         self.signal(Signal::HUP)
+    }
+
+    /// Lets it do nothing until it is resumed (SIGSTOP).
+    pub fn stop(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on (SIGCONT).
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {

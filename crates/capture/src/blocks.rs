@@ -1,5 +1,6 @@
 //! Blocks that say how far a capture has come.
 
+use crate::framing::{HEAD, complete};
 use crate::limits::{END, MAGIC, MARK, START, VERSION};
 use crate::numbers::{text, varint};
 
@@ -34,6 +35,8 @@ pub struct Mark {
 pub enum Reason {
     Time = 1,
     Size = 2,
+    /// It had values, and they are not to be shown any more.
+    ValuesHidden = 3,
 }
 
 /// How a capture ended.
@@ -87,12 +90,10 @@ impl End {
 
 /// Appends a block.
 fn block(out: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
-    out.push(kind);
     let at = out.len();
-    out.extend([0; 4]);
+    out.extend([0; HEAD]);
     write(out);
-    let length = (out.len() - at - 4) as u32;
-    if let Some(place) = out.get_mut(at..at + 4) {
-        place.copy_from_slice(&length.to_le_bytes());
+    if let Some(block) = out.get_mut(at..) {
+        complete(block, kind);
     }
 }

@@ -1,11 +1,9 @@
 //! Writing what one worker has been asked.
 
+use crate::framing::{HEAD, complete};
 use crate::limits::{CHUNK, DEFINED, RECORD, TEXT_BYTES_MAX};
 use crate::numbers::{optional, text, varint};
 use crate::record::{Answer, Bound, Request, Statement, kinds};
-
-/// Bytes before the entries: the block's kind and length.
-const HEAD: usize = 5;
 
 /// A block of requests under way.
 #[derive(Debug)]
@@ -18,7 +16,7 @@ pub struct Chunk {
 impl Chunk {
     /// An empty chunk of the worker with this number.
     pub fn new(worker: usize) -> Chunk {
-        let mut out = vec![CHUNK, 0, 0, 0, 0];
+        let mut out = vec![0; HEAD];
         varint(&mut out, worker as u64);
         Chunk {
             out,
@@ -93,10 +91,7 @@ impl Chunk {
 
     /// The whole block.
     pub fn into_bytes(mut self) -> Vec<u8> {
-        let length = (self.out.len() - HEAD) as u32;
-        if let Some(place) = self.out.get_mut(1..HEAD) {
-            place.copy_from_slice(&length.to_le_bytes());
-        }
+        complete(&mut self.out, CHUNK);
         self.out
     }
 }

@@ -11,7 +11,7 @@ pub enum FormatError {
     #[error("the file ends before the capture begins: was the disk full? Capture again")]
     Short,
     #[error(
-        "this capture has format {0}, and this program reads format {VERSION}: read it with the version of Helenus \
+        "this capture has format {0}, and this program reads formats 1 to {VERSION}: read it with the version of Helenus \
          that has made it, or a later one"
     )]
     OtherVersion(u8),

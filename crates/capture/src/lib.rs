@@ -1,7 +1,8 @@
 //! Captures: a sample of what a proxy was asked, in a file.
 //!
-//! A file is [`MAGIC`], a version, and blocks. Each block is a kind (one byte), a length (four bytes, little
-//! endian, at most [`BLOCK_BYTES_MAX`]) and as many bytes:
+//! A file is [`MAGIC`], a version, and blocks. Each block is a head and some bytes. The head is a kind (one byte), the
+//! number of these bytes (at most [`BLOCK_BYTES_MAX`]), their CRC-32, and the CRC-32 of the head so far (four bytes each,
+//! little endian; version 1 has no checksums). Kinds:
 //!
 //! | kind | what |
 //! |---|---|
@@ -18,6 +19,7 @@
 mod blocks;
 mod chunk;
 mod error;
+mod framing;
 mod limits;
 mod numbers;
 mod read;

@@ -1,7 +1,8 @@
 //! Numbers of the format, and its bounds.
 
 pub const MAGIC: &[u8; 8] = b"HELENUSC";
-pub const VERSION: u8 = 1;
+/// Of files that are written. Those of version 1 are read as well.
+pub const VERSION: u8 = 2;
 /// Bytes of a block at most.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 /// Bytes of what is recorded of one request, at most; of larger ones, nothing is.

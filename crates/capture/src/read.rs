@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use crate::blocks::{End, Mark, Reason, Start};
 use crate::error::FormatError;
+use crate::framing::{HEAD, Head};
 use crate::limits::{
-    ARRIVED_US_MAX, BLOCK_BYTES_MAX, CHUNK, DEFINED, END, MAGIC, MARK, PARTS_MAX, RECORD, START,
+    ARRIVED_US_MAX, CHUNK, DEFINED, END, MAGIC, MARK, PARTS_MAX, RECORD, START,
     STATEMENT_BYTES_MAX, VALUE_BYTES_MAX, VALUES_MAX, VERSION,
 };
 use crate::numbers::Input;
@@ -27,6 +28,8 @@ pub struct Recorded {
 /// Reads a capture.
 pub struct Reader<R> {
     from: R,
+    /// Of the format.
+    version: u8,
     start: Start,
     statements: Vec<Rc<Statement>>,
     numbers: HashMap<Rc<Statement>, usize>,
@@ -53,11 +56,12 @@ impl<R: Read> Reader<R> {
             return Err(FormatError::Short);
         }
         let version = head[MAGIC.len()];
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(FormatError::OtherVersion(version));
         }
         let mut reader = Reader {
             from,
+            version,
             start: Start::default(),
             statements: Vec::new(),
             numbers: HashMap::new(),
@@ -126,6 +130,7 @@ impl<R: Read> Reader<R> {
                     let reason = match input.byte()? {
                         1 => Reason::Time,
                         2 => Reason::Size,
+                        3 => Reason::ValuesHidden,
                         _ => return Err(FormatError::Malformed("an unknown reason of its end")),
                     };
                     self.mark = mark_of(&mut input)?;
@@ -143,23 +148,21 @@ impl<R: Read> Reader<R> {
 
     /// The next block; None at the end, also of a file that was cut off.
     fn block(&mut self) -> Result<Option<(u8, Vec<u8>)>, FormatError> {
-        let mut head = [0; 5];
-        let got = read_up_to(&mut self.from, &mut head)?;
+        let mut head = [0; HEAD];
+        let head = &mut head[..Head::byte_len(self.version)];
+        let got = read_up_to(&mut self.from, head)?;
         if got < head.len() {
             self.is_cut_off = got > 0;
             return Ok(None);
         }
-        let [kind, length @ ..] = head;
-        let length = u32::from_le_bytes(length) as usize;
-        if length > BLOCK_BYTES_MAX {
-            return Err(FormatError::Malformed("a block is too long"));
-        }
-        let mut block = vec![0; length];
-        if read_up_to(&mut self.from, &mut block)? < length {
+        let head = Head::of(head)?;
+        let mut block = vec![0; head.length];
+        if read_up_to(&mut self.from, &mut block)? < head.length {
             self.is_cut_off = true;
             return Ok(None);
         }
-        Ok(Some((kind, block)))
+        head.check(&block)?;
+        Ok(Some((head.kind, block)))
     }
 
     fn chunk(

@@ -149,7 +149,7 @@ fn other_files_and_later_formats_are_refused() {
             Err(FormatError::Short)
         ));
     }
-    for version in [0, VERSION + 1] {
+    for version in [0, VERSION + 1, 0xFF] {
         bytes[MAGIC.len()] = version;
         let other = Reader::open(&bytes[..]).err().expect("refused");
         assert!(
@@ -232,9 +232,56 @@ fn what_no_capture_has_is_refused() {
     assert!(matches!(all(&mut reader), Err(FormatError::Malformed(_))));
 }
 
+/// The same as the first format has it: without checksums.
+fn of_first_format(bytes: &[u8]) -> Vec<u8> {
+    let head = MAGIC.len();
+    let mut old = [&bytes[..head], &[1]].concat();
+    let mut rest = &bytes[head + 1..];
+    while let Some((kind_and_length, behind)) = rest.split_first_chunk::<5>() {
+        let length = kind_and_length[1..].first_chunk().expect("four bytes");
+        let length = u32::from_le_bytes(*length) as usize;
+        old.extend(kind_and_length);
+        old.extend(&behind[8..8 + length]);
+        rest = &behind[8 + length..];
+    }
+    old
+}
+
 #[test]
-fn damaged_files_never_panic() {
+fn files_of_the_first_format_are_read() {
     let (bytes, _) = file();
+    let old_bytes = of_first_format(&bytes);
+    let mut old = Reader::open(&old_bytes[..]).expect("a capture");
+    let mut new = Reader::open(&bytes[..]).expect("a capture");
+    assert_eq!(old.start(), new.start());
+    let found = all(&mut old).expect("readable");
+    assert_eq!(found, all(&mut new).expect("readable"));
+    assert_eq!(found.len(), 2);
+    assert_eq!((old.end(), old.is_cut_off()), (new.end(), false));
+}
+
+#[test]
+fn damage_is_told_as_damage() {
+    let (bytes, _) = file();
+    for at in MAGIC.len() + 1..bytes.len() {
+        for flipped in [0x01, 0x80, 0xFF] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= flipped;
+            let outcome = Reader::open(&damaged[..]).and_then(|mut reader| all(&mut reader));
+            let refused = outcome.expect_err("it has changed");
+            assert!(
+                refused.to_string().contains("has changed")
+                    || refused.to_string().contains("have changed"),
+                "{refused} at {at}"
+            );
+        }
+    }
+}
+
+#[test]
+fn damaged_files_of_the_first_format_never_panic() {
+    let (bytes, _) = file();
+    let bytes = of_first_format(&bytes);
     for at in MAGIC.len() + 1..bytes.len() {
         for flipped in [0x01, 0x80, 0xFF] {
             let mut damaged = bytes.clone();
@@ -249,10 +296,24 @@ fn damaged_files_never_panic() {
 
 #[test]
 fn an_announced_length_reserves_no_memory() {
-    let mut bytes = start().to_bytes();
-    bytes.extend([CHUNK, 0xFF, 0xFF, 0xFF, 0xFF]);
-    let mut reader = Reader::open(&bytes[..]).expect("a capture");
-    assert!(matches!(all(&mut reader), Err(FormatError::Malformed(_))));
+    let of_checksums = {
+        let mut head = [0; framing::HEAD];
+        framing::complete(&mut head, CHUNK);
+        head[1..5].fill(0xFF);
+        let checksum = crc32fast::hash(&head[..9]);
+        head[9..].copy_from_slice(&checksum.to_le_bytes());
+        [start().to_bytes(), head.to_vec()].concat()
+    };
+    let of_none = [
+        of_first_format(&start().to_bytes()),
+        vec![CHUNK, 0xFF, 0xFF, 0xFF, 0xFF],
+    ]
+    .concat();
+    for bytes in [of_checksums, of_none] {
+        let mut reader = Reader::open(&bytes[..]).expect("a capture");
+        let refused = all(&mut reader).expect_err("too long");
+        assert!(refused.to_string().contains("too long"), "{refused}");
+    }
 }
 
 #[test]

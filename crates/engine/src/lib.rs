@@ -28,6 +28,7 @@ mod engine;
 pub mod execution;
 mod expiry;
 pub mod explain;
+mod failed_renewals;
 mod failures;
 mod following;
 pub mod gates;

@@ -13,6 +13,7 @@ use helenus_wire::{PACKED_BUCKETS, Packed, code, strip_prelude};
 use rustc_hash::FxBuildHasher;
 
 use crate::client::names::ClientKinds;
+use crate::failed_renewals::FailedRenewals;
 
 pub use predictions::{COMPARED, Predictions, Quality};
 
@@ -239,6 +240,8 @@ pub struct NodeStats {
     pub packed_out: PackedStats,
     pub packed_in: PackedStats,
     pub latency: Histogram,
+    /// Links that could not be replaced.
+    pub(crate) failed_renewals: FailedRenewals,
 }
 
 /// What the schedule of one node has done with one class.

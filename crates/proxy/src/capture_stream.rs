@@ -46,7 +46,8 @@ pub(crate) struct Stream {
     end: Pin<Box<Sleep>>,
     bytes: u64,
     bytes_max: u64,
-    has_ended: bool,
+    has_values: bool,
+    ended: Option<Reason>,
     taken: Arc<Taken>,
 }
 
@@ -135,7 +136,8 @@ pub(crate) fn begin(shared: &Arc<Process>, limits: Limits) -> Result<Stream, Str
         end: Box::pin(tokio::time::sleep(limits.time + MARK_INTERVAL)),
         bytes: 0,
         bytes_max: limits.bytes_max,
-        has_ended: false,
+        has_values: limits.has_values,
+        ended: None,
         taken: Arc::new(Taken::new(began)),
     })
 }
@@ -154,18 +156,22 @@ impl Stream {
     }
 
     fn end(&mut self, reason: Reason) -> Bytes {
-        self.has_ended = true;
+        self.ended = Some(reason);
         let mark = self.mark();
         End { reason, mark }.to_bytes().into()
     }
 
     /// What comes next; nothing after the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.has_ended {
+        if self.ended.is_some() {
             return Poll::Ready(None);
         }
         if let Some(start) = self.start.take() {
             return Poll::Ready(Some(start));
+        }
+        // Before anything that has been recorded meanwhile; there is a mark every second.
+        if self.has_values && !self.shared.settings.load().admin.show_keys {
+            return Poll::Ready(Some(self.end(Reason::ValuesHidden)));
         }
         if let Poll::Ready(Some(block)) = self.blocks.poll_next(cx) {
             if self.bytes + block.len() as u64 > self.bytes_max {
@@ -206,13 +212,17 @@ impl Drop for Stream {
         self.shared.tell_workers(&WorkerMessage::Capture(None));
         self.shared.captures.end(self.ticket);
         let lost = self.lost.load(Ordering::Relaxed);
-        let why = match self.taken.is_given_up.load(Ordering::Relaxed) {
-            _ if self.has_ended => "its time or its size is reached".to_owned(),
-            true => {
+        let why = match (self.ended, self.taken.is_given_up.load(Ordering::Relaxed)) {
+            (Some(Reason::Time), _) => "its time is over".to_owned(),
+            (Some(Reason::Size), _) => "it has its size".to_owned(),
+            (Some(Reason::ValuesHidden), _) => {
+                "it had values, and admin.show_keys was switched off".to_owned()
+            }
+            (None, true) => {
                 let seconds = self.taken.idle().as_secs();
                 format!("its reader has taken nothing for {seconds} s")
             }
-            false => "its reader has gone".to_owned(),
+            (None, false) => "its reader has gone".to_owned(),
         };
         tracing::info!(bytes = self.bytes, lost, "the capture has ended: {why}");
         let text = format!("the capture has ended: {why}");

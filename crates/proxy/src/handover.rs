@@ -5,7 +5,7 @@
 //! waits in their queues, which belong to both. It connects to the cluster, starts its workers and says
 //! `ready`. Then the old one takes no further clients, gives up its admin server, and says `left`, and the
 //! new one listens on that Unix socket in its place. Until then it serves as if nothing were; if the new one
-//! fails, it goes on. There is one new one at a time: others are told so, and end.
+//! fails, after `ready` too, it goes on. There is one new one at a time: others are told so, and end.
 //!
 //! The new one says `clients` with the numbers of the states that it understands, and gets what clients have
 //! prepared and then the clients themselves (`passing.rs`, `adopting.rs`). Those that it does not get are
@@ -24,10 +24,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use helenus_engine::client::passed::STATE_VERSION;
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use rustix::process::geteuid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -237,9 +238,27 @@ pub(crate) struct Successor {
 }
 
 impl Successor {
-    /// Waits for something, and tells all others that they come too late.
-    pub(crate) async fn while_others_are_refused<T>(&self, part: impl Future<Output = T>) -> T {
-        self.waiting.refusing(pid_of(&self.stream), part).await
+    /// Waits for something as long as this one waits as well, and tells all others that they come too late.
+    pub(crate) async fn while_it_waits(&self, part: impl Future) {
+        let part = async {
+            tokio::select! {
+                _ = part => {}
+                () = closed(&self.stream) => {}
+            }
+        };
+        self.waiting.refusing(pid_of(&self.stream), part).await;
+    }
+
+    /// Whether it still waits: it has not died, nor given up.
+    pub(crate) fn is_there(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let said = recv(&self.stream, &mut [0; 1], flags);
+        said.is_err_and(|e| e == Errno::AGAIN)
+    }
+
+    /// It has gone: another one may take over.
+    pub(crate) fn into_waiting(self) -> Waiting {
+        self.waiting
     }
 
     /// Tells it that this one has left its ports, and waits until it asks for the clients; whether it

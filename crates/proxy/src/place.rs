@@ -143,6 +143,11 @@ impl Place {
             None => Box::pin(std::future::pending()),
         }
     }
+
+    /// The one that was ready has gone: another one may be.
+    pub(crate) fn wait_again(&mut self, gone: Successor) {
+        self.waiting = Some(gone.into_waiting());
+    }
 }
 
 /// The ports of the settings; those of the proxy that this one replaces, with the connection to it, if one

@@ -123,35 +123,15 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let (end_traces, traces_end) = watch::channel(());
     let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));
     tracing::info!(%address, workers, "ready for clients");
-    let end = operator
-        .until_end(&manager, &serving, place.successor())
-        .await;
-    let abort = adopting.as_ref().map(JoinTask::abort_handle);
-    // The service manager's signal after an operator's `drain` is the first one, not the second.
-    let (mut patience, passing) = match end {
-        End::Asked { by_signal } => {
-            abort.inspect(AbortHandle::abort);
-            drain(&common, &manager);
-            (u32::from(!by_signal), None)
-        }
-        End::Replaced(successor) => {
-            let mut patience = 1;
-            if let Some(adopting) = adopting.filter(|adopting| !adopting.is_finished()) {
-                let adopted = until_adopted(&successor, adopting);
-                if operator.meanwhile(adopted, &mut patience).await.is_none() {
-                    return Ok(());
-                }
-            }
-            // What has not come here by now stays where it is.
-            abort.inspect(AbortHandle::abort);
-            common.leave_port();
-            drop(place);
-            let way = make_way(&common, &manager, *successor);
-            let Some(passing) = operator.meanwhile(way, &mut patience).await else {
-                return Ok(());
-            };
-            (patience, passing)
-        }
+    let serving = (&manager, &*serving);
+    let leaving = until_leaving(&common, serving, &mut operator, place, adopting).await;
+    let Some(Leaving {
+        mut patience,
+        passing,
+        place: _admin,
+    }) = leaving
+    else {
+        return Ok(());
     };
     operator.until_drained(&threads, &mut patience).await;
     if let Some(passing) = passing {
@@ -164,15 +144,79 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the clients of the proxy before this one are here: those that still come are passed on with the
-/// others.
-async fn until_adopted(successor: &Successor, adopting: JoinTask<()>) {
+/// A proxy whose end has begun.
+struct Leaving {
+    /// Signals that may come before nothing more is waited for: the service manager's after an operator's `drain` is
+    /// the first one, not the second.
+    patience: u32,
+    /// Passes clients on.
+    passing: Option<JoinTask<()>>,
+    /// Unless another proxy has it.
+    place: Option<Place>,
+}
+
+/// Waits until the proxy is to end, and begins that; `None` if nothing is to be waited for. A proxy that was ready to
+/// take over and has ended by then has changed nothing.
+async fn until_leaving(
+    common: &Arc<Process>,
+    (manager, serving): (&ServiceManager, &str),
+    operator: &mut Operator,
+    mut place: Place,
+    mut adopting: Option<JoinTask<()>>,
+) -> Option<Leaving> {
+    let abort = adopting.as_ref().map(JoinTask::abort_handle);
+    loop {
+        let end = operator
+            .until_end(manager, serving, place.successor())
+            .await;
+        let patience = match end {
+            End::Asked { by_signal } => u32::from(!by_signal),
+            End::Replaced(successor) => {
+                let mut patience = 1;
+                if let Some(adopting) = adopting.as_mut().filter(|of| !of.is_finished()) {
+                    let adopted = until_adopted(&successor, adopting);
+                    operator.meanwhile(adopted, &mut patience).await?;
+                }
+                if successor.is_there() {
+                    // What has not come here by now stays where it is.
+                    abort.inspect(AbortHandle::abort);
+                    common.leave_port();
+                    drop(place);
+                    let way = make_way(common, manager, *successor);
+                    let passing = operator.meanwhile(way, &mut patience).await?;
+                    return Some(Leaving {
+                        patience,
+                        passing,
+                        place: None,
+                    });
+                }
+                tracing::warn!("a proxy that was ready to take over has ended: this one goes on");
+                place.wait_again(*successor);
+                if patience > 0 {
+                    continue;
+                }
+                patience
+            }
+        };
+        abort.inspect(AbortHandle::abort);
+        drain(common, manager);
+        return Some(Leaving {
+            patience,
+            passing: None,
+            place: Some(place),
+        });
+    }
+}
+
+/// Waits until the clients of the proxy before this one are here, or the next one has gone: those that still come are
+/// passed on with the others.
+async fn until_adopted(successor: &Successor, adopting: &mut JoinTask<()>) {
     tracing::info!(
         "the next proxy is ready while clients of the one before are still coming: waiting for them, \
          {ADOPTING_PATIENCE:?} at most"
     );
     let adopted = timeout(ADOPTING_PATIENCE, adopting);
-    let _ = successor.while_others_are_refused(adopted).await;
+    successor.while_it_waits(adopted).await;
 }
 
 fn log_cluster(common: &Process, snapshot: &Snapshot) {

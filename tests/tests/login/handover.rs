@@ -221,6 +221,12 @@ fn nodes_are_not_overrun_by_the_logins_of_many_roles() {
     let roles: Vec<String> = (0..ROLES).map(|number| format!("role{number}")).collect();
     let logged_in = |role: &String| logged_in(proxy.address, role);
     let mut clients: Vec<_> = roles.iter().map(logged_in).collect();
+    let logins = || nodes.iter().map(|node| node.logins().len());
+    // That of the client, and that of a link to each node: none of these comes later.
+    eventually("every role has its links", || {
+        logins().sum::<usize>() >= ROLES * (1 + nodes.len())
+    });
+    let before: Vec<usize> = logins().collect();
     for node in &nodes {
         node.set_delay(Duration::from_millis(20));
         node.judging_max();
@@ -234,11 +240,14 @@ fn nodes_are_not_overrun_by_the_logins_of_many_roles() {
     for (client, role) in clients.iter_mut().zip(&roles) {
         assert_eq!(served_as(client).expect("served"), token(role));
     }
-    let links = || nodes.iter().map(|node| node.logins().len()).sum::<usize>();
-    eventually("every role has its links", || {
-        let before = links();
-        thread::sleep(Duration::from_millis(300));
-        links() == before
+    eventually("every role has a link to every node again", || {
+        let mut new = nodes.iter().zip(&before);
+        new.all(|(node, before)| {
+            let logins = node.logins().split_off(*before);
+            roles
+                .iter()
+                .all(|role| logins.contains(&token(role).into_bytes()))
+        })
     });
     for node in &nodes {
         // limits.logins_max over two nodes, and what the control thread asks its nodes on connections of its own.
@@ -286,6 +295,45 @@ fn one_process_takes_over_at_a_time() {
     next.terminate().expect("SIGTERM");
     leaves(&mut next);
     assert!(!path.exists(), "nothing is left");
+}
+
+/// A process that dies as soon as it is ready changes nothing, and the next one takes over.
+#[test]
+fn a_process_that_dies_when_it_is_ready_does_not_get_the_ports() {
+    let nodes = scripted::start(1).expect("a node");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.9").expect("ports"),
+        path: &path,
+    };
+    let mut proxy = place.ready(&["listen.drain_timeout_ms=3000"]);
+    let mut client = logged_in(proxy.address, "app");
+    let mut taker = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+    taker.set_read_timeout(Some(PATIENCE)).expect("set");
+    assert!(std::io::Read::read(&mut taker, &mut [0; 256]).expect("said") > 0);
+    // It does not hear of the one before it has heard of the other.
+    proxy.stop().expect("SIGSTOP");
+    taker.write_all(b"ready\n").expect("said");
+    drop(taker);
+    proxy.resume().expect("SIGCONT");
+    eventually("its end is noticed", || {
+        proxy
+            .log()
+            .contains("a proxy that was ready to take over has ended")
+    });
+    assert_eq!(served_as(&mut client).expect("served"), token("app"));
+    let mut other = logged_in(proxy.address, "other");
+    assert_eq!(served_as(&mut other).expect("served"), token("other"));
+    let mut next = place.ready(&[]);
+    leaves(&mut proxy);
+    for (client, role) in [(&mut client, "app"), (&mut other, "other")] {
+        assert_eq!(served_as(client).expect("served"), token(role));
+    }
+    drop((client, other));
+    next.terminate().expect("SIGTERM");
+    leaves(&mut next);
 }
 
 /// A process that dies before it has said that it has a client leaves it to the one before it.

@@ -4,6 +4,7 @@
 
 mod authenticators;
 mod checks;
+mod dashboard;
 mod flood;
 mod handover;
 mod limits;

@@ -48,7 +48,7 @@ fn a_link_is_kept_until_another_one_is_there() {
     eventually("no other can be opened", || {
         proxy
             .log()
-            .contains("a connection is kept, as no other can be opened")
+            .contains("connections are kept, as no others can be opened")
     });
     assert!(logins(&nodes[0]) > before);
     assert_eq!(links(&proxy), 1);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use helenus_cluster::{Cluster, Consistency};
+use helenus_tests::dashboard::{Shown, check};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, Fault, ONE, PATIENCE, op};
 
@@ -128,6 +129,37 @@ fn roles() {
     admin
         .query("SELECT role FROM system_auth.roles")
         .expect("rows");
+    drop(proxy);
+    dashboard(&cluster);
+}
+
+/// Of a proxy that wants a token, before nodes that want a password.
+fn dashboard(cluster: &Cluster) {
+    let settings = [
+        "cluster.username=cassandra",
+        "cluster.password=cassandra",
+        "admin.token=everything",
+        "admin.read_token=only-read",
+    ];
+    let proxy = Proxy::start(&cluster.contact_points(), &settings).expect("proxy");
+    let mut client = Client::connect(proxy.address, 5).expect("connect");
+    let accepted = client.startup(Some(("reader", "new"))).expect("an answer");
+    accepted.expect("the reader is let in");
+    for _ in 0..40 {
+        client.query("SELECT v FROM r.t WHERE k = 1").expect("rows");
+    }
+    let mut rows = client
+        .query("SELECT cluster_name FROM system.local")
+        .expect("rows");
+    let name = rows[0][0].take().expect("a name");
+    let shown = Shown {
+        tokens: ["everything", "only-read"],
+        cluster: &String::from_utf8(name).expect("text"),
+        nodes: 1,
+        role: "reader",
+        requests: 40,
+    };
+    check(&proxy, &shown);
 }
 
 /// Tokens are accepted and refused as on a direct connection, and those that mean the same role and

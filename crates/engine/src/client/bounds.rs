@@ -57,6 +57,7 @@ impl Clients {
     /// Closes clients that do not finish their handshake, do not go when they should, or keep memory
     /// busy when it is full; once a tick.
     pub(crate) fn check(&mut self, cx: &mut Context) {
+        self.told_elsewhere.forget(cx.now);
         let handshake_max = Duration::from_millis(cx.shared.config.limits.handshake_timeout_ms);
         let full = cx.memory.was_full();
         let (mut unfinished, mut ended) = (Vec::new(), Vec::new());

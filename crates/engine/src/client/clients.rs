@@ -11,7 +11,7 @@ use slotmap::SlotMap;
 use crate::client::leavers::Leavers;
 use crate::client::login_attempt::Login;
 use crate::client::names::Kind;
-use crate::client::recent_events::RecentEvents;
+use crate::client::recent_events::{RecentEvents, ToldElsewhere};
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
@@ -32,6 +32,7 @@ pub(crate) struct Clients {
     pub(super) convert_buf: Vec<u8>,
     /// What clients were told of late.
     pub(super) events: RecentEvents,
+    pub(super) told_elsewhere: ToldElsewhere,
     /// Those that another process takes over.
     pub(super) leavers: Leavers,
 }

@@ -18,7 +18,9 @@ impl Clients {
         let wanted = sessions.filter(|(_, s)| s.events & kind as u8 != 0 && !s.is_offered());
         let keys: Vec<SessionKey> = wanted.map(|(key, _)| key).collect();
         for key in keys {
-            self.tell(cx, key, body);
+            if !self.told_elsewhere.takes(cx.now, key, body) {
+                self.tell(cx, key, body);
+            }
         }
     }
 

@@ -308,7 +308,9 @@ impl Clients {
         session.member = member;
         let key = self.sessions.insert(session);
         self.make_ready(cx, key, pool);
-        let missed = self.events.untold(cx.now, passed.events, &passed.told);
+        let mut told = passed.told;
+        let missed = self.events.untold(cx.now, passed.events, &mut told);
+        self.told_elsewhere.note(cx.now, key, &told);
         self.tell_all(cx, key, &missed);
         self.mark(key);
         Ok(key)

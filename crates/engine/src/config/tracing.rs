@@ -153,6 +153,8 @@ impl Tracing {
 fn endpoint(text: &str) -> Result<Endpoint<'_>, &'static str> {
     const FORM: &str = "tracing.endpoint must be a collector's address, as http://host:4318 (https is not supported: \
          use a collector nearby)";
+    const PATH: &str = "tracing.endpoint has a path that HTTP does not take: write spaces, controls and all characters but \
+         letters, digits and -._~!$&'()*+,;=:@/? as % and two hexadecimal digits (a space is %20)";
     let rest = text.strip_prefix("http://").ok_or(FORM)?;
     let (authority, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
@@ -164,10 +166,13 @@ fn endpoint(text: &str) -> Result<Endpoint<'_>, &'static str> {
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host);
-    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_plain = authority.bytes().all(|byte| byte.is_ascii_graphic());
     let is_name = !host.is_empty() && !host.contains(['@', '?', '#', '[', ']']);
-    if port == 0 || !is_name || !is_plain(authority) || !is_plain(path) || path.contains('#') {
+    if port == 0 || !is_name || !is_plain {
         return Err(FORM);
+    }
+    if !is_path(path.as_bytes()) {
+        return Err(PATH);
     }
     Ok(Endpoint {
         authority,
@@ -177,6 +182,15 @@ fn endpoint(text: &str) -> Result<Endpoint<'_>, &'static str> {
             "" | "/" => "/v1/traces",
             path => path,
         },
+    })
+}
+
+/// Whether HTTP takes it as path and query (RFC 3986, sections 3.3 and 3.4).
+fn is_path(path: &[u8]) -> bool {
+    let is_hex = |at: usize| path.get(at).is_some_and(u8::is_ascii_hexdigit);
+    path.iter().enumerate().all(|(at, byte)| match byte {
+        b'%' => is_hex(at + 1) && is_hex(at + 2),
+        byte => byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?".contains(byte),
     })
 }
 
@@ -231,6 +245,33 @@ mod tests {
             endpoint_of("http://[::1]:4318/a/b"),
             of("::1", 4318, "/a/b")
         );
+        let path = "/a%20b/~c;d=1?x=y&z=(1)";
+        assert_eq!(
+            endpoint_of(&format!("http://otel:4318{path}")),
+            of("otel", 4318, path)
+        );
+        for wrong in [
+            "a b",
+            "a\tb",
+            "a\r\nX: y",
+            "a\u{7f}",
+            "\u{e4}",
+            "a%2",
+            "a%zz",
+            "a#b",
+            "a<b>",
+            "`a`",
+            "a\"b",
+            "a\\b",
+            "a|b",
+            "{a}",
+            "[a]",
+            "a^b",
+        ] {
+            let text = format!("http://otel:4318/{wrong}");
+            let why = endpoint(&text).expect_err(wrong);
+            assert!(why.contains("%20"), "{wrong:?}");
+        }
         for wrong in [
             "",
             "otel:4318",
@@ -240,10 +281,11 @@ mod tests {
             "http://otel:70000",
             "http://:4318",
             "http://user@otel:4318",
-            "http://otel:4318/a b",
-            "http://otel:4318/a\r\nX: y",
+            "http://ot el:4318",
+            "http://otel:4318?a",
         ] {
-            assert_eq!(endpoint_of(wrong), None, "{wrong:?}");
+            let why = endpoint(wrong).expect_err(wrong);
+            assert!(why.contains("address"), "{wrong:?}");
         }
     }
 

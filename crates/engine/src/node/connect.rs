@@ -158,13 +158,16 @@ impl Links {
         }
     }
 
-    /// Connections whose nodes have had their time, and how much that was.
-    pub(super) fn overdue(&self, now: Instant) -> Vec<(LinkKey, Duration)> {
+    /// Connections whose nodes have had their time, and what they have not done in it.
+    pub(super) fn overdue(&self, now: Instant) -> Vec<(LinkKey, OpenError)> {
         let connecting = self.connecting.iter();
         let overdue = connecting.filter(|(_, connecting)| connecting.deadline <= now);
-        overdue
-            .map(|(key, connecting)| (key, connecting.limit))
-            .collect()
+        let why = |of: &Connecting| match of.greeting.is_judging_link() {
+            // Others' credentials may be known to it, and need no long check.
+            true => OpenError::JudgesSlowly(of.limit),
+            false => OpenError::Timeout(of.limit),
+        };
+        overdue.map(|(key, of)| (key, why(of))).collect()
     }
 
     /// Whether a connection is to be kept: as a link, or to become one.

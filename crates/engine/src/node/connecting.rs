@@ -66,8 +66,8 @@ impl Engine {
 
     /// Gives up the connections that are not set up in time.
     pub(crate) fn expire_connecting(&mut self) {
-        for (key, limit) in self.links.overdue(self.cx.now) {
-            self.fail_greeting(key, OpenError::Timeout(limit));
+        for (key, why) in self.links.overdue(self.cx.now) {
+            self.fail_greeting(key, why);
         }
     }
 
@@ -185,6 +185,8 @@ impl Engine {
 
     /// Opens what is missing, closes what nobody needs.
     pub(crate) fn maintain_links(&mut self) {
+        let nodes = &self.requests.nodes;
+        self.links.forget_waiting(|key| nodes.get(key).is_none());
         self.links.maintain(&mut self.cx);
         for (pool, waiting) in self.links.take_stranded() {
             for key in waiting {

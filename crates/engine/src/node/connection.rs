@@ -37,3 +37,11 @@ pub(super) struct Connecting {
     pub(super) limit: Duration,
     pub(super) deadline: Instant,
 }
+
+impl Connecting {
+    /// For how long it has been on its way, or its node has judged.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        self.limit
+            .saturating_sub(self.deadline.saturating_duration_since(now))
+    }
+}

@@ -168,6 +168,11 @@ impl Greeting {
         &mut self.encoder
     }
 
+    /// Whether the node has asked for a link's token, and has not said what it is worth.
+    pub(crate) fn is_judging_link(&self) -> bool {
+        self.stage == Stage::LogIn
+    }
+
     /// Whether the node has said anything.
     pub(crate) fn has_heard(&self) -> bool {
         !matches!(self.stage, Stage::Dialing | Stage::Startup)

@@ -38,6 +38,9 @@ pub(crate) enum OpenError {
     Lost(String),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
+    /// The node was asked to judge the credentials, and has not answered.
+    #[error("the node has not checked the credentials within {0:?}")]
+    JudgesSlowly(Duration),
     #[error("the node sent bytes that are not CQL: {0}")]
     Undecodable(#[from] DecodeError),
     #[error("the node sent bytes that are not CQL: {0}")]
@@ -73,13 +76,14 @@ pub(crate) enum OpenError {
 }
 
 impl OpenError {
-    /// Whether it is about the credentials, or their absence, and tells nothing of the node.
+    /// Whether it is about the credentials, or their absence, and does not tell that the node cannot be reached.
     pub(crate) fn is_of_credentials(&self) -> bool {
         matches!(
             self,
             OpenError::NoCredentials(_)
                 | OpenError::BadCredentials(_)
                 | OpenError::Unjudged { .. }
+                | OpenError::JudgesSlowly(_)
                 | OpenError::NotAsked
                 | OpenError::AskedOtherwise
         )

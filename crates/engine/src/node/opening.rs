@@ -136,8 +136,10 @@ impl Links {
         why: &OpenError,
     ) -> Option<Opened> {
         let (node, kind) = (opening.node, &opening.kind);
-        let address = cx.snapshot.nodes[node.as_usize()].address;
-        tracing::warn!(node = %address, "a connection is kept, as no other can be opened: {why}");
+        if let Some(kept) = self.stats(node).failed_renewals.note(cx.now) {
+            let address = cx.snapshot.nodes[node.as_usize()].address;
+            tracing::warn!(node = %address, kept, "connections are kept, as no others can be opened: {why}");
+        }
         if let Some(link) = self.open.get_mut(kept) {
             let from = cx.now + RENEWAL_PAUSE;
             link.tenure = Tenure::Ends { from };

@@ -3,14 +3,16 @@
 //! A link of a role costs its node a login: one bcrypt, tens of milliseconds of CPU. After a handover, or
 //! when a node is back, links of all roles are wanted at once. So a node is asked for few at a time; the
 //! other places are postponed until one of these is up or has failed. Roles without any link come first,
-//! with one each; among equals those whose last attempt has not failed, then those that requests wait for, then
-//! those with the most clients.
+//! with one each, and with one more at another node if the first hangs; among equals those whose last attempt
+//! has not failed, then those that requests wait for, then those with the most clients.
 
 use std::cmp::Reverse;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
+use rustc_hash::FxHashSet;
 
 use crate::context::Context;
 use crate::keys::PoolKey;
@@ -20,6 +22,9 @@ use crate::node::kind::LinkKind;
 use crate::node::links::Links;
 use crate::node::pool::Pool;
 use crate::node::slot::Slot;
+
+/// How long a role's first link may be on its way before the role counts as one that has none.
+const FIRST_LINK_GRACE: Duration = Duration::from_secs(1);
 
 /// A role, and the node and place of a link that is to be opened for it.
 type Claim = (PoolKey, NodeIndex, usize);
@@ -39,8 +44,8 @@ pub(super) fn is_needless(cx: &Context, node: NodeIndex) -> bool {
 /// Logins for links that one worker has a node judge at a time: together with the other workers and nodes
 /// `limits.logins_max`, but no fewer than one role wants.
 fn logins_max(cx: &Context) -> usize {
-    let nodes = cx.snapshot.nodes.iter().filter(|node| !node.gone).count();
-    let sharers = (nodes * cx.workers).max(1);
+    let nodes = (0..cx.snapshot.nodes.len()).filter(|at| !is_needless(cx, NodeIndex(*at as u16)));
+    let sharers = (nodes.count() * cx.workers).max(1);
     let share = cx.shared.config.limits.logins_max / sharers;
     share.max(per_worker(cx))
 }
@@ -113,8 +118,11 @@ impl Links {
         roles.sort_by_key(|(rank, _)| *rank);
         let mut room = self.room(cx);
         let mut claims = Vec::new();
+        let soon = self.linked_soon(cx.now);
         for (_, key) in &roles {
-            if let Some(node) = self.first_node(cx, *key, &nodes, &room) {
+            if !soon.contains(key)
+                && let Some(node) = self.first_node(cx, *key, &nodes, &room)
+            {
                 self.claim(cx, *key, (node, 1), &mut room, &mut claims);
             }
         }
@@ -142,7 +150,21 @@ impl Links {
         room
     }
 
-    /// Where a role that has no link, and none on its way, gets its first one soonest.
+    /// The roles for which a link is on its way that has not taken long so far.
+    fn linked_soon(&self, now: Instant) -> FxHashSet<PoolKey> {
+        let connecting = self.connecting.values();
+        let soon = connecting.filter_map(|connecting| match &connecting.purpose {
+            Purpose::Link(opening) => {
+                let is_soon = connecting.age(now) < FIRST_LINK_GRACE;
+                let is_shared = matches!(opening.kind, LinkKind::Shared(_));
+                (is_soon && is_shared).then_some(opening.pool)
+            }
+            Purpose::Login(_) => None,
+        });
+        soon.collect()
+    }
+
+    /// Where a role that has no link gets its first one soonest: not at a node at which one is on its way.
     fn first_node(
         &self,
         cx: &Context,
@@ -152,12 +174,13 @@ impl Links {
     ) -> Option<NodeIndex> {
         let pool = self.pools.get(key)?;
         let mut slots = pool.nodes.iter().flatten();
-        if slots.any(|slot| *slot != Slot::Empty) {
+        if slots.any(|slot| slot.link().is_some()) {
             return None;
         }
         let usable = nodes.clone().filter_map(|at| {
             let (node, health, room) = (NodeIndex(at as u16), self.health.get(at)?, room.get(at)?);
-            let is_usable = *room > 0 && pool.wanted(cx, node, health) > 0;
+            let is_awaited = pool.nodes.get(at)?.iter().any(|slot| slot.is_opening());
+            let is_usable = *room > 0 && !is_awaited && pool.wanted(cx, node, health) > 0;
             let is_remote = cx.snapshot.places.locality(node) == Some(Locality::Remote);
             let rank = (health.failures() > 0, is_remote, Reverse(*room));
             is_usable.then_some((rank, node))

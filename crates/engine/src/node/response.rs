@@ -80,21 +80,25 @@ impl Engine {
         (node, us): (NodeIndex, u64),
         content: &[u8],
     ) -> bool {
+        let error = ErrorBody::parse(content);
+        if let Ok(error) = &error {
+            self.note_attempt(key, us, AttemptEnd::Error(error.code));
+            // It is taught what it has forgotten, or never knew: there is nothing wrong with it.
+            if error.code == code::UNPREPARED
+                && let Ok(id) = Reader::new(error.fields).short_bytes()
+                && self.reprepare(key, node, id)
+            {
+                return true;
+            }
+        }
         add(&self.links.stats(node).counters.errors, 1);
-        let Ok(error) = ErrorBody::parse(content) else {
+        let Ok(error) = error else {
             return false;
         };
-        self.note_attempt(key, us, AttemptEnd::Error(error.code));
         if is_of_node(error.code) {
             self.queues.note_failure(&self.cx, node);
         }
         match error.code {
-            code::UNPREPARED => {
-                let Ok(id) = Reader::new(error.fields).short_bytes() else {
-                    return false;
-                };
-                self.reprepare(key, node, id)
-            }
             code::READ_TIMEOUT => {
                 self.note_read_timeout(key);
                 false

@@ -68,6 +68,16 @@ impl Links {
         may_wait
     }
 
+    /// Forgets the requests that have ended while they waited for a link.
+    pub(super) fn forget_waiting(&mut self, has_ended: impl Fn(NodeRequestKey) -> bool) {
+        for pool in self.pools.values_mut() {
+            let special = pool.special.iter_mut().map(|special| &mut special.waiting);
+            for waiting in special.chain([&mut pool.waiting]) {
+                waiting.retain(|key| !has_ended(*key));
+            }
+        }
+    }
+
     /// Whether links of a role wait for those of others.
     pub(super) fn is_postponed(&self, pool: PoolKey) -> bool {
         self.pools.get(pool).is_some_and(|pool| pool.is_postponed)

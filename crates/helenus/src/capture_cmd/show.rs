@@ -178,6 +178,9 @@ pub(super) fn end(reader: &Reader<BufReader<File>>) -> &'static str {
     match reader.end().map(|end| end.reason) {
         Some(Reason::Time) => "it ended in time",
         Some(Reason::Size) => "it ended because the file had its size (--bytes-max)",
+        Some(Reason::ValuesHidden) => {
+            "it ended because it had values, and admin.show_keys of the proxy was switched off"
+        }
         None if reader.is_cut_off() => "the file is cut off",
         None => "it was ended early: its reader was stopped, or the proxy",
     }

@@ -124,7 +124,7 @@ const NODE: &[Shown] = &[
     shown("requests", "helenus_node_requests_total", &[], "Requests sent to the node."),
     shown("read_requests", "helenus_node_read_requests_total", &[], "Reads sent to the node."),
     shown("ejections", "helenus_node_ejections_total", &[], "Times that a worker has ejected the node as a replica, because it failed or was far slower than the others."),
-    shown("errors", "helenus_node_errors_total", &[], "Error responses of the node."),
+    shown("errors", "helenus_node_errors_total", &[], "Error responses of the node, without UNPREPARED where the proxy has prepared the statement again."),
     shown("timeouts", "helenus_node_timeouts_total", &[], "Requests that the node did not answer in time."),
     shown("bytes_in", "helenus_node_received_bytes_total", &[], "Bytes received from the node."),
     shown("bytes_out", "helenus_node_sent_bytes_total", &[], "Bytes sent to the node."),

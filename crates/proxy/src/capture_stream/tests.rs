@@ -32,6 +32,13 @@ async fn next(stream: &mut Stream) -> Option<Bytes> {
     frame.expect("infallible").into_data().ok()
 }
 
+/// Whether it is the last block, and says this.
+fn is_end(block: Option<&Bytes>, reason: Reason) -> bool {
+    // Behind the head.
+    let block = block.expect("a block");
+    (block[0], block[13]) == (4, reason as u8)
+}
+
 #[tokio::test]
 async fn there_is_one_at_a_time_and_it_ends_with_its_reader() {
     let shared = shared();
@@ -87,11 +94,7 @@ async fn it_ends_when_its_time_or_its_size_is_reached() {
     while let Some(block) = next(&mut stream).await {
         last = Some(block);
     }
-    let is_end = |block: &Option<Bytes>, reason: Reason| {
-        let block = block.as_ref().expect("a block");
-        (block[0], block[5]) == (4, reason as u8)
-    };
-    assert!(is_end(&last, Reason::Time));
+    assert!(is_end(last.as_ref(), Reason::Time));
     drop(stream);
     let mut stream = begin(&shared, LIMITS).expect("none is under way");
     shared.captures.take(captured(stream.ticket, 600_000));
@@ -101,6 +104,42 @@ async fn it_ends_when_its_time_or_its_size_is_reached() {
         bytes += block.len();
         last = Some(block);
     }
-    assert!(is_end(&last, Reason::Size));
+    assert!(is_end(last.as_ref(), Reason::Size));
     assert!(bytes > 600_000 && bytes < 700_000, "{bytes}");
+}
+
+#[tokio::test]
+async fn one_with_values_ends_when_values_are_not_to_be_shown_any_more() {
+    for has_values in [true, false] {
+        let shared = shared();
+        let show_keys = |is_on: bool| {
+            let text = format!("admin.show_keys = {is_on}");
+            let config = crate::config::from_toml(&text).expect("settings");
+            shared.settings.store(Arc::new(config));
+        };
+        show_keys(true);
+        let limits = Limits {
+            has_values,
+            ..LIMITS
+        };
+        let mut stream = begin(&shared, limits).expect("none is under way");
+        shared.captures.take(captured(stream.ticket, 100));
+        assert!(next(&mut stream).await.is_some());
+        assert_eq!(next(&mut stream).await.expect("a block").len(), 100);
+        shared.captures.take(captured(stream.ticket, 100));
+        show_keys(false);
+        let block = next(&mut stream).await;
+        match has_values {
+            // Not even what has been recorded already.
+            true => {
+                assert!(is_end(block.as_ref(), Reason::ValuesHidden));
+                assert!(next(&mut stream).await.is_none());
+                drop(stream);
+                let (events, _) = shared.events.from(0);
+                let ended = events.last().expect("an event");
+                assert!(ended.text.contains("admin.show_keys"), "{}", ended.text);
+            }
+            false => assert_eq!(block.expect("a block").len(), 100),
+        }
+    }
 }

@@ -175,7 +175,8 @@ async fn one_takes_over_at_a_time_and_others_are_told_who() {
     refused().await;
     let finished = tokio::spawn(finish(first.stream));
     let mut successor = successor.await.expect("no panic");
-    successor.while_others_are_refused(refused()).await;
+    successor.while_it_waits(refused()).await;
+    assert!(successor.is_there());
     let left = tokio::spawn(async move {
         let asked = successor.tell_left().await;
         (successor, asked)
@@ -210,6 +211,33 @@ async fn who_ends_before_it_is_ready_makes_room_for_the_next() {
     let Taken { stream, .. } = soon_taken(&path).await;
     let _finished = tokio::spawn(finish(stream));
     successor.await.expect("no panic");
+}
+
+/// One that is ready, and ends while this one still waits for clients, is noticed at once.
+#[tokio::test]
+async fn who_ends_when_it_is_ready_makes_room_for_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let mut waiting = Waiting::bind(&path, ports(), false).expect("bound");
+    for _ in 0..2 {
+        let successor = tokio::spawn(waiting.successor());
+        let Taken { mut stream, .. } = soon_taken(&path).await;
+        stream.write_all(READY).await.expect("said");
+        let successor = successor.await.expect("no panic");
+        assert!(successor.is_there());
+        let ends = async move {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            drop(stream);
+            std::future::pending::<()>().await;
+        };
+        successor.while_it_waits(ends).await;
+        assert!(!successor.is_there());
+        waiting = successor.into_waiting();
+    }
+    let successor = tokio::spawn(waiting.successor());
+    let Taken { stream, .. } = soon_taken(&path).await;
+    let _finished = tokio::spawn(finish(stream));
+    assert!(successor.await.expect("no panic").is_there());
 }
 
 #[tokio::test]

@@ -123,6 +123,27 @@ fn judge(body: &[u8]) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::traces::otlp::PartialSuccess;
+    use helenus_engine::config::Tracing;
+
+    #[test]
+    fn whatever_path_the_settings_take_can_be_asked_for() {
+        let mut taken = 0;
+        for byte in 0..=u8::MAX {
+            let end = char::from(byte);
+            let settings = Tracing {
+                endpoint: Some(format!("http://otel:4318/a{end}b?c{end}%20")),
+                ..Tracing::default()
+            };
+            if let Ok(Some(endpoint)) = settings.collector() {
+                taken += 1;
+                let request = Request::builder().uri(endpoint.path).body(());
+                let request = request.unwrap_or_else(|e| panic!("{end:?}: {e}"));
+                let asked = request.uri().path_and_query().map(|of| of.as_str());
+                assert_eq!(asked, Some(endpoint.path));
+            }
+        }
+        assert_eq!(taken, 26 + 26 + 10 + 19);
+    }
 
     #[test]
     fn an_answer_that_rejects_spans_is_a_failure() {

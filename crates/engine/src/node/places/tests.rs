@@ -9,7 +9,9 @@ use super::*;
 use crate::client::credentials::Credentials;
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::keys::LinkKey;
+use crate::keys::{LinkKey, NodeRequestKey};
+use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
+use crate::query::Query;
 use crate::shared::{Common, Shared};
 use crate::snapshot::Snapshot;
 use crate::testing::{bytes_of, dial_all, error, node, take_sent};
@@ -35,6 +37,10 @@ fn asked() -> Vec<u8> {
 
 impl Bench {
     fn new(nodes: u8, change: impl FnOnce(&mut Config)) -> Bench {
+        Bench::among(&vec![Locality::LocalDc; nodes.into()], change)
+    }
+
+    fn among(places: &[Locality], change: impl FnOnce(&mut Config)) -> Bench {
         let mut config = Config::default();
         config.links.per_node = 2;
         config.limits.identities_max = 10_000;
@@ -43,8 +49,8 @@ impl Bench {
         let common = Arc::new(Common::new(config, 1 << 30, now));
         common.store(Snapshot {
             epoch: 1,
-            nodes: (0..nodes).map(node).collect(),
-            places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
+            nodes: (0..places.len() as u8).map(node).collect(),
+            places: NodeTable::from_localities(places.iter().copied()),
             authenticate: Some(asked()),
             ..Snapshot::unknown()
         });
@@ -64,6 +70,41 @@ impl Bench {
             links.enter_pool(pool);
         }
         pool
+    }
+
+    /// A node request that waits for a link of a role.
+    fn ask(&mut self, pool: PoolKey) -> NodeRequestKey {
+        let query = Query {
+            pool,
+            ..Query::new(Opcode::Prepare, Version::V4, Vec::new())
+        };
+        let owner = Owner::Reprepare {
+            id: (*b"id").into(),
+            node: NodeIndex(0),
+        };
+        let form = Form::Other(Box::new(query));
+        let request = NodeRequest::new(owner, form, Prediction::Learned, Target::ANY, self.now);
+        let Engine {
+            requests,
+            links,
+            cx,
+            ..
+        } = &mut self.engine;
+        let key = requests.nodes.insert(&cx.memory, request);
+        assert!(links.wait_for_link(pool, key));
+        key
+    }
+
+    fn waiting(&self, pool: PoolKey) -> usize {
+        let pool = self.engine.links.of_role(pool);
+        pool.expect("its pool").waiting.len()
+    }
+
+    /// A node is asked to let a role in, and says nothing.
+    fn leave_unjudged(&mut self, link: LinkKey) {
+        take_sent(&mut self.engine, link);
+        self.say(link, 1, Opcode::Authenticate, &asked());
+        take_sent(&mut self.engine, link);
     }
 
     /// The connections that are wanted, with their nodes.
@@ -182,16 +223,114 @@ fn requests_wait_for_a_link_that_is_postponed_and_not_for_one_that_is_not() {
     let [(_, silent)] = bench.dialed()[..] else {
         panic!("one login at a time");
     };
-    let request = crate::keys::NodeRequestKey::default();
-    assert!(bench.engine.links.wait_for_link(second, request));
+    let request = bench.ask(second);
     assert_eq!(bench.engine.links.take_stranded().len(), 0);
     // The node does not answer: nothing is on its way any more until it is tried again.
     bench.wait(Duration::from_millis(1_500));
     assert!(!bench.engine.links.is_up(silent));
     assert!(!have_postponed(&bench));
     assert!(!bench.engine.links.wait_for_link(second, request));
-    let pool = bench.engine.links.of_role(second).expect("its pool");
-    assert!(pool.waiting.is_empty(), "who has waited goes on");
+    assert_eq!(bench.waiting(second), 0, "who has waited goes on");
+}
+
+#[test]
+fn requests_of_a_role_wait_for_its_own_link_while_the_login_of_another_hangs() {
+    let mut bench = Bench::new(1, |config| {
+        config.limits.logins_max = 1;
+        config.links.connect_timeout_ms = 500;
+    });
+    let first = bench.enter("first", 1);
+    let second = bench.enter("second", 1);
+    let [(_, hanging)] = bench.dialed()[..] else {
+        panic!("one login at a time");
+    };
+    bench.leave_unjudged(hanging);
+    bench.ask(second);
+    bench.wait(Duration::from_millis(1_500));
+    assert!(!bench.engine.links.is_open(hanging));
+    assert_eq!(bench.waiting(second), 1, "its own login is on its way");
+    assert_eq!(bench.engine.links.failures(NodeIndex(0)), 0);
+    let request = NodeRequestKey::default();
+    assert!(!bench.engine.links.wait_for_link(first, request));
+    let [(_, link)] = bench.dialed()[..] else {
+        panic!("the other login");
+    };
+    assert_eq!(bench.accept(link), "second");
+    assert_eq!(bench.waiting(second), 0);
+    // The one that has failed is tried again after a pause.
+    let tried_again = || {
+        bench.wait(TICK);
+        bench.dialed().pop()
+    };
+    let link = std::iter::repeat_with(tried_again)
+        .take(200)
+        .flatten()
+        .next();
+    assert_eq!(bench.accept(link.expect("a second try").1), "first");
+}
+
+#[test]
+fn requests_that_end_while_they_wait_for_a_link_are_forgotten() {
+    let mut bench = Bench::new(1, |config| config.limits.logins_max = 1);
+    bench.enter("first", 1);
+    let second = bench.enter("second", 1);
+    let (gone, _stays) = (bench.ask(second), bench.ask(second));
+    bench.engine.drop_node_request(gone);
+    assert_eq!(bench.waiting(second), 2);
+    bench.wait(TICK);
+    assert!(have_postponed(&bench));
+    assert_eq!(bench.waiting(second), 1);
+}
+
+/// Those that have none at all come after it.
+#[test]
+fn a_role_whose_first_login_hangs_comes_next_at_another_node() {
+    let mut bench = Bench::new(2, |config| config.limits.logins_max = 1);
+    bench.enter("begun", 1);
+    let mut dialed = bench.dialed();
+    dialed.sort_by_key(|(node, _)| *node);
+    let [(0, at_first), (1, at_second)] = dialed[..] else {
+        panic!("one login at each node");
+    };
+    for (role, clients) in [("hanging", 30), ("others", 2), ("few", 1)] {
+        bench.enter(role, clients);
+    }
+    let next = |bench: &mut Bench, node: u8| match bench.dialed()[..] {
+        [(of, link)] if of == node => link,
+        _ => panic!("one more login at node {node}"),
+    };
+    assert_eq!(bench.accept(at_first), "begun");
+    let hangs = next(&mut bench, 0);
+    bench.leave_unjudged(hangs);
+    assert_eq!(bench.accept(at_second), "begun");
+    let link = next(&mut bench, 1);
+    bench.wait(FIRST_LINK_GRACE);
+    assert_eq!(bench.accept(link), "others", "soon enough");
+    let link = next(&mut bench, 1);
+    assert_eq!(bench.accept(link), "hanging");
+    let link = next(&mut bench, 1);
+    assert_eq!(bench.accept(link), "few");
+}
+
+#[test]
+fn nodes_that_are_not_asked_take_no_share_of_the_logins() {
+    let places = [Locality::LocalDc, Locality::Remote, Locality::Remote];
+    for (is_remote_asked, share) in [(false, 6), (true, 2)] {
+        let mut bench = Bench::among(&places, |config| {
+            config.limits.logins_max = 12;
+            config.cluster.allow_remote_dc = is_remote_asked;
+        });
+        for number in 0..10 {
+            bench.enter(&format!("role{number}"), 1);
+        }
+        let dialed = bench.dialed();
+        let at_local = dialed.iter().filter(|(node, _)| *node == 0);
+        assert_eq!(
+            at_local.count(),
+            share,
+            "remote nodes asked: {is_remote_asked}"
+        );
+    }
 }
 
 /// Its clients have left, and what one of them has sent still waits for a link that was postponed.
@@ -200,7 +339,7 @@ fn who_waits_for_a_role_that_ends_goes_on_before_it_is_forgotten() {
     let mut bench = Bench::new(1, |config| config.limits.logins_max = 1);
     bench.enter("first", 1);
     let second = bench.enter("second", 1);
-    let request = crate::keys::NodeRequestKey::default();
+    let request = NodeRequestKey::default();
     let Engine { links, cx, .. } = &mut bench.engine;
     assert!(links.wait_for_link(second, request));
     links.leave_pool(second, cx.now);

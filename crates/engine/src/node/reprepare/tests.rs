@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use helenus_policy::route::{Locality, NodeTable};
@@ -170,6 +171,11 @@ impl Pair {
         self.answer(node, Opcode::Error, stream, &unprepared);
     }
 
+    fn errors_of(&self, node: NodeIndex) -> u64 {
+        let stats = self.engine.links.stats(node);
+        stats.counters.errors.load(Ordering::Relaxed)
+    }
+
     /// The client executes it, and the node has forgotten it. Returns that node, and which stream its
     /// PREPARE has.
     fn execute_unprepared(&mut self, stream: i16) -> (NodeIndex, i16) {
@@ -282,6 +288,34 @@ fn what_waits_for_a_prepare_goes_to_the_node_that_has_answered_it() {
     assert_eq!((again, opcode), (node, Opcode::Execute));
     pair.answer(node, Opcode::Result, stream, &VOID);
     assert_eq!(pair.answers(), [(Opcode::Result, 2, VOID.to_vec())]);
+}
+
+#[test]
+fn what_a_node_has_forgotten_is_an_error_of_it_only_if_it_cannot_be_taught() {
+    let mut pair = Pair::new(1);
+    pair.prepare();
+    let (node, stream) = pair.execute_unprepared(2);
+    pair.answer(node, Opcode::Result, stream, &prepared());
+    let (_, (_, stream, _)) = pair.at_nodes().remove(0);
+    pair.answer(node, Opcode::Result, stream, &VOID);
+    assert_eq!(pair.answers().len(), 1);
+    assert_eq!(pair.errors_of(node), 0, "its client has seen none");
+    // What is unprepared each time is passed on at last.
+    let (_, mut stream) = pair.execute(3);
+    let mut attempts = 0;
+    while pair.answers().is_empty() {
+        assert!(attempts < 20);
+        attempts += 1;
+        pair.answer_unprepared(node, stream);
+        for (_, (opcode, at, _)) in pair.at_nodes() {
+            assert_eq!(opcode, Opcode::Prepare);
+            pair.answer(node, Opcode::Result, at, &prepared());
+        }
+        if let Some((_, (_, at, _))) = pair.at_nodes().pop() {
+            stream = at;
+        }
+    }
+    assert_eq!(pair.errors_of(node), 1, "after {attempts} attempts");
 }
 
 #[test]

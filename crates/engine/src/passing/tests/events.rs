@@ -96,6 +96,32 @@ fn a_client_is_not_told_again_what_it_has_been_told() {
     assert_eq!(client.read(&mut from).len(), 1, "what came in between");
 }
 
+/// The process that it comes to is the later one to hear of it.
+#[test]
+fn a_client_is_not_told_again_what_only_the_process_before_had_heard_of() {
+    let (mut from, mut to) = (bench(Version::V5), bench(Version::V5));
+    let mut client = Client::connect(&mut from, Version::V5, Compression::None);
+    register(&mut from, &mut client);
+    from.engine.on_message(from.now, event(EventKind::Schema));
+    assert_eq!(client.read(&mut from).len(), 1);
+    from.now += SECOND / 10;
+    to.now = from.now;
+    pass(&mut client, &mut from, &mut to);
+    to.now += SECOND / 10;
+    to.engine.on_message(to.now, event(EventKind::Schema));
+    assert_eq!(client.read(&mut to), [], "it has had that");
+    to.engine.on_message(to.now, event(EventKind::Schema));
+    assert_eq!(client.read(&mut to).len(), 1, "another one");
+    // Long after it came it is news in any case.
+    begin(&mut to, &client);
+    let passed = next(&mut to).expect("it is quiet");
+    from.now = to.now;
+    client.key = adopt(&mut from, passed).expect("taken over");
+    from.now += 2 * SECOND;
+    from.engine.on_message(from.now, event(EventKind::Schema));
+    assert_eq!(client.read(&mut from).len(), 1);
+}
+
 #[test]
 fn who_comes_back_hears_only_what_it_has_missed() {
     let mut from = bench(Version::V4);
