@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_wire::{
-    Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    Reader, Version, strip_prelude, write,
+    Compression, Consistency, DecodeError, Decoder, Encoder, ErrorBody, Flow, Header,
+    MAX_RESPONSE_BODY, Opcode, Reader, Version, strip_prelude, write,
 };
 use rustls::pki_types::ServerName;
 use thiserror::Error;
@@ -35,7 +35,7 @@ pub(crate) enum ConnError {
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     #[error("the node sent bytes that are not CQL: {0}")]
-    Undecodable(#[from] helenus_wire::DecodeError),
+    Undecodable(#[from] DecodeError),
     #[error("the node sent bytes that are not CQL: {0}")]
     Malformed(#[from] helenus_wire::Malformed),
     #[error("the node answered {0} where {1} was expected")]
@@ -77,6 +77,9 @@ pub(crate) enum ConnError {
         advice: &'static str,
     },
 }
+
+/// The first byte of a TLS alert, which has no meaning in CQL.
+const TLS_ALERT: u8 = 21;
 
 /// How to connect to nodes.
 #[derive(Clone, Debug)]
@@ -187,9 +190,7 @@ impl Dialer {
             .await
             .map_err(|_| ConnError::Timeout(self.connect_timeout))?
             .map_err(|e| match tls_error(&e) {
-                Some(rustls::Error::InvalidMessage(_)) => {
-                    refused(e.into(), self.advice.leave_tls)
-                }
+                Some(rustls::Error::InvalidMessage(_)) => refused(e.into(), self.advice.leave_tls),
                 _ => match self.advice.on_certificate(&e) {
                     Some(advice) => ConnError::Certificate { error: e, advice },
                     None => advised(e.into(), self.advice()),
@@ -403,6 +404,8 @@ fn advised(error: ConnError, advice: Option<&'static str>) -> ConnError {
     let lost = match &error {
         ConnError::Closed => true,
         ConnError::Io(e) => is_hang_up(e),
+        // The alert of a node that has expected a TLS handshake.
+        ConnError::Undecodable(DecodeError::Version(TLS_ALERT)) => true,
         _ => false,
     };
     match advice {
