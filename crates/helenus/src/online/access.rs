@@ -144,7 +144,7 @@ async fn first_nodes(access: &NodeAccess, points: &[String]) -> Result<Vec<Socke
     for (node, outcome) in addresses.iter().zip(join_all(tried).await) {
         match outcome {
             Ok(()) => found.push(access.entrance(*node)?),
-            Err(e) => problems.push(format!("{node}: {e:#}")),
+            Err(e) => problems.push(format!("{node}: {e}")),
         }
     }
     if found.is_empty() {

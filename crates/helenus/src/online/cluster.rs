@@ -116,7 +116,7 @@ impl Cluster {
             let address = self.address(&node);
             match self.access.try_node(address).await {
                 Ok(()) => address.to_string(),
-                Err(e) => format!("{address} ({e:#})"),
+                Err(e) => format!("{address} ({e})"),
             }
         });
         join_all(away).await

@@ -241,7 +241,7 @@ async fn a_driver_without_tls_gets_through_and_other_programs_do_not() {
     driver.read_exact(&mut heard).await.expect("an answer");
     assert_eq!(&heard, b"\x84\0\0\x07\x06\0\0\0\x02\0\0and then");
 
-    // It would wait for ever for the answer if it got one.
+    // The node would answer.
     let script = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{} && printf 123456789 >&3 && head -c 1 <&3",
         port.port()
