@@ -82,6 +82,7 @@ fn layouts_come_and_go_over_tls() {
     );
     let same = layouts(&[&["verify", "e.t", "--json"], &settings]).succeeded();
     assert!(same.out.contains("100"), "{same:?}");
+    layouts(&[&["rebuild", "e.t", "--no-proxies"], &settings]).succeeded();
     layouts(&[&["drop", "e.t", "--all", "--no-proxies"], &over_tls]).succeeded();
     assert_eq!(
         run(
