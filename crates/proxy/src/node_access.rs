@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -85,7 +85,7 @@ impl NodeAccess {
     /// it. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If no port can be opened.
+    /// If no port can be opened, or `/proc` does not tell who connects to it.
     pub fn entrance(&self, node: SocketAddr) -> io::Result<SocketAddr> {
         if self.dialer.tls.is_none() {
             return Ok(node);
@@ -99,6 +99,7 @@ impl NodeAccess {
                 listener.set_nonblocking(true)?;
                 let listener = TcpListener::from_std(listener)?;
                 let port = listener.local_addr()?;
+                check_that_processes_are_told_apart(port)?;
                 tasks.spawn(tunnel(listener, node, self.dialer.clone()));
                 Ok(*entry.insert(port))
             }
@@ -114,10 +115,9 @@ impl NodeAccess {
         SocketAddr::new(ip, found.map_or(port, |(node, _)| node.port()))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Tunnels> {
+    fn lock(&self) -> MutexGuard<'_, Tunnels> {
         // Nothing that holds it panics.
-        let locked = self.tunnels.lock();
-        locked.unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.tunnels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -146,6 +146,19 @@ async fn carry(mut plain: TcpStream, peer: SocketAddr, node: SocketAddr, dialer:
     if let Ok(mut encrypted) = dialer.connect(node).await {
         let _ = copy_bidirectional(&mut plain, &mut encrypted).await;
     }
+}
+
+/// If it could not be seen that a connection is of this process, all would be closed.
+fn check_that_processes_are_told_apart(listener: SocketAddr) -> io::Result<()> {
+    let nobody = (Ipv4Addr::UNSPECIFIED, 0).into();
+    let why = match is_of_this_process(listener, nobody) {
+        Ok(true) => return Ok(()),
+        Ok(false) => "it does not list this process's sockets".to_owned(),
+        Err(e) => e.to_string(),
+    };
+    Err(io::Error::other(format!(
+        "TLS needs /proc (net/tcp and self/fd), to let no other process use it: {why}"
+    )))
 }
 
 /// Whether this process has the socket at the other end of a connection.
