@@ -1,5 +1,6 @@
 //! Changing tables while clients use them: what `helenus layouts` and `helenus payload` have in common.
 
+pub(crate) mod access;
 pub(crate) mod batches;
 pub(crate) mod cluster;
 pub(crate) mod compare_and_set;

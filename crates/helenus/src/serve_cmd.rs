@@ -1,11 +1,12 @@
 //! `helenus serve`.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use helenus_proxy::config::WrongSettings;
 use helenus_proxy::{Config, LogLines, Program, SetLogFilter};
 use tracing_subscriber::layer::SubscriberExt;
@@ -54,6 +55,14 @@ pub(crate) struct ServeArgs {
 }
 
 impl Settings {
+    /// Those of `helenus serve --config FILE`, with what the environment adds.
+    pub(crate) fn of_file(path: &Path) -> Result<Settings> {
+        let command = Settings::augment_args(clap::Command::new("helenus").no_binary_name(true));
+        let given = [OsStr::new("--config"), path.as_os_str()];
+        let matches = command.try_get_matches_from(given)?;
+        Ok(Settings::from_arg_matches(&matches)?)
+    }
+
     /// Merges all sources; an error names the source.
     pub(crate) fn load(&self) -> Result<Config> {
         let mut table = toml::Table::new();

@@ -1,6 +1,8 @@
 //! How nodes are connected to; and a connection driven by `async` code, one exchange at a time, for
 //! the control connection and its like. Links are the engine's.
 
+mod advice;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
@@ -9,18 +11,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_wire::{
-    Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    Reader, Version, strip_prelude, write,
+    Compression, Consistency, DecodeError, Decoder, Encoder, ErrorBody, Flow, Header,
+    MAX_RESPONSE_BODY, Opcode, Reader, Version, strip_prelude, write,
 };
 use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 
+use self::advice::tls_error;
 use crate::config::Config;
 use crate::tls;
 use crate::transport::Transport;
 use helenus_engine::client::authenticator::{Authenticators, Unfit};
 use helenus_engine::client::refusal::is_refusal;
+
+pub(crate) use self::advice::Advice;
 
 /// Why communication with a node failed.
 #[derive(Debug, Error)]
@@ -30,7 +35,7 @@ pub(crate) enum ConnError {
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     #[error("the node sent bytes that are not CQL: {0}")]
-    Undecodable(#[from] helenus_wire::DecodeError),
+    Undecodable(#[from] DecodeError),
     #[error("the node sent bytes that are not CQL: {0}")]
     Malformed(#[from] helenus_wire::Malformed),
     #[error("the node answered {0} where {1} was expected")]
@@ -59,6 +64,12 @@ pub(crate) enum ConnError {
     HasLeft,
     #[error("the node closed the connection")]
     Closed,
+    /// The node's certificate was refused.
+    #[error("{error}: {advice}")]
+    Certificate {
+        error: io::Error,
+        advice: &'static str,
+    },
     /// The connection was lost before the node had said anything.
     #[error("{loss}, before its first answer: {advice}")]
     Refused {
@@ -67,12 +78,8 @@ pub(crate) enum ConnError {
     },
 }
 
-const SHOW_CERTIFICATE: &str = "the node may require a client certificate \
-    (require_client_auth); set cluster.tls.certificate and cluster.tls.key";
-const USE_TLS: &str =
-    "the node may require TLS; set cluster.tls.ca (and whatever else the node requires)";
-const LEAVE_TLS: &str = "the node does not seem to speak TLS on this port; remove [cluster.tls], or \
-    enable client_encryption_options on the nodes";
+/// The first byte of a TLS alert, which has no meaning in CQL.
+const TLS_ALERT: u8 = 21;
 
 /// How to connect to nodes.
 #[derive(Clone, Debug)]
@@ -84,6 +91,8 @@ pub(crate) struct Dialer {
     pub authenticators: Authenticators,
     /// `CLIENT_ID` sent to nodes: the proxy's advertised address.
     pub client_id: Arc<str>,
+    /// What errors advise.
+    pub advice: &'static Advice,
 }
 
 /// One received envelope.
@@ -137,6 +146,7 @@ impl Dialer {
                 .and_then(|t| t.server_name.clone()),
             authenticators: Authenticators::new(&config.cluster.authenticators),
             client_id: config.advertised().to_string().into(),
+            advice: Advice::SETTINGS,
         })
     }
 
@@ -180,8 +190,11 @@ impl Dialer {
             .await
             .map_err(|_| ConnError::Timeout(self.connect_timeout))?
             .map_err(|e| match tls_error(&e) {
-                Some(rustls::Error::InvalidMessage(_)) => refused(e.into(), LEAVE_TLS),
-                _ => advised(e.into(), self.advice()),
+                Some(rustls::Error::InvalidMessage(_)) => refused(e.into(), self.advice.leave_tls),
+                _ => match self.advice.on_certificate(&e) {
+                    Some(advice) => ConnError::Certificate { error: e, advice },
+                    None => advised(e.into(), self.advice()),
+                },
             })
     }
 
@@ -195,8 +208,8 @@ impl Dialer {
     /// certificate, may do that.
     pub(crate) fn advice(&self) -> Option<&'static str> {
         match (&self.tls, self.has_certificate()) {
-            (None, _) => Some(USE_TLS),
-            (Some(_), false) => Some(SHOW_CERTIFICATE),
+            (None, _) => Some(self.advice.use_tls),
+            (Some(_), false) => Some(self.advice.show_certificate),
             (Some(_), true) => None,
         }
     }
@@ -391,6 +404,8 @@ fn advised(error: ConnError, advice: Option<&'static str>) -> ConnError {
     let lost = match &error {
         ConnError::Closed => true,
         ConnError::Io(e) => is_hang_up(e),
+        // The alert of a node that has expected a TLS handshake.
+        ConnError::Undecodable(DecodeError::Version(TLS_ALERT)) => true,
         _ => false,
     };
     match advice {
@@ -402,10 +417,6 @@ fn advised(error: ConnError, advice: Option<&'static str>) -> ConnError {
 fn refused(loss: ConnError, advice: &'static str) -> ConnError {
     let loss = Box::new(loss);
     ConnError::Refused { loss, advice }
-}
-
-fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
-    error.get_ref()?.downcast_ref()
 }
 
 fn unexpected(got: Option<Opcode>, expected: &'static str) -> ConnError {

@@ -90,10 +90,7 @@ impl Transport {
         buf: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         let mut buf = ReadBuf::new(buf);
-        ready!(match self {
-            Transport::Plain(tcp) => Pin::new(tcp).poll_read(cx, &mut buf),
-            Transport::Tls(tls) => Pin::new(&mut tls.0).poll_read(cx, &mut buf),
-        })?;
+        ready!(AsyncRead::poll_read(Pin::new(self), cx, &mut buf))?;
         Poll::Ready(Ok(buf.filled().len()))
     }
 
@@ -161,6 +158,38 @@ impl Transport {
             Transport::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Transport::Tls(tls) => Pin::new(&mut tls.0).poll_shutdown(cx),
         }
+    }
+}
+
+/// For code that reads and writes one stream and nothing else.
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Transport::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Transport::Tls(tls) => Pin::new(&mut tls.0).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Transport::poll_write(self.get_mut(), cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Transport::poll_flush(self.get_mut(), cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Transport::poll_shutdown(self.get_mut(), cx)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod calibrate;
 mod commands;
+mod encrypted;
 mod hints;
 mod in_use;
 mod learned;

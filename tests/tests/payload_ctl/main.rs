@@ -5,6 +5,7 @@
 //! share one node; each has tables of its own.
 
 mod clients;
+mod encrypted;
 mod moves;
 mod refusals;
 #[path = "../payload/session.rs"]
@@ -20,13 +21,14 @@ use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::{Cluster, Connection, Consistency, Rows};
+use helenus_cluster::{ClientTls, Cluster, Connection, Consistency, Rows};
 use helenus_tests::proxy::helenus;
 
 /// The node dies with this process. Whoever runs proxies that others must not see takes it alone.
 static CLUSTER: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
     let spec = helenus_tests::ephemeral()
         .nodes(1)
+        .tls(ClientTls::Optional)
         .yaml("auto_snapshot", "false")
         // The commands wait for as long as nodes may still carry out what they have been sent.
         .yaml("native_transport_timeout", "1s")

@@ -19,7 +19,8 @@ use helenus_layout::calibrate;
 use self::found::Found;
 use self::scratch::Scratch;
 use crate::cells::print_error;
-use crate::online::cluster::{Access, Cluster};
+use crate::online::access::Access;
+use crate::online::cluster::Cluster;
 use crate::terminal::{Stop, spinner};
 
 /// All of it, but for the keyspace that is created and dropped.

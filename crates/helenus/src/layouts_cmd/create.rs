@@ -16,7 +16,8 @@ use super::names;
 use super::request::{self, Wanted};
 use super::work::Work;
 use super::{definition, ranges, rules};
-use crate::online::cluster::{Access, Cluster};
+use crate::online::access::Access;
+use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::now_ms;
 use crate::online::grants;
 use crate::online::names::TableName;
@@ -58,7 +59,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     };
     let cluster = args.access.connect().await?;
     cluster.check_partitioner().await?;
-    args.work.check_nodes(&cluster)?;
+    args.work.check_nodes(&cluster).await?;
     let table = Table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
     request::check(&wanted, &table)?;

@@ -8,7 +8,7 @@ use super::catalogue::{self, Change, Entry, State};
 use super::verify::{check_copies, chosen};
 use super::work::Work;
 use super::{fill, ranges, rules};
-use crate::online::cluster::Access;
+use crate::online::access::Access;
 use crate::online::names::{TableName, in_keyspace};
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table::Table;
@@ -36,7 +36,7 @@ pub(super) struct RebuildArgs {
 pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     cluster.check_partitioner().await?;
-    args.work.check_nodes(&cluster)?;
+    args.work.check_nodes(&cluster).await?;
     let table = Table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;

@@ -13,7 +13,8 @@ use super::learned::{self, Learned};
 use super::read_rows::{self, Limits, Rows};
 use super::sample_nodes::{self, Sampled};
 use super::workload::{self, Workload};
-use crate::online::cluster::{Access, Cluster};
+use crate::online::access::Access;
+use crate::online::cluster::Cluster;
 use crate::online::names::TableName;
 
 #[derive(Args)]

@@ -11,7 +11,8 @@ use super::names;
 use super::repair::repair;
 use super::work::Work;
 use crate::cells::print_error;
-use crate::online::cluster::{Access, Cluster};
+use crate::online::access::Access;
+use crate::online::cluster::Cluster;
 use crate::online::names::TableName;
 use crate::online::table::Table;
 
@@ -73,7 +74,7 @@ impl Verdict {
 
 pub(super) async fn run(args: VerifyArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
-    args.work.check_nodes(&cluster)?;
+    args.work.check_nodes(&cluster).await?;
     let table = Table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;

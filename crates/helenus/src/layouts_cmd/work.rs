@@ -28,11 +28,8 @@ pub(super) enum Level {
 
 impl Work {
     /// Fails if a node is away on which the work would fail, before anything has been changed.
-    pub(super) fn check_nodes(&self, cluster: &Cluster) -> Result<()> {
-        let away: Vec<String> = cluster
-            .away()
-            .map(|node| node.address.to_string())
-            .collect();
+    pub(super) async fn check_nodes(&self, cluster: &Cluster) -> Result<()> {
+        let away = cluster.away().await;
         if matches!(self.consistency, Level::All) && !away.is_empty() {
             bail!(
                 "{} cannot be reached, and each row is read from all of its replicas: wait until all nodes \

@@ -1,11 +1,12 @@
 //! The cluster as the layout commands see it: a driver session straight to the nodes.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use futures::future::join_all;
+use helenus_proxy::NodeAccess;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -24,77 +25,44 @@ const REQUEST_MAX: Duration = Duration::from_secs(90);
 const ATTEMPTS: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Where the cluster is, and who asks.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Access {
-    /// Contact points of the cluster itself, not of proxies: host:port; comma-separated or repeated
-    #[arg(
-        long = "contact",
-        default_value = "127.0.0.1:9042",
-        value_delimiter = ',',
-        value_name = "HOST:PORT"
-    )]
-    contact: Vec<String>,
-    /// Role, if the cluster requires authentication
-    #[arg(long, requires = "password_file")]
-    user: Option<String>,
-    /// File with the role's password
-    #[arg(long, value_name = "FILE", requires = "user")]
-    password_file: Option<PathBuf>,
-}
-
 /// An open session.
 pub(crate) struct Cluster {
     pub session: Session,
     /// Who asks, if the cluster requires authentication.
     pub role: Option<String>,
+    access: Arc<NodeAccess>,
 }
 
-impl Access {
-    /// To a cluster that requires no authentication.
-    #[cfg(feature = "lab")]
-    pub(crate) fn to(contact: Vec<String>) -> Access {
-        Access {
-            contact,
-            user: None,
-            password_file: None,
-        }
-    }
+/// Of sessions that repeat nothing by themselves.
+pub(super) fn builder() -> SessionBuilder {
+    let profile = ExecutionProfile::builder()
+        .consistency(Consistency::Quorum)
+        .serial_consistency(Some(SerialConsistency::Serial))
+        .request_timeout(Some(REQUEST_MAX))
+        .retry_policy(Arc::new(FallthroughRetryPolicy))
+        .build();
+    SessionBuilder::new()
+        .schema_agreement_timeout(REQUEST_MAX)
+        .default_execution_profile_handle(profile.into_handle())
+}
 
-    pub(crate) async fn connect(&self) -> Result<Cluster> {
-        let profile = ExecutionProfile::builder()
-            .consistency(Consistency::Quorum)
-            .serial_consistency(Some(SerialConsistency::Serial))
-            .request_timeout(Some(REQUEST_MAX))
-            .retry_policy(Arc::new(FallthroughRetryPolicy))
-            .build();
-        let mut builder = SessionBuilder::new()
-            .known_nodes(&self.contact)
-            .schema_agreement_timeout(REQUEST_MAX)
-            .default_execution_profile_handle(profile.into_handle());
-        if let (Some(user), Some(path)) = (&self.user, &self.password_file) {
-            let shown = path.display();
-            let password =
-                std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
-            builder = builder.user(user, password.trim_end_matches(['\r', '\n']));
-        }
-        let session = builder.build().await.with_context(|| {
-            format!(
-                "cannot open a CQL session with {}: is it a node of the cluster, and does it need --user?",
-                self.contact.join(", ")
-            )
-        })?;
+impl Cluster {
+    /// Waits for the nodes to agree on the schema.
+    pub(super) async fn of(
+        session: Session,
+        role: Option<String>,
+        access: Arc<NodeAccess>,
+    ) -> Result<Cluster> {
         let cluster = Cluster {
             session,
-            role: self.user.clone(),
+            role,
+            access,
         };
         // Any node may be asked about a table that was created a moment ago.
         cluster.agree().await?;
         Ok(cluster)
     }
-}
 
-impl Cluster {
     /// Waits until all nodes have the same schema: any of them may be asked about it.
     pub(crate) async fn agree(&self) -> Result<()> {
         let agreed = self.session.await_schema_agreement().await;
@@ -136,10 +104,22 @@ impl Cluster {
         self.session.get_cluster_state().get_nodes_info().to_vec()
     }
 
-    /// Those that do not answer.
-    pub(crate) fn away(&self) -> impl Iterator<Item = Arc<Node>> {
+    /// Where a node is. The driver may know it by another port.
+    pub(crate) fn address(&self, node: &Node) -> SocketAddr {
+        self.access.node(node.address.ip(), node.address.port())
+    }
+
+    /// Those that do not answer, and why if that can be found out.
+    pub(crate) async fn away(&self) -> Vec<String> {
         let nodes = self.nodes().into_iter();
-        nodes.filter(|node| !node.is_connected())
+        let away = nodes.filter(|node| !node.is_connected()).map(async |node| {
+            let address = self.address(&node);
+            match self.access.try_node(address).await {
+                Ok(()) => address.to_string(),
+                Err(e) => format!("{address} ({e})"),
+            }
+        });
+        join_all(away).await
     }
 
     /// Rows of a table that each node has for itself.

@@ -51,7 +51,7 @@ pub(crate) async fn wait_for_none(cluster: &Cluster, otherwise: &str) -> Result<
 async fn kept(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
     for node in cluster.nodes() {
-        let address = node.address;
+        let address = cluster.address(&node);
         if !node.is_connected() {
             found.push(format!("{address} is not reached"));
             continue;

@@ -12,7 +12,7 @@ use super::column::{self, Source};
 use super::dictionary::{DOCUMENTS_MIN, Dictionaries};
 use super::sample::Sample;
 use super::{catalogue, documents, measure, show};
-use crate::online::cluster::Access;
+use crate::online::access::Access;
 use crate::online::names::TableName;
 
 /// Where documents come from.

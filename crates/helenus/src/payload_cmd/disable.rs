@@ -12,7 +12,7 @@ use super::catalogue::{self, Goal, PROGRESS};
 use super::journey::{Journey, take_over};
 use super::pace::Pace;
 use super::proxies;
-use crate::online::cluster::Access;
+use crate::online::access::Access;
 use crate::online::names::TableName;
 use crate::online::settle::Settle;
 use crate::online::table::Table;
@@ -42,7 +42,7 @@ pub(super) async fn run(args: DisableArgs) -> Result<()> {
     let begin = Instant::now();
     let cluster = args.access.connect().await?;
     cluster.check_partitioner().await?;
-    args.pace.check_nodes(&cluster)?;
+    args.pace.check_nodes(&cluster).await?;
     let column = fold_identifier(&args.column);
     let name = &args.table;
     let known = catalogue::read(&cluster, name).await?;

@@ -25,7 +25,8 @@ use super::moving::Moved;
 use super::pace::Pace;
 use super::sample::Sample;
 use super::{documents, proxies, target};
-use crate::online::cluster::{Access, Cluster};
+use crate::online::access::Access;
+use crate::online::cluster::Cluster;
 use crate::online::names::TableName;
 use crate::online::settle::Settle;
 use crate::online::table::Table;
@@ -103,7 +104,7 @@ pub(super) async fn run(args: EnableArgs) -> Result<()> {
     let begin = Instant::now();
     let cluster = args.access.connect().await?;
     cluster.check_partitioner().await?;
-    args.pace.check_nodes(&cluster)?;
+    args.pace.check_nodes(&cluster).await?;
     let column = fold_identifier(&args.column);
     let table = Table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;

@@ -21,11 +21,8 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Fails if a node is away, before anything has been changed.
-    pub(super) fn check_nodes(&self, cluster: &Cluster) -> Result<()> {
-        let away: Vec<String> = cluster
-            .away()
-            .map(|node| node.address.to_string())
-            .collect();
+    pub(super) async fn check_nodes(&self, cluster: &Cluster) -> Result<()> {
+        let away = cluster.away().await;
         match away.is_empty() {
             true => Ok(()),
             false => bail!(

@@ -25,7 +25,7 @@ pub(super) async fn without_payload(cluster: &Cluster) -> Result<BTreeSet<String
             format!(
                 "{} does not tell its clients, among which there may be proxies without payload.enabled: give \
                  the role SELECT on system_views.clients",
-                node.address
+                cluster.address(&node)
             )
         })?;
         let blind = clients

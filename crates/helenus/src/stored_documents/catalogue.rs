@@ -1,7 +1,8 @@
 //! Which columns Helenus encodes.
 
 use super::coding::ByColumn;
-use crate::online::cluster::{Access, Cluster};
+use crate::online::access::Access;
+use crate::online::cluster::Cluster;
 use crate::online::names::TableName;
 use crate::payload_cmd::beforehand;
 use anyhow::{Context, Result, ensure};

@@ -54,6 +54,7 @@ fn outcome(peer: Peer, tls: bool) -> String {
         tls_server_name: None,
         authenticators: Authenticators::default(),
         client_id: "".into(),
+        advice: Advice::SETTINGS,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
