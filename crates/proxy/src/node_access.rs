@@ -15,6 +15,7 @@ use helenus_wire::{Opcode, Version};
 use procfs::process::{FDTarget, Process};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
@@ -23,6 +24,9 @@ use crate::control::contact;
 
 /// Before another connection is accepted, if one could not be: there may be no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections about which it is found out at a time whose they are.
+const LOOKS_MAX: usize = 4;
 
 /// Who has said how to connect, which decides the words of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +141,14 @@ async fn tunnel(listener: TcpListener, node: SocketAddr, dialer: Dialer) {
 /// Until both ends have closed, or one is lost: then the driver sees its connection close, and asks the node
 /// again when it wants to.
 async fn carry(mut plain: TcpStream, peer: SocketAddr, node: SocketAddr, dialer: Dialer) {
+    /// Each look goes through all connections of the machine.
+    static LOOKS: Semaphore = Semaphore::const_new(LOOKS_MAX);
     let Ok(own) = plain.local_addr() else { return };
+    let Ok(look) = LOOKS.acquire().await else {
+        return;
+    };
     let asked = tokio::task::spawn_blocking(move || is_of_this_process(peer, own)).await;
+    drop(look);
     if !asked.is_ok_and(|answer| answer.is_ok_and(|ours| ours)) || plain.set_nodelay(true).is_err()
     {
         return;

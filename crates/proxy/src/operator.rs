@@ -40,6 +40,8 @@ pub(crate) struct Operator {
     actions: mpsc::Receiver<Action>,
     files: Interval,
     reloader: Reloader,
+    /// While something else was waited for.
+    wants_drain: bool,
 }
 
 impl Operator {
@@ -55,7 +57,13 @@ impl Operator {
             actions,
             files: tokio::time::interval(FILES_INTERVAL),
             reloader: Reloader::new(program, common.clone()),
+            wants_drain: false,
         })
+    }
+
+    /// Whether a drain was asked for during [`Operator::meanwhile`]: a proxy that goes on after that must not.
+    pub(crate) fn wants_drain(&self) -> bool {
+        self.wants_drain
     }
 
     /// The next wish.
@@ -159,7 +167,7 @@ impl Operator {
                 done = &mut part => return Some(done),
                 wish = self.wish() => match wish {
                     Wish::Reload(done) => self.reload(done),
-                    Wish::Stop { by_signal: false } => {}
+                    Wish::Stop { by_signal: false } => self.wants_drain = true,
                     Wish::Stop { by_signal: true } if *patience > 0 => *patience -= 1,
                     Wish::Stop { by_signal: true } => return None,
                 },
@@ -199,6 +207,7 @@ mod tests {
         let never = Box::pin(std::future::pending());
         let end = operator.until_end(&manager, "serving", never).await;
         assert!(matches!(end, End::Asked { by_signal: false }));
+        assert!(!operator.wants_drain());
         // The second is no reason not to wait, and settings can be read again.
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let workers = [std::thread::spawn(move || {
@@ -213,6 +222,7 @@ mod tests {
         let (reloaded, ()) =
             tokio::join!(answered, operator.until_drained(&workers, &mut patience));
         assert!(reloaded.is_ok_and(|reloaded| reloaded.is_err()));
+        assert!(operator.wants_drain());
         assert!(workers.iter().all(JoinHandle::is_finished));
         a_signal_ends_what_is_not_to_be_waited_for(&mut operator).await;
     }

@@ -190,11 +190,14 @@ async fn until_leaving(
                         place: None,
                     });
                 }
-                tracing::warn!("a proxy that was ready to take over has ended: this one goes on");
-                place.wait_again(*successor);
-                if patience > 0 {
+                if patience > 0 && !operator.wants_drain() {
+                    tracing::warn!(
+                        "a proxy that was ready to take over has ended: this one goes on"
+                    );
+                    place.wait_again(*successor);
                     continue;
                 }
+                // Without the successor, and so without the ports that it was to get.
                 patience
             }
         };

@@ -21,7 +21,7 @@ use crate::serve_cmd::Settings;
 pub(crate) struct Access {
     /// Settings file of a proxy: nodes (cluster.contact_points), role (cluster.username) and TLS (cluster.tls)
     /// are taken from there, unless they are given here
-    #[arg(long, env = "HELENUS_CONFIG", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Contact points of the cluster itself, not of proxies: host:port; comma-separated or repeated
     /// [default: 127.0.0.1:9042]
@@ -59,14 +59,18 @@ struct TlsArgs {
 }
 
 impl TlsArgs {
-    fn settings(&self) -> Option<NodeTls> {
-        self.tls_ca.as_ref().map(|ca| NodeTls {
+    fn settings(&self) -> Result<Option<NodeTls>> {
+        ensure!(
+            self.tls_server_name.is_none() || self.tls_verify_names != Some(false),
+            "--tls-server-name says which name to check, and --tls-verify-names false to check none: leave one of them out"
+        );
+        Ok(self.tls_ca.as_ref().map(|ca| NodeTls {
             ca: ca.clone(),
             certificate: self.tls_cert.clone(),
             key: self.tls_key.clone(),
             server_name: self.tls_server_name.clone(),
             verify_names: self.tls_verify_names.unwrap_or(true),
-        })
+        }))
     }
 }
 
@@ -114,18 +118,14 @@ impl Access {
         if !self.contact.is_empty() {
             config.cluster.contact_points = self.contact.clone();
         }
-        if let Some(tls) = self.tls.settings() {
+        if let Some(tls) = self.tls.settings()? {
             config.cluster.tls = Some(tls);
             by = GivenBy::Options;
         }
         if let (Some(user), Some(path)) = (&self.user, &self.password_file) {
-            let shown = path.display();
-            let password =
-                std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
             config.cluster.username = Some(user.clone());
-            config.cluster.password =
-                Some(password.trim_end_matches(['\r', '\n']).to_owned().into());
-            config.cluster.password_file = None;
+            config.cluster.password = None;
+            config.cluster.password_file = Some(path.clone());
         }
         let problems = config.problems();
         ensure!(problems.is_empty(), "{}", problems.join("; "));

@@ -48,7 +48,7 @@ fn options_of_tls_are_those_of_the_settings() {
         "--tls-cert=b",
         "--tls-key=c",
         "--tls-server-name=d",
-        "--tls-verify-names=false",
+        "--tls-verify-names=true",
     ];
     let (config, _) = settings(&all);
     let tls = config.cluster.tls.expect("TLS");
@@ -58,7 +58,17 @@ fn options_of_tls_are_those_of_the_settings() {
         (Path::new("b"), Path::new("c"))
     );
     assert_eq!(tls.server_name.as_deref(), Some("d"));
-    assert!(!tls.verify_names);
+    assert!(tls.verify_names);
+    let (config, _) = settings(&["--tls-ca=a", "--tls-verify-names=false"]);
+    assert!(!config.cluster.tls.expect("TLS").verify_names);
+    let both = [
+        "--tls-ca=a",
+        "--tls-server-name=d",
+        "--tls-verify-names=false",
+    ];
+    let error = access(&both).expect("arguments").settings();
+    let error = error.expect_err("refused").to_string();
+    assert!(error.contains("leave one of them out"), "{error}");
 }
 
 #[test]
