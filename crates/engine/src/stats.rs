@@ -13,7 +13,7 @@ use helenus_wire::{PACKED_BUCKETS, Packed, code, strip_prelude};
 use rustc_hash::FxBuildHasher;
 
 use crate::client::names::ClientKinds;
-use crate::failed_renewals::FailedRenewals;
+use crate::repeated::Repeated;
 
 pub use predictions::{COMPARED, Predictions, Quality};
 
@@ -241,7 +241,9 @@ pub struct NodeStats {
     pub packed_in: PackedStats,
     pub latency: Histogram,
     /// Links that could not be replaced.
-    pub(crate) failed_renewals: FailedRenewals,
+    pub(crate) failed_renewals: Repeated,
+    /// Roles that can have no link for a while, though the node can be reached.
+    pub(crate) unjudged_roles: Repeated,
 }
 
 /// What the schedule of one node has done with one class.

@@ -5,7 +5,7 @@
 //! waits in their queues, which belong to both. It connects to the cluster, starts its workers and says
 //! `ready`. Then the old one takes no further clients, gives up its admin server, and says `left`, and the
 //! new one listens on that Unix socket in its place. Until then it serves as if nothing were; if the new one
-//! fails, after `ready` too, it goes on. There is one new one at a time: others are told so, and end.
+//! fails, after `ready` too, it goes on (but for the moment between a last look and `left`). There is one new one at a time: others are told so, and end.
 //!
 //! The new one says `clients` with the numbers of the states that it understands, and gets what clients have
 //! prepared and then the clients themselves (`passing.rs`, `adopting.rs`). Those that it does not get are

@@ -66,19 +66,17 @@ impl Pool {
         }
     }
 
-    /// The node can be reached, but not by this role for a while.
-    fn note_unjudged(&mut self, cx: &mut Context, node: NodeIndex, why: &OpenError) {
+    /// The node can be reached, but not by this role for a while. Returns whether it could be before.
+    fn note_unjudged(&mut self, cx: &mut Context, node: NodeIndex) -> bool {
         let failures = self.unjudged.get(&node).map_or(0, |pause| pause.failures);
-        if failures == 0 {
-            let address = cx.snapshot.nodes[node.as_usize()].address;
-            tracing::warn!(node = %address, "no link for a role: {why}");
-        }
+        let is_news = failures == 0;
         let pause = Pause {
             failures: failures.saturating_add(1),
             tried: cx.now,
             until: cx.now + pause_after(cx, failures),
         };
         self.unjudged.insert(node, pause);
+        is_news
     }
 }
 
@@ -165,8 +163,15 @@ impl Links {
     }
 
     fn note_unjudged(&mut self, cx: &mut Context, opening: &Opening, why: &OpenError) {
-        if let Some(pool) = self.pools.get_mut(opening.pool) {
-            pool.note_unjudged(cx, opening.node, why);
+        let Some(pool) = self.pools.get_mut(opening.pool) else {
+            return;
+        };
+        let node = opening.node;
+        if pool.note_unjudged(cx, node)
+            && let Some(roles) = self.stats(node).unjudged_roles.note(cx.now)
+        {
+            let address = cx.snapshot.nodes[node.as_usize()].address;
+            tracing::warn!(node = %address, roles, "no link for a role: {why}");
         }
     }
 

@@ -136,9 +136,9 @@ impl Links {
         why: &OpenError,
     ) -> Option<Opened> {
         let (node, kind) = (opening.node, &opening.kind);
-        if let Some(kept) = self.stats(node).failed_renewals.note(cx.now) {
+        if let Some(attempts) = self.stats(node).failed_renewals.note(cx.now) {
             let address = cx.snapshot.nodes[node.as_usize()].address;
-            tracing::warn!(node = %address, kept, "connections are kept, as no others can be opened: {why}");
+            tracing::warn!(node = %address, attempts, "connections are kept, as no others can be opened: {why}");
         }
         if let Some(link) = self.open.get_mut(kept) {
             let from = cx.now + RENEWAL_PAUSE;

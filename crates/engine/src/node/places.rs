@@ -3,8 +3,9 @@
 //! A link of a role costs its node a login: one bcrypt, tens of milliseconds of CPU. After a handover, or
 //! when a node is back, links of all roles are wanted at once. So a node is asked for few at a time; the
 //! other places are postponed until one of these is up or has failed. Roles without any link come first,
-//! with one each, and with one more at another node if the first hangs; among equals those whose last attempt
-//! has not failed, then those that requests wait for, then those with the most clients.
+//! with one each, and when these are on their way with one more at another node if the first hangs; among
+//! equals those whose last attempt has not failed, then those that requests wait for, then those with the most
+//! clients.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use crate::context::Context;
 use crate::keys::PoolKey;
@@ -25,6 +26,14 @@ use crate::node::slot::Slot;
 
 /// How long a role's first link may be on its way before the role counts as one that has none.
 const FIRST_LINK_GRACE: Duration = Duration::from_secs(1);
+
+/// A role's first link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnItsWay {
+    Soon,
+    /// The node may not answer at all.
+    TooLong,
+}
 
 /// A role, and the node and place of a link that is to be opened for it.
 type Claim = (PoolKey, NodeIndex, usize);
@@ -118,12 +127,14 @@ impl Links {
         roles.sort_by_key(|(rank, _)| *rank);
         let mut room = self.room(cx);
         let mut claims = Vec::new();
-        let soon = self.linked_soon(cx.now);
-        for (_, key) in &roles {
-            if !soon.contains(key)
-                && let Some(node) = self.first_node(cx, *key, &nodes, &room)
-            {
-                self.claim(cx, *key, (node, 1), &mut room, &mut claims);
+        let on_their_way = self.on_their_way(cx.now);
+        for state in [None, Some(OnItsWay::TooLong)] {
+            for (_, key) in &roles {
+                if on_their_way.get(key).copied() == state
+                    && let Some(node) = self.first_node(cx, *key, &nodes, &room)
+                {
+                    self.claim(cx, *key, (node, 1), &mut room, &mut claims);
+                }
             }
         }
         for (_, key) in &roles {
@@ -150,18 +161,22 @@ impl Links {
         room
     }
 
-    /// The roles for which a link is on its way that has not taken long so far.
-    fn linked_soon(&self, now: Instant) -> FxHashSet<PoolKey> {
-        let connecting = self.connecting.values();
-        let soon = connecting.filter_map(|connecting| match &connecting.purpose {
-            Purpose::Link(opening) => {
-                let is_soon = connecting.age(now) < FIRST_LINK_GRACE;
-                let is_shared = matches!(opening.kind, LinkKind::Shared(_));
-                (is_soon && is_shared).then_some(opening.pool)
+    /// Roles for which a link is on its way.
+    fn on_their_way(&self, now: Instant) -> FxHashMap<PoolKey, OnItsWay> {
+        let mut found = FxHashMap::default();
+        for connecting in self.connecting.values() {
+            let Purpose::Link(opening) = &connecting.purpose else {
+                continue;
+            };
+            if !matches!(opening.kind, LinkKind::Shared(_)) {
+                continue;
             }
-            Purpose::Login(_) => None,
-        });
-        soon.collect()
+            let state = found.entry(opening.pool).or_insert(OnItsWay::TooLong);
+            if connecting.age(now) < FIRST_LINK_GRACE {
+                *state = OnItsWay::Soon;
+            }
+        }
+        found
     }
 
     /// Where a role that has no link gets its first one soonest: not at a node at which one is on its way.

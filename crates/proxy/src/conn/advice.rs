@@ -49,7 +49,7 @@ macro_rules! advice {
                 $server_name,
                 " to one of them, or ",
                 $any_name,
-                " to accept all that the authority has signed"
+                " without it, to accept all that the authority has signed"
             ),
         }
     };
