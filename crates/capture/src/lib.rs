@@ -18,8 +18,10 @@
 mod blocks;
 mod chunk;
 mod error;
+mod follow;
 mod limits;
 mod numbers;
+mod parse;
 mod read;
 mod record;
 #[cfg(test)]
@@ -28,8 +30,10 @@ mod tests;
 pub use blocks::{End, Mark, Reason, Start};
 pub use chunk::Chunk;
 pub use error::FormatError;
+pub use follow::{Event, Follower};
 pub use limits::{
     BLOCK_BYTES_MAX, MAGIC, PARTS_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX, VALUES_MAX, VERSION,
 };
-pub use read::{Reader, Recorded};
+pub use parse::Recorded;
+pub use read::Reader;
 pub use record::{Answer, Bound, Request, Statement, Value, kinds, marks, push_value};

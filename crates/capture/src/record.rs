@@ -25,6 +25,8 @@ pub mod marks {
     pub const TIMESTAMP: u8 = 4;
     /// Conditional.
     pub const CONDITIONAL: u8 = 8;
+    /// It wants rows without a description of their columns.
+    pub const SKIPS_METADATA: u8 = 16;
 }
 
 /// A statement without its values.
@@ -69,7 +71,7 @@ pub struct Request {
 pub struct Answer {
     /// Microseconds from the arrival to the answer.
     pub took_us: u64,
-    /// Bytes of the answer's body.
+    /// Bytes of the answer's body, less warnings and what else comes before the message itself.
     pub bytes: u64,
     /// Code of the protocol's error.
     pub error: Option<u32>,
