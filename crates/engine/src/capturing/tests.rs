@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use helenus_capture::{Answer, Reader, Recorded, Start, Value, kinds};
-use helenus_wire::{Opcode, Version, code};
+use helenus_wire::{Opcode, Version, code, flags, write};
 
 use super::*;
 use crate::config::Config;
@@ -190,6 +190,40 @@ fn bound_values_are_recorded_by_their_sizes_or_if_wanted_whole() {
         assert_eq!(contains(&file, &secret), has_values);
         assert_eq!(statements[0].sent.is_some(), has_values);
     }
+}
+
+#[test]
+fn answers_are_measured_without_warnings_and_as_the_client_wants_them() {
+    let mut bench = bench();
+    bench.prepare_of(("app", "others"), SHOWN, b"id", &[("customer", BIGINT)]);
+    let wanted = wanted(&bench);
+    begin(&mut bench, wanted);
+    let key = [0; 8];
+    for skip_metadata in [false, true] {
+        let body = Asking {
+            values: &[&key],
+            skip_metadata,
+            ..Asking::default()
+        };
+        let body = body.execute(bench.versions.0, b"id");
+        bench.ask(Opcode::Execute, 3, &body);
+        let (cx, session) = (&mut bench.engine.cx, bench.client);
+        let mut warned = vec![0, 1];
+        write::string(&mut warned, "too many tombstones");
+        warned.extend([0; 77]);
+        cx.note_answer((session, 3), Opcode::Result, flags::WARNING, &warned);
+        answer(&mut bench);
+    }
+    let blocks = end(&mut bench);
+    let (found, ..) = read(&blocks);
+    let recorded = found.iter().map(|of| {
+        let skips = of.request.marks & marks::SKIPS_METADATA != 0;
+        (skips, of.answer.map(|answer| answer.bytes))
+    });
+    assert_eq!(
+        recorded.collect::<Vec<_>>(),
+        [(false, Some(77)), (true, Some(77))]
+    );
 }
 
 #[test]
