@@ -131,11 +131,7 @@ impl<R: Read> Reader<R> {
         Ok(Some((kind, block)))
     }
 
-    fn chunk(
-        &mut self,
-        block: &[u8],
-        take: &mut impl FnMut(Recorded),
-    ) -> Result<(), FormatError> {
+    fn chunk(&mut self, block: &[u8], take: &mut impl FnMut(Recorded)) -> Result<(), FormatError> {
         let has_values = self.has_values;
         let define = |mut statement: Statement| {
             if !has_values {

@@ -66,6 +66,13 @@ pub struct Request {
     pub key: Option<u64>,
 }
 
+impl Request {
+    /// Whether it wants rows without a description of their columns.
+    pub fn skips_metadata(&self) -> bool {
+        self.marks & marks::SKIPS_METADATA != 0
+    }
+}
+
 /// How it was answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {

@@ -217,8 +217,10 @@ fn answers_are_measured_without_warnings_and_as_the_client_wants_them() {
     let blocks = end(&mut bench);
     let (found, ..) = read(&blocks);
     let recorded = found.iter().map(|of| {
-        let skips = of.request.marks & marks::SKIPS_METADATA != 0;
-        (skips, of.answer.map(|answer| answer.bytes))
+        (
+            of.request.skips_metadata(),
+            of.answer.map(|answer| answer.bytes),
+        )
     });
     assert_eq!(
         recorded.collect::<Vec<_>>(),

@@ -18,7 +18,7 @@ pub(in crate::client) struct Plan {
     pub(in crate::client) consistency: u16,
     pub(super) serial_consistency: Option<u16>,
     pub(super) compression: Compression,
-    pub(super) tls: Option<Tls>,
+    pub(in crate::client) tls: Option<Tls>,
     pub(super) request_timeout: Duration,
 }
 
