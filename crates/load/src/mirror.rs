@@ -265,7 +265,6 @@ impl<'a> Run<'a> {
 
     /// Sends what is due.
     fn send(&mut self, now: Instant) {
-        self.queue.on_time(now);
         while self.has_room()
             && let Some((request, bytes)) = self.queue.pop(now)
         {
@@ -276,6 +275,7 @@ impl<'a> Run<'a> {
                 (request, played, bytes)
             });
         }
+        self.queue.drop_surplus(now);
     }
 
     fn has_room(&self) -> bool {

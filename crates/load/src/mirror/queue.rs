@@ -79,12 +79,17 @@ impl<T> Queue<T> {
         self.next_number += 1;
     }
 
-    /// Sees to the time: who is behind now, and what of it is dropped.
-    pub(crate) fn on_time(&mut self, now: Instant) {
+    /// Finds out what is behind by now.
+    fn on_time(&mut self, now: Instant) {
         while let Some(first) = self.early.first_entry().filter(|of| of.key().0 <= now) {
             let ((due, _), waiting) = first.remove_entry();
             self.behind.push_back((due, waiting));
         }
+    }
+
+    /// Drops what is behind and too much. Call it when no more can be sent now.
+    pub(crate) fn drop_surplus(&mut self, now: Instant) {
+        self.on_time(now);
         while self.behind.len() > self.limits.behind_max {
             if let Some((_, waiting)) = self.behind.pop_front() {
                 self.dropped.behind += 1;
