@@ -32,7 +32,8 @@ pub use chunk::Chunk;
 pub use error::FormatError;
 pub use follow::{Event, Follower};
 pub use limits::{
-    BLOCK_BYTES_MAX, MAGIC, PARTS_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX, VALUES_MAX, VERSION,
+    BLOCK_BYTES_MAX, MAGIC, MIRROR_NAME, PARTS_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX, VALUES_MAX,
+    VERSION,
 };
 pub use parse::Recorded;
 pub use read::Reader;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use helenus_capture::{
-    PARTS_MAX, RECORD_BYTES_MAX, Request, Statement as Recorded, TEXT_BYTES_MAX, VALUES_MAX, kinds,
-    marks, push_value,
+    MIRROR_NAME, PARTS_MAX, RECORD_BYTES_MAX, Request, Statement as Recorded, TEXT_BYTES_MAX,
+    VALUES_MAX, kinds, marks, push_value,
 };
 use helenus_cql::{Kind, first_words, with_markers};
 use helenus_wire::{
@@ -84,7 +84,7 @@ impl Engine {
         let Some(capture) = &self.cx.capture else {
             return;
         };
-        if !capture.takes(arrival.session, self.cx.now) {
+        if !capture.takes(arrival.session, self.cx.now) || self.is_mirror(arrival.session) {
             return;
         }
         let has_values = capture.wanted().has_values;
@@ -139,6 +139,12 @@ impl Engine {
         if let Some(capture) = &mut self.cx.capture {
             capture.on_request(client, request, parts, now);
         }
+    }
+
+    /// Whether a client sends on what captures say.
+    fn is_mirror(&self, client: SessionKey) -> bool {
+        let kind = self.clients.kind_of(client);
+        kind.is_some_and(|kind| &*kind.application == MIRROR_NAME)
     }
 
     /// The statements of a batch; None if they are too much, none of them if not all are known.

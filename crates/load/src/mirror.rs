@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use helenus_capture::{Event, Follower, Recorded, Start, Statement, kinds};
+use helenus_capture::{Event, Follower, MIRROR_NAME, Recorded, Start, Statement, kinds};
 use helenus_wire::Opcode;
 use tokio::task::JoinSet;
 use tokio::time::{interval_at, sleep_until};
@@ -72,9 +72,11 @@ impl Mirror {
         );
         let (mut targets, mut arms) = (Vec::new(), vec![CLIENTS.to_owned()]);
         for (place, endpoint) in endpoints.iter().enumerate() {
-            let connections = Connections::open(endpoint, options.connections).await?;
+            let mut endpoint = endpoint.clone();
+            endpoint.application = Some(MIRROR_NAME);
+            let connections = Connections::open(&endpoint, options.connections).await?;
             targets.push(Target::new(place, connections));
-            arms.push(endpoint.name.clone());
+            arms.push(endpoint.name);
         }
         Ok(Mirror {
             targets,

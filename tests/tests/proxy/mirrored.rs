@@ -96,10 +96,10 @@ fn fill(cluster: &Cluster, is_second: bool) {
     }
 }
 
-/// All rows are read: in both versions of the protocol, and as drivers do it, without descriptions of columns.
+/// Reads all rows, how many times: in both versions of the protocol, and as drivers do it, without descriptions of columns.
 fn read_all(proxy: &Proxy) -> i32 {
-    let mut readers = 0;
-    for (version, skips) in [(4, false), (5, false), (4, true), (5, true)] {
+    let readers = [(4, false), (5, false), (4, true), (5, true)];
+    for (version, skips) in readers {
         let mut client = Client::ready(proxy.address, version).expect("client");
         let prepared = client.prepare(READ).expect("prepared");
         for k in 0..KEYS {
@@ -110,9 +110,8 @@ fn read_all(proxy: &Proxy) -> i32 {
             };
             answer.expect("answer").expect("rows");
         }
-        readers += 1;
     }
-    readers
+    readers.len() as i32
 }
 
 fn mirrored<'a>(result: &'a Value, what: &str) -> &'a Value {
@@ -135,7 +134,8 @@ fn a_second_cluster_gets_reads_differs_dies_and_comes_back() {
         "admin.show_keys=true",
     ];
     let proxy = Proxy::start(&points, &settings).expect("proxy");
-    let to_first = format!("first={}", points[0]);
+    // What is sent to the proxy itself is not recorded: it would never end.
+    let to_first = format!("first={}", proxy.address);
     let to_second = format!("second={}", second.contact_points()[0]);
 
     // Both clusters, row for row.
@@ -149,7 +149,9 @@ fn a_second_cluster_gets_reads_differs_dies_and_comes_back() {
     });
     let result = mirroring.end();
     assert_eq!(mirrored(&result, "different"), different, "{result:#}");
-    assert!(mirrored(&result, "same").as_i64() > Some(300), "{result:#}");
+    let same = mirrored(&result, "same").as_i64();
+    let most = i64::from(different / (KEYS - DIFFERENT) * KEYS - different);
+    assert!(same > Some(300) && same <= Some(most), "{result:#}");
     assert_eq!(
         (&result["dropped"], &result["lost"]),
         (&0.into(), &0.into())

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use helenus_capture::{Answer, Reader, Recorded, Start, Value, kinds};
+use helenus_capture::{Answer, MIRROR_NAME, Reader, Recorded, Start, Value, kinds};
 use helenus_wire::{Opcode, Version, code, flags, write};
 
 use super::*;
@@ -226,6 +226,21 @@ fn answers_are_measured_without_warnings_and_as_the_client_wants_them() {
         recorded.collect::<Vec<_>>(),
         [(false, Some(77)), (true, Some(77))]
     );
+}
+
+#[test]
+fn what_sends_captured_requests_on_is_not_captured_itself() {
+    let mut bench = bench();
+    let clients = [MIRROR_NAME, "shop"].map(|name| bench.another(name));
+    let wanted = wanted(&bench);
+    begin(&mut bench, wanted);
+    for client in clients {
+        let body = Asking::default().query(bench.versions.0, READ);
+        bench.ask_as(client, Opcode::Query, 1, &body);
+    }
+    let blocks = end(&mut bench);
+    let (_, waiting, ..) = read(&blocks);
+    assert_eq!(waiting.len(), 1);
 }
 
 #[test]

@@ -123,7 +123,9 @@ impl Session {
             connection: Connection::open(address, plan.tls.as_ref()).await?,
             prepared: RwLock::default(),
         };
-        let startup = |body: &mut Vec<u8>| write::string_map(body, &[("CQL_VERSION", "3.0.0")]);
+        let mut options = vec![("CQL_VERSION", "3.0.0")];
+        options.extend(plan.application.map(|name| ("APPLICATION_NAME", name)));
+        let startup = |body: &mut Vec<u8>| write::string_map(body, &options);
         let mut answer = session.ask(Opcode::Startup, startup).await?;
         if answer.opcode == Opcode::Authenticate as u8 {
             let token = plan.sasl_token()?;

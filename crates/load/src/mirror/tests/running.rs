@@ -307,12 +307,12 @@ async fn further_pages_go_on_where_the_endpoints_own_page_ended() {
         marks: marks::CONTINUES,
         ..read(b"more")
     };
-    running.requests(&[further.clone()]);
+    running.requests(std::slice::from_ref(&further));
     running.requests(&[read(b"more")]);
     let begun = Instant::now();
     while !server.seen().iter().any(|of| of.state.is_some()) {
         assert!(begun.elapsed() < PATIENCE, "no further page is asked for");
-        running.requests(&[further.clone()]);
+        running.requests(std::slice::from_ref(&further));
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let outcome = running.end().await;
