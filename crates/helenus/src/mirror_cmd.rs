@@ -103,9 +103,7 @@ pub(crate) fn run(args: MirrorArgs) -> Result<ExitCode> {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if let Some(why) = &outcome.broken_off {
-            print_error(&format!(
-                "it has broken off ({why}): the proxy has stopped, or has given this reader up; its log says which"
-            ));
+            print_error(&format!("it has broken off: {why}"));
             code = ExitCode::FAILURE;
         }
         Ok(())

@@ -21,7 +21,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use helenus_capture::{Event, Follower, MIRROR_NAME, Recorded, Start, Statement, kinds};
 use helenus_wire::Opcode;
 use tokio::task::JoinSet;
@@ -44,6 +44,7 @@ use statements::{KEPT_MAX, Statements};
 
 /// How long the last answers are waited for.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+const GONE: &str = "the proxy has stopped, or has given this reader up; its log says which";
 /// What the clients' own answers are called beside those of endpoints.
 pub const CLIENTS: &str = "clients";
 
@@ -177,8 +178,8 @@ impl<'a> Run<'a> {
         let taken = match next {
             Ok(Some(bytes)) => self.on_bytes(&bytes),
             Ok(None) if self.has_ended => return false,
-            Ok(None) => Err(anyhow::anyhow!("it ends too soon")),
-            Err(e) => Err(e),
+            Ok(None) => Err(anyhow!(GONE)),
+            Err(e) => Err(e.context(GONE)),
         };
         if let Err(e) = taken {
             self.broken_off = Some(format!("{e:#}"));

@@ -19,6 +19,8 @@ use crate::replay::step::Step;
 
 /// Characters of a statement in the reason why it is not played.
 const TEXT_CHARS_MAX: usize = 60;
+/// Characters of an endpoint's own reason.
+const WHY_CHARS_MAX: usize = 200;
 
 /// A read.
 #[derive(Debug)]
@@ -171,7 +173,10 @@ impl Target {
 
     /// The statement as the endpoint knows it.
     async fn prepared(&self, request: &Request) -> Result<Arc<Prepared>, Unprepared> {
-        let mut preparation = request.known.prepared[self.place].lock().await;
+        let limit = self.connections.endpoint().request_timeout;
+        // Another request may be preparing it, at an endpoint that does not answer.
+        let waiting = timeout(limit, request.known.prepared[self.place].lock()).await;
+        let mut preparation = waiting.map_err(|_| Unprepared::Failed(CLIENT_TIMEOUT))?;
         match &*preparation {
             Preparation::Done(prepared) => return Ok(prepared.clone()),
             Preparation::Refused { why, until } if Instant::now() < *until => {
@@ -180,7 +185,6 @@ impl Target {
             Preparation::Refused { .. } | Preparation::Unknown => {}
         }
         let connection = self.connection(request).map_err(Unprepared::Failed)?;
-        let limit = self.connections.endpoint().request_timeout;
         let preparing = prepare_unless_refused(&connection.session, &request.known.statement);
         let prepared = timeout(limit, preparing).await;
         connection.note(prepared.is_ok());
@@ -195,7 +199,7 @@ impl Target {
             Ok(Ok(Err(refused))) => match refused.code {
                 code::INVALID | code::SYNTAX | code::UNAUTHORIZED => {
                     let until = Instant::now() + REFUSED_FOR;
-                    let why = refused.text;
+                    let why: String = refused.text.chars().take(WHY_CHARS_MAX).collect();
                     *preparation = Preparation::Refused {
                         why: why.clone(),
                         until,
