@@ -300,6 +300,25 @@ async fn what_a_slow_endpoint_cannot_take_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_connection_that_says_nothing_any_more_is_replaced() {
+    let server = Server::start(b"").await;
+    let mut options = options();
+    (options.connections, options.in_flight_max) = (1, 32);
+    let running = Running::begin(&[&server], options, true).await;
+    server.be_silent();
+    assert_eq!(server.accepted(), 1);
+    let begun = Instant::now();
+    while server.accepted() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "it is not replaced");
+        running.requests(&vec![read(b"v"); 8]);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let outcome = running.end().await;
+    let timeouts = outcome.groups[0].of[1].errors.get("client timeout");
+    assert!(timeouts >= Some(&16), "{outcome:#?}");
+}
+
+#[tokio::test]
 async fn further_pages_go_on_where_the_endpoints_own_page_ended() {
     let server = Server::start(b"").await;
     let running = Running::begin(&[&server], options(), true).await;

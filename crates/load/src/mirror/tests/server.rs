@@ -1,6 +1,6 @@
 //! An endpoint that answers from a script.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use helenus_wire::{
@@ -25,6 +25,7 @@ struct Script {
     /// Texts that were prepared.
     prepared: Mutex<Vec<String>>,
     is_silent: AtomicBool,
+    accepted: AtomicUsize,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
@@ -52,6 +53,7 @@ impl Server {
         let (script, suffix) = (self.script.clone(), self.suffix);
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                script.accepted.fetch_add(1, Ordering::Relaxed);
                 let task = tokio::spawn(answer(stream, script.clone(), suffix));
                 script
                     .tasks
@@ -83,6 +85,11 @@ impl Server {
 
     pub(super) fn be_silent(&self) {
         self.script.is_silent.store(true, Ordering::Relaxed);
+    }
+
+    /// Connections so far.
+    pub(super) fn accepted(&self) -> usize {
+        self.script.accepted.load(Ordering::Relaxed)
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
