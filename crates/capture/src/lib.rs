@@ -19,9 +19,11 @@
 mod blocks;
 mod chunk;
 mod error;
+mod follow;
 mod framing;
 mod limits;
 mod numbers;
+mod parse;
 mod read;
 mod record;
 #[cfg(test)]
@@ -30,8 +32,11 @@ mod tests;
 pub use blocks::{End, Mark, Reason, Start};
 pub use chunk::Chunk;
 pub use error::FormatError;
+pub use follow::{Event, Follower};
 pub use limits::{
-    BLOCK_BYTES_MAX, MAGIC, PARTS_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX, VALUES_MAX, VERSION,
+    BLOCK_BYTES_MAX, MAGIC, MIRROR_NAME, PARTS_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX, VALUES_MAX,
+    VERSION,
 };
-pub use read::{Reader, Recorded};
+pub use parse::Recorded;
+pub use read::Reader;
 pub use record::{Answer, Bound, Request, Statement, Value, kinds, marks, push_value};

@@ -1,5 +1,8 @@
 //! Numbers of the format, and its bounds.
 
+/// Applications of this name send captured requests on. What they ask is not recorded: it would be sent on for ever
+/// where they send it to the proxy that records.
+pub const MIRROR_NAME: &str = "helenus-mirror";
 pub const MAGIC: &[u8; 8] = b"HELENUSC";
 /// Of files that are written. Those of version 1 are read as well.
 pub const VERSION: u8 = 2;

@@ -4,26 +4,12 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::rc::Rc;
 
-use crate::blocks::{End, Mark, Reason, Start};
+use crate::blocks::{End, Mark, Start};
 use crate::error::FormatError;
 use crate::framing::{HEAD, Head};
-use crate::limits::{
-    ARRIVED_US_MAX, CHUNK, DEFINED, END, MAGIC, MARK, PARTS_MAX, RECORD, START,
-    STATEMENT_BYTES_MAX, VALUE_BYTES_MAX, VALUES_MAX, VERSION,
-};
-use crate::numbers::Input;
-use crate::record::{Answer, Request, Statement, Value};
-
-/// A request, and how it was answered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Recorded {
-    pub worker: u32,
-    pub request: Request,
-    /// None if it had not been when its client left or the capture ended.
-    pub answer: Option<Answer>,
-    /// Numbers among [`Reader::statements`], and values. Empty if the proxy did not know its statement.
-    pub parts: Vec<(usize, Vec<Value>)>,
-}
+use crate::limits::{CHUNK, END, MARK, START, STATEMENT_BYTES_MAX};
+use crate::parse::{HEAD_BYTES, Recorded, chunk_of, end_of, mark_of, start_of, version_of};
+use crate::record::{Statement, Value};
 
 /// Reads a capture.
 pub struct Reader<R> {
@@ -47,18 +33,9 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// It is no capture, or one that this version cannot read.
     pub fn open(mut from: R) -> Result<Reader<R>, FormatError> {
-        let mut head = [0; MAGIC.len() + 1];
+        let mut head = [0; HEAD_BYTES];
         let got = read_up_to(&mut from, &mut head)?;
-        if got > 0 && !head[..got].starts_with(&MAGIC[..got.min(MAGIC.len())]) {
-            return Err(FormatError::NoCapture);
-        }
-        if got < head.len() {
-            return Err(FormatError::Short);
-        }
-        let version = head[MAGIC.len()];
-        if !(1..=VERSION).contains(&version) {
-            return Err(FormatError::OtherVersion(version));
-        }
+        let version = version_of(&head[..got])?;
         let mut reader = Reader {
             from,
             version,
@@ -110,7 +87,8 @@ impl<R: Read> Reader<R> {
         self.is_cut_off
     }
 
-    /// Passes the requests of the next chunk to `take`; false at the end.
+    /// Passes the requests of the next chunk to `take`; false at the end. Their parts are numbers among
+    /// [`Reader::statements`].
     ///
     /// # Errors
     /// The file cannot be read, or is damaged.
@@ -119,25 +97,15 @@ impl<R: Read> Reader<R> {
             let Some((kind, block)) = self.block()? else {
                 return Ok(false);
             };
-            let mut input = Input(&block);
             match kind {
                 CHUNK => {
-                    self.chunk(&mut input, &mut take)?;
+                    self.chunk(&block, &mut take)?;
                     return Ok(true);
                 }
-                MARK => self.mark = mark_of(&mut input)?,
+                MARK => self.mark = mark_of(&block)?,
                 END => {
-                    let reason = match input.byte()? {
-                        1 => Reason::Time,
-                        2 => Reason::Size,
-                        3 => Reason::ValuesHidden,
-                        _ => return Err(FormatError::Malformed("an unknown reason of its end")),
-                    };
-                    self.mark = mark_of(&mut input)?;
-                    self.end = Some(End {
-                        reason,
-                        mark: self.mark,
-                    });
+                    let end = end_of(&block)?;
+                    (self.mark, self.end) = (end.mark, Some(end));
                     return Ok(false);
                 }
                 // Blocks of later versions that do not change the others.
@@ -165,33 +133,20 @@ impl<R: Read> Reader<R> {
         Ok(Some((head.kind, block)))
     }
 
-    fn chunk(
-        &mut self,
-        input: &mut Input<'_>,
-        take: &mut impl FnMut(Recorded),
-    ) -> Result<(), FormatError> {
-        let worker = input.number()?;
-        let mut defined = Vec::new();
-        while !input.is_empty() {
-            match input.byte()? {
-                DEFINED => {
-                    let mut statement = statement_of(input)?;
-                    if !self.has_values {
-                        statement.sent = None;
-                    }
-                    defined.push(self.number_of(statement)?);
-                }
-                RECORD => {
-                    let mut one = recorded(input, worker, &defined)?;
-                    if !self.has_values {
-                        one.parts.iter_mut().for_each(|(_, values)| forget(values));
-                    }
-                    take(one);
-                }
-                _ => return Err(FormatError::Malformed("an unknown entry of a chunk")),
+    fn chunk(&mut self, block: &[u8], take: &mut impl FnMut(Recorded)) -> Result<(), FormatError> {
+        let has_values = self.has_values;
+        let define = |mut statement: Statement| {
+            if !has_values {
+                statement.sent = None;
             }
-        }
-        Ok(())
+            self.number_of(statement)
+        };
+        chunk_of(block, define, |mut one| {
+            if !has_values {
+                one.parts.iter_mut().for_each(|(_, values)| forget(values));
+            }
+            take(one);
+        })
     }
 
     fn number_of(&mut self, statement: Statement) -> Result<usize, FormatError> {
@@ -236,125 +191,4 @@ fn read_up_to(from: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
         }
     }
     Ok(got)
-}
-
-fn start_of(block: &[u8]) -> Result<Start, FormatError> {
-    let mut input = Input(block);
-    let mut start = Start {
-        proxy: input.text()?,
-        began_us: input.varint()?,
-        wanted_us: input.varint()?,
-        share_ppm: input.number()?,
-        has_values: input.byte()? != 0,
-        classes: Vec::new(),
-    };
-    for _ in 0..input.number::<u8>()? {
-        start.classes.push(input.text()?);
-    }
-    Ok(start)
-}
-
-fn mark_of(input: &mut Input<'_>) -> Result<Mark, FormatError> {
-    Ok(Mark {
-        at_us: input.varint()?,
-        lost: input.varint()?,
-    })
-}
-
-fn statement_of(input: &mut Input<'_>) -> Result<Statement, FormatError> {
-    let (text, kinds) = (input.text()?, input.byte()?);
-    let mut optional = || match input.byte()? {
-        0 => Ok(None),
-        _ => input.text().map(Some),
-    };
-    Ok(Statement {
-        text,
-        kinds,
-        keyspace: optional()?,
-        sent: optional()?,
-    })
-}
-
-fn recorded(
-    input: &mut Input<'_>,
-    worker: u32,
-    defined: &[usize],
-) -> Result<Recorded, FormatError> {
-    let request = Request {
-        connection: input.varint()?,
-        arrived_us: input.varint()?,
-        opcode: input.byte()?,
-        class: input.byte()?,
-        marks: input.byte()?,
-        batch_type: input.byte()?,
-        consistency: input.number()?,
-        serial_consistency: input.optional()?,
-        page_size: input.optional()?,
-        key: match input.byte()? {
-            0 => None,
-            _ => input
-                .bytes(8)?
-                .first_chunk()
-                .map(|key| u64::from_le_bytes(*key)),
-        },
-    };
-    if request.arrived_us > ARRIVED_US_MAX {
-        return Err(FormatError::Malformed(
-            "a request is later than any capture lasts",
-        ));
-    }
-    let answer = match input.byte()? {
-        0 => None,
-        _ => Some(Answer {
-            took_us: input.varint()?,
-            bytes: input.varint()?,
-            error: input.optional()?,
-        }),
-    };
-    let count: usize = input.number()?;
-    if count > PARTS_MAX {
-        return Err(FormatError::Malformed("a batch is too long"));
-    }
-    let mut parts = Vec::with_capacity(count.min(16));
-    for _ in 0..count {
-        let number: usize = input.number()?;
-        let statement = *defined
-            .get(number)
-            .ok_or(FormatError::Malformed("a statement that is not defined"))?;
-        parts.push((statement, values_of(input)?));
-    }
-    Ok(Recorded {
-        worker,
-        request,
-        answer,
-        parts,
-    })
-}
-
-fn values_of(input: &mut Input<'_>) -> Result<Vec<Value>, FormatError> {
-    let head: usize = input.number()?;
-    let (count, with_bytes) = (head / 2, head % 2 == 1);
-    if count > VALUES_MAX {
-        return Err(FormatError::Malformed("too many values"));
-    }
-    let mut values = Vec::with_capacity(count.min(16));
-    for _ in 0..count {
-        let value = match input.varint()? {
-            0 => Value::Null,
-            1 => Value::Unset,
-            length => {
-                let length = u32::try_from(length - 2);
-                let length = length.map_err(|_| FormatError::Malformed("a value is too long"))?;
-                if length > VALUE_BYTES_MAX {
-                    return Err(FormatError::Malformed("a value is too long"));
-                }
-                match with_bytes {
-                    true => Value::Bytes(input.bytes(length as usize)?.to_vec()),
-                    false => Value::Sized(length),
-                }
-            }
-        };
-        values.push(value);
-    }
-    Ok(values)
 }

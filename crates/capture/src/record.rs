@@ -25,6 +25,8 @@ pub mod marks {
     pub const TIMESTAMP: u8 = 4;
     /// Conditional.
     pub const CONDITIONAL: u8 = 8;
+    /// It wants rows without a description of their columns.
+    pub const SKIPS_METADATA: u8 = 16;
 }
 
 /// A statement without its values.
@@ -64,12 +66,19 @@ pub struct Request {
     pub key: Option<u64>,
 }
 
+impl Request {
+    /// Whether it wants rows without a description of their columns.
+    pub fn skips_metadata(&self) -> bool {
+        self.marks & marks::SKIPS_METADATA != 0
+    }
+}
+
 /// How it was answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Microseconds from the arrival to the answer.
     pub took_us: u64,
-    /// Bytes of the answer's body.
+    /// Bytes of the answer's body, less warnings and what else comes before the message itself.
     pub bytes: u64,
     /// Code of the protocol's error.
     pub error: Option<u32>,

@@ -1,6 +1,8 @@
 use super::*;
 use crate::limits::CHUNK;
 
+mod follow;
+
 fn select() -> Statement {
     Statement {
         text: "SELECT v FROM t WHERE k = ?".to_owned(),

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use helenus_capture::{
-    PARTS_MAX, RECORD_BYTES_MAX, Request, Statement as Recorded, TEXT_BYTES_MAX, VALUES_MAX, kinds,
-    marks, push_value,
+    MIRROR_NAME, PARTS_MAX, RECORD_BYTES_MAX, Request, Statement as Recorded, TEXT_BYTES_MAX,
+    VALUES_MAX, kinds, marks, push_value,
 };
 use helenus_cql::{Kind, first_words, with_markers};
 use helenus_wire::{
     BatchChild, BatchView, ErrorBody, ExecuteView, Opcode, Options, QueryView, ValueRef, Values,
-    strip_prelude,
+    query_flags, strip_prelude,
 };
 
 use crate::arrival::Arrival;
@@ -36,8 +36,9 @@ impl Context {
         body: &[u8],
     ) {
         if let Some(capture) = &mut self.capture {
-            let error = || (opcode == Opcode::Error).then(|| code_of(header_flags, body))?;
-            let full = capture.on_answer(client, body.len(), error, self.now);
+            let content = strip_prelude(header_flags, body).map_or(body, |(_, content)| content);
+            let error = || (opcode == Opcode::Error).then(|| code_of(content))?;
+            let full = capture.on_answer(client, content.len(), error, self.now);
             self.hand_over(full);
         }
     }
@@ -49,8 +50,7 @@ impl Context {
     }
 }
 
-fn code_of(header_flags: u8, body: &[u8]) -> Option<u32> {
-    let (_, content) = strip_prelude(header_flags, body).ok()?;
+fn code_of(content: &[u8]) -> Option<u32> {
     Some(ErrorBody::parse(content).ok()?.code as u32)
 }
 
@@ -84,7 +84,7 @@ impl Engine {
         let Some(capture) = &self.cx.capture else {
             return;
         };
-        if !capture.takes(arrival.session, self.cx.now) {
+        if !capture.takes(arrival.session, self.cx.now) || self.is_mirror(arrival.session) {
             return;
         }
         let has_values = capture.wanted().has_values;
@@ -141,6 +141,12 @@ impl Engine {
         }
     }
 
+    /// Whether a client sends on what captures say.
+    fn is_mirror(&self, client: SessionKey) -> bool {
+        let kind = self.clients.kind_of(client);
+        kind.is_some_and(|kind| &*kind.application == MIRROR_NAME)
+    }
+
     /// The statements of a batch; None if they are too much, none of them if not all are known.
     fn parts_of(
         &mut self,
@@ -187,6 +193,10 @@ fn note_options(request: &mut Request, options: &Options<'_>) {
         (options.paging_state.is_some(), marks::CONTINUES),
         (options.values.named, marks::NAMED),
         (options.timestamp.is_some(), marks::TIMESTAMP),
+        (
+            options.flags & query_flags::SKIP_METADATA != 0,
+            marks::SKIPS_METADATA,
+        ),
     ] {
         request.marks |= if is_so { mark } else { 0 };
     }

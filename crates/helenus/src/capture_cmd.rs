@@ -99,38 +99,54 @@ fn record(args: &CaptureArgs) -> Result<ExitCode> {
             Err(e) => print_error(&e),
         }
     }
-    let (why, code) = match done? {
-        Ok(()) => return Ok(ExitCode::SUCCESS),
-        Err(Answer::Refused(why)) => (why, 2),
-        Err(Answer::NotAllowed(why)) => (why, 3),
-        Err(Answer::NotKnown(why)) => (why, 1),
-        Err(Answer::Done(_)) => ("this is no capture".to_owned(), 1),
+    match done? {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(answer) => Ok(refused(answer)),
+    }
+}
+
+/// Says why there is no capture.
+pub(crate) fn refused(answer: Answer) -> ExitCode {
+    let (why, code) = match answer {
+        Answer::Refused(why) => (why, 2),
+        Answer::NotAllowed(why) => (why, 3),
+        Answer::NotKnown(why) => (why, 1),
+        Answer::Done(_) => ("this is no capture".to_owned(), 1),
     };
     print_error(&why);
-    Ok(ExitCode::from(code))
+    ExitCode::from(code)
+}
+
+/// What a proxy is asked for. `share`: of the clients' connections.
+pub(crate) fn asked_for(
+    time: Duration,
+    share: f64,
+    bytes_max: u64,
+    values: bool,
+) -> Result<String> {
+    let ppm = (share * 1e6).round();
+    ensure!(
+        (1.0..=1e6).contains(&ppm),
+        "--share must be from 0.000001 to 1, the share of connections that are recorded"
+    );
+    let seconds = time.as_secs_f64().ceil();
+    ensure!(
+        (1.0..=86_400.0).contains(&seconds),
+        "--for must be from 1s to 24h"
+    );
+    Ok(format!(
+        "/api/capture?seconds={seconds}&share_ppm={ppm}&bytes_max={bytes_max}&values={values}"
+    ))
 }
 
 impl CaptureArgs {
     /// What the proxy is asked for.
     fn path(&self) -> Result<String> {
-        let ppm = (self.share * 1e6).round();
-        ensure!(
-            (1.0..=1e6).contains(&ppm),
-            "--share must be from 0.000001 to 1, the share of connections that are recorded"
-        );
-        let seconds = self.time.as_secs_f64().ceil();
-        ensure!(
-            (1.0..=86_400.0).contains(&seconds),
-            "--for must be from 1s to 24h"
-        );
         ensure!(
             (64 << 10..=16 << 30).contains(&self.bytes_max),
             "--bytes-max must be from 64KiB to 16GiB"
         );
-        Ok(format!(
-            "/api/capture?seconds={seconds}&share_ppm={ppm}&bytes_max={}&values={}",
-            self.bytes_max, self.values
-        ))
+        asked_for(self.time, self.share, self.bytes_max, self.values)
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct CtlArgs {
     command: Command,
 }
 
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub(crate) struct Target {
     /// The proxy's socket (admin.socket)
     #[arg(long, global = true, value_name = "PATH", conflicts_with = "admin")]

@@ -12,7 +12,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 const PROGRAM: &str = "helenus-lab";
 /// Set for the program that a command is handed to.
 const PASSED_ON: &str = "HELENUS_LAB_PASSED_ON";
-const COMMANDS: [&str; 6] = ["bench", "cluster", "demo", "load", "replay", "sim"];
+const COMMANDS: [&str; 7] = [
+    "bench", "cluster", "demo", "load", "mirror", "replay", "sim",
+];
 
 /// Hands a command of the laboratory to the program that knows it; every other is a mistake.
 pub(crate) fn run(words: &[OsString], cli: clap::Command) -> Result<()> {

@@ -31,16 +31,22 @@ mod busy_cmd;
 mod cluster_cmd;
 #[cfg(feature = "lab")]
 mod demo_cmd;
+#[cfg(feature = "lab")]
+mod endpoint_args;
 #[cfg(not(feature = "lab"))]
 mod lab_program;
 #[cfg(feature = "lab")]
 mod load_cmd;
+#[cfg(feature = "lab")]
+mod mirror_cmd;
 #[cfg(feature = "lab")]
 mod node_cpus;
 #[cfg(feature = "lab")]
 mod node_storage;
 #[cfg(feature = "lab")]
 mod nodetool;
+#[cfg(feature = "lab")]
+mod played;
 #[cfg(feature = "lab")]
 mod probe_cmd;
 #[cfg(feature = "lab")]
@@ -51,6 +57,8 @@ mod sim_cmd;
 mod stored_documents;
 #[cfg(feature = "lab")]
 mod testbed;
+#[cfg(feature = "lab")]
+mod tls_args;
 
 #[cfg(not(feature = "lab"))]
 use std::ffi::OsString;
@@ -98,6 +106,8 @@ enum Command {
     Layouts(layouts_cmd::LayoutsArgs),
     #[cfg(feature = "lab")]
     Load(load_cmd::LoadCommand),
+    #[cfg(feature = "lab")]
+    Mirror(mirror_cmd::MirrorArgs),
     Payload(payload_cmd::PayloadArgs),
     #[cfg(feature = "lab")]
     #[command(hide = true)]
@@ -141,6 +151,8 @@ fn main() -> ExitCode {
         Command::Layouts(args) => layouts_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::Load(args) => load_cmd::run(args),
+        #[cfg(feature = "lab")]
+        Command::Mirror(args) => return shown(mirror_cmd::run(args)),
         Command::Payload(args) => payload_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::ProbeStorage(args) => probe_cmd::run(&args),

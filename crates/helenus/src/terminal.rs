@@ -65,7 +65,7 @@ impl Stop {
     }
 
     /// Waits for one of them.
-    async fn asked(&mut self) {
+    pub(crate) async fn asked(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -53,6 +53,8 @@ pub struct Endpoint {
     pub compression: Compression,
     /// For plain connections only.
     pub tls: Option<Tls>,
+    /// What clients of shared connections call their application.
+    pub application: Option<&'static str>,
 }
 
 /// A data centre, and perhaps a rack whose nodes come first.
@@ -76,6 +78,7 @@ impl Endpoint {
             request_timeout: Duration::from_secs(30),
             compression: Compression::None,
             tls: None,
+            application: None,
         }
     }
 

@@ -14,7 +14,7 @@
 //! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`payload`], [`scale`], [`hot`]:
 //!   the experiments of those names; [`disks`]: the one named `storage`; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
-//! - [`replay`]: what a proxy has captured, played again
+//! - [`replay`]: what a proxy has captured, played again; [`mirror`]: while it comes, on a second cluster
 //! - [`ramp`]: the capacity of an endpoint
 //! - [`storage`]: what the nodes' storage is and can do
 //! - [`compare`]: two reports side by side
@@ -46,6 +46,7 @@ pub mod kv;
 pub mod layouts;
 pub mod machine;
 pub mod measure;
+pub mod mirror;
 pub mod overhead;
 pub mod payload;
 mod plot;

@@ -4,12 +4,15 @@
 //! in each round the endpoints take turns with one piece, and who begins changes from round to round. Sending
 //! never waits for answers, unless a closed loop is wanted; so an endpoint that falls behind cannot hide it.
 
-mod answers;
+pub(crate) mod answers;
+pub(crate) mod asking;
 mod fill;
 mod options;
 mod outcome;
 mod play;
-mod statements;
+pub(crate) mod statements;
+pub(crate) mod step;
+pub(crate) mod tally;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -23,7 +26,8 @@ use crate::endpoint::Endpoint;
 use crate::spread::rotation;
 
 pub use options::Options;
-pub use outcome::{Group, OfEndpoint, Outcome};
+pub use outcome::Outcome;
+pub use tally::{Group, OfEndpoint};
 
 use outcome::Gathered;
 use play::{Player, Sample};

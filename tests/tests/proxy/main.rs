@@ -20,6 +20,7 @@ mod limits;
 mod links;
 mod memory;
 mod merged;
+mod mirrored;
 mod node;
 mod old;
 mod operations;

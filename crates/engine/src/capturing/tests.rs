@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use helenus_capture::{Answer, Reader, Recorded, Start, Value, kinds};
-use helenus_wire::{Opcode, Version, code};
+use helenus_capture::{Answer, MIRROR_NAME, Reader, Recorded, Start, Value, kinds};
+use helenus_wire::{Opcode, Version, code, flags, write};
 
 use super::*;
 use crate::config::Config;
@@ -190,6 +190,57 @@ fn bound_values_are_recorded_by_their_sizes_or_if_wanted_whole() {
         assert_eq!(contains(&file, &secret), has_values);
         assert_eq!(statements[0].sent.is_some(), has_values);
     }
+}
+
+#[test]
+fn answers_are_measured_without_warnings_and_as_the_client_wants_them() {
+    let mut bench = bench();
+    bench.prepare_of(("app", "others"), SHOWN, b"id", &[("customer", BIGINT)]);
+    let wanted = wanted(&bench);
+    begin(&mut bench, wanted);
+    let key = [0; 8];
+    for skip_metadata in [false, true] {
+        let body = Asking {
+            values: &[&key],
+            skip_metadata,
+            ..Asking::default()
+        };
+        let body = body.execute(bench.versions.0, b"id");
+        bench.ask(Opcode::Execute, 3, &body);
+        let (cx, session) = (&mut bench.engine.cx, bench.client);
+        let mut warned = vec![0, 1];
+        write::string(&mut warned, "too many tombstones");
+        warned.extend([0; 77]);
+        cx.note_answer((session, 3), Opcode::Result, flags::WARNING, &warned);
+        answer(&mut bench);
+    }
+    let blocks = end(&mut bench);
+    let (found, ..) = read(&blocks);
+    let recorded = found.iter().map(|of| {
+        (
+            of.request.skips_metadata(),
+            of.answer.map(|answer| answer.bytes),
+        )
+    });
+    assert_eq!(
+        recorded.collect::<Vec<_>>(),
+        [(false, Some(77)), (true, Some(77))]
+    );
+}
+
+#[test]
+fn what_sends_captured_requests_on_is_not_captured_itself() {
+    let mut bench = bench();
+    let clients = [MIRROR_NAME, "shop"].map(|name| bench.another(name));
+    let wanted = wanted(&bench);
+    begin(&mut bench, wanted);
+    for client in clients {
+        let body = Asking::default().query(bench.versions.0, READ);
+        bench.ask_as(client, Opcode::Query, 1, &body);
+    }
+    let blocks = end(&mut bench);
+    let (_, waiting, ..) = read(&blocks);
+    assert_eq!(waiting.len(), 1);
 }
 
 #[test]

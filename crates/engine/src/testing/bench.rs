@@ -71,7 +71,7 @@ pub(crate) struct Bench {
     pub common: Arc<Common>,
     pub engine: Engine,
     pub now: Instant,
-    client: SessionKey,
+    pub client: SessionKey,
     /// To each node.
     links: Vec<LinkKey>,
     /// Of the client and of the node.

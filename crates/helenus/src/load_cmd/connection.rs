@@ -1,14 +1,13 @@
 //! Options of `helenus load` that say how clients connect and what they ask for.
 
 use super::parse::parse_time;
-use anyhow::{Result, ensure};
+use crate::tls_args::TlsArgs;
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use helenus_load::client::Compression;
 use helenus_load::endpoint::{
     Consistency, Endpoint, Location, parse_consistency, parse_serial_consistency,
 };
-use helenus_load::tls::{Tls, Trust};
-use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
@@ -31,27 +30,8 @@ pub(super) struct ConnectionArgs {
     /// Compression of bodies, in both directions
     #[arg(long, value_enum, default_value_t = CompressionArg::None)]
     compression: CompressionArg,
-    /// Encrypt connections, to servers whose certificate an authority in this PEM file has signed
-    /// (needs --client raw)
-    #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-    /// Certificate to show to the server, with its chain, as a PEM file
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// Its private key, as a PEM file
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Name in the server's certificate [default: the host of the contact point]
-    #[arg(
-        long,
-        value_name = "NAME",
-        requires = "tls_ca",
-        conflicts_with = "tls_insecure"
-    )]
-    tls_server_name: Option<String>,
-    /// Encrypt connections without checking who the server is (needs --client raw)
-    #[arg(long, conflicts_with = "tls_ca")]
-    tls_insecure: bool,
+    #[command(flatten)]
+    pub(super) tls: TlsArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
@@ -75,31 +55,8 @@ impl ConnectionArgs {
             CompressionArg::Lz4 => Compression::Lz4,
             CompressionArg::Snappy => Compression::Snappy,
         };
-        endpoint.tls = self.tls()?;
+        endpoint.tls = self.tls.tls()?;
         Ok(())
-    }
-
-    fn tls(&self) -> Result<Option<Tls>> {
-        let identity = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
-        let trust = match &self.tls_ca {
-            Some(file) => Trust::Authority {
-                file,
-                server_name: self.tls_server_name.as_deref(),
-            },
-            None if self.tls_insecure => Trust::Anybody,
-            None => {
-                ensure!(
-                    identity.is_none(),
-                    "--tls-cert needs to know whom to trust: give --tls-ca, or --tls-insecure for no check"
-                );
-                return Ok(None);
-            }
-        };
-        Tls::new(trust, identity).map(Some)
-    }
-
-    pub(super) fn is_encrypted(&self) -> bool {
-        self.tls_ca.is_some() || self.tls_insecure
     }
 
     /// Names and values for the report.
@@ -118,13 +75,7 @@ impl ConnectionArgs {
             let rack = rack.map_or(String::new(), |rack| format!(", rack {rack}"));
             settings.push(("local data centre", format!("{dc}{rack}")));
         }
-        let tls = match (self.is_encrypted(), self.tls_insecure, &self.tls_cert) {
-            (false, ..) => "off",
-            (_, true, _) => "server not checked",
-            (_, _, Some(_)) => "mutual",
-            (_, _, None) => "server checked",
-        };
-        settings.push(("TLS", tls.into()));
+        settings.push(("TLS", self.tls.described().into()));
         settings
     }
 }

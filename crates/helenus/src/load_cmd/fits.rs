@@ -13,7 +13,7 @@ pub(super) fn check(connection: &ConnectionArgs, target: &TargetArgs) -> Result<
     );
     match target.client {
         Client::Driver => ensure!(
-            !connection.is_encrypted(),
+            !connection.tls.is_encrypted(),
             "the driver is built without TLS (its own would bring a second cryptographic library): add \
              --client raw"
         ),

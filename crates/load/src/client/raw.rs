@@ -20,6 +20,7 @@ mod stream;
 pub(crate) use message::Envelope;
 pub(super) use message::{CONNECT_TIMEOUT, Plan, error_code, error_text};
 pub(super) use once::Once;
+pub(super) use stream::{Reading, Stream, Writing};
 
 /// Connections opened concurrently: a listening socket's backlog is finite.
 const OPENING_MAX: usize = 32;

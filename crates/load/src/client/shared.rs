@@ -10,7 +10,7 @@ use super::raw::{BROKEN, CONNECT_TIMEOUT, Plan, UNREADABLE, error_code, error_te
 use crate::endpoint::Endpoint;
 use crate::failure::code_kind;
 use crate::measure::ErrorKind;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use connection::Connection;
 use helenus_wire::{
     Opcode, PreparedView, RowsView, Version, code, query_flags, strip_prelude, write,
@@ -120,10 +120,12 @@ impl Session {
 
     async fn open_at(plan: &Plan, address: &str) -> Result<Self> {
         let session = Self {
-            connection: Connection::open(address).await?,
+            connection: Connection::open(address, plan.tls.as_ref()).await?,
             prepared: RwLock::default(),
         };
-        let startup = |body: &mut Vec<u8>| write::string_map(body, &[("CQL_VERSION", "3.0.0")]);
+        let mut options = vec![("CQL_VERSION", "3.0.0")];
+        options.extend(plan.application.map(|name| ("APPLICATION_NAME", name)));
+        let startup = |body: &mut Vec<u8>| write::string_map(body, &options);
         let mut answer = session.ask(Opcode::Startup, startup).await?;
         if answer.opcode == Opcode::Authenticate as u8 {
             let token = plan.sasl_token()?;
@@ -155,7 +157,10 @@ impl Session {
         write_body: impl FnOnce(&mut Vec<u8>),
     ) -> Result<Envelope> {
         let answer = self.ask_kind(opcode, write_body).await;
-        answer.map_err(|error| anyhow::anyhow!(error))
+        answer.map_err(|error| match self.connection.why_broken() {
+            Some(why) if error == BROKEN => anyhow!("{error}: {why}"),
+            _ => anyhow!(error),
+        })
     }
 
     async fn prepare(&self, text: &str) -> Result<Prepared> {

@@ -9,11 +9,14 @@ use crate::client::shared::Envelope;
 use crate::failure::code_kind;
 use crate::measure::ErrorKind;
 
-pub(super) type Answered = Result<Envelope, ErrorKind>;
+/// No answer in time.
+pub(crate) const CLIENT_TIMEOUT: ErrorKind = "client timeout";
+
+pub(crate) type Answered = Result<Envelope, ErrorKind>;
 
 /// What an endpoint has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Got {
+pub(crate) enum Got {
     Rows(Rows),
     /// Something without rows.
     Done,
@@ -25,7 +28,7 @@ pub(super) enum Got {
 
 /// The rows of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     pub count: usize,
     /// The same for the same rows in the same order.
     in_order: u64,
@@ -33,9 +36,32 @@ pub(super) struct Rows {
     in_any_order: u64,
 }
 
+/// An answer that has been read.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub got: Got,
+    /// Of the message, less warnings and what else comes before it.
+    pub bytes: u64,
+    /// For the next page.
+    pub state: Option<Vec<u8>>,
+    /// The columns of its statement have changed.
+    pub has_new_metadata: bool,
+}
+
+impl Read {
+    pub(crate) fn of(got: Got) -> Read {
+        Read {
+            got,
+            bytes: 0,
+            state: None,
+            has_new_metadata: false,
+        }
+    }
+}
+
 /// How two answers compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compared {
+pub(crate) enum Compared {
     Same,
     /// The same rows in another order.
     Reordered,
@@ -45,18 +71,8 @@ pub(super) enum Compared {
 }
 
 impl Got {
-    /// Also the paging state for the next page.
-    pub(super) fn of(answer: Result<Answered, Elapsed>) -> (Got, Option<Vec<u8>>) {
-        let envelope = match answer {
-            Ok(Ok(envelope)) => envelope,
-            Ok(Err(kind)) => return (Got::Nothing(kind), None),
-            Err(_) => return (Got::Nothing("client timeout"), None),
-        };
-        read(&envelope).unwrap_or((Got::Nothing("unreadable answer"), None))
-    }
-
     /// The kind of error that it is.
-    pub(super) fn failure(&self) -> Option<ErrorKind> {
+    pub(crate) fn failure(&self) -> Option<ErrorKind> {
         match self {
             Got::Rows(_) | Got::Done => None,
             Got::Error(code) => Some(code_kind(*code)),
@@ -64,7 +80,7 @@ impl Got {
         }
     }
 
-    pub(super) fn compare(&self, other: &Got) -> Compared {
+    pub(crate) fn compare(&self, other: &Got) -> Compared {
         match (self, other) {
             (Got::Rows(one), Got::Rows(other)) if one == other => Compared::Same,
             (Got::Rows(one), Got::Rows(other)) => {
@@ -83,16 +99,29 @@ impl Got {
     }
 }
 
-fn read(envelope: &Envelope) -> Option<(Got, Option<Vec<u8>>)> {
+pub(crate) fn read(answer: Result<Answered, Elapsed>) -> Read {
+    let envelope = match answer {
+        Ok(Ok(envelope)) => envelope,
+        Ok(Err(kind)) => return Read::of(Got::Nothing(kind)),
+        Err(_) => return Read::of(Got::Nothing(CLIENT_TIMEOUT)),
+    };
+    read_envelope(&envelope).unwrap_or(Read::of(Got::Nothing("unreadable answer")))
+}
+
+fn read_envelope(envelope: &Envelope) -> Option<Read> {
     let (_, body) = strip_prelude(envelope.flags, &envelope.body).ok()?;
+    let of = |got: Got| Read {
+        bytes: body.len() as u64,
+        ..Read::of(got)
+    };
     if envelope.opcode == Opcode::Error as u8 {
-        return Some((Got::Error(ErrorBody::parse(body).ok()?.code), None));
+        return Some(of(Got::Error(ErrorBody::parse(body).ok()?.code)));
     }
     if envelope.opcode != Opcode::Result as u8 {
         return None;
     }
     if result_kind(body).ok()? != ResultKind::Rows {
-        return Some((Got::Done, None));
+        return Some(of(Got::Done));
     }
     let view = RowsView::parse(body).ok()?;
     let mut rows = Rows {
@@ -116,5 +145,9 @@ fn read(envelope: &Envelope) -> Option<(Got, Option<Vec<u8>>)> {
     })
     .ok()?;
     (rows.in_order, rows.in_any_order) = (order.finish(), sum);
-    Some((Got::Rows(rows), view.paging_state.map(<[u8]>::to_vec)))
+    Some(Read {
+        state: view.paging_state.map(<[u8]>::to_vec),
+        has_new_metadata: view.new_metadata_id.is_some(),
+        ..of(Got::Rows(rows))
+    })
 }

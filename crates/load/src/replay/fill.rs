@@ -10,7 +10,8 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::play::Player;
 use super::statements::{Marker, Prepared, ask, prepare, push_values};
-use super::traffic::{Step, Traffic};
+use super::step::Step;
+use super::traffic::Traffic;
 use super::values::Made;
 use crate::client::shared::Session;
 

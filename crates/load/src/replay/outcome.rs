@@ -6,19 +6,10 @@ use hdrhistogram::Histogram;
 use helenus_capture::kinds;
 use serde::Serialize;
 
-use super::answers::Compared;
 use super::play::Sample;
+use super::tally::{Group, Of, Tally, groups, histogram};
 use super::traffic::Traffic;
 use crate::endpoint::Endpoint;
-use crate::spread::Spread;
-
-/// What requests have in common that are shown together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Of {
-    All,
-    Class(u8),
-    Statement(usize),
-}
 
 /// The outcome, as it is shown and written.
 #[derive(Debug, Serialize)]
@@ -36,58 +27,13 @@ pub struct Outcome {
     pub not_played: BTreeMap<String, u64>,
 }
 
-/// Requests of one class, or of one statement.
-#[derive(Debug, Serialize)]
-pub struct Group {
-    /// `all`, `class` or `statement`.
-    pub kind: &'static str,
-    pub name: String,
-    /// By endpoint.
-    pub of: Vec<OfEndpoint>,
-    /// Latencies of the second endpoint as a multiple of the first's, of each round.
-    pub ratio_p50: Option<Spread>,
-    pub ratio_p99: Option<Spread>,
-    /// Answers of reads that were compared.
-    pub compared: u64,
-    pub same: u64,
-    pub reordered: u64,
-    pub different: u64,
-    /// One was an error, or they were different errors.
-    pub failed: u64,
-    /// Not the same, of statements that call functions: nobody knows whether that is a difference.
-    pub undecided: u64,
-}
-
-/// What one endpoint has answered.
-#[derive(Debug, Serialize)]
-pub struct OfEndpoint {
-    pub answered: u64,
-    /// By their kinds.
-    pub errors: BTreeMap<String, u64>,
-    pub p50_ms: f64,
-    pub p99_ms: f64,
-}
-
-struct Tally {
-    /// By endpoint.
-    took: Vec<Histogram<u64>>,
-    errors: Vec<BTreeMap<String, u64>>,
-    /// By round.
-    ratios: [Vec<f64>; 2],
-    answers: BTreeMap<u8, u64>,
-    undecided: u64,
-}
+/// Significant digits of latencies.
+const DIGITS: u8 = 3;
 
 pub(super) struct Gathered {
     endpoints: usize,
     rounds: usize,
     tallies: BTreeMap<Of, Tally>,
-}
-
-/// From a microsecond to an hour, with three digits.
-fn histogram() -> Histogram<u64> {
-    // These bounds are valid.
-    Histogram::new_with_bounds(1, 3_600_000_000, 3).unwrap_or_else(|_| unreachable!("valid bounds"))
 }
 
 impl Gathered {
@@ -101,13 +47,8 @@ impl Gathered {
 
     fn tally(&mut self, of: Of) -> &mut Tally {
         let endpoints = self.endpoints;
-        self.tallies.entry(of).or_insert_with(|| Tally {
-            took: vec![histogram(); endpoints],
-            errors: vec![BTreeMap::new(); endpoints],
-            ratios: [Vec::new(), Vec::new()],
-            answers: BTreeMap::new(),
-            undecided: 0,
-        })
+        let entry = self.tallies.entry(of);
+        entry.or_insert_with(|| Tally::new(endpoints, DIGITS))
     }
 
     /// Takes what each endpoint has answered in a round.
@@ -126,11 +67,10 @@ impl Gathered {
             for sample in samples {
                 for of in groups(sample.step) {
                     if let Some(kind) = sample.got.failure() {
-                        let errors = &mut self.tally(of).errors[arm];
-                        *errors.entry(kind.to_owned()).or_default() += 1;
+                        self.tally(of).on_error(arm, kind);
                         continue;
                     }
-                    let empty = || vec![histogram(); played.len()];
+                    let empty = || vec![histogram(DIGITS); played.len()];
                     let histograms = round.entry(of).or_insert_with(empty);
                     histograms[arm].saturating_record(sample.took.as_micros() as u64);
                 }
@@ -178,34 +118,14 @@ impl Gathered {
             let compared = sample.got.compare(&other.got);
             let statement = &traffic.statements[step.statement()];
             let may_differ = statement.kinds & kinds::CALLS != 0;
-            let is_undecided =
-                may_differ && matches!(compared, Compared::Different | Compared::Reordered);
             for of in groups(sample.step) {
-                let tally = self.tally(of);
-                match is_undecided {
-                    true => tally.undecided += 1,
-                    false => *tally.answers.entry(compared as u8).or_default() += 1,
-                }
+                self.tally(of).on_compared(compared, may_differ);
             }
         }
     }
 
     pub(super) fn outcome(self, endpoints: &[Endpoint], traffic: &Traffic) -> Outcome {
-        let mut tallies: Vec<(Of, Tally)> = self.tallies.into_iter().collect();
-        let requests = |tally: &Tally| {
-            let answered: u64 = tally.took.iter().map(Histogram::len).sum();
-            let failed = tally.errors.iter().flat_map(BTreeMap::values).sum::<u64>();
-            answered + failed
-        };
-        tallies.sort_by_key(|(of, tally)| {
-            let kind = match of {
-                Of::All => 0,
-                Of::Class(_) => 1,
-                Of::Statement(_) => 2,
-            };
-            (kind, std::cmp::Reverse(requests(tally)), *of)
-        });
-        let groups = tallies.iter().map(|(of, tally)| group(*of, tally, traffic));
+        let text = |number: usize| traffic.statements[number].text.clone();
         Outcome {
             endpoints: endpoints
                 .iter()
@@ -215,43 +135,8 @@ impl Gathered {
             requests: traffic.steps.len(),
             filled_rows: traffic.filled,
             broken_off: traffic.broken_off.clone(),
-            groups: groups.collect(),
+            groups: groups(self.tallies, &traffic.classes, text),
             not_played: traffic.left_out.clone(),
         }
-    }
-}
-
-fn group(of: Of, tally: &Tally, traffic: &Traffic) -> Group {
-    let (kind, name) = match of {
-        Of::All => ("all", "all".to_owned()),
-        Of::Class(class) => {
-            let name = traffic.classes.get(usize::from(class));
-            ("class", name.map_or("?", String::as_str).to_owned())
-        }
-        Of::Statement(number) => ("statement", traffic.statements[number].text.clone()),
-    };
-    let ms = |histogram: &Histogram<u64>, at: f64| histogram.value_at_quantile(at) as f64 / 1e3;
-    let per_endpoint = tally.took.iter().zip(&tally.errors);
-    let answers = |of: Compared| tally.answers.get(&(of as u8)).copied().unwrap_or(0);
-    let [p50, p99] = &tally.ratios;
-    Group {
-        kind,
-        name,
-        of: per_endpoint
-            .map(|(took, errors)| OfEndpoint {
-                answered: took.len(),
-                errors: errors.clone(),
-                p50_ms: ms(took, 0.5),
-                p99_ms: ms(took, 0.99),
-            })
-            .collect(),
-        ratio_p50: Spread::of(p50),
-        ratio_p99: Spread::of(p99),
-        compared: tally.answers.values().sum::<u64>() + tally.undecided,
-        same: answers(Compared::Same),
-        reordered: answers(Compared::Reordered),
-        different: answers(Compared::Different),
-        failed: answers(Compared::Failed),
-        undecided: tally.undecided,
     }
 }

@@ -6,16 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use helenus_capture::Statement;
-use helenus_wire::code;
+use helenus_wire::Opcode;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::answers::{Answered, Got};
+use super::answers::{Got, read};
+use super::asking::ask_prepared;
 use super::options::Options;
-use super::statements::{Asked, Prepared, Sizes, asked, prepare};
-use super::traffic::{Step, Traffic};
+use super::statements::{Asked, Prepared, Sizes, asked, asked_batch, prepare};
+use super::step::Step;
+use super::traffic::Traffic;
 use crate::client::shared::Session;
 use crate::endpoint::Endpoint;
 
@@ -102,7 +103,7 @@ impl Player {
 
     /// Why a step cannot be played here.
     pub(super) fn why_not(&self, step: &Step, traffic: &Traffic) -> Option<String> {
-        if step.is_text(&traffic.statements) {
+        if step.is_text(&traffic.statements[step.statement()]) {
             return None;
         }
         for (of, _) in &step.parts {
@@ -114,7 +115,7 @@ impl Player {
                 ));
             }
         }
-        match asked(step, traffic, &self.prepared, &self.sizes, None) {
+        match self.asked(step, traffic, None) {
             Some(_) => None,
             None => Some(
                 "requests with a value that cannot be made up, of its type or its size (16 MiB at most)".to_owned(),
@@ -220,15 +221,15 @@ impl Player {
         let (key, limit) = ((step.statement(), step.key), self.endpoint.request_timeout);
         waiting.spawn(async move {
             let sent = Instant::now();
-            let asking = connection.ask(&asked, &statement, prepared.contains_key(&key.0));
-            let answer = timeout(limit, asking).await;
+            let of = prepared.contains_key(&key.0).then_some(&statement);
+            let answer = timeout(limit, ask_prepared(&connection.session, &asked, of)).await;
             let took = sent.elapsed();
-            let (got, state) = Got::of(answer);
-            connection.note(key, state);
+            let read = read(answer);
+            connection.note(key, read.state);
             Sample {
                 step: at,
                 took,
-                got,
+                got: read.got,
                 bytes,
             }
         });
@@ -241,7 +242,16 @@ impl Player {
             true => Some(connection.state((step.statement(), step.key))?),
             false => None,
         };
-        asked(step, traffic, &self.prepared, &self.sizes, state.as_deref())
+        self.asked(step, traffic, state.as_deref())
+    }
+
+    fn asked(&self, step: &Step, traffic: &Traffic, state: Option<&[u8]>) -> Option<Asked> {
+        if step.opcode == Opcode::Batch {
+            return asked_batch(step, &self.prepared, &self.sizes);
+        }
+        let number = step.statement();
+        let (statement, prepared) = (&traffic.statements[number], self.prepared.get(&number));
+        asked(step, statement, prepared, &self.sizes, state)
     }
 
     /// Opens the connections of these steps, and those again that have broken.
@@ -273,22 +283,6 @@ impl Player {
 }
 
 impl Connection {
-    /// Prepares the statement again, once, if the node no longer knows it.
-    async fn ask(&self, asked: &Asked, statement: &Statement, is_prepared: bool) -> Answered {
-        let send = || {
-            let write_body = |body: &mut Vec<u8>| body.extend_from_slice(&asked.body);
-            self.session.ask_kind(asked.opcode, write_body)
-        };
-        let answer = send().await?;
-        let is_forgotten = answer.code() == Some(code::UNPREPARED);
-        if !is_forgotten || !is_prepared {
-            return Ok(answer);
-        }
-        let again = prepare(&self.session, statement).await;
-        again.map_err(|_| "cannot be prepared again")?;
-        send().await
-    }
-
     fn state(&self, of: Pages) -> Option<Vec<u8>> {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.get(&of).cloned()

@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use helenus_capture::{Statement, Value};
 use helenus_wire::{ColumnType, Opcode, PreparedView, Version, query_flags, strip_prelude, write};
 
 use tokio::time::timeout;
 
-use super::traffic::{Step, Traffic};
+use super::step::Step;
 use super::values::Made;
 use crate::client::shared::{Envelope, Session};
 
 /// A bind marker.
 #[derive(Clone, Debug)]
-pub(super) struct Marker {
+pub(crate) struct Marker {
     pub name: String,
     /// The type's number and its whole description.
     pub type_id: u16,
@@ -23,7 +23,7 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    pub(super) fn column_type(&self) -> ColumnType<'_> {
+    pub(crate) fn column_type(&self) -> ColumnType<'_> {
         ColumnType {
             id: self.type_id,
             raw: &self.type_raw,
@@ -33,7 +33,7 @@ impl Marker {
 
 /// What an endpoint says of a statement.
 #[derive(Clone, Debug)]
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     pub id: Vec<u8>,
     pub result_metadata_id: Vec<u8>,
     pub markers: Vec<Marker>,
@@ -50,9 +50,29 @@ const MADE_BYTES_MAX: usize = 16 << 20;
 
 /// Sizes of values that were recorded first, by table and column: keys have one size, so that they are found
 /// again.
-pub(super) type Sizes = HashMap<(String, String, String), u32>;
+pub(crate) type Sizes = HashMap<(String, String, String), u32>;
 
-pub(super) async fn prepare(session: &Session, statement: &Statement) -> Result<Prepared> {
+pub(crate) async fn prepare(session: &Session, statement: &Statement) -> Result<Prepared> {
+    prepare_unless_refused(session, statement)
+        .await?
+        .map_err(|refused| anyhow!(refused.text))
+}
+
+/// An error that a node has answered with.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub code: i32,
+    pub text: String,
+}
+
+/// The same, where it matters whether the node has answered.
+///
+/// # Errors
+/// It has not, or cannot be understood.
+pub(crate) async fn prepare_unless_refused(
+    session: &Session,
+    statement: &Statement,
+) -> Result<Result<Prepared, Refused>> {
     let text = statement.sent.as_deref().unwrap_or(&statement.text);
     let write_body = |body: &mut Vec<u8>| {
         write::long_string(body, text);
@@ -62,8 +82,9 @@ pub(super) async fn prepare(session: &Session, statement: &Statement) -> Result<
         }
     };
     let answer = ask(session, Opcode::Prepare, write_body).await?;
-    if answer.opcode != Opcode::Result as u8 {
-        bail!("{}", answer.error_text());
+    if let Some(code) = answer.code() {
+        let text = answer.error_text();
+        return Ok(Err(Refused { code, text }));
     }
     let (_, body) = strip_prelude(answer.flags, &answer.body)?;
     let view = PreparedView::parse(body, Version::V5)?;
@@ -74,17 +95,17 @@ pub(super) async fn prepare(session: &Session, statement: &Statement) -> Result<
         type_id: marker.column_type.id,
         type_raw: marker.column_type.raw.to_vec(),
     });
-    Ok(Prepared {
+    Ok(Ok(Prepared {
         id: view.id.to_vec(),
         result_metadata_id: view.result_metadata_id.unwrap_or_default().to_vec(),
         markers: markers.collect(),
         key: view.partition_key,
         table: table.unwrap_or_default(),
-    })
+    }))
 }
 
 /// Asks for something before the capture is played.
-pub(super) async fn ask(
+pub(crate) async fn ask(
     session: &Session,
     opcode: Opcode,
     write_body: impl FnOnce(&mut Vec<u8>),
@@ -100,7 +121,7 @@ impl Prepared {
     }
 
     /// Notes the sizes of values that were recorded.
-    pub(super) fn note_sizes(&self, values: &[Value], sizes: &mut Sizes) {
+    pub(crate) fn note_sizes(&self, values: &[Value], sizes: &mut Sizes) {
         if values.len() != self.markers.len() {
             return;
         }
@@ -113,7 +134,7 @@ impl Prepared {
 
     /// Values of a statement as a request has them: those recorded, or made up. None if a type is not known, or
     /// if they are larger than what nodes take.
-    pub(super) fn values(
+    pub(crate) fn values(
         &self,
         step: &Step,
         recorded: &[Value],
@@ -148,7 +169,7 @@ impl Prepared {
     }
 }
 
-pub(super) fn push_values(body: &mut Vec<u8>, values: &[Value]) {
+pub(crate) fn push_values(body: &mut Vec<u8>, values: &[Value]) {
     write::u16(body, values.len() as u16);
     for value in values {
         match value {
@@ -170,6 +191,7 @@ fn push_options(
     let set = |on: bool, bit: u32| if on { bit } else { 0 };
     write::u16(body, step.consistency);
     let flags = set(!values.is_empty(), query_flags::VALUES)
+        | set(step.skips_metadata, query_flags::SKIP_METADATA)
         | set(step.page_size.is_some(), query_flags::PAGE_SIZE)
         | set(state.is_some(), query_flags::PAGING_STATE)
         | set(
@@ -196,59 +218,58 @@ fn push_options(
 }
 
 /// A request in version 5.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     pub opcode: Opcode,
     pub body: Vec<u8>,
 }
 
-/// What is sent for a step. `prepared`: by the numbers of statements. None if it cannot be made.
-pub(super) fn asked(
+/// What is sent for a step of one statement. `prepared`: as the endpoint knows it. None if it cannot be made.
+pub(crate) fn asked(
     step: &Step,
-    traffic: &Traffic,
-    prepared: &HashMap<usize, Prepared>,
+    statement: &Statement,
+    prepared: Option<&Prepared>,
     sizes: &Sizes,
     state: Option<&[u8]>,
 ) -> Option<Asked> {
     let mut body = Vec::new();
-    let number = step.statement();
     let (_, recorded) = step.parts.first()?;
-    if step.opcode == Opcode::Batch {
-        body.push(step.batch_type);
-        write::u16(&mut body, step.parts.len() as u16);
-        for (number, recorded) in &step.parts {
-            let of = prepared.get(number)?;
-            body.push(1);
-            write::short_bytes(&mut body, &of.id);
-            push_values(&mut body, &of.values(step, recorded, sizes)?);
-        }
-        write::u16(&mut body, step.consistency);
-        let serial = step.serial_consistency;
-        let flags = serial.map_or(0, |_| query_flags::SERIAL_CONSISTENCY);
-        write::u32(&mut body, flags);
-        if let Some(serial) = serial {
-            write::u16(&mut body, serial);
-        }
-        let opcode = Opcode::Batch;
-        return Some(Asked { opcode, body });
-    }
-    if step.is_text(&traffic.statements) {
-        let statement = &traffic.statements[number];
+    if step.is_text(statement) {
         write::long_string(&mut body, statement.sent.as_deref()?);
-        push_options(
-            &mut body,
-            step,
-            recorded,
-            state,
-            statement.keyspace.as_deref(),
-        );
+        let keyspace = statement.keyspace.as_deref();
+        push_options(&mut body, step, recorded, state, keyspace);
         let opcode = Opcode::Query;
         return Some(Asked { opcode, body });
     }
-    let of = prepared.get(&number)?;
+    let of = prepared?;
     let values = of.values(step, recorded, sizes)?;
     write::short_bytes(&mut body, &of.id);
     write::short_bytes(&mut body, &of.result_metadata_id);
     push_options(&mut body, step, &values, state, None);
     let opcode = Opcode::Execute;
+    Some(Asked { opcode, body })
+}
+
+/// The same for a batch. `prepared`: by the numbers of statements.
+pub(crate) fn asked_batch(
+    step: &Step,
+    prepared: &HashMap<usize, Prepared>,
+    sizes: &Sizes,
+) -> Option<Asked> {
+    let mut body = vec![step.batch_type];
+    write::u16(&mut body, step.parts.len() as u16);
+    for (number, recorded) in &step.parts {
+        let of = prepared.get(number)?;
+        body.push(1);
+        write::short_bytes(&mut body, &of.id);
+        push_values(&mut body, &of.values(step, recorded, sizes)?);
+    }
+    write::u16(&mut body, step.consistency);
+    let serial = step.serial_consistency;
+    let flags = serial.map_or(0, |_| query_flags::SERIAL_CONSISTENCY);
+    write::u32(&mut body, flags);
+    if let Some(serial) = serial {
+        write::u16(&mut body, serial);
+    }
+    let opcode = Opcode::Batch;
     Some(Asked { opcode, body })
 }

@@ -5,7 +5,7 @@ use helenus_capture::{
 };
 use helenus_wire::{ColumnType, Opcode, write};
 
-use super::answers::{Compared, Got};
+use super::answers::{Compared, Got, read};
 use super::statements::{Marker, Prepared, Sizes};
 use super::traffic::Traffic;
 use super::values::Made;
@@ -330,7 +330,7 @@ fn got(opcode: Opcode, body: Vec<u8>) -> Got {
         flags: 0,
         body,
     };
-    Got::of(Ok(Ok(envelope))).0
+    read(Ok(Ok(envelope))).got
 }
 
 #[test]

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use helenus_capture::{Reader, Recorded, Statement, Value, kinds, marks};
-use helenus_cql::{Kind, facts};
-use helenus_wire::Opcode;
+use helenus_capture::{Reader, Statement, kinds};
+
+use super::step::{Step, byte_len, judged, why_not};
 
 /// Statements that are prepared at most.
 const PREPARED_MAX: usize = 10_000;
@@ -21,38 +21,6 @@ const CONNECTIONS_MAX: usize = 10_000;
 const BYTES_MAX: usize = 4 << 30;
 /// Requests in flight at most, of one connection: a connection of the protocol has no more.
 const WIDTH_MAX: usize = 32_767;
-
-/// A request to be played.
-#[derive(Clone, Debug)]
-pub(super) struct Step {
-    /// Its place among the connections.
-    pub(super) connection: usize,
-    /// Since the capture began.
-    pub(super) due: Duration,
-    pub(super) class: u8,
-    pub(super) is_read: bool,
-    pub(super) opcode: Opcode,
-    pub(super) batch_type: u8,
-    pub(super) consistency: u16,
-    pub(super) serial_consistency: Option<u16>,
-    pub(super) page_size: Option<u32>,
-    pub(super) continues: bool,
-    pub(super) key: Option<u64>,
-    pub(super) parts: Vec<(usize, Vec<Value>)>,
-    /// When it had been answered.
-    pub(super) answered: Duration,
-}
-
-impl Step {
-    /// Whether its text is sent as it is, with the values in it.
-    pub(super) fn is_text(&self, statements: &[Statement]) -> bool {
-        self.opcode == Opcode::Query && statements[self.statement()].sent.is_some()
-    }
-
-    pub(super) fn statement(&self) -> usize {
-        self.parts.first().map_or(0, |(statement, _)| *statement)
-    }
-}
 
 /// The part of a capture that is played.
 #[derive(Debug)]
@@ -116,15 +84,18 @@ impl Traffic {
         let mut connections = HashMap::new();
         recorded.sort_by_key(|one| one.request.arrived_us);
         for one in recorded {
-            match traffic.why_not(&one, writes) {
+            let refused = (!writes).then_some("writes, which need --writes");
+            let of = |number: usize| &traffic.statements[number];
+            match why_not(&one, of, refused) {
                 Some(why) => traffic.leave_out(why),
                 None => {
                     let next = connections.len();
                     let name = (one.worker, one.request.connection);
                     let connection = *connections.entry(name).or_insert(next);
-                    traffic
-                        .steps
-                        .push(step(one, connection, &traffic.statements));
+                    let mut parts = one.parts.iter();
+                    let is_read =
+                        parts.all(|(of, _)| traffic.statements[*of].kinds & kinds::READ != 0);
+                    traffic.steps.push(Step::of(one, connection, is_read));
                 }
             }
         }
@@ -148,43 +119,12 @@ impl Traffic {
         *self.left_out.entry(why.into()).or_default() += 1;
     }
 
-    /// Why a request is not played.
-    fn why_not(&self, one: &Recorded, writes: bool) -> Option<&'static str> {
-        let opcode = Opcode::from_number(one.request.opcode);
-        if opcode == Some(Opcode::Prepare) {
-            return Some("preparations: statements are prepared once, before");
-        }
-        if one.parts.is_empty() {
-            return Some("prepared statements that the proxy did not know");
-        }
-        let statements = one.parts.iter().map(|(of, _)| &self.statements[*of]);
-        let all = |kind: u8| statements.clone().all(|of| of.kinds & kind != 0);
-        if !all(kinds::READ | kinds::WRITE) {
-            return Some("statements that are neither reads nor writes of rows");
-        }
-        if !all(kinds::WHOLE) {
-            return Some(
-                "statements whose text is not recorded whole: it is too long, or casts a value to a type of your own",
-            );
-        }
-        if statements.clone().any(|of| of.kinds & kinds::LOCAL != 0) {
-            return Some("statements about system tables");
-        }
-        if !all(kinds::READ) && !writes {
-            return Some("writes, which need --writes");
-        }
-        if one.request.marks & marks::NAMED != 0 {
-            return Some("values with names");
-        }
-        None
-    }
-
     /// Statements that are prepared before.
     pub(super) fn to_prepare(&self) -> Vec<usize> {
         let prepared = self
             .steps
             .iter()
-            .filter(|step| !step.is_text(&self.statements));
+            .filter(|step| !step.is_text(&self.statements[step.statement()]));
         let numbers = prepared.flat_map(|step| step.parts.iter().map(|(of, _)| *of));
         let mut numbers: Vec<usize> = numbers.collect();
         numbers.sort_unstable();
@@ -222,66 +162,12 @@ impl Traffic {
     }
 }
 
-/// With what it would do where it is played: a file may say anything of it.
-fn judged(mut statement: Statement) -> Statement {
-    let facts = facts(statement.sent.as_deref().unwrap_or(&statement.text));
-    let of = match facts.kind {
-        Kind::Select => kinds::READ,
-        Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => kinds::WRITE,
-        _ => 0,
-    };
-    statement.kinds = statement.kinds & !(kinds::READ | kinds::WRITE) | of;
-    if facts.is_about_system(statement.keyspace.as_deref()) {
-        statement.kinds |= kinds::LOCAL;
-    }
-    statement
-}
-
 fn alike(statements: &[Statement]) -> Vec<usize> {
     let mut first = HashMap::new();
     let numbered = statements.iter().enumerate();
     numbered
         .map(|(number, of)| *first.entry((&of.text, &of.keyspace)).or_insert(number))
         .collect()
-}
-
-fn step(one: Recorded, connection: usize, statements: &[Statement]) -> Step {
-    let request = one.request;
-    let reads = one
-        .parts
-        .iter()
-        .all(|(of, _)| statements[*of].kinds & kinds::READ != 0);
-    let due = Duration::from_micros(request.arrived_us);
-    let took = one.answer.map_or(0, |answer| answer.took_us);
-    Step {
-        connection,
-        due,
-        class: request.class,
-        is_read: reads,
-        opcode: Opcode::from_number(request.opcode).unwrap_or(Opcode::Query),
-        batch_type: request.batch_type,
-        consistency: request.consistency,
-        serial_consistency: request.serial_consistency,
-        page_size: request
-            .page_size
-            .filter(|rows| i32::try_from(*rows).is_ok()),
-        continues: request.marks & marks::CONTINUES != 0,
-        key: request.key,
-        parts: one.parts,
-        answered: due + Duration::from_micros(took),
-    }
-}
-
-/// Bytes that a request takes in memory, about.
-fn byte_len(one: &Recorded) -> usize {
-    let of_value = |value: &Value| match value {
-        Value::Bytes(bytes) => size_of::<Value>() + bytes.len(),
-        Value::Null | Value::Unset | Value::Sized(_) => size_of::<Value>(),
-    };
-    let of_part = |(_, values): &(usize, Vec<Value>)| {
-        size_of::<(usize, Vec<Value>)>() + values.iter().map(of_value).sum::<usize>()
-    };
-    size_of::<Recorded>() + one.parts.iter().map(of_part).sum::<usize>()
 }
 
 /// The most requests that each connection had in flight.

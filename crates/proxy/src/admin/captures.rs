@@ -15,7 +15,8 @@ const SECONDS_MAX: u64 = 24 * 3600;
 const PPM: u64 = 1_000_000;
 const BYTES: u64 = 256 << 20;
 const BYTES_MIN: u64 = 64 * 1024;
-const BYTES_MAX: u64 = 16 << 30;
+/// A reader that keeps nothing may want more than any file.
+const BYTES_MAX: u64 = 1 << 40;
 
 pub(super) fn begin(shared: &Arc<Process>, query: Option<&str>) -> Done {
     let limits = limits(query).map_err(bad)?;

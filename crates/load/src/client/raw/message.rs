@@ -18,7 +18,8 @@ pub(in crate::client) struct Plan {
     pub(in crate::client) consistency: u16,
     pub(super) serial_consistency: Option<u16>,
     pub(super) compression: Compression,
-    pub(super) tls: Option<Tls>,
+    pub(in crate::client) tls: Option<Tls>,
+    pub(in crate::client) application: Option<&'static str>,
     pub(super) request_timeout: Duration,
 }
 
@@ -37,6 +38,7 @@ impl Plan {
             serial_consistency: endpoint.serial_consistency.map(|serial| serial as u16),
             compression: endpoint.compression,
             tls: endpoint.tls.clone(),
+            application: endpoint.application,
             request_timeout: endpoint.request_timeout,
         })
     }

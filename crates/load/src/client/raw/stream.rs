@@ -2,24 +2,43 @@
 
 use crate::tls::{Tls, explain};
 use anyhow::Result;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(in crate::client) enum Stream {
     Plain(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
+/// One direction of a connection that is read.
+pub(in crate::client) type Reading = Box<dyn AsyncRead + Send + Unpin>;
+/// The other one.
+pub(in crate::client) type Writing = Box<dyn AsyncWrite + Send + Unpin>;
+
 impl Stream {
-    pub(super) async fn connect(address: &str, tls: Option<&Tls>) -> Result<Self> {
+    pub(in crate::client) async fn connect(address: &str, tls: Option<&Tls>) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(match tls {
             Some(tls) => Self::Encrypted(Box::new(tls.handshake(stream, address).await?)),
             None => Self::Plain(stream),
         })
+    }
+
+    /// For tasks of their own. What is written must be flushed.
+    pub(in crate::client) fn into_split(self) -> (Reading, Writing) {
+        match self {
+            Self::Plain(stream) => {
+                let (reading, writing) = stream.into_split();
+                (Box::new(reading), Box::new(writing))
+            }
+            Self::Encrypted(stream) => {
+                let (reading, writing) = split(stream);
+                (Box::new(reading), Box::new(writing))
+            }
+        }
     }
 
     pub(super) async fn write_all(&mut self, bytes: &[u8]) -> Result<()> {

@@ -1,7 +1,8 @@
 //! One connection of protocol v5 with many requests in flight.
 
-use crate::client::raw::{BROKEN, Envelope};
+use crate::client::raw::{BROKEN, Envelope, Reading, Stream, Writing};
 use crate::measure::ErrorKind;
+use crate::tls::{Tls, explain};
 use anyhow::Result;
 use helenus_wire::{
     Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version,
@@ -9,8 +10,6 @@ use helenus_wire::{
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
@@ -37,12 +36,14 @@ struct State {
     waiting: HashMap<i16, oneshot::Sender<Envelope>>,
     last_stream: i16,
     is_broken: bool,
+    /// Why, if the other side has said it.
+    why_broken: Option<String>,
 }
 
 impl Connection {
-    pub(super) async fn open(address: &str) -> Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+    pub(super) async fn open(address: &str, tls: Option<&Tls>) -> Result<Self> {
+        let stream = Stream::connect(address, tls).await?;
+        let is_encrypted = tls.is_some();
         let (reading, writing) = stream.into_split();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -50,11 +51,12 @@ impl Connection {
                 waiting: HashMap::new(),
                 last_stream: 0,
                 is_broken: false,
+                why_broken: None,
             }),
             to_write: Notify::new(),
         });
         let tasks = [
-            tokio::spawn(read(reading, shared.clone())).abort_handle(),
+            tokio::spawn(read(reading, is_encrypted, shared.clone())).abort_handle(),
             tokio::spawn(write(writing, shared.clone())).abort_handle(),
         ];
         Ok(Self { shared, tasks })
@@ -62,6 +64,10 @@ impl Connection {
 
     pub(super) fn is_broken(&self) -> bool {
         self.shared.state().is_broken
+    }
+
+    pub(super) fn why_broken(&self) -> Option<String> {
+        self.shared.state().why_broken.clone()
     }
 
     pub(super) async fn ask(
@@ -131,18 +137,27 @@ impl Shared {
         let _ = sender.send(envelope);
     }
 
-    fn end(&self) {
+    fn end(&self, why: Option<String>) {
         let mut state = self.state();
         state.is_broken = true;
+        // What was known first is what ended it.
+        state.why_broken = state.why_broken.take().or(why);
         state.waiting.clear();
     }
 }
 
-async fn read(mut half: OwnedReadHalf, shared: Arc<Shared>) {
+async fn read(mut half: Reading, is_encrypted: bool, shared: Arc<Shared>) {
     let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
     let (mut buffer, mut scratch) = (vec![0; READ_BYTES], Vec::new());
     let mut is_framed = false;
-    'reading: while let Ok(len @ 1..) = half.read(&mut buffer).await {
+    let why = 'reading: loop {
+        let len = match half.read(&mut buffer).await {
+            Ok(0) => break None,
+            Ok(len) => len,
+            // In TLS 1.3 it is here that a server says it wants a certificate.
+            Err(e) if is_encrypted => break Some(format!("{:#}", explain(e))),
+            Err(e) => break Some(e.to_string()),
+        };
         let mut input = &buffer[..len];
         while !input.is_empty() {
             let mut is_answered = false;
@@ -160,7 +175,7 @@ async fn read(mut half: OwnedReadHalf, shared: Arc<Shared>) {
                 }
             });
             let Ok(used) = fed else {
-                break 'reading;
+                break 'reading None;
             };
             if is_answered && !is_framed {
                 is_framed = true;
@@ -168,12 +183,12 @@ async fn read(mut half: OwnedReadHalf, shared: Arc<Shared>) {
             }
             input = &input[used..];
         }
-    }
-    shared.end();
+    };
+    shared.end(why);
 }
 
 /// Whatever was asked while the previous bytes were written leaves together.
-async fn write(mut half: OwnedWriteHalf, shared: Arc<Shared>) {
+async fn write(mut half: Writing, shared: Arc<Shared>) {
     loop {
         let bytes = {
             let mut state = shared.state();
@@ -183,9 +198,14 @@ async fn write(mut half: OwnedWriteHalf, shared: Arc<Shared>) {
         };
         if bytes.is_empty() {
             shared.to_write.notified().await;
-        } else if half.write_all(&bytes).await.is_err() {
-            shared.end();
-            return;
+            continue;
+        }
+        let mut written = half.write_all(&bytes).await;
+        if written.is_ok() {
+            written = half.flush().await;
+        }
+        if let Err(e) = written {
+            return shared.end(Some(e.to_string()));
         }
     }
 }

@@ -1,7 +1,12 @@
 use super::*;
 use helenus_wire::{Compression, Decoder, Encoder, ExecuteView, Flow, Header, ValueRef};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::tls::tests::Certificates;
+use crate::tls::{Tls, Trust};
 
 const PAGE_ROWS: i32 = 2;
 
@@ -19,7 +24,7 @@ async fn server(together: usize) -> String {
     address
 }
 
-async fn serve(mut stream: TcpStream, together: usize) {
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, together: usize) {
     let (mut decoder, mut encoder) = (Decoder::new(1 << 20), Encoder::new());
     let (mut buffer, mut scratch) = (vec![0; 4096], Vec::new());
     let mut collected = Vec::new();
@@ -35,6 +40,7 @@ async fn serve(mut stream: TcpStream, together: usize) {
                 Some(Opcode::Startup) => {
                     push(&mut encoder, header, Opcode::Ready, &[]);
                     stream.write_all(encoder.pending()).await.unwrap();
+                    stream.flush().await.unwrap();
                     encoder = Encoder::new();
                     encoder.set_mode(true, Compression::None);
                     decoder.set_mode(true, Compression::None);
@@ -65,7 +71,26 @@ async fn serve(mut stream: TcpStream, together: usize) {
         let bytes = encoder.pending().to_vec();
         encoder.advance(bytes.len());
         stream.write_all(&bytes).await.unwrap();
+        stream.flush().await.unwrap();
     }
+}
+
+/// The same behind TLS.
+async fn encrypted_server(config: ServerConfig) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    serve(stream, 1).await;
+                }
+            });
+        }
+    });
+    address
 }
 
 fn push(encoder: &mut Encoder, request: Header, opcode: Opcode, body: &[u8]) {
@@ -166,4 +191,30 @@ async fn connections_are_spread_over_the_contact_points() {
     assert!(timeout(patience, read(&over, 1, b"x")).await.is_err());
     assert_eq!(read(&over, 2, b"x").await.unwrap().len(), 2);
     assert!(open(Vec::new(), 1).await.is_err());
+}
+
+#[tokio::test]
+async fn connections_are_encrypted_and_refusals_say_what_to_do() {
+    let files = Certificates::new(&["127.0.0.1"]);
+    let (ca, certificate, key) = (files.ca(), files.certificate(), files.key());
+    let open = |address: String, is_known: bool| {
+        let trust = Trust::Authority {
+            file: &ca,
+            server_name: None,
+        };
+        let identity = is_known.then_some((&*certificate, &*key));
+        let mut endpoint = Endpoint::new("x", vec![address], crate::endpoint::Policy::TokenAware);
+        endpoint.tls = Some(Tls::new(trust, identity).unwrap());
+        async move { SharedConnections::open(&endpoint, &["q"], 1).await }
+    };
+    let connections = open(encrypted_server(files.server()).await, false).await;
+    assert_eq!(
+        read(&connections.unwrap(), 0, b"v").await.unwrap(),
+        [b"v", b"v"]
+    );
+    let mutual = encrypted_server(files.mutual()).await;
+    assert!(open(mutual.clone(), true).await.is_ok());
+    let refused = open(mutual, false).await.unwrap_err();
+    let refused = format!("{refused:#}");
+    assert!(refused.contains("--tls-cert"), "{refused}");
 }
