@@ -1,0 +1,257 @@
+//! When a write may be sent, and when it may be acknowledged.
+//!
+//! ```text
+//! record the intent ─ tell the proxies ─ send to the copies ─ all that are required have it ─ acknowledge
+//! ```
+//!
+//! Whether it may be acknowledged is judged at one moment, at which the lease is held and all required
+//! copies have the write. A proxy that is paused right after that moment may still acknowledge when it
+//! wakes up: what was required then has the write, and whoever joins later is compared with it.
+//!
+//! A write that its client no longer waits for goes on all the same, until all required copies have it:
+//! only then do readers of different copies agree about it.
+
+use super::known::Known;
+use super::list::{COPIES_MAX, PROXIES_MAX, State};
+use super::members::Members;
+
+/// One write to all copies, always with the same timestamp, so that it may be sent again.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Copies that must have it by the consistency level, whoever is required beside.
+    needed: usize,
+    begun_us: u64,
+    told: Members,
+    /// All proxies knew of it at some moment.
+    announced: bool,
+    sent: Members,
+    sent_at_us: [u64; COPIES_MAX],
+    acked: Members,
+}
+
+/// What is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing can be judged: read the catalogue.
+    NoLease,
+    /// Tell these proxies, or tell them again.
+    Tell(Members),
+    /// Send it to these copies, now: a lease is held.
+    Send(Members),
+    /// This proxy has not answered for too long: evict it.
+    EvictProxy(usize),
+    /// This copy has not answered for too long: evict it.
+    Evict(usize),
+    /// Somebody has not answered yet, or may not be left out yet.
+    Wait,
+    /// All that are required have it, but these are fewer than the consistency level asks for. It may be
+    /// acknowledged when copies have come back.
+    TooFew,
+    Acknowledge,
+}
+
+impl Write {
+    /// A write that `needed` copies must have at least: those of QUORUM are counted over all copies,
+    /// listed or not.
+    pub fn new(needed: usize, now_us: u64) -> Write {
+        Write {
+            needed,
+            begun_us: now_us,
+            told: Members::EMPTY,
+            announced: false,
+            sent: Members::EMPTY,
+            sent_at_us: [0; COPIES_MAX],
+            acked: Members::EMPTY,
+        }
+    }
+
+    /// The same where proxies do not tell each other of their writes ([`super::Marks`]).
+    pub fn unannounced(needed: usize, now_us: u64) -> Write {
+        Write {
+            announced: true,
+            ..Write::new(needed, now_us)
+        }
+    }
+
+    /// A proxy knows of it. `me` tells itself, too.
+    pub fn on_told(&mut self, proxy: usize) {
+        self.told = self.told.with(proxy);
+    }
+
+    pub fn on_sent(&mut self, copies: Members, now_us: u64) {
+        for copy in copies.iter().filter(|copy| *copy < COPIES_MAX) {
+            // From when it has waited: sending it again does not make it young.
+            if !self.sent.contains(copy) && self.sent_at_us[copy] == 0 {
+                self.sent_at_us[copy] = now_us;
+            }
+        }
+        self.sent = self.sent.union(copies);
+    }
+
+    pub fn on_acked(&mut self, copy: usize) {
+        self.acked = self.acked.with(copy);
+    }
+
+    /// A copy has answered with an error, or the connection was lost: it may have the write or not.
+    pub fn on_failed(&mut self, copy: usize) {
+        self.sent = self.sent.minus(Members::of(copy));
+    }
+
+    pub fn next(
+        &mut self,
+        copies: &Known<COPIES_MAX>,
+        proxies: &Known<PROXIES_MAX>,
+        now_us: u64,
+    ) -> Step {
+        if !self.announced {
+            let Some(required) = proxies.required(now_us) else {
+                return Step::NoLease;
+            };
+            let missing = required.minus(self.told);
+            if !missing.is_empty() {
+                let overdue = is_overdue(proxies, self.begun_us, now_us);
+                let may_go = |proxy: &usize| is_listed(proxies, *proxy, now_us);
+                return match missing.iter().find(may_go) {
+                    Some(proxy) if overdue => Step::EvictProxy(proxy),
+                    _ => Step::Tell(missing),
+                };
+            }
+            self.announced = true;
+        }
+        let Some(required) = copies.required(now_us) else {
+            return Step::NoLease;
+        };
+        let missing = required.minus(self.acked);
+        let unsent = missing.minus(self.sent);
+        if !unsent.is_empty() {
+            return Step::Send(unsent);
+        }
+        if missing.is_empty() {
+            return if self.acked.len() >= self.needed {
+                Step::Acknowledge
+            } else {
+                Step::TooFew
+            };
+        }
+        let is_late = |copy: &usize| {
+            is_overdue(copies, self.sent_at_us[*copy], now_us) && is_listed(copies, *copy, now_us)
+        };
+        missing.iter().find(is_late).map_or(Step::Wait, Step::Evict)
+    }
+}
+
+fn is_overdue<const N: usize>(known: &Known<N>, since_us: u64, now_us: u64) -> bool {
+    now_us.saturating_sub(since_us) >= known.timing().patience_us
+}
+
+/// Whoever only lingers is evicted already.
+fn is_listed<const N: usize>(known: &Known<N>, member: usize, now_us: u64) -> bool {
+    known
+        .list(now_us)
+        .is_some_and(|list| list.state(member) != State::Out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::list::{Copies, Proxies};
+    use super::super::timing::Timing;
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        lease_us: 1_000,
+        drift_ppm: 0,
+        late_us: 0,
+        patience_us: 100,
+    };
+
+    struct Scene {
+        copies: Known<COPIES_MAX>,
+        proxies: Known<PROXIES_MAX>,
+        list: Copies,
+    }
+
+    /// Three copies and two proxies, known by a read that was sent at 1,010.
+    fn scene() -> Scene {
+        let list = Copies::new(Members::first(3), [1; COPIES_MAX]);
+        let mut copies = Known::new(TIMING);
+        copies.adopt(list, 1_010, 1_010);
+        let mut proxies = Known::new(TIMING);
+        let two = Proxies::new(Members::first(2), [0; PROXIES_MAX]);
+        proxies.adopt(two, 1_010, 1_010);
+        Scene {
+            copies,
+            proxies,
+            list,
+        }
+    }
+
+    impl Scene {
+        fn next(&self, write: &mut Write, now_us: u64) -> Step {
+            write.next(&self.copies, &self.proxies, now_us)
+        }
+    }
+
+    #[test]
+    fn a_write_is_told_sent_and_acknowledged_when_all_have_it() {
+        let scene = scene();
+        let mut write = Write::new(2, 1_010);
+        write.on_told(0);
+        assert_eq!(scene.next(&mut write, 1_011), Step::Tell(Members::of(1)));
+        write.on_told(1);
+        let all = Members::first(3);
+        assert_eq!(scene.next(&mut write, 1_012), Step::Send(all));
+        write.on_sent(all, 1_012);
+        write.on_acked(0);
+        write.on_acked(2);
+        assert_eq!(scene.next(&mut write, 1_020), Step::Wait);
+        write.on_failed(1);
+        assert_eq!(scene.next(&mut write, 1_020), Step::Send(Members::of(1)));
+        write.on_acked(1);
+        assert_eq!(scene.next(&mut write, 1_020), Step::Acknowledge);
+        assert_eq!(scene.next(&mut write, 2_010), Step::NoLease);
+    }
+
+    #[test]
+    fn a_copy_that_does_not_answer_is_evicted_and_still_waited_for_while_it_may_be_read() {
+        let mut scene = scene();
+        let mut write = Write::unannounced(2, 1_010);
+        write.on_sent(Members::first(3), 1_010);
+        write.on_acked(0);
+        write.on_acked(1);
+        assert_eq!(scene.next(&mut write, 1_109), Step::Wait);
+        assert_eq!(scene.next(&mut write, 1_110), Step::Evict(2));
+        let evicted = scene.list.evict(2).expect("others are in sync");
+        scene.copies.adopt(evicted, 1_110, 1_150);
+        scene.copies.adopt(evicted, 1_900, 1_900);
+        assert_eq!(scene.next(&mut write, 2_149), Step::Wait);
+        assert_eq!(scene.next(&mut write, 2_150), Step::Acknowledge);
+        let joining = evicted.join(2, 1).expect("it is out");
+        scene.copies.adopt(joining, 2_160, 2_160);
+        let step = scene.next(&mut write, 2_160);
+        assert_eq!(step, Step::Evict(2), "who joins is waited for");
+    }
+
+    #[test]
+    fn a_proxy_that_does_not_answer_is_evicted() {
+        let scene = scene();
+        let mut write = Write::new(2, 1_010);
+        write.on_told(0);
+        assert_eq!(scene.next(&mut write, 1_110), Step::EvictProxy(1));
+    }
+
+    #[test]
+    fn all_that_are_required_may_be_too_few_for_the_level() {
+        let mut scene = scene();
+        let two = scene
+            .list
+            .evict(2)
+            .and_then(|l| l.evict(1))
+            .expect("one stays");
+        scene.copies.adopt(two, 1_020, 1_020);
+        scene.copies.adopt(two, 2_010, 2_015);
+        let mut write = Write::unannounced(2, 2_016);
+        write.on_sent(Members::of(0), 2_016);
+        write.on_acked(0);
+        assert_eq!(scene.next(&mut write, 2_500), Step::TooFew);
+    }
+}
