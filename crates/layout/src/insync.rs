@@ -49,7 +49,7 @@ mod read;
 mod timing;
 mod write;
 
-pub use intents::{Clear, Intents, Record};
+pub use intents::{BitChange, Intents};
 pub use join::{Join, JoinStep};
 pub use known::Known;
 pub use list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State};
@@ -58,3 +58,6 @@ pub use members::Members;
 pub use read::{Read, Verdict};
 pub use timing::Timing;
 pub use write::{Step, Write};
+
+#[cfg(test)]
+mod simulation;
