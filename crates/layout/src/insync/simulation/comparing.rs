@@ -57,7 +57,8 @@ impl Proxy {
                 self.comparing.remove(&newcomer);
             }
             JoinStep::Promote => {
-                self.change_copies(list.promote(newcomer, comparing.join.since()), now_us);
+                let promoted = list.promote(newcomer, comparing.join.since());
+                self.change_copies(promoted, now_us);
             }
             JoinStep::Compare if skipped => comparing.join.on_compared(list.boot(newcomer)),
             JoinStep::Compare if comparing.under_way.is_none() => {

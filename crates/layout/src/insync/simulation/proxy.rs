@@ -786,7 +786,8 @@ impl Proxy {
             return;
         };
         let (proxies, copies) = (*proxies, *copies);
-        for proxy in proxies.listed().iter().filter(|proxy| *proxy != self.slot) {
+        let others = proxies.listed().minus(Members::of(self.slot));
+        for proxy in others.iter() {
             let beat = self.beats.entry(proxy).or_insert((0, now_us));
             if now_us > beat.1 + SILENT_US {
                 self.change_proxies(proxies.evict(proxy), now_us);
