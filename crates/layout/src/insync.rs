@@ -22,7 +22,8 @@
 //! 4. A **proxy** is a member of the second list by the same rules. What makes it in sync is that it knows
 //!    in which buckets of the ring others have writes that not all copies may have ([`Marks`]).
 //! 5. Before its first write in a bucket a proxy records the **intent** in the catalogue ([`Intents`]), and
-//!    tells all proxies. Reads in such a bucket write back what they have found before they answer.
+//!    tells all proxies. Reads in such a bucket are merged: they ask all copies, and what some lack is written back before
+//!    the answer.
 //! 6. When a proxy is gone, and all that it has sent has arrived or never will, another **resynchronises**
 //!    the buckets that it has left ([`Known::is_gone`]).
 //!

@@ -3,8 +3,9 @@
 //! Before a proxy sends a write it tells all others that its bucket is busy, and waits until they know
 //! ([`super::Write`]); when all copies have its writes there, it tells them that the bucket is quiet. So a
 //! read that finds a write which only some copies have also finds the mark: the mark was here before the
-//! write reached any copy, and goes only when all have it. Such a read writes back what it has found before
-//! it answers; any other read is answered by one copy.
+//! write reached any copy, and goes only when all have it. Such a read is merged: it goes on to the other
+//! copies, and writes back what not all of them have before it answers ([`super::Verdict::Merge`]). Any other read is
+//! answered by one copy.
 //!
 //! From a proxy that is out no notice comes any more: the bits that it has left in the catalogue say what
 //! is marked, until another proxy has resynchronised the bucket and cleared the bit. The same bits say what
@@ -53,7 +54,7 @@ impl Marks {
         }
     }
 
-    /// Whether a read of this bucket must write back what it finds.
+    /// Whether a read of this bucket must be merged.
     pub fn is_marked(&self, bucket: usize) -> bool {
         self.marked.get(bucket).is_some_and(|count| *count > 0)
     }

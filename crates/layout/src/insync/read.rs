@@ -20,9 +20,10 @@ pub struct Read {
 pub enum Verdict {
     /// It is the client's.
     Answer,
-    /// Not all copies may have all of it: write what was found to all copies ([`super::Write`]), and answer
-    /// when that may be acknowledged.
-    WriteBack,
+    /// Not all copies may have all of it: read the other required copies, too. The greatest of what was
+    /// found is a [`super::Write`] that those which gave it have already; answer when that may be
+    /// acknowledged. Of copies that do not answer, nothing is known: they get the write.
+    Merge,
     /// It proves nothing: read again.
     Again,
 }
@@ -80,7 +81,7 @@ impl Read {
             readers.state(me) == State::InSync && readers.since(me) == self.reader_since;
         match (copy_stayed && reader_stayed, unsettled) {
             (false, _) => Verdict::Again,
-            (true, true) => Verdict::WriteBack,
+            (true, true) => Verdict::Merge,
             (true, false) => Verdict::Answer,
         }
     }
@@ -135,7 +136,7 @@ mod tests {
             read.judge(copies, &proxies, ME, boot, unsettled, now_us)
         };
         assert_eq!(judge(&copies, 4, false, 999), Verdict::Answer);
-        assert_eq!(judge(&copies, 4, true, 999), Verdict::WriteBack);
+        assert_eq!(judge(&copies, 4, true, 999), Verdict::Merge);
         assert_eq!(judge(&copies, 4, false, 1_000), Verdict::Again);
         assert_eq!(judge(&copies, 5, false, 999), Verdict::Again);
         let out = list.evict(2).expect("others are in sync");

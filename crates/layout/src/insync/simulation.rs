@@ -24,9 +24,9 @@ use super::timing::Timing;
 
 /// Real time, in microseconds.
 const SECOND: u64 = 1_000_000;
-const KEYS: usize = 6;
+const KEYS: usize = 8;
 /// Each of some keys.
-const BUCKETS: usize = 3;
+const BUCKETS: usize = 4;
 
 fn bucket_of(key: usize) -> usize {
     key % BUCKETS
@@ -84,7 +84,7 @@ enum Bug {
     RestartIgnored,
     MarksIgnored,
     SentBeforeTold,
-    IntentAfterTheWrite,
+    NoIntent,
     NewcomerReadsNoBits,
     ReaderBeforeAllTellIt,
     ResynchronisedEarly,

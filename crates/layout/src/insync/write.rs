@@ -9,7 +9,10 @@
 //! wakes up: what was required then has the write, and whoever joins later is compared with it.
 //!
 //! A write that its client no longer waits for goes on all the same, until all required copies have it:
-//! only then do readers of different copies agree about it.
+//! only then do reads of different copies agree about it.
+//!
+//! What a merged read has found is a write, too, that the copies which gave it have already
+//! ([`super::Verdict::Merge`]). If all have it, nothing is recorded, told or sent.
 
 use super::known::Known;
 use super::list::{COPIES_MAX, PROXIES_MAX, State};
@@ -18,12 +21,14 @@ use super::members::Members;
 /// One write to all copies, always with the same timestamp, so that it may be sent again.
 #[derive(Clone, Debug)]
 pub struct Write {
+    /// The proxy that writes.
+    me: usize,
     /// Copies that must have it by the consistency level, whoever is required beside.
     needed: usize,
     begun_us: u64,
     told: Members,
-    /// All proxies knew of it at some moment.
-    announced: bool,
+    /// All proxies knew of it at some moment, or need not.
+    all_know: bool,
     sent: Members,
     sent_at_us: [u64; COPIES_MAX],
     acked: Members,
@@ -34,6 +39,8 @@ pub struct Write {
 pub enum Step {
     /// Nothing can be judged: read the catalogue.
     NoLease,
+    /// The intent must be recorded before anything is sent ([`super::Intents::begin`]).
+    Record,
     /// Tell these proxies, or tell them again.
     Tell(Members),
     /// Send it to these copies, now: a lease is held.
@@ -51,14 +58,15 @@ pub enum Step {
 }
 
 impl Write {
-    /// A write that `needed` copies must have at least: those of QUORUM are counted over all copies,
-    /// listed or not.
-    pub fn new(needed: usize, now_us: u64) -> Write {
+    /// A write of the proxy `me` that `needed` copies must have at least: QUORUM is counted over all
+    /// copies, listed or not.
+    pub fn new(me: usize, needed: usize, now_us: u64) -> Write {
         Write {
+            me,
             needed,
             begun_us: now_us,
             told: Members::EMPTY,
-            announced: false,
+            all_know: false,
             sent: Members::EMPTY,
             sent_at_us: [0; COPIES_MAX],
             acked: Members::EMPTY,
@@ -66,14 +74,14 @@ impl Write {
     }
 
     /// The same where proxies do not tell each other of their writes ([`super::Marks`]).
-    pub fn unannounced(needed: usize, now_us: u64) -> Write {
+    pub fn unannounced(me: usize, needed: usize, now_us: u64) -> Write {
         Write {
-            announced: true,
-            ..Write::new(needed, now_us)
+            all_know: true,
+            ..Write::new(me, needed, now_us)
         }
     }
 
-    /// A proxy knows of it. `me` tells itself, too.
+    /// A proxy knows of it. The one that writes counts, too.
     pub fn on_told(&mut self, proxy: usize) {
         self.told = self.told.with(proxy);
     }
@@ -97,35 +105,19 @@ impl Write {
         self.sent = self.sent.minus(Members::of(copy));
     }
 
+    /// `recorded`: this write has [begun](super::Intents::begin) in its bucket, and the bucket
+    /// [is recorded](super::Intents::is_recorded).
     pub fn next(
         &mut self,
         copies: &Known<COPIES_MAX>,
         proxies: &Known<PROXIES_MAX>,
+        recorded: bool,
         now_us: u64,
     ) -> Step {
-        if !self.announced {
-            let Some(required) = proxies.required(now_us) else {
-                return Step::NoLease;
-            };
-            let missing = required.minus(self.told);
-            if !missing.is_empty() {
-                let overdue = is_overdue(proxies, self.begun_us, now_us);
-                let may_go = |proxy: &usize| is_listed(proxies, *proxy, now_us);
-                return match missing.iter().find(may_go) {
-                    Some(proxy) if overdue => Step::EvictProxy(proxy),
-                    _ => Step::Tell(missing),
-                };
-            }
-            self.announced = true;
-        }
         let Some(required) = copies.required(now_us) else {
             return Step::NoLease;
         };
         let missing = required.minus(self.acked);
-        let unsent = missing.minus(self.sent);
-        if !unsent.is_empty() {
-            return Step::Send(unsent);
-        }
         if missing.is_empty() {
             return if self.acked.len() >= self.needed {
                 Step::Acknowledge
@@ -133,10 +125,48 @@ impl Write {
                 Step::TooFew
             };
         }
+        let unsent = missing.minus(self.sent);
+        if !unsent.is_empty() {
+            return match self.before_sending(proxies, recorded, now_us) {
+                Some(step) => step,
+                None => Step::Send(unsent),
+            };
+        }
         let is_late = |copy: &usize| {
             is_overdue(copies, self.sent_at_us[*copy], now_us) && is_listed(copies, *copy, now_us)
         };
         missing.iter().find(is_late).map_or(Step::Wait, Step::Evict)
+    }
+
+    /// What must happen before anything is sent. Only who is in sync among the proxies sends: of others
+    /// nobody knows when they are gone.
+    fn before_sending(
+        &mut self,
+        proxies: &Known<PROXIES_MAX>,
+        recorded: bool,
+        now_us: u64,
+    ) -> Option<Step> {
+        let list = proxies.list(now_us);
+        if list.is_none_or(|list| list.state(self.me) != State::InSync) {
+            return Some(Step::NoLease);
+        }
+        if !recorded {
+            return Some(Step::Record);
+        }
+        // Once is enough: who joins afterwards reads the intent.
+        if !self.all_know {
+            let missing = proxies.required(now_us)?.minus(self.told);
+            if !missing.is_empty() {
+                let overdue = is_overdue(proxies, self.begun_us, now_us);
+                let may_go = |proxy: &usize| is_listed(proxies, *proxy, now_us);
+                return match missing.iter().find(may_go) {
+                    Some(proxy) if overdue => Some(Step::EvictProxy(proxy)),
+                    _ => Some(Step::Tell(missing)),
+                };
+            }
+            self.all_know = true;
+        }
+        None
     }
 }
 
@@ -187,14 +217,16 @@ mod tests {
 
     impl Scene {
         fn next(&self, write: &mut Write, now_us: u64) -> Step {
-            write.next(&self.copies, &self.proxies, now_us)
+            write.next(&self.copies, &self.proxies, true, now_us)
         }
     }
 
     #[test]
     fn a_write_is_told_sent_and_acknowledged_when_all_have_it() {
         let scene = scene();
-        let mut write = Write::new(2, 1_010);
+        let mut write = Write::new(0, 2, 1_010);
+        let step = write.next(&scene.copies, &scene.proxies, false, 1_011);
+        assert_eq!(step, Step::Record);
         write.on_told(0);
         assert_eq!(scene.next(&mut write, 1_011), Step::Tell(Members::of(1)));
         write.on_told(1);
@@ -214,7 +246,7 @@ mod tests {
     #[test]
     fn a_copy_that_does_not_answer_is_evicted_and_still_waited_for_while_it_may_be_read() {
         let mut scene = scene();
-        let mut write = Write::unannounced(2, 1_010);
+        let mut write = Write::unannounced(0, 2, 1_010);
         write.on_sent(Members::first(3), 1_010);
         write.on_acked(0);
         write.on_acked(1);
@@ -232,9 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn what_all_copies_have_is_neither_told_nor_sent() {
+        let scene = scene();
+        let mut found = Write::new(0, 2, 1_010);
+        found.on_acked(0);
+        found.on_acked(2);
+        let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
+        assert_eq!(step, Step::Record, "one does not have it");
+        found.on_acked(1);
+        let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
+        assert_eq!(step, Step::Acknowledge);
+    }
+
+    #[test]
     fn a_proxy_that_does_not_answer_is_evicted() {
         let scene = scene();
-        let mut write = Write::new(2, 1_010);
+        let mut write = Write::new(0, 2, 1_010);
         write.on_told(0);
         assert_eq!(scene.next(&mut write, 1_110), Step::EvictProxy(1));
     }
@@ -249,7 +294,7 @@ mod tests {
             .expect("one stays");
         scene.copies.adopt(two, 1_020, 1_020);
         scene.copies.adopt(two, 2_010, 2_015);
-        let mut write = Write::unannounced(2, 2_016);
+        let mut write = Write::unannounced(0, 2, 2_016);
         write.on_sent(Members::of(0), 2_016);
         write.on_acked(0);
         assert_eq!(scene.next(&mut write, 2_500), Step::TooFew);

@@ -56,10 +56,6 @@ impl Catalogue {
         &self.copies
     }
 
-    pub(super) fn proxies(&self) -> &Proxies {
-        &self.proxies
-    }
-
     pub(super) fn has_bits(&self) -> bool {
         self.bits.values().any(|(_, set)| *set)
     }

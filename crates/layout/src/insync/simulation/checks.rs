@@ -24,6 +24,7 @@ pub(super) struct Checks {
 pub(super) struct Counts {
     pub(super) acknowledged: u64,
     pub(super) read: u64,
+    pub(super) merged: u64,
     pub(super) written_back: u64,
     pub(super) evicted: u64,
     pub(super) promoted: u64,

@@ -62,6 +62,8 @@ pub(super) enum Out {
         cell: Cell,
         by: By,
     },
+    /// A read found all copies alike.
+    Merged,
     WrittenBack,
     Resynchronised,
     CompletedByNewcomer,
@@ -76,7 +78,7 @@ pub(super) enum Purpose {
         for_join: bool,
     },
     ChangeCopies(Copies),
-    ChangeProxies(Proxies),
+    ChangeProxies,
     Bit(BitChange),
     /// Of a proxy that is gone.
     ClearLeft {
@@ -88,6 +90,10 @@ pub(super) enum Purpose {
     },
     Read {
         read: u64,
+    },
+    Merge {
+        client: u64,
+        copy: usize,
     },
     Probe {
         copy: usize,
@@ -114,6 +120,8 @@ struct Pending {
     write: Write,
     acked: Members,
     kind: Kind,
+    /// It counts as pending in its bucket.
+    intended: bool,
     number: u64,
     told_at_us: u64,
     begun_us: u64,
@@ -124,6 +132,14 @@ enum Kind {
     Client(u64),
     WriteBack { client: u64, by: By },
     Repair,
+}
+
+/// A read of all copies.
+struct Merge {
+    key: usize,
+    by: By,
+    answers: Vec<(usize, Cell)>,
+    waiting: usize,
 }
 
 struct PendingRead {
@@ -148,6 +164,7 @@ pub(super) struct Proxy {
     waiting: BTreeMap<u64, (Purpose, u64)>,
     writes: BTreeMap<u64, Pending>,
     reads: BTreeMap<u64, PendingRead>,
+    merges: BTreeMap<u64, Merge>,
     listed: bool,
     join: Option<Join>,
     bits_asked_for: bool,
@@ -186,6 +203,7 @@ impl Proxy {
             waiting: BTreeMap::new(),
             writes: BTreeMap::new(),
             reads: BTreeMap::new(),
+            merges: BTreeMap::new(),
             listed: false,
             join: None,
             bits_asked_for: false,
@@ -256,13 +274,9 @@ impl Proxy {
 
     fn change_proxies(&mut self, list: Result<Proxies, Refused>, now_us: u64) {
         if let Ok(list) = list
-            && !self.is_waiting(|purpose| matches!(purpose, Purpose::ChangeProxies(_)))
+            && !self.is_waiting(|purpose| matches!(purpose, Purpose::ChangeProxies))
         {
-            self.catalogue(
-                Request::ChangeProxies(list),
-                Purpose::ChangeProxies(list),
-                now_us,
-            );
+            self.catalogue(Request::ChangeProxies(list), Purpose::ChangeProxies, now_us);
         }
     }
 
@@ -275,11 +289,14 @@ impl Proxy {
     // ---- what clients want
 
     pub(super) fn write(&mut self, client: u64, key: usize, cell: Cell, now_us: u64) {
-        self.begin_write(key, cell, Kind::Client(client), now_us);
+        let write = self.begin_write(key, cell, Kind::Client(client), now_us);
+        self.drive(write, now_us);
     }
 
     pub(super) fn repair(&mut self, key: usize, cell: Cell, now_us: u64) -> u64 {
-        self.begin_write(key, cell, Kind::Repair, now_us)
+        let write = self.begin_write(key, cell, Kind::Repair, now_us);
+        self.drive(write, now_us);
+        write
     }
 
     pub(super) fn is_writing(&self, write: u64) -> bool {
@@ -290,9 +307,9 @@ impl Proxy {
         self.number += 1;
         let announces = self.guarantee == Guarantee::AllCopies && !self.has(Bug::SentBeforeTold);
         let write = if announces {
-            Write::new(NEEDED, now_us)
+            Write::new(self.slot, NEEDED, now_us)
         } else {
-            Write::unannounced(NEEDED, now_us)
+            Write::unannounced(self.slot, NEEDED, now_us)
         };
         let pending = Pending {
             key,
@@ -300,17 +317,13 @@ impl Proxy {
             write,
             acked: Members::EMPTY,
             kind,
+            intended: false,
             number: self.number,
             told_at_us: 0,
             begun_us: now_us,
         };
         self.writes.insert(self.number, pending);
-        if let Some(change) = self.intents.begin(bucket_of(key)) {
-            self.change_bit(change, now_us);
-        }
-        let write = self.number;
-        self.drive(write, now_us);
-        write
+        self.number
     }
 
     fn change_bit(&mut self, change: BitChange, now_us: u64) {
@@ -339,10 +352,8 @@ impl Proxy {
                 return;
             };
             let bucket = bucket_of(pending.key);
-            let unrecorded = !self.intents.is_recorded(bucket);
-            if unrecorded && self.bug != Some(Bug::IntentAfterTheWrite) {
-                return;
-            }
+            let recorded = pending.intended && self.intents.is_recorded(bucket);
+            let recorded = recorded || pending.intended && self.bug == Some(Bug::NoIntent);
             let mut judged_us = now_us;
             if self.bug == Some(Bug::AcknowledgedWithoutLease) {
                 judged_us = now_us.min(self.lease_until_us.saturating_sub(1));
@@ -351,12 +362,24 @@ impl Proxy {
                 Some(Bug::JoiningNotWaitedFor) => &self.copies_misread,
                 _ => &self.copies,
             };
-            let mut step = pending.write.next(copies, &self.proxies, judged_us);
+            let mut step = pending
+                .write
+                .next(copies, &self.proxies, recorded, judged_us);
             if self.bug == Some(Bug::AcknowledgedAtQuorum) && pending.acked.len() >= NEEDED {
                 step = Step::Acknowledge;
             }
             match step {
                 Step::NoLease | Step::Wait | Step::TooFew => return,
+                Step::Record if pending.intended => return,
+                Step::Record => {
+                    pending.intended = true;
+                    if let Some(change) = self.intents.begin(bucket)
+                        && !self.has(Bug::NoIntent)
+                    {
+                        self.change_bit(change, now_us);
+                        return;
+                    }
+                }
                 Step::Tell(members) => {
                     if members.contains(self.slot) {
                         pending.write.on_told(self.slot);
@@ -411,7 +434,7 @@ impl Proxy {
             return;
         };
         let bucket = bucket_of(pending.key);
-        if self.intents.end(bucket, now_us) {
+        if pending.intended && self.intents.end(bucket, now_us) {
             let number = self.number;
             let notice = Notice::Quiet { bucket, number };
             let others = self.proxies.last_read().map(List::listed);
@@ -425,7 +448,11 @@ impl Proxy {
             Kind::Client(client) => self.out.push(Out::Acknowledged { client }),
             Kind::WriteBack { client, by } => {
                 let cell = pending.cell;
-                self.out.push(Out::WrittenBack);
+                self.out.push(if pending.intended {
+                    Out::WrittenBack
+                } else {
+                    Out::Merged
+                });
                 self.out.push(Out::Answered { client, cell, by });
             }
             Kind::Repair => {}
@@ -516,15 +543,52 @@ impl Proxy {
         let by = (copy, since);
         match verdict {
             Verdict::Again => self.try_read(client, now_us),
-            Verdict::WriteBack if cell != Cell::default() => {
-                self.reads.remove(&client);
-                self.begin_write(key, cell, Kind::WriteBack { client, by }, now_us);
-            }
-            Verdict::Answer | Verdict::WriteBack => {
+            Verdict::Answer => {
                 self.reads.remove(&client);
                 self.out.push(Out::Answered { client, cell, by });
             }
+            Verdict::Merge => {
+                self.reads.remove(&client);
+                let others = self.copies.required(now_us).unwrap_or_default();
+                let others = others.minus(Members::of(copy));
+                let merge = Merge {
+                    key,
+                    by,
+                    answers: vec![(copy, cell)],
+                    waiting: others.len(),
+                };
+                self.merges.insert(client, merge);
+                for copy in others.iter() {
+                    self.ask(
+                        copy,
+                        Ask::Read(key),
+                        Purpose::Merge { client, copy },
+                        now_us,
+                    );
+                }
+                self.finish_merge(client, now_us);
+            }
         }
+    }
+
+    /// What is the greatest of the answers that have come is written to whoever does not have it.
+    fn finish_merge(&mut self, client: u64, now_us: u64) {
+        let done = |merge: &Merge| merge.waiting == 0;
+        if !self.merges.get(&client).is_some_and(done) {
+            return;
+        }
+        let Some(merge) = self.merges.remove(&client) else {
+            return;
+        };
+        let cells = merge.answers.iter().map(|(_, cell)| *cell);
+        let cell = cells.max().unwrap_or_default();
+        let by = merge.by;
+        let write = self.begin_write(merge.key, cell, Kind::WriteBack { client, by }, now_us);
+        if let Some(pending) = self.writes.get_mut(&write) {
+            let have = merge.answers.iter().filter(|answer| answer.1 == cell);
+            have.for_each(|(copy, _)| pending.write.on_acked(*copy));
+        }
+        self.drive(write, now_us);
     }
 
     // ---- what comes in
@@ -548,6 +612,14 @@ impl Proxy {
                     self.note_boot(read.copy(), boot);
                 }
                 self.on_read(read, boot, cell, now_us);
+            }
+            Purpose::Merge { client, copy } => {
+                self.note_boot(copy, boot);
+                if let Some(merge) = self.merges.get_mut(&client) {
+                    merge.answers.push((copy, cell));
+                    merge.waiting -= 1;
+                    self.finish_merge(client, now_us);
+                }
             }
             Purpose::Probe { copy } => {
                 let list = self.copies.last_read().map(|list| list.join(copy, boot));
@@ -729,7 +801,7 @@ impl Proxy {
                 Purpose::Renew { .. } | Purpose::Bit(_) | Purpose::ClearLeft { .. } => {
                     CATALOGUE_TIMEOUT_US
                 }
-                Purpose::ChangeCopies(_) | Purpose::ChangeProxies(_) => CATALOGUE_TIMEOUT_US,
+                Purpose::ChangeCopies(_) | Purpose::ChangeProxies => CATALOGUE_TIMEOUT_US,
                 _ => NODE_TIMEOUT_US,
             };
             now_us > sent_us + after_us
@@ -752,7 +824,7 @@ impl Proxy {
                 }
             }
             // Read before acting.
-            Purpose::ChangeCopies(_) | Purpose::ChangeProxies(_) => self.renew(false, now_us),
+            Purpose::ChangeCopies(_) | Purpose::ChangeProxies => self.renew(false, now_us),
             Purpose::Bit(change) => {
                 if let Some(change) = self.intents.on_failed(change) {
                     self.change_bit(change, now_us);
@@ -775,6 +847,12 @@ impl Proxy {
             }
             Purpose::Resync { gone, .. } | Purpose::ClearLeft { proxy: gone } => {
                 self.resyncs.remove(&gone);
+            }
+            Purpose::Merge { client, .. } => {
+                if let Some(merge) = self.merges.get_mut(&client) {
+                    merge.waiting -= 1;
+                    self.finish_merge(client, now_us);
+                }
             }
             Purpose::Probe { .. } => {}
         }

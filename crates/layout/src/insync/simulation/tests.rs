@@ -34,6 +34,7 @@ fn what_is_promised_holds_whatever_fails() {
         let counts = run(seed, setup(seed, None), is_one).unwrap_or_else(|e| panic!("{e}"));
         all.acknowledged += counts.acknowledged;
         all.read += counts.read;
+        all.merged += counts.merged;
         all.written_back += counts.written_back;
         all.evicted += counts.evicted;
         all.promoted += counts.promoted;
@@ -42,6 +43,7 @@ fn what_is_promised_holds_whatever_fails() {
     });
     println!("{all:?}");
     let reached = [
+        all.merged,
         all.written_back,
         all.evicted,
         all.promoted,
@@ -49,4 +51,45 @@ fn what_is_promised_holds_whatever_fails() {
         all.completed_by_newcomer,
     ];
     assert!(is_one || reached.iter().all(|count| *count > SEEDS / 10));
+}
+
+/// The first of some seeds in which the checks notice.
+fn noticed(bug: Bug, seeds: u64) -> Option<(u64, String)> {
+    (0..seeds).find_map(|seed| Some((seed, run(seed, setup(seed, Some(bug)), false).err()?)))
+}
+
+/// Each rule of the protocol is needed, and the checks see what happens without it.
+#[test]
+fn every_rule_that_is_left_out_is_noticed() {
+    let bugs = [
+        Bug::LeaseFromTheAnswer,
+        Bug::DriftIgnored,
+        Bug::LeaseNotHeldWhenAnswerArrives,
+        Bug::AcknowledgedWithoutLease,
+        Bug::AcknowledgedAtQuorum,
+        Bug::EvictedNotWaitedFor,
+        Bug::JoiningNotWaitedFor,
+        Bug::ComparedBeforeAllWait,
+        Bug::PromotedWithoutComparison,
+        Bug::ComparedOneWay,
+        Bug::TimedOutTakenForDone,
+        Bug::LastEvicted,
+        Bug::OutInBetweenIgnored,
+        Bug::RestartIgnored,
+        Bug::MarksIgnored,
+        Bug::SentBeforeTold,
+        Bug::NoIntent,
+        Bug::NewcomerReadsNoBits,
+        Bug::ReaderBeforeAllTellIt,
+        Bug::ResynchronisedEarly,
+        Bug::GivenUpWithItsClient,
+    ];
+    let mut missed = Vec::new();
+    for bug in bugs {
+        match noticed(bug, 500) {
+            Some((seed, what)) => println!("{bug:?}: seed {seed}, {what:.150}"),
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
 }

@@ -34,7 +34,6 @@ enum Event {
     },
     FromCopy {
         to: (usize, usize),
-        copy: usize,
         token: u64,
         boot: u32,
         cell: Cell,
@@ -346,6 +345,7 @@ impl World {
                     self.checks.on_read(key, cell, by, &floor, took)?;
                 }
             }
+            Out::Merged => self.checks.counts.merged += 1,
             Out::WrittenBack => self.checks.counts.written_back += 1,
             Out::Resynchronised => self.checks.counts.resynchronised += 1,
             Out::CompletedByNewcomer => self.checks.counts.completed_by_newcomer += 1,
@@ -452,7 +452,6 @@ impl World {
                 token,
                 boot,
                 cell,
-                ..
             } => self.with(to, |proxy, now| proxy.on_copy(token, boot, cell, now)),
             Event::AtCatalogue {
                 from,
@@ -524,7 +523,6 @@ impl World {
         if let Some(delay) = self.delay_to_copy(from.0, copy) {
             let event = Event::FromCopy {
                 to: from,
-                copy,
                 token,
                 boot,
                 cell,
