@@ -54,6 +54,9 @@ struct Setup {
     copies: usize,
     hosts: usize,
     guarantee: Guarantee,
+    read_timeout_us: u64,
+    /// Between two requests of clients, at most.
+    pause_us: u64,
     faults: Faults,
     bug: Option<Bug>,
 }

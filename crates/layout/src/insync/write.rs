@@ -25,7 +25,9 @@ pub struct Write {
     me: usize,
     /// Copies that must have it by the consistency level, whoever is required beside.
     needed: usize,
-    begun_us: u64,
+    telling: Members,
+    /// Since when all of these have been told.
+    telling_since_us: u64,
     told: Members,
     /// All proxies knew of it at some moment, or need not.
     all_know: bool,
@@ -60,11 +62,12 @@ pub enum Step {
 impl Write {
     /// A write of the proxy `me` that `needed` copies must have at least: QUORUM is counted over all
     /// copies, listed or not.
-    pub fn new(me: usize, needed: usize, now_us: u64) -> Write {
+    pub fn new(me: usize, needed: usize) -> Write {
         Write {
             me,
             needed,
-            begun_us: now_us,
+            telling: Members::EMPTY,
+            telling_since_us: 0,
             told: Members::EMPTY,
             all_know: false,
             sent: Members::EMPTY,
@@ -74,11 +77,19 @@ impl Write {
     }
 
     /// The same where proxies do not tell each other of their writes ([`super::Marks`]).
-    pub fn unannounced(me: usize, needed: usize, now_us: u64) -> Write {
+    pub fn unannounced(me: usize, needed: usize) -> Write {
         Write {
             all_know: true,
-            ..Write::new(me, needed, now_us)
+            ..Write::new(me, needed)
         }
+    }
+
+    /// Proxies are being told.
+    pub fn on_telling(&mut self, proxies: Members, now_us: u64) {
+        if !proxies.minus(self.telling).is_empty() {
+            self.telling_since_us = now_us;
+        }
+        self.telling = self.telling.union(proxies);
     }
 
     /// A proxy knows of it. The one that writes counts, too.
@@ -157,7 +168,8 @@ impl Write {
         if !self.all_know {
             let missing = proxies.required(now_us)?.minus(self.told);
             if !missing.is_empty() {
-                let overdue = is_overdue(proxies, self.begun_us, now_us);
+                let all_asked = missing.minus(self.telling).is_empty();
+                let overdue = all_asked && is_overdue(proxies, self.telling_since_us, now_us);
                 let may_go = |proxy: &usize| is_listed(proxies, *proxy, now_us);
                 return match missing.iter().find(may_go) {
                     Some(proxy) if overdue => Some(Step::EvictProxy(proxy)),
@@ -224,7 +236,7 @@ mod tests {
     #[test]
     fn a_write_is_told_sent_and_acknowledged_when_all_have_it() {
         let scene = scene();
-        let mut write = Write::new(0, 2, 1_010);
+        let mut write = Write::new(0, 2);
         let step = write.next(&scene.copies, &scene.proxies, false, 1_011);
         assert_eq!(step, Step::Record);
         write.on_told(0);
@@ -246,7 +258,7 @@ mod tests {
     #[test]
     fn a_copy_that_does_not_answer_is_evicted_and_still_waited_for_while_it_may_be_read() {
         let mut scene = scene();
-        let mut write = Write::unannounced(0, 2, 1_010);
+        let mut write = Write::unannounced(0, 2);
         write.on_sent(Members::first(3), 1_010);
         write.on_acked(0);
         write.on_acked(1);
@@ -266,7 +278,7 @@ mod tests {
     #[test]
     fn what_all_copies_have_is_neither_told_nor_sent() {
         let scene = scene();
-        let mut found = Write::new(0, 2, 1_010);
+        let mut found = Write::new(0, 2);
         found.on_acked(0);
         found.on_acked(2);
         let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
@@ -279,9 +291,14 @@ mod tests {
     #[test]
     fn a_proxy_that_does_not_answer_is_evicted() {
         let scene = scene();
-        let mut write = Write::new(0, 2, 1_010);
+        let mut write = Write::new(0, 2);
         write.on_told(0);
-        assert_eq!(scene.next(&mut write, 1_110), Step::EvictProxy(1));
+        let step = scene.next(&mut write, 1_110);
+        assert_eq!(step, Step::Tell(Members::of(1)), "it was not told yet");
+        write.on_telling(Members::of(1), 1_110);
+        write.on_telling(Members::of(1), 1_200);
+        assert_eq!(scene.next(&mut write, 1_209), Step::Tell(Members::of(1)));
+        assert_eq!(scene.next(&mut write, 1_210), Step::EvictProxy(1));
     }
 
     #[test]
@@ -294,7 +311,7 @@ mod tests {
             .expect("one stays");
         scene.copies.adopt(two, 1_020, 1_020);
         scene.copies.adopt(two, 2_010, 2_015);
-        let mut write = Write::unannounced(0, 2, 2_016);
+        let mut write = Write::unannounced(0, 2);
         write.on_sent(Members::of(0), 2_016);
         write.on_acked(0);
         assert_eq!(scene.next(&mut write, 2_500), Step::TooFew);

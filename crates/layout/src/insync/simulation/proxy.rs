@@ -153,6 +153,7 @@ pub(super) struct Proxy {
     pub(super) slot: usize,
     pub(super) bug: Option<Bug>,
     guarantee: Guarantee,
+    read_timeout_us: u64,
     pub(super) copies: Known<COPIES_MAX>,
     /// Without those that are joining, for a bug.
     copies_misread: Known<COPIES_MAX>,
@@ -193,6 +194,7 @@ impl Proxy {
             slot,
             bug: setup.bug,
             guarantee: setup.guarantee,
+            read_timeout_us: setup.read_timeout_us,
             copies: Known::new(timing),
             copies_misread: Known::new(timing),
             proxies: Known::new(of_proxies),
@@ -307,9 +309,9 @@ impl Proxy {
         self.number += 1;
         let announces = self.guarantee == Guarantee::AllCopies && !self.has(Bug::SentBeforeTold);
         let write = if announces {
-            Write::new(self.slot, NEEDED, now_us)
+            Write::new(self.slot, NEEDED)
         } else {
-            Write::unannounced(self.slot, NEEDED, now_us)
+            Write::unannounced(self.slot, NEEDED)
         };
         let pending = Pending {
             key,
@@ -389,6 +391,7 @@ impl Proxy {
                         return;
                     }
                     pending.told_at_us = now_us;
+                    pending.write.on_telling(members, now_us);
                     let number = pending.number;
                     let notice = Notice::Busy { bucket, number };
                     for to in members.iter() {
@@ -802,6 +805,7 @@ impl Proxy {
                     CATALOGUE_TIMEOUT_US
                 }
                 Purpose::ChangeCopies(_) | Purpose::ChangeProxies => CATALOGUE_TIMEOUT_US,
+                Purpose::Read { .. } => self.read_timeout_us,
                 _ => NODE_TIMEOUT_US,
             };
             now_us > sent_us + after_us

@@ -6,14 +6,14 @@ use crate::rng::Rng;
 use crate::testing::for_seeds;
 
 /// Seeds that every test runs. More: `HELENUS_SEEDS=20000`.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 300;
 
 fn setup(seed: u64, bug: Option<Bug>) -> Setup {
     let mut rng = Rng::new(seed ^ 0x5e7);
     let timing = Timing {
         lease_us: SECOND,
-        drift_ppm: [1_000, 100_000][rng.below(2)],
-        late_us: 1_500_000,
+        drift_ppm: [1_000, 200_000][rng.below(2)],
+        late_us: [SECOND, 4 * SECOND][rng.below(2)],
         patience_us: 300_000,
     };
     Setup {
@@ -21,6 +21,8 @@ fn setup(seed: u64, bug: Option<Bug>) -> Setup {
         copies: 2 + rng.below(2),
         hosts: 1 + rng.below(4),
         guarantee: [Guarantee::AllCopies, Guarantee::EachCopy][rng.below(2)],
+        read_timeout_us: [150_000, 5 * SECOND][rng.below(2)],
+        pause_us: [12_000, 100_000][rng.below(2)],
         faults: Faults::Any,
         bug,
     }
@@ -86,7 +88,7 @@ fn every_rule_that_is_left_out_is_noticed() {
     ];
     let mut missed = Vec::new();
     for bug in bugs {
-        match noticed(bug, 500) {
+        match noticed(bug, 1_000) {
             Some((seed, what)) => println!("{bug:?}: seed {seed}, {what:.150}"),
             None => missed.push(bug),
         }

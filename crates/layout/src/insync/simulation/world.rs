@@ -415,7 +415,7 @@ impl World {
             }
             Event::Client => {
                 if self.now < LAST_REQUEST {
-                    let delay = self.between(200, 12_000);
+                    let delay = self.between(200, self.setup.pause_us);
                     self.plan(delay, Event::Client);
                     return self.request();
                 }
@@ -603,7 +603,7 @@ impl World {
         let host = self.rng.below(self.hosts.len());
         let copy = self.rng.below(self.nodes.len());
         let short = self.now + self.between(20_000, 600_000);
-        let long = self.now + self.between(500_000, 4 * SECOND);
+        let long = self.now + self.between(500_000, 7 * SECOND);
         let until = if self.chance(2) { short } else { long };
         let kind = self.rng.below(10);
         match kind {
