@@ -55,6 +55,7 @@ struct Setup {
     hosts: usize,
     guarantee: Guarantee,
     read_timeout_us: u64,
+    keys: usize,
     /// Between two requests of clients, at most.
     pause_us: u64,
     faults: Faults,
@@ -73,7 +74,6 @@ enum Faults {
 enum Bug {
     LeaseFromTheAnswer,
     DriftIgnored,
-    LeaseNotHeldWhenAnswerArrives,
     AcknowledgedWithoutLease,
     AcknowledgedAtQuorum,
     EvictedNotWaitedFor,
@@ -83,7 +83,6 @@ enum Bug {
     ComparedOneWay,
     TimedOutTakenForDone,
     LastEvicted,
-    OutInBetweenIgnored,
     RestartIgnored,
     MarksIgnored,
     SentBeforeTold,

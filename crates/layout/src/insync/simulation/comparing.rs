@@ -111,6 +111,7 @@ impl Proxy {
         let Some(list) = self.copies.last_read().copied() else {
             return;
         };
+        self.note_boot(copy, boot);
         let ignored = self.has(Bug::RestartIgnored);
         let one_way = self.has(Bug::ComparedOneWay);
         let Some(comparing) = self.comparing.get_mut(&newcomer) else {
@@ -121,9 +122,6 @@ impl Proxy {
         };
         if list.boot(copy) != boot && !ignored {
             comparing.under_way = None;
-            if copy == newcomer {
-                self.change_copies(list.evict(newcomer), now_us);
-            }
             return;
         }
         if let Purpose::CopyOver { .. } = purpose {

@@ -1,14 +1,16 @@
 //! Real time, the network, and what goes wrong.
 
+mod failing;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::super::list::{PROXIES_MAX, State};
+use super::super::list::PROXIES_MAX;
 use super::catalogue::{Answer, Catalogue, Request};
 use super::checks::{Checks, Counts, Floor};
 use super::node::Node;
 use super::proxy::{Ask, Message, Out, Proxy};
-use super::{Cell, Faults, KEYS, SECOND, Setup};
+use super::{Cell, Faults, SECOND, Setup};
 use crate::rng::Rng;
 
 /// Nothing fails any more.
@@ -54,6 +56,7 @@ enum Event {
         to: usize,
         message: Message,
     },
+    Kill(usize),
     Start(usize),
     RestartNode(usize),
 }
@@ -87,6 +90,8 @@ struct Host {
     cut_off_from_copy: Vec<u64>,
     cut_off_from_catalogue: u64,
     cut_off_from_others: u64,
+    /// Much of what it sends is late or lost.
+    bad_until: u64,
 }
 
 enum Asked {
@@ -123,15 +128,16 @@ struct World {
 /// One run. What was seen, or what is broken.
 pub(super) fn run(seed: u64, setup: Setup, logged: bool) -> Result<Counts, String> {
     let mut rng = Rng::new(seed);
-    let drift = setup.timing.drift_ppm as usize;
+    let drift = setup.timing.drift_ppm as i64;
     let hosts = (0..setup.hosts).map(|_| Host {
         proxy: None,
         offset_us: 1_000_000 + rng.below(1_000_000_000) as u64,
-        rate_ppm: rng.below(2 * drift + 1) as i64 - drift as i64,
+        rate_ppm: [-1, 0, 1][rng.below(3)] * drift,
         paused_until: 0,
         cut_off_from_copy: vec![0; setup.copies],
         cut_off_from_catalogue: 0,
         cut_off_from_others: 0,
+        bad_until: 0,
     });
     let mut world = World {
         hosts: hosts.collect(),
@@ -233,17 +239,6 @@ impl World {
             && in_sync == present
             && self.hosts.iter().all(quiet)
             && !self.catalogue.has_bits()
-    }
-
-    /// The last copy in sync has lost its last writes: that is not for the protocol. Somebody finds its disk.
-    fn operate(&mut self) {
-        let list = *self.catalogue.copies();
-        for (copy, node) in self.nodes.iter_mut().enumerate() {
-            let last = list.state(copy) == State::InSync && list.in_sync().len() == 1;
-            if last && node.up && node.boot != list.boot(copy) {
-                node.restore(list.boot(copy));
-            }
-        }
     }
 
     fn host_of(&self, event: &Event) -> Option<usize> {
@@ -358,51 +353,6 @@ impl World {
         Ok(())
     }
 
-    /// None if it is lost.
-    fn delay_to_copy(&mut self, host: usize, copy: usize) -> Option<u64> {
-        if self.lost == Some(copy) {
-            return None;
-        }
-        if !self.is_faulty() {
-            return Some(self.between(200, 2_000));
-        }
-        if self.hosts[host].cut_off_from_copy[copy] > self.now || self.chance(150) {
-            return None;
-        }
-        Some(match self.rng.below(40) {
-            0 => self.between(2_000, self.setup.timing.late_us),
-            1..=3 => self.between(2_000, 100_000),
-            _ => self.between(200, 2_000),
-        })
-    }
-
-    fn to_catalogue(&mut self, from: (usize, usize), token: u64, request: Request) {
-        let mut answered = true;
-        let mut delay = self.between(300, 3_000);
-        if self.is_faulty() {
-            if self.hosts[from.0].cut_off_from_catalogue > self.now {
-                return;
-            }
-            match self.rng.below(12) {
-                // It never happens.
-                0 => return,
-                // It happens, and nobody is told.
-                1 => answered = false,
-                // It happens when nobody expects it any more.
-                2 => (answered, delay) = (false, self.between(1_000, 5 * SECOND)),
-                3 => delay = self.between(3_000, 900_000),
-                _ => {}
-            }
-        }
-        let event = Event::AtCatalogue {
-            from,
-            token,
-            request,
-            answered,
-        };
-        self.plan(delay, event);
-    }
-
     fn handle(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Tick(host) => {
@@ -471,6 +421,10 @@ impl World {
                 }),
                 None => Ok(()),
             },
+            Event::Kill(host) => {
+                self.hosts[host].proxy = None;
+                Ok(())
+            }
             Event::Start(host) => {
                 if self.hosts[host].proxy.is_none() {
                     if self.slots == PROXIES_MAX {
@@ -569,7 +523,7 @@ impl World {
         let slot = proxy.slot;
         self.last_request += 1;
         let client = self.last_request;
-        let key = self.rng.below(KEYS);
+        let key = self.rng.below(self.setup.keys);
         let begun = self.now;
         if self.rng.below(10) < 3 {
             // Clocks of clients differ, and often two writes have the same time.
@@ -591,40 +545,5 @@ impl World {
                 .insert(client, Asked::Read { key, floor, begun });
             self.with((host, slot), |proxy, now| proxy.read(client, key, now))
         }
-    }
-
-    fn fail(&mut self) {
-        if self.setup.faults == Faults::OneNodeLost {
-            if self.now > 4 * SECOND {
-                self.lost = Some(self.nodes.len() - 1);
-            }
-            return;
-        }
-        let host = self.rng.below(self.hosts.len());
-        let copy = self.rng.below(self.nodes.len());
-        let short = self.now + self.between(20_000, 600_000);
-        let long = self.now + self.between(500_000, 7 * SECOND);
-        let until = if self.chance(2) { short } else { long };
-        let kind = self.rng.below(10);
-        match kind {
-            0 | 1 => self.hosts[host].paused_until = until,
-            2 => {
-                self.hosts[host].proxy = None;
-                self.plan(until - self.now, Event::Start(host));
-            }
-            3 | 4 => self.frozen_until[copy] = until,
-            5 if self.nodes[copy].up => {
-                let kept = self.nodes[copy].unsynced();
-                let kept = self.rng.below(kept + 1);
-                self.nodes[copy].crash(kept);
-                self.plan(until - self.now, Event::RestartNode(copy));
-            }
-            6 | 7 => self.hosts[host].cut_off_from_copy[copy] = until,
-            8 => self.hosts[host].cut_off_from_catalogue = until,
-            9 => self.hosts[host].cut_off_from_others = until,
-            _ => {}
-        }
-        let until = until - self.now;
-        self.note(|| format!("fault {kind} of host {host}, node {copy}, for {until}"));
     }
 }
