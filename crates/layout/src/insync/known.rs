@@ -19,6 +19,8 @@ pub struct Known<const N: usize> {
     lease_until_us: u64,
     /// Until when somebody may still rely on a member that is out.
     lingers_until_us: [u64; N],
+    /// When this proxy heard of a member's present state.
+    heard_us: [u64; N],
 }
 
 impl<const N: usize> Known<N> {
@@ -28,6 +30,7 @@ impl<const N: usize> Known<N> {
             list: None,
             lease_until_us: 0,
             lingers_until_us: [0; N],
+            heard_us: [0; N],
         }
     }
 
@@ -50,6 +53,10 @@ impl<const N: usize> Known<N> {
                 Some(known) => known.since(member) != list.since(member),
                 None => list.since(member) > 0,
             };
+            let heard = |known: &List<N>| known.since(member) == list.since(member);
+            if !self.list.as_ref().is_some_and(heard) {
+                self.heard_us[member] = now_us;
+            }
             if could_be_read && list.state(member) == State::Out {
                 self.lingers_until_us[member] = outlasted;
             }
@@ -80,6 +87,15 @@ impl<const N: usize> Known<N> {
         let lingers = |member: &usize| now_us < self.lingers_until_us[*member];
         let lingering: Members = (0..N).filter(lingers).collect();
         Some(list.listed().union(lingering))
+    }
+
+    /// Whether a member that was asked at `asked_us` may be evicted because it has not answered. One that
+    /// has joined since has as much time from then.
+    pub fn is_overdue(&self, member: usize, asked_us: u64, now_us: u64) -> bool {
+        let is_listed = |list: &List<N>| list.state(member) != State::Out;
+        let heard_us = self.heard_us.get(member).copied().unwrap_or(0);
+        let waited_us = now_us.saturating_sub(asked_us.max(heard_us));
+        self.list(now_us).is_some_and(is_listed) && waited_us >= self.timing.patience_us
     }
 
     /// Whether a proxy is out, holds no lease any more, and all that it has sent has arrived or never will.

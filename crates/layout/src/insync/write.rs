@@ -34,6 +34,8 @@ pub struct Write {
     sent: Members,
     sent_at_us: [u64; COPIES_MAX],
     acked: Members,
+    /// Which start of the node has acknowledged it.
+    acked_boot: [u32; COPIES_MAX],
 }
 
 /// What is next.
@@ -73,6 +75,7 @@ impl Write {
             sent: Members::EMPTY,
             sent_at_us: [0; COPIES_MAX],
             acked: Members::EMPTY,
+            acked_boot: [0; COPIES_MAX],
         }
     }
 
@@ -105,10 +108,17 @@ impl Write {
             }
         }
         self.sent = self.sent.union(copies);
+        self.acked = self.acked.minus(copies);
     }
 
-    pub fn on_acked(&mut self, copy: usize) {
-        self.acked = self.acked.with(copy);
+    /// A copy has it, by the start number `boot` of its node. If that is not the one in the list, the copy
+    /// must be evicted ([`super::Read::judge`]), and once it is back it is sent the write again: the node may
+    /// have had the write and lost it.
+    pub fn on_acked(&mut self, copy: usize, boot: u32) {
+        if let Some(acked_boot) = self.acked_boot.get_mut(copy) {
+            *acked_boot = boot;
+            self.acked = self.acked.with(copy);
+        }
     }
 
     /// A copy has answered with an error, or the connection was lost: it may have the write or not.
@@ -125,27 +135,30 @@ impl Write {
         recorded: bool,
         now_us: u64,
     ) -> Step {
-        let Some(required) = copies.required(now_us) else {
+        let (Some(required), Some(list)) = (copies.required(now_us), copies.list(now_us)) else {
             return Step::NoLease;
         };
-        let missing = required.minus(self.acked);
+        let has_it = |copy: &usize| {
+            list.state(*copy) == State::Out || list.boot(*copy) == self.acked_boot[*copy]
+        };
+        let acked: Members = self.acked.iter().filter(has_it).collect();
+        let missing = required.minus(acked);
         if missing.is_empty() {
-            return if self.acked.len() >= self.needed {
+            return if acked.len() >= self.needed {
                 Step::Acknowledge
             } else {
                 Step::TooFew
             };
         }
-        let unsent = missing.minus(self.sent);
+        // Acknowledged, but by another start: sent anew.
+        let unsent = missing.minus(self.sent.minus(self.acked));
         if !unsent.is_empty() {
             return match self.before_sending(proxies, recorded, now_us) {
                 Some(step) => step,
                 None => Step::Send(unsent),
             };
         }
-        let is_late = |copy: &usize| {
-            is_overdue(copies, self.sent_at_us[*copy], now_us) && is_listed(copies, *copy, now_us)
-        };
+        let is_late = |copy: &usize| copies.is_overdue(*copy, self.sent_at_us[*copy], now_us);
         missing.iter().find(is_late).map_or(Step::Wait, Step::Evict)
     }
 
@@ -169,28 +182,16 @@ impl Write {
             let missing = proxies.required(now_us)?.minus(self.told);
             if !missing.is_empty() {
                 let all_asked = missing.minus(self.telling).is_empty();
-                let overdue = all_asked && is_overdue(proxies, self.telling_since_us, now_us);
-                let may_go = |proxy: &usize| is_listed(proxies, *proxy, now_us);
-                return match missing.iter().find(may_go) {
-                    Some(proxy) if overdue => Some(Step::EvictProxy(proxy)),
-                    _ => Some(Step::Tell(missing)),
+                let is_late = |proxy: &usize| {
+                    all_asked && proxies.is_overdue(*proxy, self.telling_since_us, now_us)
                 };
+                let late = missing.iter().find(is_late);
+                return Some(late.map_or(Step::Tell(missing), Step::EvictProxy));
             }
             self.all_know = true;
         }
         None
     }
-}
-
-fn is_overdue<const N: usize>(known: &Known<N>, since_us: u64, now_us: u64) -> bool {
-    now_us.saturating_sub(since_us) >= known.timing().patience_us
-}
-
-/// Whoever only lingers is evicted already.
-fn is_listed<const N: usize>(known: &Known<N>, member: usize, now_us: u64) -> bool {
-    known
-        .list(now_us)
-        .is_some_and(|list| list.state(member) != State::Out)
 }
 
 #[cfg(test)]
@@ -245,12 +246,12 @@ mod tests {
         let all = Members::first(3);
         assert_eq!(scene.next(&mut write, 1_012), Step::Send(all));
         write.on_sent(all, 1_012);
-        write.on_acked(0);
-        write.on_acked(2);
+        write.on_acked(0, 1);
+        write.on_acked(2, 1);
         assert_eq!(scene.next(&mut write, 1_020), Step::Wait);
         write.on_failed(1);
         assert_eq!(scene.next(&mut write, 1_020), Step::Send(Members::of(1)));
-        write.on_acked(1);
+        write.on_acked(1, 1);
         assert_eq!(scene.next(&mut write, 1_020), Step::Acknowledge);
         assert_eq!(scene.next(&mut write, 2_010), Step::NoLease);
     }
@@ -260,8 +261,8 @@ mod tests {
         let mut scene = scene();
         let mut write = Write::unannounced(0, 2);
         write.on_sent(Members::first(3), 1_010);
-        write.on_acked(0);
-        write.on_acked(1);
+        write.on_acked(0, 1);
+        write.on_acked(1, 1);
         assert_eq!(scene.next(&mut write, 1_109), Step::Wait);
         assert_eq!(scene.next(&mut write, 1_110), Step::Evict(2));
         let evicted = scene.list.evict(2).expect("others are in sync");
@@ -271,19 +272,39 @@ mod tests {
         assert_eq!(scene.next(&mut write, 2_150), Step::Acknowledge);
         let joining = evicted.join(2, 1).expect("it is out");
         scene.copies.adopt(joining, 2_160, 2_160);
-        let step = scene.next(&mut write, 2_160);
+        write.on_sent(Members::of(2), 2_160);
+        assert_eq!(scene.next(&mut write, 2_259), Step::Wait, "it has time");
+        let step = scene.next(&mut write, 2_260);
         assert_eq!(step, Step::Evict(2), "who joins is waited for");
+    }
+
+    #[test]
+    fn a_node_that_was_restarted_may_have_lost_what_it_acknowledged() {
+        let mut scene = scene();
+        let mut write = Write::unannounced(0, 2);
+        write.on_sent(Members::first(3), 1_010);
+        write.on_acked(0, 1);
+        write.on_acked(1, 1);
+        let joined = scene.list.evict(1).and_then(|l| l.join(1, 2));
+        let back = joined.and_then(|l| l.promote(1, 3)).expect("it comes back");
+        scene.copies.adopt(back, 1_020, 1_020);
+        write.on_acked(2, 1);
+        assert_eq!(scene.next(&mut write, 1_030), Step::Send(Members::of(1)));
+        write.on_sent(Members::of(1), 1_030);
+        assert_eq!(scene.next(&mut write, 1_040), Step::Wait);
+        write.on_acked(1, 2);
+        assert_eq!(scene.next(&mut write, 1_050), Step::Acknowledge);
     }
 
     #[test]
     fn what_all_copies_have_is_neither_told_nor_sent() {
         let scene = scene();
         let mut found = Write::new(0, 2);
-        found.on_acked(0);
-        found.on_acked(2);
+        found.on_acked(0, 1);
+        found.on_acked(2, 1);
         let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
         assert_eq!(step, Step::Record, "one does not have it");
-        found.on_acked(1);
+        found.on_acked(1, 1);
         let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
         assert_eq!(step, Step::Acknowledge);
     }
@@ -313,7 +334,7 @@ mod tests {
         scene.copies.adopt(two, 2_010, 2_015);
         let mut write = Write::unannounced(0, 2);
         write.on_sent(Members::of(0), 2_016);
-        write.on_acked(0);
+        write.on_acked(0, 1);
         assert_eq!(scene.next(&mut write, 2_500), Step::TooFew);
     }
 }

@@ -141,7 +141,7 @@ enum Kind {
 struct Merge {
     key: usize,
     by: By,
-    answers: Vec<(usize, Cell)>,
+    answers: Vec<(usize, u32, Cell)>,
     waiting: usize,
 }
 
@@ -271,7 +271,7 @@ impl Proxy {
             Purpose::Write { write, copy } => {
                 self.note_boot(copy, boot);
                 if let Some(pending) = self.writes.get_mut(&write) {
-                    pending.write.on_acked(copy);
+                    pending.write.on_acked(copy, boot);
                     pending.acked = pending.acked.with(copy);
                     self.drive(write, now_us);
                 }
@@ -286,7 +286,7 @@ impl Proxy {
             Purpose::Merge { client, copy } => {
                 self.note_boot(copy, boot);
                 if let Some(merge) = self.merges.get_mut(&client) {
-                    merge.answers.push((copy, cell));
+                    merge.answers.push((copy, boot, cell));
                     merge.waiting -= 1;
                     self.finish_merge(client, now_us);
                 }

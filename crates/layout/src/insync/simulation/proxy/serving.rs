@@ -240,7 +240,7 @@ impl Proxy {
                 let merge = Merge {
                     key,
                     by,
-                    answers: vec![(copy, cell)],
+                    answers: vec![(copy, boot, cell)],
                     waiting: others.len(),
                 };
                 self.merges.insert(client, merge);
@@ -266,13 +266,13 @@ impl Proxy {
         let Some(merge) = self.merges.remove(&client) else {
             return;
         };
-        let cells = merge.answers.iter().map(|(_, cell)| *cell);
+        let cells = merge.answers.iter().map(|answer| answer.2);
         let cell = cells.max().unwrap_or_default();
         let by = merge.by;
         let write = self.begin_write(merge.key, cell, Kind::WriteBack { client, by }, now_us);
         if let Some(pending) = self.writes.get_mut(&write) {
-            let have = merge.answers.iter().filter(|answer| answer.1 == cell);
-            have.for_each(|(copy, _)| pending.write.on_acked(*copy));
+            let have = merge.answers.iter().filter(|answer| answer.2 == cell);
+            have.for_each(|(copy, boot, _)| pending.write.on_acked(*copy, *boot));
         }
         self.drive(write, now_us);
     }
