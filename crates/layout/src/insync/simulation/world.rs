@@ -310,7 +310,7 @@ impl World {
                     );
                 }
             }
-            Out::Catalogue { token, request } => self.to_catalogue(from, token, request),
+            Out::Catalogue { token, request } => self.ask_catalogue(from, token, request),
             Out::Proxy { to, message } => {
                 let cut = self.hosts[from.0].cut_off_from_others.max(
                     self.host_with(to)

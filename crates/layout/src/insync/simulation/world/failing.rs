@@ -39,7 +39,7 @@ impl World {
         })
     }
 
-    pub(super) fn to_catalogue(&mut self, from: (usize, usize), token: u64, request: Request) {
+    pub(super) fn ask_catalogue(&mut self, from: (usize, usize), token: u64, request: Request) {
         let mut answered = true;
         let mut delay = self.between(300, 3_000);
         if self.is_faulty() {
