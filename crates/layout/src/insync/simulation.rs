@@ -9,7 +9,7 @@
 //!
 //! After some time nothing fails any more, and all must become quiet and equal.
 //!
-//! Each rule can be broken on purpose ([`Bug`]), by wrong arguments to the module: the tests assert that
+//! Most rules can be broken on purpose ([`Bug`]), by wrong arguments to the module: the tests assert that
 //! the checks notice.
 
 // Lists of proxies are large, and a simulation may move them.
@@ -75,8 +75,6 @@ enum Faults {
 /// Rules of the protocol, left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
-    LeaseFromTheAnswer,
-    DriftIgnored,
     AcknowledgedWithoutLease,
     AcknowledgedAtQuorum,
     EvictedNotWaitedFor,
@@ -90,8 +88,5 @@ enum Bug {
     MarksIgnored,
     SentBeforeTold,
     NoIntent,
-    NewcomerReadsNoBits,
-    ReaderBeforeAllTellIt,
-    ResynchronisedEarly,
     GivenUpWithItsClient,
 }

@@ -185,14 +185,7 @@ pub(super) struct Proxy {
 
 impl Proxy {
     pub(super) fn new(slot: usize, setup: &Setup, seed: u64) -> Proxy {
-        let mut timing = setup.timing;
-        if setup.bug == Some(Bug::DriftIgnored) {
-            timing.drift_ppm = 0;
-        }
-        let mut of_proxies = timing;
-        if setup.bug == Some(Bug::ResynchronisedEarly) {
-            of_proxies.late_us = 0;
-        }
+        let timing = setup.timing;
         Proxy {
             slot,
             bug: setup.bug,
@@ -200,7 +193,7 @@ impl Proxy {
             read_timeout_us: setup.read_timeout_us,
             copies: Known::new(timing),
             copies_misread: Known::new(timing),
-            proxies: Known::new(of_proxies),
+            proxies: Known::new(timing),
             lease_until_us: 0,
             marks: Marks::new(BUCKETS),
             intents: Intents::new(BUCKETS),
@@ -313,12 +306,9 @@ impl Proxy {
     }
 
     pub(super) fn on_catalogue(&mut self, token: u64, answer: &Answer, now_us: u64) {
-        let Some((purpose, mut sent_us)) = self.waiting.remove(&token) else {
+        let Some((purpose, sent_us)) = self.waiting.remove(&token) else {
             return;
         };
-        if self.has(Bug::LeaseFromTheAnswer) {
-            sent_us = now_us;
-        }
         if let Purpose::Bit(change) = purpose {
             self.intents.on_changed(change);
         }

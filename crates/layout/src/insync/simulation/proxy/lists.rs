@@ -3,7 +3,6 @@
 use super::super::super::intents::BitChange;
 use super::super::super::join::{Join, JoinStep};
 use super::super::super::list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State};
-use super::super::super::marks::Marks;
 use super::super::super::members::Members;
 use super::super::catalogue::{Answer, Request};
 use super::super::{BUCKETS, Bug};
@@ -55,9 +54,6 @@ impl Proxy {
         if for_join && let Some(join) = &mut self.join {
             join.on_compared(0);
         }
-        if self.has(Bug::NewcomerReadsNoBits) && for_join {
-            self.marks = Marks::new(BUCKETS);
-        }
     }
 
     pub(super) fn look_after_myself(&mut self, now_us: u64) {
@@ -69,13 +65,8 @@ impl Proxy {
             State::Out => self.change_proxies(list.join(self.slot, 0), now_us),
             State::Joining => {
                 self.listed = true;
-                let known_us = if self.has(Bug::ReaderBeforeAllTellIt) {
-                    0
-                } else {
-                    now_us
-                };
                 if self.join.is_none() {
-                    self.join = Join::begin(&self.proxies, self.slot, known_us);
+                    self.join = Join::begin(&self.proxies, self.slot, now_us);
                 }
                 let Some(join) = self.join else {
                     return;
