@@ -1,0 +1,196 @@
+//! The buckets of the ring in which this proxy writes, as the catalogue has them: a write-intent bitmap, as
+//! software RAID has one.
+//!
+//! If a proxy dies, what it had in flight may have reached some copies and not others, and nobody knows
+//! which writes these were. The catalogue then says in which buckets to look. A bit is recorded before the
+//! first write in its bucket is sent, and cleared when all copies have all of this proxy's writes there and
+//! nothing was written for a while. So a busy bucket costs one small write to the catalogue, not one each
+//! time.
+
+/// The intents of one start of a proxy.
+#[derive(Clone, Debug)]
+pub struct Intents {
+    buckets: Vec<Bucket>,
+    changes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    /// Writes that not all copies may have.
+    pending: u32,
+    bit: Bit,
+    /// The number of the last change.
+    change: u64,
+    last_ended_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Bit {
+    #[default]
+    Clear,
+    Recording,
+    Recorded,
+    Clearing,
+}
+
+/// A bit to be changed in the catalogue: a plain write at QUORUM with the number as its timestamp. Numbers
+/// grow, so in whatever order changes arrive, the last one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitChange {
+    pub bucket: usize,
+    pub set: bool,
+    pub number: u64,
+}
+
+impl Intents {
+    pub fn new(buckets: usize) -> Intents {
+        Intents {
+            buckets: vec![Bucket::default(); buckets],
+            changes: 0,
+        }
+    }
+
+    /// The bucket of a Murmur3 token: equal parts of the ring.
+    pub fn bucket_of(&self, token: i64) -> usize {
+        let offset = (i128::from(token) - i128::from(i64::MIN)) as u128;
+        let bucket = (offset * self.buckets.len() as u128) >> 64;
+        usize::try_from(bucket).unwrap_or(0)
+    }
+
+    /// A write in the bucket begins; what it makes necessary. It may go on once the bucket
+    /// [is recorded](Intents::is_recorded). There are as many buckets as [`Intents::new`] was given; others
+    /// panic.
+    pub fn begin(&mut self, bucket: usize) -> Option<BitChange> {
+        let state = &mut self.buckets[bucket];
+        state.pending += 1;
+        match state.bit {
+            Bit::Recording | Bit::Recorded => None,
+            // Whether the bit has been cleared yet is not known.
+            Bit::Clear | Bit::Clearing => {
+                state.bit = Bit::Recording;
+                Some(self.change(bucket, true))
+            }
+        }
+    }
+
+    /// The catalogue has the bit, and no change is under way.
+    pub fn is_recorded(&self, bucket: usize) -> bool {
+        self.buckets[bucket].bit == Bit::Recorded
+    }
+
+    /// All required copies have the write ([`super::Step::Acknowledge`]). Returns whether none is pending
+    /// there any more.
+    pub fn end(&mut self, bucket: usize, now_us: u64) -> bool {
+        let state = &mut self.buckets[bucket];
+        debug_assert!(state.pending > 0, "more writes end than have begun");
+        state.pending = state.pending.saturating_sub(1);
+        state.last_ended_us = now_us;
+        state.pending == 0
+    }
+
+    /// Some copies may have writes of this proxy there that others do not.
+    pub fn is_pending(&self, bucket: usize) -> bool {
+        self.buckets[bucket].pending > 0
+    }
+
+    /// A bucket in which nothing was written for `idle_us`.
+    pub fn clear(&mut self, idle_us: u64, now_us: u64) -> Option<BitChange> {
+        let idle = |state: &Bucket| {
+            state.bit == Bit::Recorded
+                && state.pending == 0
+                && now_us.saturating_sub(state.last_ended_us) >= idle_us
+        };
+        let bucket = self.buckets.iter().position(idle)?;
+        self.buckets[bucket].bit = Bit::Clearing;
+        Some(self.change(bucket, false))
+    }
+
+    /// The catalogue has carried out the change.
+    pub fn on_changed(&mut self, change: BitChange) {
+        let state = &mut self.buckets[change.bucket];
+        if state.change == change.number {
+            state.bit = match state.bit {
+                Bit::Recording | Bit::Recorded => Bit::Recorded,
+                Bit::Clearing | Bit::Clear => Bit::Clear,
+            };
+        }
+    }
+
+    /// The change may have been carried out or not; what to try next.
+    pub fn on_failed(&mut self, change: BitChange) -> Option<BitChange> {
+        let state = &mut self.buckets[change.bucket];
+        if state.change != change.number {
+            return None;
+        }
+        match state.bit {
+            Bit::Recording | Bit::Clearing => Some(self.change(change.bucket, change.set)),
+            Bit::Clear | Bit::Recorded => None,
+        }
+    }
+
+    fn change(&mut self, bucket: usize, set: bool) -> BitChange {
+        self.changes += 1;
+        self.buckets[bucket].change = self.changes;
+        BitChange {
+            bucket,
+            set,
+            number: self.changes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_is_recorded_once_and_cleared_when_nothing_was_written_for_a_while() {
+        let mut intents = Intents::new(4);
+        let first = intents.begin(2).expect("the bit is clear");
+        assert!(first.bucket == 2 && first.set);
+        assert_eq!(intents.begin(2), None, "it is under way");
+        assert!(!intents.is_recorded(2));
+        intents.on_changed(first);
+        assert!(intents.is_recorded(2));
+        assert_eq!(intents.begin(2), None);
+        assert!(!intents.end(2, 10) && !intents.end(2, 10));
+        assert_eq!(intents.clear(5, 100), None, "one is pending");
+        assert!(intents.end(2, 100) && !intents.is_pending(2));
+        assert_eq!(intents.clear(5, 104), None);
+        let clear = intents.clear(5, 105).expect("it is idle");
+        assert!(!clear.set && clear.number > first.number);
+        assert_eq!(intents.clear(5, 105), None);
+        intents.on_changed(clear);
+        assert!(intents.begin(2).is_some());
+    }
+
+    #[test]
+    fn only_the_last_change_of_a_bit_counts() {
+        let mut intents = Intents::new(1);
+        let first = intents.begin(0).expect("the bit is clear");
+        let second = intents.on_failed(first).expect("it is tried again");
+        assert!(second.set && second.number > first.number);
+        intents.on_changed(first);
+        assert!(!intents.is_recorded(0));
+        intents.on_changed(second);
+        assert!(intents.is_recorded(0));
+        intents.end(0, 0);
+        let clear = intents.clear(0, 0).expect("it is idle");
+        let third = intents.begin(0).expect("who knows whether it was cleared");
+        intents.on_changed(clear);
+        intents.on_changed(second);
+        assert!(!intents.is_recorded(0));
+        assert_eq!(intents.on_failed(clear), None, "it is no longer wanted");
+        intents.on_changed(third);
+        assert!(intents.is_recorded(0));
+    }
+
+    #[test]
+    fn buckets_are_equal_parts_of_the_ring() {
+        let intents = Intents::new(1_024);
+        assert_eq!(intents.bucket_of(i64::MIN), 0);
+        assert_eq!(intents.bucket_of(-1), 511);
+        assert_eq!(intents.bucket_of(0), 512);
+        assert_eq!(intents.bucket_of(i64::MAX), 1_023);
+    }
+}

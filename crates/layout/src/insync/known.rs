@@ -1,0 +1,178 @@
+//! What one proxy knows of a list, and until when it may rely on it.
+//!
+//! **Leases cut both ways.** Who reads relies on the list until the lease runs out. Who counts without a
+//! member must therefore wait until nobody can hold a lease on a list that has it: for a while a member
+//! that has left *lingers*, and is waited for like the others. Whether this proxy has evicted it or only
+//! heard of it makes no difference: it counts from when this proxy first knew.
+
+use super::list::{List, State};
+use super::members::Members;
+use super::timing::Timing;
+
+/// Times are microseconds of the proxy's monotonic clock. Wherever a time is an argument in this module,
+/// `now_us` is read *after* what it comes with has arrived, and `sent_us` *before* the request was sent:
+/// a proxy may be stopped between any two instructions.
+#[derive(Clone, Debug)]
+pub struct Known<const N: usize> {
+    timing: Timing,
+    list: Option<List<N>>,
+    lease_until_us: u64,
+    /// Until when somebody may still rely on a member that is out.
+    lingers_until_us: [u64; N],
+    /// When this proxy heard of a member's present state.
+    heard_us: [u64; N],
+}
+
+impl<const N: usize> Known<N> {
+    pub fn new(timing: Timing) -> Known<N> {
+        Known {
+            timing,
+            list: None,
+            lease_until_us: 0,
+            lingers_until_us: [0; N],
+            heard_us: [0; N],
+        }
+    }
+
+    /// The catalogue has this list: a read or a compare-and-set that was sent at `sent_us` says so.
+    /// Answers that have been overtaken by newer ones change nothing.
+    pub fn adopt(&mut self, list: List<N>, sent_us: u64, now_us: u64) {
+        if let Some(known) = self.list
+            && known.version() > list.version()
+        {
+            return;
+        }
+        let outlasted = now_us.saturating_add(self.timing.outlast_us());
+        for member in 0..N {
+            let could_be_read = match &self.list {
+                // Nothing can have happened in between.
+                Some(known) if known.version() == list.version() => false,
+                Some(known) if known.version() + 1 == list.version() => {
+                    known.state(member) == State::InSync
+                }
+                Some(known) => known.since(member) != list.since(member),
+                None => list.since(member) > 0,
+            };
+            let heard = |known: &List<N>| known.since(member) == list.since(member);
+            if !self.list.as_ref().is_some_and(heard) {
+                self.heard_us[member] = now_us;
+            }
+            if could_be_read && list.state(member) == State::Out {
+                self.lingers_until_us[member] = outlasted;
+            }
+        }
+        let lease_until_us = sent_us.saturating_add(self.timing.lease_us);
+        self.lease_until_us = self.lease_until_us.max(lease_until_us);
+        self.list = Some(list);
+    }
+
+    /// The list, if it may be relied on.
+    pub fn list(&self, now_us: u64) -> Option<&List<N>> {
+        self.list.as_ref().filter(|_| now_us < self.lease_until_us)
+    }
+
+    /// The list as it was last read, to be changed by compare-and-set.
+    pub fn last_read(&self) -> Option<&List<N>> {
+        self.list.as_ref()
+    }
+
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// All that somebody may rely on, now or before the next lease: those in sync, those joining, and
+    /// those that linger. None without a lease.
+    pub fn required(&self, now_us: u64) -> Option<Members> {
+        let list = self.list(now_us)?;
+        let lingers = |member: &usize| now_us < self.lingers_until_us[*member];
+        let lingering: Members = (0..N).filter(lingers).collect();
+        Some(list.listed().union(lingering))
+    }
+
+    /// Whether a member that was asked at `asked_us` may be evicted because it has not answered. One that
+    /// has joined since has as much time from then.
+    pub fn is_overdue(&self, member: usize, asked_us: u64, now_us: u64) -> bool {
+        let is_listed = |list: &List<N>| list.state(member) != State::Out;
+        let heard_us = self.heard_us.get(member).copied().unwrap_or(0);
+        let waited_us = now_us.saturating_sub(asked_us.max(heard_us));
+        self.list(now_us).is_some_and(is_listed) && waited_us >= self.timing.patience_us
+    }
+
+    /// Whether a proxy is out, holds no lease any more, and all that it has sent has arrived or never will.
+    pub fn is_gone(&self, member: usize, now_us: u64) -> bool {
+        let Some(lingers_until_us) = self.lingers_until_us.get(member) else {
+            return false;
+        };
+        let gone_us = lingers_until_us.saturating_add(self.timing.late_outlast_us());
+        let is_out = |list: &List<N>| list.state(member) == State::Out;
+        self.list(now_us).is_some_and(is_out) && now_us >= gone_us
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::list::{COPIES_MAX, Copies};
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        lease_us: 1_000,
+        drift_ppm: 0,
+        late_us: 500,
+        patience_us: 100,
+    };
+
+    fn three() -> Copies {
+        Copies::new(Members::first(3), [1; COPIES_MAX])
+    }
+
+    #[test]
+    fn a_lease_runs_from_when_the_read_was_sent() {
+        let mut known = Known::new(TIMING);
+        assert_eq!(known.list(0), None);
+        known.adopt(three(), 100, 900);
+        assert_eq!(known.list(1_099), Some(&three()));
+        assert_eq!(known.list(1_100), None);
+        known.adopt(three(), 50, 950);
+        assert!(known.list(1_099).is_some(), "an older read ends nothing");
+        assert_eq!(known.last_read(), Some(&three()));
+    }
+
+    #[test]
+    fn who_has_left_lingers_for_a_lease_from_when_that_was_known() {
+        let mut known = Known::new(TIMING);
+        known.adopt(three(), 0, 0);
+        let evicted = three().evict(2).expect("others are in sync");
+        known.adopt(evicted, 100, 150);
+        for sent_us in [200, 1_000] {
+            known.adopt(evicted, sent_us, sent_us + 10);
+        }
+        assert_eq!(known.required(1_149), Some(Members::first(3)));
+        assert_eq!(known.required(1_150), Some(Members::first(2)));
+        assert_eq!(known.required(2_000), None, "without a lease nobody counts");
+        assert!(!known.is_gone(2, 1_649) && known.is_gone(2, 1_650));
+        assert!(!known.is_gone(0, 1_650), "it is in sync");
+    }
+
+    #[test]
+    fn who_may_have_been_back_meanwhile_lingers_anew() {
+        let mut known = Known::new(TIMING);
+        let evicted = three().evict(2).expect("others are in sync");
+        known.adopt(evicted, 0, 0);
+        assert_eq!(known.required(0), Some(Members::first(3)), "who knows when");
+        let back = evicted.join(2, 1).and_then(|l| l.promote(2, 3));
+        let evicted_again = back.and_then(|l| l.evict(2)).expect("out, in and out");
+        known.adopt(evicted_again, 5_000, 5_000);
+        assert_eq!(known.required(5_999), Some(Members::first(3)));
+        known.adopt(evicted, 5_900, 5_950);
+        assert_eq!(known.last_read(), Some(&evicted_again), "it was overtaken");
+    }
+
+    #[test]
+    fn who_was_only_joining_does_not_linger() {
+        let mut known = Known::new(TIMING);
+        let joining = three().evict(2).and_then(|l| l.join(2, 1)).expect("joins");
+        known.adopt(joining, 0, 0);
+        known.adopt(joining.evict(2).expect("it may"), 10, 10);
+        assert_eq!(known.required(10), Some(Members::first(2)));
+    }
+}

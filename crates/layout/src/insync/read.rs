@@ -1,0 +1,148 @@
+//! A strong read of one copy: which copy, and whether its answer is good.
+//!
+//! The answer is judged when it arrives. By then the copy may have been evicted, and even be back: so it
+//! must have been in sync *since the same version* of the list, and its node must not have been started
+//! anew. The lease must hold when the answer arrives; what happens to the answer later does not matter.
+
+use super::known::Known;
+use super::list::{COPIES_MAX, PROXIES_MAX, State};
+use super::members::Members;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    copy: usize,
+    copy_since: u64,
+    reader_since: u64,
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the client's.
+    Answer,
+    /// Not all copies may have all of it: read the other required copies, too. The greatest of what was
+    /// found is a [`super::Write`] that those which gave it have already; answer when that may be
+    /// acknowledged. Of copies that do not answer, nothing is known: they get the write.
+    Merge,
+    /// It proves nothing: read again.
+    Again,
+}
+
+impl Read {
+    /// Reads the first copy in sync of `preferred`, the cheapest first, that is not among `avoided`: those
+    /// that cannot be reached, or have failed this read. None if there is none, or no lease.
+    ///
+    /// `me` is the proxy that reads.
+    pub fn begin(
+        copies: &Known<COPIES_MAX>,
+        proxies: &Known<PROXIES_MAX>,
+        me: usize,
+        preferred: &[u8],
+        avoided: Members,
+        now_us: u64,
+    ) -> Option<Read> {
+        let list = copies.list(now_us)?;
+        let readers = proxies.list(now_us)?;
+        if readers.state(me) != State::InSync {
+            return None;
+        }
+        let candidates = list.in_sync().minus(avoided);
+        let mut preferred = preferred.iter().map(|copy| usize::from(*copy));
+        let copy = preferred.find(|copy| candidates.contains(*copy))?;
+        Some(Read {
+            copy,
+            copy_since: list.since(copy),
+            reader_since: readers.since(me),
+        })
+    }
+
+    pub fn copy(&self) -> usize {
+        self.copy
+    }
+
+    /// Judges the answer, which has come from the node's start number `boot`. `unsettled`: others, or this
+    /// proxy, may have writes in its bucket that not all copies have ([`super::Marks`]).
+    pub fn judge(
+        &self,
+        copies: &Known<COPIES_MAX>,
+        proxies: &Known<PROXIES_MAX>,
+        me: usize,
+        boot: u32,
+        unsettled: bool,
+        now_us: u64,
+    ) -> Verdict {
+        let (Some(list), Some(readers)) = (copies.list(now_us), proxies.list(now_us)) else {
+            return Verdict::Again;
+        };
+        let copy_stayed = list.state(self.copy) == State::InSync
+            && list.since(self.copy) == self.copy_since
+            && list.boot(self.copy) == boot;
+        let reader_stayed =
+            readers.state(me) == State::InSync && readers.since(me) == self.reader_since;
+        match (copy_stayed && reader_stayed, unsettled) {
+            (false, _) => Verdict::Again,
+            (true, true) => Verdict::Merge,
+            (true, false) => Verdict::Answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::list::{Copies, Proxies};
+    use super::super::timing::Timing;
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        lease_us: 1_000,
+        drift_ppm: 0,
+        late_us: 0,
+        patience_us: 100,
+    };
+    const ME: usize = 1;
+
+    fn known() -> (Known<COPIES_MAX>, Known<PROXIES_MAX>, Copies) {
+        let list = Copies::new(Members::first(3), [4; COPIES_MAX]);
+        let mut copies = Known::new(TIMING);
+        copies.adopt(list, 0, 0);
+        let mut proxies = Known::new(TIMING);
+        proxies.adopt(Proxies::new(Members::first(2), [0; PROXIES_MAX]), 0, 0);
+        (copies, proxies, list)
+    }
+
+    #[test]
+    fn the_cheapest_copy_in_sync_is_read() {
+        let (mut copies, proxies, list) = known();
+        let begin = |copies: &_, avoided| {
+            Read::begin(copies, &proxies, ME, &[2, 0, 1], avoided, 10).map(|read| read.copy())
+        };
+        assert_eq!(begin(&copies, Members::EMPTY), Some(2));
+        assert_eq!(begin(&copies, Members::of(2)), Some(0));
+        copies.adopt(list.evict(2).expect("others are in sync"), 5, 5);
+        assert_eq!(begin(&copies, Members::EMPTY), Some(0));
+        assert_eq!(begin(&copies, Members::first(3)), None);
+        let stranger = Read::begin(&copies, &proxies, 2, &[0], Members::EMPTY, 10);
+        assert_eq!(stranger, None, "nobody tells it of writes");
+        let late = Read::begin(&copies, &proxies, ME, &[0], Members::EMPTY, 1_005);
+        assert_eq!(late, None, "the lease has run out");
+    }
+
+    #[test]
+    fn an_answer_counts_while_lease_list_and_node_are_the_same() {
+        let (mut copies, proxies, list) = known();
+        let read = Read::begin(&copies, &proxies, ME, &[2], Members::EMPTY, 10);
+        let read = read.expect("it is in sync");
+        let judge = |copies: &_, boot, unsettled, now_us| {
+            read.judge(copies, &proxies, ME, boot, unsettled, now_us)
+        };
+        assert_eq!(judge(&copies, 4, false, 999), Verdict::Answer);
+        assert_eq!(judge(&copies, 4, true, 999), Verdict::Merge);
+        assert_eq!(judge(&copies, 4, false, 1_000), Verdict::Again);
+        assert_eq!(judge(&copies, 5, false, 999), Verdict::Again);
+        let out = list.evict(2).expect("others are in sync");
+        let back = out.join(2, 4).and_then(|l| l.promote(2, 3)).expect("back");
+        copies.adopt(back, 20, 20);
+        let verdict = judge(&copies, 4, false, 30);
+        assert_eq!(verdict, Verdict::Again, "it was out in between");
+    }
+}

@@ -1,0 +1,340 @@
+//! When a write may be sent, and when it may be acknowledged.
+//!
+//! ```text
+//! record the intent ─ tell the proxies ─ send to the copies ─ all that are required have it ─ acknowledge
+//! ```
+//!
+//! Whether it may be acknowledged is judged at one moment, at which the lease is held and all required
+//! copies have the write. A proxy that is paused right after that moment may still acknowledge when it
+//! wakes up: what was required then has the write, and whoever joins later is compared with it.
+//!
+//! A write that its client no longer waits for goes on all the same, until all required copies have it:
+//! only then do reads of different copies agree about it.
+//!
+//! What a merged read has found is a write, too, that the copies which gave it have already
+//! ([`super::Verdict::Merge`]). If all have it, nothing is recorded, told or sent.
+
+use super::known::Known;
+use super::list::{COPIES_MAX, PROXIES_MAX, State};
+use super::members::Members;
+
+/// One write to all copies, always with the same timestamp, so that it may be sent again.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// The proxy that writes.
+    me: usize,
+    /// Copies that must have it by the consistency level, whoever is required beside.
+    needed: usize,
+    telling: Members,
+    /// Since when all of these have been told.
+    telling_since_us: u64,
+    told: Members,
+    /// All proxies knew of it at some moment, or need not.
+    all_know: bool,
+    sent: Members,
+    sent_at_us: [u64; COPIES_MAX],
+    acked: Members,
+    /// Which start of the node has acknowledged it.
+    acked_boot: [u32; COPIES_MAX],
+}
+
+/// What is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing can be judged: read the catalogue.
+    NoLease,
+    /// The intent must be recorded before anything is sent ([`super::Intents::begin`]).
+    Record,
+    /// Tell these proxies, or tell them again.
+    Tell(Members),
+    /// Send it to these copies, now: a lease is held.
+    Send(Members),
+    /// This proxy has not answered for too long: evict it.
+    EvictProxy(usize),
+    /// This copy has not answered for too long: evict it.
+    Evict(usize),
+    /// Somebody has not answered yet, or may not be left out yet.
+    Wait,
+    /// All that are required have it, but these are fewer than the consistency level asks for. It may be
+    /// acknowledged when copies have come back.
+    TooFew,
+    Acknowledge,
+}
+
+impl Write {
+    /// A write of the proxy `me` that `needed` copies must have at least: QUORUM is counted over all
+    /// copies, listed or not.
+    pub fn new(me: usize, needed: usize) -> Write {
+        Write {
+            me,
+            needed,
+            telling: Members::EMPTY,
+            telling_since_us: 0,
+            told: Members::EMPTY,
+            all_know: false,
+            sent: Members::EMPTY,
+            sent_at_us: [0; COPIES_MAX],
+            acked: Members::EMPTY,
+            acked_boot: [0; COPIES_MAX],
+        }
+    }
+
+    /// The same where proxies do not tell each other of their writes ([`super::Marks`]).
+    pub fn unannounced(me: usize, needed: usize) -> Write {
+        Write {
+            all_know: true,
+            ..Write::new(me, needed)
+        }
+    }
+
+    /// Proxies are being told.
+    pub fn on_telling(&mut self, proxies: Members, now_us: u64) {
+        if !proxies.minus(self.telling).is_empty() {
+            self.telling_since_us = now_us;
+        }
+        self.telling = self.telling.union(proxies);
+    }
+
+    /// A proxy knows of it. The one that writes counts, too.
+    pub fn on_told(&mut self, proxy: usize) {
+        self.told = self.told.with(proxy);
+    }
+
+    pub fn on_sent(&mut self, copies: Members, now_us: u64) {
+        for copy in copies.iter().filter(|copy| *copy < COPIES_MAX) {
+            // From when it has waited: sending it again does not make it young.
+            if !self.sent.contains(copy) && self.sent_at_us[copy] == 0 {
+                self.sent_at_us[copy] = now_us;
+            }
+        }
+        self.sent = self.sent.union(copies);
+        self.acked = self.acked.minus(copies);
+    }
+
+    /// A copy has it, by the start number `boot` of its node. If that is not the one in the list, the copy
+    /// must be evicted ([`super::Read::judge`]), and once it is back it is sent the write again: the node may
+    /// have had the write and lost it.
+    pub fn on_acked(&mut self, copy: usize, boot: u32) {
+        if let Some(acked_boot) = self.acked_boot.get_mut(copy) {
+            *acked_boot = boot;
+            self.acked = self.acked.with(copy);
+        }
+    }
+
+    /// A copy has answered with an error, or the connection was lost: it may have the write or not.
+    pub fn on_failed(&mut self, copy: usize) {
+        self.sent = self.sent.minus(Members::of(copy));
+    }
+
+    /// `recorded`: this write has [begun](super::Intents::begin) in its bucket, and the bucket
+    /// [is recorded](super::Intents::is_recorded).
+    pub fn next(
+        &mut self,
+        copies: &Known<COPIES_MAX>,
+        proxies: &Known<PROXIES_MAX>,
+        recorded: bool,
+        now_us: u64,
+    ) -> Step {
+        let (Some(required), Some(list)) = (copies.required(now_us), copies.list(now_us)) else {
+            return Step::NoLease;
+        };
+        let has_it = |copy: &usize| {
+            list.state(*copy) == State::Out || list.boot(*copy) == self.acked_boot[*copy]
+        };
+        let acked: Members = self.acked.iter().filter(has_it).collect();
+        let missing = required.minus(acked);
+        if missing.is_empty() {
+            return if acked.len() >= self.needed {
+                Step::Acknowledge
+            } else {
+                Step::TooFew
+            };
+        }
+        // Acknowledged, but by another start: sent anew.
+        let unsent = missing.minus(self.sent.minus(self.acked));
+        if !unsent.is_empty() {
+            return match self.before_sending(proxies, recorded, now_us) {
+                Some(step) => step,
+                None => Step::Send(unsent),
+            };
+        }
+        let is_late = |copy: &usize| copies.is_overdue(*copy, self.sent_at_us[*copy], now_us);
+        missing.iter().find(is_late).map_or(Step::Wait, Step::Evict)
+    }
+
+    /// What must happen before anything is sent. Only who is in sync among the proxies sends: of others
+    /// nobody knows when they are gone.
+    fn before_sending(
+        &mut self,
+        proxies: &Known<PROXIES_MAX>,
+        recorded: bool,
+        now_us: u64,
+    ) -> Option<Step> {
+        let list = proxies.list(now_us);
+        if list.is_none_or(|list| list.state(self.me) != State::InSync) {
+            return Some(Step::NoLease);
+        }
+        if !recorded {
+            return Some(Step::Record);
+        }
+        // Once is enough: who joins afterwards reads the intent.
+        if !self.all_know {
+            let missing = proxies.required(now_us)?.minus(self.told);
+            if !missing.is_empty() {
+                let all_asked = missing.minus(self.telling).is_empty();
+                let is_late = |proxy: &usize| {
+                    all_asked && proxies.is_overdue(*proxy, self.telling_since_us, now_us)
+                };
+                let late = missing.iter().find(is_late);
+                return Some(late.map_or(Step::Tell(missing), Step::EvictProxy));
+            }
+            self.all_know = true;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::list::{Copies, Proxies};
+    use super::super::timing::Timing;
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        lease_us: 1_000,
+        drift_ppm: 0,
+        late_us: 0,
+        patience_us: 100,
+    };
+
+    struct Scene {
+        copies: Known<COPIES_MAX>,
+        proxies: Known<PROXIES_MAX>,
+        list: Copies,
+    }
+
+    /// Three copies and two proxies, known by a read that was sent at 1,010.
+    fn scene() -> Scene {
+        let list = Copies::new(Members::first(3), [1; COPIES_MAX]);
+        let mut copies = Known::new(TIMING);
+        copies.adopt(list, 1_010, 1_010);
+        let mut proxies = Known::new(TIMING);
+        let two = Proxies::new(Members::first(2), [0; PROXIES_MAX]);
+        proxies.adopt(two, 1_010, 1_010);
+        Scene {
+            copies,
+            proxies,
+            list,
+        }
+    }
+
+    impl Scene {
+        fn next(&self, write: &mut Write, now_us: u64) -> Step {
+            write.next(&self.copies, &self.proxies, true, now_us)
+        }
+    }
+
+    #[test]
+    fn a_write_is_told_sent_and_acknowledged_when_all_have_it() {
+        let scene = scene();
+        let mut write = Write::new(0, 2);
+        let step = write.next(&scene.copies, &scene.proxies, false, 1_011);
+        assert_eq!(step, Step::Record);
+        write.on_told(0);
+        assert_eq!(scene.next(&mut write, 1_011), Step::Tell(Members::of(1)));
+        write.on_told(1);
+        let all = Members::first(3);
+        assert_eq!(scene.next(&mut write, 1_012), Step::Send(all));
+        write.on_sent(all, 1_012);
+        write.on_acked(0, 1);
+        write.on_acked(2, 1);
+        assert_eq!(scene.next(&mut write, 1_020), Step::Wait);
+        write.on_failed(1);
+        assert_eq!(scene.next(&mut write, 1_020), Step::Send(Members::of(1)));
+        write.on_acked(1, 1);
+        assert_eq!(scene.next(&mut write, 1_020), Step::Acknowledge);
+        assert_eq!(scene.next(&mut write, 2_010), Step::NoLease);
+    }
+
+    #[test]
+    fn a_copy_that_does_not_answer_is_evicted_and_still_waited_for_while_it_may_be_read() {
+        let mut scene = scene();
+        let mut write = Write::unannounced(0, 2);
+        write.on_sent(Members::first(3), 1_010);
+        write.on_acked(0, 1);
+        write.on_acked(1, 1);
+        assert_eq!(scene.next(&mut write, 1_109), Step::Wait);
+        assert_eq!(scene.next(&mut write, 1_110), Step::Evict(2));
+        let evicted = scene.list.evict(2).expect("others are in sync");
+        scene.copies.adopt(evicted, 1_110, 1_150);
+        scene.copies.adopt(evicted, 1_900, 1_900);
+        assert_eq!(scene.next(&mut write, 2_149), Step::Wait);
+        assert_eq!(scene.next(&mut write, 2_150), Step::Acknowledge);
+        let joining = evicted.join(2, 1).expect("it is out");
+        scene.copies.adopt(joining, 2_160, 2_160);
+        write.on_sent(Members::of(2), 2_160);
+        assert_eq!(scene.next(&mut write, 2_259), Step::Wait, "it has time");
+        let step = scene.next(&mut write, 2_260);
+        assert_eq!(step, Step::Evict(2), "who joins is waited for");
+    }
+
+    #[test]
+    fn a_node_that_was_restarted_may_have_lost_what_it_acknowledged() {
+        let mut scene = scene();
+        let mut write = Write::unannounced(0, 2);
+        write.on_sent(Members::first(3), 1_010);
+        write.on_acked(0, 1);
+        write.on_acked(1, 1);
+        let joined = scene.list.evict(1).and_then(|l| l.join(1, 2));
+        let back = joined.and_then(|l| l.promote(1, 3)).expect("it comes back");
+        scene.copies.adopt(back, 1_020, 1_020);
+        write.on_acked(2, 1);
+        assert_eq!(scene.next(&mut write, 1_030), Step::Send(Members::of(1)));
+        write.on_sent(Members::of(1), 1_030);
+        assert_eq!(scene.next(&mut write, 1_040), Step::Wait);
+        write.on_acked(1, 2);
+        assert_eq!(scene.next(&mut write, 1_050), Step::Acknowledge);
+    }
+
+    #[test]
+    fn what_all_copies_have_is_neither_told_nor_sent() {
+        let scene = scene();
+        let mut found = Write::new(0, 2);
+        found.on_acked(0, 1);
+        found.on_acked(2, 1);
+        let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
+        assert_eq!(step, Step::Record, "one does not have it");
+        found.on_acked(1, 1);
+        let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
+        assert_eq!(step, Step::Acknowledge);
+    }
+
+    #[test]
+    fn a_proxy_that_does_not_answer_is_evicted() {
+        let scene = scene();
+        let mut write = Write::new(0, 2);
+        write.on_told(0);
+        let step = scene.next(&mut write, 1_110);
+        assert_eq!(step, Step::Tell(Members::of(1)), "it was not told yet");
+        write.on_telling(Members::of(1), 1_110);
+        write.on_telling(Members::of(1), 1_200);
+        assert_eq!(scene.next(&mut write, 1_209), Step::Tell(Members::of(1)));
+        assert_eq!(scene.next(&mut write, 1_210), Step::EvictProxy(1));
+    }
+
+    #[test]
+    fn all_that_are_required_may_be_too_few_for_the_level() {
+        let mut scene = scene();
+        let two = scene
+            .list
+            .evict(2)
+            .and_then(|l| l.evict(1))
+            .expect("one stays");
+        scene.copies.adopt(two, 1_020, 1_020);
+        scene.copies.adopt(two, 2_010, 2_015);
+        let mut write = Write::unannounced(0, 2);
+        write.on_sent(Members::of(0), 2_016);
+        write.on_acked(0, 1);
+        assert_eq!(scene.next(&mut write, 2_500), Step::TooFew);
+    }
+}
