@@ -251,7 +251,12 @@ impl<'a> Run<'a> {
         };
         let mut hasher = DefaultHasher::new();
         (one.worker, one.request.connection).hash(&mut hasher);
-        let bytes = byte_len(&one) + size_of::<Request>();
+        // What was not prepared is not kept, so the request brings its text along.
+        let text_bytes = match is_prepared {
+            true => 0,
+            false => statements::byte_len(statement),
+        };
+        let bytes = byte_len(&one) + size_of::<Request>() + text_bytes;
         let skips_metadata = one.request.skips_metadata();
         let mut step = Step::of(one, 0, statement.kinds & kinds::READ != 0);
         // Two endpoints are also compared by the names and types of columns.

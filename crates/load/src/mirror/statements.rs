@@ -115,8 +115,9 @@ impl Statements {
     }
 }
 
-/// Bytes that a statement takes, about: it is held twice.
-fn byte_len(statement: &Statement) -> usize {
+/// Bytes that a statement takes, about: it is held twice, to be found and to be played, or to be played and in the
+/// request that is sent.
+pub(crate) fn byte_len(statement: &Statement) -> usize {
     let texts = [&statement.keyspace, &statement.sent];
     let texts: usize = texts.into_iter().flatten().map(String::len).sum();
     2 * (size_of::<Known>() + statement.text.len() + texts)
