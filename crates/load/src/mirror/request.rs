@@ -14,13 +14,10 @@ use crate::failure::code_kind;
 use crate::measure::ErrorKind;
 use crate::replay::answers::{CLIENT_TIMEOUT, Got, Read, read};
 use crate::replay::asking::ask_prepared;
-use crate::replay::statements::{Asked, Prepared, Sizes, asked, prepare_unless_refused};
+use crate::replay::statements::{
+    Asked, Prepared, Sizes, asked, not_prepared, prepare_unless_refused,
+};
 use crate::replay::step::Step;
-
-/// Characters of a statement in the reason why it is not played.
-const TEXT_CHARS_MAX: usize = 60;
-/// Characters of an endpoint's own reason.
-const WHY_CHARS_MAX: usize = 200;
 
 /// A read.
 #[derive(Debug)]
@@ -152,7 +149,9 @@ impl Target {
             false => match self.prepared(request).await {
                 Ok(prepared) => Some(prepared),
                 Err(Unprepared::Failed(kind)) => return Ok(Err(kind)),
-                Err(Unprepared::Refused(why)) => return Err(self.refused(request, &why)),
+                Err(Unprepared::Refused(why)) => {
+                    return Err(not_prepared(self.name(), &why, &request.known.statement));
+                }
             },
         };
         let asked = request.asked(prepared.as_deref(), state.as_deref());
@@ -160,15 +159,6 @@ impl Target {
             "requests whose values were not recorded, or are not those that the endpoint wants"
                 .to_owned()
         })
-    }
-
-    fn refused(&self, request: &Request, why: &str) -> String {
-        let text = request.known.statement.text.chars();
-        let text: String = text.take(TEXT_CHARS_MAX).collect();
-        format!(
-            "requests of what {} does not prepare ({why}): {text}",
-            self.name()
-        )
     }
 
     /// The statement as the endpoint knows it.
@@ -199,7 +189,7 @@ impl Target {
             Ok(Ok(Err(refused))) => match refused.code {
                 code::INVALID | code::SYNTAX | code::UNAUTHORIZED => {
                     let until = Instant::now() + REFUSED_FOR;
-                    let why: String = refused.text.chars().take(WHY_CHARS_MAX).collect();
+                    let why = refused.why(&request.known.statement);
                     *preparation = Preparation::Refused {
                         why: why.clone(),
                         until,

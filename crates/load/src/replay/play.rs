@@ -14,7 +14,9 @@ use tokio::time::timeout;
 use super::answers::{Got, read};
 use super::asking::ask_prepared;
 use super::options::Options;
-use super::statements::{Asked, Prepared, Sizes, asked, asked_batch, prepare};
+use super::statements::{
+    Asked, Prepared, Sizes, asked, asked_batch, not_prepared, prepare_unless_refused,
+};
 use super::step::Step;
 use super::traffic::Traffic;
 use crate::client::shared::Session;
@@ -64,14 +66,16 @@ impl Player {
             let session = Session::to(endpoint, number).await;
             let session = session.with_context(|| format!("endpoint {}", endpoint.name))?;
             for of in traffic.to_prepare() {
-                match prepare(&session, &traffic.statements[of]).await {
-                    Ok(known) => {
+                let statement = &traffic.statements[of];
+                let why = match prepare_unless_refused(&session, statement).await {
+                    Ok(Ok(known)) => {
                         prepared.insert(of, known);
+                        continue;
                     }
-                    Err(e) => {
-                        refused.insert(of, format!("{e:#}"));
-                    }
-                }
+                    Ok(Err(said)) => said.why(statement),
+                    Err(e) => format!("{e:#}"),
+                };
+                refused.insert(of, why);
             }
         }
         let mut sizes = Sizes::new();
@@ -108,11 +112,7 @@ impl Player {
         }
         for (of, _) in &step.parts {
             if let Some(why) = self.refused.get(of) {
-                let text: String = traffic.statements[*of].text.chars().take(60).collect();
-                let name = &self.endpoint.name;
-                return Some(format!(
-                    "requests of what {name} does not prepare ({why}): {text}"
-                ));
+                return Some(not_prepared(self.name(), why, &traffic.statements[*of]));
             }
         }
         match self.asked(step, traffic, None) {

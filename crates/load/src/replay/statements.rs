@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::step::Step;
 use super::values::Made;
 use crate::client::shared::{Envelope, Session};
+use crate::failure::code_kind;
 
 /// A bind marker.
 #[derive(Clone, Debug)]
@@ -63,6 +64,28 @@ pub(crate) async fn prepare(session: &Session, statement: &Statement) -> Result<
 pub(crate) struct Refused {
     pub code: i32,
     pub text: String,
+}
+
+/// Characters of a node's own words, and of a statement, in the reason why something is not played.
+const WHY_CHARS_MAX: usize = 200;
+const TEXT_CHARS_MAX: usize = 60;
+
+impl Refused {
+    /// In few words, and without values of clients: a node may repeat what it was sent, so its words are left out
+    /// where that had values in it.
+    pub(crate) fn why(&self, statement: &Statement) -> String {
+        let sent = statement.sent.as_deref();
+        match sent.is_none_or(|sent| sent == statement.text) {
+            true => self.text.chars().take(WHY_CHARS_MAX).collect(),
+            false => code_kind(self.code).to_owned(),
+        }
+    }
+}
+
+/// Why requests of a statement that an endpoint does not prepare are not played.
+pub(crate) fn not_prepared(endpoint: &str, why: &str, statement: &Statement) -> String {
+    let text: String = statement.text.chars().take(TEXT_CHARS_MAX).collect();
+    format!("requests of what {endpoint} does not prepare ({why}): {text}")
 }
 
 /// The same, where it matters whether the node has answered.

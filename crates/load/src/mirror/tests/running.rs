@@ -84,7 +84,7 @@ impl Running {
     fn requests(&self, asked: &[Asked]) {
         let mut chunk = Chunk::new(0);
         for of in asked {
-            let sent = Some(of.text.to_owned());
+            let sent = of.sent.clone().or(Some(of.text.to_owned()));
             let is_read = of.text.starts_with("SELECT");
             let kind = if is_read { kinds::READ } else { kinds::WRITE };
             let statement = chunk.define(&Statement {
@@ -104,7 +104,7 @@ impl Running {
             let request = Request {
                 connection: 5,
                 arrived_us: (AGE - Duration::from_millis(1_500)).as_micros() as u64,
-                opcode: Opcode::Execute as u8,
+                opcode: of.opcode as u8,
                 marks: of.marks,
                 ..Request::default()
             };
@@ -132,6 +132,9 @@ fn mark() -> Mark {
 #[derive(Clone)]
 struct Asked {
     text: &'static str,
+    /// None: the same.
+    sent: Option<String>,
+    opcode: Opcode,
     value: &'static [u8],
     marks: u8,
     answer: Option<Answer>,
@@ -145,6 +148,8 @@ fn asked(text: &'static str, value: &'static [u8]) -> Asked {
     };
     Asked {
         text,
+        sent: None,
+        opcode: Opcode::Execute,
         value,
         marks: 0,
         answer: Some(answer),
@@ -179,6 +184,14 @@ async fn reads_are_sent_and_compared_by_size_and_writes_are_not() {
     skipping.marks = marks::SKIPS_METADATA;
     let write = asked("UPDATE ks.t SET v = 1 WHERE k = ?", b"six");
     let gone = asked("SELECT v FROM ks.missing WHERE k = ?", b"seven");
+    let private = "SELECT v FROM ks.missing WHERE k = ? AND name = 'private'";
+    let with_value = Asked {
+        sent: Some(private.to_owned()),
+        ..asked(
+            "SELECT v FROM ks.missing WHERE k = ? AND name = ?",
+            b"eight",
+        )
+    };
     running.requests(&[
         read(b"one"),
         other_size,
@@ -187,6 +200,7 @@ async fn reads_are_sent_and_compared_by_size_and_writes_are_not() {
         skipping,
         write,
         gone,
+        with_value,
     ]);
     let outcome = running.end().await;
     let mut seen: Vec<_> = server.seen();
@@ -224,6 +238,10 @@ async fn reads_are_sent_and_compared_by_size_and_writes_are_not() {
     assert_eq!(count("never sent"), Some(1), "{outcome:#?}");
     assert_eq!(count("not answered"), Some(1));
     assert_eq!(count("table missing does not exist"), Some(1));
+    // The endpoint repeats what it was sent; here that is a value of a client.
+    assert!(texts.iter().any(|text| text == private), "{texts:?}");
+    assert_eq!(count("(invalid): SELECT v FROM ks.missing"), Some(1));
+    assert_eq!(count("private"), None, "{outcome:#?}");
     let statement = outcome.groups.iter().find(|of| of.kind == "statement");
     assert_eq!(
         statement.map(|of| (&*of.name, of.compared)),
@@ -297,6 +315,29 @@ async fn what_a_slow_endpoint_cannot_take_is_dropped() {
     assert_eq!(outcome.played + outcome.dropped, 11, "{outcome:#?}");
     let timeouts = endpoint.errors.get("client timeout").copied();
     assert_eq!(timeouts.unwrap_or(0) + endpoint.answered, outcome.played);
+}
+
+/// Nobody else holds them, and they have up to 64 KiB each.
+#[tokio::test]
+async fn texts_that_were_not_prepared_count_as_memory() {
+    let server = Server::start(b"").await;
+    let running = Running::begin(&[&server], options(), true).await;
+    let long = |number| {
+        let more = "x".repeat(50_000);
+        Asked {
+            sent: Some(format!("{READ} AND name = '{number}{more}'")),
+            opcode: Opcode::Query,
+            ..read(b"v")
+        }
+    };
+    let all: Vec<Asked> = (0..40).map(long).collect();
+    running.requests(&all);
+    let outcome = running.end().await;
+    assert_eq!(
+        (outcome.played, outcome.dropped_bytes),
+        (10, 30),
+        "{outcome:#?}"
+    );
 }
 
 #[tokio::test]

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use helenus_wire::{
-    Compression, Decoder, Encoder, ExecuteView, Flow, Header, Opcode, ValueRef, Version, code,
-    query_flags, write,
+    Compression, Decoder, Encoder, ExecuteView, Flow, Header, Opcode, QueryView, ValueRef, Version,
+    code, query_flags, write,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// An EXECUTE that it got.
+/// An EXECUTE or a QUERY that it got.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub value: Vec<u8>,
@@ -130,14 +130,14 @@ async fn answer(mut stream: TcpStream, script: Arc<Script>, suffix: &[u8]) {
                     let length = u32::from_be_bytes(body[..4].try_into().expect("a length"));
                     let text = String::from_utf8_lossy(&body[4..4 + length as usize]).into_owned();
                     let (opcode, answer) = match text.contains("missing") {
-                        true => (Opcode::Error, invalid()),
+                        true => (Opcode::Error, invalid(&text)),
                         false => (Opcode::Result, prepared()),
                     };
                     script.prepared.lock().expect("prepared").push(text);
                     push(&mut encoder, header, opcode, &answer);
                 }
                 _ => {
-                    let seen = seen(&body);
+                    let seen = seen(header, &body);
                     let page = page(&seen, suffix);
                     script.seen.lock().expect("seen").push(seen);
                     if !script.is_silent.load(Ordering::Relaxed) {
@@ -152,10 +152,14 @@ async fn answer(mut stream: TcpStream, script: Arc<Script>, suffix: &[u8]) {
     }
 }
 
-fn seen(body: &[u8]) -> Seen {
-    let options = ExecuteView::parse(body, Version::V5)
-        .expect("EXECUTE")
-        .options;
+fn seen(header: Header, body: &[u8]) -> Seen {
+    let options = match header.opcode == Opcode::Query as u8 {
+        true => QueryView::parse(body, Version::V5).expect("QUERY").options,
+        false => {
+            let execute = ExecuteView::parse(body, Version::V5);
+            execute.expect("EXECUTE").options
+        }
+    };
     let Some(ValueRef::Set(value)) = options.values.get(0) else {
         panic!("no value");
     };
@@ -175,10 +179,11 @@ fn push(encoder: &mut Encoder, request: Header, opcode: Opcode, body: &[u8]) {
     encoder.push_slice(header, body);
 }
 
-fn invalid() -> Vec<u8> {
+fn invalid(text: &str) -> Vec<u8> {
     let mut body = Vec::new();
     write::i32(&mut body, code::INVALID);
-    write::string(&mut body, "table missing does not exist");
+    let why = format!("table missing does not exist: {text}");
+    write::string(&mut body, &why);
     body
 }
 
