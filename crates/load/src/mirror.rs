@@ -240,6 +240,11 @@ impl<'a> Run<'a> {
                 "requests that were not answered before their client left or the capture ended";
             return self.counted.leave_out(why, 1);
         };
+        if one.request.opcode == Opcode::Batch as u8 {
+            return self
+                .counted
+                .leave_out("batches of reads, which nodes refuse", 1);
+        }
         let statement = &statements[*number];
         let is_prepared = one.request.opcode != Opcode::Query as u8;
         let Some(known) = self.statements.of(statement, is_prepared) else {
