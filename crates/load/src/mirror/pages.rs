@@ -7,8 +7,8 @@ const BYTES_MAX: usize = 16 << 20;
 /// What an entry takes beside its state, about.
 const ENTRY_BYTES: usize = 128;
 
-/// What tells the pages of one read from those of others: connection, statement and key.
-pub(crate) type Pages = (u64, u64, Option<u64>);
+/// What tells the pages of one read from those of others: connection, statement, and a hash of its values.
+pub(crate) type Pages = (u64, u64, u64);
 
 /// Paging states in bounded memory: those that were noted last, and those before.
 #[derive(Debug, Default)]

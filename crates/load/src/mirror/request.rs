@@ -1,5 +1,6 @@
 //! A read of the proxy's clients, and what becomes of it at the endpoints.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,17 +62,11 @@ enum Unprepared {
     Failed(ErrorKind),
 }
 
-impl Sample {
-    fn failed(kind: ErrorKind) -> Sample {
-        let read = Read::of(Got::Nothing(kind));
-        let took = Duration::ZERO;
-        Sample { took, read }
-    }
-}
-
 impl Request {
     fn pages(&self) -> Pages {
-        (self.connection, self.known.number, self.step.key)
+        let mut hasher = DefaultHasher::new();
+        self.step.parts.hash(&mut hasher);
+        (self.connection, self.known.number, hasher.finish())
     }
 
     fn is_text(&self) -> bool {
@@ -140,7 +135,8 @@ impl Target {
     async fn make_ready(&self, request: &Request) -> Result<Ready, String> {
         let state = match request.step.continues {
             true => Some(self.states().get(&request.pages()).ok_or(
-                "further pages of reads that ended before, or were not sent from their beginning",
+                "further pages of reads that ended before, were not sent from their beginning, or whose page before is \
+                 not answered yet",
             )?),
             false => None,
         };
@@ -204,11 +200,11 @@ impl Target {
     async fn ask(&self, request: &Request, ready: &Ready) -> Sample {
         let asked = match ready {
             Ok(asked) => asked,
-            Err(kind) => return Sample::failed(kind),
+            Err(kind) => return self.failed(request, *kind),
         };
         let connection = match self.connection(request) {
             Ok(connection) => connection,
-            Err(kind) => return Sample::failed(kind),
+            Err(kind) => return self.failed(request, kind),
         };
         let of = (asked.opcode == Opcode::Execute).then_some(&request.known.statement);
         let limit = self.connections.endpoint().request_timeout;
@@ -218,9 +214,18 @@ impl Target {
         connection.note(answer.is_ok());
         let read = read(answer);
         self.states().note(request.pages(), read.state.clone());
-        if read.has_new_metadata {
+        // What is known of it is no longer so; it has been prepared again once already, and has another id now.
+        if read.has_new_metadata || read.got == Got::Error(code::UNPREPARED) {
             *request.known.prepared[self.place].lock().await = Preparation::Unknown;
         }
+        Sample { took, read }
+    }
+
+    /// It was not sent, so there is nothing to go on from.
+    fn failed(&self, request: &Request, kind: ErrorKind) -> Sample {
+        self.states().note(request.pages(), None);
+        let read = Read::of(Got::Nothing(kind));
+        let took = Duration::ZERO;
         Sample { took, read }
     }
 

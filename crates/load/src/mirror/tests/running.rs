@@ -8,7 +8,7 @@ use helenus_wire::Opcode;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use super::server::{Server, page_bytes};
+use super::server::{Server, further_state, page_bytes};
 use crate::endpoint::{Endpoint, Policy};
 use crate::mirror::{Limits, Mirror, Options, Outcome, Source};
 
@@ -182,6 +182,10 @@ async fn reads_are_sent_and_compared_by_size_and_writes_are_not() {
     unanswered.answer = None;
     let mut skipping = read(b"five");
     skipping.marks = marks::SKIPS_METADATA;
+    let batch = Asked {
+        opcode: Opcode::Batch,
+        ..read(b"six")
+    };
     let write = asked("UPDATE ks.t SET v = 1 WHERE k = ?", b"six");
     let gone = asked("SELECT v FROM ks.missing WHERE k = ?", b"seven");
     let private = "SELECT v FROM ks.missing WHERE k = ? AND name = 'private'";
@@ -198,6 +202,7 @@ async fn reads_are_sent_and_compared_by_size_and_writes_are_not() {
         failed,
         unanswered,
         skipping,
+        batch,
         write,
         gone,
         with_value,
@@ -237,6 +242,7 @@ async fn reads_are_sent_and_compared_by_size_and_writes_are_not() {
     };
     assert_eq!(count("never sent"), Some(1), "{outcome:#?}");
     assert_eq!(count("not answered"), Some(1));
+    assert_eq!(count("batches"), Some(1));
     assert_eq!(count("table missing does not exist"), Some(1));
     // The endpoint repeats what it was sent; here that is a value of a client.
     assert!(texts.iter().any(|text| text == private), "{texts:?}");
@@ -380,7 +386,7 @@ async fn further_pages_go_on_where_the_endpoints_own_page_ended() {
         server
             .seen()
             .iter()
-            .any(|of| of.state.as_deref() == Some(b"there"))
+            .any(|of| of.state == Some(further_state(b"more")))
     );
     let left_out = outcome
         .not_played
@@ -389,6 +395,60 @@ async fn further_pages_go_on_where_the_endpoints_own_page_ended() {
     assert!(left_out, "{outcome:#?}");
     // The size of a paging state says nothing, nor does where a further page begins.
     assert_eq!(outcome.groups[0].compared, 0, "{outcome:#?}");
+}
+
+/// Scans have no key, and it is their values that tell them apart.
+#[tokio::test]
+async fn pages_of_reads_with_other_values_are_not_taken_for_ones_own() {
+    let server = Server::start(b"").await;
+    let running = Running::begin(&[&server], options(), true).await;
+    let values: [&[u8]; 2] = [b"more of one", b"more of another"];
+    let reads = values.map(read);
+    let further = reads.clone().map(|of| Asked {
+        marks: marks::CONTINUES,
+        ..of
+    });
+    let went_on = |value: &[u8]| {
+        let mut seen = server.seen().into_iter();
+        seen.any(|of| of.value == value && of.state.is_some())
+    };
+    let begun = Instant::now();
+    while !values.iter().all(|value| went_on(value)) {
+        assert!(begun.elapsed() < PATIENCE, "no further page is asked for");
+        let before = server.seen().len();
+        running.requests(&reads);
+        eventually("the first pages", || server.seen().len() >= before + 2).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        running.requests(&further);
+    }
+    running.end().await;
+    for of in server.seen() {
+        let own = further_state(&of.value);
+        assert!(
+            of.state.as_ref().is_none_or(|state| *state == own),
+            "{of:?}"
+        );
+    }
+}
+
+/// It is a node of another version now, and prepares what it is told to, but under other ids.
+#[tokio::test]
+async fn a_statement_that_has_another_id_now_is_prepared_anew() {
+    let server = Server::start(b"").await;
+    let running = Running::begin(&[&server], options(), true).await;
+    running.requests(&[read(b"before")]);
+    eventually("the first read", || !server.seen().is_empty()).await;
+    server.change_ids();
+    let is_known = || server.seen().iter().any(|of| of.value == b"after");
+    let begun = Instant::now();
+    while !is_known() {
+        assert!(begun.elapsed() < PATIENCE, "it is not prepared anew");
+        running.requests(&[read(b"after")]);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let outcome = running.end().await;
+    let unprepared = outcome.groups[0].of[1].errors.get("unprepared");
+    assert!(unprepared >= Some(&1), "{outcome:#?}");
 }
 
 #[tokio::test]

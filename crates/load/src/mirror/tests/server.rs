@@ -25,11 +25,13 @@ struct Script {
     /// Texts that were prepared.
     prepared: Mutex<Vec<String>>,
     is_silent: AtomicBool,
+    has_other_ids: AtomicBool,
     accepted: AtomicUsize,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
-/// Each read has one row: its value, with `suffix` behind it. Reads of the value `more` have further pages. It does
+/// Each read has one row: its value, with `suffix` behind it. Reads of values that begin with `more` have further
+/// pages. It does
 /// not prepare what is about a table `missing`.
 pub(super) struct Server {
     pub address: String,
@@ -87,6 +89,11 @@ impl Server {
         self.script.is_silent.store(true, Ordering::Relaxed);
     }
 
+    /// From now on statements have other ids, and are not known by those that they had.
+    pub(super) fn change_ids(&self) {
+        self.script.has_other_ids.store(true, Ordering::Relaxed);
+    }
+
     /// Connections so far.
     pub(super) fn accepted(&self) -> usize {
         self.script.accepted.load(Ordering::Relaxed)
@@ -118,6 +125,10 @@ async fn answer(mut stream: TcpStream, script: Arc<Script>, suffix: &[u8]) {
         });
         fed.expect("requests");
         for (header, body) in requests {
+            let id = match script.has_other_ids.load(Ordering::Relaxed) {
+                true => 9,
+                false => 7,
+            };
             match Opcode::from_number(header.opcode) {
                 Some(Opcode::Startup) => {
                     push(&mut encoder, header, Opcode::Ready, &[]);
@@ -131,10 +142,13 @@ async fn answer(mut stream: TcpStream, script: Arc<Script>, suffix: &[u8]) {
                     let text = String::from_utf8_lossy(&body[4..4 + length as usize]).into_owned();
                     let (opcode, answer) = match text.contains("missing") {
                         true => (Opcode::Error, invalid(&text)),
-                        false => (Opcode::Result, prepared()),
+                        false => (Opcode::Result, prepared(id)),
                     };
                     script.prepared.lock().expect("prepared").push(text);
                     push(&mut encoder, header, opcode, &answer);
+                }
+                Some(Opcode::Execute) if id_of(&body) != [id] => {
+                    push(&mut encoder, header, Opcode::Error, &unprepared(&body));
                 }
                 _ => {
                     let seen = seen(header, &body);
@@ -187,11 +201,25 @@ fn invalid(text: &str) -> Vec<u8> {
     body
 }
 
+fn id_of(execute: &[u8]) -> &[u8] {
+    ExecuteView::parse(execute, Version::V5)
+        .expect("EXECUTE")
+        .id
+}
+
+fn unprepared(execute: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    write::i32(&mut body, code::UNPREPARED);
+    write::string(&mut body, "not prepared");
+    write::short_bytes(&mut body, id_of(execute));
+    body
+}
+
 /// With one marker, the key.
-fn prepared() -> Vec<u8> {
+fn prepared(id: u8) -> Vec<u8> {
     let mut body = Vec::new();
     write::i32(&mut body, 4);
-    write::short_bytes(&mut body, &[7]);
+    write::short_bytes(&mut body, &[id]);
     write::short_bytes(&mut body, &[8]);
     for number in [1, 1, 1] {
         write::i32(&mut body, number);
@@ -209,17 +237,22 @@ fn prepared() -> Vec<u8> {
 
 /// Without a description of its columns.
 fn page(of: &Seen, suffix: &[u8]) -> Vec<u8> {
-    let has_more = of.value == b"more" && of.state.is_none();
+    let has_more = of.value.starts_with(b"more") && of.state.is_none();
     let mut body = Vec::new();
     write::i32(&mut body, 2);
     write::u32(&mut body, if has_more { 4 | 2 } else { 4 });
     write::i32(&mut body, 1);
     if has_more {
-        write::bytes(&mut body, Some(b"there"));
+        write::bytes(&mut body, Some(&further_state(&of.value)));
     }
     write::i32(&mut body, 1);
     write::bytes(&mut body, Some(&[&of.value[..], suffix].concat()));
     body
+}
+
+/// Where the second page of a value begins.
+pub(super) fn further_state(value: &[u8]) -> Vec<u8> {
+    [b"after ", value].concat()
 }
 
 /// Bytes of an answer with such a value.
