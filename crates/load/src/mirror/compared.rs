@@ -5,12 +5,14 @@ use helenus_capture::Answer;
 use crate::replay::answers::{Compared, Got, Read};
 
 /// How they compare: [`Compared::Different`] if they have different sizes. None if nobody can tell: a paging state,
-/// which is part of the answer, has a size of its own in each cluster.
+/// which is part of the answer, has a size of its own in each cluster, and so has a description of columns that have
+/// changed.
 pub(crate) fn compare_with_client(client: &Answer, read: &Read) -> Option<Compared> {
     let error = client.error.map(|code| code as i32);
     match (error, &read.got) {
         (Some(one), Got::Error(other)) if one == *other => Some(Compared::Same),
         (Some(_), _) | (None, Got::Error(_) | Got::Nothing(_)) => Some(Compared::Failed),
+        (None, Got::Rows(_) | Got::Done) if read.has_new_metadata => None,
         (None, Got::Rows(_) | Got::Done) => match &read.state {
             Some(_) => None,
             None if client.bytes == read.bytes => Some(Compared::Same),
@@ -80,5 +82,10 @@ mod tests {
                 "{client:?} {read:?}"
             );
         }
+        let changed = Read {
+            has_new_metadata: true,
+            ..read(Got::Done, 71, false)
+        };
+        assert_eq!(compare_with_client(&client(70, ok), &changed), None);
     }
 }
