@@ -36,7 +36,7 @@ pub(crate) struct Counted {
     tallies: BTreeMap<Of, Tally>,
     recent: Vec<Recent>,
     pub played: u64,
-    /// Answers that were not the same.
+    /// Answers that were not the same; errors are counted by themselves.
     pub differences: u64,
     pub not_played: BTreeMap<String, u64>,
 }
@@ -111,9 +111,8 @@ impl Counted {
                 Err(_) => recent.errors += 1,
             }
         }
-        let is_same = matches!(compared, None | Some(Compared::Same));
-        let is_undecided = may_differ && compared != Some(Compared::Failed);
-        self.differences += u64::from(!is_same && !is_undecided);
+        let differs = matches!(compared, Some(Compared::Different | Compared::Reordered));
+        self.differences += u64::from(differs && !may_differ);
     }
 
     /// Of the clients and of each endpoint; the next interval begins.

@@ -21,7 +21,7 @@ pub struct Progress {
     pub behind: Duration,
     /// Of the clients and of each endpoint, since the last time.
     pub of: Vec<Interval>,
-    /// Answers that were not the same.
+    /// Answers that were not the same, errors not among them.
     pub differences: u64,
 }
 
