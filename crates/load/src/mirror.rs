@@ -25,7 +25,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use helenus_capture::{Event, Follower, MIRROR_NAME, Recorded, Start, Statement, kinds};
 use helenus_wire::Opcode;
 use tokio::task::JoinSet;
-use tokio::time::{interval_at, sleep_until};
+use tokio::time::error::Elapsed;
+use tokio::time::{interval_at, sleep_until, timeout_at};
 
 use crate::endpoint::Endpoint;
 use crate::replay::step::{Step, byte_len, judged, why_not};
@@ -44,6 +45,8 @@ use statements::{KEPT_MAX, Statements};
 
 /// How long the last answers are waited for.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+/// A capture has a mark every second. Without any of its bytes for so long, nothing more will come.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 const GONE: &str = "the proxy has stopped, or has given this reader up; its log says which";
 /// What the clients' own answers are called beside those of endpoints.
 pub const CLIENTS: &str = "clients";
@@ -102,6 +105,7 @@ impl Mirror {
         let every = self.options.progress;
         let mut ticks = interval_at((began + every).into(), every);
         let (mut is_coming, mut is_stopped, mut until) = (true, false, None);
+        let mut heard = began;
         loop {
             let now = Instant::now();
             run.send(now);
@@ -113,7 +117,10 @@ impl Mirror {
             }
             let due = run.next_due();
             tokio::select! {
-                next = source.next(), if is_coming => is_coming = run.take(next),
+                next = timeout_at((heard + SILENCE_MAX).into(), source.next()), if is_coming => {
+                    heard = Instant::now();
+                    is_coming = run.take(next);
+                }
                 Some(done) = run.in_flight.join_next() => run.on_done(done.context("a request failed")?),
                 () = sleep_until(due.unwrap_or(now).into()), if due.is_some() => {}
                 () = sleep_until(until.unwrap_or(now).into()), if until.is_some() => break,
@@ -174,18 +181,21 @@ impl<'a> Run<'a> {
     }
 
     /// Takes what has come; false at the end.
-    fn take(&mut self, next: Result<Option<Vec<u8>>>) -> bool {
+    fn take(&mut self, next: Result<Result<Option<Vec<u8>>>, Elapsed>) -> bool {
         let taken = match next {
-            Ok(Some(bytes)) => self.on_bytes(&bytes),
-            Ok(None) if self.has_ended => return false,
-            Ok(None) => Err(anyhow!(GONE)),
-            Err(e) => Err(e.context(GONE)),
+            Ok(Ok(Some(bytes))) => self.on_bytes(&bytes),
+            Ok(Ok(None)) => Err(anyhow!(GONE)),
+            Ok(Err(e)) => Err(e.context(GONE)),
+            Err(_) => Err(anyhow!(
+                "nothing has come from the proxy for {SILENCE_MAX:?}: see whether it hangs, or cannot be reached"
+            )),
         };
         if let Err(e) = taken {
             self.broken_off = Some(format!("{e:#}"));
             return false;
         }
-        true
+        // What becomes of the connection after the end is of no interest.
+        !self.has_ended
     }
 
     fn on_bytes(&mut self, bytes: &[u8]) -> Result<()> {
@@ -200,6 +210,7 @@ impl<'a> Run<'a> {
                 }
                 (Event::End(end), _) => {
                     (self.lost, self.has_ended) = (end.mark.lost, true);
+                    break;
                 }
                 (
                     Event::Chunk {

@@ -474,6 +474,14 @@ async fn captures_without_values_and_those_that_break_off_are_said() {
     let why = outcome.broken_off.expect("it says why");
     assert!(why.contains("no values"), "{why}");
     let running = Running::begin(&[&server], options(), true).await;
+    let end = End {
+        reason: Reason::Time,
+        mark: mark(),
+    };
+    running.send([&end.to_bytes()[..], &[0xff; 64]].concat());
+    let outcome = running.mirror.await.expect("no panic").expect("an outcome");
+    assert_eq!(outcome.broken_off, None);
+    let running = Running::begin(&[&server], options(), true).await;
     running.requests(&[read(b"a")]);
     drop(running.capture);
     let outcome = running.mirror.await.expect("no panic").expect("an outcome");
