@@ -23,7 +23,7 @@ pub(super) use once::Once;
 pub(super) use stream::{Reading, Stream, Writing};
 
 /// Connections opened concurrently: a listening socket's backlog is finite.
-const OPENING_MAX: usize = 32;
+pub(crate) const OPENING_MAX: usize = 32;
 pub(super) const UNREADABLE: ErrorKind = "unreadable answer";
 pub(super) const BROKEN: ErrorKind = "connection broken";
 

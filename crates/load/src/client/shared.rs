@@ -5,8 +5,8 @@
 //! caller says which connection carries a request. Answers come in the order in which the server sends
 //! them; a large one holds up those behind it on its connection.
 
-pub(crate) use super::raw::Envelope;
 use super::raw::{BROKEN, CONNECT_TIMEOUT, Plan, UNREADABLE, error_code, error_text};
+pub(crate) use super::raw::{Envelope, OPENING_MAX};
 use crate::endpoint::Endpoint;
 use crate::failure::code_kind;
 use crate::measure::ErrorKind;

@@ -3,17 +3,20 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::backoff::pause;
-use crate::client::shared::Session;
+use crate::client::shared::{OPENING_MAX, Session};
 use crate::endpoint::Endpoint;
 
 /// A connection over which so many requests in a row got no answer in time is given up.
 const SILENT_MAX: u32 = 16;
+/// One that is of no use any more before it is so old counts as one that could not be opened.
+const SHORT_LIFE: Duration = Duration::from_secs(5);
 
 /// A connection that is open.
 #[derive(Debug)]
@@ -21,12 +24,19 @@ pub(crate) struct Connection {
     pub session: Session,
     /// Requests in a row without an answer in time.
     silent: AtomicU32,
+    opened: Instant,
+    /// Failures in a row before it.
+    failures: u32,
 }
 
 impl Connection {
-    fn new(session: Session) -> Arc<Connection> {
-        let silent = AtomicU32::new(0);
-        Arc::new(Connection { session, silent })
+    fn new(session: Session, failures: u32) -> Arc<Connection> {
+        Arc::new(Connection {
+            session,
+            silent: AtomicU32::new(0),
+            opened: Instant::now(),
+            failures,
+        })
     }
 
     /// A request got an answer, or none in time.
@@ -53,38 +63,50 @@ enum Slot {
     },
 }
 
+impl Slot {
+    fn failed(failures: u32) -> Slot {
+        let until = Instant::now() + pause(failures);
+        Slot::Closed { until, failures }
+    }
+}
+
 /// The connections to one endpoint.
 #[derive(Debug)]
 pub(crate) struct Connections {
     endpoint: Endpoint,
     slots: Vec<Mutex<Slot>>,
+    /// So many are opened at a time.
+    places: Semaphore,
 }
 
 impl Connections {
-    /// Opens so many connections.
+    /// Opens the first of so many connections; the others are opened when they are wanted.
     ///
     /// # Errors
-    /// None of them can be opened: why the first cannot.
+    /// None of these can be opened: why the first cannot.
     pub(crate) async fn open(endpoint: &Endpoint, number: usize) -> Result<Arc<Connections>> {
         let mut opening = JoinSet::new();
-        for slot in 0..number {
+        for slot in 0..number.min(OPENING_MAX) {
             let endpoint = endpoint.clone();
             opening.spawn(async move { (slot, Session::to(&endpoint, slot).await) });
         }
         let now = Instant::now();
-        let closed = |failures| Slot::Closed {
+        let closed = |_| Slot::Closed {
             until: now,
-            failures,
+            failures: 0,
         };
-        let mut slots: Vec<Slot> = (0..number).map(|_| closed(1)).collect();
+        let mut slots: Vec<Slot> = (0..number).map(closed).collect();
         let (mut is_reached, mut error) = (false, None);
         while let Some(opened) = opening.join_next().await {
             match opened.context("opening a connection failed")? {
                 (slot, Ok(session)) => {
                     is_reached = true;
-                    slots[slot] = Slot::Open(Connection::new(session));
+                    slots[slot] = Slot::Open(Connection::new(session, 0));
                 }
-                (_, Err(e)) => error = error.or(Some(e)),
+                (slot, Err(e)) => {
+                    slots[slot] = Slot::failed(1);
+                    error = error.or(Some(e));
+                }
             }
         }
         if let Some(error) = error.filter(|_| !is_reached) {
@@ -93,6 +115,7 @@ impl Connections {
         Ok(Arc::new(Connections {
             endpoint: endpoint.clone(),
             slots: slots.into_iter().map(Mutex::new).collect(),
+            places: Semaphore::new(OPENING_MAX),
         }))
     }
 
@@ -112,6 +135,10 @@ impl Connections {
         let mut slot = self.slot(place);
         let failures = match &*slot {
             Slot::Open(connection) if connection.is_usable() => return Some(connection.clone()),
+            Slot::Open(connection) if connection.opened.elapsed() < SHORT_LIFE => {
+                *slot = Slot::failed(connection.failures.saturating_add(1));
+                return None;
+            }
             Slot::Open(_) => 0,
             Slot::Closed { until, failures } if *until <= Instant::now() => *failures,
             Slot::Opening | Slot::Closed { .. } => return None,
@@ -119,13 +146,11 @@ impl Connections {
         *slot = Slot::Opening;
         let all = self.clone();
         tokio::spawn(async move {
+            let _place = all.places.acquire().await;
             let opened = Session::to(&all.endpoint, place).await;
             *all.slot(place) = match opened {
-                Ok(session) => Slot::Open(Connection::new(session)),
-                Err(_) => Slot::Closed {
-                    until: Instant::now() + pause(failures + 1),
-                    failures: failures + 1,
-                },
+                Ok(session) => Slot::Open(Connection::new(session, failures)),
+                Err(_) => Slot::failed(failures.saturating_add(1)),
             };
         });
         None

@@ -19,11 +19,9 @@ use super::statements::{
 };
 use super::step::Step;
 use super::traffic::Traffic;
-use crate::client::shared::Session;
+use crate::client::shared::{OPENING_MAX, Session};
 use crate::endpoint::Endpoint;
 
-/// Connections that are opened at a time.
-const OPENING_MAX: usize = 32;
 /// Requests that wait for answers at the recorded times, and bytes of these.
 const WAITING_MAX: usize = 200_000;
 const WAITING_BYTES_MAX: usize = 1 << 30;
