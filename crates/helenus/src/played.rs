@@ -127,7 +127,7 @@ fn latencies<'a>(
         for of in &group.of {
             let errors: u64 = of.errors.values().sum();
             cells.extend([of.answered.to_string(), errors.to_string()]);
-            cells.extend([of.p50_ms, of.p99_ms].map(number));
+            cells.extend([of.p50_ms, of.p99_ms].map(known));
         }
         if has_ratios {
             cells.extend([group.ratio_p50, group.ratio_p99].map(ratio));
@@ -138,6 +138,11 @@ fn latencies<'a>(
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
+}
+
+/// A figure, or that there is none.
+pub(crate) fn known(of: Option<f64>) -> String {
+    of.map_or_else(|| "–".to_owned(), number)
 }
 
 fn ratio(of: Option<Spread>) -> String {

@@ -118,10 +118,9 @@ impl Counted {
     /// Of the clients and of each endpoint; the next interval begins.
     pub(crate) fn interval(&mut self) -> Vec<Interval> {
         let recent = self.recent.iter_mut().map(|recent| {
-            let of = |at| (!recent.took.is_empty()).then(|| ms(&recent.took, at));
             let interval = Interval {
-                p50_ms: of(0.5),
-                p99_ms: of(0.99),
+                p50_ms: ms(&recent.took, 0.5),
+                p99_ms: ms(&recent.took, 0.99),
                 errors: recent.errors,
             };
             recent.took.reset();

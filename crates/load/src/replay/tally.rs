@@ -46,8 +46,9 @@ pub struct OfEndpoint {
     pub answered: u64,
     /// By their kinds.
     pub errors: BTreeMap<String, u64>,
-    pub p50_ms: f64,
-    pub p99_ms: f64,
+    /// None without answers.
+    pub p50_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
 }
 
 /// What is counted of them.
@@ -68,8 +69,9 @@ pub(crate) fn histogram(digits: u8) -> Histogram<u64> {
         .unwrap_or_else(|_| unreachable!("valid bounds"))
 }
 
-pub(crate) fn ms(histogram: &Histogram<u64>, at: f64) -> f64 {
-    histogram.value_at_quantile(at) as f64 / 1e3
+/// None of nothing.
+pub(crate) fn ms(histogram: &Histogram<u64>, at: f64) -> Option<f64> {
+    (!histogram.is_empty()).then(|| histogram.value_at_quantile(at) as f64 / 1e3)
 }
 
 impl Tally {
