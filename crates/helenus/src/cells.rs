@@ -1,6 +1,7 @@
 //! Values of proxies' answers as people read them, in cells of tables.
 
 use std::fmt::Display;
+use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -26,7 +27,9 @@ pub(crate) fn printable_lines(text: &str) -> String {
 
 /// An error on stderr. It may quote what nodes, clients and files say.
 pub(crate) fn print_error(error: &dyn Display) {
-    eprintln!("helenus: {}", printable_lines(&format!("{error:#}")));
+    let text = printable_lines(&format!("{error:#}"));
+    // Where nobody reads it any more, there is nobody to be told.
+    let _ = writeln!(std::io::stderr(), "helenus: {text}");
 }
 
 /// As JSON on one line, in which [`printable`] would change nothing.
