@@ -200,7 +200,7 @@ impl Target {
     async fn ask(&self, request: &Request, ready: &Ready) -> Sample {
         let asked = match ready {
             Ok(asked) => asked,
-            Err(kind) => return self.failed(request, *kind),
+            &Err(kind) => return self.failed(request, kind),
         };
         let connection = match self.connection(request) {
             Ok(connection) => connection,
