@@ -3,6 +3,7 @@
 # finds it. Fails if one is not found, does not apply or does not build, or if the tree itself breaks.
 #
 #   scripts/planted.sh [--seeds N] [--jobs N] [NAME...]
+#   scripts/planted.sh --check           only says which of them do not apply any more
 #
 # NAME: only these bugs, by the names of their patches, without the run of the tree as it is.
 set -euo pipefail
@@ -14,7 +15,14 @@ while [ $# -gt 0 ]; do
     case $1 in
         --seeds) seeds=$2; shift 2 ;;
         --jobs) jobs=$2; shift 2 ;;
-        -*) sed -n '2,7s/^# \?//p' "$0" >&2; exit 2 ;;
+        --check)
+            cd "$(dirname "$0")/.."
+            stale=0
+            for patch in crates/sim/planted/*.patch; do
+                git apply --check "$patch" || { echo "$patch does not apply: renew it"; stale=1; }
+            done
+            exit "$stale" ;;
+        -*) sed -n '2,8s/^# \?//p' "$0" >&2; exit 2 ;;
         *) names+=("$(basename "$1" .patch)"); shift ;;
     esac
 done
