@@ -25,6 +25,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod access;
+mod bits;
 mod column_set;
 mod cost;
 mod design;

@@ -69,14 +69,13 @@ impl Pool {
     /// The node can be reached, but not by this role for a while. Returns whether it could be before.
     fn note_unjudged(&mut self, cx: &mut Context, node: NodeIndex) -> bool {
         let failures = self.unjudged.get(&node).map_or(0, |pause| pause.failures);
-        let is_news = failures == 0;
         let pause = Pause {
             failures: failures.saturating_add(1),
             tried: cx.now,
             until: cx.now + pause_after(cx, failures),
         };
         self.unjudged.insert(node, pause);
-        is_news
+        failures == 0
     }
 }
 

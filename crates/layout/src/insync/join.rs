@@ -96,12 +96,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_is_compared_after_a_lease_and_then_promoted() {
-        let mut known = Known::new(Timing {
-            lease_us: 1_000,
-            drift_ppm: 0,
-            late_us: 0,
-            patience_us: 100,
-        });
+        let mut known = Known::new(Timing::TESTED);
         let three = Copies::new(Members::first(3), [1; COPIES_MAX]);
         let joining = three.evict(1).and_then(|l| l.join(1, 2)).expect("joins");
         known.adopt(three, 0, 0);

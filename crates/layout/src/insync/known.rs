@@ -115,10 +115,8 @@ mod tests {
     use super::*;
 
     const TIMING: Timing = Timing {
-        lease_us: 1_000,
-        drift_ppm: 0,
         late_us: 500,
-        patience_us: 100,
+        ..Timing::TESTED
     };
 
     fn three() -> Copies {

@@ -1,5 +1,7 @@
 //! A set of copies, or of proxies.
 
+use crate::bits::ones;
+
 /// Members of a list by their number, 0 to 63, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Members(u64);
@@ -56,12 +58,7 @@ impl Members {
 
     /// In ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        let mut rest = self.0;
-        std::iter::from_fn(move || {
-            let member = rest.trailing_zeros() as usize;
-            rest &= rest.checked_sub(1)?;
-            Some(member)
-        })
+        ones(self.0)
     }
 }
 

@@ -93,12 +93,7 @@ mod tests {
     use super::super::timing::Timing;
     use super::*;
 
-    const TIMING: Timing = Timing {
-        lease_us: 1_000,
-        drift_ppm: 0,
-        late_us: 0,
-        patience_us: 100,
-    };
+    const TIMING: Timing = Timing::TESTED;
     const ME: usize = 1;
 
     fn known() -> (Known<COPIES_MAX>, Known<PROXIES_MAX>, Copies) {

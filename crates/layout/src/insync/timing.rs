@@ -16,6 +16,15 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// Easy to count with.
+    #[cfg(test)]
+    pub(super) const TESTED: Timing = Timing {
+        lease_us: 1_000,
+        drift_ppm: 0,
+        late_us: 0,
+        patience_us: 100,
+    };
+
     /// After this time by any clock, a lease that was taken before has run out by every clock: the slowest
     /// clock makes a lease last `lease / (1 - drift)`, the fastest shortens a wait to `wait / (1 + drift)`.
     pub fn outlast_us(&self) -> u64 {

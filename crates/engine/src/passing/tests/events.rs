@@ -16,6 +16,14 @@ fn register(bench: &mut Bench, client: &mut Client) {
     assert_eq!(client.read(bench).len(), 1);
 }
 
+/// A process with such a client, and the one that the client is to come to.
+fn two_processes() -> (Bench, Bench, Client) {
+    let mut from = bench(Version::V5);
+    let mut client = Client::connect(&mut from, Version::V5, Compression::None);
+    register(&mut from, &mut client);
+    (from, bench(Version::V5), client)
+}
+
 /// Of one kind or another, with the same words.
 fn event(kind: EventKind) -> WorkerMessage {
     let mut body = Vec::new();
@@ -59,9 +67,7 @@ fn who_is_not_taken_over_is_served_again_and_hears_what_it_has_missed() {
 
 #[test]
 fn a_client_hears_of_what_came_while_it_was_with_neither() {
-    let (mut from, mut to) = (bench(Version::V5), bench(Version::V5));
-    let mut client = Client::connect(&mut from, Version::V5, Compression::None);
-    register(&mut from, &mut client);
+    let (mut from, mut to, mut client) = two_processes();
     to.engine.on_message(to.now, event(EventKind::Schema));
     to.engine.on_message(to.now, event(EventKind::Topology));
     pass(&mut client, &mut from, &mut to);
@@ -73,9 +79,7 @@ fn a_client_hears_of_what_came_while_it_was_with_neither() {
 
 #[test]
 fn a_client_is_not_told_again_what_it_has_been_told() {
-    let (mut from, mut to) = (bench(Version::V5), bench(Version::V5));
-    let mut client = Client::connect(&mut from, Version::V5, Compression::None);
-    register(&mut from, &mut client);
+    let (mut from, mut to, mut client) = two_processes();
     // Both hear of it, one a little later.
     from.engine.on_message(from.now, event(EventKind::Schema));
     assert_eq!(client.read(&mut from).len(), 1);
@@ -99,9 +103,7 @@ fn a_client_is_not_told_again_what_it_has_been_told() {
 /// The process that it comes to is the later one to hear of it.
 #[test]
 fn a_client_is_not_told_again_what_only_the_process_before_had_heard_of() {
-    let (mut from, mut to) = (bench(Version::V5), bench(Version::V5));
-    let mut client = Client::connect(&mut from, Version::V5, Compression::None);
-    register(&mut from, &mut client);
+    let (mut from, mut to, mut client) = two_processes();
     from.engine.on_message(from.now, event(EventKind::Schema));
     assert_eq!(client.read(&mut from).len(), 1);
     from.now += SECOND / 10;

@@ -93,7 +93,8 @@ async fn encrypted_server(config: ServerConfig) -> String {
     address
 }
 
-fn push(encoder: &mut Encoder, request: Header, opcode: Opcode, body: &[u8]) {
+/// The answer to a request.
+pub(crate) fn push(encoder: &mut Encoder, request: Header, opcode: Opcode, body: &[u8]) {
     let header = Header {
         response: true,
         opcode: opcode as u8,

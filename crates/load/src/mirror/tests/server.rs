@@ -11,6 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
+use crate::client::shared::tests::push;
+
 /// An EXECUTE or a QUERY that it got.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
@@ -31,8 +33,7 @@ struct Script {
 }
 
 /// Each read has one row: its value, with `suffix` behind it. Reads of values that begin with `more` have further
-/// pages. It does
-/// not prepare what is about a table `missing`.
+/// pages. It does not prepare what is about a table `missing`.
 pub(super) struct Server {
     pub address: String,
     suffix: &'static [u8],
@@ -182,15 +183,6 @@ fn seen(header: Header, body: &[u8]) -> Seen {
         state: options.paging_state.map(<[u8]>::to_vec),
         skips_metadata: options.flags & query_flags::SKIP_METADATA != 0,
     }
-}
-
-fn push(encoder: &mut Encoder, request: Header, opcode: Opcode, body: &[u8]) {
-    let header = Header {
-        response: true,
-        opcode: opcode as u8,
-        ..request
-    };
-    encoder.push_slice(header, body);
 }
 
 fn invalid(text: &str) -> Vec<u8> {
