@@ -3,6 +3,7 @@
 use super::dataset::{Dataset, Day, Flight, WeatherHour, cql_date, cql_timestamp};
 use crate::endpoint::Endpoint;
 use crate::failure::error_kind;
+use crate::fill::{ATTEMPTS, pause_before};
 use crate::kv::{create_keyspace, prepare};
 use crate::measure::ErrorKind;
 use crate::run::{Limit, Plan, Progress, run_closed};
@@ -21,9 +22,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Rows per batch, all of one partition: stays below the batch size at which Cassandra warns (5
 /// KiB).
 pub(super) const ROWS_PER_BATCH: usize = 20;
-/// Fresh nodes on a small machine may time out while their JIT compiler warms up.
-const ATTEMPTS: usize = 4;
-
 const FLIGHTS_TABLE: &str = "(origin text, day date, sched_dep_time int, carrier text, flight int, \
     dep_time int, dep_delay int, arr_time int, sched_arr_time int, arr_delay int, tailnum text, \
     dest text, air_time int, distance int, \
@@ -185,17 +183,19 @@ pub(super) async fn write_rows(
     session.batch(&batch, rows).await.map(drop)
 }
 
-/// Tries a few times.
+/// Tries a few times, with growing pauses: on a small machine fresh nodes may time out while their JIT
+/// compiler warms up, and Helenus refuses writes while the nodes do not even let it read its catalogue.
 pub(super) async fn patiently<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, ErrorKind>
 where
     F: Future<Output = Result<T, ErrorKind>>,
 {
     let mut outcome = Err("not sent");
-    for _ in 0..ATTEMPTS {
+    for number in 1..=ATTEMPTS {
         outcome = attempt().await;
-        if outcome.is_ok() {
+        if outcome.is_ok() || number == ATTEMPTS {
             break;
         }
+        pause_before(number).await;
     }
     outcome
 }
@@ -312,6 +312,28 @@ async fn count_rows(
 mod tests {
     use super::*;
     use crate::flights::dataset::Partition;
+    use std::future::ready;
+
+    #[tokio::test]
+    async fn what_is_refused_for_a_while_is_tried_again() {
+        let mut attempts = 0;
+        let outcome = patiently(|| {
+            attempts += 1;
+            ready(if attempts < 6 {
+                Err("overloaded")
+            } else {
+                Ok(attempts)
+            })
+        });
+        assert_eq!(outcome.await, Ok(6));
+        let mut attempts = 0;
+        let outcome: Result<(), _> = patiently(|| {
+            attempts += 1;
+            ready(Err("overloaded"))
+        })
+        .await;
+        assert_eq!((outcome, attempts), (Err("overloaded"), ATTEMPTS));
+    }
 
     #[test]
     fn batches_cover_every_row_once_and_never_span_partitions() {
