@@ -1,10 +1,10 @@
 //! A sample of what one worker is asked, while somebody wants it: whole connections, chosen by a hash.
 //!
-//! Bounded, for each worker: [`PENDING_BYTES_MAX`] of requests whose answers are awaited, and a chunk of
-//! [`CHUNK_BYTES`] and one request. What does not fit is counted as lost, and nobody waits.
+//! Bounded, for each worker: [`PENDING_BYTES_MAX`] of requests whose answers are awaited, [`SHOWN_BYTES_MAX`] of
+//! texts, and a chunk of [`CHUNK_BYTES`] and one request. What does not fit is counted as lost, and nobody waits.
 
 use std::hash::Hasher;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use helenus_capture::{Answer, Bound, Chunk, RECORD_BYTES_MAX, Request, Statement, kinds};
@@ -15,9 +15,12 @@ use siphasher::sip::SipHasher24;
 use slotmap::Key;
 
 use crate::keys::SessionKey;
+use crate::statement::prepared;
 
 /// Requests whose answers are awaited, in bytes.
 const PENDING_BYTES_MAX: usize = 8 << 20;
+/// Texts of statements that are remembered as they are recorded, in bytes.
+const SHOWN_BYTES_MAX: usize = 1 << 20;
 /// From this size on a chunk is handed over.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// From this age on as well.
@@ -67,6 +70,15 @@ struct Pending {
     arrived: Instant,
 }
 
+/// A statement's text as it is recorded, and its [kinds] wherever it is sent.
+#[derive(Debug)]
+struct Shown {
+    /// Nothing else takes its place in memory.
+    _of: Weak<prepared::Statement>,
+    text: String,
+    kinds: u8,
+}
+
 /// A capture under way.
 #[derive(Debug)]
 pub(crate) struct Capture {
@@ -74,6 +86,9 @@ pub(crate) struct Capture {
     worker: usize,
     pending: FxHashMap<(SessionKey, i16), Pending>,
     pending_bytes: usize,
+    /// By place in memory.
+    shown: FxHashMap<*const prepared::Statement, Shown>,
+    shown_bytes: usize,
     chunk: Chunk,
     /// The statements that the chunk defines.
     known: FxHashMap<Statement, u32>,
@@ -88,6 +103,8 @@ impl Capture {
             worker,
             pending: FxHashMap::default(),
             pending_bytes: 0,
+            shown: FxHashMap::default(),
+            shown_bytes: 0,
             chunk: Chunk::new(worker),
             known: FxHashMap::default(),
             chunk_began: now,
@@ -104,6 +121,9 @@ impl Capture {
         if self.is_over(now) {
             return false;
         }
+        if u64::from(self.wanted.share_ppm) >= PPM {
+            return true;
+        }
         let mut hasher = SipHasher24::new_with_key(&self.wanted.salt);
         hasher.write_u64(self.worker as u64);
         hasher.write_u64(session.data().as_ffi());
@@ -115,6 +135,34 @@ impl Capture {
         let mut hasher = SipHasher24::new_with_key(&self.wanted.salt);
         hasher.write(key);
         hasher.finish()
+    }
+
+    /// A statement's text as it is recorded, and its kinds wherever it is sent: worked out once.
+    pub(crate) fn shown(
+        &mut self,
+        statement: &Arc<prepared::Statement>,
+        work_out: impl FnOnce() -> (String, u8),
+    ) -> (String, u8) {
+        let place = Arc::as_ptr(statement);
+        if let Some(shown) = self.shown.get(&place) {
+            return (shown.text.clone(), shown.kinds);
+        }
+        let (text, kinds) = work_out();
+        let bytes = size_of::<(usize, Shown)>() + text.len();
+        if self.shown_bytes + bytes > SHOWN_BYTES_MAX {
+            self.shown.clear();
+            self.shown_bytes = 0;
+        }
+        if bytes <= SHOWN_BYTES_MAX {
+            self.shown_bytes += bytes;
+            let shown = Shown {
+                _of: Arc::downgrade(statement),
+                text: text.clone(),
+                kinds,
+            };
+            self.shown.insert(place, shown);
+        }
+        (text, kinds)
     }
 
     /// A request has arrived. `parts`: None if it is too large.

@@ -108,10 +108,10 @@ impl Engine {
             ..Request::default()
         };
         let (content, version) = (arrival.content, arrival.version);
-        let of_one = |options: &Options<'_>, request: &mut Request| {
+        let mut of_one = |options: &Options<'_>, request: &mut Request| {
             note_options(request, options);
             let recorded = match &statement {
-                Some(statement) => recorded(statement, analysis.in_force(), has_values),
+                Some(statement) => self.recorded(statement, analysis.in_force(), has_values),
                 None => return Some(Vec::new()),
             };
             Some(vec![part(recorded, &options.values)?])
@@ -129,8 +129,8 @@ impl Engine {
                 self.parts_of(&view, analysis, has_values)
             }),
             _ => {
-                let of = statement.as_deref();
-                let of = of.map(|of| recorded(of, analysis.keyspace, has_values));
+                let of = statement.as_ref();
+                let of = of.map(|of| self.recorded(of, analysis.keyspace, has_values));
                 let of = of.and_then(|of| part(of, &Values::default()));
                 of.map(|of| vec![of])
             }
@@ -139,6 +139,35 @@ impl Engine {
         if let Some(capture) = &mut self.cx.capture {
             capture.on_request(client, request, parts, now);
         }
+    }
+
+    /// A statement as it is recorded, with its text as it was sent if values are wanted and may be shown. `keyspace`:
+    /// in force where its text does not name one.
+    fn recorded(
+        &mut self,
+        statement: &Arc<Statement>,
+        keyspace: Option<&str>,
+        has_values: bool,
+    ) -> Recorded {
+        let facts = &statement.facts;
+        let named = facts.keyspace.as_ref().map(|name| name.as_str());
+        // Nothing more of it could be kept.
+        let end = statement.text.floor_char_boundary(TEXT_BYTES_MAX);
+        let head = statement.text.get(..end).unwrap_or_default();
+        let (text, of) = match &mut self.cx.capture {
+            Some(capture) => capture.shown(statement, || shown(statement, head)),
+            None => shown(statement, head),
+        };
+        let is_local = facts.is_about_system(keyspace) || statement.is_node_local(keyspace);
+        // What was not understood may be about roles and their passwords, and so may tables of the system.
+        let is_shown = has_values && of & (kinds::READ | kinds::WRITE) != 0 && !is_local;
+        let recorded = Recorded {
+            text,
+            keyspace: keyspace.filter(|_| named.is_none()).map(str::to_owned),
+            kinds: of | if is_local { kinds::LOCAL } else { 0 },
+            sent: is_shown.then(|| head.to_owned()),
+        };
+        recorded.bounded()
     }
 
     /// Whether a client sends on what captures say.
@@ -163,14 +192,16 @@ impl Engine {
             let (recorded, values) = match child {
                 BatchChild::Text(text, values) => {
                     let statement = self.statements.of_text(text);
-                    (recorded(&statement, analysis.keyspace, has_values), values)
+                    let recorded = self.recorded(&statement, analysis.keyspace, has_values);
+                    (recorded, values)
                 }
                 BatchChild::Prepared(id, values) => {
                     let Some(prepared) = self.statements.prepared(&self.cx.shared, id) else {
                         return Some(Vec::new());
                     };
                     let keyspace = prepared.keyspace.as_deref();
-                    (recorded(&prepared.statement, keyspace, has_values), values)
+                    let recorded = self.recorded(&prepared.statement, keyspace, has_values);
+                    (recorded, values)
                 }
             };
             let part = part(recorded, values)?;
@@ -226,43 +257,29 @@ fn part(statement: Recorded, values: &Values<'_>) -> Option<Part> {
     })
 }
 
-/// A statement as it is recorded, with its text as it was sent if values are wanted and may be shown. `keyspace`:
-/// in force where its text does not name one.
-fn recorded(statement: &Statement, keyspace: Option<&str>, has_values: bool) -> Recorded {
+/// A statement's text as it is recorded, and what it is wherever it is sent ([`kinds`]). `head`: the beginning
+/// of its text.
+fn shown(statement: &Statement, head: &str) -> (String, u8) {
     let facts = &statement.facts;
-    let named = facts.keyspace.as_ref().map(|name| name.as_str());
     let of_kind = match facts.kind {
         Kind::Select => kinds::READ,
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => kinds::WRITE,
         _ => 0,
     };
-    let is_local = facts.is_about_system(keyspace) || statement.is_node_local(keyspace);
-    // Nothing more of it could be kept.
-    let end = statement.text.floor_char_boundary(TEXT_BYTES_MAX);
-    let head = statement.text.get(..end).unwrap_or_default();
     let (text, is_faithful) = match facts.kind {
         // It names roles.
         Kind::Auth => (first_words(head), false),
         _ => with_markers(head, facts),
     };
-    let is_whole = is_faithful && of_kind != 0 && end == statement.text.len();
+    let is_whole = is_faithful && of_kind != 0 && head.len() == statement.text.len();
     let mut of = of_kind;
     for (is_so, kind) in [
         (is_whole, kinds::WHOLE),
         (calls(statement, head), kinds::CALLS),
-        (is_local, kinds::LOCAL),
     ] {
         of |= if is_so { kind } else { 0 };
     }
-    // What was not understood may be about roles and their passwords, and so may tables of the system.
-    let is_shown = has_values && of_kind != 0 && !is_local;
-    let recorded = Recorded {
-        text,
-        keyspace: keyspace.filter(|_| named.is_none()).map(str::to_owned),
-        kinds: of,
-        sent: is_shown.then(|| head.to_owned()),
-    };
-    recorded.bounded()
+    (text, of)
 }
 
 /// Whether the answer may differ from time to time. `head`: the beginning of its text.

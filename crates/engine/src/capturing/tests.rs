@@ -430,3 +430,29 @@ fn full_chunks_are_handed_over_and_each_stands_alone() {
     assert_eq!(statements[0].text, SHOWN);
     assert!(blocks.iter().all(|of| of.block.len() < 80_000));
 }
+
+#[test]
+fn how_a_statement_is_recorded_is_worked_out_once_and_in_bounded_memory() {
+    let bench = bench();
+    let mut capture = Capture::new(Arc::new(wanted(&bench)), 0, bench.now);
+    let mut worked_out = 0;
+    let mut shown = |statement: &Arc<Statement>, bytes| {
+        let text = capture.shown(statement, || {
+            worked_out += 1;
+            ("x".repeat(bytes), kinds::READ)
+        });
+        assert_eq!((text.0.len(), text.1), (bytes, kinds::READ));
+        worked_out
+    };
+    let statement = |number: usize| Arc::new(Statement::new(&format!("SELECT {number} FROM t")));
+    let (one, other) = (statement(1), statement(2));
+    assert_eq!(shown(&one, 10), 1);
+    assert_eq!(shown(&one, 10), 1);
+    assert_eq!(shown(&other, 20), 2);
+    // Forgotten elsewhere, and its memory not taken by another.
+    drop(one);
+    for number in 0..100 {
+        assert_eq!(shown(&statement(number), 64 * 1024), 3 + number);
+    }
+    assert_eq!(shown(&other, 20), 103, "it had to make way");
+}
