@@ -159,20 +159,10 @@ impl Proxy {
         self.child.id()
     }
 
-    /// Everything it has logged, less colours.
+    /// Everything it has logged.
     pub fn log(&self) -> String {
         let text = fs::read(self.log.path()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let mut plain = String::with_capacity(text.len());
-        let mut rest = text.chars();
-        while let Some(c) = rest.next() {
-            if c == '\u{1b}' {
-                rest.by_ref().find(|c| c.is_ascii_alphabetic());
-            } else {
-                plain.push(c);
-            }
-        }
-        plain
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// Resident memory in KiB.

@@ -1,6 +1,7 @@
 //! `helenus serve`.
 
 use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tracing_subscriber::{EnvFilter, reload};
 
 use crate::log_layer::LogLayer;
 use crate::open_files::raise_open_files_limit;
+use crate::terminal::wants_colours;
 
 /// Settings: defaults, then the file, then the environment, then flags.
 #[derive(Args, Clone)]
@@ -181,7 +183,9 @@ fn begin_log(filter: &str, as_json: bool, kept: Arc<LogLines>) -> Result<SetLogF
     let log = tracing_subscriber::registry()
         .with(filter)
         .with(LogLayer(kept));
-    let text = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let text = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && wants_colours());
     match as_json {
         true => log.with(text.json()).init(),
         false => log.with(text.with_target(false)).init(),

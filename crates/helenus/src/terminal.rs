@@ -20,6 +20,11 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
+/// Whether whoever looks at a terminal wants colours: <https://no-color.org>.
+pub(crate) fn wants_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// Runs `work` on one thread per core until it ends or SIGINT or SIGTERM arrives (exit code 130).
 /// Either way everything that `work` owns is dropped, which stops nodes and proxies.
 pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {

@@ -43,6 +43,11 @@ fn an_operator_sees_the_log_and_changes_for_a_while_what_is_logged() {
     let settings = ["listen.workers=1", "admin.token=hush-hush", &setting];
     let proxy = Proxy::start(&nodes.addresses[..1], &settings).expect("proxy");
     let before = shown(socket);
+    let written = proxy.log();
+    assert!(
+        written.contains("ready for clients") && !written.contains('\u{1b}'),
+        "no terminal: {written}"
+    );
     assert!(has_line(&before, "INFO", "ready for clients"), "{before:#}");
     assert_eq!(
         (&before["filter"], &before["until_unix_ms"]),

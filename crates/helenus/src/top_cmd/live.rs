@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::app::{App, Input, Wish};
 use super::asking::{self, Servers, now_ms};
 use super::draw::{Theme, draw};
-use crate::terminal::stopped;
+use crate::terminal::{stopped, wants_colours};
 
 /// What has happened and is not yet taken: keys that somebody leans on, answers of many proxies.
 const HAPPENINGS_MAX: usize = 256;
@@ -82,8 +82,9 @@ impl Drop for Screen {
 
 /// Shows until somebody quits, or SIGTERM, SIGINT or SIGHUP arrives.
 pub(super) async fn run(mut app: App, servers: Servers) -> Result<()> {
-    let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let theme = Theme { has_colours };
+    let theme = Theme {
+        has_colours: wants_colours(),
+    };
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut stop = std::pin::pin!(stopped());
     let (sender, mut happenings) = mpsc::channel(HAPPENINGS_MAX);

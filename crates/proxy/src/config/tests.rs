@@ -198,3 +198,20 @@ fn other_proxies_are_listed_or_named() {
     }
     assert!(from_toml("[listen]\nproxies_found = []\n").is_err());
 }
+
+#[test]
+fn types_are_told_in_plain_words() {
+    let said = |text: &str| from_toml(text).expect_err(text).to_string();
+    for (text, expected) in [
+        (
+            "[limits]\nclients_max = -3",
+            "line 2, limits.clients_max: invalid value: integer `-3`, expected a whole number, 0 or more",
+        ),
+        (
+            "[layouts]\nenabled = 1",
+            "line 2, layouts.enabled: invalid type: integer `1`, expected true or false",
+        ),
+    ] {
+        assert_eq!(said(text), expected);
+    }
+}

@@ -36,7 +36,22 @@ impl WrongSettings {
                 (section, "") => section.to_owned(),
                 (section, key) => format!("{section}.{key}"),
             },
-            message: error.message().trim_end().to_owned(),
+            message: in_plain_words(error.message().trim_end()),
         }
     }
+}
+
+/// Names of Rust's types say nothing to an operator.
+fn in_plain_words(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" | "bool" => "true or false",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
