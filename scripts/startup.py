@@ -6,6 +6,7 @@ Each time a new process serves on a free port of 127.0.0.1, is asked OPTIONS unt
 SIGTERM. The nodes must be up.
 """
 
+import os
 import pathlib
 import re
 import signal
@@ -14,6 +15,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 GIVEN_UP_S = 30
@@ -50,12 +52,16 @@ def measure(program, contact_points):
     port = free_port()
     command = [program, "serve", "--contact-points", contact_points]
     command += ["--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{free_port()}"]
+    # Settings of this shell are not measured.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HELENUS_")}
+    log = tempfile.TemporaryFile()
     began = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
         while not is_served(port):
             if process.poll() is not None:
-                sys.exit(f"{' '.join(command)} ended with {process.returncode}")
+                log.seek(0)
+                sys.exit(f"{' '.join(command)} ended with {process.returncode}:\n{log.read().decode()}")
             if time.monotonic() - began > GIVEN_UP_S:
                 sys.exit(f"{' '.join(command)} did not serve within {GIVEN_UP_S} s")
             time.sleep(0.001)
@@ -75,6 +81,8 @@ def main():
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     times = int(sys.argv[3]) if len(sys.argv) == 4 else 20
+    if times < 1:
+        sys.exit(__doc__)
     runs = [measure(sys.argv[1], sys.argv[2]) for _ in range(times)]
     for name, values in zip(("first answer, ms", "memory then, MiB", "SIGTERM to end, ms"), zip(*runs)):
         print(f"{name}: median {statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})")

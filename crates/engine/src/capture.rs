@@ -87,7 +87,7 @@ pub(crate) struct Capture {
     pending: FxHashMap<(SessionKey, i16), Pending>,
     pending_bytes: usize,
     /// By place in memory.
-    shown: FxHashMap<*const prepared::Statement, Shown>,
+    shown: FxHashMap<usize, Shown>,
     shown_bytes: usize,
     chunk: Chunk,
     /// The statements that the chunk defines.
@@ -137,18 +137,23 @@ impl Capture {
         hasher.finish()
     }
 
-    /// A statement's text as it is recorded, and its kinds wherever it is sent: worked out once.
+    /// A statement's text as it is recorded, and its kinds wherever it is sent: worked out once, if it is one that
+    /// comes again with other values.
     pub(crate) fn shown(
         &mut self,
         statement: &Arc<prepared::Statement>,
         work_out: impl FnOnce() -> (String, u8),
     ) -> (String, u8) {
-        let place = Arc::as_ptr(statement);
+        if statement.facts.markers == 0 {
+            return work_out();
+        }
+        let place = Arc::as_ptr(statement) as usize;
         if let Some(shown) = self.shown.get(&place) {
             return (shown.text.clone(), shown.kinds);
         }
         let (text, kinds) = work_out();
-        let bytes = size_of::<(usize, Shown)>() + text.len();
+        // Of a statement that nobody else has any more, its place stays.
+        let bytes = size_of::<(usize, Shown, prepared::Statement)>() + text.len();
         if self.shown_bytes + bytes > SHOWN_BYTES_MAX {
             self.shown.clear();
             self.shown_bytes = 0;

@@ -444,7 +444,11 @@ fn how_a_statement_is_recorded_is_worked_out_once_and_in_bounded_memory() {
         assert_eq!((text.0.len(), text.1), (bytes, kinds::READ));
         worked_out
     };
-    let statement = |number: usize| Arc::new(Statement::new(&format!("SELECT {number} FROM t")));
+    let statement = |number: usize| {
+        Arc::new(Statement::new(&format!(
+            "SELECT c{number} FROM t WHERE k = ?"
+        )))
+    };
     let (one, other) = (statement(1), statement(2));
     assert_eq!(shown(&one, 10), 1);
     assert_eq!(shown(&one, 10), 1);
@@ -455,4 +459,7 @@ fn how_a_statement_is_recorded_is_worked_out_once_and_in_bounded_memory() {
         assert_eq!(shown(&statement(number), 64 * 1024), 3 + number);
     }
     assert_eq!(shown(&other, 20), 103, "it had to make way");
+    let of_once = Arc::new(Statement::new("SELECT c FROM t WHERE k = 5"));
+    assert_eq!(shown(&of_once, 10), 104);
+    assert_eq!(shown(&of_once, 10), 105, "texts with values are not kept");
 }

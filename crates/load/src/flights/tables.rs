@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Rows per batch, all of one partition: stays below the batch size at which Cassandra warns (5
 /// KiB).
 pub(super) const ROWS_PER_BATCH: usize = 20;
+/// What fails in these ways would fail again.
+const FINAL: [ErrorKind; 3] = ["invalid", "unauthorized", "protocol error"];
 const FLIGHTS_TABLE: &str = "(origin text, day date, sched_dep_time int, carrier text, flight int, \
     dep_time int, dep_delay int, arr_time int, sched_arr_time int, arr_delay int, tailnum text, \
     dest text, air_time int, distance int, \
@@ -192,7 +194,8 @@ where
     let mut outcome = Err("not sent");
     for number in 1..=ATTEMPTS {
         outcome = attempt().await;
-        if outcome.is_ok() || number == ATTEMPTS {
+        let is_final = |kind: &ErrorKind| FINAL.contains(kind);
+        if number == ATTEMPTS || outcome.as_ref().err().is_none_or(is_final) {
             break;
         }
         pause_before(number).await;
@@ -333,6 +336,13 @@ mod tests {
         })
         .await;
         assert_eq!((outcome, attempts), (Err("overloaded"), ATTEMPTS));
+        let mut attempts = 0;
+        let outcome: Result<(), _> = patiently(|| {
+            attempts += 1;
+            ready(Err("invalid"))
+        })
+        .await;
+        assert_eq!((outcome, attempts), (Err("invalid"), 1));
     }
 
     #[test]

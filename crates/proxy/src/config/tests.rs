@@ -208,6 +208,11 @@ fn types_are_told_in_plain_words() {
             "line 2, limits.clients_max: invalid value: integer `-3`, expected a whole number, 0 or more",
         ),
         (
+            "[assignment]\nreports_port = 70000",
+            "line 2, assignment.reports_port: invalid value: integer `70000`, expected a whole number from 0 to \
+             65535",
+        ),
+        (
             "[layouts]\nenabled = 1",
             "line 2, layouts.enabled: invalid type: integer `1`, expected true or false",
         ),
