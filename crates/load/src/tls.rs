@@ -1,7 +1,7 @@
-//! TLS to an endpoint, for plain connections.
+//! TLS to an endpoint.
 //!
-//! Not for the driver: its TLS feature brings a second cryptographic library into the program, so
-//! [`crate::endpoint::Endpoint::connect`] refuses TLS instead.
+//! Not the driver's own, which would bring a second cryptographic library into the program: see
+//! [`crate::entrances`].
 
 use anyhow::{Context, Result, bail, ensure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
