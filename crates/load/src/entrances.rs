@@ -125,3 +125,6 @@ impl AddressTranslator for Entrances {
         entrance.map_err(|e| TranslationError::IoError(Arc::new(e)))
     }
 }
+
+#[cfg(test)]
+mod tests;
