@@ -49,7 +49,8 @@ pub struct Limits {
     /// For a TCP connection to open.
     pub connect_timeout: Duration,
     /// A connection ends whose node's machine has acknowledged nothing for about so long, 2 s at least: neither
-    /// bytes nor, while there are none, probes. How long the node itself takes to answer does not matter.
+    /// bytes nor, while there are none, probes; or whose node takes none of the bytes that wait for it. How long it
+    /// takes to answer does not matter.
     pub silence_max: Duration,
 }
 
