@@ -1,7 +1,7 @@
 //! The commands with nodes that want TLS and a client's certificate, and with one that has no TLS.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use helenus_cluster::{ClientTls, Cluster, Consistency};
@@ -21,6 +21,17 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// A command that is killed with this value.
+struct Loading(Child);
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// `helenus load` with the driver, which is told of one node and reaches both.
 fn load_is_encrypted(cluster: &mut Cluster, over_tls: &[&str]) {
     let mut second = cluster.connect(2).expect("a connection");
@@ -36,14 +47,12 @@ fn load_is_encrypted(cluster: &mut Cluster, over_tls: &[&str]) {
         "--keyspace",
         "loaded",
     ];
-    let mut child = helenus(&[&load[..], &["--duration", "60s"], over_tls].concat())
-        .expect("a program")
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("it runs");
+    let mut command = helenus(&[&load[..], &["--duration", "60s"], over_tls].concat());
+    let command = command.as_mut().expect("a program").stdout(Stdio::null());
+    let mut child = Loading(command.spawn().expect("it runs"));
     let clients = "SELECT driver_name, ssl_enabled FROM system_views.clients";
     eventually("the driver's connections", PATIENCE, || {
-        let ended = child.try_wait().expect("known");
+        let ended = child.0.try_wait().expect("known");
         assert!(ended.is_none(), "{ended:?}");
         let rows = second.query(clients, Consistency::One).expect("clients");
         let is_driver = |row: &&Vec<Option<Vec<u8>>>| {
@@ -53,9 +62,8 @@ fn load_is_encrypted(cluster: &mut Cluster, over_tls: &[&str]) {
         let mut drivers = rows.iter().filter(is_driver).peekable();
         drivers.peek().is_some() && drivers.all(|row| row[1].as_deref() == Some(&[1]))
     });
-    child.kill().expect("killed");
-    child.wait().expect("ended");
-    let mut all = helenus(&[&load[..], &["--no-fill", "--operations", "300"], over_tls].concat());
+    drop(child);
+    let mut all = helenus(&[&load[..], &["--operations", "300"], over_tls].concat());
     let all = Outcome::of(all.as_mut().expect("a program")).succeeded();
     assert!(all.out.contains(" 0 failed"), "{all:?}");
     // The certificate is asked for.
