@@ -52,6 +52,8 @@ mod probe_cmd;
 #[cfg(feature = "lab")]
 mod replay_cmd;
 #[cfg(feature = "lab")]
+mod result_file;
+#[cfg(feature = "lab")]
 mod sim_cmd;
 #[cfg(feature = "lab")]
 mod stored_documents;

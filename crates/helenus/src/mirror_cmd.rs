@@ -1,12 +1,10 @@
 //! `helenus mirror`: sends the reads of a running proxy's clients to one or two other endpoints as well.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::mirror::{CLIENTS, Interval, Limits, Mirror, Options, Outcome, Progress, Source};
 
@@ -17,8 +15,9 @@ use crate::ctl_cmd::Target;
 use crate::endpoint_args::EndpointArgs;
 use crate::figures::number;
 use crate::open_files::raise_open_files_limit;
-use crate::played::{Words, groups, known, not_played};
+use crate::played::{Words, groups, known, not_played, print, tell};
 use crate::quantities::{parse_bytes, parse_time};
+use crate::result_file::ResultFile;
 use crate::terminal::{Stop, run_orderly};
 
 /// Nothing of it is kept, so it may be as much as comes.
@@ -97,13 +96,10 @@ pub(crate) fn run(args: MirrorArgs) -> Result<ExitCode> {
             }
         };
         let names: Vec<String> = endpoints.iter().map(|of| printable(&of.name)).collect();
-        // Whoever has read the lines may be gone: that is no reason to end it, nor to lose its result.
-        let on_progress = |progress: Progress| {
-            let _ = writeln!(std::io::stderr(), "{}", progress_line(&progress, &names));
-        };
+        let on_progress = |progress: Progress| tell(&progress_line(&progress, &names));
         let outcome = mirror.run(Body(coming), stop.asked(), on_progress).await?;
         let written = file.map(|file| file.write(&outcome)).transpose();
-        let _ = write!(std::io::stdout(), "{}", shown(&outcome, args.limit));
+        print(&shown(&outcome, args.limit));
         written?;
         if let Some(why) = &outcome.broken_off {
             print_error(&format!("it has broken off: {why}"));
@@ -135,34 +131,6 @@ impl MirrorArgs {
             },
             progress: PROGRESS_INTERVAL,
         })
-    }
-}
-
-/// Where the result goes. It is opened before anything is asked, so that a wrong path is told at once.
-struct ResultFile<'a> {
-    path: &'a Path,
-    file: File,
-}
-
-impl ResultFile<'_> {
-    /// What is in it stays until there is a result.
-    fn open(path: &Path) -> Result<ResultFile<'_>> {
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(false).open(path);
-        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(ResultFile { path, file })
-    }
-
-    fn write(mut self, outcome: &Outcome) -> Result<()> {
-        let json = serde_json::to_vec_pretty(outcome)?;
-        let mut write = || {
-            // Pipes and devices have no size.
-            if self.file.metadata()?.is_file() {
-                self.file.set_len(0)?;
-            }
-            self.file.write_all(&json)
-        };
-        write().with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
@@ -239,8 +207,6 @@ fn shown(outcome: &Outcome, limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use clap::Parser;
 
@@ -279,35 +245,6 @@ mod tests {
             let options = parsed(wrong).and_then(|args| args.options());
             assert!(options.is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_result_takes_the_place_of_an_earlier_one_when_it_is_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("result.json");
-        std::fs::write(&path, "earlier ".repeat(1_000)).unwrap();
-        let file = ResultFile::open(&path).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8_000);
-        let outcome = Outcome {
-            arms: vec![CLIENTS.to_owned(), "second".to_owned()],
-            seconds: 1.0,
-            played: 7,
-            dropped: 0,
-            dropped_behind: 0,
-            dropped_bytes: 0,
-            dropped_late: 0,
-            lost: 0,
-            unfinished: 0,
-            groups: Vec::new(),
-            not_played: BTreeMap::new(),
-            broken_off: None,
-        };
-        file.write(&outcome).unwrap();
-        let json = std::fs::read(&path).unwrap();
-        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
-        assert_eq!(json["played"], 7);
-        let nowhere = ResultFile::open(&folder.path().join("none/x")).err();
-        assert!(format!("{:#}", nowhere.unwrap()).contains("cannot write"));
     }
 
     #[test]

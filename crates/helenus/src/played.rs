@@ -1,6 +1,7 @@
 //! What `helenus replay` and `helenus mirror` show of requests that were played.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 use helenus_load::replay::Group;
@@ -17,6 +18,17 @@ const STATEMENT_CHARS_MAX: usize = 60;
 pub(crate) struct Words {
     pub compared: &'static str,
     pub different: &'static str,
+}
+
+/// Prints what came of it. Whoever has read the output may be gone: that is no reason to end anything, nor to lose
+/// the result.
+pub(crate) fn print(text: &str) {
+    let _ = write!(std::io::stdout(), "{text}");
+}
+
+/// The same with a line about how it goes, on stderr.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Latencies and errors of classes, of the most frequent statements, and with `words` how the answers compare.

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use helenus_load::replay::{Options, Outcome, run as play};
 
 use crate::cells::printable;
 use crate::endpoint_args::EndpointArgs;
 use crate::open_files::raise_open_files_limit;
-use crate::played::{Words, groups, not_played};
+use crate::played::{Words, groups, not_played, print, tell};
+use crate::result_file::ResultFile;
 use crate::terminal::run_to_end;
 
 /// Play a capture (`helenus capture`) against one or two endpoints, and compare latencies and answers.
@@ -49,6 +50,7 @@ pub(crate) fn run(args: ReplayArgs) -> Result<()> {
         "--speed must be from 0.01 to 100"
     );
     let endpoints = args.to.endpoints()?;
+    let file = args.json.as_deref().map(ResultFile::open).transpose()?;
     raise_open_files_limit();
     run_to_end(async move {
         let options = Options {
@@ -60,17 +62,18 @@ pub(crate) fn run(args: ReplayArgs) -> Result<()> {
         };
         let rounds = args.rounds;
         let on_turn = |round: usize, name: &str| {
-            eprintln!("round {} of {rounds}: {}", round + 1, printable(name));
+            tell(&format!(
+                "round {} of {rounds}: {}",
+                round + 1,
+                printable(name)
+            ));
         };
         let outcome = play(&args.file, &endpoints, options, on_turn).await?;
-        print!("{}", shown(&outcome, args.limit));
-        if let Some(path) = &args.json {
-            let json = serde_json::to_vec_pretty(&outcome)?;
-            std::fs::write(path, json)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        let written = file.map(|file| file.write(&outcome)).transpose();
+        print(&shown(&outcome, args.limit));
+        written?;
         if args.writes && endpoints.len() == 2 {
-            eprintln!("writes were played in between, so answers may differ because of them");
+            tell("writes were played in between, so answers may differ because of them");
         }
         if let Some(why) = &outcome.broken_off {
             bail!(

@@ -9,7 +9,6 @@ use helenus_load::tls::{Tls, Trust};
 #[derive(Args, Debug)]
 pub(crate) struct TlsArgs {
     /// Encrypt connections, to servers whose certificate an authority in this PEM file has signed
-    /// (`helenus load` needs --client raw for it)
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
     /// Certificate to show to the server, with its chain, as a PEM file
@@ -18,7 +17,8 @@ pub(crate) struct TlsArgs {
     /// Its private key, as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Name in the server's certificate [default: the host of the contact point]
+    /// Name in the server's certificate [default: the host of the contact point; of other nodes, which a driver finds,
+    /// their address]
     #[arg(
         long,
         value_name = "NAME",
@@ -26,7 +26,7 @@ pub(crate) struct TlsArgs {
         conflicts_with = "tls_insecure"
     )]
     tls_server_name: Option<String>,
-    /// Encrypt connections without checking who the server is (`helenus load` needs --client raw for it)
+    /// Encrypt connections without checking who the server is
     #[arg(long, conflicts_with = "tls_ca")]
     tls_insecure: bool,
 }

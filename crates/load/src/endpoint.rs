@@ -1,5 +1,6 @@
 //! Where a client connects, and which nodes its driver prefers.
 
+use crate::entrances::Entrances;
 use crate::tls::Tls;
 use anyhow::{Context, Result, bail, ensure};
 use helenus_wire::Compression;
@@ -51,7 +52,6 @@ pub struct Endpoint {
     pub request_timeout: Duration,
     /// Of bodies, in both directions.
     pub compression: Compression,
-    /// For plain connections only.
     pub tls: Option<Tls>,
     /// What clients of shared connections call their application.
     pub application: Option<&'static str>,
@@ -85,13 +85,14 @@ impl Endpoint {
     /// Opens a session that does not retry, so that each failure is counted.
     ///
     /// # Errors
-    /// Also if connections must be encrypted, or no node is where the local ones should be.
+    /// Also if no node is where the local ones should be.
     pub async fn connect(&self) -> Result<Session> {
-        ensure!(
-            self.tls.is_none(),
-            "the driver is built without TLS: use plain connections (--client raw) to {}",
-            self.name
-        );
+        Ok(self.connect_over().await?.0)
+    }
+
+    /// The same, with the way to the nodes if it is encrypted: nodes that the driver names are on the ports of
+    /// their entrances.
+    pub(crate) async fn connect_over(&self) -> Result<(Session, Option<Arc<Entrances>>)> {
         let Some(pool) = NonZeroUsize::new(self.connections_per_host) else {
             bail!("connections per host must be at least 1");
         };
@@ -108,8 +109,25 @@ impl Endpoint {
         if let Some(serial) = self.serial_consistency {
             profile = profile.serial_consistency(Some(serial));
         }
-        let mut builder = SessionBuilder::new()
-            .known_nodes(&self.contact_points)
+        let points = self.contact_points.join(", ");
+        let mut builder = SessionBuilder::new();
+        let entrances = match &self.tls {
+            Some(tls) => {
+                let found = Entrances::open(tls, &self.contact_points).await;
+                let (entrances, found) = found.with_context(|| {
+                    format!("cannot open a CQL session with {} ({points})", self.name)
+                })?;
+                builder = builder
+                    .known_nodes_addr(found)
+                    .address_translator(entrances.clone());
+                Some(entrances)
+            }
+            None => {
+                builder = builder.known_nodes(&self.contact_points);
+                None
+            }
+        };
+        builder = builder
             .compression(match self.compression {
                 Compression::None => None,
                 Compression::Lz4 => Some(scylla::client::Compression::Lz4),
@@ -122,15 +140,14 @@ impl Endpoint {
         }
         let session = builder.build().await.with_context(|| {
             format!(
-                "cannot open a CQL session with {} ({}): is it running, and is the address right?",
-                self.name,
-                self.contact_points.join(", ")
+                "cannot open a CQL session with {} ({points}): is it running, and is the address right?",
+                self.name
             )
         })?;
         if let Some(local) = &self.local {
             local.check(&self.name, &session)?;
         }
-        Ok(session)
+        Ok((session, entrances))
     }
 
     fn token_aware(&self) -> Arc<dyn LoadBalancingPolicy> {
@@ -316,13 +333,5 @@ mod tests {
             "{error}"
         );
         assert!(check("DC1", None).is_err());
-    }
-
-    #[tokio::test]
-    async fn the_driver_does_not_pretend_to_encrypt() {
-        let mut endpoint = Endpoint::new("x", vec!["127.0.0.1:1".into()], Policy::TokenAware);
-        endpoint.tls = Some(Tls::new(crate::tls::Trust::Anybody, None).unwrap());
-        let error = endpoint.connect().await.unwrap_err().to_string();
-        assert!(error.contains("--client raw"), "{error}");
     }
 }

@@ -3,7 +3,8 @@
 //! This crate measures what a client of a CQL endpoint sees, with a real driver. It does not depend
 //! on the crates that make Helenus's decisions: what measures is independent of what is measured.
 //!
-//! - [`endpoint`]: where to connect, and with which driver policy; [`tls`]: encrypted
+//! - [`endpoint`]: where to connect, and with which driver policy; [`tls`]: encrypted, [`entrances`]: also for
+//!   the driver
 //! - [`client`]: driver sessions or plain connections that execute prepared statements; [`java`]: another
 //!   driver in a process of its own
 //! - [`workload`]: what a load consists of; [`kv`], [`ycsb`], [`script`], [`cas`], [`flights`]: the
@@ -31,6 +32,7 @@ pub mod client;
 pub mod compare;
 pub mod disks;
 pub mod endpoint;
+mod entrances;
 pub mod failure;
 mod fill;
 pub mod flights;

@@ -105,7 +105,7 @@ impl Mirror {
         let every = self.options.progress;
         let mut ticks = interval_at((began + every).into(), every);
         let (mut is_coming, mut is_stopped, mut until) = (true, false, None);
-        let mut heard = began;
+        let mut heard = tokio::time::Instant::now();
         loop {
             let now = Instant::now();
             run.send(now);
@@ -117,8 +117,8 @@ impl Mirror {
             }
             let due = run.next_due();
             tokio::select! {
-                next = timeout_at((heard + SILENCE_MAX).into(), source.next()), if is_coming => {
-                    heard = Instant::now();
+                next = timeout_at(heard + SILENCE_MAX, source.next()), if is_coming => {
+                    heard = tokio::time::Instant::now();
                     is_coming = run.take(next);
                 }
                 Some(done) = run.in_flight.join_next() => run.on_done(done.context("a request failed")?),

@@ -1,7 +1,7 @@
-//! TLS to an endpoint, for plain connections.
+//! TLS to an endpoint.
 //!
-//! Not for the driver: its TLS feature brings a second cryptographic library into the program, so
-//! [`crate::endpoint::Endpoint::connect`] refuses TLS instead.
+//! Not the driver's own, which would bring a second cryptographic library into the program: see
+//! [`crate::entrances`].
 
 use anyhow::{Context, Result, bail, ensure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -9,6 +9,7 @@ use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_t
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -120,8 +121,17 @@ pub(crate) fn explain(error: std::io::Error) -> anyhow::Error {
             "the server refused the handshake; does it require a client certificate (--tls-cert, \
              --tls-key)?"
         }
-        _ if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+        _ if error.kind() == ErrorKind::UnexpectedEof => {
             "the server closed the connection during the TLS handshake; does it speak TLS here?"
+        }
+        // In TLS 1.3 nodes do that after the handshake, and their alert gets lost.
+        _ if matches!(
+            error.kind(),
+            ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe
+        ) =>
+        {
+            "the server broke the connection off; if it always does, it may require a client certificate \
+             (--tls-cert, --tls-key)"
         }
         _ => "the TLS handshake failed",
     };

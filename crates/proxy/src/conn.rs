@@ -178,6 +178,15 @@ impl Dialer {
             .await
             .map_err(|_| ConnError::Timeout(self.connect_timeout))??;
         tcp.set_nodelay(true)?;
+        self.handshake(tcp, address).await
+    }
+
+    /// Performs the TLS handshake, if configured.
+    pub(crate) async fn handshake(
+        &self,
+        tcp: TcpStream,
+        address: SocketAddr,
+    ) -> Result<Transport, ConnError> {
         let Some(config) = &self.tls else {
             return Ok(Transport::Plain(tcp));
         };

@@ -1,11 +1,15 @@
 //! The commands with nodes that want TLS and a client's certificate, and with one that has no TLS.
 
 use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use helenus_cluster::{ClientTls, Cluster, Consistency};
 use helenus_tests::proxy::helenus;
 
-use crate::{Node, Outcome};
+use crate::{Node, Outcome, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `helenus layouts` with all of these arguments.
 fn layouts(parts: &[&[&str]]) -> Outcome {
@@ -15,6 +19,59 @@ fn layouts(parts: &[&[&str]]) -> Outcome {
 
 fn text(path: &Path) -> String {
     path.display().to_string()
+}
+
+/// A command that is killed with this value.
+struct Loading(Child);
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `helenus load` with the driver, which is told of one node and reaches both.
+fn load_is_encrypted(cluster: &mut Cluster, over_tls: &[&str]) {
+    let mut second = cluster.connect(2).expect("a connection");
+    let load = [
+        "load",
+        "--keys",
+        "500",
+        "--clients",
+        "8",
+        "--warmup",
+        "0s",
+        "--quiet",
+        "--keyspace",
+        "loaded",
+    ];
+    let mut command = helenus(&[&load[..], &["--duration", "60s"], over_tls].concat());
+    let command = command.as_mut().expect("a program").stdout(Stdio::null());
+    let mut child = Loading(command.spawn().expect("it runs"));
+    let clients = "SELECT driver_name, ssl_enabled FROM system_views.clients";
+    eventually("the driver's connections", PATIENCE, || {
+        let ended = child.0.try_wait().expect("known");
+        assert!(ended.is_none(), "{ended:?}");
+        let rows = second.query(clients, Consistency::One).expect("clients");
+        let is_driver = |row: &&Vec<Option<Vec<u8>>>| {
+            let name = row[0].as_deref().unwrap_or_default();
+            String::from_utf8_lossy(name).contains("Rust Driver")
+        };
+        let mut drivers = rows.iter().filter(is_driver).peekable();
+        drivers.peek().is_some() && drivers.all(|row| row[1].as_deref() == Some(&[1]))
+    });
+    drop(child);
+    let mut all = helenus(&[&load[..], &["--operations", "300"], over_tls].concat());
+    let all = Outcome::of(all.as_mut().expect("a program")).succeeded();
+    assert!(all.out.contains(" 0 failed"), "{all:?}");
+    // The certificate is asked for.
+    let [contact, point, trust, ca, ..] = over_tls else {
+        panic!("{over_tls:?}");
+    };
+    let mut without = helenus(&[&load[..], &[contact, point, trust, ca]].concat());
+    Outcome::of(without.as_mut().expect("a program")).failed("--tls-cert");
 }
 
 #[test]
@@ -90,6 +147,8 @@ fn layouts_come_and_go_over_tls() {
         ),
         Vec::<Vec<_>>::new()
     );
+
+    load_is_encrypted(&mut cluster, &over_tls);
 
     // A node is named by its own address, not by the one through which it is reached.
     cluster.kill(2).expect("killed");

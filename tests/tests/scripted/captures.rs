@@ -1,6 +1,7 @@
 //! `helenus capture` beside a proxy before scripted nodes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
 
 use helenus_tests::capturing::Capturing;
 use helenus_tests::proxy::{Proxy, helenus};
@@ -58,6 +59,18 @@ impl Before {
         let error = String::from_utf8(output.stderr).expect("text");
         (output.status.code().expect("a code"), error)
     }
+}
+
+/// A command whose output nobody reads, and what it writes to this file.
+fn unread(arguments: &[&str], json: &Path) -> (ExitStatus, serde_json::Value) {
+    let written = ["--json", json.to_str().expect("a path")];
+    let mut command = helenus(&[arguments, &written].concat()).expect("a command");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    drop((child.stdout.take(), child.stderr.take()));
+    let status = child.wait().expect("it ends");
+    let bytes = std::fs::read(json).expect("a result");
+    (status, serde_json::from_slice(&bytes).expect("JSON"))
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
@@ -191,4 +204,67 @@ fn a_reader_that_stands_still_loses_requests_and_delays_no_client() {
     assert!(captured.mark.lost > 0 && !captured.requests.is_empty());
     // With values, the text is there.
     assert!(contains(&captured.bytes, filler.as_bytes()));
+}
+
+#[test]
+fn results_are_whole_though_nobody_reads_the_output() {
+    let before = Before::start(&["admin.show_keys=true"]);
+    let mut client = client(&before.proxy);
+    let prepared = client.prepare(SHOWN).expect("prepared");
+    let capturing = before.capture("a.cap", &["--values"]);
+    for key in 0..10_i32 {
+        let answer = client.execute(&prepared, &[&key.to_be_bytes()], 1);
+        answer.expect("an answer").expect("rows");
+    }
+    let all = capturing.until("all requests", |of| of.requests.len() >= 10);
+    all.expect("captured");
+    capturing.end().expect("it ends");
+    let (socket, file) = (before.path("admin.sock"), before.path("a.cap"));
+    let [socket, file] = [&socket, &file].map(|path| path.to_str().expect("a path"));
+    let to = format!("to={}", before.proxy.address);
+    let replay = ["replay", file, "--endpoint", &to, "--closed"];
+    let (status, result) = unread(&replay, &before.path("replayed.json"));
+    assert!(status.success(), "{status}");
+    assert_eq!(result["requests"], 10, "{result:#}");
+    let mirror = [
+        "mirror",
+        "--socket",
+        socket,
+        "--endpoint",
+        &to,
+        "--for",
+        "1s",
+    ];
+    let (status, result) = unread(&mirror, &before.path("mirrored.json"));
+    assert!(status.success(), "{status}");
+    assert_eq!(result["arms"], serde_json::json!(["clients", "to"]));
+}
+
+#[test]
+fn a_mirror_that_is_refused_leaves_no_file_of_its_own() {
+    let before = Before::start(&[]);
+    let (socket, json) = (before.path("admin.sock"), before.path("result.json"));
+    let to = format!("to={}", before.proxy.address);
+    let mirror = || {
+        let [socket, json] = [&socket, &json].map(|path| path.to_str().expect("a path"));
+        let arguments = [
+            "mirror",
+            "--socket",
+            socket,
+            "--endpoint",
+            &to,
+            "--json",
+            json,
+        ];
+        let output = helenus(&arguments).expect("a command").output();
+        let output = output.expect("it runs");
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{why}");
+        assert!(why.contains("admin.show_keys"), "{why}");
+    };
+    mirror();
+    assert!(!json.exists());
+    std::fs::write(&json, "earlier").expect("written");
+    mirror();
+    assert_eq!(std::fs::read(&json).expect("kept"), b"earlier");
 }

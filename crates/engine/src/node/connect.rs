@@ -63,7 +63,7 @@ impl Links {
         asked: Vec<u8>,
     ) {
         // A frozen node accepts the connection but does not respond: the next is tried.
-        let patience = connect_timeout(cx) * 2;
+        let patience = asks_within(cx);
         let aim = Aim::Login { asked };
         let purpose = Purpose::Login(session);
         self.dial(cx, address, (version, aim), purpose, patience);
@@ -85,6 +85,7 @@ impl Links {
             write_blocked: false,
             limit,
             deadline: cx.now + limit,
+            asked: None,
         };
         let key = self.keys.insert(());
         self.connecting.insert(key, connecting);
@@ -109,12 +110,16 @@ impl Links {
     /// Bytes have come over a connection that is being set up; `None` if it is not.
     pub(super) fn hear_greeting(
         &mut self,
+        now: Instant,
         key: LinkKey,
         bytes: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Option<Result<Option<Milestone>, OpenError>> {
         let connecting = self.connecting.get_mut(key)?;
         let reached = connecting.greeting.handle_bytes(bytes, scratch);
+        if connecting.greeting.is_judging_link() {
+            connecting.asked.get_or_insert(now);
+        }
         if connecting.greeting.encoder().pending_len() > 0 {
             self.dirty.push(key);
         }
@@ -159,15 +164,13 @@ impl Links {
     }
 
     /// Connections whose nodes have had their time, and what they have not done in it.
-    pub(super) fn overdue(&self, now: Instant) -> Vec<(LinkKey, OpenError)> {
+    pub(super) fn overdue(&self, cx: &Context) -> Vec<(LinkKey, OpenError)> {
+        let asks_within = asks_within(cx);
         let connecting = self.connecting.iter();
-        let overdue = connecting.filter(|(_, connecting)| connecting.deadline <= now);
-        let why = |of: &Connecting| match of.greeting.is_judging_link() {
-            // Others' credentials may be known to it, and need no long check.
-            true => OpenError::JudgesSlowly(of.limit),
-            false => OpenError::Timeout(of.limit),
-        };
-        overdue.map(|(key, of)| (key, why(of))).collect()
+        let overdue = connecting.filter(|(_, connecting)| connecting.deadline <= cx.now);
+        overdue
+            .map(|(key, of)| (key, of.overdue(asks_within)))
+            .collect()
     }
 
     /// Whether a connection is to be kept: as a link, or to become one.
@@ -194,6 +197,11 @@ impl Links {
             }
         }
     }
+}
+
+/// A node that takes longer to ask for a token counts as one that cannot be reached.
+fn asks_within(cx: &Context) -> Duration {
+    connect_timeout(cx) * 2
 }
 
 fn connect_timeout(cx: &Context) -> Duration {

@@ -38,7 +38,9 @@ impl Engine {
     /// Bytes have come over a connection that is being set up, if it is.
     pub(super) fn on_greeting_bytes(&mut self, key: LinkKey, bytes: &[u8]) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let reached = self.links.hear_greeting(key, bytes, &mut scratch);
+        let reached = self
+            .links
+            .hear_greeting(self.cx.now, key, bytes, &mut scratch);
         self.scratch = scratch;
         match reached {
             None | Some(Ok(None)) => {}
@@ -66,7 +68,7 @@ impl Engine {
 
     /// Gives up the connections that are not set up in time.
     pub(crate) fn expire_connecting(&mut self) {
-        for (key, why) in self.links.overdue(self.cx.now) {
+        for (key, why) in self.links.overdue(&self.cx) {
             self.fail_greeting(key, why);
         }
     }

@@ -41,6 +41,9 @@ pub(crate) enum OpenError {
     /// The node was asked to judge the credentials, and has not answered.
     #[error("the node has not checked the credentials within {0:?}")]
     JudgesSlowly(Duration),
+    /// Too late for the credentials to be checked in time.
+    #[error("the node answered to STARTUP only after {0:?}")]
+    AsksLate(Duration),
     #[error("the node sent bytes that are not CQL: {0}")]
     Undecodable(#[from] DecodeError),
     #[error("the node sent bytes that are not CQL: {0}")]

@@ -11,18 +11,11 @@ pub(super) fn check(connection: &ConnectionArgs, target: &TargetArgs) -> Result<
         !connection.request_timeout.is_zero(),
         "--request-timeout must be above 0"
     );
-    match target.client {
-        Client::Driver => ensure!(
-            !connection.tls.is_encrypted(),
-            "the driver is built without TLS (its own would bring a second cryptographic library): add \
-             --client raw"
-        ),
-        Client::Raw => ensure!(
-            connection.local_dc.is_none(),
-            "--local-dc is for the driver: raw clients connect to the contact points and to nothing \
-             else, so name those of the data centre with --contact"
-        ),
-    }
+    ensure!(
+        connection.local_dc.is_none() || matches!(target.client, Client::Driver),
+        "--local-dc is for the driver: raw clients connect to the contact points and to nothing \
+         else, so name those of the data centre with --contact"
+    );
     ensure!(
         connection.local_dc.is_none() || matches!(target.policy, Preference::TokenAware),
         "--local-dc needs --policy token-aware: round-robin goes to all nodes"

@@ -103,8 +103,7 @@ fn the_cell_names_workload_and_load() {
 #[test]
 fn connection_options_that_do_not_fit_say_what_to_do() {
     for (line, what) in [
-        ("x --tls-insecure", "--client raw"),
-        ("x --tls-ca /nowhere/ca.pem", "--client raw"),
+        ("x --tls-ca /nowhere/ca.pem", "/nowhere/ca.pem"),
         ("x --client raw --tls-ca /nowhere/ca.pem", "/nowhere/ca.pem"),
         (
             "x --client raw --tls-cert /c --tls-key /k",
@@ -130,6 +129,7 @@ fn connection_options_that_do_not_fit_say_what_to_do() {
         "x --consistency ANY --mix write=1",
         "x --consistency ANY --statements f",
         "x --client raw --tls-insecure --compression snappy",
+        "x --tls-insecure --local-dc a",
         "x --local-dc a --local-rack b --consistency EACH_QUORUM",
     ] {
         let endpoints = args(line).unwrap().target.endpoints();

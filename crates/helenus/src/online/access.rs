@@ -162,9 +162,7 @@ impl AddressTranslator for Entrances {
         &self,
         peer: &UntranslatedPeer,
     ) -> Result<SocketAddr, TranslationError> {
-        let heard = peer.untranslated_address();
-        let node = self.0.node(heard.ip(), heard.port());
-        let entrance = self.0.entrance(node);
+        let entrance = self.0.entrance_heard(peer.untranslated_address());
         entrance.map_err(|e| TranslationError::IoError(Arc::new(e)))
     }
 }

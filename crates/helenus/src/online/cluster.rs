@@ -106,7 +106,8 @@ impl Cluster {
 
     /// Where a node is. The driver may know it by another port.
     pub(crate) fn address(&self, node: &Node) -> SocketAddr {
-        self.access.node(node.address.ip(), node.address.port())
+        self.access
+            .node(SocketAddr::new(node.address.ip(), node.address.port()))
     }
 
     /// Those that do not answer, and why if that can be found out.

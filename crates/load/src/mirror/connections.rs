@@ -3,11 +3,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::backoff::pause;
 use crate::client::shared::{OPENING_MAX, Session};
@@ -47,7 +48,7 @@ impl Connection {
         }
     }
 
-    fn is_usable(&self) -> bool {
+    pub(crate) fn is_usable(&self) -> bool {
         !self.session.is_broken() && self.silent.load(Ordering::Relaxed) < SILENT_MAX
     }
 }

@@ -1,3 +1,4 @@
+mod connections;
 mod queue;
 mod running;
 mod server;

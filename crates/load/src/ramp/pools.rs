@@ -13,6 +13,7 @@ use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -56,11 +57,14 @@ impl Pools {
     pub async fn open(endpoint: &Endpoint) -> Result<Self> {
         let mut endpoint = endpoint.clone();
         endpoint.connections_per_host = 1;
-        let session = Arc::new(endpoint.connect().await?);
+        let (session, entrances) = endpoint.connect_over().await?;
+        let session = Arc::new(session);
         let looks: Arc<Mutex<Looks>> = Arc::default();
         let (mut tasks, mut names) = (Vec::new(), Vec::new());
         for node in session.get_cluster_state().get_nodes_info() {
-            let name = node.address.to_string();
+            let known = SocketAddr::new(node.address.ip(), node.address.port());
+            let name = entrances.as_ref().map_or(known, |way| way.node(known));
+            let name = name.to_string();
             names.push(name.clone());
             let profile = ExecutionProfile::builder()
                 .consistency(Consistency::One)

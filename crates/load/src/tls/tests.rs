@@ -101,3 +101,11 @@ fn files_that_do_not_fit_are_errors_with_their_path() {
     let no_key = told(&one.ca(), Some(no_key));
     assert!(no_key.contains("private key"), "{no_key}");
 }
+
+#[test]
+fn a_server_that_breaks_off_may_want_a_certificate() {
+    for kind in [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe] {
+        let told = format!("{:#}", explain(kind.into()));
+        assert!(told.contains("--tls-cert"), "{told}");
+    }
+}

@@ -1,9 +1,10 @@
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::*;
 use crate::config::{ListenTls, NodeTls};
@@ -227,10 +228,8 @@ async fn a_driver_without_tls_gets_through_and_other_programs_do_not() {
     let plain = access(None, GivenBy::Options);
     assert_eq!(plain.entrance(node).expect("the node itself"), node);
 
-    let access = Arc::new(access(Some(good.trusted()), GivenBy::Options));
+    let access = access(Some(good.trusted()), GivenBy::Options);
     let port = access.entrance(node).expect("a port");
-    assert!(port != node && port.ip().is_loopback(), "{port}");
-    assert_eq!(access.entrance(node).expect("the same"), port);
     let mut driver = TcpStream::connect(port).await.expect("a connection");
     let sent = b"\x04\0\0\x07\x05\0\0\0\0and then";
     driver.write_all(sent).await.expect("sent");
@@ -249,12 +248,4 @@ async fn a_driver_without_tls_gets_through_and_other_programs_do_not() {
     });
     let other = other.await.expect("it ends");
     assert_eq!(other.stdout, b"connected\n", "{other:?}");
-
-    // A driver knows one port only.
-    let ip = IpAddr::from([10, 0, 0, 7]);
-    assert_eq!(access.node(ip, port.port()), (ip, node.port()).into());
-    assert_eq!(access.node(ip, 1), (ip, 1).into());
-    drop(access);
-    let end = driver.read(&mut heard).await;
-    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
 }

@@ -269,6 +269,34 @@ fn requests_of_a_role_wait_for_its_own_link_while_the_login_of_another_hangs() {
     assert_eq!(bench.accept(link.expect("a second try").1), "first");
 }
 
+/// The login has hardly begun when its time is over.
+#[test]
+fn a_node_that_answers_late_to_startup_is_not_taken_for_one_that_judges_slowly() {
+    for (asks_after_ms, is_unreachable) in [(1_000, false), (1_100, true), (1_400, true)] {
+        let mut bench = Bench::new(1, |config| {
+            config.limits.logins_max = 1;
+            config.links.connect_timeout_ms = 500;
+        });
+        let pool = bench.enter("role", 1);
+        let [(_, link)] = bench.dialed()[..] else {
+            panic!("one login at a time");
+        };
+        bench.wait(Duration::from_millis(asks_after_ms));
+        bench.leave_unjudged(link);
+        assert!(bench.engine.links.is_open(link));
+        bench.wait(Duration::from_millis(1_500 - asks_after_ms));
+        assert!(!bench.engine.links.is_open(link));
+        let links = &bench.engine.links;
+        let role = links.of_role(pool).expect("its pool");
+        assert_eq!(
+            (links.failures(NodeIndex(0)) == 1, role.unjudged.is_empty()),
+            (is_unreachable, is_unreachable),
+            "asked after {asks_after_ms} ms"
+        );
+        assert_eq!(bench.dialed(), [], "a pause comes first");
+    }
+}
+
 #[test]
 fn requests_that_end_while_they_wait_for_a_link_are_forgotten() {
     let mut bench = Bench::new(1, |config| config.limits.logins_max = 1);

@@ -490,6 +490,25 @@ async fn captures_without_values_and_those_that_break_off_are_said() {
     assert_eq!(outcome.played, 1);
 }
 
+/// A capture has a mark every second.
+#[tokio::test]
+async fn a_capture_that_says_nothing_for_half_a_minute_breaks_off() {
+    let server = Server::start(b"").await;
+    let running = Running::begin(&[&server], options(), true).await;
+    // From now on time goes on only where everybody waits for it, and at once.
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    running.send(mark().to_bytes());
+    let outcome = running.mirror.await.expect("no panic").expect("an outcome");
+    assert_eq!(begun.elapsed().as_secs(), 50);
+    let why = outcome.broken_off.expect("it says why");
+    assert!(
+        why.contains("nothing has come") && why.contains("30s"),
+        "{why}"
+    );
+}
+
 #[tokio::test]
 async fn an_endpoint_that_is_not_there_is_an_error_when_it_begins() {
     let server = Server::start(b"").await;

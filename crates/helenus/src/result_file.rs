@@ -1,0 +1,97 @@
+//! The file that a command writes its result to.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// Opened before anything is done, so that a wrong path is told at once. If there is no result, or not all of it
+/// could be written, a file that was not there before is removed again.
+#[derive(Debug)]
+pub(crate) struct ResultFile {
+    path: PathBuf,
+    file: File,
+    is_useless: bool,
+}
+
+impl ResultFile {
+    /// What is in it stays until there is a result.
+    pub(crate) fn open(path: &Path) -> Result<ResultFile> {
+        let mut options = OpenOptions::new();
+        let (opened, is_new) = match options.write(true).create_new(true).open(path) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                (OpenOptions::new().write(true).open(path), false)
+            }
+            created => (created, true),
+        };
+        Ok(ResultFile {
+            path: path.to_owned(),
+            file: opened.with_context(|| format!("cannot write {}", path.display()))?,
+            is_useless: is_new,
+        })
+    }
+
+    pub(crate) fn write(mut self, result: &impl Serialize) -> Result<()> {
+        let json = serde_json::to_vec_pretty(result)?;
+        let mut write = || {
+            // Pipes and devices have no size.
+            if self.file.metadata()?.is_file() {
+                self.file.set_len(0)?;
+            }
+            self.file.write_all(&json)
+        };
+        write().with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.is_useless = false;
+        Ok(())
+    }
+}
+
+impl Drop for ResultFile {
+    fn drop(&mut self) {
+        if self.is_useless {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_takes_the_place_of_an_earlier_one_when_it_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result.json");
+        let earlier = "earlier ".repeat(1_000);
+        std::fs::write(&path, &earlier).unwrap();
+        drop(ResultFile::open(&path).unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), earlier);
+        let file = ResultFile::open(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), earlier);
+        file.write(&[7]).unwrap();
+        let json = std::fs::read(&path).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json, serde_json::json!([7]));
+    }
+
+    #[test]
+    fn a_new_file_stays_only_with_a_result() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result.json");
+        let file = ResultFile::open(&path).unwrap();
+        assert!(path.exists());
+        drop(file);
+        assert!(!path.exists());
+        ResultFile::open(&path).unwrap().write(&[7]).unwrap();
+        assert!(path.exists());
+        // A device that is always full.
+        let full = ResultFile::open(Path::new("/dev/full")).unwrap();
+        let full = format!("{:#}", full.write(&[7]).unwrap_err());
+        assert!(full.contains("cannot write /dev/full"), "{full}");
+        assert!(Path::new("/dev/full").exists());
+        let nowhere = ResultFile::open(&folder.path().join("none/x")).err();
+        assert!(format!("{:#}", nowhere.unwrap()).contains("cannot write"));
+    }
+}
