@@ -47,6 +47,7 @@ mod list;
 mod marks;
 mod members;
 mod read;
+mod stored;
 mod timing;
 mod write;
 
@@ -57,6 +58,7 @@ pub use list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State};
 pub use marks::{Marks, Notice};
 pub use members::Members;
 pub use read::{Read, Verdict};
+pub use stored::{BadList, Stored, StoredProxy, check_order, proxies};
 pub use timing::Timing;
 pub use write::{Step, Write};
 
