@@ -14,6 +14,7 @@ mod history;
 mod key_text;
 mod keys;
 mod layouts;
+mod lists;
 mod log;
 mod metrics;
 mod page;

@@ -204,7 +204,7 @@ async fn read_proxies(cluster: &Cluster) -> Result<Option<ProxiesList>> {
     let Some(version) = found.first().map(|row| row.0.unwrap_or_default()) else {
         return Ok(None);
     };
-    // A row without a number is a late sign of life of a start that was removed.
+    // A row without a number is none.
     let row = |(_, start, number, address, release, state, since, changed): Row| {
         Some(ProxyRow {
             number: number?,
