@@ -8,10 +8,8 @@ use helenus_engine::stats::LayoutStats;
 use helenus_layout::plan::{Copy, LogicalTable};
 use serde::Serialize;
 
-use super::lists::{self, ListsView};
 use super::page::Page;
 use crate::catalogue::layouts::Known;
-use crate::insync;
 use crate::process::Process;
 
 /// Layouts of all tables for the dashboard.
@@ -22,9 +20,6 @@ pub(super) struct LayoutsView {
     /// What is wrong, as sentences.
     problems: Vec<String>,
     layouts: Vec<LayoutView>,
-    /// Of copies in sync and of proxies, while there is a table in mode `replace`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lists: Option<ListsView>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -50,7 +45,6 @@ pub(super) fn view(shared: &Process) -> Option<LayoutsView> {
         lease_held: shared.layouts.until(Instant::now()).is_some(),
         problems: known.problems.clone(),
         layouts: layouts(known, &shared.stats.layouts()),
-        lists: lists::view(&shared.lists.load(), insync::now_us()),
     })
 }
 
