@@ -32,6 +32,8 @@ const RENEWAL_PATIENCE: Duration = Duration::from_millis(400);
 const CHANGE_PATIENCE: Duration = Duration::from_secs(3);
 /// For leaving the list when the proxy stops.
 const LEAVING_MAX: Duration = Duration::from_secs(2);
+/// How often the same failure is logged.
+const SAME_FAILURE: Duration = Duration::from_secs(60);
 /// The lane that changes lists comes behind those that renew.
 const RENEWING: usize = 2;
 
@@ -109,8 +111,8 @@ struct Part {
     action: Option<Action>,
     /// Nothing more is asked of it before the next tick.
     is_resting: bool,
-    /// Failures have been logged.
-    is_failing: bool,
+    /// What was logged last, and when.
+    told: Option<(String, Instant)>,
 }
 
 impl Part {
@@ -142,7 +144,7 @@ impl Part {
             beat: 0,
             action: None,
             is_resting: false,
-            is_failing: false,
+            told: None,
         })
     }
 
@@ -247,7 +249,6 @@ impl Part {
                 return self.on_failure(&why);
             }
         };
-        self.is_failing = false;
         match told {
             Told::Renewed { proxies, copies } => {
                 let (beats, sent_us) = proxies;
@@ -271,14 +272,22 @@ impl Part {
         }
     }
 
+    /// The same again is logged now and then only.
     fn on_failure(&mut self, why: &ConnError) {
-        match std::mem::replace(&mut self.is_failing, true) {
-            false => tracing::warn!(
-                "the lists of copies and proxies cannot be read or changed: {why}. The role of cluster.username \
-                 needs SELECT on the keyspace helenus and MODIFY on helenus.proxies"
-            ),
-            true => tracing::debug!("the lists of copies and proxies: {why}"),
+        let why = why.to_string();
+        let now = Instant::now();
+        let is_known = self
+            .told
+            .as_ref()
+            .is_some_and(|(told, at)| *told == why && now < *at + SAME_FAILURE);
+        if is_known {
+            return tracing::debug!("the lists of copies and proxies: {why}");
         }
+        tracing::warn!(
+            "the lists of copies and proxies cannot be read or changed: {why}. The role of cluster.username needs \
+             SELECT on the keyspace helenus and MODIFY on helenus.proxies"
+        );
+        self.told = Some((why, now));
     }
 }
 

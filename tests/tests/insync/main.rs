@@ -148,7 +148,7 @@ fn proxies_join_are_evicted_come_back_and_leave() {
         know(&first) && know(&second)
     });
 
-    let shown = status(&contact, 1);
+    let shown = status(&contact, 0);
     assert_eq!(shown["proxies"]["problem"], Value::Null);
     assert_eq!(shown["proxies"]["proxies"][0]["state"], "in sync");
     assert_eq!(shown["copies"][0]["copies"][2]["state"], "joining");
