@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use self::lane::{Answer, Lane, Question, Told};
+use self::lane::{Answer, Lane, Question, Share, Told};
 use self::member::{Action, Member, RENEWAL_US};
 use crate::boot_time;
 use crate::conn::ConnError;
@@ -26,8 +26,8 @@ use crate::process::Process;
 
 /// How often it is looked whether there is a table in mode `replace`.
 const LOOK: Duration = Duration::from_secs(1);
-/// Both renewing connections together must find a node that answers within a lease.
-const RENEWAL_PATIENCE: Duration = Duration::from_millis(400);
+/// While one of the two renewing connections waits for so long, the other one renews at each tick.
+const RENEWAL_PATIENCE: Duration = Duration::from_millis(600);
 /// Longer than a node tries a compare-and-set.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(3);
 /// For leaving the list when the proxy stops.
@@ -130,11 +130,16 @@ impl Part {
         start[8] = start[8] & 0x3f | 0x80;
         let (sender, answers) = mpsc::channel(8);
         let lanes = (0..=RENEWING).map(|number| {
-            let patience = match number < RENEWING {
-                true => RENEWAL_PATIENCE,
-                false => CHANGE_PATIENCE,
+            let all = Share { from: 0, of: 1 };
+            let half = Share {
+                from: number,
+                of: RENEWING,
             };
-            Lane::open(common.clone(), number, patience, sender.clone())
+            let (share, patience) = match number < RENEWING {
+                true => (half, RENEWAL_PATIENCE),
+                false => (all, CHANGE_PATIENCE),
+            };
+            Lane::open(common.clone(), (number, share), patience, sender.clone())
         });
         Some(Part {
             member: Member::new(start),

@@ -18,6 +18,9 @@ use crate::control;
 use crate::process::Process;
 use crate::rows::Rows;
 
+/// For a connection, with its login.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
 /// What is asked of the catalogue.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
@@ -63,6 +66,24 @@ pub(super) struct Answer {
     pub told: Result<Told, ConnError>,
 }
 
+/// Which nodes a connection may use: every `of`th, beginning with the `from`th. All, if that is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub from: usize,
+    pub of: usize,
+}
+
+impl Share {
+    fn of(self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+        let own = addresses.iter().skip(self.from).step_by(self.of.max(1));
+        let own: Vec<SocketAddr> = own.copied().collect();
+        match own.is_empty() {
+            true => addresses,
+            false => own,
+        }
+    }
+}
+
 /// One of the connections.
 pub(super) struct Lane {
     questions: mpsc::Sender<Question>,
@@ -70,11 +91,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Ends when it is dropped. Lanes with different numbers begin with different nodes. A question may take
-    /// `patience`, with the connection if there is none.
+    /// Ends when it is dropped. A question may take `patience`, if there is a connection.
     pub(super) fn open(
         common: Arc<Process>,
-        number: usize,
+        (number, share): (usize, Share),
         patience: Duration,
         answers: mpsc::Sender<Answer>,
     ) -> Lane {
@@ -82,12 +102,12 @@ impl Lane {
         tokio::spawn(async move {
             let mut connection = Connection {
                 common,
+                share,
                 reader: None,
-                next: number,
+                next: 0,
             };
             while let Some(question) = asked.recv().await {
-                let done = timeout(patience, connection.ask(&question)).await;
-                let told = done.unwrap_or(Err(ConnError::Timeout(patience)));
+                let told = connection.ask(&question, patience).await;
                 if told.is_err() {
                     connection.reader = None;
                 }
@@ -123,36 +143,24 @@ impl Lane {
 
 struct Connection {
     common: Arc<Process>,
+    share: Share,
     reader: Option<Reader>,
-    /// Which node is next.
+    /// Which node of its share is next.
     next: usize,
 }
 
 impl Connection {
-    async fn ask(&mut self, question: &Question) -> Result<Told, ConnError> {
-        if self.reader.is_none() {
-            self.reader = Some(self.connect().await?);
-        }
-        let Some(reader) = &mut self.reader else {
-            return Err(ConnError::Closed);
+    async fn ask(&mut self, question: &Question, patience: Duration) -> Result<Told, ConnError> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => {
+                let connected = timeout(CONNECT_MAX, self.connect()).await;
+                let connected = connected.unwrap_or(Err(ConnError::Timeout(CONNECT_MAX)))?;
+                self.reader.insert(connected)
+            }
         };
-        match question {
-            Question::Renew { tables, beat } => renew(reader, tables, *beat).await,
-            Question::Read(list) => read(reader, list).await,
-            Question::ReadIntents => {
-                let sent_us = now_us();
-                let found = reader
-                    .rows(rows::SELECT_INTENTS, Consistency::QUORUM)
-                    .await?;
-                let left = rows::intents(&found);
-                Ok(Told::Intents { left, sent_us })
-            }
-            Question::Change(batch) => {
-                let answer = reader.rows(batch, Consistency::QUORUM).await?;
-                let is_applied = rows::is_applied(&answer);
-                Ok(Told::Changed { is_applied })
-            }
-        }
+        let answered = timeout(patience, answer(reader, question)).await;
+        answered.unwrap_or(Err(ConnError::Timeout(patience)))
     }
 
     /// To the next node: whichever was the last one has failed.
@@ -162,12 +170,30 @@ impl Connection {
         let dialer = (**self.common.dialer.load()).clone();
         // No node is the lost one.
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
-        let addresses = control::in_order(&snapshot, &config, none);
+        let addresses = self.share.of(control::in_order(&snapshot, &config, none));
         let at = self.next.checked_rem(addresses.len());
         let address = at.and_then(|at| addresses.get(at)).copied();
         self.next = self.next.wrapping_add(1);
         let address = address.ok_or(ConnError::Closed)?;
         Reader::connect(&config, &dialer, address, snapshot.version).await
+    }
+}
+
+async fn answer(reader: &mut Reader, question: &Question) -> Result<Told, ConnError> {
+    match question {
+        Question::Renew { tables, beat } => renew(reader, tables, *beat).await,
+        Question::Read(list) => read(reader, list).await,
+        Question::ReadIntents => {
+            let select = rows::SELECT_INTENTS;
+            let (found, sent_us) = timed(reader, select, Consistency::QUORUM).await?;
+            let left = rows::intents(&found);
+            Ok(Told::Intents { left, sent_us })
+        }
+        Question::Change(batch) => {
+            let answer = reader.rows(batch, Consistency::QUORUM).await?;
+            let is_applied = rows::is_applied(&answer);
+            Ok(Told::Changed { is_applied })
+        }
     }
 }
 
@@ -222,4 +248,22 @@ async fn timed(
 ) -> Result<(Rows, u64), ConnError> {
     let sent_us = now_us();
     Ok((reader.rows(select, consistency).await?, sent_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewing_connections_share_no_node_if_there_are_two() {
+        let address = |number: u8| SocketAddr::from(([10, 0, 0, number], 9042));
+        let of = |nodes: &[u8], from| {
+            let nodes = nodes.iter().copied().map(address).collect();
+            Share { from, of: 2 }.of(nodes)
+        };
+        assert_eq!(of(&[1, 2, 3], 0), [1, 3].map(address));
+        assert_eq!(of(&[1, 2, 3], 1), [2].map(address));
+        assert_eq!(of(&[1], 0), of(&[1], 1));
+        assert_eq!(of(&[], 0), []);
+    }
 }
