@@ -165,6 +165,9 @@ fn proxies_join_are_evicted_come_back_and_leave() {
     let first = Proxy::start(&points, &ON).expect("a proxy");
     let again = joined(&first);
     assert!(!numbers.contains(&again), "{again} of {numbers:?}");
+    eventually("both know that", || {
+        lists(&first)["version"] == lists(&second)["version"]
+    });
 
     // Both have connections to this node.
     let before = [&first, &second].map(lists);
