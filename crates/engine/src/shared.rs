@@ -19,6 +19,7 @@ use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
 use crate::holds::Holds;
 use crate::hot_partitions::HotPartitions;
+use crate::insync::Lists;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::layouts::Lease;
 use crate::memory::Memory;
@@ -86,6 +87,8 @@ pub struct Common {
     pub reports: Reports,
     /// Until when the catalogue of layouts that is known may be relied on.
     pub layouts: Lease,
+    /// The lists of copies in sync and of proxies, as this proxy knows them.
+    pub lists: ArcSwap<Lists>,
 }
 
 /// What the control side and other workers tell a worker.
@@ -185,6 +188,7 @@ impl Common {
             teachers: Teachers::default(),
             reports: Reports::default(),
             layouts: Lease::new(now),
+            lists: ArcSwap::default(),
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),

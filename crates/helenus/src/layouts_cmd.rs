@@ -13,6 +13,7 @@ mod drift;
 mod fill;
 mod json;
 mod learned;
+mod lists;
 mod names;
 mod ranges;
 mod read_rows;

@@ -2,7 +2,7 @@
 //!
 //! In mode `replace` each replica of a table is a layout of its own, and Cassandra no longer compares
 //! them. This is the protocol that takes its place: who is asked, who is waited for, and who may be left
-//! out. Nothing uses it yet.
+//! out. No request uses it yet; proxies keep themselves in the list of proxies.
 //!
 //! # Setting
 //! A *copy* is one layout of one range of the ring, held by one node. Proxies write every row to all copies
@@ -47,6 +47,7 @@ mod list;
 mod marks;
 mod members;
 mod read;
+mod stored;
 mod timing;
 mod write;
 
@@ -57,6 +58,7 @@ pub use list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State};
 pub use marks::{Marks, Notice};
 pub use members::Members;
 pub use read::{Read, Verdict};
+pub use stored::{BadList, Stored, StoredProxy, check_order, proxies};
 pub use timing::Timing;
 pub use write::{Step, Write};
 

@@ -12,10 +12,10 @@ pub(crate) mod encodings;
 mod known;
 mod layout_rows;
 pub(crate) mod layouts;
-mod reader;
+pub(crate) mod reader;
 mod schema;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod votes;
 
 use std::collections::BTreeSet;

@@ -20,6 +20,7 @@ mod events;
 mod first_contact;
 mod handover;
 mod history;
+mod insync;
 mod last_reload;
 mod log_lines;
 mod memory;

@@ -50,7 +50,21 @@ impl Rows {
     pub(crate) fn text(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<String> {
         String::from_utf8(self.cell(row, name)?.to_vec()).ok()
     }
+
     pub(crate) fn int(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<i32> {
         Some(i32::from_be_bytes(self.cell(row, name)?.try_into().ok()?))
     }
+
+    pub(crate) fn bigint(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<i64> {
+        Some(i64::from_be_bytes(self.cell(row, name)?.try_into().ok()?))
+    }
+
+    pub(crate) fn uuid(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<[u8; 16]> {
+        self.cell(row, name)?.try_into().ok()
+    }
+}
+
+/// A text in CQL.
+pub(crate) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }

@@ -26,7 +26,9 @@ use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{Worker, running};
-use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls, traces};
+use crate::{
+    adopting, catalogue, insync, proxy_names, proxy_peers, recorder, reports, tls, traces,
+};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Snapshot;
@@ -103,8 +105,10 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     common.contact_failure.store(None);
     common.publish(snapshot);
     // Before the first client, whose requests would be refused otherwise.
+    let mut membership = None;
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
+        membership = Some(insync::Membership::begin(common.clone()));
     }
     let names = proxy_names::Finder::start(common.clone()).await;
     let predecessor = place.enter(&common).await?;
@@ -137,6 +141,10 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(passing) = passing {
         // It ends with the workers, and says what has become of the clients.
         let _ = timeout(LAST_WORDS, passing).await;
+    }
+    // The last request has been answered.
+    if let Some(membership) = membership {
+        membership.leave().await;
     }
     drop(end_traces);
     let _ = exporter.await;

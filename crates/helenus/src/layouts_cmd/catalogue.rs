@@ -9,6 +9,7 @@ use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlTimestamp;
 
+use super::lists;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{Versioned, later_than, place};
 use crate::online::keyspace;
@@ -16,7 +17,7 @@ use crate::online::names::{TableName, literal};
 use crate::online::noted::Notes;
 
 const LAYOUTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\
-    keyspace_name text, table_name text, layout text, version bigint static, \
+    keyspace_name text, table_name text, layout text, version bigint static, mode text static, \
     distinct_values map<text, bigint> static, rows bigint static, \
     physical text, clustering list<text>, state text, created timestamp, \
     PRIMARY KEY ((keyspace_name, table_name), layout))";
@@ -125,7 +126,8 @@ pub(super) async fn create(
     like: &TableName,
     proxy_roles: &[String],
 ) -> Result<()> {
-    let tables = [LAYOUTS.to_owned(), PROGRESS.create()];
+    let mut tables = vec![LAYOUTS.to_owned(), PROGRESS.create()];
+    tables.extend(lists::create());
     keyspace::create(cluster, like, proxy_roles, &tables).await
 }
 

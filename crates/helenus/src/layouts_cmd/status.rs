@@ -8,6 +8,7 @@ use comfy_table::{Table as TextTable, presets};
 use serde_json::{Value, json};
 
 use super::catalogue::{self, Entry, Partition, State};
+use super::lists::Lists;
 use super::names;
 use super::ranges;
 use crate::online::access::Access;
@@ -16,7 +17,7 @@ use crate::online::grants::{self, Differing};
 use crate::online::names::{TableName, in_keyspace, literal};
 use crate::online::table::{Column, Table};
 
-/// Show the layouts of a table, or of all tables.
+/// Show the layouts of a table, or of all tables, and the lists of copies in sync and of proxies if there are any.
 ///
 /// Exit codes: 0 all are as they should be, 1 something is wrong.
 #[derive(Args)]
@@ -74,17 +75,29 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
             });
         }
     }
+    let lists = Lists::read(&cluster, args.table.as_ref()).await?;
     match args.json {
         true => println!(
             "{:#}",
-            json!({ "tables": tables.iter().map(as_json).collect::<Vec<_>>() })
+            json!({
+                "tables": tables.iter().map(as_json).collect::<Vec<_>>(),
+                "copies": lists.copies_as_json(),
+                "proxies": lists.proxies_as_json(),
+            })
         ),
-        false => print_text(&tables),
+        false => {
+            print_text(&tables);
+            print!("{}", lists.as_text());
+        }
     }
     let layouts = tables.iter().flat_map(|table| &table.layouts);
     let wrong = layouts.filter(|layout| !layout.problems.is_empty()).count();
     if wrong > 0 {
         bail!("{wrong} layouts are not as they should be");
+    }
+    let wrong = lists.wrong();
+    if wrong > 0 {
+        bail!("{wrong} lists of copies or proxies are not as they can be");
     }
     Ok(())
 }

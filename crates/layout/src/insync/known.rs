@@ -71,6 +71,11 @@ impl<const N: usize> Known<N> {
         self.list.as_ref().filter(|_| now_us < self.lease_until_us)
     }
 
+    /// For how long it may still be relied on.
+    pub fn lease_left_us(&self, now_us: u64) -> u64 {
+        self.lease_until_us.saturating_sub(now_us)
+    }
+
     /// The list as it was last read, to be changed by compare-and-set.
     pub fn last_read(&self) -> Option<&List<N>> {
         self.list.as_ref()
@@ -129,7 +134,9 @@ mod tests {
         assert_eq!(known.list(0), None);
         known.adopt(three(), 100, 900);
         assert_eq!(known.list(1_099), Some(&three()));
+        assert_eq!(known.lease_left_us(1_099), 1);
         assert_eq!(known.list(1_100), None);
+        assert_eq!(known.lease_left_us(1_200), 0);
         known.adopt(three(), 50, 950);
         assert!(known.list(1_099).is_some(), "an older read ends nothing");
         assert_eq!(known.last_read(), Some(&three()));

@@ -62,6 +62,7 @@ const DATA: &[&str] = &[
     "/api/rules",
     "/api/pauses",
     "/api/proxies",
+    "/api/lists",
     "/api/config",
 ];
 

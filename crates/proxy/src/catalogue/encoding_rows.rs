@@ -1,6 +1,6 @@
 //! What the rows of the catalogue say of encoded columns.
 
-use crate::rows::Rows;
+use crate::rows::{Rows, literal};
 
 /// One encoded column, as the catalogue describes it. Nothing of it has been compared with its table yet.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,7 +58,6 @@ pub(crate) fn dictionaries(rows: &Rows) -> Vec<DictionaryKey> {
 
 /// What was learned, as it is kept.
 pub(crate) fn select_learned(key: &DictionaryKey) -> String {
-    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     format!(
         "SELECT learned FROM helenus.dictionaries WHERE keyspace_name = {} AND table_name = {} AND id = {}",
         literal(&key.keyspace),

@@ -14,6 +14,7 @@ pub(crate) struct Entry {
     pub physical: String,
     pub clustering: Vec<String>,
     pub state: State,
+    pub mode: Mode,
     /// Number of distinct values of the table's columns, and of its partitions.
     pub distinct: Vec<(String, f64)>,
     /// Number of the table's rows, if they were counted.
@@ -30,8 +31,20 @@ pub(crate) enum State {
     Other(String),
 }
 
-pub(crate) const SELECT: &str = "SELECT keyspace_name, table_name, layout, physical, clustering, state, \
-                                 distinct_values, rows FROM helenus.layouts";
+/// What layouts are to their table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Further copies of it.
+    #[default]
+    Add,
+    /// In place of its replicas.
+    Replace,
+    /// Something else, which this version does not know.
+    Other(String),
+}
+
+/// All columns: in a catalogue of an earlier version some are missing.
+pub(crate) const SELECT: &str = "SELECT * FROM helenus.layouts";
 
 /// A partition whose layouts are all gone keeps a row without a layout's name.
 pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
@@ -51,13 +64,16 @@ pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
                 state if state == "ready" => State::Ready,
                 state => State::Other(state),
             },
+            mode: match text("mode").unwrap_or_default() {
+                mode if mode.is_empty() || mode == "add" => Mode::Add,
+                mode if mode == "replace" => Mode::Replace,
+                mode => Mode::Other(mode),
+            },
             distinct: rows
                 .cell(row, "distinct_values")
                 .map(counts)
                 .unwrap_or_default(),
-            rows: rows
-                .cell(row, "rows")
-                .and_then(|cell| Some(i64::from_be_bytes(cell.try_into().ok()?) as f64)),
+            rows: rows.bigint(row, "rows").map(|count| count as f64),
         })
     };
     rows.rows.iter().filter_map(entry).collect()

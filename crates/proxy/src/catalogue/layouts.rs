@@ -1,13 +1,13 @@
 //! The layouts of the catalogue that fit their tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use helenus_engine::layouts::Layouts;
 use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable, may_hold_time};
 
-use super::layout_rows::{Entry, State};
+use super::layout_rows::{Entry, Mode, State};
 use super::schema::{Definition, Schema};
 
 #[cfg(test)]
@@ -17,6 +17,9 @@ mod tests;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub layouts: Arc<Layouts>,
+    /// Keyspace and name of tables in mode `replace`: of these, copies and proxies are in lists
+    /// ([`crate::insync`]).
+    pub replaced: BTreeSet<(String, String)>,
     /// Layouts that are read.
     pub readable: usize,
     /// Layouts that are only written.
@@ -35,6 +38,10 @@ pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
     let mut known = Known::default();
     let mut tables: BTreeMap<(&str, &str), LogicalTable> = BTreeMap::new();
     for entry in entries {
+        if entry.mode == Mode::Replace {
+            let name = (entry.keyspace.clone(), entry.table.clone());
+            known.replaced.insert(name);
+        }
         let judged = judge(entry, schema, &tables);
         let (definition, copy, complaint) = match judged {
             Ok(judged) => judged,
@@ -91,6 +98,11 @@ fn judge<'a>(
         physical,
         ..
     } = entry;
+    match &entry.mode {
+        Mode::Add => {}
+        Mode::Replace => return Err("mode `replace` cannot be served yet".to_owned()),
+        Mode::Other(mode) => return Err(format!("its mode {mode:?} is unknown")),
+    }
     let own = schema
         .table(keyspace, table)
         .ok_or_else(|| format!("there is no table {keyspace}.{table}"))?;

@@ -13,7 +13,7 @@ use super::schema::Schema;
 use super::{encoding_rows, layout_rows};
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::rows::Rows;
+use crate::rows::{Rows, literal};
 
 /// How long a node may take for one query. Several nodes must fit into a lease.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -153,15 +153,15 @@ impl Reader {
     pub(crate) async fn schema(&mut self, entries: &Entries) -> Result<Schema, ConnError> {
         let mut schema = Schema::default();
         for keyspace in entries.keyspaces() {
-            let keyspace = keyspace.replace('\'', "''");
+            let keyspace = literal(keyspace);
             let columns = format!(
                 "SELECT keyspace_name, table_name, column_name, clustering_order, kind, position, type \
-                 FROM system_schema.columns WHERE keyspace_name = '{keyspace}'"
+                 FROM system_schema.columns WHERE keyspace_name = {keyspace}"
             );
             let columns = self.rows(&columns, Consistency::ONE).await?;
             let indexes = format!(
                 "SELECT keyspace_name, table_name FROM system_schema.indexes \
-                 WHERE keyspace_name = '{keyspace}'"
+                 WHERE keyspace_name = {keyspace}"
             );
             let indexes = self.rows(&indexes, Consistency::ONE).await?;
             schema.add(&columns, &indexes);
@@ -169,7 +169,21 @@ impl Reader {
         Ok(schema)
     }
 
-    async fn rows(&mut self, cql: &str, consistency: Consistency) -> Result<Rows, ConnError> {
+    /// A statement without a result.
+    pub(crate) async fn run(
+        &mut self,
+        cql: &str,
+        consistency: Consistency,
+    ) -> Result<(), ConnError> {
+        let answer = in_time(self.conn.query_at(cql, consistency)).await?;
+        answer.content().map(|_| ()).map_err(Into::into)
+    }
+
+    pub(crate) async fn rows(
+        &mut self,
+        cql: &str,
+        consistency: Consistency,
+    ) -> Result<Rows, ConnError> {
         let message = in_time(self.conn.query_at(cql, consistency)).await?;
         Rows::parse(message.content()?)
     }

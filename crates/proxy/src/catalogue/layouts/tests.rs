@@ -1,7 +1,7 @@
 use helenus_layout::Layout;
 
 use super::{Known, known};
-use crate::catalogue::layout_rows::{Entry, State, entries};
+use crate::catalogue::layout_rows::{Entry, Mode, State, entries};
 use crate::catalogue::testing::{rows, schema};
 
 const ORDERS: &str =
@@ -15,6 +15,7 @@ fn entry(layout: &str, clustering: &[&str]) -> Entry {
         physical: format!("orders__layout_{layout}"),
         clustering: clustering.iter().map(|c| (*c).to_owned()).collect(),
         state: State::Ready,
+        mode: Mode::Add,
         distinct: vec![("day".to_owned(), 365.0)],
         rows: Some(1_000.0),
     }

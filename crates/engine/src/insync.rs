@@ -1,0 +1,35 @@
+//! What this proxy knows of the lists of copies in sync and of proxies ([`helenus_layout::insync`]), as the
+//! control side publishes it. Plain data, to be looked at without a lock. No request looks at it yet: there is
+//! no table in mode `replace`.
+//!
+//! Times in it are microseconds of a clock that also runs while the machine sleeps, since the machine was
+//! started.
+
+use helenus_layout::insync::{COPIES_MAX, Join, Known, PROXIES_MAX};
+
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    /// This proxy's number, while it is in the list of proxies.
+    pub me: Option<usize>,
+    /// None while this proxy takes no part.
+    pub proxies: Option<Known<PROXIES_MAX>>,
+    /// Of proxies, by number.
+    pub addresses: Vec<(usize, String)>,
+    pub copies: Vec<CopiesOf>,
+    /// Numbers of proxies with the buckets in which they had recorded intents when this one joined.
+    pub intents: Vec<(usize, i32)>,
+    /// Why lists are not believed, as sentences.
+    pub problems: Vec<String>,
+}
+
+/// The copies of a group of a table's ranges, all with the same owners.
+#[derive(Clone, Debug)]
+pub struct CopiesOf {
+    pub keyspace: String,
+    pub table: String,
+    /// Host ids, in the order of the copies.
+    pub owners: Vec<[u8; 16]>,
+    pub known: Known<COPIES_MAX>,
+    /// Copies that are joining. They stay so: this version does not compare copies.
+    pub joins: Vec<Join>,
+}

@@ -1,0 +1,169 @@
+//! The lists of copies in sync and of proxies as this proxy knows them, as JSON.
+
+use helenus_engine::insync::{CopiesOf, Lists};
+use helenus_layout::insync::{Join, JoinStep, Known};
+use serde::Serialize;
+
+use crate::uuid;
+
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct ListsView {
+    /// This proxy's number; null while it is not in the list.
+    number: Option<usize>,
+    /// This proxy's: `in sync`, `joining`, `out`.
+    state: &'static str,
+    /// For how long the list of proxies may still be relied on; 0: not.
+    lease_ms: u64,
+    version: Option<u64>,
+    proxies: Vec<ProxyView>,
+    copies: Vec<CopiesView>,
+    /// Buckets in which proxies had recorded intents when this one joined.
+    intents: usize,
+    /// Why lists are not believed.
+    problems: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct ProxyView {
+    number: usize,
+    address: String,
+    state: &'static str,
+    since_version: u64,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct CopiesView {
+    keyspace: String,
+    table: String,
+    version: Option<u64>,
+    lease_ms: u64,
+    copies: Vec<CopyView>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct CopyView {
+    number: usize,
+    host_id: String,
+    state: &'static str,
+    since_version: u64,
+    /// Of one that is joining: `wait`, until all proxies wait for it; `compare`, which this version cannot do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<&'static str>,
+}
+
+/// `None` if this proxy takes no part.
+pub(super) fn view(lists: &Lists, now_us: u64) -> Option<ListsView> {
+    let known = lists.proxies.as_ref()?;
+    let list = known.last_read();
+    let state = |number| list.map_or("out", |list| list.state(number).name());
+    let proxy = |(number, address): &(usize, String)| ProxyView {
+        number: *number,
+        address: address.clone(),
+        state: state(*number),
+        since_version: list.map_or(0, |list| list.since(*number)),
+    };
+    Some(ListsView {
+        number: lists.me,
+        state: lists.me.map_or("out", state),
+        lease_ms: known.lease_left_us(now_us) / 1_000,
+        version: list.map(|list| list.version()),
+        proxies: lists.addresses.iter().map(proxy).collect(),
+        copies: lists.copies.iter().map(|of| copies(of, now_us)).collect(),
+        intents: lists.intents.len(),
+        problems: lists.problems.clone(),
+    })
+}
+
+fn copies(of: &CopiesOf, now_us: u64) -> CopiesView {
+    let list = of.known.last_read();
+    let copy = |(number, owner): (usize, &[u8; 16])| CopyView {
+        number,
+        host_id: uuid::text(*owner),
+        state: list.map_or("out", |list| list.state(number).name()),
+        since_version: list.map_or(0, |list| list.since(number)),
+        next: of
+            .joins
+            .iter()
+            .find(|join| join.member() == number)
+            .and_then(|join| next(join, &of.known, now_us)),
+    };
+    CopiesView {
+        keyspace: of.keyspace.clone(),
+        table: of.table.clone(),
+        version: list.map(|list| list.version()),
+        lease_ms: of.known.lease_left_us(now_us) / 1_000,
+        copies: of.owners.iter().enumerate().map(copy).collect(),
+    }
+}
+
+fn next<const N: usize>(join: &Join, known: &Known<N>, now_us: u64) -> Option<&'static str> {
+    match join.next(known, now_us) {
+        JoinStep::Wait => Some("wait"),
+        JoinStep::Compare => Some("compare"),
+        JoinStep::Promote | JoinStep::Over => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_layout::insync::{COPIES_MAX, Copies, Members, PROXIES_MAX, Proxies, Timing};
+
+    use super::*;
+
+    const TIMING: Timing = Timing {
+        lease_us: 1_000_000,
+        drift_ppm: 0,
+        late_us: 0,
+        patience_us: 0,
+    };
+
+    #[test]
+    fn who_takes_no_part_shows_nothing() {
+        assert_eq!(view(&Lists::default(), 0), None);
+    }
+
+    #[test]
+    fn states_leases_and_what_a_newcomer_waits_for_are_shown() {
+        let three = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        let joining = three.evict(1).and_then(|list| list.join(1, 2));
+        let mut known = Known::new(TIMING);
+        known.adopt(joining.expect("it joins"), 0, 0);
+        let mut proxies = Known::new(TIMING);
+        let list = Proxies::new(Members::first(1), [0; PROXIES_MAX]);
+        proxies.adopt(list, 500_000, 500_000);
+        let lists = Lists {
+            me: Some(0),
+            proxies: Some(proxies),
+            addresses: vec![(0, "10.0.0.1:9042".to_owned())],
+            copies: vec![CopiesOf {
+                keyspace: "shop".to_owned(),
+                table: "orders".to_owned(),
+                owners: vec![[1; 16], [2; 16]],
+                joins: Join::begin(&known, 1, 0).into_iter().collect(),
+                known: known.clone(),
+            }],
+            ..Lists::default()
+        };
+        let shown = view(&lists, 600_000).expect("it takes part");
+        assert_eq!(
+            (shown.number, shown.state, shown.lease_ms),
+            (Some(0), "in sync", 900)
+        );
+        assert_eq!(shown.proxies[0].since_version, 1);
+        let copies = &shown.copies[0];
+        assert_eq!((copies.version, copies.lease_ms), (Some(3), 400));
+        let told: Vec<_> = copies.copies.iter().map(|c| (c.state, c.next)).collect();
+        assert_eq!(told, [("in sync", None), ("joining", Some("wait"))]);
+        known.adopt(joining.expect("it joins"), 1_000_000, 1_000_000);
+        let lists = Lists {
+            copies: vec![CopiesOf {
+                known,
+                ..lists.copies[0].clone()
+            }],
+            ..lists
+        };
+        let shown = view(&lists, 1_600_000).expect("it takes part");
+        assert_eq!(shown.lease_ms, 0);
+        assert_eq!(shown.copies[0].copies[1].next, Some("compare"));
+    }
+}

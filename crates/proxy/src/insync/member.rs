@@ -1,0 +1,544 @@
+//! What to do next about the lists of copies and proxies, given what was read of them and when: decisions
+//! without sockets and without a clock.
+//!
+//! What may be relied on, and why a version that was not known before is believed from a read at SERIAL only,
+//! stands with the tables (`layouts_cmd/lists.rs` of the crate `helenus`):
+//!
+//! - A read at **QUORUM** tells versions and signs of life. A version that is known is still the last one:
+//!   that renews its lease. A greater one is to be read at SERIAL.
+//! - A read at **SERIAL** tells the list. So does the one after each attempt to change it, whatever came of it.
+//! - A **sign of life** is a number that each proxy changes with each renewal. A listed proxy whose number has not
+//!   changed for [`SILENT_US`] by the clock of one in sync is evicted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helenus_engine::insync::{CopiesOf, Lists};
+use helenus_layout::insync::{
+    self, BadList, Join, JoinStep, Known, PROXIES_MAX, Proxies, Refused, State, Stored,
+    StoredProxy, Timing,
+};
+
+/// How often both lists are read.
+pub(super) const RENEWAL_US: u64 = 250_000;
+/// A proxy without a sign of life for so long is evicted.
+const SILENT_US: u64 = 2_000_000;
+/// All proxies of a cluster must agree on these. Clocks of machines drift by some tens of millionths. What
+/// has been sent is applied within the time for which nodes keep requests (`native_transport_timeout`, 12 s).
+pub(super) const TIMING: Timing = Timing {
+    lease_us: 1_000_000,
+    drift_ppm: 1_000,
+    late_us: 15_000_000,
+    patience_us: 300_000,
+};
+
+/// Names one start of a proxy: a random UUID.
+pub(super) type Start = [u8; 16];
+/// Host ids, in the order of the copies.
+pub(super) type Owners = Vec<[u8; 16]>;
+/// Keyspace and name.
+pub(super) type TableName = (String, String);
+
+/// One of the lists.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ListName {
+    Proxies,
+    Copies(TableName),
+}
+
+/// A row of the list of proxies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProxyRow {
+    pub start: Start,
+    pub number: i32,
+    pub state: String,
+    pub since: i64,
+    pub address: String,
+}
+
+/// What a read at QUORUM says of proxies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Beats {
+    pub version: i64,
+    pub beats: Vec<(Start, i64)>,
+}
+
+/// What is to be asked of the catalogue: one thing at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// At SERIAL.
+    Read(ListName),
+    /// In which buckets starts of proxies have left intents.
+    ReadIntents,
+    Change(Change),
+    /// This start was evicted: go on as another one.
+    StartAnew,
+}
+
+/// A change of the list of proxies by compare-and-set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    /// The version that it must still have; 0: it is not there yet.
+    pub known: u64,
+    pub version: u64,
+    pub start: Start,
+    pub number: usize,
+    pub state: State,
+    /// Another start had the number, whose row goes.
+    pub replaces: Option<Start>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Beat {
+    beat: Option<i64>,
+    heard_us: u64,
+}
+
+/// A group of ranges of a table.
+#[derive(Clone, Debug)]
+struct Group {
+    known: Known<{ insync::COPIES_MAX }>,
+    joins: Vec<Join>,
+}
+
+/// One start of this proxy, as a member of the list of proxies.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    start: Start,
+    proxies: Known<PROXIES_MAX>,
+    rows: Vec<ProxyRow>,
+    tables: BTreeMap<TableName, BTreeMap<Owners, Group>>,
+    /// To be read at SERIAL.
+    unread: BTreeSet<ListName>,
+    beats: BTreeMap<Start, Beat>,
+    join: Option<Join>,
+    /// Buckets in which starts have left intents, by a read at `.0`.
+    intents: Option<(u64, Vec<(Start, i32)>)>,
+    was_listed: bool,
+    is_leaving: bool,
+    /// Why a list is not believed.
+    problems: BTreeMap<ListName, String>,
+}
+
+impl Member {
+    pub(super) fn new(start: Start) -> Member {
+        Member {
+            start,
+            proxies: Known::new(TIMING),
+            rows: Vec::new(),
+            tables: BTreeMap::new(),
+            unread: [ListName::Proxies].into(),
+            beats: BTreeMap::new(),
+            join: None,
+            intents: None,
+            was_listed: false,
+            is_leaving: false,
+            problems: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn start(&self) -> Start {
+        self.start
+    }
+
+    /// Whether it is a row of the list, which signs of life keep there.
+    pub(super) fn is_listed(&self) -> bool {
+        self.was_listed
+    }
+
+    pub(super) fn tables(&self) -> impl Iterator<Item = &TableName> {
+        self.tables.keys()
+    }
+
+    /// These are the tables in mode `replace`.
+    pub(super) fn set_tables(&mut self, tables: &BTreeSet<TableName>) {
+        self.tables.retain(|name, _| tables.contains(name));
+        let is_wanted = |list: &ListName| match list {
+            ListName::Proxies => true,
+            ListName::Copies(name) => tables.contains(name),
+        };
+        self.unread.retain(is_wanted);
+        self.problems.retain(|list, _| is_wanted(list));
+        for name in tables {
+            if !self.tables.contains_key(name) {
+                self.tables.insert(name.clone(), BTreeMap::new());
+                self.unread.insert(ListName::Copies(name.clone()));
+            }
+        }
+    }
+
+    /// From now on it does no more than leave the list.
+    pub(super) fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
+    /// Versions and signs of life, as a read at QUORUM that was sent at `sent_us` tells them.
+    pub(super) fn on_beats(&mut self, told: &Beats, sent_us: u64, now_us: u64) {
+        for (start, beat) in &told.beats {
+            let known = self.beats.entry(*start).or_insert(Beat {
+                beat: None,
+                heard_us: now_us,
+            });
+            if known.beat != Some(*beat) {
+                *known = Beat {
+                    beat: Some(*beat),
+                    heard_us: now_us,
+                };
+            }
+        }
+        if renew(&mut self.proxies, told.version, sent_us, now_us) == Told::News {
+            self.unread.insert(ListName::Proxies);
+        }
+    }
+
+    /// The same of a table's copies.
+    pub(super) fn on_versions(
+        &mut self,
+        table: &TableName,
+        told: &[(Owners, i64)],
+        sent_us: u64,
+        now_us: u64,
+    ) {
+        let Some(groups) = self.tables.get_mut(table) else {
+            return;
+        };
+        let mut is_news = groups.len() != told.len();
+        for (owners, version) in told {
+            let told = groups.get_mut(owners).map_or(Told::News, |group| {
+                renew(&mut group.known, *version, sent_us, now_us)
+            });
+            is_news |= told == Told::News;
+        }
+        if is_news {
+            self.unread.insert(ListName::Copies(table.clone()));
+        }
+    }
+
+    /// The list of proxies, as a read at SERIAL that was sent at `sent_us` tells it.
+    pub(super) fn on_proxies(
+        &mut self,
+        version: i64,
+        rows: Vec<ProxyRow>,
+        sent_us: u64,
+        now_us: u64,
+    ) {
+        let stored: Vec<StoredProxy<'_>> = rows.iter().map(ProxyRow::stored).collect();
+        let list = insync::proxies(version, &stored);
+        let known = self.proxies.last_read();
+        let problem = match list.and_then(|list| checked(known, list)) {
+            Ok(list) => {
+                self.proxies.adopt(list, sent_us, now_us);
+                self.unread.remove(&ListName::Proxies);
+                for row in &rows {
+                    let beat = Beat {
+                        beat: None,
+                        heard_us: now_us,
+                    };
+                    self.beats.entry(row.start).or_insert(beat);
+                }
+                let is_there = |start: &Start| rows.iter().any(|row| row.start == *start);
+                self.beats.retain(|start, _| is_there(start));
+                self.rows = rows;
+                None
+            }
+            Err(why) => Some(why),
+        };
+        self.note_problem(ListName::Proxies, problem);
+    }
+
+    /// The same of a table's copies.
+    pub(super) fn on_copies(
+        &mut self,
+        table: &TableName,
+        rows: &[(Owners, Stored)],
+        sent_us: u64,
+        now_us: u64,
+    ) {
+        let Some(groups) = self.tables.get_mut(table) else {
+            return;
+        };
+        groups.retain(|owners, _| rows.iter().any(|(of, _)| of == owners));
+        let mut problem = None;
+        for (owners, stored) in rows {
+            let known = groups.get(owners).and_then(|group| group.known.last_read());
+            let list = stored.copies(owners.len());
+            match list.and_then(|list| checked(known, list)) {
+                Ok(list) => {
+                    let group = groups.entry(owners.clone()).or_insert_with(|| Group {
+                        known: Known::new(TIMING),
+                        joins: Vec::new(),
+                    });
+                    group.known.adopt(list, sent_us, now_us);
+                    group.follow_joins(now_us);
+                }
+                Err(why) => problem = Some(why),
+            }
+        }
+        let name = ListName::Copies(table.clone());
+        if problem.is_none() {
+            self.unread.remove(&name);
+        }
+        self.note_problem(name, problem);
+    }
+
+    /// What proxies have left, as a read that was sent at `sent_us` tells it.
+    pub(super) fn on_intents(&mut self, left: Vec<(Start, i32)>, sent_us: u64) {
+        self.intents = Some((sent_us, left));
+        // Sent after it had become time to compare: only then this is asked for while joining.
+        if let Some(join) = &mut self.join {
+            join.on_compared(0);
+        }
+    }
+
+    /// An attempt to change the list was made, with whatever outcome: it is to be read.
+    pub(super) fn on_attempted(&mut self) {
+        self.unread.insert(ListName::Proxies);
+    }
+
+    /// Whether it has left the list, or never was in it, or is the last one, which stays.
+    pub(super) fn has_left(&self) -> bool {
+        let is_last = || self.own_change(Proxies::evict).is_none();
+        self.is_leaving && !self.unread.contains(&ListName::Proxies) && is_last()
+    }
+
+    /// What is to be asked next, if anything.
+    pub(super) fn next(&mut self, now_us: u64) -> Option<Action> {
+        if let Some(list) = self.unread.first() {
+            return Some(Action::Read(list.clone()));
+        }
+        if self.is_leaving {
+            return self.own_change(Proxies::evict).map(Action::Change);
+        }
+        let list = *self.proxies.last_read()?;
+        let Some(number) = self.number() else {
+            return match self.was_listed {
+                true => Some(Action::StartAnew),
+                false => self.enter(&list, now_us),
+            };
+        };
+        match list.state(number) {
+            State::Out => Some(Action::StartAnew),
+            State::Joining => self.carry_on(&list, number, now_us),
+            State::InSync => {
+                self.was_listed = true;
+                self.join = None;
+                self.silent(now_us)
+            }
+        }
+    }
+
+    /// The number that this start has.
+    fn number(&self) -> Option<usize> {
+        let mut rows = self.rows.iter();
+        let own = rows.find(|row| row.start == self.start)?;
+        usize::try_from(own.number).ok()
+    }
+
+    /// A number that nobody has had yet; or else that of a start that is gone and has left nothing.
+    fn enter(&self, list: &Proxies, now_us: u64) -> Option<Action> {
+        let of = |number: usize| {
+            let number = i32::try_from(number).ok();
+            self.rows.iter().find(|row| Some(row.number) == number)
+        };
+        let unused = (0..PROXIES_MAX).find(|number| of(*number).is_none());
+        let (number, replaces) = match unused {
+            Some(number) => (number, None),
+            None => {
+                let mut gone = (0..PROXIES_MAX)
+                    .filter(|number| self.proxies.is_gone(*number, now_us))
+                    .peekable();
+                gone.peek()?;
+                // What a start that is gone has left is known from after it was gone.
+                let is_recent = |(sent_us, _): &&(u64, _)| now_us < sent_us + TIMING.lease_us;
+                let Some((_, left)) = self.intents.as_ref().filter(is_recent) else {
+                    return Some(Action::ReadIntents);
+                };
+                gone.find_map(|number| {
+                    let start = of(number)?.start;
+                    let is_clear = left.iter().all(|(of, _)| *of != start);
+                    is_clear.then_some((number, Some(start)))
+                })?
+            }
+        };
+        let joined = list.join(number, 0).ok()?;
+        Some(Action::Change(Change {
+            replaces,
+            ..change(list, &joined, number, self.start)
+        }))
+    }
+
+    /// Joining by the list that was last read.
+    fn carry_on(&mut self, list: &Proxies, number: usize, now_us: u64) -> Option<Action> {
+        self.was_listed = true;
+        let begun = self
+            .join
+            .or_else(|| Join::begin(&self.proxies, number, now_us));
+        self.join = begun;
+        let join = begun?;
+        match join.next(&self.proxies, now_us) {
+            JoinStep::Wait => None,
+            JoinStep::Compare => Some(Action::ReadIntents),
+            JoinStep::Promote => {
+                let promoted = list.promote(number, join.since()).ok()?;
+                Some(Action::Change(change(list, &promoted, number, self.start)))
+            }
+            JoinStep::Over => {
+                self.join = None;
+                None
+            }
+        }
+    }
+
+    /// Evicts another proxy that gives no sign of life.
+    fn silent(&self, now_us: u64) -> Option<Action> {
+        let list = self.proxies.list(now_us)?;
+        self.rows.iter().find_map(|row| {
+            let number = usize::try_from(row.number).ok()?;
+            let heard_us = self.beats.get(&row.start)?.heard_us;
+            let is_silent = row.start != self.start && now_us >= heard_us + SILENT_US;
+            let evicted = list.evict(number).ok().filter(|_| is_silent)?;
+            Some(Action::Change(change(list, &evicted, number, row.start)))
+        })
+    }
+
+    /// A change of one's own state, if it may be made.
+    fn own_change(
+        &self,
+        make: impl Fn(&Proxies, usize) -> Result<Proxies, Refused>,
+    ) -> Option<Change> {
+        let (list, number) = (self.proxies.last_read()?, self.number()?);
+        let changed = make(list, number).ok()?;
+        Some(change(list, &changed, number, self.start))
+    }
+
+    fn note_problem(&mut self, list: ListName, problem: Option<BadList>) {
+        match problem {
+            Some(why) => {
+                let why = why.to_string();
+                if self.problems.insert(list.clone(), why.clone()) != Some(why.clone()) {
+                    tracing::error!(
+                        "{} is not believed: {why}; see `helenus layouts status`",
+                        list.described()
+                    );
+                }
+            }
+            None => {
+                self.problems.remove(&list);
+            }
+        }
+    }
+
+    /// What others may look at.
+    pub(super) fn published(&self) -> Lists {
+        let copies = self.tables.iter().flat_map(|((keyspace, table), groups)| {
+            groups.iter().map(|(owners, group)| CopiesOf {
+                keyspace: keyspace.clone(),
+                table: table.clone(),
+                owners: owners.clone(),
+                known: group.known.clone(),
+                joins: group.joins.clone(),
+            })
+        });
+        let number = |start: Start| {
+            let row = self.rows.iter().find(|row| row.start == start)?;
+            usize::try_from(row.number).ok()
+        };
+        let left = self.intents.iter().flat_map(|(_, left)| left);
+        Lists {
+            me: self.number(),
+            proxies: Some(self.proxies.clone()),
+            addresses: self
+                .rows
+                .iter()
+                .filter_map(|row| Some((number(row.start)?, row.address.clone())))
+                .collect(),
+            copies: copies.collect(),
+            intents: left
+                .filter_map(|(start, bucket)| Some((number(*start)?, *bucket)))
+                .collect(),
+            problems: self
+                .problems
+                .iter()
+                .map(|(list, why)| format!("{} is not believed: {why}", list.described()))
+                .collect(),
+        }
+    }
+}
+
+impl Group {
+    /// Copies that are joining, each from when this proxy first knew.
+    fn follow_joins(&mut self, now_us: u64) {
+        let known = &self.known;
+        self.joins
+            .retain(|join| join.next(known, now_us) != JoinStep::Over);
+        let joining = known.last_read().map(|list| list.joining());
+        for copy in joining.into_iter().flat_map(insync::Members::iter) {
+            if self.joins.iter().all(|join| join.member() != copy) {
+                self.joins.extend(Join::begin(known, copy, now_us));
+            }
+        }
+    }
+}
+
+impl ListName {
+    fn described(&self) -> String {
+        match self {
+            ListName::Proxies => "the list of proxies".to_owned(),
+            ListName::Copies((keyspace, table)) => {
+                format!("a list of copies of {keyspace}.{table}")
+            }
+        }
+    }
+}
+
+impl ProxyRow {
+    fn stored(&self) -> StoredProxy<'_> {
+        StoredProxy {
+            number: self.number,
+            state: &self.state,
+            since: self.since,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Nothing that was not known.
+    Known,
+    News,
+}
+
+/// Renews the lease of a list if it still has the known version.
+fn renew<const N: usize>(known: &mut Known<N>, version: i64, sent_us: u64, now_us: u64) -> Told {
+    let list = known.last_read().copied();
+    match (list, u64::try_from(version)) {
+        (Some(list), Ok(version)) if version == list.version() => {
+            known.adopt(list, sent_us, now_us);
+            Told::Known
+        }
+        // Overtaken by what is known.
+        (Some(list), Ok(version)) if version < list.version() => Told::Known,
+        _ => Told::News,
+    }
+}
+
+fn checked<const N: usize>(
+    known: Option<&insync::List<N>>,
+    list: insync::List<N>,
+) -> Result<insync::List<N>, BadList> {
+    known.map_or(Ok(()), |known| insync::check_order(known, &list))?;
+    Ok(list)
+}
+
+fn change(known: &Proxies, list: &Proxies, number: usize, start: Start) -> Change {
+    Change {
+        known: known.version(),
+        version: list.version(),
+        start,
+        number,
+        state: list.state(number),
+        replaces: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! The lists in CQL: what is asked of the catalogue, and what its rows say.
+
+use helenus_layout::insync::{State, Stored};
+use helenus_wire::Reader;
+
+use super::member::{Beats, Change, Owners, ProxyRow, Start, TableName};
+use crate::rows::{Rows, literal};
+use crate::uuid;
+
+/// At QUORUM.
+pub(super) const SELECT_BEATS: &str =
+    "SELECT version, start, beat FROM helenus.proxies WHERE name = 'proxies'";
+/// At SERIAL.
+pub(super) const SELECT_PROXIES: &str = "SELECT version, start, number, state, since, address \
+                                         FROM helenus.proxies WHERE name = 'proxies'";
+/// At QUORUM.
+pub(super) const SELECT_INTENTS: &str = "SELECT start, bucket, recorded FROM helenus.intents";
+
+/// At QUORUM.
+pub(super) fn select_versions(table: &TableName) -> String {
+    select_copies("owners, version", table)
+}
+
+/// At SERIAL.
+pub(super) fn select_lists(table: &TableName) -> String {
+    let columns = "owners, version, in_sync, joining, since, boot";
+    select_copies(columns, table)
+}
+
+fn select_copies(columns: &str, (keyspace, table): &TableName) -> String {
+    format!(
+        "SELECT {columns} FROM helenus.copies WHERE keyspace_name = {} AND table_name = {}",
+        literal(keyspace),
+        literal(table)
+    )
+}
+
+/// A sign of life. Its number is its timestamp, so the last one counts whatever the nodes' clocks say; and it is older
+/// than any removal of the row, which it cannot bring back.
+pub(super) fn update_beat(start: Start, beat: i64) -> String {
+    format!(
+        "UPDATE helenus.proxies USING TIMESTAMP {beat} SET beat = {beat} WHERE name = 'proxies' AND start = {}",
+        uuid::text(start)
+    )
+}
+
+/// A compare-and-set of the list of proxies, at `now_ms` since 1970.
+pub(super) fn change(change: &Change, address: &str, release: &str, now_ms: i64) -> String {
+    let place = |start| format!("name = 'proxies' AND start = {}", uuid::text(start));
+    let known = match change.known {
+        0 => "null".to_owned(),
+        known => known.to_string(),
+    };
+    // Who joins says who it is.
+    let identity = match change.state {
+        State::Joining => format!(
+            "number = {}, address = {}, release = {}, ",
+            change.number,
+            literal(address),
+            literal(release)
+        ),
+        State::InSync | State::Out => String::new(),
+    };
+    let version = change.version;
+    let mut batch = format!(
+        "BEGIN BATCH UPDATE helenus.proxies SET version = {version} WHERE name = 'proxies' IF version = {known}; \
+         UPDATE helenus.proxies SET {identity}state = {}, since = {version}, changed = {now_ms} WHERE {}; ",
+        literal(change.state.name()),
+        place(change.start)
+    );
+    if let Some(replaced) = change.replaces {
+        batch.push_str(&format!(
+            "DELETE FROM helenus.proxies WHERE {}; ",
+            place(replaced)
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Whether the answer to a compare-and-set says that it was carried out.
+pub(super) fn is_applied(rows: &Rows) -> bool {
+    let row = rows.rows.first();
+    row.and_then(|row| rows.cell(row, "[applied]")) == Some(&[1])
+}
+
+pub(super) fn beats(rows: &Rows) -> Beats {
+    let beat =
+        |row: &Vec<Option<Vec<u8>>>| Some((rows.uuid(row, "start")?, rows.bigint(row, "beat")?));
+    Beats {
+        version: version(rows),
+        beats: rows.rows.iter().filter_map(beat).collect(),
+    }
+}
+
+/// Version and rows. A row without a number is none.
+pub(super) fn proxies(rows: &Rows) -> (i64, Vec<ProxyRow>) {
+    let proxy = |row: &Vec<Option<Vec<u8>>>| {
+        Some(ProxyRow {
+            start: rows.uuid(row, "start")?,
+            number: rows.int(row, "number")?,
+            state: rows.text(row, "state").unwrap_or_default(),
+            since: rows.bigint(row, "since").unwrap_or_default(),
+            address: rows.text(row, "address").unwrap_or_default(),
+        })
+    };
+    (version(rows), rows.rows.iter().filter_map(proxy).collect())
+}
+
+/// The version that all rows of a partition have in common; 0 if there is none.
+fn version(rows: &Rows) -> i64 {
+    let row = rows.rows.first();
+    row.and_then(|row| rows.bigint(row, "version"))
+        .unwrap_or_default()
+}
+
+pub(super) fn versions(rows: &Rows) -> Vec<(Owners, i64)> {
+    let group = |row: &Vec<Option<Vec<u8>>>| {
+        let version = rows.bigint(row, "version").unwrap_or_default();
+        Some((owners(rows, row)?, version))
+    };
+    rows.rows.iter().filter_map(group).collect()
+}
+
+pub(super) fn copies(rows: &Rows) -> Vec<(Owners, Stored)> {
+    let group = |row: &Vec<Option<Vec<u8>>>| {
+        let ints = |name| all(rows.cell(row, name), i32::from_be_bytes).unwrap_or_default();
+        let bigints = |name| all(rows.cell(row, name), i64::from_be_bytes).unwrap_or_default();
+        let stored = Stored {
+            version: rows.bigint(row, "version").unwrap_or_default(),
+            in_sync: ints("in_sync"),
+            joining: ints("joining"),
+            since: bigints("since"),
+            boot: ints("boot"),
+        };
+        Some((owners(rows, row)?, stored))
+    };
+    rows.rows.iter().filter_map(group).collect()
+}
+
+/// Starts with the buckets in which they have recorded intents.
+pub(super) fn intents(rows: &Rows) -> Vec<(Start, i32)> {
+    let recorded = |row: &Vec<Option<Vec<u8>>>| {
+        let is_recorded = rows.cell(row, "recorded") == Some(&[1]);
+        let bucket = (rows.uuid(row, "start")?, rows.int(row, "bucket")?);
+        is_recorded.then_some(bucket)
+    };
+    rows.rows.iter().filter_map(recorded).collect()
+}
+
+fn owners(rows: &Rows, row: &[Option<Vec<u8>>]) -> Option<Owners> {
+    all(rows.cell(row, "owners"), |id: [u8; 16]| id)
+}
+
+/// The items of a list or set with items of one size. None if the cell is not one.
+fn all<const SIZE: usize, T>(
+    cell: Option<&[u8]>,
+    item: impl Fn([u8; SIZE]) -> T,
+) -> Option<Vec<T>> {
+    let mut reader = Reader::new(cell?);
+    let count = reader.i32().ok()?;
+    let mut next = || {
+        let bytes = reader.bytes().ok().flatten()?;
+        Some(item(bytes.try_into().ok()?))
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::testing;
+
+    const START: Start = [0x11; 16];
+
+    fn collection(items: &[&[u8]]) -> Vec<u8> {
+        let mut cell = (items.len() as i32).to_be_bytes().to_vec();
+        for item in items {
+            cell.extend((item.len() as i32).to_be_bytes());
+            cell.extend(*item);
+        }
+        cell
+    }
+
+    #[test]
+    fn who_joins_says_who_it_is_and_others_are_only_moved() {
+        let join = Change {
+            known: 0,
+            version: 1,
+            start: START,
+            number: 3,
+            state: State::Joining,
+            replaces: Some([0x22; 16]),
+        };
+        assert_eq!(
+            change(&join, "10.0.0.1:9042", "0.1's", 77),
+            "BEGIN BATCH UPDATE helenus.proxies SET version = 1 WHERE name = 'proxies' IF version = null; \
+             UPDATE helenus.proxies SET number = 3, address = '10.0.0.1:9042', release = '0.1''s', \
+             state = 'joining', since = 1, changed = 77 WHERE name = 'proxies' AND \
+             start = 11111111-1111-1111-1111-111111111111; \
+             DELETE FROM helenus.proxies WHERE name = 'proxies' AND \
+             start = 22222222-2222-2222-2222-222222222222; APPLY BATCH"
+        );
+        let evict = Change {
+            known: 8,
+            version: 9,
+            state: State::Out,
+            replaces: None,
+            ..join
+        };
+        assert_eq!(
+            change(&evict, "", "", 78),
+            "BEGIN BATCH UPDATE helenus.proxies SET version = 9 WHERE name = 'proxies' IF version = 8; \
+             UPDATE helenus.proxies SET state = 'out', since = 9, changed = 78 WHERE name = 'proxies' AND \
+             start = 11111111-1111-1111-1111-111111111111; APPLY BATCH"
+        );
+    }
+
+    #[test]
+    fn rows_are_lists_as_they_are_stored() {
+        let names = ["owners", "version", "in_sync", "joining", "since", "boot"];
+        let mut found = testing::rows(&names, &[&["", "", "", "null", "", ""]]);
+        let row = &mut found.rows[0];
+        row[0] = Some(collection(&[&[1; 16], &[2; 16]]));
+        row[1] = Some(7i64.to_be_bytes().to_vec());
+        row[2] = Some(collection(&[&0i32.to_be_bytes()]));
+        row[4] = Some(collection(&[&1i64.to_be_bytes(), &7i64.to_be_bytes()]));
+        row[5] = Some(collection(&[&4i32.to_be_bytes(), &5i32.to_be_bytes()]));
+        let stored = Stored {
+            version: 7,
+            in_sync: vec![0],
+            joining: Vec::new(),
+            since: vec![1, 7],
+            boot: vec![4, 5],
+        };
+        let owners = vec![[1; 16], [2; 16]];
+        assert_eq!(copies(&found), [(owners.clone(), stored)]);
+        assert_eq!(versions(&found), [(owners, 7)]);
+        // Lengths that are not there, items of another size, counts that are far too large.
+        for cell in [
+            &b"\x00\x00\x00\x02\x00\x00\x00\x01a"[..],
+            b"\x7f\xff\xff\xff",
+            b"\xff\xff\xff\xff\x00",
+            b"",
+        ] {
+            found.rows[0][4] = Some(cell.to_vec());
+            assert_eq!(copies(&found)[0].1.since, [0i64; 0]);
+        }
+    }
+
+    #[test]
+    fn a_row_without_a_number_is_no_proxy() {
+        let names = [
+            "version", "start", "number", "state", "since", "address", "beat",
+        ];
+        let texts = ["", "", "", "joining", "", "10.0.0.1:9042", ""];
+        let none = ["", "", "null", "null", "null", "null", ""];
+        let mut found = testing::rows(&names, &[&texts, &none]);
+        for (at, row) in found.rows.iter_mut().enumerate() {
+            row[0] = Some(2i64.to_be_bytes().to_vec());
+            row[1] = Some(vec![at as u8 + 1; 16]);
+            row[6] = Some(9i64.to_be_bytes().to_vec());
+        }
+        found.rows[0][2] = Some(5i32.to_be_bytes().to_vec());
+        found.rows[0][4] = Some(2i64.to_be_bytes().to_vec());
+        let expected = ProxyRow {
+            start: [1; 16],
+            number: 5,
+            state: "joining".to_owned(),
+            since: 2,
+            address: "10.0.0.1:9042".to_owned(),
+        };
+        assert_eq!(proxies(&found), (2, vec![expected]));
+        let told = beats(&found);
+        assert_eq!(
+            (told.version, told.beats),
+            (2, vec![([1; 16], 9), ([2; 16], 9)])
+        );
+        assert_eq!(proxies(&testing::rows(&names, &[])), (0, Vec::new()));
+    }
+}

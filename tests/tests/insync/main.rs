@@ -1,0 +1,220 @@
+//! The lists of copies in sync and of proxies before three real nodes: proxies join, are evicted, come back and leave.
+//!
+//! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. There is no command yet
+//! that makes a table of mode `replace`: the test writes to the catalogue what such a command would.
+
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use helenus_cluster::{Cluster, Connection, Consistency, Rows};
+use helenus_tests::proxy::{Proxy, helenus};
+use serde_json::Value;
+
+const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
+/// A proxy reads the catalogue of layouts every three seconds, joins for a lease, and is evicted after two seconds.
+/// The nodes may be slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// For how long a node stands still: several leases.
+const PAUSE: Duration = Duration::from_secs(5);
+
+fn run(connection: &mut Connection, cql: &str) -> Rows {
+    connection
+        .query(cql, Consistency::Quorum)
+        .unwrap_or_else(|e| panic!("{cql}: {e}"))
+}
+
+/// What a proxy knows of the lists; null if it takes no part.
+fn lists(proxy: &Proxy) -> Value {
+    let (_, body) = proxy.admin_get("/api/lists", None).expect("lists");
+    serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"))
+}
+
+/// The state of a proxy as this one knows it.
+fn state(lists: &Value, number: &Value) -> Option<String> {
+    let proxies = lists["proxies"].as_array()?;
+    let one = proxies.iter().find(|proxy| proxy["number"] == *number)?;
+    Some(one["state"].as_str()?.to_owned())
+}
+
+/// `helenus layouts status --json`, which must end with this code.
+fn status(contact: &str, code: i32) -> Value {
+    let arguments = ["layouts", "status", "--json", "--contact", contact];
+    let mut command = helenus(&arguments).expect("a program");
+    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"))
+}
+
+/// Asks again until the answer is yes.
+fn eventually(what: &str, mut ask: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !ask() {
+        assert!(begin.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until this proxy is in sync; its number.
+fn joined(proxy: &Proxy) -> Value {
+    eventually("it is in sync", || lists(proxy)["state"] == "in sync");
+    lists(proxy)["number"].clone()
+}
+
+/// A table with a layout in mode `replace`, and the list of its copies, of which the last one is joining.
+fn replace(node: &mut Connection, contact: &str) {
+    let arguments = [
+        "layouts",
+        "create",
+        "shop.orders",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+        "--contact",
+        contact,
+    ];
+    let mut create = helenus(&arguments).expect("a program");
+    let output = create.stdin(Stdio::null()).output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let hosts = run(node, "SELECT host_id FROM system.local");
+    let peers = run(node, "SELECT host_id FROM system.peers_v2");
+    let owners: Vec<String> = hosts
+        .iter()
+        .chain(&peers)
+        .map(|row| uuid(&row[0]))
+        .collect();
+    assert_eq!(owners.len(), 3);
+    run(
+        node,
+        &format!(
+            "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot) \
+             VALUES ('shop', 'orders', [{}], 3, {{0, 1}}, {{2}}, [1, 1, 3], [1, 1, 2])",
+            owners.join(", ")
+        ),
+    );
+}
+
+fn uuid(cell: &Option<Vec<u8>>) -> String {
+    let hex: String = cell
+        .iter()
+        .flatten()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
+#[test]
+fn proxies_join_are_evicted_come_back_and_leave() {
+    let spec = helenus_tests::ephemeral()
+        .nodes(3)
+        .yaml("auto_snapshot", "false")
+        .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
+    let cluster = Cluster::up(spec).expect("three nodes");
+    let points = cluster.contact_points();
+    let contact = cluster.address(3).expect("an address").to_string();
+    let mut node = cluster.connect(3).expect("a connection");
+    run(
+        &mut node,
+        "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+    );
+    run(
+        &mut node,
+        "CREATE TABLE shop.orders (k int, a int, b int, PRIMARY KEY (k, a, b))",
+    );
+    replace(&mut node, &contact);
+    let first = Proxy::start(&points, &ON).expect("a proxy");
+    assert_eq!(lists(&first), Value::Null, "no table is in mode `replace`");
+    run(
+        &mut node,
+        "UPDATE helenus.layouts SET mode = 'replace' WHERE keyspace_name = 'shop' AND table_name = 'orders'",
+    );
+    let mut second = Proxy::start(&points, &ON).expect("a proxy");
+    let numbers = [joined(&first), joined(&second)];
+    eventually("each knows the other", || {
+        let know = |proxy| {
+            numbers
+                .iter()
+                .all(|of| state(&lists(proxy), of).as_deref() == Some("in sync"))
+        };
+        know(&first) && know(&second)
+    });
+
+    let shown = status(&contact, 0);
+    assert_eq!(shown["proxies"]["problem"], Value::Null);
+    assert_eq!(shown["proxies"]["proxies"][0]["state"], "in sync");
+    assert_eq!(shown["copies"][0]["copies"][2]["state"], "joining");
+    eventually("the newcomer would be compared", || {
+        lists(&second)["copies"][0]["copies"][2]["next"] == "compare"
+    });
+
+    // It gives no sign of life any more.
+    first.kill().expect("killed");
+    eventually("the other evicts it", || {
+        state(&lists(&second), &numbers[0]).as_deref() == Some("out")
+    });
+    drop(first);
+    let first = Proxy::start(&points, &ON).expect("a proxy");
+    let again = joined(&first);
+    assert!(!numbers.contains(&again), "{again} of {numbers:?}");
+    eventually("both know that", || {
+        lists(&first)["version"] == lists(&second)["version"]
+    });
+
+    // Both have connections to this node.
+    let before = [&first, &second].map(lists);
+    cluster.pause(1).expect("paused");
+    let begin = Instant::now();
+    let mut lapsed = 0;
+    while begin.elapsed() < PAUSE {
+        let leases = [&first, &second].map(|proxy| lists(proxy)["lease_ms"].clone());
+        lapsed += leases.iter().filter(|left| **left == 0).count();
+        thread::sleep(Duration::from_millis(50));
+    }
+    let after = [&first, &second].map(lists);
+    cluster.resume(1).expect("resumed");
+    println!("{lapsed} looks found no lease");
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before["version"], after["version"], "nobody was evicted");
+        assert_eq!(after["state"], "in sync");
+    }
+    assert_eq!(lapsed, 0, "a node that stands still costs leases");
+
+    // The copy has not been promoted by anybody.
+    assert_eq!(lists(&first)["copies"][0]["copies"][2]["state"], "joining");
+    second.terminate().expect("a signal");
+    second.wait(PATIENCE).expect("it ends");
+    assert!(
+        second.log().contains("the list of proxies is to say: out"),
+        "{}",
+        second.log()
+    );
+    eventually("it has left", || {
+        state(&lists(&first), &numbers[1]).as_deref() == Some("out")
+    });
+
+    // Somebody writes to the list by hand.
+    run(
+        &mut node,
+        "UPDATE helenus.proxies SET version = 1000 WHERE name = 'proxies'",
+    );
+    eventually("the lie is noticed", || {
+        lists(&first)["problems"]
+            .as_array()
+            .is_some_and(|problems| problems.len() == 1)
+    });
+    eventually("without a lease", || lists(&first)["lease_ms"] == 0);
+    let problem = status(&contact, 1)["proxies"]["problem"].clone();
+    assert!(
+        problem.as_str().is_some_and(|why| why.contains("1000")),
+        "{problem}"
+    );
+}
