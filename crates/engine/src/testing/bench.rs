@@ -43,6 +43,7 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
         descending: false,
     };
     let copy = Copy {
+        keyspace: "app".to_owned(),
         physical: LAYOUT.to_owned(),
         layout: Layout::new(&[1, 0]).expect("a permutation"),
         readable,
