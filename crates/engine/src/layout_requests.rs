@@ -10,6 +10,7 @@ use helenus_wire::{ExecuteView, Opcode, code};
 use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::execution::copied_write::Copied;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::rewriting::{OnLayouts, Refusal, Rewriting, Rewritten, SchemaForm};
 use crate::memory::NO_MEMORY;
@@ -112,6 +113,13 @@ impl Engine {
         if layouts.is_empty() {
             return Ok(rewritten);
         }
+        if !layouts.replaced.is_empty()
+            && let Some(write) = self.on_copies(arrival, analysis, (kind, statement), &layouts)?
+        {
+            add(&self.cx.shared.stats.global.layout_writes, 1);
+            rewritten.form = Some(Box::new(Rewriting::Copied(Box::new(write))));
+            return Ok(rewritten);
+        }
         if may_write
             && kind != Kind::Select
             && let Some(why) = write_refused(table, &layouts)
@@ -207,6 +215,9 @@ impl ClientRequest {
             }
             Rewriting::InSequence(sequence) => {
                 self.execution = Execution::InSequence(Box::new(sequence));
+            }
+            Rewriting::Copied(write) => {
+                self.execution = Execution::Copied(Copied::Begins(write));
             }
             Rewriting::Schema(SchemaForm { read, instead }) => {
                 if let Some(body) = instead {

@@ -74,6 +74,10 @@ impl Engine {
         match &request.target {
             Target::Planned(plan) => Some(*plan),
             Target::At(node) => self.plan_at(query, *node),
+            Target::Only { node, .. } => {
+                let is_there = self.links.has_link(query.pool, *node);
+                is_there.then(|| Plan::only(*node))
+            }
             Target::Place { place, primary } => {
                 self.plan_for(request, query, place.as_ref(), *primary)
             }
@@ -223,9 +227,16 @@ impl Engine {
 
     /// The next node to try.
     fn next_node(&mut self, key: NodeRequestKey) -> Option<NodeIndex> {
+        let pool = self.requests.query(key)?.pool;
         let request = self.requests.nodes.get_mut(key)?;
-        if let Target::Planned(plan) = &mut request.target {
-            return plan.next();
+        match &mut request.target {
+            Target::Planned(plan) => return plan.next(),
+            Target::Only { node, is_tried } => {
+                let node = (!*is_tried && self.links.has_link(pool, *node)).then_some(*node);
+                *is_tried |= node.is_some();
+                return node;
+            }
+            Target::Place { .. } | Target::At(_) => {}
         }
         let mut plan = self.plan(key)?;
         let next = plan.next();
