@@ -80,6 +80,7 @@ impl Engine {
 
     /// Other lists are in force, or an intent is recorded, or some time has passed.
     pub(crate) fn look_at_copies(&mut self) {
+        self.copied.take_touched();
         for key in self.copied.keys() {
             self.advance_copied(key);
         }
@@ -99,6 +100,10 @@ impl Engine {
             let Some(write) = self.copied.get_mut(key) else {
                 continue;
             };
+            if write.is_unsent() {
+                self.end_copied(key, End::Unsent);
+                continue;
+            }
             let waits = write.waits.take();
             let text = "the write timed out, and goes on until all copies that are listed have it";
             self.tell_timed_out(key, waits, text);
@@ -270,6 +275,12 @@ impl Engine {
             }
             (End::Refused, Some(why)) => {
                 self.fail_client(client, why.code, &why.text, &why.fields);
+            }
+            (End::Unsent, _) => {
+                let text = "nothing was written: the intent to write could not be recorded in the catalogue \
+                            in time, or the lists of copies and proxies could not be read";
+                let text = told_of(&write, text);
+                self.fail_client(client, code::OVERLOADED, &text, &[]);
             }
             (End::Refused | End::Abandoned, _) => {
                 let text = "this proxy left the list of proxies, or other nodes own the partition, while the \

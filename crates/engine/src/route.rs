@@ -227,15 +227,10 @@ impl Engine {
 
     /// The next node to try.
     fn next_node(&mut self, key: NodeRequestKey) -> Option<NodeIndex> {
-        let pool = self.requests.query(key)?.pool;
         let request = self.requests.nodes.get_mut(key)?;
         match &mut request.target {
             Target::Planned(plan) => return plan.next(),
-            Target::Only { node, is_tried } => {
-                let node = (!*is_tried && self.links.has_link(pool, *node)).then_some(*node);
-                *is_tried |= node.is_some();
-                return node;
-            }
+            Target::Only { .. } => return self.only_node(key),
             Target::Place { .. } | Target::At(_) => {}
         }
         let mut plan = self.plan(key)?;
@@ -244,6 +239,19 @@ impl Engine {
             request.target = Target::Planned(plan);
         }
         next
+    }
+
+    /// The node of a node request for one node only, once, if it can be had.
+    #[inline(never)]
+    fn only_node(&mut self, key: NodeRequestKey) -> Option<NodeIndex> {
+        let pool = self.requests.query(key)?.pool;
+        let request = self.requests.nodes.get_mut(key)?;
+        let Target::Only { node, is_tried } = &mut request.target else {
+            return None;
+        };
+        let can_be_had = !*is_tried && self.links.has_link(pool, *node);
+        *is_tried |= can_be_had;
+        can_be_had.then_some(*node)
     }
 
     /// Sends a node request to its next candidate, or lets it wait, or fails it.

@@ -61,7 +61,8 @@ struct Scene {
     copies: Known<COPIES_MAX>,
     proxies: Known<PROXIES_MAX>,
     member: Arc<Member>,
-    /// Intents that have been recorded, and evictions that were asked for.
+    /// Whether the catalogue takes intents; how many it was to take, and evictions that were asked for.
+    takes_intents: bool,
     intents: usize,
     evictions: Vec<Eviction>,
 }
@@ -80,6 +81,7 @@ impl Scene {
             copies: Known::new(TIMING),
             proxies: Known::new(TIMING),
             member: Arc::new(Member::new(ME)),
+            takes_intents: true,
             intents: 0,
             evictions: Vec::new(),
         };
@@ -163,6 +165,9 @@ impl Scene {
                 Output::Evict(eviction) => self.evictions.push(eviction),
                 Output::Intent(member, change) => {
                     self.intents += 1;
+                    if !self.takes_intents {
+                        continue;
+                    }
                     member.intents().on_changed(change);
                     let now = self.bench.now;
                     self.bench.engine.on_message(now, WorkerMessage::InSync);

@@ -228,6 +228,8 @@ pub(crate) enum End {
     Complete,
     /// No copy has it.
     Refused,
+    /// No copy was sent it in time.
+    Unsent,
     /// Others will resynchronise its bucket, because this proxy has left; or other nodes own its partition.
     Abandoned,
 }
@@ -346,6 +348,12 @@ impl CopiedWrite {
     fn has_come_to_nothing(&self) -> bool {
         let has_nothing = |of: &OfCopy| of.flying.is_none() && !of.may_have;
         self.refused.is_some() && self.copies.iter().all(has_nothing)
+    }
+
+    /// Whether no copy was ever sent it.
+    pub(crate) fn is_unsent(&self) -> bool {
+        let is_unsent = |of: &OfCopy| of.flying.is_none() && !of.may_have && of.failures == 0;
+        self.refused.is_none() && self.copies.iter().all(is_unsent)
     }
 
     /// A copy is being asked.

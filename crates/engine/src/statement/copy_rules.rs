@@ -7,6 +7,7 @@ use helenus_wire::Consistency;
 use crate::layouts::Layouts;
 use crate::statement::layout_rules::{changes_rights, may_write, table_of_rights};
 use crate::statement::prepared::Statement;
+use crate::statement::words::{is_one_of, words};
 
 /// Why a request that names a keyspace and table is refused; `None` also for writes of rows, which may be
 /// refused for what they say.
@@ -125,11 +126,12 @@ fn of_copy<'l>(
     all(layouts).find(holds)
 }
 
-/// Dropping a keyspace would drop what is in it.
+/// Dropping a keyspace would drop what is in it, and another replication would move it.
 fn keyspace_refused(statement: &Statement, layouts: &Layouts) -> Option<String> {
-    let facts = &statement.facts;
-    // Other definitions name a table, a type or a function.
-    let keyspace = facts.keyspace.as_ref().filter(|_| facts.table.is_none())?;
+    let mut words = words(&statement.text);
+    let of_keyspace = is_one_of(words.next()?, &["drop", "alter"])
+        && is_one_of(words.next()?, &["keyspace", "schema"]);
+    let keyspace = statement.facts.keyspace.as_ref().filter(|_| of_keyspace)?;
     let is_in = |table: &&LogicalTable| {
         let mut copies = table.copies.iter();
         *keyspace == *table.keyspace || copies.any(|copy| *keyspace == *copy.keyspace)

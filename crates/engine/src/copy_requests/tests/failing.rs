@@ -262,6 +262,23 @@ fn a_client_that_waits_for_too_long_hears_how_many_copies_have_the_write() {
 }
 
 #[test]
+fn a_write_whose_intent_is_not_recorded_in_time_is_not_made_later() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.takes_intents = false;
+    scene.insert();
+    scene.wait_and_read(1_800);
+    scene.is_unanswered();
+    scene.wait_and_read(400);
+    let (code, why) = scene.bench.error();
+    assert!(
+        code == code::OVERLOADED && why.contains("nothing was written"),
+        "{why}"
+    );
+    assert_eq!((scene.intents, evicted(&scene)), (1, vec![]));
+    scene.is_done();
+}
+
+#[test]
 fn a_proxy_that_is_evicted_leaves_its_writes_to_others() {
     let mut scene = with_a_silent_copy();
     let proxies = Proxies::new(Members::first(ME + 1), [0; PROXIES_MAX]);

@@ -55,6 +55,10 @@ fn what_copies_cannot_follow_is_refused_with_a_way_out() {
         ("DROP KEYSPACE app", "while it has them"),
         ("DROP KEYSPACE app__2", "while it has them"),
         (
+            "ALTER KEYSPACE app__0 WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
+            "while it has them",
+        ),
+        (
             "GRANT MODIFY ON app.orders TO somebody",
             "on app__0.orders, app__1.orders, app__2.orders",
         ),
