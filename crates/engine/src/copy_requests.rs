@@ -12,7 +12,7 @@ use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, Purpose, SentToCopies, write_options};
 use crate::execution::fan_out_write::{bytes_of, in_order};
-use crate::execution::rewriting::Refusal;
+use crate::execution::rewriting::{Refusal, Rewriting};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, named_table, table_of, unordered};
 use crate::layouts::Layouts;
 use crate::memory::Held;
@@ -20,6 +20,7 @@ use crate::statement::analysis::Analysis;
 use crate::statement::copy_rules::{batch_refused, because, needed, opaque_refused, refused};
 use crate::statement::layout_plan::CopyWrite;
 use crate::statement::prepared::Statement;
+use crate::stats::add;
 
 const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; writes to \
                           tables with copies in place of replicas wait until they can";
@@ -27,16 +28,20 @@ const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to v
                            them by markers, one partition at a time";
 
 impl Engine {
-    /// What is written in place of a request about a table with copies; `None` if it is about none.
+    /// What a request about a table with copies becomes; `None` if it is about none.
     pub(crate) fn on_copies(
         &mut self,
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
         (kind, statement): (Kind, Option<&Arc<Statement>>),
         layouts: &Layouts,
-    ) -> Result<Option<CopiedWrite>, Refusal> {
+    ) -> Result<Option<Box<Rewriting>>, Refusal> {
+        if layouts.replaced.is_empty() {
+            return Ok(None);
+        }
         if kind == Kind::Batch {
-            return self.refuse_batch(arrival, analysis, statement, layouts);
+            self.refuse_batch(arrival, analysis, statement, layouts)?;
+            return Ok(None);
         }
         let table = analysis.table(statement.map(|statement| &**statement));
         let of = statement.map(|statement| &**statement);
@@ -44,12 +49,12 @@ impl Engine {
             return Err(Refusal::invalid(why));
         }
         let replaced = table.and_then(|(keyspace, table)| layouts.replaced(keyspace, table));
-        match (statement, replaced) {
-            (Some(statement), Some(table)) => self
-                .copied_write(arrival, analysis, (statement, table))
-                .map(Some),
-            _ => Ok(None),
-        }
+        let Some((statement, table)) = statement.zip(replaced) else {
+            return Ok(None);
+        };
+        let write = self.copied_write(arrival, analysis, (statement, table))?;
+        add(&self.cx.shared.stats.global.layout_writes, 1);
+        Ok(Some(Box::new(Rewriting::Copied(Box::new(write)))))
     }
 
     fn refuse_batch(
@@ -58,7 +63,7 @@ impl Engine {
         analysis: &Analysis<'_>,
         statement: Option<&Arc<Statement>>,
         layouts: &Layouts,
-    ) -> Result<Option<CopiedWrite>, Refusal> {
+    ) -> Result<(), Refusal> {
         let mut why = None;
         if let Some(statement) = statement {
             let inner = statement.facts.inner.iter();
@@ -87,7 +92,7 @@ impl Engine {
                 }
             }
         }
-        why.map_or(Ok(None), |why| Err(Refusal::invalid(why)))
+        why.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
     }
 
     /// A write of one partition to each copy.

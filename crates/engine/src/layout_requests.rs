@@ -92,10 +92,7 @@ impl Engine {
             (Kind::Select, _) => is_serial,
             _ => may_write(kind),
         };
-        let defines = match (kind, statement) {
-            (Kind::Auth, Some(statement)) => changes_rights(&statement.text),
-            _ => kind == Kind::Ddl,
-        };
+        let defines = defines(kind, statement);
         let of_facts = || statement.and_then(|s| s.facts.keyspace.as_ref().map(Name::as_str));
         let keyspace = table.map(|(keyspace, _)| keyspace).or_else(of_facts);
         if (may_write || kind == Kind::Ddl) && keyspace == Some(CATALOGUE) {
@@ -113,11 +110,8 @@ impl Engine {
         if layouts.is_empty() {
             return Ok(rewritten);
         }
-        if !layouts.replaced.is_empty()
-            && let Some(write) = self.on_copies(arrival, analysis, (kind, statement), &layouts)?
-        {
-            add(&self.cx.shared.stats.global.layout_writes, 1);
-            rewritten.form = Some(Box::new(Rewriting::Copied(Box::new(write))));
+        rewritten.form = self.on_copies(arrival, analysis, (kind, statement), &layouts)?;
+        if rewritten.form.is_some() {
             return Ok(rewritten);
         }
         if may_write
@@ -185,6 +179,14 @@ impl Engine {
             _ => {}
         }
         self.refuse_with_fields(arrival, None, (*code, text, fields));
+    }
+}
+
+/// Whether a statement changes what a table is, or who may do what with it.
+fn defines(kind: Kind, statement: Option<&Arc<Statement>>) -> bool {
+    match (kind, statement) {
+        (Kind::Auth, Some(statement)) => changes_rights(&statement.text),
+        _ => kind == Kind::Ddl,
     }
 }
 
