@@ -48,7 +48,7 @@ impl Engine {
                 let outcome = Outcome::of_response(response, untried);
                 self.on_part_outcome(client, key, part, outcome);
             }
-            Owner::Reprepare { .. } | Owner::InRange(_) => {}
+            Owner::Copy(..) | Owner::Reprepare { .. } | Owner::InRange(_) => {}
         }
     }
 

@@ -16,6 +16,7 @@ use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
 use crate::encodings::coding::Coding;
+use crate::execution::copied_write::CopiedWrites;
 use crate::execution::hedge_budget::Hedging;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
@@ -38,6 +39,8 @@ pub struct Engine {
     pub(crate) clients: Clients,
     pub(crate) links: Links,
     pub(crate) requests: Requests,
+    /// Writes to copies in sync, which go on without their clients.
+    pub(crate) copied: CopiedWrites,
     pub(crate) statements: Statements,
     /// What waits for nodes.
     pub(crate) queues: Queues,
@@ -82,6 +85,7 @@ impl Engine {
             clients: Clients::default(),
             links,
             requests: Requests::default(),
+            copied: CopiedWrites::default(),
             statements,
             queues: Queues::default(),
             backlog: Backlog::default(),
@@ -174,9 +178,9 @@ impl Engine {
         self.cx.outputs.pop_front()
     }
 
-    /// Requests that have not ended: of clients, parts of these, and the engine's own.
+    /// Requests that have not ended: of clients, parts of these, writes to copies, and the engine's own.
     pub fn requests_in_flight(&self) -> usize {
-        self.requests.len()
+        self.requests.len() + self.copied.len()
     }
 
     /// Bytes that this worker holds for clients and nodes.
@@ -184,8 +188,10 @@ impl Engine {
         self.cx.memory.held()
     }
 
-    /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
+    /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet. Nor a write
+    /// that not all copies in sync have.
     pub fn is_drained(&self) -> bool {
-        self.clients.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
+        let is_empty = self.clients.is_empty() && self.copied.len() == 0;
+        is_empty && self.cx.shared.clients.load(Ordering::Acquire) == 0
     }
 }

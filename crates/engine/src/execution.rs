@@ -4,6 +4,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod begin_scan;
+pub(crate) mod copied_write;
 pub(crate) mod fan_out_write;
 pub(crate) mod fold;
 pub(crate) mod front;
@@ -34,6 +35,7 @@ pub(crate) mod warnings;
 use helenus_policy::schedule::Class;
 
 use crate::execution::aggregate::Aggregate;
+use crate::execution::copied_write::Copied;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::multi_get::{MultiGet, Spread};
 use crate::execution::outcome::{Outcome, Step};
@@ -61,6 +63,8 @@ pub(crate) enum Execution {
     MultiGet(Box<MultiGet>),
     /// On layouts of a table, one after the other, and then on the table.
     InSequence(Box<InSequence>),
+    /// A write to copies in sync, which goes on whatever becomes of this request.
+    Copied(Copied),
     /// It has been carried out, and its answer waits until the nodes agree on the schema.
     Held,
 }
@@ -91,6 +95,7 @@ impl Execution {
             Execution::Single(Some(_))
             | Execution::Hedged { .. }
             | Execution::MultiGet(_)
+            | Execution::Copied(_)
             | Execution::Held => Step::Wait,
         }
     }
@@ -131,6 +136,7 @@ impl Execution {
                 | Execution::Hedged { .. }
                 | Execution::MultiGet(_)
                 | Execution::InSequence(_)
+                | Execution::Copied(_)
                 | Execution::Held,
                 _,
             ) => outcome.unchanged(),
@@ -168,7 +174,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.whole(),
             Execution::Aggregate(aggregate) => aggregate.whole(),
             Execution::InSequence(sequence) => sequence.whole(),
-            Execution::MultiGet(_) | Execution::Held => None,
+            Execution::MultiGet(_) | Execution::Copied(_) | Execution::Held => None,
         }
     }
 
@@ -177,7 +183,7 @@ impl Execution {
         match self {
             Execution::PagedScan(scan) => scan.is_in_parts(),
             Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
-            Execution::MultiGet(_) => true,
+            Execution::MultiGet(_) | Execution::Copied(_) => true,
             Execution::InSequence(sequence) => sequence.whole().is_none(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
@@ -199,7 +205,10 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.children(),
             Execution::MultiGet(multi_get) => multi_get.children(),
             Execution::InSequence(sequence) => sequence.children(),
-            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => Vec::new(),
+            Execution::Single(_)
+            | Execution::Hedged { .. }
+            | Execution::Copied(_)
+            | Execution::Held => Vec::new(),
         }
     }
 
@@ -210,7 +219,10 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
             Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
             Execution::InSequence(sequence) => sequence.awaits(part, child),
-            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
+            Execution::Single(_)
+            | Execution::Hedged { .. }
+            | Execution::Copied(_)
+            | Execution::Held => false,
         }
     }
 
@@ -236,6 +248,7 @@ impl Execution {
             Execution::Aggregate(_) => "aggregate",
             Execution::MultiGet(_) => "by owner",
             Execution::InSequence(_) => "layouts in sequence",
+            Execution::Copied(_) => "to copies in sync",
             Execution::Held => "schema change",
         }
     }
@@ -249,6 +262,7 @@ impl Execution {
             Execution::Single(_)
             | Execution::Hedged { .. }
             | Execution::InSequence(_)
+            | Execution::Copied(_)
             | Execution::Held => 0,
         }
     }

@@ -116,6 +116,7 @@ impl Engine {
                 let (client, part) = (*client, *part);
                 self.on_part_outcome(client, key, part, Outcome::of_proxy(error, untried));
             }
+            Owner::Copy(..) => self.on_copy_failed(key, &error),
             Owner::InRange(statement) => {
                 let statement = statement.clone();
                 self.on_range_lost(key, &statement);

@@ -11,10 +11,7 @@ use crate::engine::Engine;
 use crate::memory::Body;
 use crate::output::HeldAnswer;
 use crate::shared::WorkerMessage;
-use crate::tick::TICK;
-
-/// A worker that has not run for longer than this cannot say that a node was silent.
-const STILL_MAX: Duration = Duration::from_millis(400);
+use crate::tick::{STILL_MAX, TICK};
 
 impl Engine {
     /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
@@ -78,6 +75,7 @@ impl Engine {
                 session,
                 is_granted,
             }),
+            WorkerMessage::InSync => self.look_at_copies(),
             WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
             WorkerMessage::Holds => self.adopt_holds(),
@@ -85,6 +83,15 @@ impl Engine {
             WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
             WorkerMessage::Capture(wanted) => self.set_capture(wanted),
         }
+        self.settle();
+    }
+
+    /// Judges what copies in sync have answered, as [`crate::output::Output::Judge`] asks for. A write is
+    /// acknowledged by a lease that is held after all copies have answered, so the clock has to be read later
+    /// than their answers.
+    pub fn judge_copies(&mut self, now: Instant) {
+        self.set_now(now);
+        self.judge_touched();
         self.settle();
     }
 
@@ -114,6 +121,7 @@ impl Engine {
         if !stood_still || stood_still_before {
             self.refuse_late();
             self.expire_requests();
+            self.expire_copied();
             self.refuse_late_held();
             self.check_links();
             self.expire_connecting();

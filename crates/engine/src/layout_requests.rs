@@ -10,6 +10,7 @@ use helenus_wire::{ExecuteView, Opcode, code};
 use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::execution::copied_write::Copied;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::rewriting::{OnLayouts, Refusal, Rewriting, Rewritten, SchemaForm};
 use crate::memory::NO_MEMORY;
@@ -91,10 +92,7 @@ impl Engine {
             (Kind::Select, _) => is_serial,
             _ => may_write(kind),
         };
-        let defines = match (kind, statement) {
-            (Kind::Auth, Some(statement)) => changes_rights(&statement.text),
-            _ => kind == Kind::Ddl,
-        };
+        let defines = defines(kind, statement);
         let of_facts = || statement.and_then(|s| s.facts.keyspace.as_ref().map(Name::as_str));
         let keyspace = table.map(|(keyspace, _)| keyspace).or_else(of_facts);
         if (may_write || kind == Kind::Ddl) && keyspace == Some(CATALOGUE) {
@@ -110,6 +108,10 @@ impl Engine {
             rewritten.send_before = until;
         }
         if layouts.is_empty() {
+            return Ok(rewritten);
+        }
+        rewritten.form = self.on_copies(arrival, analysis, (kind, statement), &layouts)?;
+        if rewritten.form.is_some() {
             return Ok(rewritten);
         }
         if may_write
@@ -180,6 +182,14 @@ impl Engine {
     }
 }
 
+/// Whether a statement changes what a table is, or who may do what with it.
+fn defines(kind: Kind, statement: Option<&Arc<Statement>>) -> bool {
+    match (kind, statement) {
+        (Kind::Auth, Some(statement)) => changes_rights(&statement.text),
+        _ => kind == Kind::Ddl,
+    }
+}
+
 impl ClientRequest {
     /// Makes it the request that is carried out.
     #[inline]
@@ -207,6 +217,9 @@ impl ClientRequest {
             }
             Rewriting::InSequence(sequence) => {
                 self.execution = Execution::InSequence(Box::new(sequence));
+            }
+            Rewriting::Copied(write) => {
+                self.execution = Execution::Copied(Copied::Begins(write));
             }
             Rewriting::Schema(SchemaForm { read, instead }) => {
                 if let Some(body) = instead {

@@ -19,20 +19,20 @@ use crate::statement::layout_plan::{CopyWrite, LayoutPlan, Plan};
 use crate::statement::layout_rules::{opaque_refused, write_refused};
 use crate::statement::prepared::{Prepared, Statement};
 
-const NOT_READABLE: &str = "the request cannot be understood";
+pub(crate) const NOT_READABLE: &str = "the request cannot be understood";
 const TOO_MANY: &str = "a batch has too many statements, together with those on the layouts of its tables: \
                         divide it";
 
 /// What a request asks, whose body was read before.
-struct Asked<'a> {
-    options: Options<'a>,
+pub(crate) struct Asked<'a> {
+    pub options: Options<'a>,
     statement: BatchStatement<'a>,
     /// Names of the markers of what is prepared.
-    names: Option<&'a [Box<str>]>,
+    pub names: Option<&'a [Box<str>]>,
 }
 
 impl<'a> Asked<'a> {
-    fn of(arrival: &Arrival<'a>, analysis: &'a Analysis<'_>) -> Option<Asked<'a>> {
+    pub(crate) fn of(arrival: &Arrival<'a>, analysis: &'a Analysis<'_>) -> Option<Asked<'a>> {
         let (content, version) = (arrival.content, arrival.version);
         match arrival.opcode {
             Opcode::Query => {
@@ -53,6 +53,14 @@ impl<'a> Asked<'a> {
                 })
             }
             _ => None,
+        }
+    }
+
+    /// Bytes of the text, or of the id.
+    pub(crate) fn statement_len(&self) -> usize {
+        match self.statement {
+            BatchStatement::Text(text) => text.len(),
+            BatchStatement::Prepared(id) => id.len(),
         }
     }
 }
@@ -85,7 +93,7 @@ impl Engine {
 
     /// Refuses a write that is larger than clients may send, as nodes would not take it, or than there is
     /// memory for. Asked before it is put together.
-    fn is_room_for(&self, bytes: usize) -> Result<(), Refusal> {
+    pub(crate) fn is_room_for(&self, bytes: usize) -> Result<(), Refusal> {
         let max = self.cx.shared.config.limits.request_bytes_max;
         if bytes > max {
             return Err(Refusal::too_large(bytes, max));
@@ -256,7 +264,7 @@ struct Child {
     planned: Option<LayoutPlan<Statement>>,
 }
 
-fn table_of<'s>(
+pub(crate) fn table_of<'s>(
     statement: &'s Statement,
     prepared: Option<&'s Prepared>,
     keyspace: Option<&'s str>,
@@ -267,12 +275,17 @@ fn table_of<'s>(
     }
 }
 
-fn named_table<'f>(facts: &'f Facts, in_force: Option<&'f str>) -> Option<(&'f str, &'f str)> {
+pub(crate) fn named_table<'f>(
+    facts: &'f Facts,
+    in_force: Option<&'f str>,
+) -> Option<(&'f str, &'f str)> {
     let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
     Some((keyspace.or(in_force)?, facts.table.as_ref()?.as_str()))
 }
 
-fn copies_of(planned: &LayoutPlan<Statement>) -> Result<&[CopyWrite<Statement>], Refusal> {
+pub(crate) fn copies_of(
+    planned: &LayoutPlan<Statement>,
+) -> Result<&[CopyWrite<Statement>], Refusal> {
     match &*planned.plan {
         Plan::Write(copies) => Ok(copies),
         Plan::Refused(why) => Err(Refusal::invalid(&**why)),
@@ -280,7 +293,7 @@ fn copies_of(planned: &LayoutPlan<Statement>) -> Result<&[CopyWrite<Statement>],
     }
 }
 
-fn unordered(table: &LogicalTable, why: Unordered) -> Refusal {
+pub(crate) fn unordered(table: &LogicalTable, why: Unordered) -> Refusal {
     match why {
         Unordered::Number => Refusal::invalid(why.text()),
         Unordered::Names => {

@@ -21,16 +21,24 @@ pub const REFRESH: Duration = Duration::from_secs(3);
 /// How long what was read is good for, from when the read was sent.
 pub const LEASE: Duration = Duration::from_secs(10);
 
-/// The tables with layouts.
+/// The tables with layouts, by keyspace and table.
 #[derive(Clone, Debug, Default)]
 pub struct Layouts {
-    /// By keyspace and table.
+    /// Those that have them beside themselves.
     pub tables: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
+    /// Those that have them in place of replicas, each in a keyspace of its own: these tables themselves are
+    /// empty. See [`crate::copies`].
+    pub replaced: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
 }
 
 impl Layouts {
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.tables.is_empty() && self.replaced.is_empty()
+    }
+
+    /// A table whose replicas are copies in sync.
+    pub fn replaced(&self, keyspace: &str, table: &str) -> Option<&Arc<LogicalTable>> {
+        self.replaced.get(keyspace)?.get(table)
     }
 
     /// A table that has layouts. One whose layouts are all missing has none.

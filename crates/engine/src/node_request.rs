@@ -10,7 +10,7 @@ use helenus_wire::Page;
 use slotmap::SlotMap;
 
 use crate::admission::{Admission, PartJob, Waiting};
-use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
+use crate::keys::{ClientRequestKey, CopiedWriteKey, LinkKey, NodeRequestKey};
 use crate::memory::Ledger;
 use crate::pauses::Missed;
 use crate::query::Query;
@@ -24,6 +24,8 @@ pub(crate) enum Owner {
     Whole(ClientRequestKey),
     /// A client request, one of whose parts it is, by its number.
     Part(ClientRequestKey, u16),
+    /// A write to copies in sync, which has this one written. Its client may be gone.
+    Copy(CopiedWriteKey, usize),
     /// A node has forgotten this statement, or does not know it yet. Others may wait for it.
     Reprepare { id: Box<[u8]>, node: NodeIndex },
     /// A statement over parts of the ring, for the sake of this one.
@@ -35,8 +37,13 @@ impl Owner {
     pub(crate) fn client(&self) -> Option<ClientRequestKey> {
         match self {
             Owner::Whole(client) | Owner::Part(client, _) => Some(*client),
-            Owner::Reprepare { .. } | Owner::InRange(_) => None,
+            Owner::Copy(..) | Owner::Reprepare { .. } | Owner::InRange(_) => None,
         }
+    }
+
+    /// Whether it is a PREPARE for the proxy's own sake.
+    pub(crate) fn is_prepare(&self) -> bool {
+        matches!(self, Owner::Reprepare { .. } | Owner::InRange(_))
     }
 }
 
@@ -76,6 +83,8 @@ pub(crate) enum Target {
     At(NodeIndex),
     /// To these nodes, in this order.
     Planned(Plan),
+    /// To this node, and no other.
+    Only { node: NodeIndex, is_tried: bool },
 }
 
 impl Target {
@@ -93,7 +102,7 @@ impl Target {
     pub(crate) fn token(&self) -> Option<i64> {
         match self {
             Target::Place { place, .. } => place.as_ref()?.token,
-            Target::At(_) | Target::Planned(_) => None,
+            Target::At(_) | Target::Planned(_) | Target::Only { .. } => None,
         }
     }
 
@@ -111,7 +120,15 @@ impl Target {
     pub(crate) fn untried(&self) -> Option<Plan> {
         match self {
             Target::Planned(plan) => Some(*plan),
-            Target::Place { .. } | Target::At(_) => None,
+            Target::Place { .. } | Target::At(_) | Target::Only { .. } => None,
+        }
+    }
+
+    /// Lets it be planned anew: any node may have it, unless it is for one only.
+    pub(crate) fn widen(&mut self) {
+        match self {
+            Target::Only { is_tried, .. } => *is_tried = false,
+            Target::Place { .. } | Target::At(_) | Target::Planned(_) => *self = Target::ANY,
         }
     }
 }
@@ -284,8 +301,13 @@ impl NodeRequest {
 
     /// Makes a node its next candidate.
     pub(crate) fn put_in_front(&mut self, node: NodeIndex) {
-        let left = self.target.untried().map(|plan| plan.behind(node));
-        self.target = Target::Planned(left.unwrap_or(Plan::only(node)));
+        match &mut self.target {
+            Target::Only { is_tried, .. } => *is_tried = false,
+            target => {
+                let left = target.untried().map(|plan| plan.behind(node));
+                *target = Target::Planned(left.unwrap_or(Plan::only(node)));
+            }
+        }
         self.attempts = self.attempts.saturating_sub(1);
     }
 

@@ -15,6 +15,7 @@ use crate::capture;
 use crate::client::identity::Identities;
 use crate::client::login_queue::Logins;
 use crate::config::Config;
+use crate::copies::InSync;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
 use crate::holds::Holds;
@@ -89,6 +90,8 @@ pub struct Common {
     pub layouts: Lease,
     /// The lists of copies in sync and of proxies, as this proxy knows them.
     pub lists: ArcSwap<Lists>,
+    /// What is known of copies that take the place of replicas.
+    pub copies: InSync,
 }
 
 /// What the control side and other workers tell a worker.
@@ -109,6 +112,8 @@ pub enum WorkerMessage {
         session: SessionKey,
         is_granted: bool,
     },
+    /// Other lists of copies in sync or of proxies are in force, or an intent is recorded.
+    InSync,
     /// Parts of an aggregate of that worker may be sent.
     Aggregate(ClientRequestKey),
     /// A node may have a permit for this worker's scans.
@@ -189,6 +194,7 @@ impl Common {
             reports: Reports::default(),
             layouts: Lease::new(now),
             lists: ArcSwap::default(),
+            copies: InSync::new(now),
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),

@@ -299,6 +299,9 @@ impl Engine {
             }
             return self.route(node_request);
         }
+        if self.begin_copied(key) {
+            return;
+        }
         let step = self.advance(key, |execution, around| execution.begin(around));
         self.take_step(key, step, None);
     }

@@ -2,7 +2,8 @@
 //!
 //! In mode `replace` each replica of a table is a layout of its own, and Cassandra no longer compares
 //! them. This is the protocol that takes its place: who is asked, who is waited for, and who may be left
-//! out. No request uses it yet; proxies keep themselves in the list of proxies.
+//! out. The engine writes by it, and proxies keep themselves in the list of proxies; no table can have such copies
+//! yet.
 //!
 //! # Setting
 //! A *copy* is one layout of one range of the ring, held by one node. Proxies write every row to all copies

@@ -180,6 +180,9 @@ impl Worker {
                 }
                 Output::Recall(id) => self.shared.recall(id),
                 Output::Report(ticket, report) => self.report(ticket, *report),
+                Output::Judge => self.engine.judge_copies(Instant::now()),
+                // No table has copies in place of replicas yet.
+                Output::Evict(_) | Output::Intent(..) => {}
                 Output::Captured(captured) => self.shared.captures.take(captured),
                 Output::Traced(trace) => self.shared.trace(trace),
             }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{Malformed, Opcode, Reader, code, flags, write};
 
+use crate::execution::copied_write::CopiedWrite;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
 use crate::execution::schema_read::SchemaRead;
@@ -27,6 +28,7 @@ pub(crate) enum Rewriting {
     Read(LayoutRead),
     Write(LayoutWrite),
     InSequence(InSequence),
+    Copied(Box<CopiedWrite>),
     Schema(SchemaForm),
 }
 
@@ -170,7 +172,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    fn new(code: i32, text: impl Into<String>) -> Refusal {
+    pub(crate) fn new(code: i32, text: impl Into<String>) -> Refusal {
         Refusal {
             code,
             text: text.into(),

@@ -13,7 +13,8 @@ use crate::client::refusal::is_refusal;
 use crate::config::PayloadSettings;
 use crate::node::kind::{OpenError, OpenedLink};
 
-const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
+/// To which cluster the node belongs, and which of its starts this is: the generation grows with each.
+const CLUSTER_NAME: &str = "SELECT cluster_name, gossip_generation FROM system.local";
 
 /// Streams that setting up a connection takes at most, from 1 on: STARTUP, the token, the cluster's name,
 /// USE.
@@ -79,6 +80,8 @@ pub(crate) struct Greeting {
     stream: i16,
     decoder: Decoder,
     encoder: Encoder,
+    /// Which start of the node this is, once it has told.
+    boot: Option<u32>,
     /// What has come behind the last answer, in the same bytes.
     behind: Vec<Envelope>,
 }
@@ -115,6 +118,7 @@ impl Greeting {
             stream: 0,
             decoder: Decoder::new(MAX_RESPONSE_BODY),
             encoder: Encoder::new(),
+            boot: None,
             behind: Vec::new(),
         }
     }
@@ -185,6 +189,7 @@ impl Greeting {
             decoder: self.decoder,
             encoder: self.encoder,
             version: self.version,
+            boot: self.boot,
         };
         (opened, self.behind)
     }
@@ -318,13 +323,16 @@ impl Greeting {
         }
     }
 
-    fn check_cluster(&self, content: &[u8]) -> Result<(), OpenError> {
+    fn check_cluster(&mut self, content: &[u8]) -> Result<(), OpenError> {
         let rows = RowsView::parse(content)?;
-        let mut columns = rows.columns.iter();
-        let at = columns.position(|column| column.name == "cluster_name");
         let all: Vec<_> = rows.rows().collect::<Result<_, _>>()?;
-        let cell = at.and_then(|at| *all.first()?.get(at)?);
-        let found = cell.and_then(|cell| std::str::from_utf8(cell).ok());
+        let cell = |name: &str| {
+            let at = rows.columns.iter().position(|column| column.name == name)?;
+            *all.first()?.get(at)?
+        };
+        let generation = cell("gossip_generation").and_then(|cell| cell.try_into().ok());
+        self.boot = generation.map(u32::from_be_bytes);
+        let found = cell("cluster_name").and_then(|cell| std::str::from_utf8(cell).ok());
         match (found, &self.aim) {
             (Some(found), Aim::Link { cluster, .. }) if cluster.as_deref() != Some(found) => {
                 Err(OpenError::OtherCluster {

@@ -28,6 +28,8 @@ pub(crate) struct OpenedLink {
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
     pub(crate) version: Version,
+    /// Which start of the node it leads to, if the node has told: the number grows with each.
+    pub(crate) boot: Option<u32>,
 }
 
 /// Why a connection to a node could not be set up.

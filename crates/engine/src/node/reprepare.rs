@@ -38,7 +38,7 @@ impl Engine {
             return true;
         };
         let reprepares_max = usize::from(REPREPARES_MAX) + of_layouts;
-        if request.owner.client().is_none() || usize::from(request.reprepares) >= reprepares_max {
+        if request.owner.is_prepare() || usize::from(request.reprepares) >= reprepares_max {
             return false;
         }
         request.reprepares = request.reprepares.saturating_add(1);
@@ -71,7 +71,11 @@ impl Engine {
 
     /// What the proxy has prepared for layouts of a request, and has forgotten meanwhile.
     fn recall_copy(&mut self, key: NodeRequestKey, id: &[u8]) -> Option<Arc<Prepared>> {
-        let mut copies = self.copies_prepared(key).iter();
+        let request = self.requests.nodes.get(key);
+        let of_copy = request.is_some_and(|request| matches!(request.owner, Owner::Copy(..)));
+        let own = self.requests.query(key).filter(|_| of_copy);
+        let own = own.and_then(|query| query.prepared.as_ref());
+        let mut copies = self.copies_prepared(key).iter().chain(own);
         let copy = copies.find(|copy| *copy.id == *id)?.clone();
         self.statements.recall(&self.cx.shared, &copy);
         Some(copy)
@@ -128,7 +132,7 @@ impl Engine {
                 && request.target.untried().is_none_or(|plan| plan.is_empty())
             {
                 // Nodes that were in trouble when it was planned may serve by now.
-                request.target = Target::ANY;
+                request.target.widen();
             }
             self.route(key);
         }

@@ -75,7 +75,7 @@ impl Engine {
                 let mut nodes = (0..snapshot.nodes.len()).map(|at| NodeIndex(at as u16));
                 nodes.any(|node| is_near(node) && is_other(node))
             }
-            Owner::InRange(_) => false,
+            Owner::Copy(..) | Owner::InRange(_) => false,
         }
     }
 

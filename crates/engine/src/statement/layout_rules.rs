@@ -94,7 +94,7 @@ pub(crate) fn rights(text: &str, session: Option<&str>, layouts: &Layouts) -> Op
 }
 
 /// Where a GRANT or REVOKE names a table, and which: `GRANT … ON [TABLE] [keyspace.]table TO …`.
-fn table_of_rights(text: &str) -> Option<(Range<usize>, Option<Name>, Name)> {
+pub(super) fn table_of_rights(text: &str) -> Option<(Range<usize>, Option<Name>, Name)> {
     let word = |token: &Token| text.get(token.start..token.end).unwrap_or_default();
     let is =
         |token: &Token, any: &[&str]| token.kind == TokenKind::Word && is_one_of(word(token), any);

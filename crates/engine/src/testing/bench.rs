@@ -9,7 +9,7 @@ use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::{Locality, NodeTable};
 use helenus_policy::token::{Partitioner, Token};
-use helenus_wire::{ErrorBody, Opcode, Version, write};
+use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::config::Config;
 use crate::encodings::Encodings;
@@ -21,7 +21,8 @@ use crate::report::{Report, Wanted};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::{KeyColumn, Snapshot};
 use crate::testing::{
-    Envelope, bytes_of, envelopes, node, open_links, request_of, request_with_flags, take,
+    Envelope, bytes_of, envelopes, error, node, open_links, open_links_to, request_of,
+    request_with_flags, take,
 };
 use crate::tick::TICK;
 
@@ -43,6 +44,7 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
         descending: false,
     };
     let copy = Copy {
+        keyspace: "app".to_owned(),
         physical: LAYOUT.to_owned(),
         layout: Layout::new(&[1, 0]).expect("a permutation"),
         readable,
@@ -273,16 +275,33 @@ impl Bench {
     /// The same at whichever node is asked.
     pub(crate) fn prepare_at_any(&mut self, text: &str, id: &[u8], markers: &[Spec]) {
         let prepared = self.prepared(id, "others", markers, &[]);
+        self.prepare_with_any(text, &prepared);
+    }
+
+    fn prepare_with_any(&mut self, text: &str, prepared: &[u8]) {
         let mut body = Vec::new();
         write::long_string(&mut body, text);
-        write::u32(&mut body, 0);
+        if self.versions.0 == Version::V5 {
+            write::u32(&mut body, 0);
+        }
         self.ask(Opcode::Prepare, 1, &body);
         for node in 0..self.links.len() {
             for (_, stream, _) in self.at(node) {
-                self.say_as(node, Opcode::Result, stream, &prepared);
+                self.say_as(node, Opcode::Result, stream, prepared);
+            }
+        }
+        for node in 0..self.links.len() {
+            for (_, stream, _) in self.at(node) {
+                self.say_as(node, Opcode::Result, stream, prepared);
             }
         }
         assert_eq!(self.answer().0, Opcode::Result);
+    }
+
+    /// The same of the table, whichever node is asked.
+    pub(crate) fn prepare_of_any(&mut self, text: &str, id: &[u8], markers: &[Spec]) {
+        let prepared = self.prepared(id, TABLE, markers, &[]);
+        self.prepare_with_any(text, &prepared);
     }
 
     /// The same of a write on a table.
@@ -341,7 +360,7 @@ impl Bench {
         self.prepared_of(id, ("app", table), markers, columns)
     }
 
-    fn prepared_of(
+    pub(crate) fn prepared_of(
         &self,
         id: &[u8],
         (keyspace, table): (&str, &str),
@@ -404,6 +423,32 @@ impl Bench {
         self.engine.on_message(self.now, message);
     }
 
+    /// A node says that it cannot.
+    pub(crate) fn say_error_as(&mut self, node: usize, stream: i16, code: i32, message: &str) {
+        self.say_as(node, Opcode::Error, stream, &error(code, message));
+    }
+
+    /// A node does not know what it is to execute. `fields`: the id.
+    pub(crate) fn say_unprepared(&mut self, node: usize, stream: i16, fields: &[u8]) {
+        let mut body = Vec::new();
+        let error = ErrorBody {
+            code: code::UNPREPARED,
+            message: "unknown",
+            fields,
+        };
+        error.write(&mut body);
+        self.say_as(node, Opcode::Error, stream, &body);
+    }
+
+    /// The first node has been started anew, so many times in all, and is connected to again.
+    pub(crate) fn restart_first(&mut self, boot: i32) {
+        self.break_link();
+        self.wait(Duration::from_secs(1));
+        let opened = open_links_to(boot, &mut self.engine, self.now, self.versions.1);
+        let first = opened.iter().find(|(node, _)| node.0 == 0);
+        self.links[0] = first.expect("a link to the first node").1;
+    }
+
     /// The connection to the first node breaks.
     pub(crate) fn break_link(&mut self) {
         let link = self.links[0];
@@ -445,6 +490,7 @@ fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) ->
         .collect();
     let layouts = Layouts {
         tables: [("app".to_owned(), layouts)].into_iter().collect(),
+        ..Layouts::default()
     };
     Snapshot {
         epoch,

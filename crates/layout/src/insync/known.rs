@@ -85,6 +85,11 @@ impl<const N: usize> Known<N> {
         &self.timing
     }
 
+    /// Until when the list may be relied on; 0 if it was never read.
+    pub fn lease_until_us(&self) -> u64 {
+        self.lease_until_us
+    }
+
     /// All that somebody may rely on, now or before the next lease: those in sync, those joining, and
     /// those that linger. None without a lease.
     pub fn required(&self, now_us: u64) -> Option<Members> {
@@ -131,8 +136,9 @@ mod tests {
     #[test]
     fn a_lease_runs_from_when_the_read_was_sent() {
         let mut known = Known::new(TIMING);
-        assert_eq!(known.list(0), None);
+        assert_eq!((known.list(0), known.lease_until_us()), (None, 0));
         known.adopt(three(), 100, 900);
+        assert_eq!(known.lease_until_us(), 1_100);
         assert_eq!(known.list(1_099), Some(&three()));
         assert_eq!(known.lease_left_us(1_099), 1);
         assert_eq!(known.list(1_100), None);

@@ -38,6 +38,12 @@ pub struct Write {
     acked_boot: [u32; COPIES_MAX],
 }
 
+/// Which copies have it, and which required ones do not.
+struct Standing {
+    acked: Members,
+    missing: Members,
+}
+
 /// What is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -135,14 +141,9 @@ impl Write {
         recorded: bool,
         now_us: u64,
     ) -> Step {
-        let (Some(required), Some(list)) = (copies.required(now_us), copies.list(now_us)) else {
+        let Some(Standing { acked, missing }) = self.standing(copies, now_us) else {
             return Step::NoLease;
         };
-        let has_it = |copy: &usize| {
-            list.state(*copy) == State::Out || list.boot(*copy) == self.acked_boot[*copy]
-        };
-        let acked: Members = self.acked.iter().filter(has_it).collect();
-        let missing = required.minus(acked);
         if missing.is_empty() {
             return if acked.len() >= self.needed {
                 Step::Acknowledge
@@ -158,8 +159,36 @@ impl Write {
                 None => Step::Send(unsent),
             };
         }
-        let is_late = |copy: &usize| copies.is_overdue(*copy, self.sent_at_us[*copy], now_us);
-        missing.iter().find(is_late).map_or(Step::Wait, Step::Evict)
+        self.late(copies, now_us).map_or(Step::Wait, Step::Evict)
+    }
+
+    /// A copy that is to be evicted because it has not acknowledged the write for too long since it was first
+    /// sent. [`Write::next`] says so of those that it waits for; of one that fails as often as it is sent the
+    /// write again, only this does.
+    pub fn late(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Option<usize> {
+        let Standing { missing, .. } = self.standing(copies, now_us)?;
+        let is_late = |copy: &usize| {
+            let sent_us = self.sent_at_us[*copy];
+            sent_us > 0 && copies.is_overdue(*copy, sent_us, now_us)
+        };
+        missing.iter().find(is_late)
+    }
+
+    /// The copies that have it, as far as that counts.
+    pub fn acked(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
+        let standing = self.standing(copies, now_us);
+        standing.map_or(self.acked, |standing| standing.acked)
+    }
+
+    /// None without a lease.
+    fn standing(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Option<Standing> {
+        let (required, list) = (copies.required(now_us)?, copies.list(now_us)?);
+        let has_it = |copy: &usize| {
+            list.state(*copy) == State::Out || list.boot(*copy) == self.acked_boot[*copy]
+        };
+        let acked: Members = self.acked.iter().filter(has_it).collect();
+        let missing = required.minus(acked);
+        Some(Standing { acked, missing })
     }
 
     /// What must happen before anything is sent. Only who is in sync among the proxies sends: of others
@@ -271,6 +300,25 @@ mod tests {
         assert_eq!(scene.next(&mut write, 2_259), Step::Wait, "it has time");
         let step = scene.next(&mut write, 2_260);
         assert_eq!(step, Step::Evict(2), "who joins is waited for");
+    }
+
+    #[test]
+    fn a_copy_that_fails_each_time_is_late_like_one_that_is_silent() {
+        let scene = scene();
+        let mut write = Write::unannounced(0, 2);
+        assert_eq!(write.late(&scene.copies, 1_500), None, "it was never sent");
+        write.on_sent(Members::first(3), 1_020);
+        write.on_acked(0, 1);
+        write.on_acked(1, 1);
+        assert_eq!(write.acked(&scene.copies, 1_020), Members::first(2));
+        for now_us in [1_030, 1_120] {
+            write.on_failed(2);
+            assert_eq!(scene.next(&mut write, now_us), Step::Send(Members::of(2)));
+            let late = (now_us == 1_120).then_some(2);
+            assert_eq!(write.late(&scene.copies, now_us), late);
+            write.on_sent(Members::of(2), now_us);
+        }
+        assert_eq!(write.late(&scene.copies, 2_010), None, "without a lease");
     }
 
     #[test]

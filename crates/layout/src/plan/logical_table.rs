@@ -44,7 +44,9 @@ pub struct Column {
 /// A table that holds the same rows in another clustering order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Name of the table, in the same keyspace.
+    /// The keyspace of the copy's table: the same, unless copies take the place of the table's replicas.
+    pub keyspace: String,
+    /// Name of the copy's table.
     pub physical: String,
     /// Column numbers are places in [`LogicalTable::clustering`].
     pub layout: Layout,

@@ -14,7 +14,8 @@ use super::splice::{qualified, splice};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// One text for each copy, with the same markers in the same order. They go into one unlogged
-    /// batch with the client's own statement.
+    /// batch with the client's own statement, or, where copies take the place of the table's replicas, each to
+    /// its own node.
     Copies(Vec<String>),
     /// Why it is not possible, for the client.
     Refused(String),
@@ -27,11 +28,11 @@ pub fn write(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
         let of = format!("{}.{} has layouts", table.keyspace, table.name);
         return Write::Refused(format!("{of}: {reason}, or drop the layouts"));
     }
-    let copy = |physical: &str| {
-        let name = (facts.spans.table.clone()?, qualified(table, physical));
+    let copy = |copy| {
+        let name = (facts.spans.table.clone()?, qualified(copy));
         splice(text, facts.spans.statement.clone(), vec![name])
     };
-    let copies: Option<Vec<String>> = table.copies.iter().map(|c| copy(&c.physical)).collect();
+    let copies: Option<Vec<String>> = table.copies.iter().map(copy).collect();
     match copies {
         Some(copies) => Write::Copies(copies),
         None => Write::Refused(format!("{}: {NOT_UNDERSTOOD}", table.name)),

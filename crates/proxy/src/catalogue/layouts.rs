@@ -138,6 +138,7 @@ fn judge<'a>(
         _ => other_columns(own, copy),
     };
     let copy = Copy {
+        keyspace: keyspace.clone(),
         physical: physical.clone(),
         layout,
         readable: entry.state == State::Ready && complaint.is_none(),

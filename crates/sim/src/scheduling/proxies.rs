@@ -30,7 +30,7 @@ use crate::proxy::{At, WALL, all_of, engines};
 /// What it takes to open a connection, beside the way there and back.
 const OPENING_US: u64 = 300;
 /// What a worker asks a node that it has connected to.
-const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
+const CLUSTER_NAME: &str = "SELECT cluster_name, gossip_generation FROM system.local";
 /// From one worker to another.
 const TELLING_US: u64 = 5;
 
@@ -271,7 +271,10 @@ impl Proxies {
                 | Output::Recall(_)
                 | Output::Report(..)
                 | Output::Captured(_)
-                | Output::Traced(_) => {}
+                | Output::Traced(_)
+                | Output::Judge
+                | Output::Evict(_)
+                | Output::Intent(..) => {}
             }
         }
         let worker = &mut self.workers[at.proxy][at.worker];

@@ -45,7 +45,7 @@ impl World {
             Some(Opcode::Query) => {
                 let version = Version::from_number(header.version)?;
                 let text = QueryView::parse(body, version).ok()?.text;
-                let is_name = text == "SELECT cluster_name FROM system.local";
+                let is_name = text == "SELECT cluster_name, gossip_generation FROM system.local";
                 is_name.then(|| self.name_cluster(number, text))
             }
             _ => None,

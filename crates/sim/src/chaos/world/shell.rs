@@ -104,6 +104,8 @@ impl World {
             Output::Recall(id) => self.proxies[at.proxy].common.forget_recall(&id),
             // Nobody asks.
             Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
+            // No table has copies in place of replicas.
+            Output::Judge | Output::Evict(_) | Output::Intent(..) => {}
         }
     }
 

@@ -1,0 +1,161 @@
+//! Copies that take the place of a table's replicas ([`helenus_layout::insync`]): what the control side knows of
+//! them, where workers look without a lock, and what they want it to do.
+//!
+//! Times of the lists are microseconds since [`InSync`] began, by the clock whose readings engines are handed.
+//! The control side stores what it has read ([`InSync::publish`]) and then tells the workers
+//! ([`crate::shared::WorkerMessage::InSync`]). While nothing is published no table has such copies.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use helenus_layout::insync::{
+    BitChange, COPIES_MAX, Copies, Intents, Known, PROXIES_MAX, Proxies, State,
+};
+use helenus_policy::ring::NodeIndex;
+use rustc_hash::FxHashMap;
+
+/// Parts of the ring for which intents are recorded.
+pub const BUCKETS: usize = 1_024;
+
+/// What all workers of a proxy share of copies in sync.
+#[derive(Debug)]
+pub struct InSync {
+    began: Instant,
+    lists: ArcSwap<Lists>,
+}
+
+/// The lists as they were last read.
+#[derive(Debug, Default)]
+pub struct Lists {
+    /// `None` while this proxy is no member of the list of proxies: it writes nothing.
+    pub membership: Option<Membership>,
+    /// By keyspace and table, as clients know it.
+    pub tables: FxHashMap<String, FxHashMap<String, Groups>>,
+}
+
+/// The lists of a table's copies, by the nodes that own a partition, one for each copy.
+pub type Groups = FxHashMap<Box<[NodeIndex]>, Known<COPIES_MAX>>;
+
+/// A member of the list of proxies, and that list.
+#[derive(Debug)]
+pub struct Membership {
+    pub member: Arc<Member>,
+    pub proxies: Known<PROXIES_MAX>,
+}
+
+/// This proxy as a member, from when it has joined until it leaves or is evicted. When it joins anew it is
+/// another one: what the first has left unfinished is resynchronised, and nobody goes on with it.
+#[derive(Debug)]
+pub struct Member {
+    /// In the list of proxies.
+    pub number: usize,
+    /// Locked for an instant by each write that begins or ends.
+    intents: Mutex<Intents>,
+}
+
+/// A copy that the control side is to evict, unless it is the last in sync.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    pub keyspace: String,
+    pub table: String,
+    /// The owners of the group.
+    pub owners: Box<[NodeIndex]>,
+    pub copy: usize,
+    /// Of the list by which that was found. In a later list it may have come back.
+    pub version: u64,
+}
+
+impl InSync {
+    pub(crate) fn new(now: Instant) -> InSync {
+        InSync {
+            began: now,
+            lists: ArcSwap::default(),
+        }
+    }
+
+    /// A time as lists have it.
+    pub fn us(&self, at: Instant) -> u64 {
+        let us = at.saturating_duration_since(self.began).as_micros();
+        u64::try_from(us).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn instant(&self, us: u64) -> Instant {
+        self.began + Duration::from_micros(us)
+    }
+
+    /// Puts other lists in force.
+    pub fn publish(&self, lists: Lists) {
+        self.lists.store(Arc::new(lists));
+    }
+
+    pub fn lists(&self) -> Arc<Lists> {
+        self.lists.load_full()
+    }
+}
+
+impl Member {
+    pub fn new(number: usize) -> Member {
+        Member {
+            number,
+            intents: Mutex::new(Intents::new(BUCKETS)),
+        }
+    }
+
+    /// The write intents of this member. Workers wait for the lock.
+    pub fn intents(&self) -> MutexGuard<'_, Intents> {
+        self.intents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A write in the bucket of a token begins: its bucket, and the bit that the control side is to record.
+    pub(crate) fn begin(&self, token: i64) -> (usize, Option<BitChange>) {
+        let mut intents = self.intents();
+        let bucket = intents.bucket_of(token);
+        (bucket, intents.begin(bucket))
+    }
+}
+
+/// What counts for the copies of one partition.
+pub(crate) struct View<'a> {
+    pub member: &'a Arc<Member>,
+    pub proxies: &'a Known<PROXIES_MAX>,
+    pub copies: &'a Known<COPIES_MAX>,
+}
+
+impl Lists {
+    pub(crate) fn view(
+        &self,
+        (keyspace, table): (&str, &str),
+        owners: &[NodeIndex],
+    ) -> Option<View<'_>> {
+        let Membership { member, proxies } = self.membership.as_ref()?;
+        let copies = self.tables.get(keyspace)?.get(table)?.get(owners)?;
+        Some(View {
+            member,
+            proxies,
+            copies,
+        })
+    }
+}
+
+impl View<'_> {
+    /// Whether this proxy is out, by a list of proxies that may be relied on.
+    pub(crate) fn has_left(&self, now_us: u64) -> bool {
+        let state = |list: &Proxies| list.state(self.member.number);
+        let list = self.proxies.list(now_us);
+        list.is_some_and(|list| state(list) != State::InSync)
+    }
+
+    /// The list of copies, if this proxy may write by it.
+    pub(crate) fn list(&self, now_us: u64) -> Option<&Copies> {
+        let proxies = self.proxies.list(now_us)?;
+        let may_write = proxies.state(self.member.number) == State::InSync;
+        self.copies.list(now_us).filter(|_| may_write)
+    }
+
+    /// Until when both lists may be relied on.
+    pub(crate) fn lease_until_us(&self) -> u64 {
+        let (copies, proxies) = (self.copies.lease_until_us(), self.proxies.lease_until_us());
+        copies.min(proxies)
+    }
+}

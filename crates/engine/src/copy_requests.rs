@@ -1,0 +1,230 @@
+//! Requests about tables whose replicas are copies in sync: a write of one partition goes to all of them
+//! ([`crate::execution::copied_write`]), all else is refused.
+
+use std::sync::Arc;
+
+use helenus_cql::Kind;
+use helenus_layout::plan::LogicalTable;
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{BatchChild, BatchView, Consistency, Opcode, code, write};
+
+use crate::arrival::Arrival;
+use crate::engine::Engine;
+use crate::execution::copied_write::{CopiedWrite, Purpose, SentToCopies, write_options};
+use crate::execution::fan_out_write::{bytes_of, in_order};
+use crate::execution::rewriting::{Refusal, Rewriting};
+use crate::layout_writes::{Asked, NOT_READABLE, copies_of, named_table, table_of, unordered};
+use crate::layouts::Layouts;
+use crate::memory::Held;
+use crate::statement::analysis::Analysis;
+use crate::statement::copy_rules::{batch_refused, because, needed, opaque_refused, refused};
+use crate::statement::layout_plan::CopyWrite;
+use crate::statement::prepared::Statement;
+use crate::stats::add;
+
+const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; writes to \
+                          tables with copies in place of replicas wait until they can";
+const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
+                           them by markers, one partition at a time";
+
+impl Engine {
+    /// What a request about a table with copies becomes; `None` if it is about none.
+    pub(crate) fn on_copies(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        (kind, statement): (Kind, Option<&Arc<Statement>>),
+        layouts: &Layouts,
+    ) -> Result<Option<Box<Rewriting>>, Refusal> {
+        if layouts.replaced.is_empty() {
+            return Ok(None);
+        }
+        if kind == Kind::Batch {
+            self.refuse_batch(arrival, analysis, statement, layouts)?;
+            return Ok(None);
+        }
+        let table = analysis.table(statement.map(|statement| &**statement));
+        let of = statement.map(|statement| &**statement);
+        if let Some(why) = refused(kind, of, table, analysis.in_force(), layouts) {
+            return Err(Refusal::invalid(why));
+        }
+        let replaced = table.and_then(|(keyspace, table)| layouts.replaced(keyspace, table));
+        let Some((statement, table)) = statement.zip(replaced) else {
+            return Ok(None);
+        };
+        let write = self.copied_write(arrival, analysis, (statement, table))?;
+        add(&self.cx.shared.stats.global.layout_writes, 1);
+        Ok(Some(Box::new(Rewriting::Copied(Box::new(write)))))
+    }
+
+    fn refuse_batch(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        statement: Option<&Arc<Statement>>,
+        layouts: &Layouts,
+    ) -> Result<(), Refusal> {
+        let mut why = None;
+        if let Some(statement) = statement {
+            let inner = statement.facts.inner.iter();
+            let mut tables = inner.map(|inner| named_table(inner, analysis.in_force()));
+            why = tables.find_map(|named| batch_refused(named, layouts));
+        } else {
+            let view = BatchView::parse(arrival.content, arrival.version);
+            let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
+            for child in &view.children {
+                let (statement, prepared) = match child {
+                    BatchChild::Text(text, _) => (self.statements.of_text(text), None),
+                    BatchChild::Prepared(id, _) => {
+                        let prepared = self.statements.prepared(&self.cx.shared, id);
+                        let prepared = prepared.ok_or_else(|| Refusal::unprepared(id))?;
+                        (prepared.statement.clone(), Some(prepared))
+                    }
+                };
+                let named = table_of(&statement, prepared.as_deref(), analysis.keyspace);
+                why = why.or_else(|| batch_refused(named, layouts));
+                if statement.facts.kind == Kind::Opaque {
+                    let in_force = match &prepared {
+                        Some(prepared) => prepared.keyspace.as_deref(),
+                        None => analysis.keyspace,
+                    };
+                    why = why.or_else(|| opaque_refused(&statement, in_force, layouts));
+                }
+            }
+        }
+        why.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
+    }
+
+    /// A write of one partition to each copy.
+    fn copied_write(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
+    ) -> Result<CopiedWrite, Refusal> {
+        let planned = statement.layout_plan(table);
+        let copies = copies_of(&planned)?;
+        let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
+        let values = in_order(&asked.options.values, &statement.facts, asked.names);
+        let values = values.map_err(|why| unordered(table, why))?;
+        let bytes = asked.statement_len() + bytes_of(&values);
+        self.is_room_for(bytes.saturating_mul(copies.len()))?;
+        let purpose = self.purpose(analysis, table, asked.options.consistency)?;
+        let is_prepared = arrival.opcode == Opcode::Execute;
+        if is_prepared {
+            self.prepare_copies(arrival.pool, copies.iter().map(CopyWrite::statement));
+        }
+        let since_1970 = self.cx.since_1970();
+        let since_1970_us = i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX);
+        let timestamp_us = match asked.options.timestamp {
+            Some(timestamp_us) => timestamp_us,
+            None => self.copied.timestamp_us(since_1970_us),
+        };
+        let now_in_seconds = i32::try_from(since_1970.as_secs()).unwrap_or(i32::MAX);
+        let version = self.cx.snapshot.version;
+        let mut options = Vec::with_capacity(bytes + 32);
+        let own = (&asked.options, now_in_seconds);
+        write_options(&values, timestamp_us, own, version, &mut options);
+        let payload: Box<[u8]> = arrival.payload().into();
+        let held = Held::new(&self.cx.memory, payload.len() + options.len());
+        let of = Some(&**statement);
+        let sent = SentToCopies {
+            plan: planned.plan,
+            is_prepared,
+            payload,
+            options: options.into(),
+            version,
+            pool: arrival.pool,
+            table: self
+                .statements
+                .table_stats(&self.cx, analysis, of, arrival.opcode),
+        };
+        Ok(CopiedWrite::new(purpose, sent, held))
+    }
+
+    /// Who must have a write, if enough copies are listed.
+    fn purpose(
+        &mut self,
+        analysis: &Analysis<'_>,
+        table: &Arc<LogicalTable>,
+        level: Consistency,
+    ) -> Result<Purpose, Refusal> {
+        let place = analysis.place.as_ref();
+        let place = place.and_then(|place| Some((place.slot, place.token?)));
+        let (slot, token) = place.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
+        let needed = needed(level, table.copies.len()).ok_or_else(|| {
+            let why = format!("a write at {} is none; write at QUORUM", level.name());
+            Refusal::invalid(because(table, &why))
+        })?;
+        let owners = self.owners_of_copies(table, slot)?;
+        let lists = self.cx.shared.copies.lists();
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        let view = lists.view((&table.keyspace, &table.name), &owners);
+        let listed = view
+            .as_ref()
+            .and_then(|view| Some((view.list(now_us)?, view.member)));
+        let Some((list, member)) = listed else {
+            return Err(Refusal::new(code::OVERLOADED, NOT_LISTED));
+        };
+        let alive = list.listed().len();
+        if alive < needed {
+            return Err(unavailable(table, level, (needed, alive)));
+        }
+        Ok(Purpose {
+            table: table.clone(),
+            owners,
+            level,
+            needed,
+            token,
+            member: member.clone(),
+        })
+    }
+
+    /// The node of each copy.
+    fn owners_of_copies(
+        &self,
+        table: &LogicalTable,
+        slot: usize,
+    ) -> Result<Box<[NodeIndex]>, Refusal> {
+        let owner = |keyspace: &String| match self.cx.snapshot.keyspaces.get(keyspace) {
+            Some(owners) => match owners.of_slot(slot) {
+                [owner] => Ok(*owner),
+                owners => Err(owners.len()),
+            },
+            None => Err(0),
+        };
+        let owners = table.copies.iter().map(|copy| {
+            owner(&copy.keyspace).map_err(|count| {
+                let why = format!(
+                    "keyspace {} has {count} replicas of this partition where it should have one; give it a \
+                     replication factor of 1",
+                    copy.keyspace
+                );
+                Refusal::invalid(because(table, &why))
+            })
+        });
+        owners.collect()
+    }
+}
+
+/// Fewer copies are listed than the level asks for.
+fn unavailable(
+    table: &LogicalTable,
+    level: Consistency,
+    (needed, alive): (usize, usize),
+) -> Refusal {
+    let text = format!(
+        "{}.{}: {alive} of {needed} copies that {} asks for are in sync",
+        table.keyspace,
+        table.name,
+        level.name()
+    );
+    let mut refusal = Refusal::new(code::UNAVAILABLE, text);
+    write::u16(&mut refusal.fields, level.0);
+    write::i32(&mut refusal.fields, needed as i32);
+    write::i32(&mut refusal.fields, alive as i32);
+    refusal
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! Writes to copies in sync through a whole engine, with a client and three nodes that say what the test has
+//! them say. The test is the control side, too: it publishes the lists.
+
+mod failing;
+mod refused;
+mod written;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helenus_layout::Layout;
+use helenus_layout::insync::{COPIES_MAX, Copies, Known, Members, PROXIES_MAX, Proxies, Timing};
+use helenus_layout::plan::{Copy, LogicalTable};
+use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
+use helenus_policy::token::{Partitioner, Token};
+use helenus_wire::{Opcode, Version, code};
+
+use crate::config::Config;
+use crate::copies::{Eviction, Lists, Member, Membership};
+use crate::layouts::Layouts;
+use crate::output::Output;
+use crate::shared::WorkerMessage;
+use crate::snapshot::Snapshot;
+use crate::testing::Envelope;
+use crate::testing::bench::{Asking, Bench, TABLE, orders};
+
+const COPIES: usize = 3;
+const ME: usize = 4;
+const TIMING: Timing = Timing {
+    lease_us: 1_000_000,
+    drift_ppm: 0,
+    late_us: 0,
+    patience_us: 300_000,
+};
+const INSERT: &str = "INSERT INTO app.orders (customer, day, status, total) VALUES (?, ?, ?, ?)";
+const VALUES: [&[u8]; 4] = [&[1; 8], &[2; 8], b"open", &[3; 8]];
+const VOID: [u8; 4] = 1_i32.to_be_bytes();
+
+/// `app.orders` with three copies, each in a keyspace of its own and on a node of its own.
+fn table() -> LogicalTable {
+    let copy = |at: usize| Copy {
+        keyspace: format!("app__{at}"),
+        physical: TABLE.to_owned(),
+        layout: Layout::new(if at == 0 { &[0, 1] } else { &[1, 0] }).expect("a permutation"),
+        readable: true,
+    };
+    LogicalTable {
+        copies: (0..COPIES).map(copy).collect(),
+        ..orders(true)
+    }
+}
+
+/// The statement on a copy.
+fn on_copy(text: &str, copy: usize) -> String {
+    text.replace("app.orders", &format!("app__{copy}.orders"))
+}
+
+struct Scene {
+    bench: Bench,
+    list: Copies,
+    copies: Known<COPIES_MAX>,
+    proxies: Known<PROXIES_MAX>,
+    member: Arc<Member>,
+    /// Whether the catalogue takes intents; how many it was to take, and evictions that were asked for.
+    takes_intents: bool,
+    intents: usize,
+    evictions: Vec<Eviction>,
+}
+
+impl Scene {
+    fn new(client: Version, node: Version) -> Scene {
+        let mut config = Config::default();
+        config.layouts.enabled = true;
+        let mut bench = Bench::with_nodes(COPIES as u8, config, (client, node));
+        // Times of lists begin with the engine; 0 is no time.
+        bench.now += Duration::from_millis(10);
+        bench.renew();
+        let mut scene = Scene {
+            bench,
+            list: Copies::new(Members::first(COPIES), [1; COPIES_MAX]),
+            copies: Known::new(TIMING),
+            proxies: Known::new(TIMING),
+            member: Arc::new(Member::new(ME)),
+            takes_intents: true,
+            intents: 0,
+            evictions: Vec::new(),
+        };
+        scene.adopt(table());
+        scene.read();
+        scene
+    }
+
+    /// The catalogue says that the table has these copies.
+    fn adopt(&mut self, table: LogicalTable) {
+        let known = self.bench.common.snapshot.load();
+        let spec = |at: usize| NodeSpec {
+            dc: format!("dc{at}"),
+            rack: String::new(),
+            tokens: vec![Token::Murmur3(at as i64)],
+        };
+        let specs: Vec<NodeSpec> = (0..COPIES).map(spec).collect();
+        let ring = Ring::new(Partitioner::Murmur3, &specs);
+        let mut keyspaces = known.keyspaces.clone();
+        for at in 0..COPIES {
+            let one = [(format!("dc{at}"), 1)].into_iter().collect();
+            let owners = ring.replica_sets(&Replication::NetworkTopology(one));
+            keyspaces.insert(format!("app__{at}"), Arc::new(owners));
+        }
+        let replaced = [(table.name.clone(), Arc::new(table))]
+            .into_iter()
+            .collect();
+        let layouts = Layouts {
+            replaced: [("app".to_owned(), replaced)].into_iter().collect(),
+            ..Layouts::default()
+        };
+        let snapshot = Snapshot {
+            epoch: known.epoch + 1,
+            keyspaces,
+            layouts: Arc::new(layouts),
+            ..Snapshot::clone(&known)
+        };
+        self.bench.common.store(snapshot);
+    }
+
+    /// Both lists have been read, just now.
+    fn read(&mut self) {
+        let proxies = Proxies::new(Members::of(ME), [0; PROXIES_MAX]);
+        self.read_with(proxies);
+    }
+
+    fn read_with(&mut self, proxies: Proxies) {
+        let now_us = self.bench.common.copies.us(self.bench.now);
+        self.copies.adopt(self.list, now_us, now_us);
+        self.proxies.adopt(proxies, now_us, now_us);
+        self.bench.renew();
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let owners: Box<[NodeIndex]> = (0..COPIES as u16).map(NodeIndex).collect();
+        let groups = [(owners, self.copies.clone())].into_iter().collect();
+        let of_keyspace = [(TABLE.to_owned(), groups)].into_iter().collect();
+        let lists = Lists {
+            membership: Some(Membership {
+                member: self.member.clone(),
+                proxies: self.proxies.clone(),
+            }),
+            tables: [("app".to_owned(), of_keyspace)].into_iter().collect(),
+        };
+        self.bench.common.copies.publish(lists);
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        let now = self.bench.now;
+        self.bench.engine.on_message(now, WorkerMessage::InSync);
+        self.carry_out();
+    }
+
+    /// Does what the engine wants to have done.
+    fn carry_out(&mut self) {
+        while let Some(output) = self.bench.engine.poll_output() {
+            match output {
+                Output::Judge => self.bench.engine.judge_copies(self.bench.now),
+                Output::Evict(eviction) => self.evictions.push(eviction),
+                Output::Intent(member, change) => {
+                    self.intents += 1;
+                    if !self.takes_intents {
+                        continue;
+                    }
+                    member.intents().on_changed(change);
+                    let now = self.bench.now;
+                    self.bench.engine.on_message(now, WorkerMessage::InSync);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.bench.wait(Duration::from_millis(ms));
+        self.carry_out();
+    }
+
+    /// The same while the lists are read again and again.
+    fn wait_and_read(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(200) {
+            self.wait(200);
+            self.read();
+        }
+    }
+
+    fn ask(&mut self, text: &str, asking: &Asking<'_>) {
+        let body = asking.query(self.bench.versions.0, text);
+        self.bench.ask(Opcode::Query, 2, &body);
+        self.carry_out();
+    }
+
+    /// Asks for a write of one row.
+    fn insert(&mut self) {
+        let asking = Asking {
+            values: &VALUES,
+            timestamp: Some(12),
+            ..Asking::default()
+        };
+        self.ask(INSERT, &asking);
+    }
+
+    /// The only request that each node has been sent.
+    fn one_each(&mut self) -> Vec<Envelope> {
+        (0..COPIES).map(|node| self.one_at(node)).collect()
+    }
+
+    fn one_at(&mut self, node: usize) -> Envelope {
+        let mut asked = self.bench.at(node);
+        assert_eq!(asked.len(), 1, "at node {node}: {asked:?}");
+        asked.remove(0)
+    }
+
+    /// No node has been sent anything.
+    fn nothing_sent(&mut self) {
+        for node in 0..COPIES {
+            assert_eq!(self.bench.at(node), [], "at node {node}");
+        }
+    }
+
+    fn void(&mut self, node: usize, stream: i16) {
+        self.bench.say_as(node, Opcode::Result, stream, &VOID);
+        self.carry_out();
+    }
+
+    fn error(&mut self, node: usize, stream: i16, code: i32, message: &str) {
+        self.bench.say_error_as(node, stream, code, message);
+        self.carry_out();
+    }
+
+    /// The client has not been answered.
+    fn is_unanswered(&mut self) {
+        assert_eq!(self.bench.answers(), []);
+    }
+
+    fn is_acknowledged(&mut self) {
+        assert_eq!(self.bench.answer(), (Opcode::Result, VOID.to_vec()));
+    }
+
+    /// Nothing is left of any write.
+    fn is_done(&mut self) {
+        self.nothing_sent();
+        self.bench.is_done();
+        assert_eq!(self.bench.engine.copied.len(), 0);
+    }
+
+    /// The code, text and numbers of the error that the client has got: level; received and asked for, or asked for
+    /// and alive.
+    fn counted(&mut self) -> (i32, String, (u16, i32, i32)) {
+        let (opcode, body) = self.bench.answer();
+        assert_eq!(opcode, Opcode::Error);
+        let error = helenus_wire::ErrorBody::parse(&body).expect("an error");
+        let mut reader = helenus_wire::Reader::new(error.fields);
+        let (level, one, two) = (reader.u16(), reader.i32(), reader.i32());
+        let numbers = (
+            level.expect("a level"),
+            one.expect("a number"),
+            two.expect("a number"),
+        );
+        if error.code == code::WRITE_TIMEOUT {
+            assert_eq!(reader.string(), Ok("SIMPLE"));
+        }
+        (error.code, error.message.to_owned(), numbers)
+    }
+}
