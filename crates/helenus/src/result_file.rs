@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -14,6 +15,8 @@ pub(crate) struct ResultFile {
     path: PathBuf,
     file: File,
     is_useless: bool,
+    /// Bytes, at most.
+    written: u64,
 }
 
 impl ResultFile {
@@ -30,11 +33,23 @@ impl ResultFile {
             path: path.to_owned(),
             file: opened.with_context(|| format!("cannot write {}", path.display()))?,
             is_useless: is_new,
+            written: 0,
         })
+    }
+
+    /// Whether the path still leads to this file, and nobody else has written to it.
+    fn is_in_place(&self) -> std::io::Result<bool> {
+        let (own, there) = (
+            self.file.metadata()?,
+            std::fs::symlink_metadata(&self.path)?,
+        );
+        let is_same = (own.dev(), own.ino()) == (there.dev(), there.ino());
+        Ok(is_same && own.len() <= self.written)
     }
 
     pub(crate) fn write(mut self, result: &impl Serialize) -> Result<()> {
         let json = serde_json::to_vec_pretty(result)?;
+        self.written = json.len() as u64;
         let mut write = || {
             // Pipes and devices have no size.
             if self.file.metadata()?.is_file() {
@@ -50,7 +65,8 @@ impl ResultFile {
 
 impl Drop for ResultFile {
     fn drop(&mut self) {
-        if self.is_useless {
+        // What another process has put in its place stays.
+        if self.is_useless && self.is_in_place().unwrap_or(false) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -84,6 +100,17 @@ mod tests {
         assert!(path.exists());
         drop(file);
         assert!(!path.exists());
+        let given_up = ResultFile::open(&path).unwrap();
+        std::fs::write(&path, "of another").unwrap();
+        drop(given_up);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of another");
+        std::fs::remove_file(&path).unwrap();
+        let given_up = ResultFile::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        drop(given_up);
+        assert!(path.exists(), "it is another file");
+        std::fs::remove_file(&path).unwrap();
         ResultFile::open(&path).unwrap().write(&[7]).unwrap();
         assert!(path.exists());
         // A device that is always full.

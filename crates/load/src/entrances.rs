@@ -8,9 +8,9 @@ use futures::future::join_all;
 use helenus_tunnel::{Encrypt, Limits, SILENCE_MAX, Tunnels};
 use scylla::errors::TranslationError;
 use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
@@ -31,6 +31,8 @@ struct Encrypted {
     tls: Tls,
     /// The contact points, as they were given: certificates may be for these names.
     given: Arc<BTreeMap<SocketAddr, String>>,
+    /// Nodes of which was told that they cannot be reached.
+    told: Arc<Mutex<BTreeSet<SocketAddr>>>,
 }
 
 impl Entrances {
@@ -53,6 +55,7 @@ impl Entrances {
         let encrypted = Encrypted {
             tls: tls.clone(),
             given: Arc::new(given),
+            told: Arc::default(),
         };
         let given = encrypted.given.clone();
         let limits = Limits {
@@ -110,7 +113,14 @@ impl Encrypt for Encrypted {
     type Stream = TlsStream<TcpStream>;
 
     async fn encrypt(&self, tcp: TcpStream, node: SocketAddr) -> Option<Self::Stream> {
-        self.handshake(tcp, node).await.ok()
+        let shaken = self.handshake(tcp, node).await;
+        // The driver goes on with the other nodes, and would not say why.
+        if let Err(error) = &shaken
+            && self.told.lock().is_ok_and(|mut told| told.insert(node))
+        {
+            eprintln!("{node} gets no queries: {error:#}.");
+        }
+        shaken.ok()
     }
 }
 

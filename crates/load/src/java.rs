@@ -70,6 +70,7 @@ struct Measured {
 impl JavaClient {
     /// Starts what [`build`] has left in a folder, and connects it.
     pub async fn start(program: &Path, endpoint: &Endpoint, table: &str) -> Result<Self> {
+        ensure!(endpoint.tls.is_none(), "the Java client has no TLS");
         let session = endpoint.connect().await?;
         let local = session.query_unpaged("SELECT data_center FROM system.local", ());
         let local = local.await?.into_rows_result()?;
