@@ -10,7 +10,7 @@ use helenus_wire::Consistency;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::member::{Beats, ListName, Owners, ProxyRow, Start, TableName};
+use super::member::{Beats, ListName, Owners, ProxyRow, Start, TableName, Versions};
 use super::{now_us, rows};
 use crate::catalogue::reader::Reader;
 use crate::conn::ConnError;
@@ -40,7 +40,7 @@ pub(super) enum Question {
 pub(super) enum Told {
     Renewed {
         proxies: (Beats, u64),
-        copies: Vec<(TableName, Vec<(Owners, i64)>, u64)>,
+        copies: Vec<(TableName, Versions, u64)>,
     },
     Proxies {
         version: i64,
