@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::member::{Beats, ListName, Owners, ProxyRow, Start, TableName, Versions};
-use super::{now_us, rows};
+use super::rows;
+use crate::boot_time::now_us;
 use crate::catalogue::reader::Reader;
 use crate::conn::ConnError;
 use crate::control;
