@@ -10,3 +10,8 @@ pub(crate) fn now() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
+
+/// The same in microseconds.
+pub(crate) fn now_us() -> u64 {
+    u64::try_from(now().as_micros()).unwrap_or(u64::MAX)
+}

@@ -20,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use self::lane::{Answer, Lane, Question, Share, Told};
 use self::member::{Action, Member, RENEWAL_US};
-use crate::boot_time;
+use crate::boot_time::now_us;
 use crate::conn::ConnError;
 use crate::process::Process;
 
@@ -36,11 +36,6 @@ const LEAVING_MAX: Duration = Duration::from_secs(2);
 const SAME_FAILURE: Duration = Duration::from_secs(60);
 /// The lane that changes lists comes behind those that renew.
 const RENEWING: usize = 2;
-
-/// Microseconds since the machine was started, the time that it slept included.
-pub(crate) fn now_us() -> u64 {
-    u64::try_from(boot_time::now().as_micros()).unwrap_or(u64::MAX)
-}
 
 /// The task that takes part.
 pub(crate) struct Membership {

@@ -10,8 +10,9 @@ use helenus_wire::Consistency;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::member::{Beats, ListName, Owners, ProxyRow, Start, TableName};
-use super::{now_us, rows};
+use super::member::{Beats, ListName, Owners, ProxyRow, Start, TableName, Versions};
+use super::rows;
+use crate::boot_time::now_us;
 use crate::catalogue::reader::Reader;
 use crate::conn::ConnError;
 use crate::control;
@@ -40,7 +41,7 @@ pub(super) enum Question {
 pub(super) enum Told {
     Renewed {
         proxies: (Beats, u64),
-        copies: Vec<(TableName, Vec<(Owners, i64)>, u64)>,
+        copies: Vec<(TableName, Versions, u64)>,
     },
     Proxies {
         version: i64,

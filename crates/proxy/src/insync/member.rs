@@ -38,6 +38,9 @@ pub(super) type Owners = Vec<[u8; 16]>;
 /// Keyspace and name.
 pub(super) type TableName = (String, String);
 
+/// Of the groups of a table's ranges.
+pub(super) type Versions = Vec<(Owners, i64)>;
+
 /// One of the lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ListName {
