@@ -83,6 +83,8 @@ impl Worker {
                 Output::Recall(_) => {}
                 // Nobody asks.
                 Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
+                // No table has copies in place of replicas.
+                Output::Judge | Output::Evict(_) | Output::Intent(..) => {}
             }
         }
         self.flush(now);

@@ -1,5 +1,6 @@
 //! What tests of several stations need.
 
+pub(crate) mod asking;
 pub(crate) mod bench;
 
 use std::net::{IpAddr, SocketAddr};
