@@ -39,8 +39,12 @@ fn has_done_nothing(error: i32) -> bool {
 }
 
 impl Engine {
-    /// A client request begins that is a write to copies; `false` if it is something else, or has begun.
+    /// A client request begins that is a write to copies; `false` if it is something else.
     pub(crate) fn begin_copied(&mut self, client: ClientRequestKey) -> bool {
+        let request = self.requests.clients.get(client);
+        if !request.is_some_and(|request| matches!(request.execution, Execution::Copied(_))) {
+            return false;
+        }
         let until = self.cx.now + self.copies_limit();
         let Some(request) = self.requests.clients.get_mut(client) else {
             return false;

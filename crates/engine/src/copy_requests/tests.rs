@@ -106,13 +106,8 @@ impl Scene {
             let owners = ring.replica_sets(&Replication::NetworkTopology(one));
             keyspaces.insert(format!("app__{at}"), Arc::new(owners));
         }
-        let replaced = [(table.name.clone(), Arc::new(table))]
-            .into_iter()
-            .collect();
-        let layouts = Layouts {
-            replaced: [("app".to_owned(), replaced)].into_iter().collect(),
-            ..Layouts::default()
-        };
+        let mut layouts = Layouts::default();
+        layouts.add_replaced(Arc::new(table));
         let snapshot = Snapshot {
             epoch: known.epoch + 1,
             keyspaces,
