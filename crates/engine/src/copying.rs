@@ -9,9 +9,10 @@ use helenus_layout::insync::Members;
 use helenus_wire::{ErrorBody, Opcode, code, write};
 
 use crate::copies::Eviction;
+use crate::copy_requests::owners_now;
 use crate::engine::Engine;
 use crate::execution::Execution;
-use crate::execution::copied_write::{Copied, CopiedWrite, End, RefusedBy, Waits};
+use crate::execution::copied_write::{Copied, CopiedWrite, End, RefusedBy, Steps, Waits};
 use crate::execution::outcome::Step;
 use crate::execution::rewriting::renamed;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
@@ -130,7 +131,15 @@ impl Engine {
         let (keyspace, table) = (&write.table.keyspace, &write.table.name);
         let known = self.cx.snapshot.layouts.replaced(keyspace, table);
         let is_as_it_was = known.is_some_and(|known| known.copies == write.table.copies);
-        let steps = write.advance(&lists, is_as_it_was && until.is_some(), now_us);
+        let owners = owners_now(&self.cx.snapshot, &write.table, write.token);
+        // A list is found by owners, and is another one where others own the partition.
+        let steps = match owners.eq(write.owners.iter().map(|owner| Ok(*owner))) {
+            true => write.advance(&lists, is_as_it_was && until.is_some(), now_us),
+            false => Steps {
+                end: Some(End::Abandoned),
+                ..Steps::default()
+            },
+        };
         if let Some(view) = write.view(&lists)
             && let Some(until) = until
         {
