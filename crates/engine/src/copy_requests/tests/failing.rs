@@ -347,3 +347,19 @@ fn a_ring_that_has_changed_since_the_analysis_says_who_owns_the_partition() {
     }
     scene.is_done();
 }
+
+#[test]
+fn a_write_that_fails_everywhere_evicts_nobody() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.insert();
+    for _ in 0..5 {
+        for node in 0..COPIES {
+            for (_, stream, _) in scene.bench.at(node) {
+                scene.error(node, stream, code::SERVER, "larger than a mutation may be");
+            }
+        }
+        scene.wait_and_read(200);
+    }
+    assert_eq!(scene.evictions, []);
+    scene.is_unanswered();
+}
