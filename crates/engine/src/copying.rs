@@ -352,7 +352,10 @@ fn timed_out(write: &CopiedWrite, received: usize) -> (i32, Vec<u8>) {
     let mut fields = Vec::with_capacity(18);
     write::u16(&mut fields, write.level.0);
     // All that the level asks for may have it, while others are still required.
-    write::i32(&mut fields, received.min(write.needed - 1) as i32);
+    write::i32(
+        &mut fields,
+        received.min(write.needed.saturating_sub(1)) as i32,
+    );
     write::i32(&mut fields, write.needed as i32);
     write::string(&mut fields, "SIMPLE");
     (code::WRITE_TIMEOUT, fields)
