@@ -6,6 +6,7 @@ use std::sync::Arc;
 use helenus_cql::Kind;
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::token::Token;
 use helenus_wire::{BatchChild, BatchView, Consistency, Opcode, code, write};
 
 use crate::arrival::Arrival;
@@ -16,6 +17,7 @@ use crate::execution::rewriting::{Refusal, Rewriting};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, named_table, table_of, unordered};
 use crate::layouts::Layouts;
 use crate::memory::Held;
+use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::copy_rules::{batch_refused, because, needed, opaque_refused, refused};
 use crate::statement::layout_plan::CopyWrite;
@@ -150,13 +152,13 @@ impl Engine {
         level: Consistency,
     ) -> Result<Purpose, Refusal> {
         let place = analysis.place.as_ref();
-        let place = place.and_then(|place| Some((place.slot, place.token?)));
-        let (slot, token) = place.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
+        let token = place.and_then(|place| place.token);
+        let token = token.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
         let needed = needed(level, table.copies.len()).ok_or_else(|| {
             let why = format!("a write at {} is none; write at QUORUM", level.name());
             Refusal::invalid(because(table, &why))
         })?;
-        let owners = self.owners_of_copies(table, slot)?;
+        let owners = self.owners_of_copies(table, token)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
         let view = lists.view((&table.keyspace, &table.name), &owners);
@@ -180,21 +182,15 @@ impl Engine {
         })
     }
 
-    /// The node of each copy.
+    /// The node of each copy. The snapshot may be a later one than that of the analysis.
     fn owners_of_copies(
         &self,
         table: &LogicalTable,
-        slot: usize,
+        token: i64,
     ) -> Result<Box<[NodeIndex]>, Refusal> {
-        let owner = |keyspace: &String| match self.cx.snapshot.keyspaces.get(keyspace) {
-            Some(owners) => match owners.of_slot(slot) {
-                [owner] => Ok(*owner),
-                owners => Err(owners.len()),
-            },
-            None => Err(0),
-        };
-        let owners = table.copies.iter().map(|copy| {
-            owner(&copy.keyspace).map_err(|count| {
+        let owners = owners_now(&self.cx.snapshot, table, token);
+        let owners = owners.zip(&table.copies).map(|(owner, copy)| {
+            owner.map_err(|count| {
                 let why = format!(
                     "keyspace {} has {count} replicas of this partition where it should have one; give it a \
                      replication factor of 1",
@@ -205,6 +201,23 @@ impl Engine {
         });
         owners.collect()
     }
+}
+
+/// The node of each copy by this snapshot, or how many there are if it is not one.
+pub(crate) fn owners_now<'a>(
+    snapshot: &'a Snapshot,
+    table: &'a LogicalTable,
+    token: i64,
+) -> impl Iterator<Item = Result<NodeIndex, usize>> + 'a {
+    let ring = snapshot.ring.as_ref();
+    let slot = ring.map(|ring| ring.slot(&Token::Murmur3(token)));
+    table.copies.iter().map(move |copy| {
+        let owners = snapshot.keyspaces.get(&copy.keyspace);
+        match owners.zip(slot).map(|(owners, slot)| owners.of_slot(slot)) {
+            Some([owner]) => Ok(*owner),
+            owners => Err(owners.map_or(0, <[NodeIndex]>::len)),
+        }
+    })
 }
 
 /// Fewer copies are listed than the level asks for.

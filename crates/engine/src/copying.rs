@@ -9,9 +9,10 @@ use helenus_layout::insync::Members;
 use helenus_wire::{ErrorBody, Opcode, code, write};
 
 use crate::copies::Eviction;
+use crate::copy_requests::owners_now;
 use crate::engine::Engine;
 use crate::execution::Execution;
-use crate::execution::copied_write::{Copied, CopiedWrite, End, RefusedBy, Waits};
+use crate::execution::copied_write::{Copied, CopiedWrite, End, RefusedBy, Steps, Waits};
 use crate::execution::outcome::Step;
 use crate::execution::rewriting::renamed;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
@@ -39,8 +40,12 @@ fn has_done_nothing(error: i32) -> bool {
 }
 
 impl Engine {
-    /// A client request begins that is a write to copies; `false` if it is something else, or has begun.
+    /// A client request begins that is a write to copies; `false` if it is something else.
     pub(crate) fn begin_copied(&mut self, client: ClientRequestKey) -> bool {
+        let request = self.requests.clients.get(client);
+        if !request.is_some_and(|request| matches!(request.execution, Execution::Copied(_))) {
+            return false;
+        }
         let until = self.cx.now + self.copies_limit();
         let Some(request) = self.requests.clients.get_mut(client) else {
             return false;
@@ -126,7 +131,15 @@ impl Engine {
         let (keyspace, table) = (&write.table.keyspace, &write.table.name);
         let known = self.cx.snapshot.layouts.replaced(keyspace, table);
         let is_as_it_was = known.is_some_and(|known| known.copies == write.table.copies);
-        let steps = write.advance(&lists, is_as_it_was && until.is_some(), now_us);
+        let owners = owners_now(&self.cx.snapshot, &write.table, write.token);
+        // A list is found by owners, and is another one where others own the partition.
+        let steps = match owners.eq(write.owners.iter().map(|owner| Ok(*owner))) {
+            true => write.advance(&lists, is_as_it_was && until.is_some(), now_us),
+            false => Steps {
+                end: Some(End::Abandoned),
+                ..Steps::default()
+            },
+        };
         if let Some(view) = write.view(&lists)
             && let Some(until) = until
         {
@@ -339,7 +352,10 @@ fn timed_out(write: &CopiedWrite, received: usize) -> (i32, Vec<u8>) {
     let mut fields = Vec::with_capacity(18);
     write::u16(&mut fields, write.level.0);
     // All that the level asks for may have it, while others are still required.
-    write::i32(&mut fields, received.min(write.needed - 1) as i32);
+    write::i32(
+        &mut fields,
+        received.min(write.needed.saturating_sub(1)) as i32,
+    );
     write::i32(&mut fields, write.needed as i32);
     write::string(&mut fields, "SIMPLE");
     (code::WRITE_TIMEOUT, fields)

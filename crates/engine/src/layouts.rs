@@ -28,12 +28,33 @@ pub struct Layouts {
     pub tables: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
     /// Those that have them in place of replicas, each in a keyspace of its own: these tables themselves are
     /// empty. See [`crate::copies`].
-    pub replaced: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
+    pub(crate) replaced: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
+    /// The same, by keyspace and name of each copy.
+    pub(crate) by_copy: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
 }
 
 impl Layouts {
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty() && self.replaced.is_empty()
+    }
+
+    /// A table is known that has copies in place of replicas.
+    pub fn add_replaced(&mut self, table: Arc<LogicalTable>) {
+        for copy in &table.copies {
+            let of_keyspace = self.by_copy.entry(copy.keyspace.clone()).or_default();
+            of_keyspace.insert(copy.physical.clone(), table.clone());
+        }
+        let of_keyspace = self.replaced.entry(table.keyspace.clone()).or_default();
+        of_keyspace.insert(table.name.clone(), table);
+    }
+
+    /// The table that this one is a copy of, in place of a replica.
+    pub(crate) fn table_of_copy(
+        &self,
+        keyspace: &str,
+        physical: &str,
+    ) -> Option<&Arc<LogicalTable>> {
+        self.by_copy.get(keyspace)?.get(physical)
     }
 
     /// A table whose replicas are copies in sync.
@@ -116,6 +137,7 @@ impl Lease {
 mod tests {
     use super::*;
     use crate::testing::begin;
+    use crate::testing::bench::orders;
 
     #[test]
     fn a_lease_runs_from_when_the_catalogue_was_asked_for() {
@@ -131,5 +153,19 @@ mod tests {
         let until = lease.until(at(2_000));
         assert_eq!(until, Some(at(11_000)), "an older read takes nothing back");
         assert_eq!(lease.unread_for(at(12_000)), Duration::from_secs(11));
+    }
+
+    #[test]
+    fn a_copy_is_found_by_its_own_keyspace_and_name() {
+        let table = Arc::new(orders(true));
+        let mut layouts = Layouts::default();
+        layouts.add_replaced(table.clone());
+        for copy in &table.copies {
+            let of = layouts.table_of_copy(&copy.keyspace, &copy.physical);
+            assert!(of.is_some_and(|of| Arc::ptr_eq(of, &table)));
+            assert!(layouts.table_of_copy("other", &copy.physical).is_none());
+        }
+        assert!(layouts.replaced(&table.keyspace, &table.name).is_some());
+        assert!(!table.copies.is_empty());
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use helenus_layout::Layout;
 use helenus_layout::insync::{COPIES_MAX, Copies, Known, Members, PROXIES_MAX, Proxies, Timing};
 use helenus_layout::plan::{Copy, LogicalTable};
-use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
+use helenus_policy::ring::{NodeIndex, NodeSpec, ReplicaSets, Replication, Ring};
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{Opcode, Version, code};
 
@@ -55,6 +55,26 @@ fn on_copy(text: &str, copy: usize) -> String {
     text.replace("app.orders", &format!("app__{copy}.orders"))
 }
 
+/// A ring of nodes with so many tokens, and the owners in the keyspace of each copy, which that node holds.
+fn owned(tokens: usize, holders: [usize; COPIES]) -> (Ring, Vec<(String, Arc<ReplicaSets>)>) {
+    let apart = i64::MAX / (tokens * COPIES) as i64 * 2;
+    let token = |at: usize| Token::Murmur3(i64::MIN.wrapping_add((at as i64).wrapping_mul(apart)));
+    let spec = |at: usize| NodeSpec {
+        dc: format!("dc{at}"),
+        rack: String::new(),
+        tokens: (0..tokens).map(|of| token(of * COPIES + at)).collect(),
+    };
+    let specs: Vec<NodeSpec> = (0..COPIES).map(spec).collect();
+    let ring = Ring::new(Partitioner::Murmur3, &specs);
+    let keyspaces = holders.iter().enumerate().map(|(copy, holder)| {
+        let one = [(format!("dc{holder}"), 1)].into_iter().collect();
+        let owners = ring.replica_sets(&Replication::NetworkTopology(one));
+        (format!("app__{copy}"), Arc::new(owners))
+    });
+    let keyspaces = keyspaces.collect();
+    (ring, keyspaces)
+}
+
 struct Scene {
     bench: Bench,
     list: Copies,
@@ -93,32 +113,29 @@ impl Scene {
     /// The catalogue says that the table has these copies.
     fn adopt(&mut self, table: LogicalTable) {
         let known = self.bench.common.snapshot.load();
-        let spec = |at: usize| NodeSpec {
-            dc: format!("dc{at}"),
-            rack: String::new(),
-            tokens: vec![Token::Murmur3(at as i64)],
-        };
-        let specs: Vec<NodeSpec> = (0..COPIES).map(spec).collect();
-        let ring = Ring::new(Partitioner::Murmur3, &specs);
-        let mut keyspaces = known.keyspaces.clone();
-        for at in 0..COPIES {
-            let one = [(format!("dc{at}"), 1)].into_iter().collect();
-            let owners = ring.replica_sets(&Replication::NetworkTopology(one));
-            keyspaces.insert(format!("app__{at}"), Arc::new(owners));
-        }
-        let replaced = [(table.name.clone(), Arc::new(table))]
-            .into_iter()
-            .collect();
-        let layouts = Layouts {
-            replaced: [("app".to_owned(), replaced)].into_iter().collect(),
-            ..Layouts::default()
-        };
+        let (ring, keyspaces) = owned(1, [0, 1, 2]);
+        let mut all = known.keyspaces.clone();
+        all.extend(keyspaces);
+        let mut layouts = Layouts::default();
+        layouts.add_replaced(Arc::new(table));
         let snapshot = Snapshot {
             epoch: known.epoch + 1,
-            keyspaces,
+            keyspaces: all,
+            ring: Some(ring),
             layouts: Arc::new(layouts),
             ..Snapshot::clone(&known)
         };
+        self.bench.common.store(snapshot);
+    }
+
+    /// The cluster has another ring: nodes with so many tokens, and the node that holds each copy.
+    fn move_to(&mut self, tokens: usize, holders: [usize; COPIES]) {
+        let known = self.bench.common.snapshot.load();
+        let (ring, keyspaces) = owned(tokens, holders);
+        let mut snapshot = Snapshot::clone(&known);
+        snapshot.epoch += 1;
+        snapshot.keyspaces.extend(keyspaces);
+        snapshot.ring = Some(ring);
         self.bench.common.store(snapshot);
     }
 

@@ -292,7 +292,8 @@ impl CopiedWrite {
         }
         self.note_newcomers(&view);
         steps.evict = self.restarted(&view);
-        if steps.evict.is_none() {
+        // What no copy has acknowledged may be the write's own fault.
+        if steps.evict.is_none() && self.copies.iter().any(|of| of.boot.is_some()) {
             steps.evict = self.protocol.late(view.copies, now_us);
         }
         let is_recorded = |bucket| self.member.intents().is_recorded(bucket);

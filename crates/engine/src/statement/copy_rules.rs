@@ -19,7 +19,7 @@ pub(crate) fn refused(
     layouts: &Layouts,
 ) -> Option<String> {
     if (may_write(kind) || kind == Kind::Ddl)
-        && let Some(of) = table.and_then(|named| of_copy(named, layouts))
+        && let Some(of) = table.and_then(|(keyspace, table)| layouts.table_of_copy(keyspace, table))
     {
         let (keyspace, physical) = table?;
         let own = name_of(of);
@@ -49,8 +49,8 @@ pub(crate) fn refused(
 /// Why a batch is refused that has a statement about this table.
 pub(crate) fn batch_refused(named: Option<(&str, &str)>, layouts: &Layouts) -> Option<String> {
     let named = named?;
-    let replaced = layouts.replaced(named.0, named.1).map(|table| &**table);
-    let table = replaced.or_else(|| of_copy(named, layouts))?;
+    let replaced = layouts.replaced(named.0, named.1);
+    let table = replaced.or_else(|| layouts.table_of_copy(named.0, named.1))?;
     Some(because(
         table,
         "a batch is not written to all of them yet; write its statements one by one",
@@ -112,18 +112,6 @@ fn all(layouts: &Layouts) -> impl Iterator<Item = &LogicalTable> {
     // Whatever is told is told of the same one each time.
     tables.sort_unstable_by_key(|table| (&table.keyspace, &table.name));
     tables.into_iter()
-}
-
-/// The table of which this one is a copy.
-fn of_copy<'l>(
-    (keyspace, physical): (&str, &str),
-    layouts: &'l Layouts,
-) -> Option<&'l LogicalTable> {
-    let holds = |table: &&LogicalTable| {
-        let mut copies = table.copies.iter();
-        copies.any(|copy| (&*copy.keyspace, &*copy.physical) == (keyspace, physical))
-    };
-    all(layouts).find(holds)
 }
 
 /// Dropping a keyspace would drop what is in it, and another replication would move it.

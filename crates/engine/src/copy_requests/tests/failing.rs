@@ -314,3 +314,51 @@ fn a_worker_that_has_stood_still_evicts_nobody() {
     scene.wait(100);
     assert_eq!(evicted(&scene), [2]);
 }
+
+#[test]
+fn a_write_whose_partition_has_moved_is_not_acknowledged_by_the_list_of_other_owners() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.insert();
+    let sent = scene.one_each();
+    scene.void(0, sent[0].1);
+    scene.void(1, sent[1].1);
+    scene.move_to(1, [0, 1, 0]);
+    scene.void(2, sent[2].1);
+    let (code, why, _) = scene.counted();
+    assert_eq!(code, code::WRITE_TIMEOUT, "{why}");
+    assert!(why.contains("other nodes own"), "{why}");
+    let change = scene.member.intents().clear(0, u64::MAX);
+    assert_eq!(change, None, "its bucket stays marked");
+    scene.is_done();
+}
+
+#[test]
+fn a_ring_that_has_changed_since_the_analysis_says_who_owns_the_partition() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    // Each write is analysed by the ring before. In the second the slot of the first is none.
+    for tokens in [100, 1] {
+        scene.move_to(tokens, [0, 1, 2]);
+        scene.insert();
+        for (node, (_, stream, _)) in scene.one_each().into_iter().enumerate() {
+            scene.void(node, stream);
+        }
+        scene.is_acknowledged();
+    }
+    scene.is_done();
+}
+
+#[test]
+fn a_write_that_fails_everywhere_evicts_nobody() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.insert();
+    for _ in 0..5 {
+        for node in 0..COPIES {
+            for (_, stream, _) in scene.bench.at(node) {
+                scene.error(node, stream, code::SERVER, "larger than a mutation may be");
+            }
+        }
+        scene.wait_and_read(200);
+    }
+    assert_eq!(scene.evictions, []);
+    scene.is_unanswered();
+}
