@@ -250,7 +250,9 @@ impl Part {
         let told = match answer.told {
             Ok(told) => told,
             Err(why) => {
-                self.is_resting |= answer.lane == RENEWING;
+                if answer.lane == RENEWING {
+                    self.on_failed(now_us);
+                }
                 return self.on_failure(&why);
             }
         };
@@ -273,7 +275,15 @@ impl Part {
                 sent_us,
             } => self.member.on_copies(&table, &rows, sent_us, now_us),
             Told::Intents { left, sent_us } => self.member.on_intents(left, sent_us),
-            Told::Changed { is_applied } => self.is_resting |= !is_applied,
+            Told::Changed { is_applied: true } => self.member.on_changed(),
+            Told::Changed { is_applied: false } => self.on_failed(now_us),
+        }
+    }
+
+    /// What was asked of the last lane is put off.
+    fn on_failed(&mut self, now_us: u64) {
+        if let Some(action) = &self.action {
+            self.member.on_failed(action, now_us);
         }
     }
 

@@ -20,6 +20,12 @@ use helenus_layout::insync::{
 
 /// How often both lists are read.
 pub(super) const RENEWAL_US: u64 = 250_000;
+/// What fails is tried again after this time at first, and after twice as long each time.
+const RETRY_US: u64 = 250_000;
+/// A list that cannot be read or believed is read again after so long at most.
+const READ_RETRY_MAX_US: u64 = 2_000_000;
+/// A change that fails, as where rights are missing, is tried again after so long at most.
+const CHANGE_RETRY_MAX_US: u64 = 30_000_000;
 /// A proxy without a sign of life for so long is evicted.
 const SILENT_US: u64 = 2_000_000;
 /// All proxies of a cluster must agree on these. Clocks of machines drift by some tens of millionths. What
@@ -87,6 +93,21 @@ pub(super) struct Change {
     pub replaces: Option<Start>,
 }
 
+/// What may fail by itself, and then waits by itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Attempt {
+    Read(ListName),
+    Intents,
+    Change,
+}
+
+/// What has failed waits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wait {
+    failures: u32,
+    until_us: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Beat {
     beat: Option<i64>,
@@ -109,6 +130,9 @@ pub(super) struct Member {
     tables: BTreeMap<TableName, BTreeMap<Owners, Group>>,
     /// To be read at SERIAL.
     unread: BTreeSet<ListName>,
+    /// The list of copies that was asked for last: the next one has its turn.
+    last_copies: Option<ListName>,
+    waits: BTreeMap<Attempt, Wait>,
     beats: BTreeMap<Start, Beat>,
     join: Option<Join>,
     /// Buckets in which starts have left intents, by a read at `.0`.
@@ -127,6 +151,8 @@ impl Member {
             rows: Vec::new(),
             tables: BTreeMap::new(),
             unread: [ListName::Proxies].into(),
+            last_copies: None,
+            waits: BTreeMap::new(),
             beats: BTreeMap::new(),
             join: None,
             intents: None,
@@ -158,6 +184,10 @@ impl Member {
         };
         self.unread.retain(is_wanted);
         self.problems.retain(|list, _| is_wanted(list));
+        self.waits.retain(|attempt, _| match attempt {
+            Attempt::Read(list) => is_wanted(list),
+            Attempt::Intents | Attempt::Change => true,
+        });
         for name in tables {
             if !self.tables.contains_key(name) {
                 self.tables.insert(name.clone(), BTreeMap::new());
@@ -242,7 +272,7 @@ impl Member {
             }
             Err(why) => Some(why),
         };
-        self.note_problem(ListName::Proxies, problem);
+        self.note_problem(ListName::Proxies, problem, now_us);
     }
 
     /// The same of a table's copies.
@@ -277,11 +307,12 @@ impl Member {
         if problem.is_none() {
             self.unread.remove(&name);
         }
-        self.note_problem(name, problem);
+        self.note_problem(name, problem, now_us);
     }
 
     /// What proxies have left, as a read that was sent at `sent_us` tells it.
     pub(super) fn on_intents(&mut self, left: Vec<(Start, i32)>, sent_us: u64) {
+        self.waits.remove(&Attempt::Intents);
         self.intents = Some((sent_us, left));
         // Sent after it had become time to compare: only then this is asked for while joining.
         if let Some(join) = &mut self.join {
@@ -289,9 +320,14 @@ impl Member {
         }
     }
 
-    /// An attempt to change the list was made, with whatever outcome: it is to be read.
+    /// An attempt to change the list is made, with whatever outcome: it is to be read.
     pub(super) fn on_attempted(&mut self) {
         self.unread.insert(ListName::Proxies);
+    }
+
+    /// The change was carried out.
+    pub(super) fn on_changed(&mut self) {
+        self.waits.remove(&Attempt::Change);
     }
 
     /// Whether it has left the list, or never was in it, or is the last one, which stays.
@@ -300,11 +336,30 @@ impl Member {
         self.is_leaving && !self.unread.contains(&ListName::Proxies) && is_last()
     }
 
-    /// What is to be asked next, if anything.
+    /// What is to be asked next, if anything. The list of proxies comes first, and what is to be done about it; lists
+    /// of copies take turns. What has failed holds up nothing else.
     pub(super) fn next(&mut self, now_us: u64) -> Option<Action> {
-        if let Some(list) = self.unread.first() {
-            return Some(Action::Read(list.clone()));
+        let of_proxies = match self.unread.contains(&ListName::Proxies) {
+            true => Some(Action::Read(ListName::Proxies)),
+            false => self.membership(now_us),
+        };
+        if let Some(action) = of_proxies.filter(|action| self.may_try(action, now_us)) {
+            return Some(action);
         }
+        let is_due = |list: &&ListName| {
+            let attempt = Attempt::Read((*list).clone());
+            **list != ListName::Proxies && self.is_over(&attempt, now_us)
+        };
+        let is_later = |list: &&ListName| Some(*list) > self.last_copies.as_ref();
+        let mut due = self.unread.iter().filter(is_due);
+        let first = due.clone().next();
+        let list = due.find(is_later).or(first)?.clone();
+        self.last_copies = Some(list.clone());
+        Some(Action::Read(list))
+    }
+
+    /// What is to be done by the list of proxies, as it was read.
+    fn membership(&mut self, now_us: u64) -> Option<Action> {
         if self.is_leaving {
             return self.own_change(Proxies::evict).map(Action::Change);
         }
@@ -324,6 +379,35 @@ impl Member {
                 self.silent(now_us)
             }
         }
+    }
+
+    fn may_try(&self, action: &Action, now_us: u64) -> bool {
+        attempt(action).is_none_or(|attempt| self.is_over(&attempt, now_us))
+    }
+
+    fn is_over(&self, attempt: &Attempt, now_us: u64) -> bool {
+        let wait = self.waits.get(attempt);
+        wait.is_none_or(|wait| now_us >= wait.until_us)
+    }
+
+    /// What was asked has failed.
+    pub(super) fn on_failed(&mut self, action: &Action, now_us: u64) {
+        if let Some(attempt) = attempt(action) {
+            self.put_off(attempt, now_us);
+        }
+    }
+
+    fn put_off(&mut self, attempt: Attempt, now_us: u64) {
+        let max_us = match attempt {
+            Attempt::Change => CHANGE_RETRY_MAX_US,
+            Attempt::Read(_) | Attempt::Intents => READ_RETRY_MAX_US,
+        };
+        let wait = self.waits.entry(attempt).or_default();
+        let time_us = (RETRY_US << wait.failures.min(16)).min(max_us);
+        wait.failures = wait.failures.saturating_add(1);
+        // Proxies that have failed together try again one after the other: up to half as long again.
+        let spread_us = time_us / 2 * u64::from(self.start[15]) / 255;
+        wait.until_us = now_us.saturating_add(time_us + spread_us);
     }
 
     /// The number that this start has.
@@ -410,9 +494,11 @@ impl Member {
         Some(change(list, &changed, number, self.start))
     }
 
-    fn note_problem(&mut self, list: ListName, problem: Option<BadList>) {
+    fn note_problem(&mut self, list: ListName, problem: Option<BadList>, now_us: u64) {
+        let read = Attempt::Read(list.clone());
         match problem {
             Some(why) => {
+                self.put_off(read, now_us);
                 let why = why.to_string();
                 if self.problems.insert(list.clone(), why.clone()) != Some(why.clone()) {
                     tracing::error!(
@@ -422,6 +508,7 @@ impl Member {
                 }
             }
             None => {
+                self.waits.remove(&read);
                 self.problems.remove(&list);
             }
         }
@@ -497,6 +584,16 @@ impl ProxyRow {
             state: &self.state,
             since: self.since,
         }
+    }
+}
+
+/// None if it cannot fail.
+fn attempt(action: &Action) -> Option<Attempt> {
+    match action {
+        Action::Read(list) => Some(Attempt::Read(list.clone())),
+        Action::ReadIntents => Some(Attempt::Intents),
+        Action::Change(_) => Some(Attempt::Change),
+        Action::StartAnew => None,
     }
 }
 

@@ -287,6 +287,8 @@ fn a_list_that_cannot_be_so_is_not_believed() {
             "the list of proxies is not believed: no member is as it is since version 4, which is that of the list"
         ]
     );
+    assert_eq!(scene.member.next(scene.now_us), None);
+    scene.now_us += SECOND;
     assert_eq!(
         scene.member.next(scene.now_us),
         Some(read.clone()),
@@ -339,6 +341,12 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
     member.set_tables(&[table.clone()].into());
     member.on_proxies(0, Vec::new(), 0, 0);
     let read = Action::Read(ListName::Copies(table.clone()));
+    assert!(
+        matches!(member.next(0), Some(Action::Change(_))),
+        "it joins"
+    );
+    member.on_attempted();
+    member.on_proxies(1, vec![row(ME, 0, "joining", 1)], 0, 0);
     assert_eq!(member.next(0), Some(read.clone()));
     let stored = |version, joining: &[i32], since: &[i64]| Stored {
         version,
@@ -353,10 +361,7 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
         (b.clone(), stored(3, &[1], &[1, 3])),
     ];
     member.on_copies(&table, &rows, 0, 0);
-    assert!(
-        matches!(member.next(0), Some(Action::Change(_))),
-        "it joins"
-    );
+    assert_eq!(member.next(0), None);
     let of = |member: &Member, owners: &Owners| {
         let copies = member.published().copies;
         copies.into_iter().find(|copies| copies.owners == *owners)
@@ -417,4 +422,78 @@ fn a_group_that_cannot_be_so_leaves_the_others_alone() {
         lists.problems,
         ["a list of copies of shop.orders is not believed: it has no member 1"]
     );
+}
+
+#[test]
+fn lists_of_copies_that_cannot_be_read_hold_up_nobody() {
+    let mut scene = Scene::with_other("in sync");
+    let table = |name: &str| ("shop".to_owned(), name.to_owned());
+    let tables: Vec<TableName> = ["a", "b", "c"].map(table).to_vec();
+    let bad = Stored {
+        version: 7,
+        ..Stored::default()
+    };
+    let mut asked = BTreeMap::new();
+    let mut changes = Vec::new();
+    scene.member.set_tables(&tables.iter().cloned().collect());
+    for step in 0..80 {
+        scene.now_us += RENEWAL_US;
+        let living = if step < 40 {
+            &[ME, OTHER][..]
+        } else {
+            &[ME][..]
+        };
+        scene.beat(living);
+        scene.renew();
+        while let Some(action) = scene.member.next(scene.now_us) {
+            match &action {
+                Action::Read(ListName::Copies(name)) => {
+                    *asked.entry(name.clone()).or_insert(0) += 1;
+                    match &*name.1 {
+                        "a" => {
+                            let rows = [(vec![[1; 16]], bad.clone())];
+                            let now_us = scene.now_us;
+                            scene.member.on_copies(name, &rows, now_us, now_us);
+                        }
+                        _ => scene.member.on_failed(&action, scene.now_us),
+                    }
+                }
+                Action::Change(change) => {
+                    changes.push(format!("{} {}", change.number, change.state.name()));
+                    assert!(scene.answer(&action));
+                    scene.member.on_changed();
+                }
+                _ => assert!(scene.answer(&action)),
+            }
+        }
+    }
+    assert_eq!(changes, ["1 joining", "1 in sync", "0 out"]);
+    for table in &tables {
+        let times = asked[table];
+        assert!((8..24).contains(&times), "{table:?}: {times}");
+    }
+    scene.member.leave();
+    assert_eq!(scene.member.next(scene.now_us), None, "the last one stays");
+}
+
+#[test]
+fn a_change_that_fails_is_tried_again_less_and_less() {
+    let mut scene = Scene::new();
+    let mut at_us = Vec::new();
+    for _ in 0..400 {
+        scene.now_us += RENEWAL_US;
+        while let Some(action) = scene.member.next(scene.now_us) {
+            match &action {
+                Action::Change(_) => {
+                    at_us.push(scene.now_us);
+                    scene.member.on_attempted();
+                    scene.member.on_failed(&action, scene.now_us);
+                }
+                _ => assert!(scene.answer(&action)),
+            }
+        }
+    }
+    assert!((7..11).contains(&at_us.len()), "{at_us:?}");
+    let gaps: Vec<u64> = at_us.windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(gaps.is_sorted(), "{gaps:?}");
 }
