@@ -176,7 +176,7 @@ impl Reader {
         consistency: Consistency,
     ) -> Result<(), ConnError> {
         let answer = in_time(self.conn.query_at(cql, consistency)).await?;
-        answer.content().map(|_| ()).map_err(Into::into)
+        answer.content().map(|_| ())
     }
 
     pub(crate) async fn rows(

@@ -10,22 +10,20 @@
 //! - A **sign of life** is a number that each proxy changes with each renewal. A listed proxy whose number has not
 //!   changed for [`SILENT_US`] by the clock of one in sync is evicted.
 
+mod published;
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use helenus_engine::insync::{CopiesOf, Lists};
 use helenus_layout::insync::{
     self, BadList, Join, JoinStep, Known, PROXIES_MAX, Proxies, Refused, State, Stored,
     StoredProxy, Timing,
 };
 
+use self::waits::{Attempt, Waits};
+
 /// How often both lists are read.
 pub(super) const RENEWAL_US: u64 = 250_000;
-/// What fails is tried again after this time at first, and after twice as long each time.
-const RETRY_US: u64 = 250_000;
-/// A list that cannot be read or believed is read again after so long at most.
-const READ_RETRY_MAX_US: u64 = 2_000_000;
-/// A change that fails, as where rights are missing, is tried again after so long at most.
-const CHANGE_RETRY_MAX_US: u64 = 30_000_000;
 /// A proxy without a sign of life for so long is evicted.
 const SILENT_US: u64 = 2_000_000;
 /// All proxies of a cluster must agree on these. Clocks of machines drift by some tens of millionths. What
@@ -93,21 +91,6 @@ pub(super) struct Change {
     pub replaces: Option<Start>,
 }
 
-/// What may fail by itself, and then waits by itself.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Attempt {
-    Read(ListName),
-    Intents,
-    Change,
-}
-
-/// What has failed waits.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wait {
-    failures: u32,
-    until_us: u64,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Beat {
     beat: Option<i64>,
@@ -117,6 +100,8 @@ struct Beat {
 /// A group of ranges of a table.
 #[derive(Clone, Debug)]
 struct Group {
+    /// What was read last could not be so.
+    is_bad: bool,
     known: Known<{ insync::COPIES_MAX }>,
     joins: Vec<Join>,
 }
@@ -125,6 +110,8 @@ struct Group {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     start: Start,
+    /// The version of the list of proxies that an earlier start of this one has known: there is no older one any more.
+    floor: u64,
     proxies: Known<PROXIES_MAX>,
     rows: Vec<ProxyRow>,
     tables: BTreeMap<TableName, BTreeMap<Owners, Group>>,
@@ -132,7 +119,7 @@ pub(super) struct Member {
     unread: BTreeSet<ListName>,
     /// The list of copies that was asked for last: the next one has its turn.
     last_copies: Option<ListName>,
-    waits: BTreeMap<Attempt, Wait>,
+    waits: Waits,
     beats: BTreeMap<Start, Beat>,
     join: Option<Join>,
     /// Buckets in which starts have left intents, by a read at `.0`.
@@ -144,15 +131,16 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(start: Start) -> Member {
+    pub(super) fn new(start: Start, floor: u64) -> Member {
         Member {
             start,
+            floor,
             proxies: Known::new(TIMING),
             rows: Vec::new(),
             tables: BTreeMap::new(),
             unread: [ListName::Proxies].into(),
             last_copies: None,
-            waits: BTreeMap::new(),
+            waits: Waits::new(start[15]),
             beats: BTreeMap::new(),
             join: None,
             intents: None,
@@ -160,6 +148,12 @@ impl Member {
             is_leaving: false,
             problems: BTreeMap::new(),
         }
+    }
+
+    /// The last version of the list of proxies that was ever known; 0: none.
+    pub(super) fn floor(&self) -> u64 {
+        let known = self.proxies.last_read().map_or(0, |list| list.version());
+        self.floor.max(known)
     }
 
     pub(super) fn start(&self) -> Start {
@@ -184,10 +178,7 @@ impl Member {
         };
         self.unread.retain(is_wanted);
         self.problems.retain(|list, _| is_wanted(list));
-        self.waits.retain(|attempt, _| match attempt {
-            Attempt::Read(list) => is_wanted(list),
-            Attempt::Intents | Attempt::Change => true,
-        });
+        self.waits.keep(is_wanted);
         for name in tables {
             if !self.tables.contains_key(name) {
                 self.tables.insert(name.clone(), BTreeMap::new());
@@ -215,7 +206,8 @@ impl Member {
                 };
             }
         }
-        if renew(&mut self.proxies, told.version, sent_us, now_us) == Told::News {
+        let is_believed = !self.problems.contains_key(&ListName::Proxies);
+        if is_believed && renew(&mut self.proxies, told.version, sent_us, now_us) == Told::News {
             self.unread.insert(ListName::Proxies);
         }
     }
@@ -233,7 +225,8 @@ impl Member {
         };
         let mut is_news = groups.len() != told.len();
         for (owners, version) in told {
-            let told = groups.get_mut(owners).map_or(Told::News, |group| {
+            let known = groups.get_mut(owners).filter(|group| !group.is_bad);
+            let told = known.map_or(Told::News, |group| {
                 renew(&mut group.known, *version, sent_us, now_us)
             });
             is_news |= told == Told::News;
@@ -254,7 +247,9 @@ impl Member {
         let stored: Vec<StoredProxy<'_>> = rows.iter().map(ProxyRow::stored).collect();
         let list = insync::proxies(version, &stored);
         let known = self.proxies.last_read();
-        let problem = match list.and_then(|list| checked(known, list)) {
+        let list = list.and_then(|list| checked(known, list));
+        // One that is empty again is not begun anew: others may rely on what it was.
+        let problem = match list.and_then(|list| not_before(self.floor, list)) {
             Ok(list) => {
                 self.proxies.adopt(list, sent_us, now_us);
                 self.unread.remove(&ListName::Proxies);
@@ -294,13 +289,20 @@ impl Member {
             match list.and_then(|list| checked(known, list)) {
                 Ok(list) => {
                     let group = groups.entry(owners.clone()).or_insert_with(|| Group {
+                        is_bad: false,
                         known: Known::new(TIMING),
                         joins: Vec::new(),
                     });
+                    group.is_bad = false;
                     group.known.adopt(list, sent_us, now_us);
                     group.follow_joins(now_us);
                 }
-                Err(why) => problem = Some(why),
+                Err(why) => {
+                    problem = Some(why);
+                    if let Some(group) = groups.get_mut(owners) {
+                        group.is_bad = true;
+                    }
+                }
             }
         }
         let name = ListName::Copies(table.clone());
@@ -312,7 +314,7 @@ impl Member {
 
     /// What proxies have left, as a read that was sent at `sent_us` tells it.
     pub(super) fn on_intents(&mut self, left: Vec<(Start, i32)>, sent_us: u64) {
-        self.waits.remove(&Attempt::Intents);
+        self.waits.on_success(&Attempt::Intents);
         self.intents = Some((sent_us, left));
         // Sent after it had become time to compare: only then this is asked for while joining.
         if let Some(join) = &mut self.join {
@@ -327,7 +329,7 @@ impl Member {
 
     /// The change was carried out.
     pub(super) fn on_changed(&mut self) {
-        self.waits.remove(&Attempt::Change);
+        self.waits.on_success(&Attempt::Change);
     }
 
     /// Whether it has left the list, or never was in it, or is the last one, which stays.
@@ -343,12 +345,12 @@ impl Member {
             true => Some(Action::Read(ListName::Proxies)),
             false => self.membership(now_us),
         };
-        if let Some(action) = of_proxies.filter(|action| self.may_try(action, now_us)) {
+        if let Some(action) = of_proxies.filter(|action| self.waits.are_over(action, now_us)) {
             return Some(action);
         }
         let is_due = |list: &&ListName| {
             let attempt = Attempt::Read((*list).clone());
-            **list != ListName::Proxies && self.is_over(&attempt, now_us)
+            **list != ListName::Proxies && self.waits.is_over(&attempt, now_us)
         };
         let is_later = |list: &&ListName| Some(*list) > self.last_copies.as_ref();
         let mut due = self.unread.iter().filter(is_due);
@@ -381,33 +383,11 @@ impl Member {
         }
     }
 
-    fn may_try(&self, action: &Action, now_us: u64) -> bool {
-        attempt(action).is_none_or(|attempt| self.is_over(&attempt, now_us))
-    }
-
-    fn is_over(&self, attempt: &Attempt, now_us: u64) -> bool {
-        let wait = self.waits.get(attempt);
-        wait.is_none_or(|wait| now_us >= wait.until_us)
-    }
-
     /// What was asked has failed.
     pub(super) fn on_failed(&mut self, action: &Action, now_us: u64) {
-        if let Some(attempt) = attempt(action) {
-            self.put_off(attempt, now_us);
+        if let Some(attempt) = Attempt::of(action) {
+            self.waits.put_off(attempt, now_us);
         }
-    }
-
-    fn put_off(&mut self, attempt: Attempt, now_us: u64) {
-        let max_us = match attempt {
-            Attempt::Change => CHANGE_RETRY_MAX_US,
-            Attempt::Read(_) | Attempt::Intents => READ_RETRY_MAX_US,
-        };
-        let wait = self.waits.entry(attempt).or_default();
-        let time_us = (RETRY_US << wait.failures.min(16)).min(max_us);
-        wait.failures = wait.failures.saturating_add(1);
-        // Proxies that have failed together try again one after the other: up to half as long again.
-        let spread_us = time_us / 2 * u64::from(self.start[15]) / 255;
-        wait.until_us = now_us.saturating_add(time_us + spread_us);
     }
 
     /// The number that this start has.
@@ -498,7 +478,7 @@ impl Member {
         let read = Attempt::Read(list.clone());
         match problem {
             Some(why) => {
-                self.put_off(read, now_us);
+                self.waits.put_off(read, now_us);
                 let why = why.to_string();
                 if self.problems.insert(list.clone(), why.clone()) != Some(why.clone()) {
                     tracing::error!(
@@ -508,45 +488,9 @@ impl Member {
                 }
             }
             None => {
-                self.waits.remove(&read);
+                self.waits.on_success(&read);
                 self.problems.remove(&list);
             }
-        }
-    }
-
-    /// What others may look at.
-    pub(super) fn published(&self) -> Lists {
-        let copies = self.tables.iter().flat_map(|((keyspace, table), groups)| {
-            groups.iter().map(|(owners, group)| CopiesOf {
-                keyspace: keyspace.clone(),
-                table: table.clone(),
-                owners: owners.clone(),
-                known: group.known.clone(),
-                joins: group.joins.clone(),
-            })
-        });
-        let number = |start: Start| {
-            let row = self.rows.iter().find(|row| row.start == start)?;
-            usize::try_from(row.number).ok()
-        };
-        let left = self.intents.iter().flat_map(|(_, left)| left);
-        Lists {
-            me: self.number(),
-            proxies: Some(self.proxies.clone()),
-            addresses: self
-                .rows
-                .iter()
-                .filter_map(|row| Some((number(row.start)?, row.address.clone())))
-                .collect(),
-            copies: copies.collect(),
-            intents: left
-                .filter_map(|(start, bucket)| Some((number(*start)?, *bucket)))
-                .collect(),
-            problems: self
-                .problems
-                .iter()
-                .map(|(list, why)| format!("{} is not believed: {why}", list.described()))
-                .collect(),
         }
     }
 }
@@ -587,16 +531,6 @@ impl ProxyRow {
     }
 }
 
-/// None if it cannot fail.
-fn attempt(action: &Action) -> Option<Attempt> {
-    match action {
-        Action::Read(list) => Some(Attempt::Read(list.clone())),
-        Action::ReadIntents => Some(Attempt::Intents),
-        Action::Change(_) => Some(Attempt::Change),
-        Action::StartAnew => None,
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     /// Nothing that was not known.
@@ -612,8 +546,12 @@ fn renew<const N: usize>(known: &mut Known<N>, version: i64, sent_us: u64, now_u
             known.adopt(list, sent_us, now_us);
             Told::Known
         }
-        // Overtaken by what is known.
-        (Some(list), Ok(version)) if version < list.version() => Told::Known,
+        // Overtaken by what is known; but not for longer than a lease.
+        (Some(list), Ok(version))
+            if version < list.version() && known.lease_left_us(now_us) > 0 =>
+        {
+            Told::Known
+        }
         _ => Told::News,
     }
 }
@@ -624,6 +562,14 @@ fn checked<const N: usize>(
 ) -> Result<insync::List<N>, BadList> {
     known.map_or(Ok(()), |known| insync::check_order(known, &list))?;
     Ok(list)
+}
+
+fn not_before(floor: u64, list: Proxies) -> Result<Proxies, BadList> {
+    let (before, now) = (floor, list.version());
+    match now < before {
+        true => Err(BadList::WentBack { before, now }),
+        false => Ok(list),
+    }
 }
 
 fn change(known: &Proxies, list: &Proxies, number: usize, start: Start) -> Change {

@@ -16,7 +16,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         Scene {
-            member: Member::new(ME),
+            member: Member::new(ME, 0),
             version: 0,
             rows: Vec::new(),
             beats: BTreeMap::new(),
@@ -187,7 +187,7 @@ fn who_was_evicted_starts_anew() {
         row.since = version;
     }
     assert_eq!(scene.pass(RENEWAL_US, &[OTHER]), ["start anew"]);
-    scene.member = Member::new([3; 16]);
+    scene.member = Member::new([3; 16], scene.member.floor());
     assert_eq!(scene.settle(), ["2 joining"], "under another number");
 }
 
@@ -336,7 +336,7 @@ fn numbers_are_taken_again_when_their_starts_are_gone_and_have_left_nothing() {
 
 #[test]
 fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
-    let mut member = Member::new(ME);
+    let mut member = Member::new(ME, 0);
     let table = ("shop".to_owned(), "orders".to_owned());
     member.set_tables(&[table.clone()].into());
     member.on_proxies(0, Vec::new(), 0, 0);
@@ -400,7 +400,7 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
 
 #[test]
 fn a_group_that_cannot_be_so_leaves_the_others_alone() {
-    let mut member = Member::new(ME);
+    let mut member = Member::new(ME, 0);
     let table = ("shop".to_owned(), "orders".to_owned());
     member.set_tables(&[table.clone()].into());
     let good = Stored {
@@ -496,4 +496,39 @@ fn a_change_that_fails_is_tried_again_less_and_less() {
     assert!((7..11).contains(&at_us.len()), "{at_us:?}");
     let gaps: Vec<u64> = at_us.windows(2).map(|two| two[1] - two[0]).collect();
     assert!(gaps.is_sorted(), "{gaps:?}");
+}
+
+#[test]
+fn a_list_that_is_empty_again_is_not_begun_anew() {
+    let mut scene = Scene::with_other("in sync");
+    scene.settle();
+    scene.pass(3 * SECOND, &[ME, OTHER]);
+    let version = scene.member.floor();
+    assert_eq!(version, 3);
+    scene.version = 0;
+    scene.rows.clear();
+    scene.beats.clear();
+    let went_back =
+        ["the list of proxies is not believed: it has version 0, and had version 3 before"];
+    assert_eq!(scene.pass(5 * SECOND, &[]), [""; 0]);
+    assert_eq!(scene.member.published().problems, went_back);
+    // Nor by the next start of the same proxy.
+    scene.member = Member::new([3; 16], version);
+    assert_eq!(scene.pass(5 * SECOND, &[]), [""; 0]);
+    assert_eq!(scene.member.published().problems, went_back);
+}
+
+#[test]
+fn a_list_that_was_changed_under_the_same_version_is_not_renewed() {
+    let mut scene = Scene::with_other("in sync");
+    scene.settle();
+    scene.pass(3 * SECOND, &[ME, OTHER]);
+    scene.rows[0].state = "joining".to_owned();
+    scene.member.on_attempted();
+    scene.answer(&Action::Read(ListName::Proxies));
+    assert_eq!(scene.member.published().problems.len(), 1);
+    scene.now_us += SECOND;
+    scene.renew();
+    let known = scene.member.published().proxies.expect("it takes part");
+    assert_eq!(known.lease_left_us(scene.now_us), 0);
 }
