@@ -59,8 +59,8 @@ use self::access::{Door, Refusal, Rights, Tokens};
 use self::answer::{Answer, json, large_json, plain, set, typed};
 use self::page::Page;
 use self::protobuf::Protobuf;
+use crate::boot_time;
 use crate::capture_stream::{IDLE_MAX, Taken};
-use crate::insync;
 use crate::process::Process;
 use crate::unix_socket::{self, SocketFile};
 use helenus_engine::config;
@@ -401,7 +401,7 @@ impl Admin {
             "/api/rules" => json(&rules::view(shared, seen.values)),
             "/api/pauses" => json(&actions::pauses(shared, Instant::now())),
             "/api/proxies" => json(&proxies::view(shared)),
-            "/api/lists" => json(&lists::view(&shared.lists.load(), insync::now_us())),
+            "/api/lists" => json(&lists::view(&shared.lists.load(), boot_time::now_us())),
             "/api/config" => json(&rules::settings(&shared.settings.load(), seen.values)),
             "/api/clients" => shown_or_usage(clients::view(shared, query).await),
             "/api/log" if !seen.values => plain(StatusCode::FORBIDDEN, log::NOT_SHOWN),

@@ -6,6 +6,7 @@
 //! which may take longer. Copies that are joining are followed and not compared, and so
 //! they are never promoted here; nor are copies evicted, which is for those who write them.
 
+mod asked;
 mod lane;
 mod member;
 mod rows;
@@ -20,9 +21,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
+use self::asked::Action;
 use self::lane::{Answer, Lane, Question, Share, Told};
-use self::member::{Action, Member, RENEWAL_US};
-use crate::boot_time;
+use self::member::{Member, RENEWAL_US};
+use crate::boot_time::now_us;
 use crate::conn::ConnError;
 use crate::process::Process;
 
@@ -49,11 +51,6 @@ const OF_COPIES: [usize; 2] = [2, 3];
 const CHANGING: usize = 4;
 /// What a node answers whose role may not do what was asked.
 const UNAUTHORIZED: i32 = 0x2100;
-
-/// Microseconds since the machine was started, the time that it slept included.
-pub(crate) fn now_us() -> u64 {
-    u64::try_from(boot_time::now().as_micros()).unwrap_or(u64::MAX)
-}
 
 /// The task that takes part.
 pub(crate) struct Membership {

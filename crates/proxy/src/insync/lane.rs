@@ -10,8 +10,9 @@ use helenus_wire::Consistency;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::member::{Beats, ListName, Owners, ProxyRow, Start, TableName};
-use super::{now_us, rows};
+use super::asked::{Beats, ListName, Owners, ProxyRow, Start, TableName};
+use super::rows;
+use crate::boot_time::now_us;
 use crate::catalogue::reader::Reader;
 use crate::conn::ConnError;
 use crate::control;

@@ -3,7 +3,7 @@
 use helenus_layout::insync::{State, Stored};
 use helenus_wire::Reader;
 
-use super::member::{Beats, Change, Owners, ProxyRow, Start, TableName};
+use super::asked::{Beats, Change, Owners, ProxyRow, Start, TableName};
 use crate::rows::{Rows, literal};
 use crate::uuid;
 

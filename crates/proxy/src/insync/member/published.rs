@@ -2,7 +2,8 @@
 
 use helenus_engine::insync::{CopiesOf, Lists};
 
-use super::{Member, Start};
+use super::Member;
+use crate::insync::asked::Start;
 
 impl Member {
     pub(in crate::insync) fn published(&self) -> Lists {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Action, ListName};
+use crate::insync::asked::{Action, ListName};
 
 /// What fails is tried again after this time at first, and after twice as long each time.
 const RETRY_US: u64 = 250_000;
