@@ -1,14 +1,17 @@
 //! This proxy's part in the lists of copies in sync and of proxies ([`helenus_layout::insync`]), while the catalogue
 //! has a table in mode `replace`. There is no way to make one yet, so this is idle: nothing is read, nor connected.
 //!
-//! `member` decides, `lane` speaks with nodes, `rows` knows the catalogue's tables. Two connections renew the leases
-//! in turn, and one changes lists, which may take longer. Copies that are joining are followed and not compared, and so
+//! `member` decides, `lane` speaks with nodes, `rows` knows the catalogue's tables. Two connections renew the lease of
+//! the list of proxies in turn and give signs of life, two renew those of the lists of copies, and one changes lists,
+//! which may take longer. Copies that are joining are followed and not compared, and so
 //! they are never promoted here; nor are copies evicted, which is for those who write them.
 
+mod asked;
 mod lane;
 mod member;
 mod rows;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,24 +21,36 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
+use self::asked::Action;
 use self::lane::{Answer, Lane, Question, Share, Told};
-use self::member::{Action, Member, RENEWAL_US};
+use self::member::{Member, RENEWAL_US};
 use crate::boot_time::now_us;
 use crate::conn::ConnError;
 use crate::process::Process;
 
 /// How often it is looked whether there is a table in mode `replace`.
 const LOOK: Duration = Duration::from_secs(1);
-/// While one of the two renewing connections waits for so long, the other one renews at each tick.
+/// While one of two renewing connections waits for so long, the other one renews at each tick.
 const RENEWAL_PATIENCE: Duration = Duration::from_millis(600);
 /// Longer than a node tries a compare-and-set.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(3);
 /// For leaving the list when the proxy stops.
 const LEAVING_MAX: Duration = Duration::from_secs(2);
-/// How often the same failure is logged.
+/// How often a failure of one kind is logged.
 const SAME_FAILURE: Duration = Duration::from_secs(60);
-/// The lane that changes lists comes behind those that renew.
-const RENEWING: usize = 2;
+/// After an eviction the proxy joins again after this time, and after twice as long each time,
+const ANEW: Duration = Duration::from_secs(1);
+/// up to so long,
+const ANEW_MAX: Duration = Duration::from_secs(30);
+/// unless it has stayed for so long.
+const STAYED: Duration = Duration::from_secs(60);
+/// Lanes that renew in turn: those of proxies, and those of copies.
+const OF_PROXIES: [usize; 2] = [0, 1];
+const OF_COPIES: [usize; 2] = [2, 3];
+/// The lane that reads and changes lists.
+const CHANGING: usize = 4;
+/// What a node answers whose role may not do what was asked.
+const UNAUTHORIZED: i32 = 0x2100;
 
 /// The task that takes part.
 pub(crate) struct Membership {
@@ -68,6 +83,8 @@ enum End {
 }
 
 async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool>) {
+    let mut pause = ANEW;
+    let mut floor = 0;
     loop {
         while !is_wanted(&common) {
             tokio::select! {
@@ -75,17 +92,29 @@ async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool>) {
                 _ = stopping.changed() => return,
             }
         }
-        let end = match Part::begin(common.clone()) {
-            Some(part) => part.take(&mut stopping).await,
+        let begun = Instant::now();
+        let end = match Part::begin(common.clone(), floor) {
+            Some(part) => part.take(&mut stopping, &mut floor).await,
             None => return,
         };
         common.lists.store(Arc::new(Lists::default()));
         match end {
             End::Stopped => return,
             End::Unneeded => tracing::info!("there is no table in mode `replace` any more"),
-            End::Evicted => tracing::warn!(
-                "this proxy was evicted from the list of proxies, because it gave no sign of life: it joins anew"
-            ),
+            End::Evicted => {
+                if begun.elapsed() >= STAYED {
+                    pause = ANEW;
+                }
+                tracing::warn!(
+                    "this proxy was evicted from the list of proxies, because it gave no sign of life: it joins anew \
+                     in {pause:?}"
+                );
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    _ = stopping.changed() => return,
+                }
+                pause = (pause * 2).min(ANEW_MAX);
+            }
         }
     }
 }
@@ -98,7 +127,7 @@ fn is_wanted(common: &Process) -> bool {
 struct Part {
     common: Arc<Process>,
     member: Member,
-    /// Two that renew, and one that changes.
+    /// [`OF_PROXIES`], [`OF_COPIES`], and [`CHANGING`].
     lanes: Vec<Lane>,
     answers: mpsc::Receiver<Answer>,
     beat: i64,
@@ -106,13 +135,13 @@ struct Part {
     action: Option<Action>,
     /// Nothing more is asked of it before the next tick.
     is_resting: bool,
-    /// What was logged last, and when.
-    told: Option<(String, Instant)>,
+    /// When a failure of a lane was logged, and whether it was one of missing rights.
+    told: BTreeMap<(usize, bool), Instant>,
 }
 
 impl Part {
-    /// None if the operating system gives no random number.
-    fn begin(common: Arc<Process>) -> Option<Part> {
+    /// None if the operating system gives no random number. The list of proxies had version `floor` before.
+    fn begin(common: Arc<Process>, floor: u64) -> Option<Part> {
         let mut start = [0; 16];
         if SystemRandom::new().fill(&mut start).is_err() {
             tracing::error!(
@@ -124,31 +153,31 @@ impl Part {
         start[6] = start[6] & 0x0f | 0x40;
         start[8] = start[8] & 0x3f | 0x80;
         let (sender, answers) = mpsc::channel(8);
-        let lanes = (0..=RENEWING).map(|number| {
+        let lanes = (0..=CHANGING).map(|number| {
             let all = Share { from: 0, of: 1 };
             let half = Share {
-                from: number,
-                of: RENEWING,
+                from: number % 2,
+                of: 2,
             };
-            let (share, patience) = match number < RENEWING {
+            let (share, patience) = match number < CHANGING {
                 true => (half, RENEWAL_PATIENCE),
                 false => (all, CHANGE_PATIENCE),
             };
             Lane::open(common.clone(), (number, share), patience, sender.clone())
         });
         Some(Part {
-            member: Member::new(start),
+            member: Member::new(start, floor),
             lanes: lanes.collect(),
             common,
             answers,
             beat: 0,
             action: None,
             is_resting: false,
-            told: None,
+            told: BTreeMap::new(),
         })
     }
 
-    async fn take(mut self, stopping: &mut watch::Receiver<bool>) -> End {
+    async fn take(mut self, stopping: &mut watch::Receiver<bool>, floor: &mut u64) -> End {
         let mut ticks = interval(Duration::from_micros(RENEWAL_US));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leaving: Option<(Instant, End)> = None;
@@ -166,6 +195,7 @@ impl Part {
             if let Some(End::Evicted) = self.act() {
                 return leaving.map_or(End::Evicted, |(_, end)| end);
             }
+            *floor = self.member.floor();
             self.common.lists.store(Arc::new(self.member.published()));
             if let Some((until, _)) = &leaving
                 && (self.member.has_left() || Instant::now() >= *until)
@@ -182,27 +212,37 @@ impl Part {
         }
     }
 
-    /// Renews, by the lane whose turn it is, or by the other one.
+    /// Renews, by the lanes whose turn it is, or by the other ones.
     fn on_tick(&mut self) {
         self.is_resting = false;
         let known = self.common.catalogue.load_full();
         self.member.set_tables(&known.layouts.replaced);
         self.beat += 1;
         let start = self.member.start();
-        let renew = Question::Renew {
-            tables: self.member.tables().cloned().collect(),
+        let proxies = Question::RenewProxies {
             beat: self.member.is_listed().then_some((start, self.beat)),
         };
+        self.ask_one_of(OF_PROXIES, &proxies);
+        let mut tables: Vec<_> = self.member.tables().cloned().collect();
+        if !tables.is_empty() {
+            // Another one is the last each time.
+            let first = self.beat.unsigned_abs() % tables.len() as u64;
+            tables.rotate_left(first as usize);
+            self.ask_one_of(OF_COPIES, &Question::RenewCopies(tables));
+        }
+    }
+
+    fn ask_one_of(&mut self, lanes: [usize; 2], question: &Question) {
         let turn = usize::from(self.beat % 2 == 0);
-        let is_asked = self.lanes[turn].ask(renew.clone());
+        let is_asked = self.lanes[lanes[turn]].ask(question.clone());
         if !is_asked {
-            self.lanes[1 - turn].ask(renew);
+            self.lanes[lanes[1 - turn]].ask(question.clone());
         }
     }
 
     /// Asks what is to be asked next, if the last answer has come.
     fn act(&mut self) -> Option<End> {
-        if self.is_resting || self.lanes[RENEWING].is_busy() {
+        if self.is_resting || self.lanes[CHANGING].is_busy() {
             return None;
         }
         let Some(action) = self.member.next(now_us()) else {
@@ -214,12 +254,6 @@ impl Part {
             Action::Read(list) => Question::Read(list.clone()),
             Action::ReadIntents => Question::ReadIntents,
             Action::Change(change) => {
-                tracing::info!(
-                    number = change.number,
-                    version = change.version,
-                    "the list of proxies is to say: {}",
-                    change.state.name()
-                );
                 let address = self.common.settings.load().advertised().to_string();
                 let release = env!("CARGO_PKG_VERSION");
                 Question::Change(rows::change(change, &address, release, now_ms()))
@@ -231,32 +265,34 @@ impl Part {
             self.action = None;
             return None;
         }
+        if matches!(action, Action::Change(_)) {
+            // From now on: its answer may never come.
+            self.member.on_attempted();
+        }
         self.action = Some(action);
-        self.lanes[RENEWING].ask(question);
+        self.lanes[CHANGING].ask(question);
         None
     }
 
     fn on_answer(&mut self, answer: Answer) {
         let now_us = now_us();
-        self.lanes[answer.lane].on_answer();
-        if answer.lane == RENEWING && matches!(self.action, Some(Action::Change(_))) {
-            self.member.on_attempted();
-        }
         let told = match answer.told {
-            Ok(told) => told,
-            Err(why) => {
-                self.is_resting |= answer.lane == RENEWING;
-                return self.on_failure(&why);
+            None => return self.lanes[answer.lane].on_answer(),
+            Some(Ok(told)) => told,
+            Some(Err(why)) => {
+                if answer.lane == CHANGING {
+                    self.on_failed(now_us);
+                }
+                return self.on_failure(answer.lane, &why);
             }
         };
         match told {
-            Told::Renewed { proxies, copies } => {
-                let (beats, sent_us) = proxies;
-                self.member.on_beats(&beats, sent_us, now_us);
-                for (table, versions, sent_us) in copies {
-                    self.member.on_versions(&table, &versions, sent_us, now_us);
-                }
-            }
+            Told::Beats { told, sent_us } => self.member.on_beats(&told, sent_us, now_us),
+            Told::Versions {
+                table,
+                told,
+                sent_us,
+            } => self.member.on_versions(&table, &told, sent_us, now_us),
             Told::Proxies {
                 version,
                 rows,
@@ -268,26 +304,45 @@ impl Part {
                 sent_us,
             } => self.member.on_copies(&table, &rows, sent_us, now_us),
             Told::Intents { left, sent_us } => self.member.on_intents(left, sent_us),
-            Told::Changed { is_applied } => self.is_resting |= !is_applied,
+            Told::Changed { is_applied: true } => {
+                self.member.on_changed();
+                if let Some(Action::Change(change)) = &self.action {
+                    tracing::info!(
+                        number = change.number,
+                        version = change.version,
+                        "the list of proxies says now: {}",
+                        change.state.name()
+                    );
+                }
+            }
+            Told::Changed { is_applied: false } => self.on_failed(now_us),
         }
     }
 
-    /// The same again is logged now and then only.
-    fn on_failure(&mut self, why: &ConnError) {
-        let why = why.to_string();
+    /// What was asked of the last lane is put off.
+    fn on_failed(&mut self, now_us: u64) {
+        if let Some(action) = &self.action {
+            self.member.on_failed(action, now_us);
+        }
+    }
+
+    /// Failures of one kind are logged now and then only.
+    fn on_failure(&mut self, lane: usize, why: &ConnError) {
+        let is_refused = matches!(why, ConnError::Node { code, .. } if *code == UNAUTHORIZED);
+        let kind = (lane, is_refused);
         let now = Instant::now();
-        let is_known = self
-            .told
-            .as_ref()
-            .is_some_and(|(told, at)| *told == why && now < *at + SAME_FAILURE);
-        if is_known {
+        let last = self.told.get(&kind);
+        if last.is_some_and(|at| now < *at + SAME_FAILURE) {
             return tracing::debug!("the lists of copies and proxies: {why}");
         }
-        tracing::warn!(
-            "the lists of copies and proxies cannot be read or changed: {why}. The role of cluster.username needs \
-             SELECT on the keyspace helenus and MODIFY on helenus.proxies"
-        );
-        self.told = Some((why, now));
+        let advice = match is_refused {
+            true => {
+                ". The role of cluster.username needs SELECT on the keyspace helenus and MODIFY on helenus.proxies"
+            }
+            false => "; it is tried again",
+        };
+        tracing::warn!("the lists of copies and proxies cannot be read or changed: {why}{advice}");
+        self.told.insert(kind, now);
     }
 }
 

@@ -10,7 +10,7 @@ use helenus_wire::Consistency;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::member::{Beats, ListName, Owners, ProxyRow, Start, TableName, Versions};
+use super::asked::{Beats, ListName, Owners, ProxyRow, Start, TableName};
 use super::rows;
 use crate::boot_time::now_us;
 use crate::catalogue::reader::Reader;
@@ -25,11 +25,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// What is asked of the catalogue.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
-    /// Versions of all lists, and signs of life; with one of one's own.
-    Renew {
-        tables: Vec<TableName>,
+    /// Version and signs of life of proxies, and then one of one's own.
+    RenewProxies {
         beat: Option<(Start, i64)>,
     },
+    /// Versions of lists of copies, an answer for each table.
+    RenewCopies(Vec<TableName>),
     Read(ListName),
     ReadIntents,
     /// A compare-and-set.
@@ -39,9 +40,14 @@ pub(super) enum Question {
 /// What the catalogue says. `sent_us` is from before the request was sent.
 #[derive(Debug)]
 pub(super) enum Told {
-    Renewed {
-        proxies: (Beats, u64),
-        copies: Vec<(TableName, Versions, u64)>,
+    Beats {
+        told: Beats,
+        sent_us: u64,
+    },
+    Versions {
+        table: TableName,
+        told: Vec<(Owners, i64)>,
+        sent_us: u64,
     },
     Proxies {
         version: i64,
@@ -64,7 +70,8 @@ pub(super) enum Told {
 
 pub(super) struct Answer {
     pub lane: usize,
-    pub told: Result<Told, ConnError>,
+    /// None: nothing more comes of this question.
+    pub told: Option<Result<Told, ConnError>>,
 }
 
 /// Which nodes a connection may use: every `of`th, beginning with the `from`th. All, if that is none.
@@ -92,7 +99,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Ends when it is dropped. A question may take `patience`, if there is a connection.
+    /// Ends when it is dropped. Each request may take `patience`, if there is a connection.
     pub(super) fn open(
         common: Arc<Process>,
         (number, share): (usize, Share),
@@ -108,12 +115,36 @@ impl Lane {
                 next: 0,
             };
             while let Some(question) = asked.recv().await {
-                let told = connection.ask(&question, patience).await;
-                if told.is_err() {
-                    connection.reader = None;
+                // What has come is told at once: what comes after it may fail.
+                for request in requests(question) {
+                    let told = connection.ask(&request, patience).await;
+                    if told.is_err() {
+                        connection.reader = None;
+                    }
+                    // What a node refuses says nothing of the other requests.
+                    let is_last = match &told {
+                        Ok(_) | Err(ConnError::Node { .. }) => false,
+                        Err(_) => true,
+                    };
+                    let told = told.transpose();
+                    let answer = told.map(|told| Answer {
+                        lane: number,
+                        told: Some(told),
+                    });
+                    if let Some(answer) = answer
+                        && answers.send(answer).await.is_err()
+                    {
+                        return;
+                    }
+                    if is_last {
+                        break;
+                    }
                 }
-                let answer = Answer { lane: number, told };
-                if answers.send(answer).await.is_err() {
+                let end = Answer {
+                    lane: number,
+                    told: None,
+                };
+                if answers.send(end).await.is_err() {
                     return;
                 }
             }
@@ -151,7 +182,11 @@ struct Connection {
 }
 
 impl Connection {
-    async fn ask(&mut self, question: &Question, patience: Duration) -> Result<Told, ConnError> {
+    async fn ask(
+        &mut self,
+        request: &Request,
+        patience: Duration,
+    ) -> Result<Option<Told>, ConnError> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
             None => {
@@ -160,7 +195,7 @@ impl Connection {
                 self.reader.insert(connected)
             }
         };
-        let answered = timeout(patience, answer(reader, question)).await;
+        let answered = timeout(patience, answer(reader, request)).await;
         answered.unwrap_or(Err(ConnError::Timeout(patience)))
     }
 
@@ -180,43 +215,66 @@ impl Connection {
     }
 }
 
-async fn answer(reader: &mut Reader, question: &Question) -> Result<Told, ConnError> {
+/// One of the requests of a question.
+enum Request {
+    Beats,
+    Beat(Start, i64),
+    Versions(TableName),
+    Read(ListName),
+    Intents,
+    Change(String),
+}
+
+/// What renews the lease comes first.
+fn requests(question: Question) -> Vec<Request> {
     match question {
-        Question::Renew { tables, beat } => renew(reader, tables, *beat).await,
-        Question::Read(list) => read(reader, list).await,
-        Question::ReadIntents => {
-            let select = rows::SELECT_INTENTS;
-            let (found, sent_us) = timed(reader, select, Consistency::QUORUM).await?;
-            let left = rows::intents(&found);
-            Ok(Told::Intents { left, sent_us })
+        Question::RenewProxies { beat } => {
+            let own = beat.map(|(start, beat)| Request::Beat(start, beat));
+            [Request::Beats].into_iter().chain(own).collect()
         }
-        Question::Change(batch) => {
-            let answer = reader.rows(batch, Consistency::QUORUM).await?;
-            let is_applied = rows::is_applied(&answer);
-            Ok(Told::Changed { is_applied })
-        }
+        Question::RenewCopies(tables) => tables.into_iter().map(Request::Versions).collect(),
+        Question::Read(list) => vec![Request::Read(list)],
+        Question::ReadIntents => vec![Request::Intents],
+        Question::Change(batch) => vec![Request::Change(batch)],
     }
 }
 
-/// What renews leases comes first.
-async fn renew(
-    reader: &mut Reader,
-    tables: &[TableName],
-    beat: Option<(Start, i64)>,
-) -> Result<Told, ConnError> {
-    let (found, sent_us) = timed(reader, rows::SELECT_BEATS, Consistency::QUORUM).await?;
-    let proxies = (rows::beats(&found), sent_us);
-    let mut copies = Vec::new();
-    for table in tables {
-        let select = rows::select_versions(table);
-        let (found, sent_us) = timed(reader, &select, Consistency::QUORUM).await?;
-        copies.push((table.clone(), rows::versions(&found), sent_us));
-    }
-    if let Some((start, beat)) = beat {
-        let update = rows::update_beat(start, beat);
-        reader.run(&update, Consistency::QUORUM).await?;
-    }
-    Ok(Told::Renewed { proxies, copies })
+async fn answer(reader: &mut Reader, request: &Request) -> Result<Option<Told>, ConnError> {
+    let told = match request {
+        Request::Beats => {
+            let select = rows::SELECT_BEATS;
+            let (found, sent_us) = timed(reader, select, Consistency::QUORUM).await?;
+            let told = rows::beats(&found);
+            Told::Beats { told, sent_us }
+        }
+        Request::Beat(start, beat) => {
+            let update = rows::update_beat(*start, *beat);
+            reader.run(&update, Consistency::QUORUM).await?;
+            return Ok(None);
+        }
+        Request::Versions(table) => {
+            let select = rows::select_versions(table);
+            let (found, sent_us) = timed(reader, &select, Consistency::QUORUM).await?;
+            Told::Versions {
+                table: table.clone(),
+                told: rows::versions(&found),
+                sent_us,
+            }
+        }
+        Request::Read(list) => read(reader, list).await?,
+        Request::Intents => {
+            let select = rows::SELECT_INTENTS;
+            let (found, sent_us) = timed(reader, select, Consistency::QUORUM).await?;
+            let left = rows::intents(&found);
+            Told::Intents { left, sent_us }
+        }
+        Request::Change(batch) => {
+            let answer = reader.rows(batch, Consistency::QUORUM).await?;
+            let is_applied = rows::is_applied(&answer);
+            Told::Changed { is_applied }
+        }
+    };
+    Ok(Some(told))
 }
 
 async fn read(reader: &mut Reader, list: &ListName) -> Result<Told, ConnError> {

@@ -10,13 +10,18 @@
 //! - A **sign of life** is a number that each proxy changes with each renewal. A listed proxy whose number has not
 //!   changed for [`SILENT_US`] by the clock of one in sync is evicted.
 
+mod published;
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use helenus_engine::insync::{CopiesOf, Lists};
 use helenus_layout::insync::{
     self, BadList, Join, JoinStep, Known, PROXIES_MAX, Proxies, Refused, State, Stored,
     StoredProxy, Timing,
 };
+
+use self::waits::{Attempt, Waits};
+use super::asked::{Action, Beats, Change, ListName, Owners, ProxyRow, Start, TableName};
 
 /// How often both lists are read.
 pub(super) const RENEWAL_US: u64 = 250_000;
@@ -31,65 +36,6 @@ pub(super) const TIMING: Timing = Timing {
     patience_us: 300_000,
 };
 
-/// Names one start of a proxy: a random UUID.
-pub(super) type Start = [u8; 16];
-/// Host ids, in the order of the copies.
-pub(super) type Owners = Vec<[u8; 16]>;
-/// Keyspace and name.
-pub(super) type TableName = (String, String);
-
-/// Of the groups of a table's ranges.
-pub(super) type Versions = Vec<(Owners, i64)>;
-
-/// One of the lists.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ListName {
-    Proxies,
-    Copies(TableName),
-}
-
-/// A row of the list of proxies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ProxyRow {
-    pub start: Start,
-    pub number: i32,
-    pub state: String,
-    pub since: i64,
-    pub address: String,
-}
-
-/// What a read at QUORUM says of proxies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Beats {
-    pub version: i64,
-    pub beats: Vec<(Start, i64)>,
-}
-
-/// What is to be asked of the catalogue: one thing at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// At SERIAL.
-    Read(ListName),
-    /// In which buckets starts of proxies have left intents.
-    ReadIntents,
-    Change(Change),
-    /// This start was evicted: go on as another one.
-    StartAnew,
-}
-
-/// A change of the list of proxies by compare-and-set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    /// The version that it must still have; 0: it is not there yet.
-    pub known: u64,
-    pub version: u64,
-    pub start: Start,
-    pub number: usize,
-    pub state: State,
-    /// Another start had the number, whose row goes.
-    pub replaces: Option<Start>,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Beat {
     beat: Option<i64>,
@@ -99,6 +45,8 @@ struct Beat {
 /// A group of ranges of a table.
 #[derive(Clone, Debug)]
 struct Group {
+    /// What was read last could not be so.
+    is_bad: bool,
     known: Known<{ insync::COPIES_MAX }>,
     joins: Vec<Join>,
 }
@@ -107,11 +55,16 @@ struct Group {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     start: Start,
+    /// The version of the list of proxies that an earlier start of this one has known: there is no older one any more.
+    floor: u64,
     proxies: Known<PROXIES_MAX>,
     rows: Vec<ProxyRow>,
     tables: BTreeMap<TableName, BTreeMap<Owners, Group>>,
     /// To be read at SERIAL.
     unread: BTreeSet<ListName>,
+    /// The list of copies that was asked for last: the next one has its turn.
+    last_copies: Option<ListName>,
+    waits: Waits,
     beats: BTreeMap<Start, Beat>,
     join: Option<Join>,
     /// Buckets in which starts have left intents, by a read at `.0`.
@@ -123,13 +76,16 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(start: Start) -> Member {
+    pub(super) fn new(start: Start, floor: u64) -> Member {
         Member {
             start,
+            floor,
             proxies: Known::new(TIMING),
             rows: Vec::new(),
             tables: BTreeMap::new(),
             unread: [ListName::Proxies].into(),
+            last_copies: None,
+            waits: Waits::new(start[15]),
             beats: BTreeMap::new(),
             join: None,
             intents: None,
@@ -137,6 +93,12 @@ impl Member {
             is_leaving: false,
             problems: BTreeMap::new(),
         }
+    }
+
+    /// The last version of the list of proxies that was ever known; 0: none.
+    pub(super) fn floor(&self) -> u64 {
+        let known = self.proxies.last_read().map_or(0, |list| list.version());
+        self.floor.max(known)
     }
 
     pub(super) fn start(&self) -> Start {
@@ -161,6 +123,7 @@ impl Member {
         };
         self.unread.retain(is_wanted);
         self.problems.retain(|list, _| is_wanted(list));
+        self.waits.keep(is_wanted);
         for name in tables {
             if !self.tables.contains_key(name) {
                 self.tables.insert(name.clone(), BTreeMap::new());
@@ -188,7 +151,8 @@ impl Member {
                 };
             }
         }
-        if renew(&mut self.proxies, told.version, sent_us, now_us) == Told::News {
+        let is_believed = !self.problems.contains_key(&ListName::Proxies);
+        if is_believed && renew(&mut self.proxies, told.version, sent_us, now_us) == Told::News {
             self.unread.insert(ListName::Proxies);
         }
     }
@@ -206,7 +170,8 @@ impl Member {
         };
         let mut is_news = groups.len() != told.len();
         for (owners, version) in told {
-            let told = groups.get_mut(owners).map_or(Told::News, |group| {
+            let known = groups.get_mut(owners).filter(|group| !group.is_bad);
+            let told = known.map_or(Told::News, |group| {
                 renew(&mut group.known, *version, sent_us, now_us)
             });
             is_news |= told == Told::News;
@@ -227,7 +192,9 @@ impl Member {
         let stored: Vec<StoredProxy<'_>> = rows.iter().map(ProxyRow::stored).collect();
         let list = insync::proxies(version, &stored);
         let known = self.proxies.last_read();
-        let problem = match list.and_then(|list| checked(known, list)) {
+        let list = list.and_then(|list| checked(known, list));
+        // One that is empty again is not begun anew: others may rely on what it was.
+        let problem = match list.and_then(|list| not_before(self.floor, list)) {
             Ok(list) => {
                 self.proxies.adopt(list, sent_us, now_us);
                 self.unread.remove(&ListName::Proxies);
@@ -245,7 +212,7 @@ impl Member {
             }
             Err(why) => Some(why),
         };
-        self.note_problem(ListName::Proxies, problem);
+        self.note_problem(ListName::Proxies, problem, now_us);
     }
 
     /// The same of a table's copies.
@@ -267,24 +234,32 @@ impl Member {
             match list.and_then(|list| checked(known, list)) {
                 Ok(list) => {
                     let group = groups.entry(owners.clone()).or_insert_with(|| Group {
+                        is_bad: false,
                         known: Known::new(TIMING),
                         joins: Vec::new(),
                     });
+                    group.is_bad = false;
                     group.known.adopt(list, sent_us, now_us);
                     group.follow_joins(now_us);
                 }
-                Err(why) => problem = Some(why),
+                Err(why) => {
+                    problem = Some(why);
+                    if let Some(group) = groups.get_mut(owners) {
+                        group.is_bad = true;
+                    }
+                }
             }
         }
         let name = ListName::Copies(table.clone());
         if problem.is_none() {
             self.unread.remove(&name);
         }
-        self.note_problem(name, problem);
+        self.note_problem(name, problem, now_us);
     }
 
     /// What proxies have left, as a read that was sent at `sent_us` tells it.
     pub(super) fn on_intents(&mut self, left: Vec<(Start, i32)>, sent_us: u64) {
+        self.waits.on_success(&Attempt::Intents);
         self.intents = Some((sent_us, left));
         // Sent after it had become time to compare: only then this is asked for while joining.
         if let Some(join) = &mut self.join {
@@ -292,9 +267,14 @@ impl Member {
         }
     }
 
-    /// An attempt to change the list was made, with whatever outcome: it is to be read.
+    /// An attempt to change the list is made, with whatever outcome: it is to be read.
     pub(super) fn on_attempted(&mut self) {
         self.unread.insert(ListName::Proxies);
+    }
+
+    /// The change was carried out.
+    pub(super) fn on_changed(&mut self) {
+        self.waits.on_success(&Attempt::Change);
     }
 
     /// Whether it has left the list, or never was in it, or is the last one, which stays.
@@ -303,11 +283,30 @@ impl Member {
         self.is_leaving && !self.unread.contains(&ListName::Proxies) && is_last()
     }
 
-    /// What is to be asked next, if anything.
+    /// What is to be asked next, if anything. The list of proxies comes first, and what is to be done about it; lists
+    /// of copies take turns. What has failed holds up nothing else.
     pub(super) fn next(&mut self, now_us: u64) -> Option<Action> {
-        if let Some(list) = self.unread.first() {
-            return Some(Action::Read(list.clone()));
+        let of_proxies = match self.unread.contains(&ListName::Proxies) {
+            true => Some(Action::Read(ListName::Proxies)),
+            false => self.membership(now_us),
+        };
+        if let Some(action) = of_proxies.filter(|action| self.waits.are_over(action, now_us)) {
+            return Some(action);
         }
+        let is_due = |list: &&ListName| {
+            let attempt = Attempt::Read((*list).clone());
+            **list != ListName::Proxies && self.waits.is_over(&attempt, now_us)
+        };
+        let is_later = |list: &&ListName| Some(*list) > self.last_copies.as_ref();
+        let mut due = self.unread.iter().filter(is_due);
+        let first = due.clone().next();
+        let list = due.find(is_later).or(first)?.clone();
+        self.last_copies = Some(list.clone());
+        Some(Action::Read(list))
+    }
+
+    /// What is to be done by the list of proxies, as it was read.
+    fn membership(&mut self, now_us: u64) -> Option<Action> {
         if self.is_leaving {
             return self.own_change(Proxies::evict).map(Action::Change);
         }
@@ -326,6 +325,13 @@ impl Member {
                 self.join = None;
                 self.silent(now_us)
             }
+        }
+    }
+
+    /// What was asked has failed.
+    pub(super) fn on_failed(&mut self, action: &Action, now_us: u64) {
+        if let Some(attempt) = Attempt::of(action) {
+            self.waits.put_off(attempt, now_us);
         }
     }
 
@@ -413,9 +419,11 @@ impl Member {
         Some(change(list, &changed, number, self.start))
     }
 
-    fn note_problem(&mut self, list: ListName, problem: Option<BadList>) {
+    fn note_problem(&mut self, list: ListName, problem: Option<BadList>, now_us: u64) {
+        let read = Attempt::Read(list.clone());
         match problem {
             Some(why) => {
+                self.waits.put_off(read, now_us);
                 let why = why.to_string();
                 if self.problems.insert(list.clone(), why.clone()) != Some(why.clone()) {
                     tracing::error!(
@@ -425,44 +433,9 @@ impl Member {
                 }
             }
             None => {
+                self.waits.on_success(&read);
                 self.problems.remove(&list);
             }
-        }
-    }
-
-    /// What others may look at.
-    pub(super) fn published(&self) -> Lists {
-        let copies = self.tables.iter().flat_map(|((keyspace, table), groups)| {
-            groups.iter().map(|(owners, group)| CopiesOf {
-                keyspace: keyspace.clone(),
-                table: table.clone(),
-                owners: owners.clone(),
-                known: group.known.clone(),
-                joins: group.joins.clone(),
-            })
-        });
-        let number = |start: Start| {
-            let row = self.rows.iter().find(|row| row.start == start)?;
-            usize::try_from(row.number).ok()
-        };
-        let left = self.intents.iter().flat_map(|(_, left)| left);
-        Lists {
-            me: self.number(),
-            proxies: Some(self.proxies.clone()),
-            addresses: self
-                .rows
-                .iter()
-                .filter_map(|row| Some((number(row.start)?, row.address.clone())))
-                .collect(),
-            copies: copies.collect(),
-            intents: left
-                .filter_map(|(start, bucket)| Some((number(*start)?, *bucket)))
-                .collect(),
-            problems: self
-                .problems
-                .iter()
-                .map(|(list, why)| format!("{} is not believed: {why}", list.described()))
-                .collect(),
         }
     }
 }
@@ -518,8 +491,12 @@ fn renew<const N: usize>(known: &mut Known<N>, version: i64, sent_us: u64, now_u
             known.adopt(list, sent_us, now_us);
             Told::Known
         }
-        // Overtaken by what is known.
-        (Some(list), Ok(version)) if version < list.version() => Told::Known,
+        // Overtaken by what is known; but not for longer than a lease.
+        (Some(list), Ok(version))
+            if version < list.version() && known.lease_left_us(now_us) > 0 =>
+        {
+            Told::Known
+        }
         _ => Told::News,
     }
 }
@@ -530,6 +507,14 @@ fn checked<const N: usize>(
 ) -> Result<insync::List<N>, BadList> {
     known.map_or(Ok(()), |known| insync::check_order(known, &list))?;
     Ok(list)
+}
+
+fn not_before(floor: u64, list: Proxies) -> Result<Proxies, BadList> {
+    let (before, now) = (floor, list.version());
+    match now < before {
+        true => Err(BadList::WentBack { before, now }),
+        false => Ok(list),
+    }
 }
 
 fn change(known: &Proxies, list: &Proxies, number: usize, start: Start) -> Change {

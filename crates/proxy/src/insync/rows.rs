@@ -3,7 +3,7 @@
 use helenus_layout::insync::{State, Stored};
 use helenus_wire::Reader;
 
-use super::member::{Beats, Change, Owners, ProxyRow, Start, TableName, Versions};
+use super::asked::{Beats, Change, Owners, ProxyRow, Start, TableName};
 use crate::rows::{Rows, literal};
 use crate::uuid;
 
@@ -114,7 +114,7 @@ fn version(rows: &Rows) -> i64 {
         .unwrap_or_default()
 }
 
-pub(super) fn versions(rows: &Rows) -> Versions {
+pub(super) fn versions(rows: &Rows) -> Vec<(Owners, i64)> {
     let group = |row: &Vec<Option<Vec<u8>>>| {
         let version = rows.bigint(row, "version").unwrap_or_default();
         Some((owners(rows, row)?, version))

@@ -16,7 +16,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         Scene {
-            member: Member::new(ME),
+            member: Member::new(ME, 0),
             version: 0,
             rows: Vec::new(),
             beats: BTreeMap::new(),
@@ -187,7 +187,7 @@ fn who_was_evicted_starts_anew() {
         row.since = version;
     }
     assert_eq!(scene.pass(RENEWAL_US, &[OTHER]), ["start anew"]);
-    scene.member = Member::new([3; 16]);
+    scene.member = Member::new([3; 16], scene.member.floor());
     assert_eq!(scene.settle(), ["2 joining"], "under another number");
 }
 
@@ -287,6 +287,8 @@ fn a_list_that_cannot_be_so_is_not_believed() {
             "the list of proxies is not believed: no member is as it is since version 4, which is that of the list"
         ]
     );
+    assert_eq!(scene.member.next(scene.now_us), None);
+    scene.now_us += SECOND;
     assert_eq!(
         scene.member.next(scene.now_us),
         Some(read.clone()),
@@ -334,11 +336,17 @@ fn numbers_are_taken_again_when_their_starts_are_gone_and_have_left_nothing() {
 
 #[test]
 fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
-    let mut member = Member::new(ME);
+    let mut member = Member::new(ME, 0);
     let table = ("shop".to_owned(), "orders".to_owned());
     member.set_tables(&[table.clone()].into());
     member.on_proxies(0, Vec::new(), 0, 0);
     let read = Action::Read(ListName::Copies(table.clone()));
+    assert!(
+        matches!(member.next(0), Some(Action::Change(_))),
+        "it joins"
+    );
+    member.on_attempted();
+    member.on_proxies(1, vec![row(ME, 0, "joining", 1)], 0, 0);
     assert_eq!(member.next(0), Some(read.clone()));
     let stored = |version, joining: &[i32], since: &[i64]| Stored {
         version,
@@ -353,10 +361,7 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
         (b.clone(), stored(3, &[1], &[1, 3])),
     ];
     member.on_copies(&table, &rows, 0, 0);
-    assert!(
-        matches!(member.next(0), Some(Action::Change(_))),
-        "it joins"
-    );
+    assert_eq!(member.next(0), None);
     let of = |member: &Member, owners: &Owners| {
         let copies = member.published().copies;
         copies.into_iter().find(|copies| copies.owners == *owners)
@@ -395,7 +400,7 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
 
 #[test]
 fn a_group_that_cannot_be_so_leaves_the_others_alone() {
-    let mut member = Member::new(ME);
+    let mut member = Member::new(ME, 0);
     let table = ("shop".to_owned(), "orders".to_owned());
     member.set_tables(&[table.clone()].into());
     let good = Stored {
@@ -417,4 +422,113 @@ fn a_group_that_cannot_be_so_leaves_the_others_alone() {
         lists.problems,
         ["a list of copies of shop.orders is not believed: it has no member 1"]
     );
+}
+
+#[test]
+fn lists_of_copies_that_cannot_be_read_hold_up_nobody() {
+    let mut scene = Scene::with_other("in sync");
+    let table = |name: &str| ("shop".to_owned(), name.to_owned());
+    let tables: Vec<TableName> = ["a", "b", "c"].map(table).to_vec();
+    let bad = Stored {
+        version: 7,
+        ..Stored::default()
+    };
+    let mut asked = BTreeMap::new();
+    let mut changes = Vec::new();
+    scene.member.set_tables(&tables.iter().cloned().collect());
+    for step in 0..80 {
+        scene.now_us += RENEWAL_US;
+        let living = if step < 40 {
+            &[ME, OTHER][..]
+        } else {
+            &[ME][..]
+        };
+        scene.beat(living);
+        scene.renew();
+        while let Some(action) = scene.member.next(scene.now_us) {
+            match &action {
+                Action::Read(ListName::Copies(name)) => {
+                    *asked.entry(name.clone()).or_insert(0) += 1;
+                    match &*name.1 {
+                        "a" => {
+                            let rows = [(vec![[1; 16]], bad.clone())];
+                            let now_us = scene.now_us;
+                            scene.member.on_copies(name, &rows, now_us, now_us);
+                        }
+                        _ => scene.member.on_failed(&action, scene.now_us),
+                    }
+                }
+                Action::Change(change) => {
+                    changes.push(format!("{} {}", change.number, change.state.name()));
+                    assert!(scene.answer(&action));
+                    scene.member.on_changed();
+                }
+                _ => assert!(scene.answer(&action)),
+            }
+        }
+    }
+    assert_eq!(changes, ["1 joining", "1 in sync", "0 out"]);
+    for table in &tables {
+        let times = asked[table];
+        assert!((8..24).contains(&times), "{table:?}: {times}");
+    }
+    scene.member.leave();
+    assert_eq!(scene.member.next(scene.now_us), None, "the last one stays");
+}
+
+#[test]
+fn a_change_that_fails_is_tried_again_less_and_less() {
+    let mut scene = Scene::new();
+    let mut at_us = Vec::new();
+    for _ in 0..400 {
+        scene.now_us += RENEWAL_US;
+        while let Some(action) = scene.member.next(scene.now_us) {
+            match &action {
+                Action::Change(_) => {
+                    at_us.push(scene.now_us);
+                    scene.member.on_attempted();
+                    scene.member.on_failed(&action, scene.now_us);
+                }
+                _ => assert!(scene.answer(&action)),
+            }
+        }
+    }
+    assert!((7..11).contains(&at_us.len()), "{at_us:?}");
+    let gaps: Vec<u64> = at_us.windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(gaps.is_sorted(), "{gaps:?}");
+}
+
+#[test]
+fn a_list_that_is_empty_again_is_not_begun_anew() {
+    let mut scene = Scene::with_other("in sync");
+    scene.settle();
+    scene.pass(3 * SECOND, &[ME, OTHER]);
+    let version = scene.member.floor();
+    assert_eq!(version, 3);
+    scene.version = 0;
+    scene.rows.clear();
+    scene.beats.clear();
+    let went_back =
+        ["the list of proxies is not believed: it has version 0, and had version 3 before"];
+    assert_eq!(scene.pass(5 * SECOND, &[]), [""; 0]);
+    assert_eq!(scene.member.published().problems, went_back);
+    // Nor by the next start of the same proxy.
+    scene.member = Member::new([3; 16], version);
+    assert_eq!(scene.pass(5 * SECOND, &[]), [""; 0]);
+    assert_eq!(scene.member.published().problems, went_back);
+}
+
+#[test]
+fn a_list_that_was_changed_under_the_same_version_is_not_renewed() {
+    let mut scene = Scene::with_other("in sync");
+    scene.settle();
+    scene.pass(3 * SECOND, &[ME, OTHER]);
+    scene.rows[0].state = "joining".to_owned();
+    scene.member.on_attempted();
+    scene.answer(&Action::Read(ListName::Proxies));
+    assert_eq!(scene.member.published().problems.len(), 1);
+    scene.now_us += SECOND;
+    scene.renew();
+    let known = scene.member.published().proxies.expect("it takes part");
+    assert_eq!(known.lease_left_us(scene.now_us), 0);
 }

@@ -1,0 +1,59 @@
+//! What is asked of the catalogue, and what it says.
+
+use helenus_layout::insync::State;
+
+/// Names one start of a proxy: a random UUID.
+pub(super) type Start = [u8; 16];
+/// Host ids, in the order of the copies.
+pub(super) type Owners = Vec<[u8; 16]>;
+/// Keyspace and name.
+pub(super) type TableName = (String, String);
+
+/// One of the lists.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ListName {
+    Proxies,
+    Copies(TableName),
+}
+
+/// A row of the list of proxies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProxyRow {
+    pub start: Start,
+    pub number: i32,
+    pub state: String,
+    pub since: i64,
+    pub address: String,
+}
+
+/// What a read at QUORUM says of proxies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Beats {
+    pub version: i64,
+    pub beats: Vec<(Start, i64)>,
+}
+
+/// What is to be asked of the catalogue: one thing at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// At SERIAL.
+    Read(ListName),
+    /// In which buckets starts of proxies have left intents.
+    ReadIntents,
+    Change(Change),
+    /// This start was evicted: go on as another one.
+    StartAnew,
+}
+
+/// A change of the list of proxies by compare-and-set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    /// The version that it must still have; 0: it is not there yet.
+    pub known: u64,
+    pub version: u64,
+    pub start: Start,
+    pub number: usize,
+    pub state: State,
+    /// Another start had the number, whose row goes.
+    pub replaces: Option<Start>,
+}
