@@ -140,14 +140,16 @@ pub fn write_batch(
     true
 }
 
-fn write_flags(out: &mut Vec<u8>, flags: u32, version: Version) {
+/// Flags of a request's options, in as many bytes as the version has for them.
+pub fn write_flags(out: &mut Vec<u8>, flags: u32, version: Version) {
     match version {
         Version::V5 => write::u32(out, flags),
         _ => out.push(flags as u8),
     }
 }
 
-fn write_values(out: &mut Vec<u8>, values: &[ValueRef<'_>]) {
+/// Bound values and, in front, their number.
+pub fn write_values(out: &mut Vec<u8>, values: &[ValueRef<'_>]) {
     write::u16(out, values.len() as u16);
     for value in values {
         match value {

@@ -22,7 +22,8 @@ use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{
-    Consistency, Opcode, Options, ValueRef, Version, code, flags, query_flags, write,
+    Consistency, Opcode, Options, ValueRef, Version, code, flags, query_flags, write, write_flags,
+    write_values,
 };
 use slotmap::SlotMap;
 
@@ -85,19 +86,9 @@ pub(crate) fn write_options(
     let set = |on: bool, bit: u32| if on { bit } else { 0 };
     let flags = set(!values.is_empty(), VALUES) | TIMESTAMP | set(is_v5, NOW_IN_SECONDS);
     write::u16(out, Consistency::ONE.0);
-    match is_v5 {
-        true => write::u32(out, flags),
-        false => out.push(flags as u8),
-    }
+    write_flags(out, flags, version);
     if !values.is_empty() {
-        write::u16(out, values.len() as u16);
-    }
-    for value in values {
-        match value {
-            ValueRef::Set(bytes) => write::bytes(out, Some(bytes)),
-            ValueRef::Null => write::i32(out, -1),
-            ValueRef::Unset => write::i32(out, -2),
-        }
+        write_values(out, values);
     }
     write::i64(out, timestamp_us);
     if is_v5 {

@@ -140,16 +140,7 @@ pub(super) async fn tables(cluster: &Cluster) -> Result<Vec<TableName>> {
     if !exists(cluster).await? {
         return Ok(Vec::new());
     }
-    let found: Vec<(String, String)> = cluster
-        .rows("SELECT DISTINCT keyspace_name, table_name FROM helenus.layouts")
-        .await?;
-    let name = |(keyspace, table): (String, String)| TableName {
-        keyspace: helenus_cql::Name::from_stored(keyspace),
-        table: helenus_cql::Name::from_stored(table),
-    };
-    let mut names: Vec<TableName> = found.into_iter().map(name).collect();
-    names.sort_by_key(TableName::to_string);
-    Ok(names)
+    keyspace::named_in(cluster, "layouts").await
 }
 
 /// The table of which this one holds a layout.

@@ -110,7 +110,7 @@ impl Lists {
         }
         let names = match of {
             Some(name) => vec![name.clone()],
-            None => tables(cluster).await?,
+            None => keyspace::named_in(cluster, "copies").await?,
         };
         let mut copies = Vec::new();
         for name in names {
@@ -133,19 +133,6 @@ impl Lists {
         let proxies = self.proxies.iter().filter(|of| of.list.is_err()).count();
         copies + proxies
     }
-}
-
-async fn tables(cluster: &Cluster) -> Result<Vec<TableName>> {
-    let found: Vec<(String, String)> = cluster
-        .rows("SELECT DISTINCT keyspace_name, table_name FROM helenus.copies")
-        .await?;
-    let name = |(keyspace, table): (String, String)| TableName {
-        keyspace: helenus_cql::Name::from_stored(keyspace),
-        table: helenus_cql::Name::from_stored(table),
-    };
-    let mut names: Vec<TableName> = found.into_iter().map(name).collect();
-    names.sort_by_key(TableName::to_string);
-    Ok(names)
 }
 
 async fn read_copies(cluster: &Cluster, table: &TableName) -> Result<Vec<CopiesRow>> {

@@ -58,3 +58,16 @@ pub(crate) async fn has_all(cluster: &Cluster, tables: &[&str]) -> Result<bool> 
     let has = |name: &&str| found.iter().any(|(of,)| of == *name);
     Ok(tables.iter().all(has))
 }
+
+/// The tables that a table of the catalogue has partitions for, in order.
+pub(crate) async fn named_in(cluster: &Cluster, catalogue: &str) -> Result<Vec<TableName>> {
+    let select = format!("SELECT DISTINCT keyspace_name, table_name FROM helenus.{catalogue}");
+    let found: Vec<(String, String)> = cluster.rows(select).await?;
+    let name = |(keyspace, table): (String, String)| TableName {
+        keyspace: helenus_cql::Name::from_stored(keyspace),
+        table: helenus_cql::Name::from_stored(table),
+    };
+    let mut names: Vec<TableName> = found.into_iter().map(name).collect();
+    names.sort_by_key(TableName::to_string);
+    Ok(names)
+}
