@@ -55,6 +55,15 @@ pub struct Copy {
 }
 
 impl LogicalTable {
+    /// Whether it has the same copies as this one has, in the same order, readable or not.
+    pub fn has_copies_of(&self, other: &LogicalTable) -> bool {
+        fn key(copy: &Copy) -> (&str, &str, &Layout) {
+            (&copy.keyspace, &copy.physical, &copy.layout)
+        }
+        let (own, others) = (self.copies.iter(), other.copies.iter());
+        own.map(key).eq(others.map(key))
+    }
+
     /// The place among the clustering columns.
     pub(super) fn clustering_column(&self, name: &str) -> Option<usize> {
         self.clustering.iter().position(|c| c.name == name)
