@@ -21,8 +21,7 @@ const MOVED: &str = "other nodes own the partition by now, or the table's copies
                      takes effect is not known";
 const NO_ROLE: &str = "the role that has sent the write may not log in any more: whether it takes effect is not \
                        known";
-const TIMED_OUT: &str =
-    "the write timed out, and goes on until all copies that are listed have it";
+const TIMED_OUT: &str = "the write timed out, and goes on until all copies that are listed have it";
 
 impl Engine {
     pub(crate) fn end_copied(&mut self, key: CopiedWriteKey, end: End) {

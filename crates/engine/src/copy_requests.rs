@@ -176,7 +176,9 @@ impl Engine {
         let node = owners[copy];
         if self.links.away_by_itself(node, self.cx.now) >= patience {
             let now_us = self.cx.shared.copies.us(self.cx.now);
-            let due = self.copied.eviction_due(table, owners, (copy, version), now_us);
+            let due = self
+                .copied
+                .eviction_due(table, owners, (copy, version), now_us);
             if let Some(eviction) = due {
                 self.cx.ask(Output::Evict(eviction));
             }

@@ -185,8 +185,8 @@ impl Engine {
                     None => keyspace,
                 };
                 let refused = copy_rules::opaque_refused(&statement, in_force, &layouts);
-                let refused = refused
-                    .or_else(|| opaque_refused(&statement.text, named, in_force, &layouts));
+                let refused =
+                    refused.or_else(|| opaque_refused(&statement.text, named, in_force, &layouts));
                 refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))?;
             }
             let table = named.and_then(|(keyspace, table)| layouts.table(keyspace, table));
@@ -282,10 +282,7 @@ fn table_of<'s>(
     }
 }
 
-fn named_table<'f>(
-    facts: &'f Facts,
-    in_force: Option<&'f str>,
-) -> Option<(&'f str, &'f str)> {
+fn named_table<'f>(facts: &'f Facts, in_force: Option<&'f str>) -> Option<(&'f str, &'f str)> {
     let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
     Some((keyspace.or(in_force)?, facts.table.as_ref()?.as_str()))
 }

@@ -411,8 +411,12 @@ impl CopiedWrite {
     /// Whether all listed copies have answered with errors the last time that they were asked, and none has ever
     /// acknowledged it.
     fn fails_everywhere(&self, view: &View<'_>) -> bool {
-        let answered =
-            |copy: usize| matches!(self.copies[copy].failure, Some(Failure::Refused | Failure::Unclear));
+        let answered = |copy: usize| {
+            matches!(
+                self.copies[copy].failure,
+                Some(Failure::Refused | Failure::Unclear)
+            )
+        };
         let list = view.copies.last_read();
         list.is_some_and(|list| list.listed().iter().all(answered)) && !self.is_acknowledged()
     }

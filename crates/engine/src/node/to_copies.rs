@@ -24,8 +24,7 @@ impl Links {
 
     /// Whether a role has a connection to a node, or will have one soon.
     pub(crate) fn may_reach(&self, pool: PoolKey, node: NodeIndex) -> bool {
-        let (Some(pool), Some(health)) =
-            (self.pools.get(pool), self.health.get(node.as_usize()))
+        let (Some(pool), Some(health)) = (self.pools.get(pool), self.health.get(node.as_usize()))
         else {
             return false;
         };
@@ -42,3 +41,6 @@ impl Links {
         pool.may_open(&cx.snapshot)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -200,7 +200,10 @@ impl Write {
             let sent_us = self.sent_at_us[*copy];
             sent_us > 0 && copies.is_overdue(*copy, sent_us, now_us)
         };
-        self.missing(copies, now_us).iter().filter(is_late).collect()
+        self.missing(copies, now_us)
+            .iter()
+            .filter(is_late)
+            .collect()
     }
 
     /// The required copies that do not have it, as far as is known; none without a lease.
@@ -376,7 +379,11 @@ mod tests {
         assert_eq!(scene.next(&mut write, 1_669), Step::Wait);
         assert_eq!(scene.next(&mut write, 1_670), Step::Evict(2));
         write.excuse(Members::first(3), 400, 1_700);
-        assert_eq!(scene.next(&mut write, 1_799), Step::Wait, "from now at most");
+        assert_eq!(
+            scene.next(&mut write, 1_799),
+            Step::Wait,
+            "from now at most"
+        );
         assert_eq!(scene.next(&mut write, 1_800), Step::Evict(2));
     }
 

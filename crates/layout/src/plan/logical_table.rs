@@ -169,6 +169,39 @@ mod tests {
     }
 
     #[test]
+    fn copies_are_the_same_whether_they_are_readable_or_not() {
+        let copy = |physical: &str, columns: &[usize]| Copy {
+            keyspace: "app".to_owned(),
+            physical: physical.to_owned(),
+            layout: Layout::new(columns).expect("a permutation"),
+            readable: true,
+        };
+        let of = |copies: Vec<Copy>| LogicalTable {
+            keyspace: "app".to_owned(),
+            name: "orders".to_owned(),
+            partition_key: Vec::new(),
+            clustering: Vec::new(),
+            columns: Vec::new(),
+            indexed: false,
+            may_hold_times: false,
+            copies,
+            distinct: HashMap::new(),
+            rows: None,
+        };
+        let table = of(vec![copy("a", &[0, 1]), copy("b", &[1, 0])]);
+        let mut filling = table.clone();
+        filling.copies[1].readable = false;
+        assert!(table.has_copies_of(&filling) && filling.has_copies_of(&table));
+        for other in [
+            vec![copy("b", &[1, 0]), copy("a", &[0, 1])],
+            vec![copy("a", &[0, 1])],
+            vec![copy("a", &[0, 1]), copy("b", &[0, 1])],
+        ] {
+            assert!(!table.has_copies_of(&of(other)));
+        }
+    }
+
+    #[test]
     fn collections_and_user_types_have_several_cells_unless_frozen() {
         for ty in [
             "int",
