@@ -148,11 +148,10 @@ impl Engine {
         let away = self.links.away(self.cx.now);
         for key in self.copied.keys() {
             self.judge_time(key, &pass, &passed, &away);
+            self.advance_copied(key, &pass);
             if self.has_no_role(key) {
                 self.end_copied(key, End::GivenUp(Why::NoRole));
-                continue;
             }
-            self.advance_copied(key, &pass);
             self.expire_write(key, &pass.lists);
         }
     }
