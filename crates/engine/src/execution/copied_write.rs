@@ -470,6 +470,10 @@ impl CopiedWrite {
             of.failures = of.failures.saturating_add(1);
         }
         of.not_before_us = now_us + pause_us;
+        if failure != Failure::Untried {
+            // It has come there, at the latest now.
+            self.protocol.on_sent(Members::of(copy), now_us);
+        }
         self.protocol.on_failed(copy);
         let says_more = self.said.as_ref().is_none_or(|(said, _)| failure >= *said);
         if let Some(told) = told.filter(|_| says_more) {
