@@ -86,11 +86,17 @@ fn a_connection_is_closed_when_its_node_holds_copies_no_longer() {
 
 #[test]
 fn a_role_without_clients_is_kept_as_long_as_it_has_writes() {
-    let (mut engine, _, now) = engine(Layouts::default());
+    let (mut engine, common, _) = engine(Layouts::default());
+    common.store(Snapshot {
+        epoch: 2,
+        authenticate: Some(Vec::new()),
+        ..snapshot(Layouts::default())
+    });
+    engine.adopt_snapshot();
     let Engine { links, cx, .. } = &mut engine;
     let credentials = Credentials::of_password(b"\0app\0pw");
     let every = Duration::from_secs(600);
-    let member = cx.shared.identities.admit(credentials, now, every, 9);
+    let member = cx.shared.identities.admit(credentials, cx.now, every, 9);
     let pool = links.pool_of(cx, member.expect("room").identity());
     for _ in 0..3 {
         cx.now += Duration::from_secs(40);
