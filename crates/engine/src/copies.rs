@@ -102,7 +102,8 @@ impl Member {
         }
     }
 
-    /// The write intents of this member. Workers wait for the lock.
+    /// The write intents of this member, and the buckets in which writes were given up
+    /// ([`Intents::given_up`]). Workers wait for the lock.
     pub fn intents(&self) -> MutexGuard<'_, Intents> {
         self.intents.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,14 +139,16 @@ impl Lists {
     }
 }
 
-impl View<'_> {
+impl Membership {
     /// Whether this proxy is out, by a list of proxies that may be relied on.
     pub(crate) fn has_left(&self, now_us: u64) -> bool {
         let state = |list: &Proxies| list.state(self.member.number);
         let list = self.proxies.list(now_us);
         list.is_some_and(|list| state(list) != State::InSync)
     }
+}
 
+impl View<'_> {
     /// The list of copies, if this proxy may write by it.
     pub(crate) fn list(&self, now_us: u64) -> Option<&Copies> {
         let proxies = self.proxies.list(now_us)?;

@@ -2,30 +2,36 @@
 //! ([`crate::execution::copied_write`]), all else is refused.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use helenus_cql::Kind;
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::token::Token;
-use helenus_wire::{BatchChild, BatchView, Consistency, Opcode, code, write};
+use helenus_wire::{Consistency, Opcode, code, write};
 
 use crate::arrival::Arrival;
 use crate::engine::Engine;
-use crate::execution::copied_write::{CopiedWrite, Purpose, SentToCopies, write_options};
+use crate::execution::copied_write::{CopiedWrite, Purpose};
 use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::rewriting::{Refusal, Rewriting};
-use crate::layout_writes::{Asked, NOT_READABLE, copies_of, named_table, table_of, unordered};
+use crate::execution::sent_to_copies::{SentToCopies, write_options};
+use crate::keys::PoolKey;
+use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
 use crate::layouts::Layouts;
 use crate::memory::Held;
+use crate::output::Output;
 use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
-use crate::statement::copy_rules::{batch_refused, because, needed, opaque_refused, refused};
+use crate::statement::copy_rules::{because, needed, refused};
 use crate::statement::layout_plan::CopyWrite;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
 const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; writes to \
                           tables with copies in place of replicas wait until they can";
+const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place of replicas are under way: have \
+                        fewer requests in flight, or wait until the node that is away is back or left out";
 const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
                            them by markers, one partition at a time";
 
@@ -38,11 +44,8 @@ impl Engine {
         (kind, statement): (Kind, Option<&Arc<Statement>>),
         layouts: &Layouts,
     ) -> Result<Option<Box<Rewriting>>, Refusal> {
-        if layouts.replaced.is_empty() {
-            return Ok(None);
-        }
-        if kind == Kind::Batch {
-            self.refuse_batch(arrival, analysis, statement, layouts)?;
+        // The statements of a batch are looked at where those about layouts are found.
+        if layouts.replaced.is_empty() || kind == Kind::Batch {
             return Ok(None);
         }
         let table = analysis.table(statement.map(|statement| &**statement));
@@ -59,44 +62,6 @@ impl Engine {
         Ok(Some(Box::new(Rewriting::Copied(Box::new(write)))))
     }
 
-    fn refuse_batch(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        statement: Option<&Arc<Statement>>,
-        layouts: &Layouts,
-    ) -> Result<(), Refusal> {
-        let mut why = None;
-        if let Some(statement) = statement {
-            let inner = statement.facts.inner.iter();
-            let mut tables = inner.map(|inner| named_table(inner, analysis.in_force()));
-            why = tables.find_map(|named| batch_refused(named, layouts));
-        } else {
-            let view = BatchView::parse(arrival.content, arrival.version);
-            let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
-            for child in &view.children {
-                let (statement, prepared) = match child {
-                    BatchChild::Text(text, _) => (self.statements.of_text(text), None),
-                    BatchChild::Prepared(id, _) => {
-                        let prepared = self.statements.prepared(&self.cx.shared, id);
-                        let prepared = prepared.ok_or_else(|| Refusal::unprepared(id))?;
-                        (prepared.statement.clone(), Some(prepared))
-                    }
-                };
-                let named = table_of(&statement, prepared.as_deref(), analysis.keyspace);
-                why = why.or_else(|| batch_refused(named, layouts));
-                if statement.facts.kind == Kind::Opaque {
-                    let in_force = match &prepared {
-                        Some(prepared) => prepared.keyspace.as_deref(),
-                        None => analysis.keyspace,
-                    };
-                    why = why.or_else(|| opaque_refused(&statement, in_force, layouts));
-                }
-            }
-        }
-        why.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
-    }
-
     /// A write of one partition to each copy.
     fn copied_write(
         &mut self,
@@ -110,8 +75,14 @@ impl Engine {
         let values = in_order(&asked.options.values, &statement.facts, asked.names);
         let values = values.map_err(|why| unordered(table, why))?;
         let bytes = asked.statement_len() + bytes_of(&values);
-        self.is_room_for(bytes.saturating_mul(copies.len()))?;
-        let purpose = self.purpose(analysis, table, asked.options.consistency)?;
+        self.is_room_for(bytes)?;
+        if self.cx.memory.is_full(bytes.saturating_mul(copies.len())) {
+            return Err(Refusal::no_memory());
+        }
+        if self.copied.is_full() {
+            return Err(Refusal::new(code::OVERLOADED, TOO_MANY));
+        }
+        let purpose = self.purpose((analysis, arrival.pool), table, asked.options.consistency)?;
         let is_prepared = arrival.opcode == Opcode::Execute;
         if is_prepared {
             self.prepare_copies(arrival.pool, copies.iter().map(CopyWrite::statement));
@@ -128,7 +99,8 @@ impl Engine {
         let own = (&asked.options, now_in_seconds);
         write_options(&values, timestamp_us, own, version, &mut options);
         let payload: Box<[u8]> = arrival.payload().into();
-        let held = Held::new(&self.cx.memory, payload.len() + options.len());
+        let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners);
+        let held = Held::new(&self.cx.memory, own + payload.len() + options.len());
         let of = Some(&**statement);
         let sent = SentToCopies {
             plan: planned.plan,
@@ -147,7 +119,7 @@ impl Engine {
     /// Who must have a write, if enough copies are listed.
     fn purpose(
         &mut self,
-        analysis: &Analysis<'_>,
+        (analysis, pool): (&Analysis<'_>, PoolKey),
         table: &Arc<LogicalTable>,
         level: Consistency,
     ) -> Result<Purpose, Refusal> {
@@ -162,15 +134,24 @@ impl Engine {
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
         let view = lists.view((&table.keyspace, &table.name), &owners);
-        let listed = view
-            .as_ref()
-            .and_then(|view| Some((view.list(now_us)?, view.member)));
-        let Some((list, member)) = listed else {
+        let listed = view.as_ref().and_then(|view| {
+            let list = view.list(now_us)?;
+            Some((list, view.member, view.copies.timing().patience_us))
+        });
+        let Some((list, member, patience_us)) = listed else {
             return Err(Refusal::new(code::OVERLOADED, NOT_LISTED));
         };
         let alive = list.listed().len();
         if alive < needed {
             return Err(unavailable(table, level, (needed, alive)));
+        }
+        let is_unreachable = |copy: &usize| {
+            let owner = owners.get(*copy);
+            owner.is_some_and(|owner| !self.links.may_reach(pool, *owner))
+        };
+        if let Some(copy) = list.listed().iter().find(is_unreachable) {
+            let patience = Duration::from_micros(patience_us);
+            return Err(self.unreachable(table, &owners, (copy, list.version()), patience));
         }
         Ok(Purpose {
             table: table.clone(),
@@ -179,7 +160,36 @@ impl Engine {
             needed,
             token,
             member: member.clone(),
+            epoch: self.cx.snapshot.epoch,
         })
+    }
+
+    /// Refuses a write one of whose copies is on a node that cannot be reached. If that is so for long, and others
+    /// can be, it is to be evicted.
+    fn unreachable(
+        &mut self,
+        table: &LogicalTable,
+        owners: &[NodeIndex],
+        (copy, version): (usize, u64),
+        patience: Duration,
+    ) -> Refusal {
+        let node = owners[copy];
+        if self.links.away_by_itself(node, self.cx.now) >= patience {
+            let now_us = self.cx.shared.copies.us(self.cx.now);
+            let due = self
+                .copied
+                .eviction_due(table, owners, (copy, version), now_us);
+            if let Some(eviction) = due {
+                self.cx.ask(Output::Evict(eviction));
+            }
+        }
+        let address = self.cx.snapshot.nodes.get(node.as_usize());
+        let address = address.map_or_else(String::new, |node| node.address.to_string());
+        let why = format!(
+            "there is no connection to {address}, which holds one of them in sync; nothing was written. Try again: \
+             it is left out if it stays away"
+        );
+        Refusal::new(code::OVERLOADED, because(table, &why))
     }
 
     /// The node of each copy. The snapshot may be a later one than that of the analysis.

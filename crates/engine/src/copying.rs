@@ -1,27 +1,25 @@
 //! Writes to copies in sync on their way: what [`crate::execution::copied_write`] decides is done here.
 //!
 //! Answers are noted when they come, and judged when the clock has been read after them
-//! ([`crate::output::Output::Judge`]).
+//! ([`crate::output::Output::Judge`]). Which copies are late is judged once a tick.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_layout::insync::Members;
-use helenus_wire::{ErrorBody, Opcode, code, write};
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{ErrorBody, Opcode, code};
 
-use crate::copies::Eviction;
+use crate::backlog::How;
+use crate::copies::Lists;
+use crate::copy_ends::told;
 use crate::copy_requests::owners_now;
 use crate::engine::Engine;
 use crate::execution::Execution;
-use crate::execution::copied_write::{Copied, CopiedWrite, End, RefusedBy, Steps, Waits};
-use crate::execution::outcome::Step;
-use crate::execution::rewriting::renamed;
+use crate::execution::copied_write::{Copied, End, Failure, Passed, Steps, Waits, Why};
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::output::Output;
-use crate::tick::STILL_MAX;
-
-/// The body of a RESULT that says that something is done.
-const VOID: [u8; 4] = 1_i32.to_be_bytes();
 
 /// Whether an error tells that the node has done nothing.
 fn has_done_nothing(error: i32) -> bool {
@@ -39,6 +37,29 @@ fn has_done_nothing(error: i32) -> bool {
     )
 }
 
+/// What a failure says of the write on its copy.
+fn failure_of(how: How, error: i32) -> Failure {
+    match how {
+        How::TimedOut => Failure::Silent,
+        How::Untried => Failure::Untried,
+        // The next attempt is sent as a text.
+        How::Answered | How::Unsendable if error == code::UNPREPARED => Failure::Untried,
+        How::Unsendable if error == code::OVERLOADED => Failure::Untried,
+        // The node has refused to prepare it.
+        How::Unsendable => Failure::Refused,
+        How::Answered if has_done_nothing(error) => Failure::Refused,
+        How::Answered => Failure::Unclear,
+    }
+}
+
+/// By what writes are judged, read once for all that are looked at together.
+struct Pass {
+    lists: Arc<Lists>,
+    /// Until when what is known of tables may be relied on.
+    until: Option<Instant>,
+    now_us: u64,
+}
+
 impl Engine {
     /// A client request begins that is a write to copies; `false` if it is something else.
     pub(crate) fn begin_copied(&mut self, client: ClientRequestKey) -> bool {
@@ -47,6 +68,7 @@ impl Engine {
             return false;
         }
         let until = self.cx.now + self.copies_limit();
+        let now_us = self.cx.shared.copies.us(self.cx.now);
         let Some(request) = self.requests.clients.get_mut(client) else {
             return false;
         };
@@ -61,7 +83,7 @@ impl Engine {
             Copied::Begins(mut write) => {
                 write.waits = Some(Waits { client, until });
                 let (bucket, change) = write.member().begin(write.token);
-                write.note_begun(bucket);
+                write.note_begun(bucket, now_us);
                 if let Some(change) = change {
                     let member = write.member().clone();
                     self.cx.ask(Output::Intent(member, change));
@@ -71,7 +93,8 @@ impl Engine {
                 key
             }
         };
-        self.advance_copied(key);
+        let pass = self.begin_pass();
+        self.advance_copied(key, &pass);
         true
     }
 
@@ -83,81 +106,171 @@ impl Engine {
         limit.or_else(|| of_nodes.max()).unwrap_or_default()
     }
 
-    /// Other lists are in force, or an intent is recorded, or some time has passed.
-    pub(crate) fn look_at_copies(&mut self) {
-        self.copied.take_touched();
-        for key in self.copied.keys() {
-            self.advance_copied(key);
-        }
-    }
-
-    /// What has been answered is judged.
-    pub(crate) fn judge_touched(&mut self) {
-        for key in self.copied.take_touched() {
-            self.advance_copied(key);
-        }
-    }
-
-    /// Goes on with all writes, and tells clients that have waited for too long. Once a tick.
-    pub(crate) fn expire_copied(&mut self) {
-        self.look_at_copies();
-        for key in self.copied.late(self.cx.now) {
-            let Some(write) = self.copied.get_mut(key) else {
-                continue;
-            };
-            if write.is_unsent() {
-                self.end_copied(key, End::Unsent);
-                continue;
-            }
-            let waits = write.waits.take();
-            let text = "the write timed out, and goes on until all copies that are listed have it";
-            self.tell_timed_out(key, waits, text);
-            // Nobody is left to be told if too few copies have it.
-            self.advance_copied(key);
-        }
-    }
-
-    fn advance_copied(&mut self, key: CopiedWriteKey) {
+    fn begin_pass(&mut self) -> Pass {
         // Whoever has renewed the lease has stored the snapshot before.
         let until = self.cx.shared.layouts.until(self.cx.now);
         if self.cx.shared.is_newer_than(&self.cx.snapshot) {
             self.adopt_snapshot();
         }
-        let now_us = self.cx.shared.copies.us(self.cx.now);
-        let lists = self.cx.shared.copies.lists();
+        Pass {
+            lists: self.cx.shared.copies.lists(),
+            until,
+            now_us: self.cx.shared.copies.us(self.cx.now),
+        }
+    }
+
+    /// Other lists are in force, or an intent is recorded.
+    pub(crate) fn look_at_copies(&mut self) {
+        let pass = self.begin_pass();
+        for key in self.copied.published(&pass.lists) {
+            self.advance_copied(key, &pass);
+        }
+    }
+
+    /// What has been answered is judged.
+    pub(crate) fn judge_touched(&mut self) {
+        let pass = self.begin_pass();
+        for key in self.copied.take_touched() {
+            self.advance_copied(key, &pass);
+        }
+    }
+
+    /// Goes on with all writes, finds copies that are late, and tells clients that have waited for too long. Once
+    /// a tick.
+    pub(crate) fn expire_copied(&mut self) {
+        let us = self.copied.look(self.cx.now);
+        if self.copied.len() == 0 {
+            return;
+        }
+        let pass = self.begin_pass();
+        let now_us = pass.now_us;
+        let passed = Passed { us, now_us };
+        let away = self.links.away(self.cx.now);
+        for key in self.copied.keys() {
+            self.judge_time(key, &pass, &passed, &away);
+            self.advance_copied(key, &pass);
+            if self.has_no_role(key) {
+                self.end_copied(key, End::GivenUp(Why::NoRole));
+            }
+            self.expire_write(key, &pass.lists);
+        }
+    }
+
+    /// Asks for the eviction of a copy that does not have a write, by its own doing. `away`: nodes that cannot be
+    /// reached while others can, and for how long.
+    fn judge_time(
+        &mut self,
+        key: CopiedWriteKey,
+        pass: &Pass,
+        passed: &Passed,
+        away: &[(NodeIndex, Duration)],
+    ) {
+        let copies = &self.cx.shared.copies;
         let Some(write) = self.copied.get_mut(key) else {
             return;
         };
-        let (keyspace, table) = (&write.table.keyspace, &write.table.name);
-        let known = self.cx.snapshot.layouts.replaced(keyspace, table);
-        let is_as_it_was = known.is_some_and(|known| known.copies == write.table.copies);
-        let owners = owners_now(&self.cx.snapshot, &write.table, write.token);
-        // A list is found by owners, and is another one where others own the partition.
-        let steps = match owners.eq(write.owners.iter().map(|owner| Ok(*owner))) {
-            true => write.advance(&lists, is_as_it_was && until.is_some(), now_us),
-            false => Steps {
-                end: Some(End::Abandoned),
-                ..Steps::default()
-            },
+        let Some(view) = write.view(&pass.lists) else {
+            return;
         };
-        if let Some(view) = write.view(&lists)
-            && let Some(until) = until
+        let (nodes, links, pool) = (&self.requests.nodes, &self.links, write.sent.pool);
+        let flight = |sent: NodeRequestKey| {
+            let flight = nodes.get(sent)?.flight()?;
+            Some(copies.us(flight.sent))
+        };
+        let late = write.judge_time(&view, passed, flight, |node| links.has_link(pool, node));
+        let patience = Duration::from_micros(view.copies.timing().patience_us);
+        let is_away = |copy: &usize| {
+            let owner = write.owners.get(*copy);
+            away.iter()
+                .any(|(node, time)| Some(node) == owner && *time >= patience)
+        };
+        let missing = match away {
+            [] => Members::EMPTY,
+            _ => write.missing(&view, pass.now_us),
+        };
+        let lost: Members = missing.iter().filter(is_away).collect();
+        for copy in late.union(lost).iter() {
+            self.ask_to_evict(key, copy, pass);
+        }
+    }
+
+    /// Whether the role of a write has ended, so that nothing is sent by it any more. A role without clients is
+    /// kept as long as it has writes.
+    fn has_no_role(&mut self, key: CopiedWriteKey) -> bool {
+        let Some(write) = self.copied.get(key) else {
+            return false;
+        };
+        !self.links.keep_for_write(&self.cx, write.sent.pool)
+    }
+
+    /// Tells a client that has waited for too long.
+    fn expire_write(&mut self, key: CopiedWriteKey, lists: &Lists) {
+        let now = self.cx.now;
+        let Some(write) = self.copied.get_mut(key) else {
+            return;
+        };
+        if write.waits.is_none_or(|waits| waits.until > now) {
+            return;
+        }
+        let nodes = &self.requests.nodes;
+        let end = write.end_in_time(lists, |sent| {
+            nodes.get(sent).is_some_and(|sent| sent.flight().is_some())
+        });
+        match end {
+            Some(end) => self.end_copied(key, end),
+            None => self.tell_timed_out(key, lists),
+        }
+    }
+
+    fn advance_copied(&mut self, key: CopiedWriteKey, pass: &Pass) {
+        let is_as_it_was = self.is_as_it_was(key);
+        let links = &self.links;
+        let Some(write) = self.copied.get_mut(key) else {
+            return;
+        };
+        write.note_boots(|node| links.newest_boot(node));
+        let mut steps = write.advance(&pass.lists, pass.until.is_some(), pass.now_us);
+        if !is_as_it_was && steps.end != Some(End::Left) {
+            // A list is found by owners, and is another one where others own the partition.
+            steps = Steps {
+                end: Some(End::GivenUp(Why::Moved)),
+                ..Steps::default()
+            };
+        }
+        if let Some(view) = write.view(&pass.lists)
+            && let Some(until) = pass.until
         {
             let until = until.min(self.cx.shared.copies.instant(view.lease_until_us()));
             self.send_to_copies(key, steps.send, until);
         }
-        if let Some(copy) = steps.evict.filter(|_| self.has_heard_lately()) {
-            self.ask_to_evict(key, copy, now_us);
+        if let Some(copy) = steps.evict {
+            self.ask_to_evict(key, copy, pass);
         }
         if let Some(end) = steps.end {
             self.end_copied(key, end);
         }
     }
 
-    /// A worker that has stood still says of no copy that it was silent.
-    fn has_heard_lately(&self) -> bool {
-        let since = self.cx.now.saturating_duration_since(self.ticked);
-        !self.stood_still && since <= STILL_MAX
+    /// Whether a write's table has the same copies as when it began, on the same nodes, and can still be written
+    /// in this form. That is looked up once for each snapshot.
+    fn is_as_it_was(&mut self, key: CopiedWriteKey) -> bool {
+        let snapshot = &self.cx.snapshot;
+        let Some(write) = self.copied.get_mut(key) else {
+            return false;
+        };
+        if write.seen_epoch == snapshot.epoch {
+            return true;
+        }
+        let (keyspace, table) = (&write.table.keyspace, &write.table.name);
+        let known = snapshot.layouts.replaced(keyspace, table);
+        let owners = owners_now(snapshot, &write.table, write.token);
+        let is_same = known.is_some_and(|known| known.has_copies_of(&write.table))
+            && write.sent.version <= snapshot.version
+            && owners.eq(write.owners.iter().map(|owner| Ok(*owner)));
+        if is_same {
+            write.seen_epoch = snapshot.epoch;
+        }
+        is_same
     }
 
     fn send_to_copies(&mut self, key: CopiedWriteKey, copies: Members, until: Instant) {
@@ -181,25 +294,18 @@ impl Engine {
         }
     }
 
-    fn ask_to_evict(&mut self, key: CopiedWriteKey, copy: usize, now_us: u64) {
-        let lists = self.cx.shared.copies.lists();
+    fn ask_to_evict(&mut self, key: CopiedWriteKey, copy: usize, pass: &Pass) {
         let Some(write) = self.copied.get(key) else {
             return;
         };
-        let list = write
-            .view(&lists)
-            .and_then(|view| view.copies.last_read().copied());
-        let Some(list) = list else {
+        let view = write.view(&pass.lists);
+        let Some(list) = view.and_then(|view| view.copies.last_read()) else {
             return;
         };
-        let eviction = Eviction {
-            keyspace: write.table.keyspace.clone(),
-            table: write.table.name.clone(),
-            owners: write.owners.clone(),
-            copy,
-            version: list.version(),
-        };
-        if self.copied.is_eviction_due(&eviction, now_us) {
+        let (table, owners) = (write.table.clone(), write.owners.clone());
+        let at = (copy, list.version());
+        let due = self.copied.eviction_due(&table, &owners, at, pass.now_us);
+        if let Some(eviction) = due {
             self.cx.ask(Output::Evict(eviction));
         }
     }
@@ -215,7 +321,7 @@ impl Engine {
         if opcode == Opcode::Error
             && let Ok(error) = ErrorBody::parse(content)
         {
-            return self.on_copy_failed(key, &error);
+            return self.on_copy_failed(key, How::Answered, &error);
         }
         let Some((write, copy)) = self.take_copy(key) else {
             return;
@@ -225,24 +331,28 @@ impl Engine {
             match boot.filter(|_| opcode == Opcode::Result) {
                 Some(boot) => of.on_acked(copy, key, boot, now_us),
                 // It may have the write, but who knows for how long.
-                None => of.on_failed(copy, key, None, now_us),
+                None => of.on_failed((copy, key), Failure::Silent, None, now_us),
             }
         }
         self.touch_copied(write);
     }
 
     /// A write of a copy has come to nothing, or nobody knows what became of it.
-    pub(crate) fn on_copy_failed(&mut self, key: NodeRequestKey, error: &ErrorBody<'_>) {
+    pub(crate) fn on_copy_failed(&mut self, key: NodeRequestKey, how: How, error: &ErrorBody<'_>) {
         let Some((write, copy)) = self.take_copy(key) else {
             return;
         };
         let now_us = self.cx.shared.copies.us(self.cx.now);
         if let Some(of) = self.copied.get_mut(write) {
-            if error.code == code::UNPREPARED {
+            let failure = failure_of(how, error.code);
+            let is_unprepared = error.code == code::UNPREPARED;
+            if is_unprepared {
                 of.sent.forget_prepared(copy);
             }
-            let why = has_done_nothing(error.code).then(|| refused_by(of, error));
-            of.on_failed(copy, key, why, now_us);
+            // That a node must be taught the statement is nothing for the client.
+            let is_told = failure != Failure::Silent && !is_unprepared;
+            let told = is_told.then(|| told(of, error));
+            of.on_failed((copy, key), failure, told, now_us);
         }
         self.touch_copied(write);
     }
@@ -262,101 +372,4 @@ impl Engine {
             self.cx.ask(Output::Judge);
         }
     }
-
-    fn end_copied(&mut self, key: CopiedWriteKey, end: End) {
-        let Some(mut write) = self.copied.remove(key) else {
-            return;
-        };
-        write.end(end, self.cx.shared.copies.us(self.cx.now));
-        // What is in flight comes back to nobody, what waits is not sent.
-        for sent in write.flying() {
-            let request = self.requests.nodes.get(sent);
-            if request.is_some_and(|request| request.flight().is_none()) {
-                self.drop_node_request(sent);
-            }
-        }
-        let Some(Waits { client, .. }) = write.waits.take() else {
-            return;
-        };
-        match (end, write.take_refused()) {
-            (End::Complete, _) => {
-                let done = Step::Done {
-                    header_flags: 0,
-                    body: VOID.to_vec().into(),
-                };
-                self.take_step(client, done, None);
-            }
-            (End::Refused, Some(why)) => {
-                self.fail_client(client, why.code, &why.text, &why.fields);
-            }
-            (End::Unsent, _) => {
-                let text = "nothing was written: the intent to write could not be recorded in the catalogue \
-                            in time, or the lists of copies and proxies could not be read";
-                let text = told_of(&write, text);
-                self.fail_client(client, code::OVERLOADED, &text, &[]);
-            }
-            (End::Refused | End::Abandoned, _) => {
-                let text = "this proxy left the list of proxies, or other nodes own the partition, while the \
-                            write was under way: whether it takes effect is not known";
-                let (code, fields) = timed_out(&write, 0);
-                let text = told_of(&write, text);
-                self.fail_client(client, code, &text, &fields);
-            }
-        }
-    }
-
-    fn tell_timed_out(&mut self, key: CopiedWriteKey, waits: Option<Waits>, text: &str) {
-        let lists = self.cx.shared.copies.lists();
-        let now_us = self.cx.shared.copies.us(self.cx.now);
-        let (Some(write), Some(waits)) = (self.copied.get(key), waits) else {
-            return;
-        };
-        let (code, fields) = timed_out(write, write.received(&lists, now_us));
-        let text = told_of(write, text);
-        self.fail_client(waits.client, code, &text, &fields);
-    }
-}
-
-fn told_of(write: &CopiedWrite, text: &str) -> String {
-    let (keyspace, table) = (&write.table.keyspace, &write.table.name);
-    format!("Helenus: {keyspace}.{table}: {text}")
-}
-
-/// What a copy has said, as its client is to hear it.
-fn refused_by(write: &CopiedWrite, error: &ErrorBody<'_>) -> RefusedBy {
-    let table = &write.table;
-    let own = format!("{}.{}", table.keyspace, table.name);
-    let copies = table.copies.iter();
-    let names: Vec<(String, &str)> = copies
-        .map(|copy| (format!("{}.{}", copy.keyspace, copy.physical), &*own))
-        .collect();
-    let fields = match error.code {
-        code::UNAVAILABLE => {
-            let mut fields = Vec::with_capacity(10);
-            write::u16(&mut fields, write.level.0);
-            write::i32(&mut fields, write.needed as i32);
-            write::i32(&mut fields, 0);
-            fields
-        }
-        _ => error.fields.to_vec(),
-    };
-    RefusedBy {
-        code: error.code,
-        text: renamed(error.message, &names).unwrap_or_else(|| error.message.to_owned()),
-        fields,
-    }
-}
-
-/// The code and fields of a write that so many copies have.
-fn timed_out(write: &CopiedWrite, received: usize) -> (i32, Vec<u8>) {
-    let mut fields = Vec::with_capacity(18);
-    write::u16(&mut fields, write.level.0);
-    // All that the level asks for may have it, while others are still required.
-    write::i32(
-        &mut fields,
-        received.min(write.needed.saturating_sub(1)) as i32,
-    );
-    write::i32(&mut fields, write.needed as i32);
-    write::string(&mut fields, "SIMPLE");
-    (code::WRITE_TIMEOUT, fields)
 }

@@ -16,7 +16,7 @@ use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
 use crate::encodings::coding::Coding;
-use crate::execution::copied_write::CopiedWrites;
+use crate::execution::copied_writes::CopiedWrites;
 use crate::execution::hedge_budget::Hedging;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
@@ -85,7 +85,7 @@ impl Engine {
             clients: Clients::default(),
             links,
             requests: Requests::default(),
-            copied: CopiedWrites::default(),
+            copied: CopiedWrites::new(now),
             statements,
             queues: Queues::default(),
             backlog: Backlog::default(),
@@ -123,7 +123,7 @@ impl Engine {
         let new = self.cx.shared.snapshot.load_full();
         self.pauses
             .note_snapshot(self.cx.now, &self.cx.snapshot, &new);
-        self.cx.snapshot = new;
+        self.cx.adopt_snapshot(new);
         self.links.adopt_nodes(&self.cx);
         self.queues.adopt_nodes(&self.cx);
         let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);

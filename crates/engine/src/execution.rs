@@ -5,6 +5,7 @@
 pub(crate) mod aggregate;
 pub(crate) mod begin_scan;
 pub(crate) mod copied_write;
+pub(crate) mod copied_writes;
 pub(crate) mod fan_out_write;
 pub(crate) mod fold;
 pub(crate) mod front;
@@ -24,6 +25,7 @@ pub(crate) mod rewriting;
 pub(crate) mod ring_parts;
 pub(crate) mod scatter_gather;
 pub(crate) mod schema_read;
+pub(crate) mod sent_to_copies;
 pub(crate) mod stretch_window;
 pub(crate) mod stretches;
 pub(crate) mod surroundings;

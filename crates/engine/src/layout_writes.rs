@@ -14,7 +14,9 @@ use crate::engine::Engine;
 use crate::execution::fan_out_write::{FanOut, UNLOGGED, Unordered, bytes_of, in_order, known};
 use crate::execution::rewriting::{LayoutWrite, Refusal, WriteOfLayouts};
 use crate::keys::PoolKey;
+use crate::layouts::Layouts;
 use crate::statement::analysis::Analysis;
+use crate::statement::copy_rules;
 use crate::statement::layout_plan::{CopyWrite, LayoutPlan, Plan};
 use crate::statement::layout_rules::{opaque_refused, write_refused};
 use crate::statement::prepared::{Prepared, Statement};
@@ -176,15 +178,15 @@ impl Engine {
                 }
             };
             let named = table_of(&statement, prepared.as_deref(), keyspace);
-            if let Some(why) = write_refused(named, &layouts) {
-                return Err(Refusal::invalid(why));
-            }
+            refuse_in_batch(named, &layouts)?;
             if statement.facts.kind == Kind::Opaque {
                 let in_force = match &prepared {
                     Some(prepared) => prepared.keyspace.as_deref(),
                     None => keyspace,
                 };
-                let refused = opaque_refused(&statement.text, named, in_force, &layouts);
+                let refused = copy_rules::opaque_refused(&statement, in_force, &layouts);
+                let refused =
+                    refused.or_else(|| opaque_refused(&statement.text, named, in_force, &layouts));
                 refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))?;
             }
             let table = named.and_then(|(keyspace, table)| layouts.table(keyspace, table));
@@ -207,9 +209,7 @@ impl Engine {
         let mut tables = Vec::with_capacity(facts.inner.len());
         for inner in &facts.inner {
             let named = named_table(inner, in_force);
-            if let Some(why) = write_refused(named, &layouts) {
-                return Err(Refusal::invalid(why));
-            }
+            refuse_in_batch(named, &layouts)?;
             tables.push(named.and_then(|(keyspace, table)| layouts.table(keyspace, table)));
         }
         if tables.iter().all(Option::is_none) {
@@ -264,7 +264,14 @@ struct Child {
     planned: Option<LayoutPlan<Statement>>,
 }
 
-pub(crate) fn table_of<'s>(
+/// Refuses a batch with a statement about this table.
+fn refuse_in_batch(named: Option<(&str, &str)>, layouts: &Layouts) -> Result<(), Refusal> {
+    let refused = copy_rules::batch_refused(named, layouts);
+    let refused = refused.or_else(|| write_refused(named, layouts));
+    refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
+}
+
+fn table_of<'s>(
     statement: &'s Statement,
     prepared: Option<&'s Prepared>,
     keyspace: Option<&'s str>,
@@ -275,10 +282,7 @@ pub(crate) fn table_of<'s>(
     }
 }
 
-pub(crate) fn named_table<'f>(
-    facts: &'f Facts,
-    in_force: Option<&'f str>,
-) -> Option<(&'f str, &'f str)> {
+fn named_table<'f>(facts: &'f Facts, in_force: Option<&'f str>) -> Option<(&'f str, &'f str)> {
     let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
     Some((keyspace.or(in_force)?, facts.table.as_ref()?.as_str()))
 }

@@ -40,6 +40,10 @@ pub enum Output {
     /// A copy has not had a write for too long, or its node was restarted: it is to be evicted. Said again every
     /// second while it is so.
     Evict(Eviction),
+    /// In this bucket a write of this member was given up that some copies may have and others not, while the
+    /// member stays: the copies of all tables are to be made equal there. It stays marked and counted until
+    /// [`helenus_layout::insync::Intents::on_resynchronised`] says so.
+    Resync(Arc<Member>, usize),
     /// This bit is to be recorded in the catalogue for this member ([`helenus_layout::insync::Intents`]).
     Intent(Arc<Member>, BitChange),
     /// Some of what somebody wants to have recorded.

@@ -201,6 +201,24 @@ impl Snapshot {
         of_table.is_some_and(|of_table| own.is_none_or(|own| own == of_table))
     }
 
+    /// By node: whether it holds a copy in sync of any table. Empty if no table has any.
+    pub(crate) fn copy_holders(&self) -> Vec<bool> {
+        let mut holders = Vec::new();
+        let tables = self.layouts.replaced.values().flat_map(|of| of.values());
+        for copy in tables.flat_map(|table| &table.copies) {
+            let owners = self.keyspaces.get(&copy.keyspace);
+            for owner in owners.into_iter().flat_map(|owners| owners.nodes()) {
+                if holders.len() < self.nodes.len() {
+                    holders.resize(self.nodes.len(), false);
+                }
+                if let Some(holds) = holders.get_mut(owner.as_usize()) {
+                    *holds = true;
+                }
+            }
+        }
+        holders
+    }
+
     /// Whether some node confuses `MIN` and `MAX` of a column.
     pub(crate) fn compares_in_reverse(&self, keyspace: &str, table: &str, column: &str) -> bool {
         let of_table = self.compared_in_reverse.get(keyspace);

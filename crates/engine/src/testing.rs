@@ -67,21 +67,31 @@ pub(crate) fn open_links_to(
     version: Version,
 ) -> Vec<(NodeIndex, LinkKey)> {
     let mut links = Vec::new();
-    let about_node = generation(boot);
     for (address, key) in dial_all(engine, now) {
-        take_sent(engine, key);
-        let ready = bytes_of((version, false), 1, Opcode::Ready, &[]);
-        engine.on_link_bytes(now, key, &ready);
-        take_sent(engine, key);
-        let framed = version == Version::V5;
-        let about_node = bytes_of((version, framed), 2, Opcode::Result, &about_node);
-        engine.on_link_bytes(now, key, &about_node);
+        greet_as(boot, engine, now, version, key);
         let IpAddr::V4(address) = address.ip() else {
             panic!("an address of version 4");
         };
         links.push((NodeIndex(address.octets()[3].into()), key));
     }
     links
+}
+
+/// A node that has been started so many times lets the proxy in over a connection that has been made.
+pub(crate) fn greet_as(
+    boot: i32,
+    engine: &mut Engine,
+    now: Instant,
+    version: Version,
+    link: LinkKey,
+) {
+    take_sent(engine, link);
+    let ready = bytes_of((version, false), 1, Opcode::Ready, &[]);
+    engine.on_link_bytes(now, link, &ready);
+    take_sent(engine, link);
+    let framed = version == Version::V5;
+    let about_node = bytes_of((version, framed), 2, Opcode::Result, &generation(boot));
+    engine.on_link_bytes(now, link, &about_node);
 }
 
 /// A row of `system.local` that does not tell the cluster.

@@ -52,7 +52,7 @@ mod stored;
 mod timing;
 mod write;
 
-pub use intents::{BitChange, Intents};
+pub use intents::{BitChange, GivenUp, Intents};
 pub use join::{Join, JoinStep};
 pub use known::Known;
 pub use list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State};

@@ -182,7 +182,7 @@ impl Worker {
                 Output::Report(ticket, report) => self.report(ticket, *report),
                 Output::Judge => self.engine.judge_copies(Instant::now()),
                 // No table has copies in place of replicas yet.
-                Output::Evict(_) | Output::Intent(..) => {}
+                Output::Evict(_) | Output::Intent(..) | Output::Resync(..) => {}
                 Output::Captured(captured) => self.shared.captures.take(captured),
                 Output::Traced(trace) => self.shared.trace(trace),
             }

@@ -1,7 +1,10 @@
 //! Writes to copies in sync through a whole engine, with a client and three nodes that say what the test has
 //! them say. The test is the control side, too: it publishes the lists.
 
+mod bounded;
 mod failing;
+mod given_up;
+mod late;
 mod refused;
 mod written;
 
@@ -17,6 +20,7 @@ use helenus_wire::{Opcode, Version, code};
 
 use crate::config::Config;
 use crate::copies::{Eviction, Lists, Member, Membership};
+use crate::keys::LinkKey;
 use crate::layouts::Layouts;
 use crate::output::Output;
 use crate::shared::WorkerMessage;
@@ -85,13 +89,21 @@ struct Scene {
     takes_intents: bool,
     intents: usize,
     evictions: Vec<Eviction>,
+    /// The buckets that were to be resynchronised.
+    resyncs: Vec<usize>,
+    /// Whether nodes refuse connections; those that were asked for and have neither been made nor refused.
+    refuses: bool,
+    dialed: Vec<LinkKey>,
 }
 
 impl Scene {
     fn new(client: Version, node: Version) -> Scene {
-        let mut config = Config::default();
+        Scene::with(Config::default(), (client, node))
+    }
+
+    fn with(mut config: Config, versions: (Version, Version)) -> Scene {
         config.layouts.enabled = true;
-        let mut bench = Bench::with_nodes(COPIES as u8, config, (client, node));
+        let mut bench = Bench::with_nodes(COPIES as u8, config, versions);
         // Times of lists begin with the engine; 0 is no time.
         bench.now += Duration::from_millis(10);
         bench.renew();
@@ -104,6 +116,9 @@ impl Scene {
             takes_intents: true,
             intents: 0,
             evictions: Vec::new(),
+            resyncs: Vec::new(),
+            refuses: false,
+            dialed: Vec::new(),
         };
         scene.adopt(table());
         scene.read();
@@ -180,6 +195,15 @@ impl Scene {
             match output {
                 Output::Judge => self.bench.engine.judge_copies(self.bench.now),
                 Output::Evict(eviction) => self.evictions.push(eviction),
+                Output::Resync(member, bucket) => {
+                    assert!(Arc::ptr_eq(&member, &self.member));
+                    self.resyncs.push(bucket);
+                }
+                Output::Dial(key, _) if self.refuses => {
+                    let refused = Err("connection refused".to_owned());
+                    self.bench.engine.on_dialed(self.bench.now, key, refused);
+                }
+                Output::Dial(key, _) => self.dialed.push(key),
                 Output::Intent(member, change) => {
                     self.intents += 1;
                     if !self.takes_intents {
@@ -249,6 +273,20 @@ impl Scene {
     fn error(&mut self, node: usize, stream: i16, code: i32, message: &str) {
         self.bench.say_error_as(node, stream, code, message);
         self.carry_out();
+    }
+
+    /// Two copies acknowledge a write, the third is silent.
+    fn insert_but_one(&mut self) {
+        self.insert();
+        for node in [0, 1] {
+            let (_, stream, _) = self.one_at(node);
+            self.void(node, stream);
+        }
+    }
+
+    /// The copies whose eviction was asked for.
+    fn evicted(&self) -> Vec<usize> {
+        self.evictions.iter().map(|of| of.copy).collect()
     }
 
     /// The client has not been answered.

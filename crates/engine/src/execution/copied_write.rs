@@ -5,10 +5,15 @@
 //! proxies do not tell each other of their writes. What is decided here is what a failure means:
 //!
 //! - **A copy that has failed** is sent the write again after a pause: 100 ms, then twice as long each time, up
-//!   to 1.6 s; OVERLOADED too, because the other copies have it. One that joins anew begins without a pause.
+//!   to 1.6 s; OVERLOADED too, because the other copies have it. One that joins anew begins without a pause, and
+//!   what this proxy itself has not sent it tries again every 100 ms.
+//! - **A copy is late** by what is its own doing: time runs from when the write has left for it, and not while
+//!   this proxy has no connection to its node, keeps the write in a queue, or stands still. It is late when two
+//!   ticks in a row have found so, between which answers were read.
 //! - **A write that no copy has**, and that none is still asked for, fails with what a copy has said.
 //! - **A write whose client has been told that it timed out** goes on until all required copies have it, or
 //!   until this proxy is not the member any more that has begun it: then others resynchronise what it has left.
+//! - **A write that cannot be finished is given up** ([`Why`]), and its bucket is to be resynchronised.
 //!
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
 //! ids of nodes do not reach the client. A role needs the same rights on all copies, or those that refuse it
@@ -20,27 +25,19 @@ use std::time::Instant;
 use helenus_layout::insync::{COPIES_MAX, Members, State, Step, Write};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::Class;
-use helenus_wire::{
-    Consistency, Opcode, Options, ValueRef, Version, code, flags, query_flags, write, write_flags,
-    write_values,
-};
-use slotmap::SlotMap;
+use helenus_wire::Consistency;
 
-use crate::copies::{Eviction, Lists, Member, View};
-use crate::execution::fan_out_write::known;
-use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey, PoolKey};
+use crate::copies::{Lists, Member, View};
+use crate::execution::sent_to_copies::SentToCopies;
+use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::memory::Held;
-use crate::query::Query;
-use crate::statement::layout_plan::{CopyWrite, Plan};
-use crate::statement::prepared::Statement;
-use crate::stats::TableStats;
 
 /// The first pause after a failure, in microseconds; the last is sixteen times as long.
 const PAUSE_US: u64 = 100_000;
 const PAUSE_DOUBLINGS_MAX: u32 = 4;
-/// The same eviction is asked for again after this time, in microseconds.
-const EVICTION_AGAIN_US: u64 = 1_000_000;
+/// For how long a write goes on that nobody waits for. A node is restarted in less, and the time is far below
+/// `gc_grace_seconds`, after which what is sent again could bring back what was deleted meanwhile.
+const LIFE_MAX_US: u64 = 300_000_000;
 
 /// A client request that is a write to copies.
 pub(crate) enum Copied {
@@ -57,106 +54,22 @@ impl std::fmt::Debug for Copied {
     }
 }
 
-/// What is sent to each copy.
-pub(crate) struct SentToCopies {
-    /// The statement on each copy.
-    pub plan: Arc<Plan<Statement>>,
-    /// Whether the client has prepared it.
-    pub is_prepared: bool,
-    /// In front of the body; the same for all.
-    pub payload: Box<[u8]>,
-    /// Behind the statement; the same for all.
-    pub options: Box<[u8]>,
-    /// In which it is written.
-    pub version: Version,
-    pub pool: PoolKey,
-    pub table: Option<Arc<TableStats>>,
+/// What a failure says of the write on its copy. What says more comes later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Failure {
+    /// It was not sent to the node, or not in a form that the node knows.
+    Untried,
+    /// The node has refused it.
+    Refused,
+    /// The node has said something else, and may have the write.
+    Unclear,
+    /// The node has not said anything, and may have it.
+    Silent,
 }
 
-/// Appends what stands behind the statement in a QUERY or EXECUTE to one copy, which is its only replica.
-pub(crate) fn write_options(
-    values: &[ValueRef<'_>],
-    timestamp_us: i64,
-    (options, now_in_seconds): (&Options<'_>, i32),
-    version: Version,
-    out: &mut Vec<u8>,
-) {
-    use query_flags::{NOW_IN_SECONDS, TIMESTAMP, VALUES};
-    let is_v5 = version == Version::V5;
-    let set = |on: bool, bit: u32| if on { bit } else { 0 };
-    let flags = set(!values.is_empty(), VALUES) | TIMESTAMP | set(is_v5, NOW_IN_SECONDS);
-    write::u16(out, Consistency::ONE.0);
-    write_flags(out, flags, version);
-    if !values.is_empty() {
-        write_values(out, values);
-    }
-    write::i64(out, timestamp_us);
-    if is_v5 {
-        write::i32(out, options.now_in_seconds.unwrap_or(now_in_seconds));
-    }
-}
-
-impl SentToCopies {
-    fn copies(&self) -> &[CopyWrite<Statement>] {
-        match &*self.plan {
-            Plan::Write(copies) => copies,
-            Plan::Read(_) | Plan::Refused(_) | Plan::Table => &[],
-        }
-    }
-
-    /// What is sent to a copy until then: an EXECUTE, once the nodes have prepared the statement.
-    pub(crate) fn query(&self, copy: usize, send_before: Instant) -> Option<Query> {
-        let copy = self.copies().get(copy)?;
-        let statement = copy.statement().clone();
-        let prepared = known(copy).filter(|_| self.is_prepared);
-        let len = self.payload.len() + copy.text.len() + self.options.len() + 32;
-        let mut body = Vec::with_capacity(len);
-        body.extend_from_slice(&self.payload);
-        match &prepared {
-            Some(prepared) => {
-                write::short_bytes(&mut body, &prepared.id);
-                if self.version == Version::V5 {
-                    let metadata = prepared.result_metadata_id.as_deref();
-                    write::short_bytes(&mut body, metadata.unwrap_or_default());
-                }
-            }
-            None => write::long_string(&mut body, &copy.text),
-        }
-        body.extend_from_slice(&self.options);
-        let opcode = match prepared {
-            Some(_) => Opcode::Execute,
-            None => Opcode::Query,
-        };
-        let header_flags = match self.payload.is_empty() {
-            true => 0,
-            false => flags::CUSTOM_PAYLOAD,
-        };
-        Some(Query {
-            header_flags,
-            statement: Some(statement),
-            prepared,
-            table: self.table.clone(),
-            pool: self.pool,
-            class: Class::Write,
-            // Whether it is sent again, and where, is decided here alone.
-            idempotent: false,
-            consistency: Consistency::ONE,
-            send_before: Some(send_before),
-            ..Query::new(opcode, self.version, body)
-        })
-    }
-
-    /// The nodes do not know the statement on a copy any more: its text is sent.
-    pub(crate) fn forget_prepared(&self, copy: usize) {
-        if let Some(copy) = self.copies().get(copy) {
-            copy.statement().forget_range();
-        }
-    }
-}
-
-/// What a copy has said that does not have the write.
+/// An error as the client is to hear it.
 #[derive(Clone, Debug)]
-pub(crate) struct RefusedBy {
+pub(crate) struct Told {
     pub code: i32,
     pub text: String,
     pub fields: Vec<u8>,
@@ -171,6 +84,10 @@ struct OfCopy {
     may_have: bool,
     /// Which start of its node has acknowledged it.
     boot: Option<u32>,
+    /// The last start of its node that is known.
+    newest_boot: Option<u32>,
+    /// What became of the last attempt, if it has failed.
+    failure: Option<Failure>,
     /// How often it has failed in a row, and when it is asked again.
     failures: u32,
     not_before_us: u64,
@@ -196,11 +113,18 @@ pub(crate) struct CopiedWrite {
     pub needed: usize,
     pub token: i64,
     pub waits: Option<Waits>,
+    /// The snapshot by which table and owners were found to be these.
+    pub seen_epoch: u64,
     member: Arc<Member>,
     bucket: Option<usize>,
+    is_recorded: bool,
+    began_us: u64,
     protocol: Write,
     copies: [OfCopy; COPIES_MAX],
-    refused: Option<RefusedBy>,
+    /// Those that were late at the last tick.
+    late: Members,
+    /// What was said that says most of why it fails.
+    said: Option<(Failure, Told)>,
     _held: Held,
 }
 
@@ -221,8 +145,23 @@ pub(crate) enum End {
     Refused,
     /// No copy was sent it in time.
     Unsent,
-    /// Others will resynchronise its bucket, because this proxy has left; or other nodes own its partition.
-    Abandoned,
+    /// Others will resynchronise its bucket, because this proxy has left.
+    Left,
+    /// Its bucket is to be resynchronised while this proxy stays.
+    GivenUp(Why),
+}
+
+/// Why a write is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// All copies answer with errors after which they may have it, and its client has waited long enough.
+    Failing,
+    /// Other nodes own its partition, or its table's copies are others.
+    Moved,
+    /// Its role has ended, and nobody else may send it.
+    NoRole,
+    /// It has taken too long.
+    Old,
 }
 
 /// Whom a write is for, and by which rules.
@@ -233,10 +172,18 @@ pub(crate) struct Purpose {
     pub needed: usize,
     pub token: i64,
     pub member: Arc<Member>,
+    /// The snapshot that says so.
+    pub epoch: u64,
+}
+
+/// What has passed since writes were last looked at.
+pub(crate) struct Passed {
+    pub us: u64,
+    pub now_us: u64,
 }
 
 impl CopiedWrite {
-    /// `held`: the bytes of what is sent.
+    /// `held`: the bytes of it and of what is sent.
     pub(crate) fn new(of: Purpose, sent: SentToCopies, held: Held) -> CopiedWrite {
         CopiedWrite {
             protocol: Write::unannounced(of.member.number, of.needed),
@@ -247,10 +194,14 @@ impl CopiedWrite {
             needed: of.needed,
             token: of.token,
             waits: None,
+            seen_epoch: of.epoch,
             member: of.member,
             bucket: None,
+            is_recorded: false,
+            began_us: 0,
             copies: [OfCopy::default(); COPIES_MAX],
-            refused: None,
+            late: Members::EMPTY,
+            said: None,
             _held: held,
         }
     }
@@ -260,43 +211,38 @@ impl CopiedWrite {
     }
 
     /// Its intent is counted in this bucket.
-    pub(crate) fn note_begun(&mut self, bucket: usize) {
+    pub(crate) fn note_begun(&mut self, bucket: usize, now_us: u64) {
         self.bucket = Some(bucket);
+        self.began_us = now_us;
+    }
+
+    /// Whether its intent was found to be recorded.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_recorded
     }
 
     pub(crate) fn view<'l>(&self, lists: &'l Lists) -> Option<View<'l>> {
         lists.view((&self.table.keyspace, &self.table.name), &self.owners)
     }
 
-    /// What is next by these lists. `may_send`: the table's copies are as they were, and that may be relied on.
+    /// What is next by these lists. `may_send`: what is known of the table may be relied on.
     pub(crate) fn advance(&mut self, lists: &Lists, may_send: bool, now_us: u64) -> Steps {
-        let mut steps = Steps::default();
-        let view = self.view(lists);
-        let view = view.filter(|view| Arc::ptr_eq(view.member, &self.member));
-        let Some(view) = view.filter(|view| !view.has_left(now_us)) else {
-            steps.end = Some(End::Abandoned);
+        let mut steps = Steps {
+            end: self.end_by(lists, now_us),
+            ..Steps::default()
+        };
+        let Some(view) = self.view(lists).filter(|_| steps.end.is_none()) else {
             return steps;
         };
-        if self.has_come_to_nothing() {
-            steps.end = Some(End::Refused);
-            return steps;
-        }
         self.note_newcomers(&view);
         steps.evict = self.restarted(&view);
-        // What no copy has acknowledged may be the write's own fault.
-        if steps.evict.is_none() && self.copies.iter().any(|of| of.boot.is_some()) {
-            steps.evict = self.protocol.late(view.copies, now_us);
-        }
-        let is_recorded = |bucket| self.member.intents().is_recorded(bucket);
-        let recorded = self.bucket.is_some_and(is_recorded);
-        match self
-            .protocol
-            .next(view.copies, view.proxies, recorded, now_us)
-        {
+        let recorded = self.look_whether_recorded();
+        let (copies, proxies) = (view.copies, view.proxies);
+        match self.protocol.next(copies, proxies, recorded, now_us) {
             Step::Send(copies) if may_send => {
                 let is_due = |copy: &usize| self.copies[*copy].not_before_us <= now_us;
                 steps.send = copies.iter().filter(is_due).collect();
-                self.protocol.on_sent(steps.send, now_us);
+                self.protocol.on_queued(steps.send);
             }
             Step::Acknowledge => steps.end = Some(End::Complete),
             // There is nobody to be told when copies have come back.
@@ -314,6 +260,114 @@ impl CopiedWrite {
         steps
     }
 
+    /// How it ends, if it does before all required copies have it.
+    fn end_by(&self, lists: &Lists, now_us: u64) -> Option<End> {
+        let membership = lists.membership.as_ref();
+        let own = membership.filter(|of| Arc::ptr_eq(&of.member, &self.member));
+        if own.is_none_or(|own| own.has_left(now_us)) {
+            return Some(End::Left);
+        }
+        let Some(view) = self.view(lists) else {
+            return Some(End::GivenUp(Why::Moved));
+        };
+        if self.has_come_to_nothing() {
+            return Some(End::Refused);
+        }
+        if self.waits.is_some() {
+            return None;
+        }
+        if self.fails_everywhere(&view) {
+            return Some(End::GivenUp(Why::Failing));
+        }
+        let age_us = now_us.saturating_sub(self.began_us);
+        (age_us >= LIFE_MAX_US).then_some(End::GivenUp(Why::Old))
+    }
+
+    /// How it ends now that its client has waited long enough; `None`: it goes on. `is_in_flight`: of a node
+    /// request.
+    pub(crate) fn end_in_time(
+        &self,
+        lists: &Lists,
+        is_in_flight: impl Fn(NodeRequestKey) -> bool,
+    ) -> Option<End> {
+        if !self.may_be_written(is_in_flight) {
+            return Some(match self.said {
+                Some(_) => End::Refused,
+                None => End::Unsent,
+            });
+        }
+        let fails = self
+            .view(lists)
+            .is_some_and(|view| self.fails_everywhere(&view));
+        fails.then_some(End::GivenUp(Why::Failing))
+    }
+
+    /// Once recorded, it stays so as long as the write is pending.
+    fn look_whether_recorded(&mut self) -> bool {
+        if !self.is_recorded
+            && let Some(bucket) = self.bucket
+        {
+            self.is_recorded = self.member.intents().is_recorded(bucket);
+        }
+        self.is_recorded
+    }
+
+    /// A tick has come: which of the copies that it waits for are late. `flight`: since when a node request is in
+    /// flight, if it is, in the time of the lists; `has_link`: whether there is a connection to a node over which
+    /// it may be sent.
+    pub(crate) fn judge_time(
+        &mut self,
+        view: &View<'_>,
+        passed: &Passed,
+        flight: impl Fn(NodeRequestKey) -> Option<u64>,
+        has_link: impl Fn(NodeIndex) -> bool,
+    ) -> Members {
+        let patience_us = view.copies.timing().patience_us;
+        // What has come meanwhile may not have been read.
+        let has_stood_still = passed.us > patience_us / 2;
+        let mut excused = Members::EMPTY;
+        for (copy, owner) in self.owners.iter().enumerate().take(COPIES_MAX) {
+            let of = &self.copies[copy];
+            let is_tried = match of.flying {
+                Some(sent) => {
+                    let since_us = flight(sent);
+                    if let Some(since_us) = since_us {
+                        self.protocol.on_sent(Members::of(copy), since_us);
+                    }
+                    since_us.is_some()
+                }
+                None => of.failure != Some(Failure::Untried),
+            };
+            if has_stood_still || !is_tried || !has_link(*owner) {
+                excused = excused.with(copy);
+            }
+        }
+        self.protocol.excuse(excused, passed.us, passed.now_us);
+        let late = match self.is_acknowledged() {
+            true => self.protocol.late(view.copies, passed.now_us),
+            // What no copy has acknowledged may be the write's own fault.
+            false => Members::EMPTY,
+        };
+        let before = std::mem::replace(&mut self.late, late);
+        late.intersection(before)
+    }
+
+    /// Whether any copy has acknowledged it.
+    fn is_acknowledged(&self) -> bool {
+        self.copies.iter().any(|of| of.boot.is_some())
+    }
+
+    /// The listed copies that do not have it, as far as is known.
+    pub(crate) fn missing(&self, view: &View<'_>, now_us: u64) -> Members {
+        let listed = view
+            .copies
+            .last_read()
+            .map_or(Members::EMPTY, |list| list.listed());
+        self.protocol
+            .missing(view.copies, now_us)
+            .intersection(listed)
+    }
+
     /// A copy that has come back is asked at once.
     fn note_newcomers(&mut self, view: &View<'_>) {
         let Some(list) = view.copies.last_read() else {
@@ -322,30 +376,54 @@ impl CopiedWrite {
         for (copy, of) in self.copies.iter_mut().enumerate() {
             if of.since != list.since(copy) {
                 of.since = list.since(copy);
-                (of.failures, of.not_before_us) = (0, 0);
+                (of.failure, of.failures, of.not_before_us) = (None, 0, 0);
             }
         }
     }
 
-    /// A copy whose node has answered after a later start than the list knows.
+    /// Which start of each node is the last that is known: what an earlier one has acknowledged may be lost.
+    pub(crate) fn note_boots(&mut self, boot_of: impl Fn(NodeIndex) -> Option<u32>) {
+        for (copy, owner) in self.owners.iter().enumerate().take(COPIES_MAX) {
+            let of = &mut self.copies[copy];
+            of.newest_boot = of.newest_boot.max(of.boot).max(boot_of(*owner));
+            if let Some(newest) = of.newest_boot {
+                self.protocol.on_restarted(copy, newest);
+            }
+        }
+    }
+
+    /// A copy whose node is on a later start than the list knows.
     fn restarted(&self, view: &View<'_>) -> Option<usize> {
         let list = view.copies.last_read()?;
         let is_later = |copy: &usize| {
-            list.state(*copy) != State::Out && self.copies[*copy].boot > Some(list.boot(*copy))
+            let newest = self.copies[*copy].newest_boot;
+            list.state(*copy) != State::Out && newest > Some(list.boot(*copy))
         };
-        (0..self.owners.len()).find(is_later)
+        (0..self.owners.len().min(COPIES_MAX)).find(is_later)
     }
 
-    /// Whether no copy has it or is still asked.
+    /// Whether no copy has it or is still asked, and one has said why.
     fn has_come_to_nothing(&self) -> bool {
         let has_nothing = |of: &OfCopy| of.flying.is_none() && !of.may_have;
-        self.refused.is_some() && self.copies.iter().all(has_nothing)
+        self.said.is_some() && self.copies.iter().all(has_nothing)
     }
 
-    /// Whether no copy was ever sent it.
-    pub(crate) fn is_unsent(&self) -> bool {
-        let is_unsent = |of: &OfCopy| of.flying.is_none() && !of.may_have && of.failures == 0;
-        self.refused.is_none() && self.copies.iter().all(is_unsent)
+    /// Whether all listed copies have answered with errors the last time that they were asked, and none has ever
+    /// acknowledged it.
+    fn fails_everywhere(&self, view: &View<'_>) -> bool {
+        let answered = |copy: usize| {
+            matches!(
+                self.copies[copy].failure,
+                Some(Failure::Refused | Failure::Unclear)
+            )
+        };
+        let list = view.copies.last_read();
+        list.is_some_and(|list| list.listed().iter().all(answered)) && !self.is_acknowledged()
+    }
+
+    /// Whether any copy may have it. `is_in_flight`: of a node request.
+    pub(crate) fn may_be_written(&self, is_in_flight: impl Fn(NodeRequestKey) -> bool) -> bool {
+        self.copies.iter().any(|of| of.may_have) || self.flying().any(is_in_flight)
     }
 
     /// A copy is being asked.
@@ -367,31 +445,39 @@ impl CopiedWrite {
         };
         of.may_have = true;
         of.boot = of.boot.max(Some(boot));
-        of.failures = 0;
+        (of.failure, of.failures) = (None, 0);
         // Unless it comes back after having been out, it need not be asked again soon.
         of.not_before_us = now_us + PAUSE_US;
         self.protocol.on_acked(copy, boot);
     }
 
-    /// A copy has failed. `why`: it does not have the write; `None` if it may.
+    /// A copy has failed. `told`: what the client may hear of it.
     pub(crate) fn on_failed(
         &mut self,
-        copy: usize,
-        key: NodeRequestKey,
-        why: Option<RefusedBy>,
+        (copy, key): (usize, NodeRequestKey),
+        failure: Failure,
+        told: Option<Told>,
         now_us: u64,
     ) {
         let Some(of) = self.land(copy, key) else {
             return;
         };
-        of.may_have |= why.is_none();
-        let pause_us = PAUSE_US << of.failures.min(PAUSE_DOUBLINGS_MAX);
-        of.failures = of.failures.saturating_add(1);
+        of.may_have |= failure >= Failure::Unclear;
+        of.failure = Some(failure);
+        let mut pause_us = PAUSE_US;
+        if failure != Failure::Untried {
+            pause_us <<= of.failures.min(PAUSE_DOUBLINGS_MAX);
+            of.failures = of.failures.saturating_add(1);
+        }
         of.not_before_us = now_us + pause_us;
+        if failure != Failure::Untried {
+            // It has come there, at the latest now.
+            self.protocol.on_sent(Members::of(copy), now_us);
+        }
         self.protocol.on_failed(copy);
-        // That a node must be taught the statement is nothing for the client.
-        if let Some(why) = why.filter(|why| why.code != code::UNPREPARED) {
-            self.refused = Some(why);
+        let says_more = self.said.as_ref().is_none_or(|(said, _)| failure >= *said);
+        if let Some(told) = told.filter(|_| says_more) {
+            self.said = Some((failure, told));
         }
     }
 
@@ -401,9 +487,9 @@ impl CopiedWrite {
         view.map_or(0, |view| self.protocol.acked(view.copies, now_us).len())
     }
 
-    /// What a copy has said that does not have it.
-    pub(crate) fn take_refused(&mut self) -> Option<RefusedBy> {
-        self.refused.take()
+    /// What was said of why it fails.
+    pub(crate) fn take_said(&mut self) -> Option<Told> {
+        self.said.take().map(|(_, told)| told)
     }
 
     /// Node requests under way.
@@ -411,82 +497,20 @@ impl CopiedWrite {
         self.copies.iter().filter_map(|of| of.flying)
     }
 
-    /// It has ended. The bucket of one that is abandoned stays marked: others look there.
-    pub(crate) fn end(&self, end: End, now_us: u64) {
-        if let Some(bucket) = self.bucket.filter(|_| end != End::Abandoned) {
-            self.member.intents().end(bucket, now_us);
+    /// It has ended. Returns the bucket that is to be resynchronised. The bucket of one whose proxy has left stays
+    /// marked, too: others look there.
+    pub(crate) fn end(&self, end: End, now_us: u64) -> Option<usize> {
+        let bucket = self.bucket?;
+        match end {
+            End::Left => None,
+            End::GivenUp(_) => {
+                self.member.intents().give_up(bucket);
+                Some(bucket)
+            }
+            End::Complete | End::Refused | End::Unsent => {
+                self.member.intents().end(bucket, now_us);
+                None
+            }
         }
-    }
-}
-
-/// The writes to copies of one worker, until all required copies have them.
-#[derive(Default)]
-pub(crate) struct CopiedWrites {
-    writes: SlotMap<CopiedWriteKey, CopiedWrite>,
-    /// Those of which something is to be judged.
-    touched: Vec<CopiedWriteKey>,
-    /// What was asked for, and when it may be asked for again.
-    evictions: Vec<(Eviction, u64)>,
-    /// The last timestamp that was given to a write.
-    timestamp_us: i64,
-}
-
-impl CopiedWrites {
-    pub(crate) fn len(&self) -> usize {
-        self.writes.len()
-    }
-
-    pub(crate) fn insert(&mut self, write: CopiedWrite) -> CopiedWriteKey {
-        self.writes.insert(write)
-    }
-
-    pub(crate) fn get_mut(&mut self, key: CopiedWriteKey) -> Option<&mut CopiedWrite> {
-        self.writes.get_mut(key)
-    }
-
-    pub(crate) fn get(&self, key: CopiedWriteKey) -> Option<&CopiedWrite> {
-        self.writes.get(key)
-    }
-
-    pub(crate) fn remove(&mut self, key: CopiedWriteKey) -> Option<CopiedWrite> {
-        self.writes.remove(key)
-    }
-
-    pub(crate) fn keys(&self) -> Vec<CopiedWriteKey> {
-        self.writes.keys().collect()
-    }
-
-    /// Something of a write is to be judged. Returns whether the clock has to be asked for.
-    pub(crate) fn touch(&mut self, key: CopiedWriteKey) -> bool {
-        self.touched.push(key);
-        self.touched.len() == 1
-    }
-
-    pub(crate) fn take_touched(&mut self) -> Vec<CopiedWriteKey> {
-        std::mem::take(&mut self.touched)
-    }
-
-    /// Those for which somebody has waited for too long.
-    pub(crate) fn late(&self, now: Instant) -> Vec<CopiedWriteKey> {
-        let is_late = |write: &CopiedWrite| write.waits.is_some_and(|waits| waits.until <= now);
-        let writes = self.writes.iter().filter(|(_, write)| is_late(write));
-        writes.map(|(key, _)| key).collect()
-    }
-
-    /// Whether an eviction is to be asked for: each once a second.
-    pub(crate) fn is_eviction_due(&mut self, eviction: &Eviction, now_us: u64) -> bool {
-        self.evictions.retain(|(_, again_us)| now_us < *again_us);
-        let is_new = !self.evictions.iter().any(|(of, _)| of == eviction);
-        if is_new {
-            let again_us = now_us + EVICTION_AGAIN_US;
-            self.evictions.push((eviction.clone(), again_us));
-        }
-        is_new
-    }
-
-    /// A timestamp for a write whose client has none: that time, but later than all before.
-    pub(crate) fn timestamp_us(&mut self, since_1970_us: i64) -> i64 {
-        self.timestamp_us = since_1970_us.max(self.timestamp_us.saturating_add(1));
-        self.timestamp_us
     }
 }

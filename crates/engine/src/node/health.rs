@@ -27,6 +27,8 @@ pub(super) struct Health {
     suspect_until: Option<Instant>,
     /// It has joined and is being taught: until then at the latest it is tried last as well.
     held_back_until: Option<Instant>,
+    /// Its last start that has answered, if it has told.
+    boot: Option<u32>,
     /// Requests in flight over this worker's links, as published.
     in_flight: usize,
     stats: Arc<NodeStats>,
@@ -44,6 +46,7 @@ impl Health {
             failed_try: now,
             suspect_until: None,
             held_back_until: None,
+            boot: None,
             in_flight: 0,
             stats,
         }
@@ -111,6 +114,15 @@ impl Health {
         }
         self.failures = 0;
         self.suspect_until = None;
+    }
+
+    /// It has told which start of it answers.
+    pub(super) fn note_boot(&mut self, boot: Option<u32>) {
+        self.boot = self.boot.max(boot);
+    }
+
+    pub(super) fn boot(&self) -> Option<u32> {
+        self.boot
     }
 
     /// It has answered over a link that was silent.

@@ -74,6 +74,7 @@ impl Links {
             tracing::info!(node = %address, "connected again");
         }
         health.clear(cx.now);
+        health.note_boot(link.boot);
         add(&health.stats().counters.links_opened, 1);
         self.insert(cx, key, opening, link);
         let pool = self.pools.get_mut(opening.pool)?;

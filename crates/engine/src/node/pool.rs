@@ -123,6 +123,13 @@ impl Pool {
         self.is_postponed || self.is_connecting()
     }
 
+    /// The same of a link to this node.
+    pub(super) fn awaits_link_to(&self, node: NodeIndex) -> bool {
+        let slots = self.nodes.get(node.as_usize());
+        let mut slots = slots.into_iter().flatten();
+        self.is_postponed || slots.any(|slot| slot.is_opening())
+    }
+
     /// Whether a link of any kind is on its way.
     pub(super) fn is_opening(&self) -> bool {
         self.slots().any(|slot| slot.is_opening())

@@ -63,6 +63,9 @@ pub(crate) fn opaque_refused(
     in_force: Option<&str>,
     layouts: &Layouts,
 ) -> Option<String> {
+    if layouts.replaced.is_empty() {
+        return None;
+    }
     let lower = statement.text.to_ascii_lowercase();
     // In a text, quotes in names are doubled.
     let contains = |name: &str| lower.contains(&name.to_ascii_lowercase().replace('"', "\"\""));

@@ -16,12 +16,12 @@ use crate::encodings::Encodings;
 use crate::engine::Engine;
 use crate::keys::{LinkKey, SessionKey};
 use crate::layouts::Layouts;
-use crate::output::Output;
+use crate::output::{Dialed, Output};
 use crate::report::{Report, Wanted};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::{KeyColumn, Snapshot};
 use crate::testing::{
-    Envelope, bytes_of, envelopes, error, node, open_links, open_links_to, request_of,
+    Envelope, bytes_of, envelopes, error, greet_as, node, open_links, open_links_to, request_of,
     request_with_flags, take,
 };
 use crate::tick::TICK;
@@ -448,6 +448,14 @@ impl Bench {
         let opened = open_links_to(boot, &mut self.engine, self.now, self.versions.1);
         let first = opened.iter().find(|(node, _)| node.0 == 0);
         self.links[0] = first.expect("a link to the first node").1;
+    }
+
+    /// A connection to the first node that was asked for is made.
+    pub(crate) fn connect_first(&mut self, boot: i32, link: LinkKey) {
+        let made = Ok(Dialed::default());
+        assert!(self.engine.on_dialed(self.now, link, made));
+        greet_as(boot, &mut self.engine, self.now, self.versions.1, link);
+        self.links[0] = link;
     }
 
     /// The connection to the first node breaks.

@@ -6,6 +6,9 @@
 //! first write in its bucket is sent, and cleared when all copies have all of this proxy's writes there and
 //! nothing was written for a while. So a busy bucket costs one small write to the catalogue, not one each
 //! time.
+//!
+//! A write that this proxy gives up while it lives leaves its bucket as a dead proxy would. It stays counted,
+//! and so the bit stays set, until somebody has made the copies equal there ([`Intents::on_resynchronised`]).
 
 /// The intents of one start of a proxy.
 #[derive(Clone, Debug)]
@@ -18,6 +21,9 @@ pub struct Intents {
 struct Bucket {
     /// Writes that not all copies may have.
     pending: u32,
+    /// Writes that were given up so far, and those of them that were made good; the others are pending.
+    given_up: u64,
+    made_good: u64,
     bit: Bit,
     /// The number of the last change.
     change: u64,
@@ -33,6 +39,13 @@ enum Bit {
     Clearing,
 }
 
+impl Bucket {
+    /// Whether a write is pending that was not given up.
+    fn is_under_way(&self) -> bool {
+        u64::from(self.pending) > self.given_up - self.made_good
+    }
+}
+
 /// A bit to be changed in the catalogue: a plain write at QUORUM with the number as its timestamp. Numbers
 /// grow, so in whatever order changes arrive, the last one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +53,14 @@ pub struct BitChange {
     pub bucket: usize,
     pub set: bool,
     pub number: u64,
+}
+
+/// Writes of a bucket that were given up, to be made good by making its copies equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    pub bucket: usize,
+    /// The last of them.
+    last: u64,
 }
 
 impl Intents {
@@ -82,8 +103,37 @@ impl Intents {
     /// there any more.
     pub fn end(&mut self, bucket: usize, now_us: u64) -> bool {
         let state = &mut self.buckets[bucket];
-        debug_assert!(state.pending > 0, "more writes end than have begun");
+        debug_assert!(state.is_under_way(), "more writes end than have begun");
         state.pending = state.pending.saturating_sub(1);
+        state.last_ended_us = now_us;
+        state.pending == 0
+    }
+
+    /// Nobody goes on with a write, which some copies may have and others not.
+    pub fn give_up(&mut self, bucket: usize) {
+        let state = &mut self.buckets[bucket];
+        debug_assert!(state.is_under_way(), "more writes end than have begun");
+        state.given_up += 1;
+    }
+
+    /// The writes that were given up in a bucket and are not made good, if there are any. Whoever makes the
+    /// copies equal asks first, then waits until nothing of these writes can arrive any more
+    /// ([`super::Timing::late_us`]), and then reads the copies.
+    pub fn given_up(&self, bucket: usize) -> Option<GivenUp> {
+        let state = &self.buckets[bucket];
+        let last = state.given_up;
+        (last > state.made_good).then_some(GivenUp { bucket, last })
+    }
+
+    /// The copies have been made equal after these writes were given up. Those that were given up since are
+    /// still to be made good. Returns whether no write is pending there any more.
+    pub fn on_resynchronised(&mut self, writes: GivenUp, now_us: u64) -> bool {
+        let state = &mut self.buckets[writes.bucket];
+        // Whoever else has done the same may have said so before.
+        let made_good = writes.last.saturating_sub(state.made_good);
+        state.made_good += made_good;
+        let made_good = u32::try_from(made_good).unwrap_or(u32::MAX);
+        state.pending = state.pending.saturating_sub(made_good);
         state.last_ended_us = now_us;
         state.pending == 0
     }
@@ -162,6 +212,31 @@ mod tests {
         assert_eq!(intents.clear(5, 105), None);
         intents.on_changed(clear);
         assert!(intents.begin(2).is_some());
+    }
+
+    #[test]
+    fn a_bucket_of_writes_that_were_given_up_stays_marked_until_it_was_resynchronised() {
+        let mut intents = Intents::new(2);
+        let set = intents.begin(1).expect("the bit is clear");
+        intents.on_changed(set);
+        intents.begin(1);
+        intents.begin(1);
+        assert_eq!(intents.given_up(1), None);
+        intents.give_up(1);
+        let first = intents.given_up(1).expect("one was given up");
+        assert!(intents.given_up(0).is_none() && first.bucket == 1);
+        // One more while the copies are being compared, and another one ends.
+        intents.give_up(1);
+        assert!(!intents.end(1, 10));
+        for _ in 0..2 {
+            let is_last = intents.on_resynchronised(first, 20);
+            assert!(!is_last, "also if two say so");
+        }
+        assert_eq!(intents.clear(0, 100), None, "one is still to be made good");
+        let second = intents.given_up(1).expect("another was given up");
+        assert!(intents.on_resynchronised(second, 30));
+        assert!(intents.given_up(1).is_none() && !intents.is_pending(1));
+        assert!(intents.clear(10, 40).is_some());
     }
 
     #[test]

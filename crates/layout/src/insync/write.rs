@@ -106,15 +106,42 @@ impl Write {
         self.told = self.told.with(proxy);
     }
 
+    /// Copies are to be sent it, and it waits within the proxy until it may leave. Their time does not run yet:
+    /// [`Write::on_sent`] follows.
+    pub fn on_queued(&mut self, copies: Members) {
+        self.sent = self.sent.union(copies);
+        self.acked = self.acked.minus(copies);
+    }
+
+    /// It has left for these copies, whose time runs from now on. It may be said again.
     pub fn on_sent(&mut self, copies: Members, now_us: u64) {
         for copy in copies.iter().filter(|copy| *copy < COPIES_MAX) {
             // From when it has waited: sending it again does not make it young.
-            if !self.sent.contains(copy) && self.sent_at_us[copy] == 0 {
+            if self.sent_at_us[copy] == 0 {
                 self.sent_at_us[copy] = now_us;
             }
         }
-        self.sent = self.sent.union(copies);
-        self.acked = self.acked.minus(copies);
+        self.on_queued(copies);
+    }
+
+    /// So much time, up to now, does not count against these copies: this proxy could not send to them, or could
+    /// not hear them.
+    pub fn excuse(&mut self, copies: Members, time_us: u64, now_us: u64) {
+        for copy in copies.iter().filter(|copy| *copy < COPIES_MAX) {
+            let since_us = &mut self.sent_at_us[copy];
+            if *since_us > 0 {
+                *since_us = since_us.saturating_add(time_us).min(now_us);
+            }
+        }
+    }
+
+    /// The node of a copy has been started for the `boot`th time: what an earlier start has acknowledged, it
+    /// may have lost.
+    pub fn on_restarted(&mut self, copy: usize, boot: u32) {
+        if self.acked.contains(copy) && self.acked_boot[copy] < boot {
+            let one = Members::of(copy);
+            (self.acked, self.sent) = (self.acked.minus(one), self.sent.minus(one));
+        }
     }
 
     /// A copy has it, by the start number `boot` of its node. If that is not the one in the list, the copy
@@ -124,6 +151,8 @@ impl Write {
         if let Some(acked_boot) = self.acked_boot.get_mut(copy) {
             *acked_boot = boot;
             self.acked = self.acked.with(copy);
+            // If it is asked once more, it has as much time again.
+            self.sent_at_us[copy] = 0;
         }
     }
 
@@ -159,19 +188,28 @@ impl Write {
                 None => Step::Send(unsent),
             };
         }
-        self.late(copies, now_us).map_or(Step::Wait, Step::Evict)
+        let late = self.late(copies, now_us).iter().next();
+        late.map_or(Step::Wait, Step::Evict)
     }
 
-    /// A copy that is to be evicted because it has not acknowledged the write for too long since it was first
-    /// sent. [`Write::next`] says so of those that it waits for; of one that fails as often as it is sent the
-    /// write again, only this does.
-    pub fn late(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Option<usize> {
-        let Standing { missing, .. } = self.standing(copies, now_us)?;
+    /// The copies that are to be evicted because they have not acknowledged the write for too long since it was
+    /// first sent. [`Write::next`] says so of those that it waits for; of one that fails as often as it is sent
+    /// the write again, only this does.
+    pub fn late(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
         let is_late = |copy: &usize| {
             let sent_us = self.sent_at_us[*copy];
             sent_us > 0 && copies.is_overdue(*copy, sent_us, now_us)
         };
-        missing.iter().find(is_late)
+        self.missing(copies, now_us)
+            .iter()
+            .filter(is_late)
+            .collect()
+    }
+
+    /// The required copies that do not have it, as far as is known; none without a lease.
+    pub fn missing(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
+        let standing = self.standing(copies, now_us);
+        standing.map_or(Members::EMPTY, |standing| standing.missing)
     }
 
     /// The copies that have it, as far as that counts.
@@ -183,8 +221,10 @@ impl Write {
     /// None without a lease.
     fn standing(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Option<Standing> {
         let (required, list) = (copies.required(now_us)?, copies.list(now_us)?);
-        let has_it = |copy: &usize| {
-            list.state(*copy) == State::Out || list.boot(*copy) == self.acked_boot[*copy]
+        let has_it = |copy: &usize| match list.state(*copy) {
+            // Nobody reads it by this list; but it counts for the level.
+            State::Out => self.acked_boot[*copy] >= list.boot(*copy),
+            State::InSync | State::Joining => self.acked_boot[*copy] == list.boot(*copy),
         };
         let acked: Members = self.acked.iter().filter(has_it).collect();
         let missing = required.minus(acked);
@@ -306,7 +346,8 @@ mod tests {
     fn a_copy_that_fails_each_time_is_late_like_one_that_is_silent() {
         let scene = scene();
         let mut write = Write::unannounced(0, 2);
-        assert_eq!(write.late(&scene.copies, 1_500), None, "it was never sent");
+        let late = write.late(&scene.copies, 1_500);
+        assert_eq!(late, Members::EMPTY, "it was never sent");
         write.on_sent(Members::first(3), 1_020);
         write.on_acked(0, 1);
         write.on_acked(1, 1);
@@ -314,11 +355,61 @@ mod tests {
         for now_us in [1_030, 1_120] {
             write.on_failed(2);
             assert_eq!(scene.next(&mut write, now_us), Step::Send(Members::of(2)));
-            let late = (now_us == 1_120).then_some(2);
+            let late = match now_us {
+                1_120 => Members::of(2),
+                _ => Members::EMPTY,
+            };
             assert_eq!(write.late(&scene.copies, now_us), late);
             write.on_sent(Members::of(2), now_us);
         }
-        assert_eq!(write.late(&scene.copies, 2_010), None, "without a lease");
+        let late = write.late(&scene.copies, 2_010);
+        assert_eq!(late, Members::EMPTY, "without a lease");
+    }
+
+    #[test]
+    fn time_that_is_the_proxys_own_does_not_count_against_a_copy() {
+        let scene = scene();
+        let mut write = Write::unannounced(0, 2);
+        write.on_queued(Members::first(3));
+        assert_eq!(scene.next(&mut write, 1_500), Step::Wait, "it has not left");
+        write.on_sent(Members::of(2), 1_500);
+        write.on_sent(Members::of(2), 1_550);
+        assert_eq!(scene.next(&mut write, 1_599), Step::Wait);
+        write.excuse(Members::of(2), 70, 1_600);
+        assert_eq!(scene.next(&mut write, 1_669), Step::Wait);
+        assert_eq!(scene.next(&mut write, 1_670), Step::Evict(2));
+        write.excuse(Members::first(3), 400, 1_700);
+        assert_eq!(
+            scene.next(&mut write, 1_799),
+            Step::Wait,
+            "from now at most"
+        );
+        assert_eq!(scene.next(&mut write, 1_800), Step::Evict(2));
+    }
+
+    #[test]
+    fn what_an_earlier_start_has_acknowledged_does_not_count_for_the_level() {
+        let mut scene = scene();
+        let mut write = Write::unannounced(0, 2);
+        write.on_sent(Members::first(3), 1_010);
+        write.on_acked(0, 1);
+        write.on_acked(2, 1);
+        let out = scene.list.evict(1).and_then(|list| list.evict(2));
+        let out = out.expect("one stays");
+        scene.copies.adopt(out, 1_020, 1_020);
+        scene.copies.adopt(out, 2_010, 2_020);
+        assert_eq!(scene.next(&mut write, 2_030), Step::Acknowledge);
+        write.on_restarted(2, 1);
+        assert_eq!(scene.next(&mut write, 2_030), Step::Acknowledge, "no other");
+        let mut told = write.clone();
+        told.on_restarted(2, 2);
+        assert_eq!(scene.next(&mut told, 2_030), Step::TooFew);
+        // It has been back meanwhile, on a later start.
+        let back = out.join(2, 2).and_then(|list| list.evict(2));
+        let back = back.expect("it joins, and is evicted");
+        scene.copies.adopt(back, 2_040, 2_040);
+        scene.copies.adopt(back, 3_030, 3_041);
+        assert_eq!(scene.next(&mut write, 3_045), Step::TooFew);
     }
 
     #[test]

@@ -274,7 +274,8 @@ impl Proxies {
                 | Output::Traced(_)
                 | Output::Judge
                 | Output::Evict(_)
-                | Output::Intent(..) => {}
+                | Output::Intent(..)
+                | Output::Resync(..) => {}
             }
         }
         let worker = &mut self.workers[at.proxy][at.worker];

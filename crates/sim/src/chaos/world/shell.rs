@@ -105,7 +105,7 @@ impl World {
             // Nobody asks.
             Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
             // No table has copies in place of replicas.
-            Output::Judge | Output::Evict(_) | Output::Intent(..) => {}
+            Output::Judge | Output::Evict(_) | Output::Intent(..) | Output::Resync(..) => {}
         }
     }
 

@@ -1,0 +1,114 @@
+//! What is sent to each copy of a write to copies in sync ([`crate::execution::copied_write`]).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use helenus_policy::schedule::Class;
+use helenus_wire::{
+    Consistency, Opcode, Options, ValueRef, Version, flags, query_flags, write, write_flags,
+    write_values,
+};
+
+use crate::execution::fan_out_write::known;
+use crate::keys::PoolKey;
+use crate::query::Query;
+use crate::statement::layout_plan::{CopyWrite, Plan};
+use crate::statement::prepared::Statement;
+use crate::stats::TableStats;
+
+/// What is sent to each copy.
+pub(crate) struct SentToCopies {
+    /// The statement on each copy.
+    pub plan: Arc<Plan<Statement>>,
+    /// Whether the client has prepared it.
+    pub is_prepared: bool,
+    /// In front of the body; the same for all.
+    pub payload: Box<[u8]>,
+    /// Behind the statement; the same for all.
+    pub options: Box<[u8]>,
+    /// In which it is written.
+    pub version: Version,
+    pub pool: PoolKey,
+    pub table: Option<Arc<TableStats>>,
+}
+
+/// Appends what stands behind the statement in a QUERY or EXECUTE to one copy, which is its only replica.
+pub(crate) fn write_options(
+    values: &[ValueRef<'_>],
+    timestamp_us: i64,
+    (options, now_in_seconds): (&Options<'_>, i32),
+    version: Version,
+    out: &mut Vec<u8>,
+) {
+    use query_flags::{NOW_IN_SECONDS, TIMESTAMP, VALUES};
+    let is_v5 = version == Version::V5;
+    let set = |on: bool, bit: u32| if on { bit } else { 0 };
+    let flags = set(!values.is_empty(), VALUES) | TIMESTAMP | set(is_v5, NOW_IN_SECONDS);
+    write::u16(out, Consistency::ONE.0);
+    write_flags(out, flags, version);
+    if !values.is_empty() {
+        write_values(out, values);
+    }
+    write::i64(out, timestamp_us);
+    if is_v5 {
+        write::i32(out, options.now_in_seconds.unwrap_or(now_in_seconds));
+    }
+}
+
+impl SentToCopies {
+    fn copies(&self) -> &[CopyWrite<Statement>] {
+        match &*self.plan {
+            Plan::Write(copies) => copies,
+            Plan::Read(_) | Plan::Refused(_) | Plan::Table => &[],
+        }
+    }
+
+    /// What is sent to a copy until then: an EXECUTE, once the nodes have prepared the statement.
+    pub(crate) fn query(&self, copy: usize, send_before: Instant) -> Option<Query> {
+        let copy = self.copies().get(copy)?;
+        let statement = copy.statement().clone();
+        let prepared = known(copy).filter(|_| self.is_prepared);
+        let len = self.payload.len() + copy.text.len() + self.options.len() + 32;
+        let mut body = Vec::with_capacity(len);
+        body.extend_from_slice(&self.payload);
+        match &prepared {
+            Some(prepared) => {
+                write::short_bytes(&mut body, &prepared.id);
+                if self.version == Version::V5 {
+                    let metadata = prepared.result_metadata_id.as_deref();
+                    write::short_bytes(&mut body, metadata.unwrap_or_default());
+                }
+            }
+            None => write::long_string(&mut body, &copy.text),
+        }
+        body.extend_from_slice(&self.options);
+        let opcode = match prepared {
+            Some(_) => Opcode::Execute,
+            None => Opcode::Query,
+        };
+        let header_flags = match self.payload.is_empty() {
+            true => 0,
+            false => flags::CUSTOM_PAYLOAD,
+        };
+        Some(Query {
+            header_flags,
+            statement: Some(statement),
+            prepared,
+            table: self.table.clone(),
+            pool: self.pool,
+            class: Class::Write,
+            // Whether it is sent again, and where, is decided here alone.
+            idempotent: false,
+            consistency: Consistency::ONE,
+            send_before: Some(send_before),
+            ..Query::new(opcode, self.version, body)
+        })
+    }
+
+    /// The nodes do not know the statement on a copy any more: its text is sent.
+    pub(crate) fn forget_prepared(&self, copy: usize) {
+        if let Some(copy) = self.copies().get(copy) {
+            copy.statement().forget_range();
+        }
+    }
+}

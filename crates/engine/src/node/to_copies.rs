@@ -1,0 +1,46 @@
+//! What writes to copies in sync want to know of nodes, and of their connections.
+
+use std::time::{Duration, Instant};
+
+use helenus_policy::ring::NodeIndex;
+
+use crate::context::Context;
+use crate::keys::PoolKey;
+use crate::node::links::Links;
+
+impl Links {
+    /// The last start of a node that has answered, if it has told.
+    pub(crate) fn newest_boot(&self, node: NodeIndex) -> Option<u32> {
+        self.health.get(node.as_usize())?.boot()
+    }
+
+    /// The nodes that cannot be reached while others can, and for how long.
+    pub(crate) fn away(&self, now: Instant) -> Vec<(NodeIndex, Duration)> {
+        let nodes = (0..=u16::MAX).map(NodeIndex).zip(&self.health);
+        let lost = nodes.filter(|(_, health)| health.failures() > 0);
+        lost.map(|(node, _)| (node, self.away_by_itself(node, now)))
+            .collect()
+    }
+
+    /// Whether a role has a connection to a node, or will have one soon.
+    pub(crate) fn may_reach(&self, pool: PoolKey, node: NodeIndex) -> bool {
+        let (Some(pool), Some(health)) = (self.pools.get(pool), self.health.get(node.as_usize()))
+        else {
+            return false;
+        };
+        pool.has_link(node) || health.failures() == 0 && pool.awaits_link_to(node)
+    }
+
+    /// The role of a pool has a write under way: it is kept although it may have no clients. False if the role has
+    /// ended, or has no way to the nodes any more.
+    pub(crate) fn keep_for_write(&mut self, cx: &Context, pool: PoolKey) -> bool {
+        let Some(pool) = self.pools.get_mut(pool) else {
+            return false;
+        };
+        pool.idle_since = cx.now;
+        pool.may_open(&cx.snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests;
