@@ -1,5 +1,5 @@
 //! Requests about tables whose replicas are copies in sync: a write of one partition goes to all of them
-//! ([`crate::execution::copied_write`]), all else is refused.
+//! ([`crate::execution::copied_write`]), a read to one ([`crate::copy_reads`]), all else is refused.
 
 use std::sync::Arc;
 
@@ -54,6 +54,11 @@ impl Engine {
         let Some((statement, table)) = statement.zip(replaced) else {
             return Ok(None);
         };
+        if kind == Kind::Select {
+            let read = self.read_of_copies(arrival, analysis, (statement, table))?;
+            add(&self.cx.shared.stats.global.layout_reads, 1);
+            return Ok(Some(Box::new(Rewriting::ReadOfCopy(Box::new(read)))));
+        }
         let write = self.copied_write(arrival, analysis, (statement, table))?;
         add(&self.cx.shared.stats.global.layout_writes, 1);
         Ok(Some(Box::new(Rewriting::Copied(Box::new(write)))))
@@ -183,7 +188,7 @@ impl Engine {
     }
 
     /// The node of each copy. The snapshot may be a later one than that of the analysis.
-    fn owners_of_copies(
+    pub(crate) fn owners_of_copies(
         &self,
         table: &LogicalTable,
         token: i64,
@@ -221,7 +226,7 @@ pub(crate) fn owners_now<'a>(
 }
 
 /// Fewer copies are listed than the level asks for.
-fn unavailable(
+pub(crate) fn unavailable(
     table: &LogicalTable,
     level: Consistency,
     (needed, alive): (usize, usize),

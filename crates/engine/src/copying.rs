@@ -14,10 +14,10 @@ use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::copied_write::{Copied, CopiedWrite, End, RefusedBy, Steps, Waits};
 use crate::execution::outcome::Step;
-use crate::execution::rewriting::renamed;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::output::Output;
+use crate::statement::copy_rules::renamed_to_own;
 use crate::tick::STILL_MAX;
 
 /// The body of a RESULT that says that something is done.
@@ -324,12 +324,6 @@ fn told_of(write: &CopiedWrite, text: &str) -> String {
 
 /// What a copy has said, as its client is to hear it.
 fn refused_by(write: &CopiedWrite, error: &ErrorBody<'_>) -> RefusedBy {
-    let table = &write.table;
-    let own = format!("{}.{}", table.keyspace, table.name);
-    let copies = table.copies.iter();
-    let names: Vec<(String, &str)> = copies
-        .map(|copy| (format!("{}.{}", copy.keyspace, copy.physical), &*own))
-        .collect();
     let fields = match error.code {
         code::UNAVAILABLE => {
             let mut fields = Vec::with_capacity(10);
@@ -342,7 +336,7 @@ fn refused_by(write: &CopiedWrite, error: &ErrorBody<'_>) -> RefusedBy {
     };
     RefusedBy {
         code: error.code,
-        text: renamed(error.message, &names).unwrap_or_else(|| error.message.to_owned()),
+        text: renamed_to_own(&write.table, error.message),
         fields,
     }
 }

@@ -18,6 +18,7 @@ pub mod config;
 mod connections;
 mod context;
 pub mod copies;
+mod copy_reads;
 mod copy_requests;
 mod copying;
 mod departures;

@@ -6,6 +6,7 @@ pub mod analyze;
 pub mod asked;
 pub(crate) mod children;
 pub mod classify;
+pub(crate) mod copy_reads;
 pub(crate) mod copy_rules;
 pub(crate) mod encoded_plan;
 pub(crate) mod encoded_rules;

@@ -48,6 +48,9 @@ impl Engine {
         if let Some(prepare) = todo.prepare {
             self.prepare_over_range(key, &prepare);
         }
+        if todo.judge {
+            self.note_read_to_judge(key);
+        }
         step
     }
 
@@ -85,6 +88,18 @@ impl Engine {
                 match failure.by {
                     FailedBy::Proxy => self.fail_client(key, code, message, fields),
                     FailedBy::Node(version) => self.answer_with_error(key, failure.error, version),
+                }
+            }
+            Step::Told(told) => {
+                let (code, text, fields) = (told.code, &*told.text, &*told.fields);
+                let error = ErrorBody {
+                    code,
+                    message: text,
+                    fields,
+                };
+                match told.version {
+                    None => self.fail_client(key, code, text, fields),
+                    Some(version) => self.answer_with_error(key, error, version),
                 }
             }
             Step::Broken(why) => {

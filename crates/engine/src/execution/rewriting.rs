@@ -8,6 +8,7 @@ use helenus_layout::plan::LogicalTable;
 use helenus_wire::{Malformed, Opcode, Reader, code, flags, write};
 
 use crate::execution::copied_write::CopiedWrite;
+use crate::execution::copy_read::CopyRead;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
 use crate::execution::schema_read::SchemaRead;
@@ -29,6 +30,7 @@ pub(crate) enum Rewriting {
     Write(LayoutWrite),
     InSequence(InSequence),
     Copied(Box<CopiedWrite>),
+    ReadOfCopy(Box<CopyRead>),
     Schema(SchemaForm),
 }
 

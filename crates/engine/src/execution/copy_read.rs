@@ -1,0 +1,615 @@
+//! A read of one partition of a table whose replicas are copies in sync: asked of one copy, on the one node that
+//! holds it, at ONE.
+//!
+//! Whether a copy may be asked, and whether its answer counts, is the business of [`helenus_layout::insync`], in
+//! the variant in which proxies do not tell each other of their writes (*each copy*). What is decided here is
+//! which copy, and what a failure means:
+//!
+//! - **The copy** is the one whose node is predicted to have the answer first: the work that the statement is on
+//!   this copy, after what the node has to do already. Nodes without a connection, and those known to be in
+//!   trouble, come last.
+//! - **A copy that has failed** is not asked again by this read, and another one is, even if it has to read more.
+//!   So is it where the answer does not count, and where rows cannot be put into the table's order: then only
+//!   copies that have it are left.
+//! - **What a node says of the client's own statement** ends the read; of one that the proxy has made for the
+//!   copy, only if no other copy is left.
+//! - **Nothing is left**: the client hears the last error, at its own level.
+//!
+//! All attempts together have the time of one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use helenus_layout::insync::{Members, Read, Verdict};
+use helenus_layout::plan::LogicalTable;
+use helenus_policy::predict::Estimate;
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::Class;
+use helenus_wire::{
+    Consistency, ErrorBody, ExecuteView, Malformed, Opcode, QueryView, ResultKind, RowsView,
+    Version, code, result_kind, same_columns, strip_payload, write,
+};
+
+use crate::copies::{Eviction, Lists, View};
+use crate::execution::in_range::InRange;
+use crate::execution::layout_read::{identity, wrap};
+use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
+use crate::execution::rewriting::renamed_warnings;
+use crate::execution::surroundings::{RangePrepare, Surroundings};
+use crate::keys::NodeRequestKey;
+use crate::node_request::{Prediction, Target};
+use crate::query::Query;
+use crate::statement::classify::class_of_partition;
+use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
+use crate::statement::copy_rules::{because, names_of_copies, renamed_to_own};
+use crate::statement::layout_plan::Plan;
+use crate::statement::prepared::{Prepared, Statement};
+use crate::stats::add;
+
+/// Each copy may be asked once by what the nodes have prepared, and once by its text.
+const ASKED_MAX: u16 = 10;
+
+pub(crate) const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; \
+                                     reads of tables with copies in place of replicas wait until they can";
+
+/// What a client asks of which table.
+pub(crate) struct Asked {
+    pub table: Arc<LogicalTable>,
+    /// The node of each copy.
+    pub owners: Box<[NodeIndex]>,
+    pub token: i64,
+    pub level: Consistency,
+    /// The statement on each copy that can answer it.
+    pub plan: Arc<Plan<Statement>>,
+    /// Copies that may be asked.
+    pub candidates: Members,
+    /// The node's own paging state, if a page is continued.
+    pub state: Option<Box<[u8]>>,
+    pub page_size: Option<i32>,
+    /// Whether the client knows the columns of the statement that it has prepared, if it has.
+    pub knows_columns: bool,
+    pub began: Instant,
+}
+
+/// A read of a copy that is under way.
+pub(crate) struct CopyRead {
+    asked: Asked,
+    /// Node requests so far.
+    attempts: u16,
+    under_way: Option<UnderWay>,
+    arrived: Option<Arrived>,
+    /// What the client hears if no copy is left.
+    failed: Option<Told>,
+}
+
+impl std::fmt::Debug for CopyRead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let copy = self.under_way.as_ref().map(|under_way| under_way.read.copy());
+        write!(f, "CopyRead({copy:?})")
+    }
+}
+
+struct UnderWay {
+    key: NodeRequestKey,
+    read: Read,
+    /// This proxy in the list of proxies.
+    me: usize,
+}
+
+/// An answer that is to be judged.
+pub(crate) struct Arrived {
+    read: Read,
+    me: usize,
+    /// Which start of its node has given it.
+    boot: Option<u32>,
+    pub header_flags: u8,
+    pub version: Version,
+    pub service_us: u32,
+    prelude: Box<[u8]>,
+    pub content: Box<[u8]>,
+}
+
+impl CopyRead {
+    pub(crate) fn new(asked: Asked) -> CopyRead {
+        CopyRead {
+            asked,
+            attempts: 0,
+            under_way: None,
+            arrived: None,
+            failed: None,
+        }
+    }
+
+    pub(crate) fn table(&self) -> &Arc<LogicalTable> {
+        &self.asked.table
+    }
+
+    pub(crate) fn owners(&self) -> &[NodeIndex] {
+        &self.asked.owners
+    }
+
+    pub(crate) fn token(&self) -> i64 {
+        self.asked.token
+    }
+
+    fn reads(&self) -> Option<&ReadsOfCopies<Statement>> {
+        match &*self.asked.plan {
+            Plan::ReadInPlace(reads) => Some(reads),
+            Plan::Read(_) | Plan::Write(_) | Plan::Refused(_) | Plan::Table => None,
+        }
+    }
+
+    fn view<'a>(&self, lists: &'a Lists) -> Option<View<'a>> {
+        let table = &self.asked.table;
+        lists.view((&table.keyspace, &table.name), &self.asked.owners)
+    }
+
+    /// Asks the copy that is expected to answer first.
+    pub(super) fn send(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let lists = around.cx.shared.copies.lists();
+        let now_us = around.cx.shared.copies.us(around.cx.now);
+        let view = self.view(&lists);
+        let Some(view) = view.filter(|view| view.list(now_us).is_some()) else {
+            return told(code::OVERLOADED, NOT_LISTED.to_owned(), Vec::new());
+        };
+        let begun = (self.attempts < ASKED_MAX).then(|| self.next(around, &view, now_us));
+        let plan = self.asked.plan.clone();
+        let (Some((at, read)), Plan::ReadInPlace(reads)) = (begun.flatten(), &*plan) else {
+            return self.give_up();
+        };
+        let (Some(on), Some(node)) = (reads.on(at), self.asked.owners.get(at)) else {
+            return self.give_up();
+        };
+        let query = match self.query(around, on) {
+            Ok(query) => query,
+            Err(why) => return Step::Broken(why.to_string()),
+        };
+        let sorts = u64::from(on.order.is_some());
+        add(&around.cx.shared.stats.global.layout_reads_sorted, sorts);
+        let target = Target::Only {
+            node: *node,
+            is_tried: false,
+        };
+        let key = around.send_part(self.attempts, query, Prediction::Learned, target);
+        if let Some(request) = around.requests.get_mut(key) {
+            request.time_runs_since = self.asked.began;
+        }
+        self.attempts += 1;
+        let me = view.member.number;
+        self.under_way = Some(UnderWay { key, read, me });
+        Step::Wait
+    }
+
+    /// The copy that is asked next.
+    fn next(
+        &self,
+        around: &Surroundings<'_>,
+        view: &View<'_>,
+        now_us: u64,
+    ) -> Option<(usize, Read)> {
+        let reads = self.reads()?;
+        let in_sync = view.list(now_us)?.in_sync();
+        let candidates = in_sync.intersection(self.asked.candidates);
+        let score = |of: &ReadOfCopy<Statement>| {
+            let node = *self.asked.owners.get(of.at)?;
+            let is_linked = around.links.has_link(around.query.pool, node);
+            let is_sound = around.links.is_sound(node, around.cx.now);
+            let work_us = work_us(reads, of, around.query.class);
+            let finish_us = around.queues.finish_us(around.cx, node, work_us);
+            Some((u8::from(!is_linked) * 2 + u8::from(!is_sound), finish_us))
+        };
+        let best = |sorts: bool| {
+            let fit = reads.iter().filter(|of| candidates.contains(of.at));
+            let fit = fit.filter(|of| sorts || of.order.is_none());
+            let scored = fit.filter_map(|of| Some((score(of)?, of)));
+            let first = scored.min_by(|((one, first), _), ((other, second), _)| {
+                one.cmp(other).then(first.total_cmp(second))
+            });
+            first.map(|(_, of)| of)
+        };
+        let mut chosen = best(true)?;
+        if let Some(order) = &chosen.order
+            && let Some(in_order) = best(false)
+            && !order.is_tried(self.asked.page_size)
+        {
+            chosen = in_order;
+        }
+        let me = view.member.number;
+        let preferred = [u8::try_from(chosen.at).ok()?];
+        let (copies, proxies) = (view.copies, view.proxies);
+        let read = Read::begin(copies, proxies, me, &preferred, Members::EMPTY, now_us)?;
+        Some((chosen.at, read))
+    }
+
+    /// What a copy is asked: an EXECUTE, once the nodes have prepared its statement.
+    fn query(
+        &self,
+        around: &mut Surroundings<'_>,
+        on: &ReadOfCopy<Statement>,
+    ) -> Result<Query, Malformed> {
+        let own = around.query;
+        let (statement, version) = (on.statement().clone(), own.version);
+        let content = strip_payload(own.header_flags, version, &own.body)?;
+        let options = match own.opcode {
+            Opcode::Execute => ExecuteView::parse(content, version)?.options,
+            _ => QueryView::parse(content, version)?.options,
+        };
+        let prepared = self.prepared(around, on);
+        let payload_len = own.body.len() - content.len();
+        let mut body = Vec::with_capacity(own.body.len() + on.text.len() + 32);
+        body.extend_from_slice(own.body.get(..payload_len).unwrap_or_default());
+        match &prepared {
+            Some(prepared) => {
+                write::short_bytes(&mut body, &prepared.id);
+                if version == Version::V5 {
+                    let id = prepared.result_metadata_id.as_deref();
+                    write::short_bytes(&mut body, id.unwrap_or_default());
+                }
+            }
+            None => write::long_string(&mut body, &on.text),
+        }
+        let options_at = body.len();
+        let state = self.asked.state.as_deref();
+        match prepared.is_none() && own.opcode == Opcode::Execute {
+            true => options.write_with_state_and_columns(content, version, state, &mut body),
+            false => options.write_with_state(content, state, &mut body),
+        }
+        // It is the only replica.
+        let level = body.get_mut(options_at..options_at + 2);
+        level
+            .ok_or(Malformed("no consistency level"))?
+            .copy_from_slice(&Consistency::ONE.0.to_be_bytes());
+        let opcode = match prepared {
+            Some(_) => Opcode::Execute,
+            None => Opcode::Query,
+        };
+        Ok(Query {
+            header_flags: own.header_flags,
+            keyspace: own.keyspace.clone(),
+            class: class_of_partition(&statement),
+            statement: Some(statement),
+            prepared,
+            table: own.table.clone(),
+            pool: own.pool,
+            // It only reads.
+            idempotent: true,
+            consistency: Consistency::ONE,
+            ..Query::new(opcode, version, body)
+        })
+    }
+
+    /// What the nodes have prepared, if its result is what the client knows. They are asked where they have not.
+    fn prepared(
+        &self,
+        around: &mut Surroundings<'_>,
+        on: &ReadOfCopy<Statement>,
+    ) -> Option<Arc<Prepared>> {
+        let asked = around.query.prepared.as_ref();
+        let asked = asked.filter(|_| around.query.opcode == Opcode::Execute)?;
+        let derived = on.statement();
+        let known = match &*derived.in_range() {
+            InRange::Known(known) => Some(known.clone()),
+            _ => None,
+        };
+        let Some(known) = known else {
+            if derived.begin_preparing(around.cx.now) {
+                around.todo.prepare = Some(RangePrepare {
+                    statement: derived.clone(),
+                    derived: derived.clone(),
+                    keyspace: None,
+                });
+            }
+            return None;
+        };
+        let known = around.cx.shared.newest(known);
+        let table = &self.asked.table;
+        let copy = table.copies.get(on.at)?;
+        let of_copy = (
+            &*known.result_metadata,
+            (&*copy.keyspace, &*copy.physical),
+        );
+        let of_table = (&*asked.result_metadata, (&*table.keyspace, &*table.name));
+        let appended = on.order.as_ref().map_or(0, |order| order.appended());
+        let is_same = self.asked.knows_columns && same_columns(of_copy, of_table, appended);
+        is_same.then_some(known)
+    }
+
+    pub(super) fn awaits(&self, child: NodeRequestKey) -> bool {
+        let under_way = self.under_way.as_ref();
+        under_way.is_some_and(|under_way| under_way.key == child)
+    }
+
+    pub(super) fn child(&self) -> Option<NodeRequestKey> {
+        self.under_way.as_ref().map(|under_way| under_way.key)
+    }
+
+    /// What became of the copy that was asked.
+    pub(super) fn on_attempt<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        let Some(UnderWay { read, me, .. }) = self.under_way.take() else {
+            return Step::Wait;
+        };
+        match outcome {
+            Outcome::Answered(response) => self.on_answer(around, (read, me), &response),
+            Outcome::Failed(failure) => self.on_failure(around, read.copy(), &failure),
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        (read, me): (Read, usize),
+        response: &Response<'_>,
+    ) -> Step<'static> {
+        if response.header.opcode != Opcode::Result as u8 {
+            return Step::Broken("neither a result nor an error".to_owned());
+        }
+        self.arrived = Some(Arrived {
+            read,
+            me,
+            boot: around.links.boot_of(response.link),
+            header_flags: response.header.flags,
+            version: response.version,
+            service_us: response.service_us,
+            prelude: response.prelude.into(),
+            content: response.content.into(),
+        });
+        around.todo.judge = true;
+        Step::Wait
+    }
+
+    fn on_failure(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        copy: usize,
+        failure: &Failure<'_>,
+    ) -> Step<'static> {
+        let on = self.reads().and_then(|reads| reads.on(copy));
+        let is_own = on.is_some_and(|on| on.is_own);
+        // What comes next is the text.
+        if failure.is_unprepared() {
+            if let Some(on) = on {
+                on.statement().forget_range();
+            }
+        } else {
+            self.leave(copy);
+        }
+        let is_over = match failure.by {
+            // There is no time left for another one.
+            FailedBy::Proxy => failure.error.code == code::READ_TIMEOUT,
+            FailedBy::Node(_) => is_own && is_of_statement(failure.error.code),
+        };
+        self.failed = Some(self.as_told(failure));
+        match is_over {
+            true => self.give_up(),
+            false => self.send(around),
+        }
+    }
+
+    /// Does not ask a copy again.
+    fn leave(&mut self, copy: usize) {
+        self.asked.candidates = self.asked.candidates.minus(Members::of(copy));
+    }
+
+    /// A failure as the client is to hear it.
+    fn as_told(&self, failure: &Failure<'_>) -> Told {
+        let (table, error) = (&self.asked.table, &failure.error);
+        let text = match (failure.by, error.code) {
+            (FailedBy::Proxy, code::UNAVAILABLE) => {
+                format!("Helenus: {NO_NODE}", NO_NODE = no_node(table))
+            }
+            _ => renamed_to_own(table, error.message),
+        };
+        let mut fields = error.fields.to_vec();
+        let has_level = matches!(
+            error.code,
+            code::UNAVAILABLE | code::READ_TIMEOUT | code::READ_FAILURE
+        );
+        if has_level && let Some(level) = fields.get_mut(..2) {
+            level.copy_from_slice(&self.asked.level.0.to_be_bytes());
+        }
+        Told {
+            code: error.code,
+            text,
+            fields,
+            version: match failure.by {
+                FailedBy::Node(version) => Some(version),
+                FailedBy::Proxy => None,
+            },
+        }
+    }
+
+    /// No copy is left that could answer.
+    fn give_up(&mut self) -> Step<'static> {
+        if let Some(failed) = self.failed.take() {
+            return Step::Told(Box::new(failed));
+        }
+        let why = match self.asked.state {
+            Some(_) => {
+                "the copy that the page before came from is not in sync, nor is another one in its order: ask for \
+                 the page again later, or begin anew"
+            }
+            None => {
+                "no copy that can give this answer is in sync: ask again later; `helenus layouts status` shows \
+                 which copies are"
+            }
+        };
+        let text = because(&self.asked.table, why);
+        told(code::UNAVAILABLE, text, self.unavailable())
+    }
+
+    fn unavailable(&self) -> Vec<u8> {
+        let mut fields = Vec::with_capacity(10);
+        write::u16(&mut fields, self.asked.level.0);
+        write::i32(&mut fields, 1);
+        write::i32(&mut fields, 0);
+        fields
+    }
+
+    /// Whether another copy could be asked than the one that is.
+    pub(crate) fn has_another(&self, lists: &Lists, now_us: u64) -> bool {
+        let under_way = self.under_way.as_ref();
+        let Some(asked) = under_way.map(|under_way| Members::of(under_way.read.copy())) else {
+            return false;
+        };
+        let view = self.view(lists);
+        let in_sync = view.and_then(|view| Some(view.list(now_us)?.in_sync()));
+        let others = |of: Members| of.intersection(self.asked.candidates).minus(asked);
+        in_sync.is_some_and(|in_sync| !others(in_sync).is_empty())
+    }
+
+    pub(crate) fn take_arrived(&mut self) -> Option<Arrived> {
+        self.arrived.take()
+    }
+
+    /// Whether an answer counts, by a clock that was read after it.
+    pub(crate) fn judge(&self, arrived: &Arrived, lists: &Lists, now_us: u64) -> Verdict {
+        let view = self.view(lists);
+        let Some((view, boot)) = view.zip(arrived.boot) else {
+            return Verdict::Again;
+        };
+        let (copies, proxies) = (view.copies, view.proxies);
+        let Arrived { read, me, .. } = arrived;
+        read.judge(copies, proxies, *me, boot, false, now_us)
+    }
+
+    /// What is to be done about a copy whose node has answered after a later start than the list knows.
+    pub(crate) fn eviction(&self, arrived: &Arrived, lists: &Lists) -> Option<Eviction> {
+        let list = *self.view(lists)?.copies.last_read()?;
+        let (table, copy) = (&self.asked.table, arrived.read.copy());
+        let is_later = list.listed().contains(copy) && arrived.boot? > list.boot(copy);
+        is_later.then(|| Eviction {
+            keyspace: table.keyspace.clone(),
+            table: table.name.clone(),
+            owners: self.asked.owners.clone(),
+            copy,
+            version: list.version(),
+        })
+    }
+
+    /// An answer does not count.
+    pub(super) fn ask_another(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        arrived: &Arrived,
+    ) -> Step<'static> {
+        self.leave(arrived.read.copy());
+        self.send(around)
+    }
+
+    /// The rows of an answer cannot be put into the table's order: only copies that have it are asked.
+    pub(super) fn ask_in_order(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let reads = self.reads().into_iter().flat_map(ReadsOfCopies::iter);
+        let (sorted, in_order): (Vec<_>, Vec<_>) = reads.partition(|of| of.order.is_some());
+        let sorted: Members = sorted.into_iter().map(|of| of.at).collect();
+        // Others may be in sync again.
+        let (code, fields, later) = match in_order.is_empty() {
+            true => (code::INVALID, Vec::new(), ""),
+            false => (
+                code::UNAVAILABLE,
+                self.unavailable(),
+                ", or ask again when a copy with the table's order is in sync",
+            ),
+        };
+        let why = format!(
+            "the rows do not come in the table's order from the copies in sync, and are too many to be sorted (5,000 \
+             rows, 1 MiB, one page): ask for fewer rows, or for larger pages{later}"
+        );
+        self.failed = Some(Told {
+            code,
+            text: because(&self.asked.table, &why),
+            fields,
+            version: None,
+        });
+        self.asked.candidates = self.asked.candidates.minus(sorted);
+        self.send(around)
+    }
+
+    /// The body of an answer as one of the table; `None` if it cannot be made that.
+    ///
+    /// # Errors
+    /// It is not what it says.
+    pub(crate) fn answer(&self, arrived: &Arrived) -> Result<Option<Vec<u8>>, Malformed> {
+        let (table, at) = (&self.asked.table, arrived.read.copy());
+        let Arrived {
+            header_flags,
+            prelude,
+            content,
+            ..
+        } = arrived;
+        let warned = renamed_warnings(*header_flags, prelude, &names_of_copies(table))?;
+        let mut out = Vec::with_capacity(prelude.len() + content.len() + 32);
+        out.extend_from_slice(warned.as_deref().unwrap_or(prelude));
+        let copy = table.copies.get(at);
+        let Some(copy) = copy.filter(|_| result_kind(content) == Ok(ResultKind::Rows)) else {
+            out.extend_from_slice(content);
+            return Ok(Some(out));
+        };
+        let page = RowsView::parse(content)?;
+        let names = (
+            (&*copy.keyspace, &*copy.physical),
+            (&*table.keyspace, &*table.name),
+        );
+        let on = self.reads().and_then(|reads| reads.on(at));
+        if let Some(order) = on.and_then(|on| on.order.as_ref()) {
+            return Ok(order.write(&page, names, &mut out)?.then_some(out));
+        }
+        let state = page.paging_state;
+        let state = state.map(|state| wrap(identity(table, at), state));
+        page.write_for_table(names, state.as_deref(), &mut out);
+        Ok(Some(out))
+    }
+
+    /// The statement that a copy was asked.
+    pub(crate) fn statement(&self, arrived: &Arrived) -> Option<&Arc<Statement>> {
+        let on = self.reads()?.on(arrived.read.copy())?;
+        Some(on.statement())
+    }
+}
+
+/// What the read is expected to take on an idle node, in microseconds: as it was seen, or else in proportion to one
+/// that was.
+fn work_us(
+    reads: &ReadsOfCopies<Statement>,
+    of: &ReadOfCopy<Statement>,
+    class: Class,
+) -> u32 {
+    let seen_us = |of: &ReadOfCopy<Statement>| {
+        let learned = &of.known_statement()?.learned;
+        learned.has_answers().then(|| learned.service_us(class))
+    };
+    if let Some(seen_us) = seen_us(of) {
+        return seen_us;
+    }
+    let seen = reads.iter().find_map(|of| Some((seen_us(of)?, of.cost)));
+    let (us, cost) = seen.unwrap_or_else(|| {
+        // The cheapest one comes first.
+        let least = reads.iter().next().map_or(1.0, |of| of.cost);
+        (Estimate::of_class(class).typical_us(), least)
+    });
+    (f64::from(us) * of.cost / cost.max(f64::MIN_POSITIVE)) as u32
+}
+
+/// Whether an error is about what was asked, and not about the node.
+fn is_of_statement(error: i32) -> bool {
+    matches!(
+        error,
+        code::PROTOCOL | code::SYNTAX | code::UNAUTHORIZED | code::INVALID | code::CONFIG
+    )
+}
+
+fn no_node(table: &LogicalTable) -> String {
+    because(table, "no node of a copy in sync can be reached now")
+}
+
+fn told(code: i32, text: String, fields: Vec<u8>) -> Step<'static> {
+    Step::Told(Box::new(Told {
+        code,
+        text,
+        fields,
+        version: None,
+    }))
+}
