@@ -67,7 +67,7 @@ impl Engine {
             Plan::ReadInPlace(reads) if !reads.is_empty() => reads,
             _ => return Err(Refusal::invalid(because(table, NO_COPY))),
         };
-        let (candidates, state) = candidates(table, reads, &options)?;
+        let (candidates, continued) = candidates(table, reads, &options)?;
         let owners = self.owners_of_copies(table, token)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
@@ -87,7 +87,7 @@ impl Engine {
             token,
             level,
             candidates,
-            state: state.map(Into::into),
+            continued: continued.map(|(from, state)| (from, state.into())),
             page_size: options.page_size,
             knows_columns: prepared
                 .is_some_and(|prepared| knows_columns(arrival, prepared, &options)),
@@ -200,15 +200,15 @@ fn candidates<'a>(
     table: &LogicalTable,
     reads: &ReadsOfCopies<Statement>,
     options: &Options<'a>,
-) -> Result<(Members, Option<&'a [u8]>), Refusal> {
+) -> Result<(Members, Option<(usize, &'a [u8])>), Refusal> {
     let Some(state) = options.paging_state else {
         return Ok((reads.iter().map(|read| read.at).collect(), None));
     };
     let invalid = || Refusal::new(code::PROTOCOL, INVALID_STATE);
     let (id, state) = unwrap(state).ok_or_else(invalid)?;
-    let mut copies = (0..table.copies.len()).filter(|at| identity(table, *at) == id);
-    let from = copies.next().and_then(|at| table.copies.get(at));
-    let from = from.ok_or_else(invalid)?;
+    let mut copies = table.copies.iter().enumerate();
+    let from = copies.find(|(at, _)| identity(table, *at) == id);
+    let (from_at, from) = from.ok_or_else(invalid)?;
     let is_alike = |read: &&ReadOfCopy<Statement>| {
         let copy = table.copies.get(read.at);
         read.order.is_none() && copy.is_some_and(|copy| copy.layout == from.layout)
@@ -216,6 +216,6 @@ fn candidates<'a>(
     let alike: Members = reads.iter().filter(is_alike).map(|read| read.at).collect();
     match alike.is_empty() {
         true => Err(invalid()),
-        false => Ok((alike, Some(state))),
+        false => Ok((alike, Some((from_at, state)))),
     }
 }

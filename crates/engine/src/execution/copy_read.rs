@@ -17,33 +17,26 @@
 //!
 //! All attempts together have the time of one.
 
+mod asking;
+mod judging;
+
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_layout::insync::{Members, Read, Verdict};
+use helenus_layout::insync::{Members, Read};
 use helenus_layout::plan::LogicalTable;
-use helenus_policy::predict::Estimate;
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::Class;
-use helenus_wire::{
-    Consistency, ErrorBody, ExecuteView, Malformed, Opcode, QueryView, ResultKind, RowsView,
-    Version, code, result_kind, same_columns, strip_payload, write,
-};
+use helenus_wire::{Consistency, Opcode, Version, code, write};
 
-use crate::copies::{Eviction, Lists, View};
-use crate::execution::in_range::InRange;
-use crate::execution::layout_read::{identity, wrap};
+use crate::copies::{Lists, View};
 use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
-use crate::execution::rewriting::renamed_warnings;
-use crate::execution::surroundings::{RangePrepare, Surroundings};
+use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Prediction, Target};
-use crate::query::Query;
-use crate::statement::classify::class_of_partition;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
-use crate::statement::copy_rules::{because, names_of_copies, renamed_to_own};
+use crate::statement::copy_rules::{because, renamed_to_own};
 use crate::statement::layout_plan::Plan;
-use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::prepared::Statement;
 use crate::stats::add;
 
 /// Each copy may be asked once by what the nodes have prepared, and once by its text.
@@ -63,8 +56,8 @@ pub(crate) struct Asked {
     pub plan: Arc<Plan<Statement>>,
     /// Copies that may be asked.
     pub candidates: Members,
-    /// The node's own paging state, if a page is continued.
-    pub state: Option<Box<[u8]>>,
+    /// The copy from which the page before came, if one is continued, and the node's own paging state.
+    pub continued: Option<(usize, Box<[u8]>)>,
     pub page_size: Option<i32>,
     /// Whether the client knows the columns of the statement that it has prepared, if it has.
     pub knows_columns: bool,
@@ -180,140 +173,6 @@ impl CopyRead {
         Step::Wait
     }
 
-    /// The copy that is asked next.
-    fn next(
-        &self,
-        around: &Surroundings<'_>,
-        view: &View<'_>,
-        now_us: u64,
-    ) -> Option<(usize, Read)> {
-        let reads = self.reads()?;
-        let in_sync = view.list(now_us)?.in_sync();
-        let candidates = in_sync.intersection(self.asked.candidates);
-        let score = |of: &ReadOfCopy<Statement>| {
-            let node = *self.asked.owners.get(of.at)?;
-            let is_linked = around.links.has_link(around.query.pool, node);
-            let is_sound = around.links.is_sound(node, around.cx.now);
-            let work_us = work_us(reads, of, around.query.class);
-            let finish_us = around.queues.finish_us(around.cx, node, work_us);
-            Some((u8::from(!is_linked) * 2 + u8::from(!is_sound), finish_us))
-        };
-        let best = |sorts: bool| {
-            let fit = reads.iter().filter(|of| candidates.contains(of.at));
-            let fit = fit.filter(|of| sorts || of.order.is_none());
-            let scored = fit.filter_map(|of| Some((score(of)?, of)));
-            let first = scored.min_by(|((one, first), _), ((other, second), _)| {
-                one.cmp(other).then(first.total_cmp(second))
-            });
-            first.map(|(_, of)| of)
-        };
-        let mut chosen = best(true)?;
-        if let Some(order) = &chosen.order
-            && let Some(in_order) = best(false)
-            && !order.is_tried(self.asked.page_size)
-        {
-            chosen = in_order;
-        }
-        let me = view.member.number;
-        let preferred = [u8::try_from(chosen.at).ok()?];
-        let (copies, proxies) = (view.copies, view.proxies);
-        let read = Read::begin(copies, proxies, me, &preferred, Members::EMPTY, now_us)?;
-        Some((chosen.at, read))
-    }
-
-    /// What a copy is asked: an EXECUTE, once the nodes have prepared its statement.
-    fn query(
-        &self,
-        around: &mut Surroundings<'_>,
-        on: &ReadOfCopy<Statement>,
-    ) -> Result<Query, Malformed> {
-        let own = around.query;
-        let (statement, version) = (on.statement().clone(), own.version);
-        let content = strip_payload(own.header_flags, version, &own.body)?;
-        let options = match own.opcode {
-            Opcode::Execute => ExecuteView::parse(content, version)?.options,
-            _ => QueryView::parse(content, version)?.options,
-        };
-        let prepared = self.prepared(around, on);
-        let payload_len = own.body.len() - content.len();
-        let mut body = Vec::with_capacity(own.body.len() + on.text.len() + 32);
-        body.extend_from_slice(own.body.get(..payload_len).unwrap_or_default());
-        match &prepared {
-            Some(prepared) => {
-                write::short_bytes(&mut body, &prepared.id);
-                if version == Version::V5 {
-                    let id = prepared.result_metadata_id.as_deref();
-                    write::short_bytes(&mut body, id.unwrap_or_default());
-                }
-            }
-            None => write::long_string(&mut body, &on.text),
-        }
-        let options_at = body.len();
-        let state = self.asked.state.as_deref();
-        match prepared.is_none() && own.opcode == Opcode::Execute {
-            true => options.write_with_state_and_columns(content, version, state, &mut body),
-            false => options.write_with_state(content, state, &mut body),
-        }
-        // It is the only replica.
-        let level = body.get_mut(options_at..options_at + 2);
-        level
-            .ok_or(Malformed("no consistency level"))?
-            .copy_from_slice(&Consistency::ONE.0.to_be_bytes());
-        let opcode = match prepared {
-            Some(_) => Opcode::Execute,
-            None => Opcode::Query,
-        };
-        Ok(Query {
-            header_flags: own.header_flags,
-            keyspace: own.keyspace.clone(),
-            class: class_of_partition(&statement),
-            statement: Some(statement),
-            prepared,
-            table: own.table.clone(),
-            pool: own.pool,
-            // It only reads.
-            idempotent: true,
-            consistency: Consistency::ONE,
-            ..Query::new(opcode, version, body)
-        })
-    }
-
-    /// What the nodes have prepared, if its result is what the client knows. They are asked where they have not.
-    fn prepared(
-        &self,
-        around: &mut Surroundings<'_>,
-        on: &ReadOfCopy<Statement>,
-    ) -> Option<Arc<Prepared>> {
-        let asked = around.query.prepared.as_ref();
-        let asked = asked.filter(|_| around.query.opcode == Opcode::Execute)?;
-        let derived = on.statement();
-        let known = match &*derived.in_range() {
-            InRange::Known(known) => Some(known.clone()),
-            _ => None,
-        };
-        let Some(known) = known else {
-            if derived.begin_preparing(around.cx.now) {
-                around.todo.prepare = Some(RangePrepare {
-                    statement: derived.clone(),
-                    derived: derived.clone(),
-                    keyspace: None,
-                });
-            }
-            return None;
-        };
-        let known = around.cx.shared.newest(known);
-        let table = &self.asked.table;
-        let copy = table.copies.get(on.at)?;
-        let of_copy = (
-            &*known.result_metadata,
-            (&*copy.keyspace, &*copy.physical),
-        );
-        let of_table = (&*asked.result_metadata, (&*table.keyspace, &*table.name));
-        let appended = on.order.as_ref().map_or(0, |order| order.appended());
-        let is_same = self.asked.knows_columns && same_columns(of_copy, of_table, appended);
-        is_same.then_some(known)
-    }
-
     pub(super) fn awaits(&self, child: NodeRequestKey) -> bool {
         let under_way = self.under_way.as_ref();
         under_way.is_some_and(|under_way| under_way.key == child)
@@ -399,7 +258,7 @@ impl CopyRead {
         let (table, error) = (&self.asked.table, &failure.error);
         let text = match (failure.by, error.code) {
             (FailedBy::Proxy, code::UNAVAILABLE) => {
-                format!("Helenus: {NO_NODE}", NO_NODE = no_node(table))
+                because(table, "no node of a copy in sync can be reached now")
             }
             _ => renamed_to_own(table, error.message),
         };
@@ -427,7 +286,7 @@ impl CopyRead {
         if let Some(failed) = self.failed.take() {
             return Step::Told(Box::new(failed));
         }
-        let why = match self.asked.state {
+        let why = match self.asked.continued {
             Some(_) => {
                 "the copy that the page before came from is not in sync, nor is another one in its order: ask for \
                  the page again later, or begin anew"
@@ -463,31 +322,6 @@ impl CopyRead {
 
     pub(crate) fn take_arrived(&mut self) -> Option<Arrived> {
         self.arrived.take()
-    }
-
-    /// Whether an answer counts, by a clock that was read after it.
-    pub(crate) fn judge(&self, arrived: &Arrived, lists: &Lists, now_us: u64) -> Verdict {
-        let view = self.view(lists);
-        let Some((view, boot)) = view.zip(arrived.boot) else {
-            return Verdict::Again;
-        };
-        let (copies, proxies) = (view.copies, view.proxies);
-        let Arrived { read, me, .. } = arrived;
-        read.judge(copies, proxies, *me, boot, false, now_us)
-    }
-
-    /// What is to be done about a copy whose node has answered after a later start than the list knows.
-    pub(crate) fn eviction(&self, arrived: &Arrived, lists: &Lists) -> Option<Eviction> {
-        let list = *self.view(lists)?.copies.last_read()?;
-        let (table, copy) = (&self.asked.table, arrived.read.copy());
-        let is_later = list.listed().contains(copy) && arrived.boot? > list.boot(copy);
-        is_later.then(|| Eviction {
-            keyspace: table.keyspace.clone(),
-            table: table.name.clone(),
-            owners: self.asked.owners.clone(),
-            copy,
-            version: list.version(),
-        })
     }
 
     /// An answer does not count.
@@ -528,69 +362,6 @@ impl CopyRead {
         self.send(around)
     }
 
-    /// The body of an answer as one of the table; `None` if it cannot be made that.
-    ///
-    /// # Errors
-    /// It is not what it says.
-    pub(crate) fn answer(&self, arrived: &Arrived) -> Result<Option<Vec<u8>>, Malformed> {
-        let (table, at) = (&self.asked.table, arrived.read.copy());
-        let Arrived {
-            header_flags,
-            prelude,
-            content,
-            ..
-        } = arrived;
-        let warned = renamed_warnings(*header_flags, prelude, &names_of_copies(table))?;
-        let mut out = Vec::with_capacity(prelude.len() + content.len() + 32);
-        out.extend_from_slice(warned.as_deref().unwrap_or(prelude));
-        let copy = table.copies.get(at);
-        let Some(copy) = copy.filter(|_| result_kind(content) == Ok(ResultKind::Rows)) else {
-            out.extend_from_slice(content);
-            return Ok(Some(out));
-        };
-        let page = RowsView::parse(content)?;
-        let names = (
-            (&*copy.keyspace, &*copy.physical),
-            (&*table.keyspace, &*table.name),
-        );
-        let on = self.reads().and_then(|reads| reads.on(at));
-        if let Some(order) = on.and_then(|on| on.order.as_ref()) {
-            return Ok(order.write(&page, names, &mut out)?.then_some(out));
-        }
-        let state = page.paging_state;
-        let state = state.map(|state| wrap(identity(table, at), state));
-        page.write_for_table(names, state.as_deref(), &mut out);
-        Ok(Some(out))
-    }
-
-    /// The statement that a copy was asked.
-    pub(crate) fn statement(&self, arrived: &Arrived) -> Option<&Arc<Statement>> {
-        let on = self.reads()?.on(arrived.read.copy())?;
-        Some(on.statement())
-    }
-}
-
-/// What the read is expected to take on an idle node, in microseconds: as it was seen, or else in proportion to one
-/// that was.
-fn work_us(
-    reads: &ReadsOfCopies<Statement>,
-    of: &ReadOfCopy<Statement>,
-    class: Class,
-) -> u32 {
-    let seen_us = |of: &ReadOfCopy<Statement>| {
-        let learned = &of.known_statement()?.learned;
-        learned.has_answers().then(|| learned.service_us(class))
-    };
-    if let Some(seen_us) = seen_us(of) {
-        return seen_us;
-    }
-    let seen = reads.iter().find_map(|of| Some((seen_us(of)?, of.cost)));
-    let (us, cost) = seen.unwrap_or_else(|| {
-        // The cheapest one comes first.
-        let least = reads.iter().next().map_or(1.0, |of| of.cost);
-        (Estimate::of_class(class).typical_us(), least)
-    });
-    (f64::from(us) * of.cost / cost.max(f64::MIN_POSITIVE)) as u32
 }
 
 /// Whether an error is about what was asked, and not about the node.
@@ -599,10 +370,6 @@ fn is_of_statement(error: i32) -> bool {
         error,
         code::PROTOCOL | code::SYNTAX | code::UNAUTHORIZED | code::INVALID | code::CONFIG
     )
-}
-
-fn no_node(table: &LogicalTable) -> String {
-    because(table, "no node of a copy in sync can be reached now")
 }
 
 fn told(code: i32, text: String, fields: Vec<u8>) -> Step<'static> {
