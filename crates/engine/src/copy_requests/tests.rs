@@ -2,6 +2,8 @@
 //! them say. The test is the control side, too: it publishes the lists.
 
 mod failing;
+mod read;
+mod read_again;
 mod refused;
 mod written;
 
