@@ -397,7 +397,11 @@ pub(crate) fn options_of<'a>(arrival: &Arrival<'a>) -> Option<Options<'a>> {
 
 /// Whether a client knows a prepared statement with the columns that its result has by now: others are told
 /// by the table.
-pub(crate) fn knows_columns(arrival: &Arrival<'_>, prepared: &Prepared, options: &Options<'_>) -> bool {
+pub(crate) fn knows_columns(
+    arrival: &Arrival<'_>,
+    prepared: &Prepared,
+    options: &Options<'_>,
+) -> bool {
     if arrival.version < Version::V5 {
         let skips = options.flags & query_flags::SKIP_METADATA != 0;
         return !(skips && prepared.may_have_changed());

@@ -350,7 +350,8 @@ mod tests {
     #[test]
     fn columns_are_the_same_whatever_the_table_is_called() {
         let own = metadata("ks", "t", &[("a", 9), ("b", 13)]);
-        let is_same = |other: &[u8], name: &str| same_columns((other, ("ks", name)), (&own, ("ks", "t")), 0);
+        let is_same =
+            |other: &[u8], name: &str| same_columns((other, ("ks", name)), (&own, ("ks", "t")), 0);
         assert!(is_same(
             &metadata("ks", "longer", &[("a", 9), ("b", 13)]),
             "longer"
@@ -419,7 +420,12 @@ mod tests {
             assert_eq!(read, Ok(()));
             assert_eq!(last, [Some(&b"x"[..]), None, Some(b"z")]);
             let mut out = Vec::new();
-            view.write_rows_for_table((("ks", "u"), ("ks", "t")), 2, &[first[2], first[0]], &mut out);
+            view.write_rows_for_table(
+                (("ks", "u"), ("ks", "t")),
+                2,
+                &[first[2], first[0]],
+                &mut out,
+            );
             let sorted: [&[&str]; 2] = [&["33", "4"], &["1", "null"]];
             assert_eq!(out, page(&columns[..2], &sorted, flags));
             let cut = RowsView::parse(&sent[..sent.len() - 1]).expect("rows");
@@ -559,7 +565,11 @@ mod tests {
         let (one, other) = (columns(names.0), columns(names.1));
         assert!(same_columns((&one, names.0), (&other, names.1), 0));
         let foreign = columns(("ks__2", "u"));
-        assert!(!same_columns((&foreign, ("ks__2", "u")), (&one, names.1), 0));
+        assert!(!same_columns(
+            (&foreign, ("ks__2", "u")),
+            (&one, names.1),
+            0
+        ));
         let mut of_another = metadata("ks", "t", &[("a", 9)]);
         write::string(&mut of_another, "b");
         of_another.extend(user_type("other"));

@@ -77,7 +77,10 @@ pub(crate) struct CopyRead {
 
 impl std::fmt::Debug for CopyRead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let copy = self.under_way.as_ref().map(|under_way| under_way.read.copy());
+        let copy = self
+            .under_way
+            .as_ref()
+            .map(|under_way| under_way.read.copy());
         write!(f, "CopyRead({copy:?})")
     }
 }
@@ -361,7 +364,6 @@ impl CopyRead {
         self.asked.candidates = self.asked.candidates.minus(sorted);
         self.send(around)
     }
-
 }
 
 /// Whether an error is about what was asked, and not about the node.

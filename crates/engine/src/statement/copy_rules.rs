@@ -108,9 +108,16 @@ pub(crate) fn needed_in_sync(level: Consistency, copies: usize) -> Option<usize>
 /// What copies are called, and what the client calls them.
 pub(crate) fn names_of_copies(table: &LogicalTable) -> Vec<(String, String)> {
     let of_copy = |copy: &Copy| {
-        let qualified = (format!("{}.{}", copy.keyspace, copy.physical), name_of(table));
+        let qualified = (
+            format!("{}.{}", copy.keyspace, copy.physical),
+            name_of(table),
+        );
         let keyspace = (copy.keyspace.clone(), table.keyspace.clone());
-        [qualified, keyspace, (copy.physical.clone(), table.name.clone())]
+        [
+            qualified,
+            keyspace,
+            (copy.physical.clone(), table.name.clone()),
+        ]
     };
     table.copies.iter().flat_map(of_copy).collect()
 }

@@ -10,11 +10,7 @@ use super::logical_table::Copy;
 pub(super) type Piece = (Range<usize>, String);
 
 /// The bytes `within` of the text, with pieces replaced. None if the spans do not fit.
-pub(super) fn splice(
-    text: &str,
-    within: Range<usize>,
-    mut pieces: Vec<Piece>,
-) -> Option<String> {
+pub(super) fn splice(text: &str, within: Range<usize>, mut pieces: Vec<Piece>) -> Option<String> {
     pieces.sort_unstable_by_key(|(span, _)| span.start);
     let mut derived = String::with_capacity(within.len() + 64);
     let mut at = within.start;

@@ -16,8 +16,7 @@ const VERSIONS: [(Version, Version); 4] = [
 pub(super) const BY_STATUS: &str =
     "SELECT day, total FROM app.orders WHERE customer = ? AND status = ? ALLOW FILTERING";
 /// The first copy, on node 0, has the table's own order.
-pub(super) const BY_DAY: &str =
-    "SELECT day, total FROM app.orders WHERE customer = ? AND day = ?";
+pub(super) const BY_DAY: &str = "SELECT day, total FROM app.orders WHERE customer = ? AND day = ?";
 /// No copy but the first has the rows in the table's order, and the others read less.
 pub(super) const SORTED: &str =
     "SELECT total, status FROM app.orders WHERE customer = ? AND status > ? ALLOW FILTERING";
@@ -45,7 +44,11 @@ pub(super) fn asked_one(scene: &mut Scene, text: &str) -> (usize, i16) {
     let view = QueryView::parse(&body, scene.bench.versions.1).expect("a QUERY");
     let qualified = format!("app__{node}.orders");
     assert_eq!(view.text, text.replace("app.orders", &qualified));
-    assert_eq!(view.options.consistency, Consistency::ONE, "its only replica");
+    assert_eq!(
+        view.options.consistency,
+        Consistency::ONE,
+        "its only replica"
+    );
     (node, stream)
 }
 
@@ -87,8 +90,15 @@ fn the_cheapest_copy_is_asked_alone_and_its_answer_is_the_tables() {
             assert!(nodes.contains(&node), "{text} at {node}");
             let view = QueryView::parse(&body, versions.1).expect("a QUERY");
             let qualified = format!("app__{node}.orders");
-            assert_eq!((opcode, view.text), (Opcode::Query, &*text.replace("app.orders", &qualified)));
-            assert_eq!(view.options.consistency, Consistency::ONE, "its only replica");
+            assert_eq!(
+                (opcode, view.text),
+                (Opcode::Query, &*text.replace("app.orders", &qualified))
+            );
+            assert_eq!(
+                view.options.consistency,
+                Consistency::ONE,
+                "its only replica"
+            );
             assert_eq!(view.options.page_size, Some(100));
             let values: Vec<_> = view.options.values.iter().map(|(_, value)| value).collect();
             assert_eq!(values[0], ValueRef::Set(VALUES[0]));
@@ -121,7 +131,9 @@ fn execute(scene: &mut Scene) -> Vec<Opcode> {
                         let copy = (0..COPIES).find(is_of).expect("a statement on a copy");
                         let (id, keyspace) = (format!("of {copy}"), format!("app__{copy}"));
                         let of = (&*keyspace, TABLE);
-                        scene.bench.prepared_of(id.as_bytes(), of, &MARKERS, &COLUMNS)
+                        scene
+                            .bench
+                            .prepared_of(id.as_bytes(), of, &MARKERS, &COLUMNS)
                     }
                     Opcode::Execute => {
                         let view = ExecuteView::parse(&body, scene.bench.versions.1);
@@ -173,7 +185,9 @@ fn rows_in_another_order_are_sorted() {
     let columns: [Spec; 3] = [("total", BIGINT), ("status", VARCHAR), ("day", BIGINT)];
     let day = |day: i64| day.to_be_bytes();
     let (one, two) = (day(1), day(2));
-    let cells: [&[u8]; 9] = [&[7; 8], b"p", &two, &[8; 8], b"q", &one, &[9; 8], b"r", &two];
+    let cells: [&[u8]; 9] = [
+        &[7; 8], b"p", &two, &[8; 8], b"q", &one, &[9; 8], b"r", &two,
+    ];
     let keyspace = format!("app__{node}");
     let sent = rows_of((&keyspace, TABLE), &columns, None, &cells);
     give(&mut scene, node, stream, &sent);
@@ -245,7 +259,12 @@ fn pages_go_on_at_the_same_copy_or_else_at_one_with_its_order() {
         let mut scene = Scene::new(versions.0, versions.1);
         read(&mut scene, BY_STATUS);
         let (first, stream) = asked_one(&mut scene, BY_STATUS);
-        give(&mut scene, first, stream, &page(first, Some(b"state"), &CELLS));
+        give(
+            &mut scene,
+            first,
+            stream,
+            &page(first, Some(b"state"), &CELLS),
+        );
         let state = state_of(&mut scene);
         let expected = (identity(&table(), first), &b"state"[..]);
         assert_eq!(unwrap(&state), Some(expected));
@@ -300,9 +319,17 @@ fn read_at(scene: &mut Scene, level: Consistency) {
 #[test]
 fn all_asks_for_all_copies_in_sync_and_quorum_for_one() {
     let mut scene = Scene::new(Version::V4, Version::V4);
-    scene.list = scene.list.evict(1).and_then(|list| list.evict(2)).expect("one is in sync");
+    scene.list = scene
+        .list
+        .evict(1)
+        .and_then(|list| list.evict(2))
+        .expect("one is in sync");
     scene.read();
-    for level in [Consistency::ONE, Consistency::QUORUM, Consistency::EACH_QUORUM] {
+    for level in [
+        Consistency::ONE,
+        Consistency::QUORUM,
+        Consistency::EACH_QUORUM,
+    ] {
         read_at(&mut scene, level);
         let (opcode, stream, _) = scene.one_at(0);
         assert_eq!(opcode, Opcode::Query);
@@ -312,7 +339,11 @@ fn all_asks_for_all_copies_in_sync_and_quorum_for_one() {
     for (level, needed) in [(Consistency(2), 2), (Consistency::ALL, 3)] {
         read_at(&mut scene, level);
         let (code, why, numbers) = scene.counted();
-        assert_eq!((code, numbers), (code::UNAVAILABLE, (level.0, needed, 1)), "{why}");
+        assert_eq!(
+            (code, numbers),
+            (code::UNAVAILABLE, (level.0, needed, 1)),
+            "{why}"
+        );
     }
     // One that is joining is not in sync.
     scene.list = scene.list.join(1, 1).expect("it is out");
@@ -344,7 +375,10 @@ fn without_a_lease_nothing_is_read() {
     scene.wait(1_000);
     read(&mut scene, BY_DAY);
     let (code, why) = scene.bench.error();
-    assert!(code == code::OVERLOADED && why.contains("lists of copies"), "{why}");
+    assert!(
+        code == code::OVERLOADED && why.contains("lists of copies"),
+        "{why}"
+    );
     // Of what others write, it is not told.
     let others = Proxies::new(Members::first(ME + 1), [0; PROXIES_MAX]);
     scene.read_with(others.evict(ME).expect("others are there"));
@@ -366,7 +400,9 @@ fn a_payload_and_a_warning_pass_with_the_tables_name() {
         ..Asking::default()
     };
     body.extend(asking.query(Version::V4, BY_DAY));
-    scene.bench.ask_with_flags(flags::CUSTOM_PAYLOAD, Opcode::Query, 2, &body);
+    scene
+        .bench
+        .ask_with_flags(flags::CUSTOM_PAYLOAD, Opcode::Query, 2, &body);
     scene.carry_out();
     let (opcode, stream, sent) = scene.one_at(0);
     assert_eq!(opcode, Opcode::Query);
@@ -375,7 +411,9 @@ fn a_payload_and_a_warning_pass_with_the_tables_name() {
     let warning = "a large partition of app__0.orders".to_owned();
     write::string_list(&mut answer, &[warning]);
     answer.extend(page(0, None, &CELLS));
-    scene.bench.say_with_flags(0, (flags::WARNING, stream), &answer);
+    scene
+        .bench
+        .say_with_flags(0, (flags::WARNING, stream), &answer);
     scene.carry_out();
     let (_, body) = scene.bench.answer();
     let text = String::from_utf8_lossy(&body).into_owned();

@@ -28,7 +28,12 @@ fn an_answer_of_a_copy_that_was_evicted_meanwhile_does_not_count() {
     scene.list = scene.list.evict(first).expect("others are in sync");
     scene.read();
     scene.is_unanswered();
-    give(&mut scene, first, stream, &page(first, None, &[&[8; 8], &[9; 8]]));
+    give(
+        &mut scene,
+        first,
+        stream,
+        &page(first, None, &[&[8; 8], &[9; 8]]),
+    );
     the_other_answers(&mut scene, first);
 }
 
@@ -37,9 +42,16 @@ fn nor_does_that_of_one_that_was_out_in_between() {
     let mut scene = Scene::new(Version::V4, Version::V4);
     let (first, stream) = asked_first(&mut scene);
     let out = scene.list.evict(first).and_then(|list| list.join(first, 1));
-    scene.list = out.and_then(|list| list.promote(first, 3)).expect("it comes back");
+    scene.list = out
+        .and_then(|list| list.promote(first, 3))
+        .expect("it comes back");
     scene.read();
-    give(&mut scene, first, stream, &page(first, None, &[&[8; 8], &[9; 8]]));
+    give(
+        &mut scene,
+        first,
+        stream,
+        &page(first, None, &[&[8; 8], &[9; 8]]),
+    );
     the_other_answers(&mut scene, first);
 }
 
@@ -68,7 +80,10 @@ fn an_answer_after_the_lease_is_none() {
     scene.bench.now += Duration::from_secs(1);
     scene.carry_out();
     let (code, why) = scene.bench.error();
-    assert!(code == code::OVERLOADED && why.contains("lists of copies"), "{why}");
+    assert!(
+        code == code::OVERLOADED && why.contains("lists of copies"),
+        "{why}"
+    );
     scene.is_done();
 }
 
@@ -112,7 +127,9 @@ fn a_node_that_was_restarted_is_not_believed_and_its_copy_is_to_be_evicted() {
     gets_the_row(&mut scene);
     // Once the list knows of the restart, it is read again.
     let back = scene.list.evict(0).and_then(|list| list.join(0, 2));
-    scene.list = back.and_then(|list| list.promote(0, 3)).expect("it comes back");
+    scene.list = back
+        .and_then(|list| list.promote(0, 3))
+        .expect("it comes back");
     scene.read();
     read(&mut scene, BY_DAY);
     let (node, stream) = asked_one(&mut scene, BY_DAY);
@@ -204,7 +221,12 @@ fn a_silent_copy_is_left_for_another_one() {
     give(&mut scene, other, again, &page(other, None, &CELLS));
     gets_the_row(&mut scene);
     // Its answer comes late, and is nobody's.
-    give(&mut scene, first, stream, &page(first, None, &[&[8; 8], &[9; 8]]));
+    give(
+        &mut scene,
+        first,
+        stream,
+        &page(first, None, &[&[8; 8], &[9; 8]]),
+    );
     scene.is_unanswered();
     scene.is_done();
 }
@@ -216,7 +238,11 @@ fn the_only_copy_in_sync_is_waited_for_until_time_is_up() {
     config.layouts.enabled = true;
     let mut scene = Scene::new(Version::V4, Version::V4);
     scene.bench.adopt_config(config);
-    scene.list = scene.list.evict(1).and_then(|list| list.evict(2)).expect("one is in sync");
+    scene.list = scene
+        .list
+        .evict(1)
+        .and_then(|list| list.evict(2))
+        .expect("one is in sync");
     scene.read();
     read(&mut scene, BY_DAY);
     let (node, _) = asked_one(&mut scene, BY_DAY);
@@ -256,6 +282,9 @@ fn an_answer_about_a_partition_that_has_moved_does_not_count() {
     scene.move_to(1, [1, 2, 0]);
     give(&mut scene, first, stream, &page(first, None, &CELLS));
     let (code, why) = scene.bench.error();
-    assert!(code == code::OVERLOADED && why.contains("have changed"), "{why}");
+    assert!(
+        code == code::OVERLOADED && why.contains("have changed"),
+        "{why}"
+    );
     scene.is_done();
 }

@@ -147,10 +147,7 @@ impl CopyRead {
         let known = around.cx.shared.newest(known);
         let table = &self.asked.table;
         let copy = table.copies.get(on.at)?;
-        let of_copy = (
-            &*known.result_metadata,
-            (&*copy.keyspace, &*copy.physical),
-        );
+        let of_copy = (&*known.result_metadata, (&*copy.keyspace, &*copy.physical));
         let of_table = (&*asked.result_metadata, (&*table.keyspace, &*table.name));
         let appended = on.order.as_ref().map_or(0, |order| order.appended());
         let is_same = self.asked.knows_columns && same_columns(of_copy, of_table, appended);
@@ -160,11 +157,7 @@ impl CopyRead {
 
 /// What the read is expected to take on an idle node, in microseconds: as it was seen, or else in proportion to one
 /// that was.
-fn work_us(
-    reads: &ReadsOfCopies<Statement>,
-    of: &ReadOfCopy<Statement>,
-    class: Class,
-) -> u32 {
+fn work_us(reads: &ReadsOfCopies<Statement>, of: &ReadOfCopy<Statement>, class: Class) -> u32 {
     let seen_us = |of: &ReadOfCopy<Statement>| {
         let learned = &of.known_statement()?.learned;
         learned.has_answers().then(|| learned.service_us(class))

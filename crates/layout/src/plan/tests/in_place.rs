@@ -7,7 +7,11 @@ fn check(table: &LogicalTable, text: &str, expected: &[(usize, &str)]) {
     let found: Vec<(usize, String)> = reads
         .iter()
         .map(|read| {
-            let sorted = if read.restore.is_some() { " sorted" } else { "" };
+            let sorted = if read.restore.is_some() {
+                " sorted"
+            } else {
+                ""
+            };
             (read.at, format!("{}{sorted}", read.text))
         })
         .collect();
@@ -70,8 +74,14 @@ fn the_cheapest_copy_comes_first_and_filters_where_it_has_to() {
         &table,
         "SELECT v FROM t WHERE k = ? AND c = ? ALLOW FILTERING",
         &[
-            (2, "SELECT v FROM ks_2.t WHERE k = ? AND c = ? ALLOW FILTERING"),
-            (0, "SELECT v FROM ks_0.t WHERE k = ? AND c = ? ALLOW FILTERING"),
+            (
+                2,
+                "SELECT v FROM ks_2.t WHERE k = ? AND c = ? ALLOW FILTERING",
+            ),
+            (
+                0,
+                "SELECT v FROM ks_0.t WHERE k = ? AND c = ? ALLOW FILTERING",
+            ),
             (
                 1,
                 "SELECT v, a, b FROM ks_1.t WHERE k = ? AND c = ? LIMIT 5001 ALLOW FILTERING \
