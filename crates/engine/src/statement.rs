@@ -17,6 +17,7 @@ pub(crate) mod layout_alter;
 pub(crate) mod layout_plan;
 pub(crate) mod layout_rules;
 pub mod learned;
+pub(crate) mod of_text;
 pub mod order;
 pub(crate) mod pieces;
 pub(crate) mod place;

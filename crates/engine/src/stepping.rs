@@ -9,6 +9,7 @@ use crate::execution::outcome::{FailedBy, Step};
 use crate::execution::surroundings::{Surroundings, Todo};
 use crate::keys::ClientRequestKey;
 use crate::memory::{Body, NO_MEMORY};
+use crate::output::Output;
 
 impl Engine {
     /// Lets a request's execution do something, and then what it leaves to be done.
@@ -52,6 +53,14 @@ impl Engine {
             self.note_read_to_judge(key);
         }
         step
+    }
+
+    /// A copy has answered.
+    fn note_read_to_judge(&mut self, client: ClientRequestKey) {
+        self.reads_to_judge.push(client);
+        if self.reads_to_judge.len() == 1 {
+            self.cx.ask(Output::Judge);
+        }
     }
 
     /// Does what is next for a request. `reply`: what a node has answered to the whole of it.

@@ -20,23 +20,23 @@
 mod asking;
 mod judging;
 
+pub(crate) use asking::Asked;
+
 use std::sync::Arc;
-use std::time::Instant;
 
 use helenus_layout::insync::{Members, Read};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Consistency, Opcode, Version, code, write};
+use helenus_wire::{Opcode, Version, code, write};
 
-use crate::copies::{Lists, View};
+use crate::copies::Lists;
 use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Prediction, Target};
-use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
+use crate::statement::copy_reads::ReadsOfCopies;
 use crate::statement::copy_rules::{because, renamed_to_own};
 use crate::statement::layout_plan::Plan;
-use crate::statement::prepared::Statement;
 use crate::stats::add;
 
 /// Each copy may be asked once by what the nodes have prepared, and once by its text.
@@ -44,25 +44,6 @@ const ASKED_MAX: u16 = 10;
 
 pub(crate) const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; \
                                      reads of tables with copies in place of replicas wait until they can";
-
-/// What a client asks of which table.
-pub(crate) struct Asked {
-    pub table: Arc<LogicalTable>,
-    /// The node of each copy.
-    pub owners: Box<[NodeIndex]>,
-    pub token: i64,
-    pub level: Consistency,
-    /// The statement on each copy that can answer it.
-    pub plan: Arc<Plan<Statement>>,
-    /// Copies that may be asked.
-    pub candidates: Members,
-    /// The copy from which the page before came, if one is continued, and the node's own paging state.
-    pub continued: Option<(usize, Box<[u8]>)>,
-    pub page_size: Option<i32>,
-    /// Whether the client knows the columns of the statement that it has prepared, if it has.
-    pub knows_columns: bool,
-    pub began: Instant,
-}
 
 /// A read of a copy that is under way.
 pub(crate) struct CopyRead {
@@ -128,27 +109,15 @@ impl CopyRead {
         self.asked.token
     }
 
-    fn reads(&self) -> Option<&ReadsOfCopies<Statement>> {
-        match &*self.asked.plan {
-            Plan::ReadInPlace(reads) => Some(reads),
-            Plan::Read(_) | Plan::Write(_) | Plan::Refused(_) | Plan::Table => None,
-        }
-    }
-
-    fn view<'a>(&self, lists: &'a Lists) -> Option<View<'a>> {
-        let table = &self.asked.table;
-        lists.view((&table.keyspace, &table.name), &self.asked.owners)
-    }
-
     /// Asks the copy that is expected to answer first.
     pub(super) fn send(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
         let lists = around.cx.shared.copies.lists();
         let now_us = around.cx.shared.copies.us(around.cx.now);
-        let view = self.view(&lists);
+        let view = self.asked.view(&lists);
         let Some(view) = view.filter(|view| view.list(now_us).is_some()) else {
             return told(code::OVERLOADED, NOT_LISTED.to_owned(), Vec::new());
         };
-        let begun = (self.attempts < ASKED_MAX).then(|| self.next(around, &view, now_us));
+        let begun = (self.attempts < ASKED_MAX).then(|| self.asked.next(around, &view, now_us));
         let plan = self.asked.plan.clone();
         let (Some((at, read)), Plan::ReadInPlace(reads)) = (begun.flatten(), &*plan) else {
             return self.give_up();
@@ -156,7 +125,7 @@ impl CopyRead {
         let (Some(on), Some(node)) = (reads.on(at), self.asked.owners.get(at)) else {
             return self.give_up();
         };
-        let query = match self.query(around, on) {
+        let query = match self.asked.query(around, on) {
             Ok(query) => query,
             Err(why) => return Step::Broken(why.to_string()),
         };
@@ -229,7 +198,7 @@ impl CopyRead {
         copy: usize,
         failure: &Failure<'_>,
     ) -> Step<'static> {
-        let on = self.reads().and_then(|reads| reads.on(copy));
+        let on = self.asked.reads().and_then(|reads| reads.on(copy));
         let is_own = on.is_some_and(|on| on.is_own);
         // What comes next is the text.
         if failure.is_unprepared() {
@@ -317,7 +286,7 @@ impl CopyRead {
         let Some(asked) = under_way.map(|under_way| Members::of(under_way.read.copy())) else {
             return false;
         };
-        let view = self.view(lists);
+        let view = self.asked.view(lists);
         let in_sync = view.and_then(|view| Some(view.list(now_us)?.in_sync()));
         let others = |of: Members| of.intersection(self.asked.candidates).minus(asked);
         in_sync.is_some_and(|in_sync| !others(in_sync).is_empty())
@@ -339,7 +308,7 @@ impl CopyRead {
 
     /// The rows of an answer cannot be put into the table's order: only copies that have it are asked.
     pub(super) fn ask_in_order(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        let reads = self.reads().into_iter().flat_map(ReadsOfCopies::iter);
+        let reads = self.asked.reads().into_iter().flat_map(ReadsOfCopies::iter);
         let (sorted, in_order): (Vec<_>, Vec<_>) = reads.partition(|of| of.order.is_some());
         let sorted: Members = sorted.into_iter().map(|of| of.at).collect();
         // Others may be in sync again.

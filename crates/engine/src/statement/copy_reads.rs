@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use helenus_cql::Facts;
 use helenus_layout::plan::{InPlace, LogicalTable, read_in_place};
 
-use crate::statement::layout_plan::OfText;
+use crate::statement::of_text::OfText;
 use crate::statement::restored_order::RestoredOrder;
 
 /// The copies that can answer it, the cheapest first.

@@ -7,13 +7,9 @@ use helenus_cql::{Facts, Kind};
 use helenus_layout::plan::{self, LogicalTable};
 
 use crate::statement::copy_reads::ReadsOfCopies;
+use crate::statement::of_text::OfText;
 use crate::statement::restored_order::RestoredOrder;
 use crate::stats::{LayoutStats, Stats, add};
-
-/// A statement, as its text tells.
-pub(crate) trait OfText {
-    fn of_text(text: &str) -> Self;
-}
 
 /// A statement and the layouts of its table.
 #[derive(Debug)]

@@ -1,25 +1,59 @@
 //! Which copy a read asks, and what.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_layout::insync::{Members, Read};
+use helenus_layout::plan::LogicalTable;
 use helenus_policy::predict::Estimate;
+use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{
     Consistency, ExecuteView, Malformed, Opcode, QueryView, Version, same_columns, strip_payload,
     write,
 };
 
-use crate::copies::View;
-use crate::execution::copy_read::CopyRead;
+use crate::copies::{Lists, View};
 use crate::execution::in_range::InRange;
 use crate::execution::surroundings::{RangePrepare, Surroundings};
 use crate::query::Query;
 use crate::statement::classify::class_of_partition;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
+use crate::statement::layout_plan::Plan;
 use crate::statement::prepared::{Prepared, Statement};
 
-impl CopyRead {
+/// What a client asks of which table.
+pub(crate) struct Asked {
+    pub table: Arc<LogicalTable>,
+    /// The node of each copy.
+    pub owners: Box<[NodeIndex]>,
+    pub token: i64,
+    pub level: Consistency,
+    /// The statement on each copy that can answer it.
+    pub plan: Arc<Plan<Statement>>,
+    /// Copies that may be asked.
+    pub candidates: Members,
+    /// The copy from which the page before came, if one is continued, and the node's own paging state.
+    pub continued: Option<(usize, Box<[u8]>)>,
+    pub page_size: Option<i32>,
+    /// Whether the client knows the columns of the statement that it has prepared, if it has.
+    pub knows_columns: bool,
+    pub began: Instant,
+}
+
+impl Asked {
+    pub(super) fn reads(&self) -> Option<&ReadsOfCopies<Statement>> {
+        match &*self.plan {
+            Plan::ReadInPlace(reads) => Some(reads),
+            Plan::Read(_) | Plan::Write(_) | Plan::Refused(_) | Plan::Table => None,
+        }
+    }
+
+    pub(super) fn view<'a>(&self, lists: &'a Lists) -> Option<View<'a>> {
+        let table = &self.table;
+        lists.view((&table.keyspace, &table.name), &self.owners)
+    }
+
     /// The copy that is asked next.
     pub(super) fn next(
         &self,
@@ -29,10 +63,10 @@ impl CopyRead {
     ) -> Option<(usize, Read)> {
         let reads = self.reads()?;
         let in_sync = view.list(now_us)?.in_sync();
-        let candidates = in_sync.intersection(self.asked.candidates);
-        let continued = self.asked.continued.as_ref().map(|(from, _)| *from);
+        let candidates = in_sync.intersection(self.candidates);
+        let continued = self.continued.as_ref().map(|(from, _)| *from);
         let score = |of: &ReadOfCopy<Statement>| {
-            let node = *self.asked.owners.get(of.at)?;
+            let node = *self.owners.get(of.at)?;
             let is_linked = around.links.has_link(around.query.pool, node);
             let is_sound = around.links.is_sound(node, around.cx.now);
             let work_us = work_us(reads, of, around.query.class);
@@ -53,7 +87,7 @@ impl CopyRead {
         let mut chosen = best(true)?;
         if let Some(order) = &chosen.order
             && let Some(in_order) = best(false)
-            && !order.is_tried(self.asked.page_size)
+            && !order.is_tried(self.page_size)
         {
             chosen = in_order;
         }
@@ -92,7 +126,7 @@ impl CopyRead {
             None => write::long_string(&mut body, &on.text),
         }
         let options_at = body.len();
-        let state = self.asked.continued.as_ref().map(|(_, state)| &**state);
+        let state = self.continued.as_ref().map(|(_, state)| &**state);
         match prepared.is_none() && own.opcode == Opcode::Execute {
             true => options.write_with_state_and_columns(content, version, state, &mut body),
             false => options.write_with_state(content, state, &mut body),
@@ -108,7 +142,6 @@ impl CopyRead {
         };
         Ok(Query {
             header_flags: own.header_flags,
-            keyspace: own.keyspace.clone(),
             class: class_of_partition(&statement),
             statement: Some(statement),
             prepared,
@@ -145,12 +178,12 @@ impl CopyRead {
             return None;
         };
         let known = around.cx.shared.newest(known);
-        let table = &self.asked.table;
+        let table = &self.table;
         let copy = table.copies.get(on.at)?;
         let of_copy = (&*known.result_metadata, (&*copy.keyspace, &*copy.physical));
         let of_table = (&*asked.result_metadata, (&*table.keyspace, &*table.name));
         let appended = on.order.as_ref().map_or(0, |order| order.appended());
-        let is_same = self.asked.knows_columns && same_columns(of_copy, of_table, appended);
+        let is_same = self.knows_columns && same_columns(of_copy, of_table, appended);
         is_same.then_some(known)
     }
 }

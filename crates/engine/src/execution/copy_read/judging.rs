@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helenus_layout::insync::Verdict;
-use helenus_wire::{Malformed, ResultKind, RowsView, result_kind};
+use helenus_wire::{Malformed, ResultKind, RowsView, flags, result_kind};
 
 use crate::copies::{Eviction, Lists};
 use crate::execution::copy_read::{Arrived, CopyRead};
@@ -15,7 +15,7 @@ use crate::statement::prepared::Statement;
 impl CopyRead {
     /// Whether an answer counts, by a clock that was read after it.
     pub(crate) fn judge(&self, arrived: &Arrived, lists: &Lists, now_us: u64) -> Verdict {
-        let view = self.view(lists);
+        let view = self.asked.view(lists);
         let Some((view, boot)) = view.zip(arrived.boot) else {
             return Verdict::Again;
         };
@@ -26,7 +26,7 @@ impl CopyRead {
 
     /// What is to be done about a copy whose node has answered after a later start than the list knows.
     pub(crate) fn eviction(&self, arrived: &Arrived, lists: &Lists) -> Option<Eviction> {
-        let list = *self.view(lists)?.copies.last_read()?;
+        let list = *self.asked.view(lists)?.copies.last_read()?;
         let (table, copy) = (&self.asked.table, arrived.read.copy());
         let is_later = list.listed().contains(copy) && arrived.boot? > list.boot(copy);
         is_later.then(|| Eviction {
@@ -50,7 +50,10 @@ impl CopyRead {
             content,
             ..
         } = arrived;
-        let warned = renamed_warnings(*header_flags, prelude, &names_of_copies(table))?;
+        let warned = match header_flags & flags::WARNING != 0 {
+            true => renamed_warnings(*header_flags, prelude, &names_of_copies(table))?,
+            false => None,
+        };
         let mut out = Vec::with_capacity(prelude.len() + content.len() + 32);
         out.extend_from_slice(warned.as_deref().unwrap_or(prelude));
         let copy = table.copies.get(at);
@@ -63,7 +66,7 @@ impl CopyRead {
             (&*copy.keyspace, &*copy.physical),
             (&*table.keyspace, &*table.name),
         );
-        let on = self.reads().and_then(|reads| reads.on(at));
+        let on = self.asked.reads().and_then(|reads| reads.on(at));
         if let Some(order) = on.and_then(|on| on.order.as_ref()) {
             return Ok(order.write(&page, names, &mut out)?.then_some(out));
         }
@@ -75,7 +78,7 @@ impl CopyRead {
 
     /// The statement that a copy was asked.
     pub(crate) fn statement(&self, arrived: &Arrived) -> Option<&Arc<Statement>> {
-        let on = self.reads()?.on(arrived.read.copy())?;
+        let on = self.asked.reads()?.on(arrived.read.copy())?;
         Some(on.statement())
     }
 }
