@@ -20,6 +20,7 @@ pub(crate) mod outcome;
 pub(crate) mod paged_scan;
 pub(crate) mod piece;
 pub(crate) mod plan_parts;
+pub(crate) mod renaming;
 pub(crate) mod retry;
 pub(crate) mod rewriting;
 pub(crate) mod ring_parts;

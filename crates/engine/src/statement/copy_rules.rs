@@ -4,7 +4,7 @@ use helenus_cql::Kind;
 use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_wire::Consistency;
 
-use crate::execution::rewriting::renamed;
+use crate::execution::renaming::renamed;
 use crate::layouts::Layouts;
 use crate::statement::layout_rules::{changes_rights, may_write, table_of_rights};
 use crate::statement::prepared::Statement;

@@ -8,7 +8,7 @@ use helenus_wire::{Malformed, ResultKind, RowsView, flags, result_kind};
 use crate::copies::{Eviction, Lists};
 use crate::execution::copy_read::{Arrived, CopyRead};
 use crate::execution::layout_read::{identity, wrap};
-use crate::execution::rewriting::renamed_warnings;
+use crate::execution::renaming::renamed_warnings;
 use crate::statement::copy_rules::names_of_copies;
 use crate::statement::prepared::Statement;
 
