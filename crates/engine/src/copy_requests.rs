@@ -252,7 +252,7 @@ impl Engine {
             knows_columns: prepared
                 .is_some_and(|prepared| knows_columns(arrival, prepared, &options)),
             began: self.cx.now,
-            plan: plan.clone(),
+            plan,
         }))
     }
 

@@ -308,7 +308,7 @@ impl CopyRead {
 
     /// The rows of an answer cannot be put into the table's order: only copies that have it are asked.
     pub(super) fn ask_in_order(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        let reads = self.asked.reads().into_iter().flat_map(ReadsOfCopies::iter);
+        let reads = self.asked.reads().into_iter().flat_map(|of| of.iter());
         let (sorted, in_order): (Vec<_>, Vec<_>) = reads.partition(|of| of.order.is_some());
         let sorted: Members = sorted.into_iter().map(|of| of.at).collect();
         // Others may be in sync again.

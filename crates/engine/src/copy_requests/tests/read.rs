@@ -201,11 +201,13 @@ fn rows_in_another_order_are_sorted() {
 fn what_is_too_much_to_be_sorted_is_asked_of_a_copy_with_the_tables_order() {
     let columns: [Spec; 3] = [("total", BIGINT), ("status", VARCHAR), ("day", BIGINT)];
     let cells: [&[u8]; 3] = [&[7; 8], b"p", &[1; 8]];
+    // As many as fit the client's page.
+    let many: Vec<&[u8]> = cells.iter().copied().cycle().take(300).collect();
     let mut scene = Scene::new(Version::V4, Version::V4);
     read(&mut scene, SORTED);
     let (node, _, stream, _) = asked(&mut scene);
     let keyspace = format!("app__{node}");
-    let more = rows_of((&keyspace, TABLE), &columns, Some(b"more"), &cells);
+    let more = rows_of((&keyspace, TABLE), &columns, Some(b"more"), &many);
     give(&mut scene, node, stream, &more);
     scene.is_unanswered();
     let (node, stream) = asked_one(&mut scene, SORTED);
@@ -226,7 +228,7 @@ fn what_is_too_much_to_be_sorted_is_asked_of_a_copy_with_the_tables_order() {
     read(&mut scene, SORTED);
     let (node, _, stream, _) = asked(&mut scene);
     let keyspace = format!("app__{node}");
-    let more = rows_of((&keyspace, TABLE), &columns, Some(b"more"), &cells);
+    let more = rows_of((&keyspace, TABLE), &columns, Some(b"more"), &many);
     give(&mut scene, node, stream, &more);
     let (code, why, numbers) = scene.counted();
     assert_eq!((code, numbers), (code::UNAVAILABLE, (6, 1, 0)), "{why}");
