@@ -34,7 +34,6 @@ use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Prediction, Target};
-use crate::statement::copy_reads::ReadsOfCopies;
 use crate::statement::copy_rules::{because, renamed_to_own};
 use crate::statement::layout_plan::Plan;
 use crate::stats::add;

@@ -234,7 +234,7 @@ fn a_silent_copy_is_left_for_another_one() {
 #[test]
 fn the_only_copy_in_sync_is_waited_for_until_time_is_up() {
     let mut config = Config::default();
-    config.limits.request_timeout_ms = 1_600;
+    config.limits.request_timeout_ms = Some(1_600);
     config.layouts.enabled = true;
     let mut scene = Scene::new(Version::V4, Version::V4);
     scene.bench.adopt_config(config);
