@@ -111,6 +111,26 @@ fn the_cheapest_copy_is_asked_alone_and_its_answer_is_the_tables() {
     }
 }
 
+#[test]
+fn of_equal_copies_the_one_is_asked_whose_node_has_less_to_do() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        read(&mut scene, BY_STATUS);
+        asked.push(asked_one(&mut scene, BY_STATUS));
+    }
+    asked.sort_unstable();
+    assert_eq!(
+        asked.iter().map(|(node, _)| *node).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    for (node, stream) in asked {
+        give(&mut scene, node, stream, &page(node, None, &CELLS));
+        gets_the_row(&mut scene);
+    }
+    scene.is_done();
+}
+
 /// Executes the prepared read, and answers whatever nodes are asked; which requests these were.
 fn execute(scene: &mut Scene) -> Vec<Opcode> {
     let asking = Asking {
@@ -168,6 +188,57 @@ fn a_prepared_read_is_executed_by_the_id_of_the_copys_statement_once_the_nodes_h
         assert!(first.contains(&Opcode::Prepare), "{first:?}");
         assert_eq!(execute(&mut scene), [Opcode::Execute]);
     }
+}
+
+/// The client executes the read that the nodes have prepared; one of them does not know it any more.
+fn execute_forgotten() -> (Scene, usize, i16) {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    let prepared = scene
+        .bench
+        .prepared_of(b"own", ("app", TABLE), &MARKERS, &COLUMNS);
+    scene.bench.prepare_with_any(BY_STATUS, &prepared);
+    execute(&mut scene);
+    let asking = Asking {
+        values: &VALUES,
+        ..Asking::default()
+    };
+    scene
+        .bench
+        .ask(Opcode::Execute, 2, &asking.execute(Version::V4, b"own"));
+    let (node, opcode, stream, _) = asked(&mut scene);
+    assert_eq!(opcode, Opcode::Execute);
+    let mut id = Vec::new();
+    write::short_bytes(&mut id, format!("of {node}").as_bytes());
+    scene.bench.say_unprepared(node, stream, &id);
+    scene.carry_out();
+    let (opcode, stream, _) = scene.one_at(node);
+    assert_eq!(opcode, Opcode::Prepare);
+    (scene, node, stream)
+}
+
+#[test]
+fn what_a_node_has_forgotten_is_prepared_again_there() {
+    let (mut scene, node, stream) = execute_forgotten();
+    let (id, keyspace) = (format!("of {node}"), format!("app__{node}"));
+    let again = scene
+        .bench
+        .prepared_of(id.as_bytes(), (&keyspace, TABLE), &MARKERS, &COLUMNS);
+    give(&mut scene, node, stream, &again);
+    let (opcode, stream, _) = scene.one_at(node);
+    assert_eq!(opcode, Opcode::Execute);
+    give(&mut scene, node, stream, &page(node, None, &CELLS));
+    gets_the_row(&mut scene);
+    scene.is_done();
+}
+
+#[test]
+fn where_it_cannot_be_prepared_any_more_another_copy_is_asked() {
+    let (mut scene, node, stream) = execute_forgotten();
+    scene.error(node, stream, code::INVALID, "unconfigured table orders");
+    let (other, _, stream, _) = asked(&mut scene);
+    assert_ne!(other, node);
+    give(&mut scene, other, stream, &page(other, None, &CELLS));
+    gets_the_row(&mut scene);
 }
 
 #[test]
