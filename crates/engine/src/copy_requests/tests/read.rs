@@ -235,9 +235,16 @@ fn what_a_node_has_forgotten_is_prepared_again_there() {
 fn where_it_cannot_be_prepared_any_more_another_copy_is_asked() {
     let (mut scene, node, stream) = execute_forgotten();
     scene.error(node, stream, code::INVALID, "unconfigured table orders");
-    let (other, _, stream, _) = asked(&mut scene);
-    assert_ne!(other, node);
-    give(&mut scene, other, stream, &page(other, None, &CELLS));
+    // By its text, while the nodes are asked to prepare that.
+    let other = 3 - node;
+    let mut sent = scene.bench.at(other);
+    sent.retain(|(opcode, ..)| *opcode == Opcode::Query);
+    let [(_, stream, body)] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    let text = Reader::new(body).long_string().expect("a text");
+    assert!(text.contains(&format!("app__{other}.orders")), "{text}");
+    give(&mut scene, other, *stream, &page(other, None, &CELLS));
     gets_the_row(&mut scene);
 }
 
