@@ -1,6 +1,6 @@
 //! Requests about tables whose replicas are copies in sync: a write of one partition goes to all of them
-//! ([`crate::execution::copied_write`]), a read to one
-//! ([`crate::execution::copy_read`]), all else is refused.
+//! ([`crate::execution::copied_write`]), a read of one partition to one of them ([`crate::execution::copy_read`]),
+//! all else is refused.
 
 use std::sync::Arc;
 
@@ -313,13 +313,16 @@ fn unavailable(
     refusal
 }
 
-/// The copies that may be asked, and the node's own paging state: a page is continued on a copy that has the same
+/// The copy that a page came from, and the node's own paging state.
+type PageBefore<'a> = (usize, &'a [u8]);
+
+/// The copies that may be asked, and what is continued: a page is continued on a copy that has the same
 /// order as the one that it came from.
 fn candidates<'a>(
     table: &LogicalTable,
     reads: &ReadsOfCopies<Statement>,
     options: &Options<'a>,
-) -> Result<(Members, Option<(usize, &'a [u8])>), Refusal> {
+) -> Result<(Members, Option<PageBefore<'a>>), Refusal> {
     let Some(state) = options.paging_state else {
         return Ok((reads.iter().map(|read| read.at).collect(), None));
     };
