@@ -496,6 +496,11 @@ impl Queues {
         self.choice.order(request, replicas);
     }
 
+    /// When a node would have done this work, in microseconds from now, as far as that is predicted.
+    pub(crate) fn finish_us(&self, cx: &Context, node: NodeIndex, work_us: u32) -> f32 {
+        self.choice.finish_us(cx.now_us(), node, work_us)
+    }
+
     /// Publishes the counters and has every queue looked at, once a tick.
     pub(crate) fn on_tick(&mut self, cx: &Context) {
         let now_us = cx.now_us();

@@ -11,7 +11,7 @@ use crate::execution::layout_read::Tried;
 use crate::execution::outcome::{Outcome, Response, Step};
 use crate::execution::warnings::without_own_warnings;
 use crate::gates::lwt_queue::is_not_applied;
-use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::Body;
 use crate::node_request::Owner;
@@ -22,11 +22,10 @@ use crate::records::AttemptEnd;
 const LEARNED_ONE_OF: u64 = 16;
 
 impl Engine {
-    /// A node has answered a node request that belongs to a client request. `link`: over which link.
+    /// A node has answered a node request that belongs to a client request.
     pub(crate) fn on_response(
         &mut self,
         key: NodeRequestKey,
-        link: LinkKey,
         opcode: Opcode,
         response: Response<'_>,
         body: &[u8],
@@ -38,7 +37,7 @@ impl Engine {
         match &request.owner {
             Owner::Whole(client) => {
                 let client = *client;
-                self.on_whole_response(client, key, link, opcode, response, body);
+                self.on_whole_response(client, key, opcode, response, body);
             }
             Owner::Part(client, part) => {
                 let (client, part) = (*client, *part);
@@ -54,7 +53,7 @@ impl Engine {
 
     /// Whether an answer is one of those that are learned from.
     #[inline]
-    fn is_sampled(&mut self) -> bool {
+    pub(crate) fn is_sampled(&mut self) -> bool {
         self.cx.random().is_multiple_of(LEARNED_ONE_OF)
     }
 
@@ -90,7 +89,6 @@ impl Engine {
         &mut self,
         client: ClientRequestKey,
         key: NodeRequestKey,
-        link: LinkKey,
         opcode: Opcode,
         response: Response<'_>,
         body: &[u8],
@@ -104,6 +102,7 @@ impl Engine {
             content,
             version,
             service_us,
+            link,
         } = response;
         if opcode == Opcode::Error {
             if self.goes_on_without(client, key) {

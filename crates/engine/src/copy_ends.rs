@@ -6,9 +6,9 @@ use crate::copies::Lists;
 use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, End, Told, Waits, Why};
 use crate::execution::outcome::Step;
-use crate::execution::rewriting::renamed;
 use crate::keys::CopiedWriteKey;
 use crate::output::Output;
+use crate::statement::copy_rules::renamed_to_own;
 
 /// The body of a RESULT that says that something is done.
 const VOID: [u8; 4] = 1_i32.to_be_bytes();
@@ -101,15 +101,9 @@ fn named(write: &CopiedWrite, text: &str) -> String {
 
 /// What a copy has said, as its client is to hear it.
 pub(crate) fn told(write: &CopiedWrite, error: &ErrorBody<'_>) -> Told {
-    let table = &write.table;
-    let own = format!("{}.{}", table.keyspace, table.name);
-    let copies = table.copies.iter();
-    let names: Vec<(String, &str)> = copies
-        .map(|copy| (format!("{}.{}", copy.keyspace, copy.physical), &*own))
-        .collect();
     Told {
         code: error.code,
-        text: renamed(error.message, &names).unwrap_or_else(|| error.message.to_owned()),
+        text: renamed_to_own(&write.table, error.message),
         fields: fields_of(write, error),
     }
 }

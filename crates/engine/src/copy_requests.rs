@@ -1,30 +1,36 @@
 //! Requests about tables whose replicas are copies in sync: a write of one partition goes to all of them
-//! ([`crate::execution::copied_write`]), all else is refused.
+//! ([`crate::execution::copied_write`]), a read of one partition to one of them ([`crate::execution::copy_read`]),
+//! all else is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_cql::Kind;
+use helenus_layout::insync::Members;
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::token::Token;
-use helenus_wire::{Consistency, Opcode, code, write};
+use helenus_wire::{Consistency, Opcode, Options, code, write};
 
 use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, Purpose};
+use crate::execution::copy_read::{self, Asked as AskedOfCopies, CopyRead};
 use crate::execution::fan_out_write::{bytes_of, in_order};
+use crate::execution::layout_read::{identity, unwrap};
 use crate::execution::rewriting::{Refusal, Rewriting};
 use crate::execution::sent_to_copies::{SentToCopies, write_options};
 use crate::keys::PoolKey;
+use crate::layout_reads::{INVALID_STATE, knows_columns, options_of};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
 use crate::layouts::Layouts;
 use crate::memory::Held;
 use crate::output::Output;
 use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
-use crate::statement::copy_rules::{because, needed, refused};
-use crate::statement::layout_plan::CopyWrite;
+use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
+use crate::statement::copy_rules::{because, needed, needed_in_sync, refused};
+use crate::statement::layout_plan::{CopyWrite, Plan};
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
@@ -34,6 +40,14 @@ const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place 
                         fewer requests in flight, or wait until the node that is away is back or left out";
 const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
                            them by markers, one partition at a time";
+const SERIAL: &str = "a read at SERIAL or LOCAL_SERIAL completes conditional writes, which are not carried out on \
+                      them; read at QUORUM or LOCAL_QUORUM, which see all acknowledged writes";
+const SEVERAL_PARTITIONS: &str = "only one partition is read at a time, with all columns of its key bound by = to values \
+                                  that Helenus can read; read the partitions of an IN one by one, in parallel, and \
+                                  keep a table of the keys in place of scans and token()";
+const NO_COPY: &str = "none of them gives the rows as this statement needs them: no copy has the table's own order, and \
+                       Helenus does not sort what is aggregated, grouped, DISTINCT, JSON, compared by tuples or \
+                       limited by a marker, nor filters without ALLOW FILTERING; select columns, with LIMIT as a number";
 
 impl Engine {
     /// What a request about a table with copies becomes; `None` if it is about none.
@@ -57,6 +71,11 @@ impl Engine {
         let Some((statement, table)) = statement.zip(replaced) else {
             return Ok(None);
         };
+        if kind == Kind::Select {
+            let read = self.read_of_copies(arrival, analysis, (statement, table))?;
+            add(&self.cx.shared.stats.global.layout_reads, 1);
+            return Ok(Some(Box::new(Rewriting::ReadOfCopy(Box::new(read)))));
+        }
         let write = self.copied_write(arrival, analysis, (statement, table))?;
         add(&self.cx.shared.stats.global.layout_writes, 1);
         Ok(Some(Box::new(Rewriting::Copied(Box::new(write)))))
@@ -192,6 +211,59 @@ impl Engine {
         Refusal::new(code::OVERLOADED, because(table, &why))
     }
 
+    /// What a read of such a table becomes.
+    fn read_of_copies(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
+    ) -> Result<CopyRead, Refusal> {
+        let options = options_of(arrival).ok_or(Refusal::invalid(NOT_READABLE))?;
+        let level = options.consistency;
+        if level.is_serial() {
+            return Err(Refusal::invalid(because(table, SERIAL)));
+        }
+        let needed = needed_in_sync(level, table.copies.len()).ok_or_else(|| {
+            let why = format!("a read at {} is none; read at QUORUM", level.name());
+            Refusal::invalid(because(table, &why))
+        })?;
+        let place = analysis.place.as_ref();
+        let token = place.and_then(|place| place.token);
+        let token = token.ok_or_else(|| Refusal::invalid(because(table, SEVERAL_PARTITIONS)))?;
+        let plan = statement.layout_plan(table).plan;
+        let reads = match &*plan {
+            Plan::ReadInPlace(reads) if !reads.is_empty() => reads,
+            _ => return Err(Refusal::invalid(because(table, NO_COPY))),
+        };
+        let (candidates, continued) = candidates(table, reads, &options)?;
+        let owners = self.owners_of_copies(table, token)?;
+        let lists = self.cx.shared.copies.lists();
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        let view = lists.view((&table.keyspace, &table.name), &owners);
+        let list = view.as_ref().and_then(|view| view.list(now_us));
+        let is_held = self.cx.shared.layouts.is_held(self.cx.now);
+        let list = list.filter(|_| is_held);
+        let list = list.ok_or_else(|| Refusal::new(code::OVERLOADED, copy_read::NOT_LISTED))?;
+        let in_sync = list.in_sync().len();
+        if in_sync < needed {
+            return Err(unavailable(table, level, (needed, in_sync)));
+        }
+        let prepared = analysis.prepared.as_ref();
+        Ok(CopyRead::new(AskedOfCopies {
+            table: table.clone(),
+            owners,
+            token,
+            level,
+            candidates,
+            continued: continued.map(|(from, state)| (from, state.into())),
+            page_size: options.page_size,
+            knows_columns: prepared
+                .is_some_and(|prepared| knows_columns(arrival, prepared, &options)),
+            began: self.cx.now,
+            plan,
+        }))
+    }
+
     /// The node of each copy. The snapshot may be a later one than that of the analysis.
     fn owners_of_copies(
         &self,
@@ -247,6 +319,35 @@ fn unavailable(
     write::i32(&mut refusal.fields, needed as i32);
     write::i32(&mut refusal.fields, alive as i32);
     refusal
+}
+
+/// The copy that a page came from, and the node's own paging state.
+type PageBefore<'a> = (usize, &'a [u8]);
+
+/// The copies that may be asked, and what is continued: a page is continued on a copy that has the same
+/// order as the one that it came from.
+fn candidates<'a>(
+    table: &LogicalTable,
+    reads: &ReadsOfCopies<Statement>,
+    options: &Options<'a>,
+) -> Result<(Members, Option<PageBefore<'a>>), Refusal> {
+    let Some(state) = options.paging_state else {
+        return Ok((reads.iter().map(|read| read.at).collect(), None));
+    };
+    let invalid = || Refusal::new(code::PROTOCOL, INVALID_STATE);
+    let (id, state) = unwrap(state).ok_or_else(invalid)?;
+    let mut copies = table.copies.iter().enumerate();
+    let from = copies.find(|(at, _)| identity(table, *at) == id);
+    let (from_at, from) = from.ok_or_else(invalid)?;
+    let is_alike = |read: &&ReadOfCopy<Statement>| {
+        let copy = table.copies.get(read.at);
+        read.order.is_none() && copy.is_some_and(|copy| copy.layout == from.layout)
+    };
+    let alike: Members = reads.iter().filter(is_alike).map(|read| read.at).collect();
+    match alike.is_empty() {
+        true => Err(invalid()),
+        false => Ok((alike, Some((from_at, state)))),
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::encodings::answer::shown;
 use crate::encodings::coding::Coding;
 use crate::encodings::shown::{OnEncoded, Shown, Unshown};
 use crate::engine::Engine;
-use crate::execution::rewriting::{self, renamed_warnings};
+use crate::execution::renaming::{self, renamed_warnings};
 use crate::keys::ClientRequestKey;
 use crate::request::ClientRequest;
 use crate::stats::add;
@@ -117,7 +117,7 @@ fn show(
 fn renamed(of: &OnEncoded, content: &[u8]) -> Option<Vec<u8>> {
     let error = ErrorBody::parse(content).ok()?;
     let names: Vec<_> = of.names().collect();
-    let message = rewriting::renamed(error.message, &names)?;
+    let message = renaming::renamed(error.message, &names)?;
     let mut out = Vec::with_capacity(content.len());
     let message = &*message;
     ErrorBody { message, ..error }.write(&mut out);

@@ -41,6 +41,8 @@ pub struct Engine {
     pub(crate) requests: Requests,
     /// Writes to copies in sync, which go on without their clients.
     pub(crate) copied: CopiedWrites,
+    /// Reads of copies in sync whose answers are to be judged.
+    pub(crate) reads_to_judge: Vec<ClientRequestKey>,
     pub(crate) statements: Statements,
     /// What waits for nodes.
     pub(crate) queues: Queues,
@@ -86,6 +88,7 @@ impl Engine {
             links,
             requests: Requests::default(),
             copied: CopiedWrites::new(now),
+            reads_to_judge: Vec::new(),
             statements,
             queues: Queues::default(),
             backlog: Backlog::default(),

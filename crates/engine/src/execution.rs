@@ -6,6 +6,7 @@ pub(crate) mod aggregate;
 pub(crate) mod begin_scan;
 pub(crate) mod copied_write;
 pub(crate) mod copied_writes;
+pub(crate) mod copy_read;
 pub(crate) mod fan_out_write;
 pub(crate) mod fold;
 pub(crate) mod front;
@@ -20,6 +21,7 @@ pub(crate) mod outcome;
 pub(crate) mod paged_scan;
 pub(crate) mod piece;
 pub(crate) mod plan_parts;
+pub(crate) mod renaming;
 pub(crate) mod retry;
 pub(crate) mod rewriting;
 pub(crate) mod ring_parts;
@@ -38,6 +40,7 @@ use helenus_policy::schedule::Class;
 
 use crate::execution::aggregate::Aggregate;
 use crate::execution::copied_write::Copied;
+use crate::execution::copy_read::{Arrived, CopyRead};
 use crate::execution::in_sequence::InSequence;
 use crate::execution::multi_get::{MultiGet, Spread};
 use crate::execution::outcome::{Outcome, Step};
@@ -67,6 +70,8 @@ pub(crate) enum Execution {
     InSequence(Box<InSequence>),
     /// A write to copies in sync, which goes on whatever becomes of this request.
     Copied(Copied),
+    /// A read of one of the copies in sync.
+    FromCopy(Box<CopyRead>),
     /// It has been carried out, and its answer waits until the nodes agree on the schema.
     Held,
 }
@@ -94,6 +99,7 @@ impl Execution {
             }
             Execution::Aggregate(aggregate) => aggregate.begin(around),
             Execution::InSequence(sequence) => sequence.send(around),
+            Execution::FromCopy(read) => read.send(around),
             Execution::Single(Some(_))
             | Execution::Hedged { .. }
             | Execution::MultiGet(_)
@@ -120,6 +126,7 @@ impl Execution {
                 aggregate.on_part(around, part, outcome)
             }
             (Execution::InSequence(sequence), Some(_)) => sequence.on_layout(around, outcome),
+            (Execution::FromCopy(read), Some(_)) => read.on_attempt(around, outcome),
             (execution @ Execution::MultiGet(_), Some(part)) => {
                 let Execution::MultiGet(multi_get) = execution else {
                     return Step::Wait;
@@ -139,9 +146,46 @@ impl Execution {
                 | Execution::MultiGet(_)
                 | Execution::InSequence(_)
                 | Execution::Copied(_)
+                | Execution::FromCopy(_)
                 | Execution::Held,
                 _,
             ) => outcome.unchanged(),
+        }
+    }
+
+    /// What a copy in sync has answered does not count: another one is asked.
+    pub(crate) fn ask_another(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        arrived: &Arrived,
+    ) -> Step<'static> {
+        match self {
+            Execution::FromCopy(read) => read.ask_another(around, arrived),
+            _ => Step::Wait,
+        }
+    }
+
+    /// Its rows cannot be put into the table's order: one that has it is asked.
+    pub(crate) fn ask_in_order(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        match self {
+            Execution::FromCopy(read) => read.ask_in_order(around),
+            _ => Step::Wait,
+        }
+    }
+
+    /// What a copy in sync has answered, to be judged.
+    pub(crate) fn take_arrived(&mut self) -> Option<Arrived> {
+        match self {
+            Execution::FromCopy(read) => read.take_arrived(),
+            _ => None,
+        }
+    }
+
+    /// The read of a copy in sync that it is.
+    pub(crate) fn copy_read(&self) -> Option<&CopyRead> {
+        match self {
+            Execution::FromCopy(read) => Some(read),
+            _ => None,
         }
     }
 
@@ -176,7 +220,10 @@ impl Execution {
             Execution::PagedScan(scan) => scan.whole(),
             Execution::Aggregate(aggregate) => aggregate.whole(),
             Execution::InSequence(sequence) => sequence.whole(),
-            Execution::MultiGet(_) | Execution::Copied(_) | Execution::Held => None,
+            Execution::MultiGet(_)
+            | Execution::Copied(_)
+            | Execution::FromCopy(_)
+            | Execution::Held => None,
         }
     }
 
@@ -185,7 +232,7 @@ impl Execution {
         match self {
             Execution::PagedScan(scan) => scan.is_in_parts(),
             Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
-            Execution::MultiGet(_) | Execution::Copied(_) => true,
+            Execution::MultiGet(_) | Execution::Copied(_) | Execution::FromCopy(_) => true,
             Execution::InSequence(sequence) => sequence.whole().is_none(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
@@ -207,6 +254,7 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.children(),
             Execution::MultiGet(multi_get) => multi_get.children(),
             Execution::InSequence(sequence) => sequence.children(),
+            Execution::FromCopy(read) => read.child().into_iter().collect(),
             Execution::Single(_)
             | Execution::Hedged { .. }
             | Execution::Copied(_)
@@ -221,6 +269,7 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
             Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
             Execution::InSequence(sequence) => sequence.awaits(part, child),
+            Execution::FromCopy(read) => read.awaits(child),
             Execution::Single(_)
             | Execution::Hedged { .. }
             | Execution::Copied(_)
@@ -251,6 +300,7 @@ impl Execution {
             Execution::MultiGet(_) => "by owner",
             Execution::InSequence(_) => "layouts in sequence",
             Execution::Copied(_) => "to copies in sync",
+            Execution::FromCopy(_) => "from a copy in sync",
             Execution::Held => "schema change",
         }
     }
@@ -265,6 +315,7 @@ impl Execution {
             | Execution::Hedged { .. }
             | Execution::InSequence(_)
             | Execution::Copied(_)
+            | Execution::FromCopy(_)
             | Execution::Held => 0,
         }
     }

@@ -92,6 +92,7 @@ impl Engine {
     pub fn judge_copies(&mut self, now: Instant) {
         self.set_now(now);
         self.judge_touched();
+        self.judge_reads();
         self.settle();
     }
 

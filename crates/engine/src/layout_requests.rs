@@ -221,6 +221,7 @@ impl ClientRequest {
             Rewriting::Copied(write) => {
                 self.execution = Execution::Copied(Copied::Begins(write));
             }
+            Rewriting::ReadOfCopy(read) => self.execution = Execution::FromCopy(read),
             Rewriting::Schema(SchemaForm { read, instead }) => {
                 if let Some(body) = instead {
                     self.query.opcode = Opcode::Query;

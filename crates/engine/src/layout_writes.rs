@@ -293,7 +293,7 @@ pub(crate) fn copies_of(
     match &*planned.plan {
         Plan::Write(copies) => Ok(copies),
         Plan::Refused(why) => Err(Refusal::invalid(&**why)),
-        Plan::Read(_) | Plan::Table => Err(Refusal::invalid(NOT_READABLE)),
+        Plan::Read(_) | Plan::ReadInPlace(_) | Plan::Table => Err(Refusal::invalid(NOT_READABLE)),
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod expected_share;
 mod functions;
+mod in_place;
 mod logical_table;
 mod order_free;
 mod question;
@@ -25,6 +26,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use in_place::{InPlace, read_in_place};
 pub use logical_table::{
     ClusteringColumn, Column, Copy, LogicalTable, is_one_cell, may_hold_time, partition_name,
 };

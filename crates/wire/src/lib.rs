@@ -40,7 +40,8 @@ pub use result::{
     PreparedView, ResultKind, RowsView, columns_of_table, result_kind, strip_prelude,
 };
 pub use splice::{
-    BatchStatement, same_columns, without_result_columns, write_batch, write_flags, write_values,
+    BatchStatement, TableName, same_columns, without_result_columns, write_batch, write_flags,
+    write_values,
 };
 pub use types::{ColumnSpec, ColumnType};
 

@@ -5,6 +5,8 @@ mod bounded;
 mod failing;
 mod given_up;
 mod late;
+mod read;
+mod read_again;
 mod refused;
 mod written;
 

@@ -3,6 +3,8 @@
 use helenus_policy::route::Plan;
 use helenus_wire::{ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, code, result_kind};
 
+use crate::keys::LinkKey;
+
 /// A node's answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Response<'a> {
@@ -15,6 +17,8 @@ pub(crate) struct Response<'a> {
     pub version: Version,
     /// From sending to the answer.
     pub service_us: u32,
+    /// Over which it came.
+    pub link: LinkKey,
 }
 
 impl Response<'_> {
@@ -85,6 +89,16 @@ impl Failure<'_> {
     }
 }
 
+/// An error that is kept until its client is told.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub code: i32,
+    pub text: String,
+    pub fields: Vec<u8>,
+    /// In which a node has written the fields; `None`: the proxy has.
+    pub version: Option<Version>,
+}
+
 /// What is next for a client request.
 pub(crate) enum Step<'a> {
     /// Nothing until another of its node requests is answered.
@@ -97,6 +111,8 @@ pub(crate) enum Step<'a> {
     Done { header_flags: u8, body: JoinedBody },
     /// Its client gets an error.
     Failed(Failure<'a>),
+    /// The same with one that was kept.
+    Told(Box<Told>),
     /// What a node has answered cannot be understood.
     Broken(String),
     /// There is no room for what it holds.

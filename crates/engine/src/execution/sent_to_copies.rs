@@ -59,7 +59,7 @@ impl SentToCopies {
     fn copies(&self) -> &[CopyWrite<Statement>] {
         match &*self.plan {
             Plan::Write(copies) => copies,
-            Plan::Read(_) | Plan::Refused(_) | Plan::Table => &[],
+            Plan::Read(_) | Plan::ReadInPlace(_) | Plan::Refused(_) | Plan::Table => &[],
         }
     }
 

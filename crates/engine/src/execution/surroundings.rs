@@ -40,6 +40,8 @@ pub(crate) struct Todo {
     pub reprioritise: Vec<(NodeRequestKey, PartJob)>,
     /// A statement that the nodes are to prepare.
     pub prepare: Option<RangePrepare>,
+    /// A copy in sync has answered, and the clock is to be read before that counts.
+    pub judge: bool,
 }
 
 /// What an execution sees.

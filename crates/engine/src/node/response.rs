@@ -71,8 +71,9 @@ impl Engine {
                     content,
                     version,
                     service_us,
+                    link: link_key,
                 };
-                self.on_response(key, link_key, opcode, response, body);
+                self.on_response(key, opcode, response, body);
             }
         }
     }

@@ -1,16 +1,17 @@
 //! What may be done with tables that have copies in sync in place of replicas, beside writing rows.
 
 use helenus_cql::Kind;
-use helenus_layout::plan::LogicalTable;
+use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_wire::Consistency;
 
+use crate::execution::renaming::renamed;
 use crate::layouts::Layouts;
 use crate::statement::layout_rules::{changes_rights, may_write, table_of_rights};
 use crate::statement::prepared::Statement;
 use crate::statement::words::{is_one_of, words};
 
-/// Why a request that names a keyspace and table is refused; `None` also for writes of rows, which may be
-/// refused for what they say.
+/// Why a request that names a keyspace and table is refused; `None` also for reads and writes of rows, which may
+/// be refused for what they say.
 pub(crate) fn refused(
     kind: Kind,
     statement: Option<&Statement>,
@@ -29,8 +30,7 @@ pub(crate) fn refused(
     }
     let replaced = table.and_then(|(keyspace, table)| layouts.replaced(keyspace, table));
     match (kind, replaced) {
-        (Kind::Insert | Kind::Update | Kind::Delete, _) => None,
-        (Kind::Select, Some(table)) => Some(because(table, "they cannot be read yet")),
+        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete, _) => None,
         (Kind::Truncate, Some(table)) => Some(because(
             table,
             "TRUNCATE cannot empty all of them at the same moment; delete its partitions",
@@ -96,6 +96,38 @@ pub(crate) fn needed(level: Consistency, copies: usize) -> Option<usize> {
         Consistency::ALL => Some(copies),
         _ => None,
     }
+}
+
+/// How many copies must be in sync for a read at this level, of which one answers; `None`: there are no such reads.
+pub(crate) fn needed_in_sync(level: Consistency, copies: usize) -> Option<usize> {
+    match level {
+        Consistency::ANY => None,
+        // A copy in sync has whatever was acknowledged at any level.
+        Consistency::QUORUM | Consistency::LOCAL_QUORUM | Consistency::EACH_QUORUM => Some(1),
+        level => needed(level, copies),
+    }
+}
+
+/// What copies are called, and what the client calls them.
+pub(crate) fn names_of_copies(table: &LogicalTable) -> Vec<(String, String)> {
+    let of_copy = |copy: &Copy| {
+        let qualified = (
+            format!("{}.{}", copy.keyspace, copy.physical),
+            name_of(table),
+        );
+        let keyspace = (copy.keyspace.clone(), table.keyspace.clone());
+        [
+            qualified,
+            keyspace,
+            (copy.physical.clone(), table.name.clone()),
+        ]
+    };
+    table.copies.iter().flat_map(of_copy).collect()
+}
+
+/// What a node has said of a copy, as its client is to hear it.
+pub(crate) fn renamed_to_own(table: &LogicalTable, message: &str) -> String {
+    renamed(message, &names_of_copies(table)).unwrap_or_else(|| message.to_owned())
 }
 
 /// What is told of such a table.
@@ -169,6 +201,13 @@ mod tests {
         assert_eq!(needed(Consistency::QUORUM, 4), Some(3));
         assert_eq!(of(Consistency::ALL), Some(3));
         assert_eq!(of(Consistency(3)), Some(3));
+        let in_sync = |level| needed_in_sync(level, 3);
+        assert_eq!(in_sync(Consistency::ONE), Some(1));
+        assert_eq!(in_sync(Consistency::QUORUM), Some(1));
+        assert_eq!(in_sync(Consistency::EACH_QUORUM), Some(1));
+        assert_eq!(in_sync(Consistency(2)), Some(2));
+        assert_eq!(in_sync(Consistency::ALL), Some(3));
+        assert_eq!(in_sync(Consistency::ANY), None);
         assert_eq!(of(Consistency::SERIAL), None);
         assert_eq!(of(Consistency(99)), None);
     }

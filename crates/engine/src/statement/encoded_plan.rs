@@ -21,7 +21,7 @@ pub(crate) use self::changed::{Changed, Source};
 use crate::encodings::EncodedTable;
 use crate::encodings::coding::Coding;
 use crate::encodings::shown::Shown;
-use crate::statement::layout_plan::OfText;
+use crate::statement::of_text::OfText;
 
 /// A statement and the encoded columns of its table.
 #[derive(Debug)]

@@ -6,13 +6,10 @@ use std::sync::{Arc, OnceLock};
 use helenus_cql::{Facts, Kind};
 use helenus_layout::plan::{self, LogicalTable};
 
+use crate::statement::copy_reads::ReadsOfCopies;
+use crate::statement::of_text::OfText;
 use crate::statement::restored_order::RestoredOrder;
 use crate::stats::{LayoutStats, Stats, add};
-
-/// A statement, as its text tells.
-pub(crate) trait OfText {
-    fn of_text(text: &str) -> Self;
-}
 
 /// A statement and the layouts of its table.
 #[derive(Debug)]
@@ -25,6 +22,8 @@ pub(crate) struct LayoutPlan<S> {
 pub(crate) enum Plan<S> {
     /// A read of one partition, maybe of a layout.
     Read(CopyReads<S>),
+    /// A read of one partition, of a copy that takes the place of a replica.
+    ReadInPlace(ReadsOfCopies<S>),
     /// A write, with one more statement for each layout.
     Write(Box<[CopyWrite<S>]>),
     /// Why it cannot be carried out on layouts.
@@ -82,6 +81,9 @@ impl<S> Clone for LayoutPlan<S> {
 impl<S: OfText> LayoutPlan<S> {
     pub(crate) fn of(table: &Arc<LogicalTable>, text: &str, facts: &Facts) -> LayoutPlan<S> {
         let plan = match facts.kind {
+            Kind::Select if table.is_replaced() => {
+                Plan::ReadInPlace(ReadsOfCopies::of(table, text, facts))
+            }
             Kind::Select => Plan::Read(CopyReads::of(table, text, facts)),
             Kind::Insert | Kind::Update | Kind::Delete => match plan::write(table, text, facts) {
                 plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),

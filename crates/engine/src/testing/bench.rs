@@ -256,6 +256,14 @@ impl Bench {
             .on_link_bytes(self.now, self.links[node], &bytes);
     }
 
+    /// The same with these flags in its header.
+    pub(crate) fn say_with_flags(&mut self, node: usize, (flags, stream): (u8, i16), body: &[u8]) {
+        let mode = (self.versions.1, self.versions.1 == Version::V5);
+        let bytes = super::written((true, flags), mode, stream, Opcode::Result, body);
+        self.engine
+            .on_link_bytes(self.now, self.links[node], &bytes);
+    }
+
     pub(crate) fn say_error(&mut self, stream: i16, code: i32, message: &str, fields: &[u8]) {
         let mut body = Vec::new();
         let error = ErrorBody {
@@ -279,7 +287,7 @@ impl Bench {
         self.prepare_with_any(text, &prepared);
     }
 
-    fn prepare_with_any(&mut self, text: &str, prepared: &[u8]) {
+    pub(crate) fn prepare_with_any(&mut self, text: &str, prepared: &[u8]) {
         let mut body = Vec::new();
         write::long_string(&mut body, text);
         if self.versions.0 == Version::V5 {
@@ -532,6 +540,16 @@ pub(crate) fn rows(
     state: Option<&[u8]>,
     cells: &[&[u8]],
 ) -> Vec<u8> {
+    rows_of(("app", table), columns, state, cells)
+}
+
+/// The same of a table of any keyspace.
+pub(crate) fn rows_of(
+    table: (&str, &str),
+    columns: &[Spec],
+    state: Option<&[u8]>,
+    cells: &[&[u8]],
+) -> Vec<u8> {
     let mut body = Vec::new();
     write::i32(&mut body, 2);
     write::u32(&mut body, 1 | state.map_or(0, |_| 2));
@@ -539,7 +557,7 @@ pub(crate) fn rows(
     if state.is_some() {
         write::bytes(&mut body, state);
     }
-    specs(&mut body, ("app", table), columns);
+    specs(&mut body, table, columns);
     write::u32(&mut body, (cells.len() / columns.len()) as u32);
     for cell in cells {
         write::bytes(&mut body, Some(cell));

@@ -64,6 +64,12 @@ impl LogicalTable {
         own.map(key).eq(others.map(key))
     }
 
+    /// Whether its copies take the place of its replicas: they are in keyspaces of their own then.
+    pub fn is_replaced(&self) -> bool {
+        let mut copies = self.copies.iter();
+        copies.any(|copy| copy.keyspace != self.keyspace)
+    }
+
     /// The place among the clustering columns.
     pub(super) fn clustering_column(&self, name: &str) -> Option<usize> {
         self.clustering.iter().position(|c| c.name == name)

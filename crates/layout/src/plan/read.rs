@@ -20,7 +20,7 @@ use super::expected_share::expected_share;
 use super::logical_table::{Copy, LogicalTable};
 use super::question::{Question, Wanted};
 use super::restore::{ROWS_MAX, Restore};
-use super::splice::{qualified, splice};
+use super::splice::{Piece, qualified, splice};
 use crate::access::Access;
 use crate::layout::Layout;
 
@@ -42,9 +42,9 @@ pub enum Read {
 /// A copy is worth the detour if it costs less than this share of what the table costs.
 const GAIN: f64 = 0.7;
 /// The same where the answer has to be sorted: if it does not fit a page, all was in vain.
-const GAIN_SORTED: f64 = 0.5;
+pub(super) const GAIN_SORTED: f64 = 0.5;
 /// Sorting a row, relative to reading it.
-const SORTING: f64 = 0.3;
+pub(super) const SORTING: f64 = 0.3;
 
 /// Where the SELECT is read. That the table takes the statement is known: its PREPARE succeeded.
 pub fn read(table: &LogicalTable, text: &str, facts: &Facts) -> Read {
@@ -127,15 +127,15 @@ fn best(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Read> {
 }
 
 /// What LIMIT, and the number of rows that are expected, mean for a choice.
-struct Limits {
+pub(super) struct Limits {
     /// Of the rows of its slice, the part that is read of what has the order.
-    part_read: f64,
+    pub part_read: f64,
     /// An answer can be sorted, and is expected to fit a page.
-    may_sort: bool,
+    pub may_sort: bool,
 }
 
 impl Limits {
-    fn of(table: &LogicalTable, select: &SelectFacts, question: &Question) -> Limits {
+    pub(super) fn of(table: &LogicalTable, select: &SelectFacts, question: &Question) -> Limits {
         let rows = table.rows_per_partition();
         let rows = rows.map(|rows| rows * question.matching);
         let part_read = match (question.wanted, rows) {
@@ -155,7 +155,7 @@ impl Limits {
 }
 
 /// The slice of the copy, if it can be read.
-fn usable(table: &LogicalTable, question: &Question, copy: &Copy) -> Option<Access> {
+pub(super) fn usable(table: &LogicalTable, question: &Question, copy: &Copy) -> Option<Access> {
     let fits = copy.readable && copy.layout.len() == table.clustering.len();
     fits.then(|| Access::of(&question.shape, &copy.layout))
 }
@@ -168,6 +168,18 @@ fn in_order(
     question: &Question,
     copy: &Copy,
 ) -> Option<String> {
+    let pieces = pieces_in_order(table, text, facts, question, copy)?;
+    splice(text, 0..text.len(), pieces)
+}
+
+/// What is replaced in it.
+pub(super) fn pieces_in_order(
+    table: &LogicalTable,
+    text: &str,
+    facts: &Facts,
+    question: &Question,
+    copy: &Copy,
+) -> Option<Vec<Piece>> {
     let mut pieces = of_copy(table, facts, copy, &[])?;
     if let Some(span) = &facts.spans.order_by {
         match order_by(table, question, copy) {
@@ -175,7 +187,7 @@ fn in_order(
             None => pieces.push(removed(text, span)?),
         }
     }
-    splice(text, 0..text.len(), pieces)
+    Some(pieces)
 }
 
 /// The statement for a copy that gives all rows of the table's answer in another order.
@@ -186,6 +198,25 @@ fn to_sort(
     question: &Question,
     copy: &Copy,
 ) -> Option<(String, Restore)> {
+    let (mut pieces, restore) = pieces_to_sort(table, text, facts, question, copy)?;
+    let before = facts.spans.allow_filtering.as_ref()?.start;
+    pieces.push((before..before, format!("{} ", limit_to_sort())));
+    Some((splice(text, 0..text.len(), pieces)?, restore))
+}
+
+/// One more than is sorted shows that there are too many, and bounds what a client without pages gets.
+pub(super) fn limit_to_sort() -> String {
+    format!("LIMIT {}", ROWS_MAX + 1)
+}
+
+/// What is replaced in it, but for [`limit_to_sort`].
+pub(super) fn pieces_to_sort(
+    table: &LogicalTable,
+    text: &str,
+    facts: &Facts,
+    question: &Question,
+    copy: &Copy,
+) -> Option<(Vec<Piece>, Restore)> {
     let (restore, appended) = Restore::of(table, facts.select.as_deref()?, question)?;
     let spans = &facts.spans;
     let mut pieces = of_copy(table, facts, copy, &appended)?;
@@ -195,10 +226,7 @@ fn to_sort(
     {
         pieces.push(removed(text, span)?);
     }
-    // One more than is sorted shows that there are too many, and bounds what a client without pages gets.
-    let before = spans.allow_filtering.as_ref()?.start;
-    pieces.push((before..before, format!("LIMIT {} ", ROWS_MAX + 1)));
-    Some((splice(text, 0..text.len(), pieces)?, restore))
+    Some((pieces, restore))
 }
 
 /// The copy's name and columns in place of the table's.
@@ -207,7 +235,7 @@ fn of_copy(
     facts: &Facts,
     copy: &Copy,
     appended: &[&str],
-) -> Option<Vec<(Range<usize>, String)>> {
+) -> Option<Vec<Piece>> {
     let spans = &facts.spans;
     let mut pieces = vec![(spans.table.clone()?, qualified(copy))];
     let selection = spans.selection.clone()?;
@@ -228,7 +256,7 @@ fn of_copy(
 }
 
 /// With the blank before.
-fn removed(text: &str, span: &Range<usize>) -> Option<(Range<usize>, String)> {
+fn removed(text: &str, span: &Range<usize>) -> Option<Piece> {
     let before = text.get(..span.start)?;
     let start = span.start - usize::from(before.ends_with(' '));
     Some((start..span.end, String::new()))

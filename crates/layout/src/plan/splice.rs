@@ -6,12 +6,11 @@ use helenus_cql::quote_identifier;
 
 use super::logical_table::Copy;
 
+/// What takes the place of a span.
+pub(super) type Piece = (Range<usize>, String);
+
 /// The bytes `within` of the text, with pieces replaced. None if the spans do not fit.
-pub(super) fn splice(
-    text: &str,
-    within: Range<usize>,
-    mut pieces: Vec<(Range<usize>, String)>,
-) -> Option<String> {
+pub(super) fn splice(text: &str, within: Range<usize>, mut pieces: Vec<Piece>) -> Option<String> {
     pieces.sort_unstable_by_key(|(span, _)| span.start);
     let mut derived = String::with_capacity(within.len() + 64);
     let mut at = within.start;

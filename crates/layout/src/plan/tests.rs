@@ -1,6 +1,7 @@
 //! Statements and what becomes of them.
 
 mod answers;
+mod in_place;
 mod random;
 mod reads;
 mod writes;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::encodings::EncodedTable;
 use crate::encodings::shown::Shown;
-use crate::statement::layout_plan::OfText;
+use crate::statement::of_text::OfText;
 
 /// A statement as it is on the nodes.
 #[derive(Debug)]

@@ -83,6 +83,7 @@ fn no_text_makes_it_panic_or_change_the_markers() {
         }
         for of in [&known, &before] {
             let _ = read(&table, &text, of);
+            let _ = read_in_place(&table, &text, of);
             let _ = write(&table, &text, of);
             for inner in &of.inner {
                 let _ = write(&table, &text, inner);

@@ -1,0 +1,114 @@
+//! Reads of copies in sync on their way: whether what a copy has answered counts
+//! ([`crate::execution::copy_read`]).
+//!
+//! Answers are kept when they come, and judged when the clock has been read after them
+//! ([`crate::output::Output::Judge`]).
+
+use helenus_layout::insync::Verdict;
+use helenus_wire::{Opcode, code};
+
+use crate::copy_requests::owners_now;
+use crate::ends::Reply;
+use crate::engine::Engine;
+use crate::execution::copy_read::{Arrived, CopyRead, NOT_LISTED};
+use crate::execution::outcome::Step;
+use crate::keys::ClientRequestKey;
+use crate::memory::Body;
+use crate::output::Output;
+use crate::snapshot::Snapshot;
+use crate::stats::add;
+
+const CHANGED: &str = "Helenus: the copies of the table, or the nodes that hold them, have changed while it was read; \
+                       try again";
+
+impl Engine {
+    /// Whether another copy could be asked than the one that is.
+    pub(crate) fn has_another_copy(&self, read: &CopyRead) -> bool {
+        let lists = self.cx.shared.copies.lists();
+        read.has_another(&lists, self.cx.shared.copies.us(self.cx.now))
+    }
+
+    /// What copies have answered is judged.
+    pub(crate) fn judge_reads(&mut self) {
+        for client in std::mem::take(&mut self.reads_to_judge) {
+            self.judge_read(client);
+        }
+    }
+
+    fn judge_read(&mut self, client: ClientRequestKey) {
+        // Whoever has renewed the lease has stored the snapshot before.
+        let is_held = self.cx.shared.layouts.is_held(self.cx.now);
+        if self.cx.shared.is_newer_than(&self.cx.snapshot) {
+            self.adopt_snapshot();
+        }
+        let Some(request) = self.requests.clients.get_mut(client) else {
+            return;
+        };
+        let Some(arrived) = request.execution.take_arrived() else {
+            return;
+        };
+        let Some(read) = request.execution.copy_read() else {
+            return;
+        };
+        if !is_held || !is_as_it_was(&self.cx.snapshot, read) {
+            let text = if is_held { CHANGED } else { NOT_LISTED };
+            return self.fail_client(client, code::OVERLOADED, text, &[]);
+        }
+        let lists = self.cx.shared.copies.lists();
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        if read.judge(&arrived, &lists, now_us) == Verdict::Answer {
+            return self.answer_from_copy(client, &arrived);
+        }
+        if let Some(restarted) = read.restarted(&arrived, &lists) {
+            let (table, owners) = (read.table(), read.owners());
+            let due = self.copied.eviction_due(table, owners, restarted, now_us);
+            if let Some(eviction) = due {
+                self.cx.ask(Output::Evict(eviction));
+            }
+        }
+        let step = self.advance(client, |execution, around| {
+            execution.ask_another(around, &arrived)
+        });
+        self.take_step(client, step, None);
+    }
+
+    fn answer_from_copy(&mut self, client: ClientRequestKey, arrived: &Arrived) {
+        let is_sampled = self.is_sampled();
+        let request = self.requests.clients.get(client);
+        let Some(read) = request.and_then(|request| request.execution.copy_read()) else {
+            return;
+        };
+        if let Some(statement) = read.statement(arrived)
+            && (is_sampled || statement.learned.is_news(arrived.service_us))
+        {
+            let learned = &statement.learned;
+            learned.note_answer(arrived.content.len(), arrived.service_us);
+        }
+        match read.answer(arrived) {
+            Ok(Some(body)) => {
+                let reply = Reply {
+                    opcode: Opcode::Result,
+                    header_flags: arrived.header_flags,
+                    body: Body::Joined(body.into()),
+                    version: arrived.version,
+                };
+                self.take_step(client, Step::AsItCame, Some(reply));
+            }
+            Ok(None) => {
+                add(&self.cx.shared.stats.global.layout_reads_fallen_back, 1);
+                let step = self.advance(client, |execution, around| execution.ask_in_order(around));
+                self.take_step(client, step, None);
+            }
+            Err(why) => self.take_step(client, Step::Broken(why.to_string()), None),
+        }
+    }
+}
+
+/// Whether the table has the copies that it had, on the same nodes: others may have been written since.
+fn is_as_it_was(snapshot: &Snapshot, read: &CopyRead) -> bool {
+    let table = read.table();
+    let known = snapshot.layouts.replaced(&table.keyspace, &table.name);
+    let has_same = known.is_some_and(|known| known.copies == table.copies);
+    let owners = owners_now(snapshot, table, read.token());
+    has_same && owners.eq(read.owners().iter().map(|owner| Ok(*owner)))
+}

@@ -1,0 +1,352 @@
+//! A read of one partition of a table whose replicas are copies in sync: asked of one copy, on the one node that
+//! holds it, at ONE.
+//!
+//! Whether a copy may be asked, and whether its answer counts, is the business of [`helenus_layout::insync`], in
+//! the variant in which proxies do not tell each other of their writes (*each copy*). What is decided here is
+//! which copy, and what a failure means:
+//!
+//! - **The copy** is the one whose node is predicted to have the answer first: the work that the statement is on
+//!   this copy, after what the node has to do already. Nodes without a connection, and those known to be in
+//!   trouble, come last.
+//! - **A copy that has failed** is not asked again by this read, and another one is, even if it has to read more.
+//!   So is it where the answer does not count, and where rows cannot be put into the table's order: then only
+//!   copies that have it are left.
+//! - **What a node says of the client's own statement** ends the read; of one that the proxy has made for the
+//!   copy, only if no other copy is left.
+//! - **Nothing is left**: the client hears the last error, at its own level.
+//!
+//! All attempts together have the time of one.
+
+mod asking;
+mod judging;
+
+pub(crate) use asking::Asked;
+
+use std::sync::Arc;
+
+use helenus_layout::insync::{Members, Read};
+use helenus_layout::plan::LogicalTable;
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{Opcode, Version, code, write};
+
+use crate::copies::Lists;
+use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
+use crate::execution::surroundings::Surroundings;
+use crate::keys::NodeRequestKey;
+use crate::node_request::{Prediction, Target};
+use crate::statement::copy_rules::{because, renamed_to_own};
+use crate::statement::layout_plan::Plan;
+use crate::stats::add;
+
+/// Each copy may be asked once by what the nodes have prepared, and once by its text.
+const ASKED_MAX: u16 = 10;
+
+pub(crate) const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; \
+                                     reads of tables with copies in place of replicas wait until they can";
+
+/// A read of a copy that is under way.
+pub(crate) struct CopyRead {
+    asked: Asked,
+    /// Node requests so far.
+    attempts: u16,
+    under_way: Option<UnderWay>,
+    arrived: Option<Arrived>,
+    /// What the client hears if no copy is left.
+    failed: Option<Told>,
+}
+
+impl std::fmt::Debug for CopyRead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let copy = self
+            .under_way
+            .as_ref()
+            .map(|under_way| under_way.read.copy());
+        write!(f, "CopyRead({copy:?})")
+    }
+}
+
+struct UnderWay {
+    key: NodeRequestKey,
+    read: Read,
+    /// This proxy in the list of proxies.
+    me: usize,
+}
+
+/// An answer that is to be judged.
+pub(crate) struct Arrived {
+    read: Read,
+    me: usize,
+    /// Which start of its node has given it.
+    boot: Option<u32>,
+    pub header_flags: u8,
+    pub version: Version,
+    pub service_us: u32,
+    prelude: Box<[u8]>,
+    pub content: Box<[u8]>,
+}
+
+impl CopyRead {
+    pub(crate) fn new(asked: Asked) -> CopyRead {
+        CopyRead {
+            asked,
+            attempts: 0,
+            under_way: None,
+            arrived: None,
+            failed: None,
+        }
+    }
+
+    pub(crate) fn table(&self) -> &Arc<LogicalTable> {
+        &self.asked.table
+    }
+
+    pub(crate) fn owners(&self) -> &[NodeIndex] {
+        &self.asked.owners
+    }
+
+    pub(crate) fn token(&self) -> i64 {
+        self.asked.token
+    }
+
+    /// Asks the copy that is expected to answer first.
+    pub(super) fn send(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let lists = around.cx.shared.copies.lists();
+        let now_us = around.cx.shared.copies.us(around.cx.now);
+        let view = self.asked.view(&lists);
+        let Some(view) = view.filter(|view| view.list(now_us).is_some()) else {
+            return told(code::OVERLOADED, NOT_LISTED.to_owned(), Vec::new());
+        };
+        let begun = (self.attempts < ASKED_MAX).then(|| self.asked.next(around, &view, now_us));
+        let plan = self.asked.plan.clone();
+        let (Some((at, read)), Plan::ReadInPlace(reads)) = (begun.flatten(), &*plan) else {
+            return self.give_up();
+        };
+        let (Some(on), Some(node)) = (reads.on(at), self.asked.owners.get(at)) else {
+            return self.give_up();
+        };
+        let query = match self.asked.query(around, on) {
+            Ok(query) => query,
+            Err(why) => return Step::Broken(why.to_string()),
+        };
+        let sorts = u64::from(on.order.is_some());
+        add(&around.cx.shared.stats.global.layout_reads_sorted, sorts);
+        let target = Target::Only {
+            node: *node,
+            is_tried: false,
+        };
+        let key = around.send_part(self.attempts, query, Prediction::Learned, target);
+        if let Some(request) = around.requests.get_mut(key) {
+            request.time_runs_since = self.asked.began;
+        }
+        self.attempts += 1;
+        let me = view.member.number;
+        self.under_way = Some(UnderWay { key, read, me });
+        Step::Wait
+    }
+
+    pub(super) fn awaits(&self, child: NodeRequestKey) -> bool {
+        let under_way = self.under_way.as_ref();
+        under_way.is_some_and(|under_way| under_way.key == child)
+    }
+
+    pub(super) fn child(&self) -> Option<NodeRequestKey> {
+        self.under_way.as_ref().map(|under_way| under_way.key)
+    }
+
+    /// What became of the copy that was asked.
+    pub(super) fn on_attempt<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        let Some(UnderWay { read, me, .. }) = self.under_way.take() else {
+            return Step::Wait;
+        };
+        match outcome {
+            Outcome::Answered(response) => self.on_answer(around, (read, me), &response),
+            Outcome::Failed(failure) => self.on_failure(around, read.copy(), &failure),
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        (read, me): (Read, usize),
+        response: &Response<'_>,
+    ) -> Step<'static> {
+        if response.header.opcode != Opcode::Result as u8 {
+            return Step::Broken("neither a result nor an error".to_owned());
+        }
+        self.arrived = Some(Arrived {
+            read,
+            me,
+            boot: around.links.boot_of(response.link),
+            header_flags: response.header.flags,
+            version: response.version,
+            service_us: response.service_us,
+            prelude: response.prelude.into(),
+            content: response.content.into(),
+        });
+        around.todo.judge = true;
+        Step::Wait
+    }
+
+    fn on_failure(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        copy: usize,
+        failure: &Failure<'_>,
+    ) -> Step<'static> {
+        let on = self.asked.reads().and_then(|reads| reads.on(copy));
+        let is_own = on.is_some_and(|on| on.is_own);
+        // What comes next is the text.
+        if failure.is_unprepared() {
+            if let Some(on) = on {
+                on.statement().forget_range();
+            }
+        } else {
+            self.leave(copy);
+        }
+        let is_over = match failure.by {
+            // There is no time left for another one.
+            FailedBy::Proxy => failure.error.code == code::READ_TIMEOUT,
+            FailedBy::Node(_) => is_own && is_of_statement(failure.error.code),
+        };
+        self.failed = Some(self.as_told(failure));
+        match is_over {
+            true => self.give_up(),
+            false => self.send(around),
+        }
+    }
+
+    /// Does not ask a copy again.
+    fn leave(&mut self, copy: usize) {
+        self.asked.candidates = self.asked.candidates.minus(Members::of(copy));
+    }
+
+    /// A failure as the client is to hear it.
+    fn as_told(&self, failure: &Failure<'_>) -> Told {
+        let (table, error) = (&self.asked.table, &failure.error);
+        let text = match (failure.by, error.code) {
+            (FailedBy::Proxy, code::UNAVAILABLE) => {
+                because(table, "no node of a copy in sync can be reached now")
+            }
+            _ => renamed_to_own(table, error.message),
+        };
+        let mut fields = error.fields.to_vec();
+        let has_level = matches!(
+            error.code,
+            code::UNAVAILABLE | code::READ_TIMEOUT | code::READ_FAILURE
+        );
+        if has_level && let Some(level) = fields.get_mut(..2) {
+            level.copy_from_slice(&self.asked.level.0.to_be_bytes());
+        }
+        Told {
+            code: error.code,
+            text,
+            fields,
+            version: match failure.by {
+                FailedBy::Node(version) => Some(version),
+                FailedBy::Proxy => None,
+            },
+        }
+    }
+
+    /// No copy is left that could answer.
+    fn give_up(&mut self) -> Step<'static> {
+        if let Some(failed) = self.failed.take() {
+            return Step::Told(Box::new(failed));
+        }
+        let why = match self.asked.continued {
+            Some(_) => {
+                "the copy that the page before came from is not in sync, nor is another one in its order: ask for \
+                 the page again later, or begin anew"
+            }
+            None => {
+                "no copy that can give this answer is in sync: ask again later; `helenus layouts status` shows \
+                 which copies are"
+            }
+        };
+        let text = because(&self.asked.table, why);
+        told(code::UNAVAILABLE, text, self.unavailable())
+    }
+
+    fn unavailable(&self) -> Vec<u8> {
+        let mut fields = Vec::with_capacity(10);
+        write::u16(&mut fields, self.asked.level.0);
+        write::i32(&mut fields, 1);
+        write::i32(&mut fields, 0);
+        fields
+    }
+
+    /// Whether another copy could be asked than the one that is.
+    pub(crate) fn has_another(&self, lists: &Lists, now_us: u64) -> bool {
+        let under_way = self.under_way.as_ref();
+        let Some(asked) = under_way.map(|under_way| Members::of(under_way.read.copy())) else {
+            return false;
+        };
+        let view = self.asked.view(lists);
+        let in_sync = view.and_then(|view| Some(view.list(now_us)?.in_sync()));
+        let others = |of: Members| of.intersection(self.asked.candidates).minus(asked);
+        in_sync.is_some_and(|in_sync| !others(in_sync).is_empty())
+    }
+
+    pub(crate) fn take_arrived(&mut self) -> Option<Arrived> {
+        self.arrived.take()
+    }
+
+    /// An answer does not count.
+    pub(super) fn ask_another(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        arrived: &Arrived,
+    ) -> Step<'static> {
+        self.leave(arrived.read.copy());
+        self.send(around)
+    }
+
+    /// The rows of an answer cannot be put into the table's order: only copies that have it are asked.
+    pub(super) fn ask_in_order(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let reads = self.asked.reads().into_iter().flat_map(|of| of.iter());
+        let (sorted, in_order): (Vec<_>, Vec<_>) = reads.partition(|of| of.order.is_some());
+        let sorted: Members = sorted.into_iter().map(|of| of.at).collect();
+        // Others may be in sync again.
+        let (code, fields, later) = match in_order.is_empty() {
+            true => (code::INVALID, Vec::new(), ""),
+            false => (
+                code::UNAVAILABLE,
+                self.unavailable(),
+                ", or ask again when a copy with the table's order is in sync",
+            ),
+        };
+        let why = format!(
+            "the rows do not come in the table's order from the copies in sync, and are too many to be sorted (5,000 \
+             rows, 1 MiB, one page): ask for fewer rows, or for larger pages{later}"
+        );
+        self.failed = Some(Told {
+            code,
+            text: because(&self.asked.table, &why),
+            fields,
+            version: None,
+        });
+        self.asked.candidates = self.asked.candidates.minus(sorted);
+        self.send(around)
+    }
+}
+
+/// Whether an error is about what was asked, and not about the node.
+fn is_of_statement(error: i32) -> bool {
+    matches!(
+        error,
+        code::PROTOCOL | code::SYNTAX | code::UNAUTHORIZED | code::INVALID | code::CONFIG
+    )
+}
+
+fn told(code: i32, text: String, fields: Vec<u8>) -> Step<'static> {
+    Step::Told(Box::new(Told {
+        code,
+        text,
+        fields,
+        version: None,
+    }))
+}

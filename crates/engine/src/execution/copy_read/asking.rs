@@ -1,0 +1,208 @@
+//! Which copy a read asks, and what.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use helenus_layout::insync::{Members, Read};
+use helenus_layout::plan::LogicalTable;
+use helenus_policy::predict::Estimate;
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::Class;
+use helenus_wire::{
+    Consistency, ExecuteView, Malformed, Opcode, QueryView, Version, same_columns, strip_payload,
+    write,
+};
+
+use crate::copies::{Lists, View};
+use crate::execution::in_range::InRange;
+use crate::execution::surroundings::{RangePrepare, Surroundings};
+use crate::query::Query;
+use crate::statement::classify::class_of_partition;
+use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
+use crate::statement::layout_plan::Plan;
+use crate::statement::prepared::{Prepared, Statement};
+
+/// What a client asks of which table.
+pub(crate) struct Asked {
+    pub table: Arc<LogicalTable>,
+    /// The node of each copy.
+    pub owners: Box<[NodeIndex]>,
+    pub token: i64,
+    pub level: Consistency,
+    /// The statement on each copy that can answer it.
+    pub plan: Arc<Plan<Statement>>,
+    /// Copies that may be asked.
+    pub candidates: Members,
+    /// The copy from which the page before came, if one is continued, and the node's own paging state.
+    pub continued: Option<(usize, Box<[u8]>)>,
+    pub page_size: Option<i32>,
+    /// Whether the client knows the columns of the statement that it has prepared, if it has.
+    pub knows_columns: bool,
+    pub began: Instant,
+}
+
+impl Asked {
+    pub(super) fn reads(&self) -> Option<&ReadsOfCopies<Statement>> {
+        match &*self.plan {
+            Plan::ReadInPlace(reads) => Some(reads),
+            Plan::Read(_) | Plan::Write(_) | Plan::Refused(_) | Plan::Table => None,
+        }
+    }
+
+    pub(super) fn view<'a>(&self, lists: &'a Lists) -> Option<View<'a>> {
+        let table = &self.table;
+        lists.view((&table.keyspace, &table.name), &self.owners)
+    }
+
+    /// The copy that is asked next.
+    pub(super) fn next(
+        &self,
+        around: &Surroundings<'_>,
+        view: &View<'_>,
+        now_us: u64,
+    ) -> Option<(usize, Read)> {
+        let reads = self.reads()?;
+        let in_sync = view.list(now_us)?.in_sync();
+        let candidates = in_sync.intersection(self.candidates);
+        let continued = self.continued.as_ref().map(|(from, _)| *from);
+        let score = |of: &ReadOfCopy<Statement>| {
+            let node = *self.owners.get(of.at)?;
+            let is_linked = around.links.has_link(around.query.pool, node);
+            let is_sound = around.links.is_sound(node, around.cx.now);
+            let work_us = work_us(reads, of, around.query.class);
+            let finish_us = around.queues.finish_us(around.cx, node, work_us);
+            let trouble = u8::from(!is_linked) * 2 + u8::from(!is_sound);
+            let is_elsewhere = continued.is_some_and(|from| from != of.at);
+            Some((trouble, is_elsewhere, finish_us))
+        };
+        let best = |sorts: bool| {
+            let fit = reads.iter().filter(|of| candidates.contains(of.at));
+            let fit = fit.filter(|of| sorts || of.order.is_none());
+            let scored = fit.filter_map(|of| Some((score(of)?, of)));
+            let first = scored.min_by(|((one, at, first), _), ((other, of, second), _)| {
+                (one, at).cmp(&(other, of)).then(first.total_cmp(second))
+            });
+            first.map(|(_, of)| of)
+        };
+        let mut chosen = best(true)?;
+        if let Some(order) = &chosen.order
+            && let Some(in_order) = best(false)
+            && !order.is_tried(self.page_size)
+        {
+            chosen = in_order;
+        }
+        let me = view.member.number;
+        let preferred = [u8::try_from(chosen.at).ok()?];
+        let (copies, proxies) = (view.copies, view.proxies);
+        let read = Read::begin(copies, proxies, me, &preferred, Members::EMPTY, now_us)?;
+        Some((chosen.at, read))
+    }
+
+    /// What a copy is asked: an EXECUTE, once the nodes have prepared its statement.
+    pub(super) fn query(
+        &self,
+        around: &mut Surroundings<'_>,
+        on: &ReadOfCopy<Statement>,
+    ) -> Result<Query, Malformed> {
+        let own = around.query;
+        let (statement, version) = (on.statement().clone(), own.version);
+        let content = strip_payload(own.header_flags, version, &own.body)?;
+        let options = match own.opcode {
+            Opcode::Execute => ExecuteView::parse(content, version)?.options,
+            _ => QueryView::parse(content, version)?.options,
+        };
+        let prepared = self.prepared(around, on);
+        let payload_len = own.body.len() - content.len();
+        let mut body = Vec::with_capacity(own.body.len() + on.text.len() + 32);
+        body.extend_from_slice(own.body.get(..payload_len).unwrap_or_default());
+        match &prepared {
+            Some(prepared) => {
+                write::short_bytes(&mut body, &prepared.id);
+                if version == Version::V5 {
+                    let id = prepared.result_metadata_id.as_deref();
+                    write::short_bytes(&mut body, id.unwrap_or_default());
+                }
+            }
+            None => write::long_string(&mut body, &on.text),
+        }
+        let options_at = body.len();
+        let state = self.continued.as_ref().map(|(_, state)| &**state);
+        match prepared.is_none() && own.opcode == Opcode::Execute {
+            true => options.write_with_state_and_columns(content, version, state, &mut body),
+            false => options.write_with_state(content, state, &mut body),
+        }
+        // It is the only replica.
+        let level = body.get_mut(options_at..options_at + 2);
+        level
+            .ok_or(Malformed("no consistency level"))?
+            .copy_from_slice(&Consistency::ONE.0.to_be_bytes());
+        let opcode = match prepared {
+            Some(_) => Opcode::Execute,
+            None => Opcode::Query,
+        };
+        Ok(Query {
+            header_flags: own.header_flags,
+            class: class_of_partition(&statement),
+            statement: Some(statement),
+            prepared,
+            table: own.table.clone(),
+            pool: own.pool,
+            // It only reads.
+            idempotent: true,
+            consistency: Consistency::ONE,
+            ..Query::new(opcode, version, body)
+        })
+    }
+
+    /// What the nodes have prepared, if its result is what the client knows. They are asked where they have not.
+    fn prepared(
+        &self,
+        around: &mut Surroundings<'_>,
+        on: &ReadOfCopy<Statement>,
+    ) -> Option<Arc<Prepared>> {
+        let asked = around.query.prepared.as_ref();
+        let asked = asked.filter(|_| around.query.opcode == Opcode::Execute)?;
+        let derived = on.statement();
+        let known = match &*derived.in_range() {
+            InRange::Known(known) => Some(known.clone()),
+            _ => None,
+        };
+        let Some(known) = known else {
+            if derived.begin_preparing(around.cx.now) {
+                around.todo.prepare = Some(RangePrepare {
+                    statement: derived.clone(),
+                    derived: derived.clone(),
+                    keyspace: None,
+                });
+            }
+            return None;
+        };
+        let known = around.cx.shared.newest(known);
+        let table = &self.table;
+        let copy = table.copies.get(on.at)?;
+        let of_copy = (&*known.result_metadata, (&*copy.keyspace, &*copy.physical));
+        let of_table = (&*asked.result_metadata, (&*table.keyspace, &*table.name));
+        let appended = on.order.as_ref().map_or(0, |order| order.appended());
+        let is_same = self.knows_columns && same_columns(of_copy, of_table, appended);
+        is_same.then_some(known)
+    }
+}
+
+/// What the read is expected to take on an idle node, in microseconds: as it was seen, or else in proportion to one
+/// that was.
+fn work_us(reads: &ReadsOfCopies<Statement>, of: &ReadOfCopy<Statement>, class: Class) -> u32 {
+    let seen_us = |of: &ReadOfCopy<Statement>| {
+        let learned = &of.known_statement()?.learned;
+        learned.has_answers().then(|| learned.service_us(class))
+    };
+    if let Some(seen_us) = seen_us(of) {
+        return seen_us;
+    }
+    let seen = reads.iter().find_map(|of| Some((seen_us(of)?, of.cost)));
+    let (us, cost) = seen.unwrap_or_else(|| {
+        // The cheapest one comes first.
+        let least = reads.iter().next().map_or(1.0, |of| of.cost);
+        (Estimate::of_class(class).typical_us(), least)
+    });
+    (f64::from(us) * of.cost / cost.max(f64::MIN_POSITIVE)) as u32
+}
