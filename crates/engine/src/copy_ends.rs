@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, End, Told, Waits, Why};
 use crate::execution::outcome::Step;
 use crate::keys::CopiedWriteKey;
+use crate::node_request::NodeRequest;
 use crate::output::Output;
 use crate::statement::copy_rules::renamed_to_own;
 
@@ -14,11 +15,13 @@ use crate::statement::copy_rules::renamed_to_own;
 const VOID: [u8; 4] = 1_i32.to_be_bytes();
 
 const UNSENT: &str = "nothing was written: the intent to write could not be recorded in the catalogue in time, the \
-                      lists of copies and proxies could not be read, or other nodes own the partition by now; try again";
+                      lists of copies and proxies could not be read, the nodes could not be sent it, or this proxy or the \
+                      partition's nodes have changed; try again";
 const LEFT: &str = "this proxy left the list of proxies while the write was under way: whether it takes effect is \
                     not known";
 const MOVED: &str = "other nodes own the partition by now, or the table's copies are others: whether the write \
                      takes effect is not known";
+const REFUSED: &str = "other copies may have the write, and whether it takes effect is not known";
 const NO_ROLE: &str = "the role that has sent the write may not log in any more: whether it takes effect is not \
                        known";
 const TIMED_OUT: &str = "the write timed out, and goes on until all copies that are listed have it";
@@ -29,9 +32,9 @@ impl Engine {
             return;
         };
         let nodes = &self.requests.nodes;
-        let is_in_flight = |sent| nodes.get(sent).is_some_and(|sent| sent.flight().is_some());
+        let may_have_left = |sent| nodes.get(sent).is_some_and(NodeRequest::may_have_left);
         let end = match end {
-            End::GivenUp(_) if !write.may_be_written(is_in_flight) => End::Unsent,
+            End::GivenUp(_) | End::Left if !write.may_be_written(may_have_left) => End::Unsent,
             end => end,
         };
         let bucket = write.end(end, self.cx.shared.copies.us(self.cx.now));
@@ -79,6 +82,10 @@ fn told_at_end(write: &mut CopiedWrite, end: End) -> Told {
     let said = write.take_said();
     match (end, said) {
         (End::Refused | End::GivenUp(Why::Failing), Some(said)) => said,
+        (End::GivenUp(Why::Refused), Some(said)) => Told {
+            text: format!("{}; {REFUSED}", said.text),
+            ..said
+        },
         (End::Unsent, _) => Told {
             code: code::OVERLOADED,
             text: named(write, UNSENT),
@@ -88,9 +95,10 @@ fn told_at_end(write: &mut CopiedWrite, end: End) -> Told {
         (End::GivenUp(Why::NoRole), _) => timed_out(write, 0, NO_ROLE),
         (End::Left, _) => timed_out(write, 0, LEFT),
         // Nobody waits any more for one that is old, and of the others something was said.
-        (End::GivenUp(Why::Old | Why::Failing) | End::Refused | End::Complete, _) => {
-            timed_out(write, 0, TIMED_OUT)
-        }
+        (
+            End::GivenUp(Why::Old | Why::Failing | Why::Refused) | End::Refused | End::Complete,
+            _,
+        ) => timed_out(write, 0, TIMED_OUT),
     }
 }
 

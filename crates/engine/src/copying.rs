@@ -17,37 +17,31 @@ use crate::copy_requests::owners_now;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::copied_write::{Copied, End, Failure, Passed, Steps, Waits, Why};
+use crate::execution::copy_read::is_of_statement;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::output::Output;
 
-/// Whether an error tells that the node has done nothing.
-fn has_done_nothing(error: i32) -> bool {
+/// Whether an error tells that the node has done nothing, and may do it at another time.
+fn is_of_its_state(error: i32) -> bool {
     matches!(
         error,
-        code::UNAVAILABLE
-            | code::OVERLOADED
-            | code::IS_BOOTSTRAPPING
-            | code::PROTOCOL
-            | code::SYNTAX
-            | code::UNAUTHORIZED
-            | code::INVALID
-            | code::CONFIG
-            | code::UNPREPARED
+        code::UNAVAILABLE | code::OVERLOADED | code::IS_BOOTSTRAPPING
     )
 }
 
-/// What a failure says of the write on its copy.
-fn failure_of(how: How, error: i32) -> Failure {
+/// What a failure says of the write on its copy. `may_have_left`: it was on a link.
+fn failure_of(how: How, may_have_left: bool, error: i32) -> Failure {
     match how {
-        How::TimedOut => Failure::Silent,
-        How::Untried => Failure::Untried,
+        How::TimedOut if may_have_left => Failure::Silent,
+        How::TimedOut | How::Untried => Failure::Untried,
         // The next attempt is sent as a text.
         How::Answered | How::Unsendable if error == code::UNPREPARED => Failure::Untried,
+        How::Answered | How::Unsendable if is_of_statement(error) => Failure::Refused,
         How::Unsendable if error == code::OVERLOADED => Failure::Untried,
-        // The node has refused to prepare it.
-        How::Unsendable => Failure::Refused,
-        How::Answered if has_done_nothing(error) => Failure::Refused,
+        // The node has not prepared it.
+        How::Unsendable => Failure::Busy,
+        How::Answered if is_of_its_state(error) => Failure::Busy,
         How::Answered => Failure::Unclear,
     }
 }
@@ -214,7 +208,7 @@ impl Engine {
         }
         let nodes = &self.requests.nodes;
         let end = write.end_in_time(lists, |sent| {
-            nodes.get(sent).is_some_and(|sent| sent.flight().is_some())
+            nodes.get(sent).is_some_and(NodeRequest::may_have_left)
         });
         match end {
             Some(end) => self.end_copied(key, end),
@@ -339,18 +333,20 @@ impl Engine {
 
     /// A write of a copy has come to nothing, or nobody knows what became of it.
     pub(crate) fn on_copy_failed(&mut self, key: NodeRequestKey, how: How, error: &ErrorBody<'_>) {
+        let request = self.requests.nodes.get(key);
+        let may_have_left = request.is_some_and(NodeRequest::may_have_left);
         let Some((write, copy)) = self.take_copy(key) else {
             return;
         };
         let now_us = self.cx.shared.copies.us(self.cx.now);
         if let Some(of) = self.copied.get_mut(write) {
-            let failure = failure_of(how, error.code);
+            let failure = failure_of(how, may_have_left, error.code);
             let is_unprepared = error.code == code::UNPREPARED;
             if is_unprepared {
                 of.sent.forget_prepared(copy);
             }
             // That a node must be taught the statement is nothing for the client.
-            let is_told = failure != Failure::Silent && !is_unprepared;
+            let is_told = how != How::TimedOut && !is_unprepared;
             let told = is_told.then(|| told(of, error));
             of.on_failed((copy, key), failure, told, now_us);
         }

@@ -122,6 +122,8 @@ impl Engine {
         if !stood_still || stood_still_before {
             self.refuse_late();
             self.expire_requests();
+            // What is given up is known where the time of its client is up as well.
+            self.settle();
             self.expire_copied();
             self.refuse_late_held();
             self.check_links();

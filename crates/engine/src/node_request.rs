@@ -251,6 +251,11 @@ impl NodeRequest {
         matches!(self.stage, Stage::Queued(_))
     }
 
+    /// Whether it was ever put on a link, so that a node may have it.
+    pub(crate) fn may_have_left(&self) -> bool {
+        self.node.is_some() || self.maybe_applied || self.flight().is_some()
+    }
+
     pub(crate) fn flight(&self) -> Option<Flight> {
         match &self.stage {
             Stage::InFlight(_, flight) => Some(*flight),

@@ -9,15 +9,15 @@
 //!   what this proxy itself has not sent it tries again every 100 ms.
 //! - **A copy is late** by what is its own doing: time runs from when the write has left for it, and not while
 //!   this proxy has no connection to its node, keeps the write in a queue, or stands still. It is late when two
-//!   ticks in a row have found so, between which answers were read.
+//!   ticks in a row have found so, between which answers were read. A node that refuses the statement, or its role,
+//!   has answered: that does not make its copy late.
 //! - **A write that no copy has**, and that none is still asked for, fails with what a copy has said.
 //! - **A write whose client has been told that it timed out** goes on until all required copies have it, or
 //!   until this proxy is not the member any more that has begun it: then others resynchronise what it has left.
 //! - **A write that cannot be finished is given up** ([`Why`]), and its bucket is to be resynchronised.
 //!
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
-//! ids of nodes do not reach the client. A role needs the same rights on all copies, or those that refuse it
-//! are evicted.
+//! ids of nodes do not reach the client. A role needs the same rights on all copies, or its writes are given up.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,7 +59,9 @@ impl std::fmt::Debug for Copied {
 pub(crate) enum Failure {
     /// It was not sent to the node, or not in a form that the node knows.
     Untried,
-    /// The node has refused it.
+    /// The node has done nothing, and may do it at another time.
+    Busy,
+    /// The node has refused the statement, or its role.
     Refused,
     /// The node has said something else, and may have the write.
     Unclear,
@@ -156,6 +158,8 @@ pub(crate) enum End {
 pub(crate) enum Why {
     /// All copies answer with errors after which they may have it, and its client has waited long enough.
     Failing,
+    /// A copy refuses the statement or its role, and its client has waited long enough.
+    Refused,
     /// Other nodes own its partition, or its table's copies are others.
     Moved,
     /// Its role has ended, and nobody else may send it.
@@ -276,30 +280,28 @@ impl CopiedWrite {
         if self.waits.is_some() {
             return None;
         }
-        if self.fails_everywhere(&view) {
-            return Some(End::GivenUp(Why::Failing));
+        if let Some(why) = self.fails(&view) {
+            return Some(End::GivenUp(why));
         }
         let age_us = now_us.saturating_sub(self.began_us);
         (age_us >= LIFE_MAX_US).then_some(End::GivenUp(Why::Old))
     }
 
-    /// How it ends now that its client has waited long enough; `None`: it goes on. `is_in_flight`: of a node
+    /// How it ends now that its client has waited long enough; `None`: it goes on. `may_have_left`: a node
     /// request.
     pub(crate) fn end_in_time(
         &self,
         lists: &Lists,
-        is_in_flight: impl Fn(NodeRequestKey) -> bool,
+        may_have_left: impl Fn(NodeRequestKey) -> bool,
     ) -> Option<End> {
-        if !self.may_be_written(is_in_flight) {
+        if !self.may_be_written(may_have_left) {
             return Some(match self.said {
                 Some(_) => End::Refused,
                 None => End::Unsent,
             });
         }
-        let fails = self
-            .view(lists)
-            .is_some_and(|view| self.fails_everywhere(&view));
-        fails.then_some(End::GivenUp(Why::Failing))
+        let view = self.view(lists)?;
+        self.fails(&view).map(End::GivenUp)
     }
 
     /// Once recorded, it stays so as long as the write is pending.
@@ -408,22 +410,23 @@ impl CopiedWrite {
         self.said.is_some() && self.copies.iter().all(has_nothing)
     }
 
-    /// Whether all listed copies have answered with errors the last time that they were asked, and none has ever
-    /// acknowledged it.
-    fn fails_everywhere(&self, view: &View<'_>) -> bool {
-        let answered = |copy: usize| {
-            matches!(
-                self.copies[copy].failure,
-                Some(Failure::Refused | Failure::Unclear)
-            )
-        };
-        let list = view.copies.last_read();
-        list.is_some_and(|list| list.listed().iter().all(answered)) && !self.is_acknowledged()
+    /// Why asking again is of no use: all listed copies have answered with errors the last time that they were
+    /// asked, and none has ever acknowledged it; or one refuses the statement. That nodes have too much to do says
+    /// nothing of the write.
+    fn fails(&self, view: &View<'_>) -> Option<Why> {
+        let listed = view.copies.last_read()?.listed();
+        let failure = |copy: usize| self.copies[copy].failure;
+        let has_failed = |copy| matches!(failure(copy), Some(Failure::Refused | Failure::Unclear));
+        if listed.iter().all(has_failed) && !self.is_acknowledged() {
+            return Some(Why::Failing);
+        }
+        let refuses = |copy| failure(copy) == Some(Failure::Refused);
+        listed.iter().any(refuses).then_some(Why::Refused)
     }
 
-    /// Whether any copy may have it. `is_in_flight`: of a node request.
-    pub(crate) fn may_be_written(&self, is_in_flight: impl Fn(NodeRequestKey) -> bool) -> bool {
-        self.copies.iter().any(|of| of.may_have) || self.flying().any(is_in_flight)
+    /// Whether any copy may have it. `may_have_left`: a node request, which a node may have.
+    pub(crate) fn may_be_written(&self, may_have_left: impl Fn(NodeRequestKey) -> bool) -> bool {
+        self.copies.iter().any(|of| of.may_have) || self.flying().any(may_have_left)
     }
 
     /// A copy is being asked.
@@ -470,11 +473,15 @@ impl CopiedWrite {
             of.failures = of.failures.saturating_add(1);
         }
         of.not_before_us = now_us + pause_us;
-        if failure != Failure::Untried {
-            // It has come there, at the latest now.
-            self.protocol.on_sent(Members::of(copy), now_us);
+        match failure {
+            Failure::Untried => self.protocol.on_failed(copy),
+            Failure::Refused => self.protocol.on_refused(copy),
+            Failure::Busy | Failure::Unclear | Failure::Silent => {
+                // It has come there, at the latest now.
+                self.protocol.on_sent(Members::of(copy), now_us);
+                self.protocol.on_failed(copy);
+            }
         }
-        self.protocol.on_failed(copy);
         let says_more = self.said.as_ref().is_none_or(|(said, _)| failure >= *said);
         if let Some(told) = told.filter(|_| says_more) {
             self.said = Some((failure, told));

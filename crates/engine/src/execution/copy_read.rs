@@ -335,7 +335,7 @@ impl CopyRead {
 }
 
 /// Whether an error is about what was asked, and not about the node.
-fn is_of_statement(error: i32) -> bool {
+pub(crate) fn is_of_statement(error: i32) -> bool {
     matches!(
         error,
         code::PROTOCOL | code::SYNTAX | code::UNAUTHORIZED | code::INVALID | code::CONFIG

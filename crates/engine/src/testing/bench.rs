@@ -468,7 +468,11 @@ impl Bench {
 
     /// The connection to the first node breaks.
     pub(crate) fn break_link(&mut self) {
-        let link = self.links[0];
+        self.break_link_to(0);
+    }
+
+    pub(crate) fn break_link_to(&mut self, node: usize) {
+        let link = self.links[node];
         self.engine
             .on_link_closed(self.now, link, "the connection is reset", None);
     }

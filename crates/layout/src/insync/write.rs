@@ -161,6 +161,15 @@ impl Write {
         self.sent = self.sent.minus(Members::of(copy));
     }
 
+    /// A copy has answered that it does not take this write, which is no fault of its own: it is sent the write
+    /// again, and its time begins anew then.
+    pub fn on_refused(&mut self, copy: usize) {
+        self.on_failed(copy);
+        if let Some(since_us) = self.sent_at_us.get_mut(copy) {
+            *since_us = 0;
+        }
+    }
+
     /// `recorded`: this write has [begun](super::Intents::begin) in its bucket, and the bucket
     /// [is recorded](super::Intents::is_recorded).
     pub fn next(
@@ -364,6 +373,18 @@ mod tests {
         }
         let late = write.late(&scene.copies, 2_010);
         assert_eq!(late, Members::EMPTY, "without a lease");
+    }
+
+    #[test]
+    fn a_copy_that_refuses_the_write_is_not_late_until_it_is_silent() {
+        let scene = scene();
+        let mut write = Write::unannounced(0, 2);
+        write.on_sent(Members::of(2), 1_020);
+        write.on_refused(2);
+        assert_eq!(write.late(&scene.copies, 1_500), Members::EMPTY);
+        write.on_sent(Members::of(2), 1_500);
+        assert_eq!(write.late(&scene.copies, 1_599), Members::EMPTY);
+        assert_eq!(write.late(&scene.copies, 1_600), Members::of(2));
     }
 
     #[test]

@@ -107,6 +107,133 @@ fn a_write_that_a_copy_has_acknowledged_does_not_end_so() {
     assert!(scene.evicted().contains(&0) && scene.evicted().contains(&2));
 }
 
+/// One copy says this whenever it is asked, the others have the write.
+fn one_says(scene: &mut Scene, ms: u64, code: i32) {
+    scene.insert();
+    for node in [0, 2] {
+        let (_, stream, _) = scene.one_at(node);
+        scene.void(node, stream);
+    }
+    for _ in 0..ms / 200 {
+        for (_, stream, _) in scene.bench.at(1) {
+            scene.error(1, stream, code, "no, on <table app__1.orders>");
+        }
+        scene.wait_and_read(200);
+    }
+}
+
+#[test]
+fn a_copy_that_refuses_a_statement_or_its_role_is_not_evicted() {
+    use code::{CONFIG, INVALID, PROTOCOL, SYNTAX, UNAUTHORIZED};
+    for code in [UNAUTHORIZED, INVALID, SYNTAX, CONFIG, PROTOCOL] {
+        let mut scene = Scene::new(Version::V4, Version::V4);
+        one_says(&mut scene, 1_800, code);
+        scene.is_unanswered();
+        one_says_on(&mut scene, code);
+        let (told, why) = scene.bench.error();
+        assert_eq!(told, code, "{why}");
+        assert!(
+            why.contains("on <table app.orders>") && why.contains("not known"),
+            "{why}"
+        );
+        assert_eq!(scene.evicted(), [], "{code}");
+        is_given_up(&mut scene);
+    }
+}
+
+/// The time of the client runs out.
+fn one_says_on(scene: &mut Scene, code: i32) {
+    for (_, stream, _) in scene.bench.at(1) {
+        scene.error(1, stream, code, "no, on <table app__1.orders>");
+    }
+    scene.wait_and_read(400);
+}
+
+#[test]
+fn a_write_that_timed_out_goes_on_while_its_nodes_have_too_much_to_do() {
+    use code::{IS_BOOTSTRAPPING, OVERLOADED};
+    for code in [OVERLOADED, IS_BOOTSTRAPPING] {
+        let mut scene = with_time(1_000);
+        scene.insert();
+        scene.one_each();
+        scene.wait_and_read(1_200);
+        let (told, why, _) = scene.counted();
+        assert_eq!(told, code::WRITE_TIMEOUT, "{why}");
+        let late = ErrorBody {
+            code,
+            message: "too much",
+            fields: &[],
+        };
+        all_say(&mut scene, 4_000, &late);
+        assert_eq!(scene.bench.engine.copied.len(), 1, "it goes on");
+        assert_eq!(scene.resyncs, []);
+    }
+}
+
+/// A scene in which client and nodes have this much time.
+fn with_time(ms: u64) -> Scene {
+    let mut config = Config::default();
+    config.limits.request_timeout_ms = Some(ms);
+    Scene::with(config, (Version::V4, Version::V4))
+}
+
+#[test]
+fn a_write_that_no_copy_has_answered_in_the_nodes_time_goes_on() {
+    let mut scene = with_time(1_000);
+    scene.insert();
+    let sent = scene.one_each();
+    scene.wait_and_read(1_200);
+    let (code, why, numbers) = scene.counted();
+    assert_eq!((code, numbers), (code::WRITE_TIMEOUT, (6, 0, 2)), "{why}");
+    assert_eq!(scene.bench.engine.copied.len(), 1, "it goes on");
+    for bucket in 0..crate::copies::BUCKETS {
+        if scene.member.intents().is_pending(bucket) {
+            assert_eq!(scene.member.intents().clear(0, u64::MAX), None);
+        }
+    }
+    // It is sent again, and completed.
+    scene.wait_and_read(200);
+    for (node, (_, stream, again)) in scene.one_each().into_iter().enumerate() {
+        assert_eq!(again, sent[node].2);
+        scene.void(node, stream);
+    }
+    scene.is_done();
+    assert!(scene.member.intents().clear(0, u64::MAX).is_some());
+}
+
+#[test]
+fn a_write_whose_proxy_leaves_before_it_was_sent_leaves_nothing() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.takes_intents = false;
+    scene.insert();
+    let proxies = Proxies::new(Members::first(ME + 1), [0; PROXIES_MAX]);
+    scene.read_with(proxies.evict(ME).expect("others are there"));
+    let (code, why) = scene.bench.error();
+    assert!(
+        code == code::OVERLOADED && why.contains("nothing was written"),
+        "{why}"
+    );
+    scene.is_done();
+}
+
+#[test]
+fn a_write_that_has_only_waited_for_a_connection_leaves_nothing() {
+    let mut scene = with_time(1_000);
+    for node in 0..COPIES {
+        scene.bench.break_link_to(node);
+    }
+    scene.wait(100);
+    scene.insert();
+    scene.wait_and_read(1_400);
+    let (code, why) = scene.bench.error();
+    assert!(
+        code == code::OVERLOADED && why.contains("nothing was written"),
+        "{code} {why}"
+    );
+    assert_eq!(scene.resyncs, []);
+    assert_eq!(scene.bench.engine.copied.len(), 0);
+}
+
 #[test]
 fn a_write_whose_partition_has_moved_is_not_acknowledged_by_the_list_of_other_owners() {
     let mut scene = Scene::new(Version::V4, Version::V4);
