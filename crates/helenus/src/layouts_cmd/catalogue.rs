@@ -5,6 +5,7 @@
 //! of it or writes nothing ([`super::settle`]).
 
 use anyhow::{Result, bail};
+use helenus_rows::{TableName, literal};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlTimestamp;
@@ -13,7 +14,6 @@ use super::lists;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{Versioned, later_than, place};
 use crate::online::keyspace;
-use crate::online::names::{TableName, literal};
 use crate::online::noted::Notes;
 
 const LAYOUTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\

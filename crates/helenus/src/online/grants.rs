@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use helenus_cql::Name;
+use helenus_rows::{TableName, in_keyspace};
 
 use super::cluster::Cluster;
-use super::names::{TableName, in_keyspace};
 
 /// Between two looks at rights: a GRANT through a proxy is carried out on all tables meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);

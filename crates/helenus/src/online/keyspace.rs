@@ -1,9 +1,9 @@
 //! The keyspace of the catalogue.
 
 use anyhow::{Result, bail};
+use helenus_rows::TableName;
 
 use super::cluster::Cluster;
-use super::names::TableName;
 use super::{grants, table};
 
 /// Creates the keyspace, replicated as that of the table `like`, and these of its tables, where they are missing;

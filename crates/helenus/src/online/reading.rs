@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use helenus_rows::{Bytes, Range, Row, Rows, Table, in_keyspace, selection};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
@@ -12,10 +13,7 @@ use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
 use super::cluster::{Cluster, patiently};
-use super::names::in_keyspace;
-use super::ring::Range;
-use super::row::{Bytes, Row, Rows, Values, selection};
-use super::table::Table;
+use super::row::Values;
 
 /// Rows of one answer, at most, and of the first one.
 const PAGE_ROWS: i32 = 1_000;
@@ -75,8 +73,8 @@ impl<'a> Reader<'a> {
         consistency: Consistency,
     ) -> Result<Reader<'a>> {
         let from = in_keyspace(&table.name.keyspace, from);
-        let names = |columns: &[super::table::Column]| -> Vec<String> {
-            columns.iter().map(super::table::Column::to_cql).collect()
+        let names = |columns: &[helenus_rows::Column]| -> Vec<String> {
+            columns.iter().map(helenus_rows::Column::to_cql).collect()
         };
         let partition = names(&table.partition);
         let is = |names: &[String]| -> String {
@@ -182,7 +180,12 @@ fn read_all(rows: &mut Rows<'_>, answer: QueryResult) -> Result<Vec<Row>> {
     let answer = answer.into_rows_result()?;
     let mut read = Vec::with_capacity(answer.rows_num());
     for row in answer.rows::<ColumnIterator>()? {
-        read.extend(rows.read(row?)?);
+        let cells = row?.map(|column| {
+            let cell = column.context("a row cannot be read")?;
+            Ok(cell.slice.map(|slice| slice.as_slice().to_vec()))
+        });
+        let cells = cells.collect::<Result<Vec<Bytes>>>()?;
+        read.extend(rows.read(cells)?);
     }
     Ok(read)
 }
@@ -190,7 +193,7 @@ fn read_all(rows: &mut Rows<'_>, answer: QueryResult) -> Result<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::online::row::Cell;
+    use helenus_rows::Cell;
 
     #[test]
     fn large_rows_are_read_in_pages_of_few() {

@@ -1,0 +1,22 @@
+//! Rows of tables with the times at which they were written, as nodes send and take them: what to select, what an
+//! answer says, how two rows differ, and which statements make one row what another is. Nothing here speaks with a
+//! node.
+//!
+//! `helenus layouts` copies and compares tables with it, `helenus payload` moves columns, and proxies bring copies back
+//! that were out of sync.
+
+mod batches;
+mod difference;
+mod names;
+mod range;
+mod row;
+mod table;
+mod writes;
+
+pub use batches::batches;
+pub use difference::{Hashes, Part, Sum, differing};
+pub use names::{BadName, TableName, in_keyspace, literal};
+pub use range::{Range, split};
+pub use row::{Bytes, Cell, Misread, Row, Rows, collection, selection};
+pub use table::{Column, ColumnRow, Shape, Table};
+pub use writes::{Kind, Write, apart, copy, expires_untold, remove};
