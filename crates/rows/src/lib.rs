@@ -7,6 +7,7 @@
 
 mod batches;
 mod difference;
+mod equalizing;
 mod names;
 mod range;
 mod row;
@@ -15,8 +16,9 @@ mod writes;
 
 pub use batches::batches;
 pub use difference::{Hashes, Part, Sum, differing};
+pub use equalizing::{Equalizing, Step};
 pub use names::{BadName, TableName, in_keyspace, literal};
 pub use range::{Range, split};
 pub use row::{Bytes, Cell, Misread, Row, Rows, collection, selection};
 pub use table::{Column, ColumnRow, Shape, Table};
-pub use writes::{Kind, Write, apart, copy, expires_untold, remove};
+pub use writes::{Kind, Write, apart, copy, expires_untold, marker, remove, values};

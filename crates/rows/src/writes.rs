@@ -37,7 +37,7 @@ pub struct Write {
 }
 
 /// Time of a row without values.
-const UNKNOWN_TIME: i64 = 0;
+pub(crate) const UNKNOWN_TIME: i64 = 0;
 
 impl Kind {
     /// Its text for one of the tables.
@@ -112,6 +112,64 @@ struct Group<'a> {
 /// What makes a layout's row like this one, which was read `age` ago. Values that have expired since are
 /// left out, and none lives longer than in the table.
 pub fn copy(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
+    let mut groups = groups(row, age);
+    if !row.is_static() {
+        if groups.is_empty() && !row.cells.is_empty() {
+            return Vec::new();
+        }
+        if groups.is_empty() {
+            groups.push(Group {
+                timestamp: UNKNOWN_TIME,
+                ttl: 0,
+                cells: Vec::new(),
+            });
+        }
+    }
+    let groups = groups.iter().enumerate();
+    let writes =
+        groups.flat_map(|(at, group)| write(table, row, group, at == 0 && !row.is_static()));
+    writes.collect()
+}
+
+/// The same without a marker: only values.
+pub fn values(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
+    let groups = groups(row, age);
+    let writes = groups.iter().flat_map(|group| write(table, row, group, false));
+    writes.collect()
+}
+
+/// The same without the values: the marker alone. None if the row has values, and all have expired.
+pub fn marker(row: &Row, age: Duration) -> Option<Write> {
+    let groups = groups(row, age);
+    match groups.first() {
+        Some(oldest) => Some(marker_of(row, oldest.timestamp, oldest.ttl)),
+        None => row.cells.is_empty().then(|| marker_of(row, UNKNOWN_TIME, 0)),
+    }
+}
+
+/// A row's marker of this time.
+pub(crate) fn marker_of(row: &Row, timestamp: i64, ttl: i32) -> Write {
+    let times = vec![
+        Some(timestamp.to_be_bytes().to_vec()),
+        Some(ttl.to_be_bytes().to_vec()),
+    ];
+    Write {
+        kind: Kind::Insert(Vec::new()),
+        values: [row.key(), times].concat(),
+    }
+}
+
+/// Deletes what the row has got up to this time.
+pub(crate) fn delete_row(row: &Row, timestamp: i64) -> Write {
+    let time = vec![Some(timestamp.to_be_bytes().to_vec())];
+    Write {
+        kind: Kind::DeleteRow,
+        values: [time, row.key()].concat(),
+    }
+}
+
+/// The oldest first, and of these the one that lives longest: its statement writes the marker.
+fn groups(row: &Row, age: Duration) -> Vec<Group<'_>> {
     let age_s = i32::try_from(age.as_millis().div_ceil(1000)).unwrap_or(i32::MAX);
     let mut groups: Vec<Group<'_>> = Vec::new();
     for cell in &row.cells {
@@ -133,25 +191,11 @@ pub fn copy(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
             }),
         }
     }
+    let life = |ttl: i32| if ttl == 0 { i32::MAX } else { ttl };
     if !row.is_static() {
-        if groups.is_empty() && !row.cells.is_empty() {
-            return Vec::new();
-        }
-        if groups.is_empty() {
-            groups.push(Group {
-                timestamp: UNKNOWN_TIME,
-                ttl: 0,
-                cells: Vec::new(),
-            });
-        }
-        // The oldest first, and of these the one that lives longest: its statement writes the marker.
-        let life = |ttl: i32| if ttl == 0 { i32::MAX } else { ttl };
         groups.sort_by_key(|group| (group.timestamp, std::cmp::Reverse(life(group.ttl))));
     }
-    let groups = groups.iter().enumerate();
-    let writes =
-        groups.flat_map(|(at, group)| write(table, row, group, at == 0 && !row.is_static()));
-    writes.collect()
+    groups
 }
 
 /// One statement or, if the marker is to be written and there are elements, two: an INSERT of a collection
@@ -273,10 +317,7 @@ pub fn remove(extra: &Row, own: Option<&Row>) -> Vec<Write> {
         let mut times = extra.cells.iter().map(|cell| cell.timestamp);
         // Without values: only what has written the marker of unknown time here.
         let newest = times.try_fold(UNKNOWN_TIME, |newest, time| Some(newest.max(time?)));
-        let delete = |newest| Write {
-            kind: Kind::DeleteRow,
-            values: [vec![bytes(newest)], extra.key()].concat(),
-        };
+        let delete = |newest| delete_row(extra, newest);
         return newest.into_iter().map(delete).collect();
     }
     let own = own.map(|row| row.cells.as_slice()).unwrap_or_default();
