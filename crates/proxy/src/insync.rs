@@ -3,17 +3,18 @@
 //!
 //! `member` decides, `lane` speaks with nodes, `rows` knows the catalogue's tables. Two connections renew the lease of
 //! the list of proxies in turn and give signs of life, two renew those of the lists of copies, and one changes lists,
-//! which may take longer. Copies that are joining are followed and not compared, and so
-//! they are never promoted here; nor are copies evicted, which is for those who write them.
+//! which may take longer. `upkeep` brings copies back that are out, and makes good what proxies have left that are
+//! gone; copies are evicted by those who write them.
 
 mod asked;
 mod lane;
 mod member;
 mod rows;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use helenus_engine::insync::Lists;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -27,6 +28,9 @@ use self::member::{Member, RENEWAL_US};
 use crate::boot_time::now_us;
 use crate::conn::ConnError;
 use crate::process::Process;
+use crate::wall_clock::now_ms;
+
+pub(crate) use self::upkeep::Status as UpkeepStatus;
 
 /// How often it is looked whether there is a table in mode `replace`.
 const LOOK: Duration = Duration::from_secs(1);
@@ -61,6 +65,7 @@ pub(crate) struct Membership {
 impl Membership {
     pub(crate) fn begin(common: Arc<Process>) -> Membership {
         let (stop, stopping) = watch::channel(false);
+        tokio::spawn(upkeep::run(common.clone(), stopping.clone()));
         let task = tokio::spawn(run(common, stopping));
         Membership { stop, task }
     }
@@ -344,9 +349,4 @@ impl Part {
         tracing::warn!("the lists of copies and proxies cannot be read or changed: {why}{advice}");
         self.told.insert(kind, now);
     }
-}
-
-fn now_ms() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_1970.map_or(0, |since| since.as_millis() as i64)
 }

@@ -46,6 +46,7 @@ mod traces;
 mod transport;
 mod unix_socket;
 mod uuid;
+mod wall_clock;
 mod worker;
 
 pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;

@@ -26,6 +26,7 @@ use crate::catalogue::Known;
 use crate::conn::Dialer;
 use crate::events::Events;
 use crate::history::History;
+use crate::insync::UpkeepStatus;
 use crate::last_reload::{LastReload, Reloaded};
 use crate::log_lines::LogLines;
 use crate::memory;
@@ -57,6 +58,8 @@ pub(crate) struct Process {
     pub has_logins: AtomicBool,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
+    /// What is done about copies that are out of sync.
+    pub upkeep: ArcSwap<UpkeepStatus>,
     /// A table may have changed.
     pub schema_changed: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
@@ -221,6 +224,7 @@ impl Process {
             events: Events::new(began),
             history: History::new(began),
             catalogue: ArcSwap::default(),
+            upkeep: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
             questions: Questions::default(),

@@ -48,6 +48,12 @@ impl Hashes {
         }
     }
 
+    /// The keys of rows that the other one lacks.
+    pub fn lacking(&self, other: &Hashes) -> HashSet<u128> {
+        let is_lacking = |key: &&u128| !other.hashes.contains_key(*key);
+        self.hashes.keys().filter(is_lacking).copied().collect()
+    }
+
     /// The keys of rows that are in one of both only, or differ.
     pub fn differing(&self, other: &Hashes) -> HashSet<u128> {
         let keys = self.hashes.keys().chain(other.hashes.keys());

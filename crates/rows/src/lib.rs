@@ -19,6 +19,6 @@ pub use difference::{Hashes, Part, Sum, differing};
 pub use equalizing::{Equalizing, Step};
 pub use names::{BadName, TableName, in_keyspace, literal};
 pub use range::{Range, split};
-pub use row::{Bytes, Cell, Misread, Row, Rows, collection, selection};
+pub use row::{Bytes, Cell, Misread, Row, Rows, Selects, collection};
 pub use table::{Column, ColumnRow, Shape, Table};
 pub use writes::{Kind, Write, apart, copy, expires_untold, marker, remove, values};

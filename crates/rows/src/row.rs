@@ -3,7 +3,7 @@
 
 use ring::digest::{SHA256, digest};
 
-use crate::table::{Shape, Table};
+use crate::table::{Column, Shape, Table};
 
 /// Why what a node has sent is not the row that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +46,7 @@ pub struct Row {
 
 /// What to select from a table, or from a layout of it, for [`Rows::read`]: the same columns in the same
 /// order.
-pub fn selection(table: &Table) -> String {
+fn selection(table: &Table) -> String {
     let mut selected: Vec<String> = table.keys().map(|column| column.to_cql()).collect();
     for column in table.others() {
         let name = column.to_cql();
@@ -57,6 +57,37 @@ pub fn selection(table: &Table) -> String {
         selected.push(name);
     }
     selected.join(", ")
+}
+
+/// What is read of a table, or of a layout of it, with markers for values.
+#[derive(Clone, Debug)]
+pub struct Selects {
+    /// Of the tokens above the first value, up to and with the second.
+    pub range: String,
+    /// Of a row's key.
+    pub row: String,
+    /// Of the key of a partition: its static columns.
+    pub statics: String,
+}
+
+impl Selects {
+    /// `from`: a full name in CQL.
+    pub fn new(table: &Table, from: &str) -> Selects {
+        let names = |columns: &[Column]| columns.iter().map(Column::to_cql).collect();
+        let partition: Vec<String> = names(&table.partition);
+        let keys: Vec<String> = table.keys().map(Column::to_cql).collect();
+        let is = |names: &[String]| -> String {
+            let terms: Vec<String> = names.iter().map(|name| format!("{name} = ?")).collect();
+            terms.join(" AND ")
+        };
+        let select = format!("SELECT {} FROM {from} WHERE", selection(table));
+        let token = format!("token({})", partition.join(", "));
+        Selects {
+            range: format!("{select} {token} > ? AND {token} <= ?"),
+            row: format!("{select} {}", is(&keys)),
+            statics: format!("{select} {} LIMIT 1", is(&partition)),
+        }
+    }
 }
 
 /// Reads rows one after the other, as a range of tokens brings them.

@@ -134,7 +134,9 @@ pub fn copy(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
 /// The same without a marker: only values.
 pub fn values(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
     let groups = groups(row, age);
-    let writes = groups.iter().flat_map(|group| write(table, row, group, false));
+    let writes = groups
+        .iter()
+        .flat_map(|group| write(table, row, group, false));
     writes.collect()
 }
 
@@ -143,7 +145,10 @@ pub fn marker(row: &Row, age: Duration) -> Option<Write> {
     let groups = groups(row, age);
     match groups.first() {
         Some(oldest) => Some(marker_of(row, oldest.timestamp, oldest.ttl)),
-        None => row.cells.is_empty().then(|| marker_of(row, UNKNOWN_TIME, 0)),
+        None => row
+            .cells
+            .is_empty()
+            .then(|| marker_of(row, UNKNOWN_TIME, 0)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use helenus_rows::{Bytes, Range, Row, Rows, Table, in_keyspace, selection};
+use helenus_rows::{Bytes, Range, Row, Rows, Selects, Table, in_keyspace};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
@@ -73,17 +73,7 @@ impl<'a> Reader<'a> {
         consistency: Consistency,
     ) -> Result<Reader<'a>> {
         let from = in_keyspace(&table.name.keyspace, from);
-        let names = |columns: &[helenus_rows::Column]| -> Vec<String> {
-            columns.iter().map(helenus_rows::Column::to_cql).collect()
-        };
-        let partition = names(&table.partition);
-        let is = |names: &[String]| -> String {
-            let terms: Vec<String> = names.iter().map(|name| format!("{name} = ?")).collect();
-            terms.join(" AND ")
-        };
-        let select = format!("SELECT {} FROM {from} WHERE", selection(table));
-        let token = format!("token({})", partition.join(", "));
-        let keys = [partition.clone(), names(&table.clustering)].concat();
+        let selects = Selects::new(table, &from);
         let prepare = async |text: String| -> Result<PreparedStatement> {
             let prepared = cluster.session.prepare(&*text).await;
             let mut prepared = prepared.with_context(|| format!("cannot prepare: {text}"))?;
@@ -93,9 +83,9 @@ impl<'a> Reader<'a> {
             Ok(prepared)
         };
         Ok(Reader {
-            range: prepare(format!("{select} {token} > ? AND {token} <= ?")).await?,
-            row: prepare(format!("{select} {}", is(&keys))).await?,
-            statics: prepare(format!("{select} {} LIMIT 1", is(&partition))).await?,
+            range: prepare(selects.range).await?,
+            row: prepare(selects.row).await?,
+            statics: prepare(selects.statics).await?,
             cluster,
             table,
             from,
