@@ -22,6 +22,7 @@ mod handover;
 mod history;
 mod insync;
 mod last_reload;
+mod lists;
 mod log_lines;
 mod memory;
 mod node_access;
@@ -45,6 +46,7 @@ mod tls;
 mod traces;
 mod transport;
 mod unix_socket;
+mod two_clocks;
 mod uuid;
 mod worker;
 
@@ -81,6 +83,8 @@ pub(crate) mod testing {
             recalls: mpsc::channel(1).0,
             actions: mpsc::channel(1).0,
             traces: mpsc::channel(1).0,
+            intents: mpsc::unbounded_channel().0,
+            evictions: mpsc::channel(1).0,
         };
         Process::new(config, dialer, None, Arc::default(), senders)
     }
