@@ -16,10 +16,12 @@ use crate::online::keyspace;
 use crate::online::names::{TableName, literal};
 use crate::online::noted::Notes;
 
+/// A layout's table is in the keyspace of its own table, or, in mode `replace`, in `physical_keyspace`. In that mode
+/// copies have numbers in the order of the layouts' names.
 const LAYOUTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\
     keyspace_name text, table_name text, layout text, version bigint static, mode text static, \
     distinct_values map<text, bigint> static, rows bigint static, \
-    physical text, clustering list<text>, state text, created timestamp, \
+    physical text, physical_keyspace text, clustering list<text>, state text, created timestamp, \
     PRIMARY KEY ((keyspace_name, table_name), layout))";
 /// The ranges that have been copied.
 pub(super) const PROGRESS: Notes = Notes {
@@ -128,7 +130,7 @@ pub(super) async fn create(
 ) -> Result<()> {
     let mut tables = vec![LAYOUTS.to_owned(), PROGRESS.create()];
     tables.extend(lists::create());
-    keyspace::create(cluster, like, proxy_roles, &tables).await
+    keyspace::create(cluster, like, proxy_roles, (&tables, &lists::CHANGED)).await
 }
 
 pub(super) async fn exists(cluster: &Cluster) -> Result<bool> {
