@@ -269,7 +269,9 @@ impl Part {
         };
         let behind = Behind::read(&self.common.copies);
         let lists = self.member.in_force(self.own.member(), index_of, behind);
-        self.common.awake.publish(&self.common.copies, lists, behind);
+        self.common
+            .awake
+            .publish(&self.common.copies, lists, behind);
         self.common.tell_workers(&WorkerMessage::InSync);
     }
 
@@ -446,9 +448,7 @@ impl Part {
                     log_change(action);
                 }
             }
-            Told::Recorded => {
-                self.own.on_recorded();
-            }
+            Told::Recorded => self.own.on_recorded(),
             Told::Changed { is_applied: false } => self.on_failed(now_us),
         }
     }

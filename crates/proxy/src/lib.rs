@@ -45,8 +45,8 @@ mod timer;
 mod tls;
 mod traces;
 mod transport;
-mod unix_socket;
 mod two_clocks;
+mod unix_socket;
 mod uuid;
 mod worker;
 

@@ -183,9 +183,17 @@ mod tests {
             lease_until_us(in_sync)
         };
         assert_eq!(check(0), Some(until_us));
-        assert_eq!(check(SLEPT_MAX_US), Some(until_us), "the lease is shorter by that");
+        assert_eq!(
+            check(SLEPT_MAX_US),
+            Some(until_us),
+            "the lease is shorter by that"
+        );
         assert_eq!(check(SLEPT_MAX_US + 1), Some(0));
-        let member = in_sync.lists().membership.as_ref().map(|of| of.member.number);
+        let member = in_sync
+            .lists()
+            .membership
+            .as_ref()
+            .map(|of| of.member.number);
         assert_eq!(member, Some(0), "its writes are not given up");
     }
 

@@ -78,7 +78,10 @@ fn on(contact: &str, arguments: &[&str]) {
 
 /// A table with a layout in mode `replace`, and the list of its copies, of which the last one is joining.
 fn replace(node: &mut Connection, contact: &str) {
-    on(contact, &["create", "shop.orders", "--no-proxies", "--layout", "x=b,a"]);
+    on(
+        contact,
+        &["create", "shop.orders", "--no-proxies", "--layout", "x=b,a"],
+    );
     let hosts = run(node, "SELECT host_id FROM system.local");
     let peers = run(node, "SELECT host_id FROM system.peers_v2");
     let owners: Vec<String> = hosts

@@ -39,11 +39,20 @@ fn replace(cluster: &Cluster) -> Connection {
         &format!("CREATE KEYSPACE shop WITH replication = {everywhere}"),
     );
     let columns = "(k int, a int, b int, v int, PRIMARY KEY";
-    run(&mut node, &format!("CREATE TABLE shop.orders {columns} (k, a, b))"));
+    run(
+        &mut node,
+        &format!("CREATE TABLE shop.orders {columns} (k, a, b))"),
+    );
     // The catalogue, by a layout of another table.
-    run(&mut node, &format!("CREATE TABLE shop.other {columns} (k, a, b))"));
+    run(
+        &mut node,
+        &format!("CREATE TABLE shop.other {columns} (k, a, b))"),
+    );
     let contact = cluster.address(1).expect("an address").to_string();
-    on(&contact, &["create", "shop.other", "--no-proxies", "--layout", "x=b,a"]);
+    on(
+        &contact,
+        &["create", "shop.other", "--no-proxies", "--layout", "x=b,a"],
+    );
     for (number, keyspace) in COPIES.iter().enumerate() {
         let data_center = format!("dc{}", number + 1);
         let order = ["a, b", "b, a", "a, b"][number];
@@ -149,7 +158,9 @@ fn writes_are_on_all_copies_in_sync_and_go_on_without_a_lost_one() {
     let mut node = replace(&cluster);
     let mut proxy = Proxy::start(&cluster.contact_points(), &ON).expect("a proxy");
     joined(&proxy);
-    eventually("the copies are known", || copy_state(&proxy, 2) == "in sync");
+    eventually("the copies are known", || {
+        copy_state(&proxy, 2) == "in sync"
+    });
 
     let mut writer = Writer::new(&proxy);
     eventually("writes are acknowledged", || writer.write().is_ok());
@@ -158,7 +169,10 @@ fn writes_are_on_all_copies_in_sync_and_go_on_without_a_lost_one() {
     }
     for copy in 0..3 {
         let keys = keys_of(&cluster, copy);
-        assert!(keys.is_superset(&writer.acknowledged), "copy {copy}: {keys:?}");
+        assert!(
+            keys.is_superset(&writer.acknowledged),
+            "copy {copy}: {keys:?}"
+        );
     }
     assert!(intents(&mut node) > 0, "they were recorded before");
     eventually("idle buckets are cleared", || intents(&mut node) == 0);
@@ -172,10 +186,17 @@ fn writes_are_on_all_copies_in_sync_and_go_on_without_a_lost_one() {
         writer.acknowledged.len() >= before + 20
     });
     assert_eq!(copy_state(&proxy, 2), "out");
-    assert!(proxy.log().contains("copies were evicted"), "{}", proxy.log());
+    assert!(
+        proxy.log().contains("copies were evicted"),
+        "{}",
+        proxy.log()
+    );
     for copy in 0..2 {
         let keys = keys_of(&cluster, copy);
-        assert!(keys.is_superset(&writer.acknowledged), "copy {copy}: {keys:?}");
+        assert!(
+            keys.is_superset(&writer.acknowledged),
+            "copy {copy}: {keys:?}"
+        );
     }
 
     // It is back, and out until somebody compares it; another one restarts, and may have lost writes.

@@ -204,13 +204,21 @@ mod tests {
     fn by_another_clock_leases_end_early_and_waits_late() {
         let mut known = Known::new(TIMING);
         known.adopt(three(), 10_000, 10_000);
-        known.adopt(three().evict(2).expect("others are in sync"), 10_100, 10_150);
+        known.adopt(
+            three().evict(2).expect("others are in sync"),
+            10_100,
+            10_150,
+        );
         let other = known.behind(9_000, 9_030);
         // Until 11,100 and 11,150 by the first clock.
         assert_eq!(other.lease_until_us(), 2_070);
         assert_eq!(other.required(2_069), Some(Members::first(3)));
         let mut renewed = known.clone();
-        renewed.adopt(three().evict(2).expect("others are in sync"), 11_000, 11_000);
+        renewed.adopt(
+            three().evict(2).expect("others are in sync"),
+            11_000,
+            11_000,
+        );
         let renewed = renewed.behind(9_000, 9_030);
         assert_eq!(renewed.required(2_149), Some(Members::first(3)));
         assert_eq!(renewed.required(2_150), Some(Members::first(2)));
@@ -226,7 +234,10 @@ mod tests {
         let mut known = Known::new(TIMING);
         known.adopt(three(), 10_000, 10_000);
         let known = known.without_lease();
-        assert_eq!((known.list(10_000), known.last_read()), (None, Some(&three())));
+        assert_eq!(
+            (known.list(10_000), known.last_read()),
+            (None, Some(&three()))
+        );
         assert_eq!(known.required(10_000), None);
     }
 

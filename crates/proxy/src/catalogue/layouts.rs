@@ -71,7 +71,10 @@ pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
     }
     let mut layouts = Layouts::default();
     for ((keyspace, name), table) in tables {
-        if known.replaced.contains(&(keyspace.to_owned(), name.to_owned())) {
+        if known
+            .replaced
+            .contains(&(keyspace.to_owned(), name.to_owned()))
+        {
             layouts.add_replaced(Arc::new(table));
             continue;
         }

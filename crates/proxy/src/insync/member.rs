@@ -318,7 +318,8 @@ impl Member {
             let is_read = !unread.contains(&ListName::Copies(table.clone()));
             is_read && waits.is_over(&Attempt::ChangeCopies(table.clone()), now_us)
         };
-        self.evictions.next(|name| list_of(&self.tables, name), is_due)
+        self.evictions
+            .next(|name| list_of(&self.tables, name), is_due)
     }
 
     /// What is to be asked next, if anything. The list of proxies comes first, and what is to be done about it; then

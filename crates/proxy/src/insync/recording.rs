@@ -55,18 +55,17 @@ impl Recording {
             waiting.filter(move |change| change.set == set)
         };
         self.asked = of(true).chain(of(false)).take(BITS_MAX).collect();
-        self.waiting.retain(|_, change| !self.asked.contains(change));
+        self.waiting
+            .retain(|_, change| !self.asked.contains(change));
         Some(&self.asked)
     }
 
-    /// The catalogue has what was asked for. Returns whether writes may go on.
-    pub(super) fn on_recorded(&mut self, intents: &mut Intents) -> bool {
+    /// The catalogue has what was asked for.
+    pub(super) fn on_recorded(&mut self, intents: &mut Intents) {
         self.failures = 0;
-        let asked = std::mem::take(&mut self.asked);
-        for change in &asked {
-            intents.on_changed(*change);
+        for change in std::mem::take(&mut self.asked) {
+            intents.on_changed(change);
         }
-        asked.iter().any(|change| change.set)
     }
 
     /// Nobody knows what became of it.
@@ -79,11 +78,6 @@ impl Recording {
         let pause_us = (RETRY_US << self.failures.min(16)).min(RETRY_MAX_US);
         self.failures = self.failures.saturating_add(1);
         self.not_before_us = now_us.saturating_add(pause_us);
-    }
-
-    /// Nothing waits, and nothing is on its way.
-    pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.asked.is_empty()
     }
 }
 
@@ -107,7 +101,9 @@ mod tests {
         fn begin(&mut self, buckets: impl IntoIterator<Item = usize>) {
             for bucket in buckets {
                 let change = self.intents.begin(bucket);
-                change.into_iter().for_each(|change| self.recording.add(change));
+                change
+                    .into_iter()
+                    .for_each(|change| self.recording.add(change));
             }
         }
 
@@ -117,8 +113,18 @@ mod tests {
             changes.iter().map(|of| (of.bucket, of.set)).collect()
         }
 
-        fn recorded(&mut self) -> bool {
-            self.recording.on_recorded(&mut self.intents)
+        fn recorded(&mut self) {
+            self.recording.on_recorded(&mut self.intents);
+        }
+
+        /// Whether the catalogue has this bit.
+        fn is_recorded(&mut self, bucket: usize) -> bool {
+            self.recorded();
+            self.intents.is_recorded(bucket)
+        }
+
+        fn is_idle(&self) -> bool {
+            self.recording.waiting.is_empty() && self.recording.asked.is_empty()
         }
 
         fn failed(&mut self, now_us: u64) {
@@ -132,15 +138,15 @@ mod tests {
         scene.begin([5]);
         assert_eq!(scene.next(0), [(5, true)]);
         scene.begin([7, 6, 7, 5]);
-        assert_eq!(scene.next(0), [], "one statement at a time");
-        assert!(scene.recorded() && scene.intents.is_recorded(5));
+        assert!(scene.next(0).is_empty(), "one statement at a time");
+        assert!(scene.is_recorded(5));
         assert_eq!(scene.next(0), [(6, true), (7, true)]);
         assert!(!scene.intents.is_recorded(6));
-        assert!(scene.recorded() && scene.intents.is_recorded(6));
-        assert!(scene.recording.is_idle());
+        assert!(scene.is_recorded(6));
+        assert!(scene.is_idle());
         scene.begin(100..400);
         let mut statements = Vec::new();
-        while !scene.recording.is_idle() {
+        while !scene.is_idle() {
             statements.push(scene.next(0).len());
             scene.recorded();
         }
@@ -156,11 +162,11 @@ mod tests {
             assert_eq!(scene.next(now_us), [(5, true)]);
             scene.failed(now_us);
             now_us += pause_ms * 1_000;
-            assert_eq!(scene.next(now_us - 1), []);
+            assert!(scene.next(now_us - 1).is_empty());
         }
         assert!(!scene.intents.is_recorded(5));
         assert_eq!(scene.next(now_us), [(5, true)]);
-        assert!(scene.recorded() && scene.intents.is_recorded(5));
+        assert!(scene.is_recorded(5));
         scene.begin([6]);
         scene.next(now_us);
         scene.failed(now_us);
@@ -178,16 +184,16 @@ mod tests {
             recording.clear_idle(intents, now_us);
         };
         idle(&mut scene, 2 * IDLE_US);
-        assert!(scene.recording.is_idle(), "its write is pending");
+        assert!(scene.is_idle(), "its write is pending");
         scene.intents.end(5, 1_000);
         idle(&mut scene, IDLE_US + 999);
-        assert!(scene.recording.is_idle());
+        assert!(scene.is_idle());
         idle(&mut scene, IDLE_US + 1_000);
         scene.begin([9]);
         assert_eq!(scene.next(0), [(9, true), (5, false)]);
         // A write begins before the catalogue has answered.
         scene.begin([5]);
-        assert!(scene.recorded() && !scene.intents.is_recorded(5));
+        assert!(!scene.is_recorded(5));
         assert_eq!(scene.next(0), [(5, true)]);
         scene.recorded();
         assert!(scene.intents.is_recorded(5));

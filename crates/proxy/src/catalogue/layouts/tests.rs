@@ -318,7 +318,10 @@ fn layouts_in_place_of_replicas_are_copies_in_the_order_of_their_names() {
     assert!(known.layouts.table("shop", "orders").is_none());
     let table = known.layouts.replaced("shop", "orders").expect("a table");
     let copies: Vec<_> = table.copies.iter().collect();
-    let named: Vec<_> = copies.iter().map(|c| (&*c.keyspace, &*c.physical)).collect();
+    let named: Vec<_> = copies
+        .iter()
+        .map(|c| (&*c.keyspace, &*c.physical))
+        .collect();
     assert_eq!(named, [("shop_a", "orders"), ("shop_b", "orders")]);
     assert_eq!(Some(&copies[0].layout), Layout::new(&[1, 0, 2]).as_ref());
 }

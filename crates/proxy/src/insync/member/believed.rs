@@ -10,7 +10,12 @@ pub(super) enum Told {
 }
 
 /// Renews the lease of a list if it still has the known version.
-pub(super) fn renew<const N: usize>(known: &mut Known<N>, version: i64, sent_us: u64, now_us: u64) -> Told {
+pub(super) fn renew<const N: usize>(
+    known: &mut Known<N>,
+    version: i64,
+    sent_us: u64,
+    now_us: u64,
+) -> Told {
     let list = known.last_read().copied();
     match (list, u64::try_from(version)) {
         (Some(list), Ok(version)) if version == list.version() => {

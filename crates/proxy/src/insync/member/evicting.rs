@@ -36,7 +36,8 @@ impl Evictions {
             let list = list_of(name).filter(|list| list.since(name.copy) <= version)?;
             Some((list.version(), list.evict(name.copy).ok()?))
         };
-        self.0.retain(|name, version| evicted(name, *version).is_some());
+        self.0
+            .retain(|name, version| evicted(name, *version).is_some());
         let mut names = self.0.keys().map(|name| &name.table);
         let table = names.find(|table| is_due(table))?.clone();
         let mut changed: BTreeMap<&Owners, (u64, Copies)> = BTreeMap::new();
@@ -49,11 +50,13 @@ impl Evictions {
                 changed.insert(&name.owners, change);
             }
         }
-        let groups = changed.into_iter().map(|(owners, (known, list))| GroupChange {
-            owners: owners.clone(),
-            known,
-            list: Stored::of::<COPIES_MAX>(&list, owners.len()),
-        });
+        let groups = changed
+            .into_iter()
+            .map(|(owners, (known, list))| GroupChange {
+                owners: owners.clone(),
+                known,
+                list: Stored::of::<COPIES_MAX>(&list, owners.len()),
+            });
         let groups = groups.collect();
         Some(CopiesChange { table, groups })
     }

@@ -75,7 +75,9 @@ impl Scene {
                 self.rows.retain(|row| row.start != change.start);
                 self.rows.push(new);
             }
-            Action::Read(_) | Action::ChangeCopies(_) | Action::StartAnew => panic!("not expected: {action:?}"),
+            Action::Read(_) | Action::ChangeCopies(_) | Action::StartAnew => {
+                panic!("not expected: {action:?}")
+            }
         }
         true
     }

@@ -31,7 +31,11 @@ fn name(owners: [[u8; 16]; 2], copy: usize) -> CopyName {
 fn stored(out_since: Option<i64>) -> Stored {
     Stored {
         version: out_since.unwrap_or(1),
-        in_sync: if out_since.is_some() { vec![1] } else { vec![0, 1] },
+        in_sync: if out_since.is_some() {
+            vec![1]
+        } else {
+            vec![0, 1]
+        },
         joining: Vec::new(),
         since: vec![out_since.unwrap_or(1), 1],
         boot: vec![7, 8],
@@ -169,7 +173,10 @@ fn workers_are_told_the_lists_by_their_clock_and_by_the_nodes_of_the_ring() {
     assert!(Arc::ptr_eq(&membership.member, &me));
     let own_us = process.copies.us(std::time::Instant::now());
     let until_us = membership.proxies.lease_until_us();
-    assert!((LATER..own_us + LATER + SECOND).contains(&until_us), "{until_us}");
+    assert!(
+        (LATER..own_us + LATER + SECOND).contains(&until_us),
+        "{until_us}"
+    );
     let groups = &lists.tables["shop"]["orders"];
     assert_eq!(groups.len(), 1, "a node of the other one is unknown");
     let known = &groups[&[NodeIndex(4), NodeIndex(2)][..]];
