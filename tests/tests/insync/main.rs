@@ -6,7 +6,7 @@
 
 mod writes;
 
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,12 +68,26 @@ fn joined(proxy: &Proxy) -> Value {
     lists(proxy)["number"].clone()
 }
 
-/// `helenus layouts`, which must succeed.
-fn on(contact: &str, arguments: &[&str]) {
+fn layouts(contact: &str, arguments: &[&str]) -> Output {
     let mut command = helenus(&["layouts"]).expect("a program");
     command.args(arguments).args(["--contact", contact]);
-    let output = command.stdin(Stdio::null()).output().expect("it starts");
+    command.stdin(Stdio::null()).output().expect("it starts")
+}
+
+/// `helenus layouts`, which must succeed.
+fn on(contact: &str, arguments: &[&str]) {
+    let output = layouts(contact, arguments);
     assert!(output.status.success(), "{output:?}");
+}
+
+/// `helenus layouts`, which must fail with a message that has these words.
+fn refused(contact: &str, arguments: &[&str], words: &str) {
+    let output = layouts(contact, arguments);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && why.contains(words),
+        "{output:?}"
+    );
 }
 
 /// A table with a layout in mode `replace`, and the list of its copies, of which the last one is joining.

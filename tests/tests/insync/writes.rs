@@ -8,7 +8,7 @@ use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, Fault, QUORUM};
 use serde_json::Value;
 
-use crate::{PATIENCE, TURN, eventually, joined, lists, on, run, uuid};
+use crate::{PATIENCE, TURN, eventually, joined, lists, on, refused, run, uuid};
 
 /// Keyspaces of the copies, in the order of their numbers.
 const COPIES: [&str; 3] = ["shop_a", "shop_b", "shop_c"];
@@ -215,6 +215,15 @@ fn writes_are_on_all_copies_in_sync_and_go_on_without_a_lost_one() {
     eventually("too few copies are listed", || {
         writer.write().is_err_and(|fault| fault.code == 0x1000)
     });
+
+    // No command takes the copies for layouts beside the table.
+    let contact = cluster.address(1).expect("an address").to_string();
+    refused(
+        &contact,
+        &["drop", "shop.orders", "--all", "--no-proxies"],
+        "mode",
+    );
+    refused(&contact, &["verify", "shop.orders"], "mode");
 
     // What it has left is nothing.
     proxy.terminate().expect("a signal");
