@@ -182,9 +182,10 @@ impl Part {
                 from: number % 2,
                 of: 2,
             };
-            let (share, patience) = match number < CHANGING {
-                true => (half, RENEWAL_PATIENCE),
-                false => (all, CHANGE_PATIENCE),
+            let (share, patience) = match number {
+                CHANGING => (all, CHANGE_PATIENCE),
+                RECORDING => (all, RENEWAL_PATIENCE),
+                _ => (half, RENEWAL_PATIENCE),
             };
             Lane::open(common.clone(), (number, share), patience, sender.clone())
         });

@@ -83,9 +83,12 @@ impl Default for Wakefulness {
 impl Wakefulness {
     /// Publishes lists whose times were converted by that.
     pub(crate) fn publish(&self, in_sync: &InSync, lists: Lists, behind: Behind) {
-        // In this order: old lists are never taken for ones that were published after the machine had slept.
-        in_sync.publish(lists);
         let most_us = behind.least_us + SLEPT_MAX_US;
+        // Before the first lists, but after others: these must not be taken for ones that were published after a sleep.
+        let _ =
+            self.behind_us
+                .compare_exchange(u64::MAX, most_us, Ordering::AcqRel, Ordering::Acquire);
+        in_sync.publish(lists);
         self.behind_us.store(most_us, Ordering::Release);
     }
 
