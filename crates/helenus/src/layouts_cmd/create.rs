@@ -80,6 +80,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
         );
     }
     let known = catalogue::read(&cluster, &args.table).await?;
+    known.check_beside(&args.table)?;
     let news = news(&wanted, &known)?;
     if news.is_empty() {
         return report(&args, &wanted, None);

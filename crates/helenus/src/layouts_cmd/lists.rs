@@ -58,6 +58,9 @@ const INTENTS: &str = "CREATE TABLE IF NOT EXISTS helenus.intents (\
     start uuid, bucket int, recorded boolean, \
     PRIMARY KEY (start, bucket)) WITH speculative_retry = 'ALWAYS'";
 
+/// Tables that proxies change.
+pub(super) const CHANGED: [&str; 3] = ["copies", "proxies", "intents"];
+
 /// The statements that create their tables.
 pub(super) fn create() -> [String; 3] {
     [COPIES, PROXIES, INTENTS].map(str::to_owned)

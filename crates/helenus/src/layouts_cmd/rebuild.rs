@@ -40,6 +40,7 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     let table = table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
+    known.check_beside(&args.table)?;
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     fill::refuse_untimed(&cluster, &table, &args.work).await?;

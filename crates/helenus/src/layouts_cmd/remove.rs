@@ -44,6 +44,7 @@ pub(super) async fn run(args: DropArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     let table = &args.table;
     let known = catalogue::read(&cluster, table).await?;
+    known.check_beside(table)?;
     let names: Vec<String> = match args.all {
         true => known.entries.iter().map(|e| e.layout.clone()).collect(),
         false => args.layouts.clone(),

@@ -77,6 +77,7 @@ pub(super) async fn run(args: VerifyArgs) -> Result<()> {
     args.work.check_nodes(&cluster).await?;
     let table = table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
+    known.check_beside(&args.table)?;
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;

@@ -1,10 +1,10 @@
 //! The lists of copies in sync and of proxies as this proxy knows them, as JSON.
 
-use helenus_engine::insync::{CopiesOf, Lists};
 use helenus_layout::insync::{Join, JoinStep, Known};
 use serde::Serialize;
 
 use crate::insync::UpkeepStatus;
+use crate::lists::{CopiesOf, Lists};
 use crate::uuid;
 
 #[derive(Debug, PartialEq, Serialize)]

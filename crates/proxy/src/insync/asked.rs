@@ -41,6 +41,7 @@ pub(super) enum Action {
     /// In which buckets starts of proxies have left intents.
     ReadIntents,
     Change(Change),
+    ChangeCopies(CopiesChange),
     /// This start was evicted: go on as another one.
     StartAnew,
 }

@@ -1,6 +1,6 @@
 //! The lists in CQL: what is asked of the catalogue, and what its rows say.
 
-use helenus_layout::insync::{State, Stored};
+use helenus_layout::insync::{BitChange, State, Stored};
 use helenus_wire::Reader;
 
 use super::asked::{Beats, Change, CopiesChange, Owners, ProxyRow, Start, TableName};
@@ -100,6 +100,32 @@ pub(super) fn change_copies(change: &CopiesChange, now_ms: i64) -> String {
     }
     batch.push_str("APPLY BATCH");
     batch
+}
+
+/// Intents of one start, in one partition. Each change has its number as its timestamp, so that the last one of a
+/// bucket counts in whatever order they arrive.
+pub(super) fn record(start: Start, changes: &[BitChange]) -> String {
+    let start = uuid::text(start);
+    let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
+    for BitChange {
+        bucket,
+        set,
+        number,
+    } in changes
+    {
+        batch.push_str(&format!(
+            "UPDATE helenus.intents USING TIMESTAMP {number} SET recorded = {set} WHERE start = {start} \
+             AND bucket = {bucket}; "
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Takes away all intents of a start that leaves. Later by any clock than the numbers of its changes.
+pub(super) fn forget(start: Start) -> String {
+    let start = uuid::text(start);
+    format!("DELETE FROM helenus.intents WHERE start = {start}")
 }
 
 fn in_commas(items: impl IntoIterator<Item = impl ToString>) -> String {
@@ -273,6 +299,22 @@ mod tests {
              changed = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
              [33333333-3333-3333-3333-333333333333, 22222222-2222-2222-2222-222222222222] IF version = 6; \
              APPLY BATCH"
+        );
+    }
+
+    #[test]
+    fn intents_are_written_together_each_with_its_number_as_timestamp() {
+        let change = |bucket, set, number| BitChange {
+            bucket,
+            set,
+            number,
+        };
+        assert_eq!(
+            record(START, &[change(7, true, 12), change(9, false, 11)]),
+            "BEGIN UNLOGGED BATCH UPDATE helenus.intents USING TIMESTAMP 12 SET recorded = true WHERE start = \
+             11111111-1111-1111-1111-111111111111 AND bucket = 7; \
+             UPDATE helenus.intents USING TIMESTAMP 11 SET recorded = false WHERE start = \
+             11111111-1111-1111-1111-111111111111 AND bucket = 9; APPLY BATCH"
         );
     }
 

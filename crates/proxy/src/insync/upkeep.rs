@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helenus_engine::insync::{CopiesOf, Lists};
+use crate::lists::{CopiesOf, Lists};
 use helenus_layout::insync::{Comeback, JoinStep, State, is_caretaker};
 use tokio::sync::watch;
 use tokio::time::sleep;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join;
-use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, batches, marker, values};
+use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, Write, batches, marker, values};
 use tokio::time::sleep;
 
 use super::copies::{Copies, Copy};
@@ -116,7 +116,11 @@ impl Comparing<'_> {
             for batch in batches(&rows) {
                 let age = asked.elapsed();
                 let writes = batch.iter().flat_map(|row| values(&table, row, age));
-                self.copies.write(to, &writes.collect::<Vec<_>>()).await?;
+                let writes: Vec<Write> = writes.collect();
+                match to {
+                    Some(to) => self.copies.write(|at| at == to, &writes).await?,
+                    None => self.copies.write_all(self.places, &writes).await?,
+                }
             }
         }
         Ok(())
@@ -135,8 +139,8 @@ impl Comparing<'_> {
             for batch in batches(&rows) {
                 let age = asked.elapsed();
                 let rows = batch.iter().filter(|row| !row.is_static());
-                let writes = rows.filter_map(|row| marker(row, age));
-                self.copies.write(None, &writes.collect::<Vec<_>>()).await?;
+                let writes: Vec<Write> = rows.filter_map(|row| marker(row, age)).collect();
+                self.copies.write_all(self.places, &writes).await?;
             }
         }
         Ok(())
@@ -174,7 +178,7 @@ impl Comparing<'_> {
             for row in rows {
                 differing.remove(&row.key_hash());
                 (self.check)()?;
-                match self.copies.equalize(&row).await? {
+                match self.copies.equalize(self.places, &row).await? {
                     true => self.counts.repaired += 1,
                     false => self.counts.given_up += 1,
                 }

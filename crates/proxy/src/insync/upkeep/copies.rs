@@ -120,6 +120,15 @@ fn tell_elements(common: &Process) -> bool {
     })
 }
 
+/// The catalogue's lists and its layouts do not fit together.
+pub(super) fn unfit(table: &LogicalTable) -> Trouble {
+    Trouble::Unfit(format!(
+        "the lists of copies of {}.{} are not of the copies that the catalogue describes, or some of these do not fit: \
+         see `helenus layouts status`",
+        table.keyspace, table.name
+    ))
+}
+
 impl Copies {
     /// `members`: which of the copies.
     pub(super) async fn connect(
@@ -128,6 +137,10 @@ impl Copies {
         owners: &[HostId],
         members: Members,
     ) -> Result<Copies, Trouble> {
+        // With a copy that does not fit, the others would have wrong numbers.
+        if table.copies.len() != owners.len() {
+            return Err(unfit(table));
+        }
         let nodes = members.iter().map(async |number| {
             let owner = owners.get(number).copied().ok_or(Trouble::Changed)?;
             Ok::<_, Trouble>((number, Node::connect(common, owner).await?))
@@ -158,33 +171,50 @@ impl Copies {
         at.ok_or(Trouble::Changed)
     }
 
-    /// Makes a row with this key the same in all of them; false if that cannot be.
-    pub(super) async fn equalize(&mut self, row: &Row) -> Result<bool, Trouble> {
+    /// Makes a row with this key, in which the copies at these places differ, the same in all of them; false if that
+    /// cannot be.
+    pub(super) async fn equalize(
+        &mut self,
+        places: [usize; 2],
+        row: &Row,
+    ) -> Result<bool, Trouble> {
         let mut equalizing = Equalizing::default();
         loop {
             let asked = Instant::now();
             let table = &self.table;
-            let reads = self.copies.iter_mut().map(|copy| copy.row_like(table, row));
+            let reads = self.copies.iter_mut();
+            let reads = reads.map(|copy| copy.row_like(table, row));
             let rows = try_join_all(reads).await?;
             match equalizing.next(&self.table, &rows, asked.elapsed()) {
                 Step::Equal => return Ok(true),
                 Step::GiveUp => return Ok(false),
                 Step::Write(writes) if writes.is_empty() => tokio::time::sleep(PAUSE).await,
-                Step::Write(writes) => self.write(None, &writes).await?,
+                Step::Write(writes) => self.write_all(places, &writes).await?,
             }
         }
     }
 
-    /// Writes of one partition, to the copy at this place or to all.
+    /// Writes of one partition, to all copies; last to those at these places, between which there is a difference: if
+    /// this proxy ends meanwhile, another one finds that again.
+    pub(super) async fn write_all(
+        &mut self,
+        places: [usize; 2],
+        writes: &[Write],
+    ) -> Result<(), Trouble> {
+        self.write(|at| !places.contains(&at), writes).await?;
+        self.write(|at| places.contains(&at), writes).await
+    }
+
+    /// The same, to some of them.
     pub(super) async fn write(
         &mut self,
-        place: Option<usize>,
+        is_meant: impl Fn(usize) -> bool,
         writes: &[Write],
     ) -> Result<(), Trouble> {
         let table = &self.table;
         let copies = self.copies.iter_mut().enumerate();
-        let copies = copies.filter(|(at, _)| place.is_none_or(|place| place == *at));
-        let sent = copies.map(|(_, copy)| copy.write(table, writes));
+        let sent = copies.filter(|(at, _)| is_meant(*at));
+        let sent = sent.map(|(_, copy)| copy.write(table, writes));
         try_join_all(sent).await.map(|_| ())
     }
 

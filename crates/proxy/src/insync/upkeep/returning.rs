@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::lists::CopiesOf;
 use helenus_engine::copies::BUCKETS;
-use helenus_engine::insync::CopiesOf;
 use helenus_layout::insync::{
     Copies as List, Intents, Join, JoinStep, Members, State, is_caretaker,
 };
@@ -11,7 +11,7 @@ use helenus_rows::Range;
 
 use super::catalogue;
 use super::comparing::{Comparing, Counts};
-use super::copies::{Copies, describe};
+use super::copies::{Copies, describe, unfit};
 use super::group::{groups, parts, within};
 use super::node::Node;
 use super::trouble::Trouble;
@@ -68,6 +68,9 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
         .get(name.copy)
         .copied()
         .ok_or(Trouble::Changed)?;
+    if table.copies.len() != name.owners.len() {
+        return Err(unfit(&table));
+    }
     let mut node = Node::connect(common, owner).await?;
     let described = describe(common, &mut node, &table, name.copy).await?;
     // What was deleted meanwhile is remembered by the others for this time only.
