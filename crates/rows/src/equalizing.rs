@@ -75,7 +75,6 @@ impl Equalizing {
         if let Some(written) = self.written.take() {
             let hidden = hidden(&written, rows);
             if !hidden.is_empty() {
-                self.marker = None;
                 return Step::Write(hidden);
             }
         }
@@ -153,15 +152,17 @@ fn order(cell: &Cell) -> (Option<i64>, &[u8], i32) {
 
 /// What deletes the values that were written to all copies, and are in some and not in others.
 fn hidden(written: &Row, rows: &[Option<Row>]) -> Vec<Write> {
-    let of = |row: &Option<Row>, cell: &Cell| -> Option<Option<i64>> {
+    let of = |row: &Option<Row>, cell: &Cell| {
         let cells = row.iter().flat_map(|row| &row.cells);
-        let found = cells.into_iter().find(|found| found.is_of(cell))?;
-        Some(found.timestamp)
+        cells.clone().find(|found| found.is_of(cell)).cloned()
     };
     let is_hidden = |cell: &&Cell| {
-        let is_there = |row: &&Option<Row>| of(row, cell) == Some(cell.timestamp);
+        let is_there = |row: &Option<Row>| {
+            let found = of(row, cell);
+            found.is_some_and(|found| found.timestamp == cell.timestamp && !found.expires_soon())
+        };
         let is_missing = |row: &Option<Row>| of(row, cell).is_none();
-        !cell.expires_soon() && rows.iter().any(|row| is_there(&row)) && rows.iter().any(is_missing)
+        rows.iter().any(is_there) && rows.iter().any(is_missing)
     };
     let cells = written.cells.iter().filter(is_hidden).cloned().collect();
     let none = Row {

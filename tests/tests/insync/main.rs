@@ -1,9 +1,10 @@
-//! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; and writes reach
-//! all copies (`writes`).
+//! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; writes reach all
+//! copies (`writes`); and copies come back (`returning`).
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. There is no command yet
 //! that makes a table of mode `replace`: the test writes to the catalogue what such a command would.
 
+mod returning;
 mod writes;
 
 use std::process::{Output, Stdio};
