@@ -89,12 +89,14 @@ fn a_copy_that_missed_much_comes_back_and_what_a_dead_proxy_left_is_made_good() 
     // and has what no other has: of a proxy that is gone, acknowledged by nobody.
     insert(&mut node, &[2], 400, (4, 500, 0));
     insert(&mut node, &[2], 3, (30, 4_000, 0));
+    let owners = owners(&mut node);
     run(
         &mut node,
-        "UPDATE helenus.copies SET version = 2, in_sync = {0, 1}, since = [1, 1, 2], \
-         changed = toTimestamp(now()) WHERE keyspace_name = 'shop' AND table_name = 'orders' AND owners = OWNERS"
-            .replace("OWNERS", &owners(&mut node))
-            .as_str(),
+        &format!(
+            "UPDATE helenus.copies SET version = 2, in_sync = {{0, 1}}, since = [1, 1, 2], \
+             changed = toTimestamp(now()) WHERE keyspace_name = 'shop' AND table_name = 'orders' AND \
+             owners = {owners}"
+        ),
     );
     let began = Instant::now();
     let first = Proxy::start(&cluster.contact_points(), &ON).expect("a proxy");
