@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::names::TableName;
-use crate::row::{Bytes, collection};
+use crate::row::Bytes;
 use crate::table::{Column, Shape};
 use crate::writes::Kind;
 
@@ -103,16 +103,15 @@ impl Node {
             i64::from_be_bytes(bytes)
         };
         let cells = |columns: &[usize], values: Vec<Bytes>| {
-            let cells = columns.iter().zip(values).map(|(column, value)| {
+            let cells = columns.iter().zip(values).flat_map(|(column, value)| {
                 let value = value.expect("a value");
                 match column {
-                    // A set of one element.
-                    2 => {
-                        let element = value[8..].to_vec();
-                        assert_eq!(value, collection(1, &[&element]));
-                        (*column, Some(element), Vec::new())
-                    }
-                    _ => (*column, None, value),
+                    // A set of elements of one byte: a count, and then each with its length.
+                    2 => value[4..]
+                        .chunks(5)
+                        .map(|element| (*column, Some(element[4..].to_vec()), Vec::new()))
+                        .collect(),
+                    _ => vec![(*column, None, value)],
                 }
             });
             cells.collect::<Vec<_>>()
