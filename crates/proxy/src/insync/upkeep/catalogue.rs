@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use helenus_layout::insync::{Copies, Stored};
+use helenus_layout::insync::{Copies, PROXIES_MAX, Stored};
 use helenus_wire::Consistency;
 use tokio::time::timeout;
 
@@ -83,35 +83,24 @@ pub(super) async fn changed_ms(common: &Process, name: &CopyName) -> Result<Opti
 
 /// The buckets that starts which are gone have left.
 pub(super) async fn left(common: &Process) -> Result<Vec<(Start, usize)>, Trouble> {
+    // Before anything is read: what is read after they were gone is all that they have left.
+    let now_us = now_us();
     let lists = common.lists.load_full();
-    // What is read after they were gone is all that they have left.
-    let gone = |now_us: u64| {
-        let lists = lists.clone();
-        move |number: usize| {
-            let known = lists.proxies.as_ref();
-            known.is_some_and(|known| known.is_gone(number, now_us))
-        }
-    };
-    let is_gone = gone(now_us());
-    let was_listed = |number: &usize| {
-        let list = lists.proxies.as_ref().and_then(|known| known.last_read());
-        list.is_some_and(|list| list.since(*number) > 0)
-    };
-    let numbers = 0..helenus_layout::insync::PROXIES_MAX;
-    if !numbers.filter(was_listed).any(&is_gone) {
+    let proxies = lists.proxies.as_ref().ok_or(Trouble::Changed)?;
+    let known = *proxies.list(now_us).ok_or(Trouble::Changed)?;
+    let is_gone = |number: usize| known.since(number) > 0 && proxies.is_gone(number, now_us);
+    if !(0..PROXIES_MAX).any(is_gone) {
         return Ok(Vec::new());
     }
     let mut reader = connect(common).await?;
     let read = reader.rows(rows::SELECT_PROXIES, Consistency::SERIAL).await;
-    let (version, proxies) = rows::proxies(&read.map_err(Trouble::Catalogue)?);
-    let known = lists.proxies.as_ref().and_then(|known| known.last_read());
-    let is_known = known.map(|list| list.version()) == u64::try_from(version).ok();
-    if !is_known {
+    let (version, rows) = rows::proxies(&read.map_err(Trouble::Catalogue)?);
+    if u64::try_from(version) != Ok(known.version()) {
         return Err(Trouble::Changed);
     }
-    let starts = proxies.into_iter().filter(|row| {
+    let starts = rows.into_iter().filter(|row| {
         let number = usize::try_from(row.number).ok();
-        number.is_some_and(&is_gone)
+        number.is_some_and(is_gone)
     });
     let starts: Vec<Start> = starts.map(|row| row.start).collect();
     let read = reader.rows(rows::SELECT_INTENTS, Consistency::QUORUM).await;

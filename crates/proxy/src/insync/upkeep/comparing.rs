@@ -70,15 +70,11 @@ impl Comparing<'_> {
     ) -> Result<[T; 2], Trouble> {
         let check = self.check;
         let (table, [own, other]) = self.copies.pair(self.places).ok_or(Trouble::Changed)?;
-        let all = async |copy: &mut Copy, mut of: T| {
-            let mut pages = Pages::new(table, range);
-            while let Some((rows, _)) = pages.next(copy).await? {
-                check()?;
-                rows.iter().for_each(|row| add(&mut of, row));
-            }
-            Ok::<T, Trouble>(of)
-        };
-        let (own, other) = try_join(all(own, empty.clone()), all(other, empty)).await?;
+        let reads = (
+            all((table, range), own, check, (empty.clone(), add)),
+            all((table, range), other, check, (empty, add)),
+        );
+        let (own, other) = try_join(reads.0, reads.1).await?;
         Ok([own, other])
     }
 
@@ -186,6 +182,21 @@ impl Comparing<'_> {
         }
         Ok(())
     }
+}
+
+/// What comes of all rows of a range of one copy.
+async fn all<T>(
+    (table, range): (&Table, Range),
+    copy: &mut Copy,
+    check: Check<'_>,
+    (mut of, add): (T, fn(&mut T, &Row)),
+) -> Result<T, Trouble> {
+    let mut pages = Pages::new(table, range);
+    while let Some((rows, _)) = pages.next(copy).await? {
+        check()?;
+        rows.iter().for_each(|row| add(&mut of, row));
+    }
+    Ok(of)
 }
 
 /// The rows of a range of one copy, page by page and not too fast.

@@ -1,6 +1,6 @@
 //! The copies of a group of ranges, each on a connection to the node that holds it: reading and writing their rows.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use helenus_cql::Name;
@@ -20,7 +20,7 @@ use crate::rows::Rows as Told;
 /// Rows of one answer.
 const PAGE_ROWS: i32 = 200;
 /// A row that is written to all the time, or cannot be made equal, is waited for this long between steps.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(50);
 /// From this release on nodes tell when the elements of collections were written.
 const TELLS_ELEMENTS: u32 = 5;
 
@@ -141,9 +141,12 @@ impl Copies {
         if table.copies.len() != owners.len() {
             return Err(unfit(table));
         }
-        let nodes = members.iter().map(async |number| {
-            let owner = owners.get(number).copied().ok_or(Trouble::Changed)?;
-            Ok::<_, Trouble>((number, Node::connect(common, owner).await?))
+        let nodes = members.iter().map(|number| {
+            let owner = owners.get(number).copied();
+            async move {
+                let owner = owner.ok_or(Trouble::Changed)?;
+                Ok::<_, Trouble>((number, Node::connect(common, owner).await?))
+            }
         });
         let mut nodes = try_join_all(nodes).await?;
         let (number, node) = nodes.first_mut().ok_or(Trouble::Changed)?;

@@ -190,9 +190,9 @@ mod tests {
             let view = QueryView::parse(&body, version).expect("a query");
             assert_eq!(view.text, "SELECT 1");
             let options = view.options;
-            assert_eq!(options.values.len(), 2, "{version:?}");
-            let page = options.page.expect("a page");
-            assert_eq!((page.size, page.state), (50, Some(&b"state"[..])));
+            let page = (options.page_size, options.paging_state);
+            assert_eq!(page, (Some(50), Some(&b"state"[..])), "{version:?}");
+            assert_eq!(options.consistency, Consistency::ONE);
             let writes = vec![("INSERT".to_owned(), values.to_vec()); 3];
             let body = batch(version, &writes);
             let view = BatchView::parse(&body, version).expect("a batch");

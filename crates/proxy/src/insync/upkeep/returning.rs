@@ -1,5 +1,6 @@
 //! How a copy comes back, and how a bucket becomes equal in all copies.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::lists::CopiesOf;
@@ -7,6 +8,7 @@ use helenus_engine::copies::BUCKETS;
 use helenus_layout::insync::{
     Copies as List, Intents, Join, JoinStep, Members, State, is_caretaker,
 };
+use helenus_layout::plan::LogicalTable;
 use helenus_rows::Range;
 
 use super::catalogue;
@@ -261,10 +263,7 @@ pub(super) async fn resynchronise(
 }
 
 /// The table with its copies.
-fn table(
-    common: &Process,
-    (keyspace, name): &TableName,
-) -> Result<std::sync::Arc<helenus_layout::plan::LogicalTable>, Trouble> {
+fn table(common: &Process, (keyspace, name): &TableName) -> Result<Arc<LogicalTable>, Trouble> {
     let snapshot = common.snapshot.load();
     let table = snapshot.layouts.replaced(keyspace, name).cloned();
     table.ok_or_else(|| {
@@ -280,7 +279,12 @@ fn standing(common: &Process, name: &CopyName) -> Result<(CopiesOf, List), Troub
     let of = lists.copies.iter().find(|of| {
         (&of.keyspace, &of.table) == (&name.table.0, &name.table.1) && of.owners == name.owners
     });
-    let of = of.ok_or(Trouble::Changed)?;
+    let of = of.ok_or_else(|| {
+        let (keyspace, table) = &name.table;
+        Trouble::Unfit(format!(
+            "helenus.copies has no row of {keyspace}.{table} for the nodes that own a part of the ring"
+        ))
+    })?;
     let list = of.known.list(now_us()).ok_or(Trouble::Changed)?;
     Ok((of.clone(), *list))
 }
