@@ -31,7 +31,7 @@ fn insert(
 fn delete(node: &mut Connection, copies: &[usize], (k, a): (i32, i32), time: i64) {
     for copy in copies {
         let cql = format!(
-            "DELETE FROM {}.orders USING TIMESTAMP {time} WHERE k = {k} AND a = {a}",
+            "DELETE FROM {}.orders USING TIMESTAMP {time} WHERE k = {k} AND a = {a} AND b = 2",
             COPIES[*copy]
         );
         run(node, &cql);

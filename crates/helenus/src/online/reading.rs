@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use helenus_rows::{Bytes, Range, Row, Rows, Selects, Table, in_keyspace};
+use helenus_rows::{
+    Bytes, PAGE_ROWS, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Table, in_keyspace, page_rows,
+};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
@@ -14,12 +16,6 @@ use tokio::sync::Mutex;
 
 use super::cluster::{Cluster, patiently};
 use super::row::Values;
-
-/// Rows of one answer, at most, and of the first one.
-const PAGE_ROWS: i32 = 1_000;
-const PAGE_ROWS_FIRST: i32 = 50;
-/// What an answer should hold: several of them are held at a time, here and by nodes.
-const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// How many rows may be read in a second, over all ranges.
 #[derive(Debug)]
@@ -158,14 +154,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Rows of this size that make an answer; none if there is no row to tell.
-fn page_rows(read: &[Row]) -> Option<i32> {
-    let bytes: usize = read.iter().map(Row::size).sum();
-    let rows = PAGE_BYTES.checked_mul(read.len())? / bytes.max(1);
-    let rows = i32::try_from(rows).unwrap_or(PAGE_ROWS);
-    (!read.is_empty()).then_some(rows.clamp(1, PAGE_ROWS))
-}
-
 fn read_all(rows: &mut Rows<'_>, answer: QueryResult) -> Result<Vec<Row>> {
     let answer = answer.into_rows_result()?;
     let mut read = Vec::with_capacity(answer.rows_num());
@@ -178,30 +166,4 @@ fn read_all(rows: &mut Rows<'_>, answer: QueryResult) -> Result<Vec<Row>> {
         read.extend(rows.read(cells)?);
     }
     Ok(read)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use helenus_rows::Cell;
-
-    #[test]
-    fn large_rows_are_read_in_pages_of_few() {
-        let row = |bytes: usize| Row {
-            partition: vec![Some(vec![0; 4])],
-            clustering: Some(vec![Some(vec![0; 4])]),
-            cells: vec![Cell {
-                column: 0,
-                element: None,
-                value: vec![0; bytes],
-                timestamp: Some(1),
-                ttl: 0,
-            }],
-        };
-        let rows = |bytes: usize, rows: usize| page_rows(&vec![row(bytes); rows]);
-        assert_eq!(rows(10, 50), Some(PAGE_ROWS));
-        assert_eq!(rows(PAGE_BYTES / 10, 3), Some(9));
-        assert_eq!(rows(2 * PAGE_BYTES, 1), Some(1));
-        assert_eq!(rows(10, 0), None);
-    }
 }

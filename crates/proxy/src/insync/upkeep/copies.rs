@@ -8,8 +8,8 @@ use helenus_engine::snapshot::HostId;
 use helenus_layout::insync::Members;
 use helenus_layout::plan::LogicalTable;
 use helenus_rows::{
-    ColumnRow, Equalizing, Range, Row, Rows, Selects, Step, Table, TableName, Write, in_keyspace,
-    literal,
+    ColumnRow, Equalizing, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Step, Table, TableName,
+    Write, in_keyspace, literal, page_rows,
 };
 
 use super::node::{Bound, Node, Page};
@@ -17,8 +17,6 @@ use super::trouble::Trouble;
 use crate::process::Process;
 use crate::rows::Rows as Told;
 
-/// Rows of one answer.
-const PAGE_ROWS: i32 = 200;
 /// A row that is written to all the time, or cannot be made equal, is waited for this long between steps.
 const PAUSE: Duration = Duration::from_millis(50);
 /// From this release on nodes tell when the elements of collections were written.
@@ -31,6 +29,8 @@ pub(super) struct Copy {
     /// Full name of its table in CQL.
     name: String,
     selects: Selects,
+    /// Rows to ask for, by the size of those that have been read.
+    page_rows: i32,
 }
 
 /// Copies of the same rows, of which a list says that they are required.
@@ -159,6 +159,7 @@ impl Copies {
                 node,
                 selects: Selects::new(&described, &name),
                 name,
+                page_rows: PAGE_ROWS_FIRST,
             })
         });
         Ok(Copies {
@@ -242,11 +243,12 @@ impl Copy {
     ) -> Result<(Vec<Row>, Option<Vec<u8>>), Trouble> {
         let bounds = [range.after, range.end].map(|token| Some(token.to_be_bytes().to_vec()));
         let asked = (&*self.selects.range, &bounds[..]);
-        let Page { rows, next } = self.node.page(asked, PAGE_ROWS, from).await?;
+        let Page { rows, next } = self.node.page(asked, self.page_rows, from).await?;
         let mut read = Vec::with_capacity(rows.len());
         for cells in rows {
             read.extend(reading.read(cells)?);
         }
+        self.page_rows = page_rows(&read).unwrap_or(self.page_rows);
         Ok((read, next))
     }
 
@@ -256,7 +258,7 @@ impl Copy {
             true => (&self.selects.statics, row.partition.clone()),
             false => (&self.selects.row, row.key()),
         };
-        let page = self.node.page((text, &key), PAGE_ROWS, None).await?;
+        let page = self.node.page((text, &key), 1, None).await?;
         let mut reading = Rows::new(table);
         for cells in page.rows {
             let found = reading.read(cells)?;

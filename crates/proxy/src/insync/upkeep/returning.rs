@@ -319,3 +319,33 @@ fn check(
 fn described_as(name: &CopyName) -> String {
     format!("copy {} of {}.{}", name.copy, name.table.0, name.table.1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_goes_on_only_if_it_is_about_the_same() {
+        let standing = |since: u64| Standing {
+            newcomer: (2, since),
+            source: (0, 1),
+        };
+        let range = |after: i64| Range {
+            after,
+            end: after + 10,
+        };
+        let parts = vec![range(0), range(10)];
+        let mut progress = Progress::default();
+        progress.resume(standing(5), parts.clone());
+        assert_eq!((progress.done(), progress.parts()), (0, 2));
+        progress.done = 1;
+        progress.given_up = 3;
+        progress.resume(standing(5), parts.clone());
+        assert_eq!((progress.done(), progress.given_up), (1, 3));
+        progress.resume(standing(7), parts.clone());
+        assert_eq!((progress.done(), progress.given_up), (0, 0));
+        progress.done = 2;
+        progress.resume(standing(7), vec![range(0)]);
+        assert_eq!((progress.done(), progress.parts()), (0, 1));
+    }
+}
