@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use helenus_rows::{Table, TableName, in_keyspace};
+use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry};

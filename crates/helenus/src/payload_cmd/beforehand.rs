@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use helenus_cql::Name;
 use helenus_payload::{Codec, Learned};
 use helenus_proxy::Written;
-use helenus_rows::{Table, TableName};
+use helenus_rows::TableName;
 
 use super::catalogue::{self, Entry};
 use super::{dictionary, target};

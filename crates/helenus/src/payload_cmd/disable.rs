@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::Args;
 use helenus_cql::fold_identifier;
-use helenus_rows::{Table, TableName};
+use helenus_rows::TableName;
 use serde_json::json;
 
 use super::catalogue::{self, Goal, PROGRESS};
