@@ -70,6 +70,12 @@ fn replace(cluster: &Cluster) -> Connection {
         ] {
             run(&mut node, &cql);
         }
+        // A node that has not written yet is slow, and a copy that is slow is evicted.
+        let mut own = cluster.connect(number as u16 + 1).expect("a connection");
+        for key in -200..0 {
+            let row = format!("(k, a, b, v) VALUES ({key}, 1, 2, {key})");
+            run(&mut own, &format!("INSERT INTO {keyspace}.orders {row}"));
+        }
     }
     let in_list = |of: &dyn Fn(&(String, i32)) -> String| {
         let items: Vec<String> = told.iter().map(of).collect();
