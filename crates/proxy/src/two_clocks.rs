@@ -100,18 +100,24 @@ impl Wakefulness {
 
     /// The time by which lists may be judged. If the machine has slept, they have no lease by then.
     pub(crate) fn now(&self, in_sync: &InSync) -> Instant {
-        let now = Instant::now();
-        let most_us = self.behind_us.load(Ordering::Acquire);
-        if most_us != u64::MAX {
-            self.check(in_sync, (in_sync.us(now), boot_time::now_us()), most_us);
+        match self.behind_us.load(Ordering::Acquire) {
+            u64::MAX => Instant::now(),
+            _ => self.now_by(in_sync, || (Instant::now(), boot_time::now_us())),
         }
-        now
     }
 
-    fn check(&self, in_sync: &InSync, (own_us, boot_us): (u64, u64), most_us: u64) {
-        if boot_us.saturating_sub(own_us) > most_us {
-            in_sync.end_leases();
+    /// `read` reads the workers' clock and then the other one.
+    fn now_by(&self, in_sync: &InSync, mut read: impl FnMut() -> (Instant, u64)) -> Instant {
+        let most_us = self.behind_us.load(Ordering::Acquire);
+        let (mut now, mut boot_us) = read();
+        for _ in 1..READINGS_MAX {
+            if boot_us.saturating_sub(in_sync.us(now)) <= most_us {
+                return now;
+            }
+            (now, boot_us) = read();
         }
+        in_sync.end_leases();
+        now
     }
 }
 
@@ -179,10 +185,10 @@ mod tests {
         awake.publish(in_sync, lists(behind, 100 * SECOND), behind);
         let until_us = 11 * SECOND - 40 - SLEPT_MAX_US;
         assert_eq!(lease_until_us(in_sync), Some(until_us));
-        let most_us = awake.behind_us.load(Ordering::Acquire);
         let check = |slept_us| {
-            let own_us = 10 * SECOND + 1_000;
-            awake.check(in_sync, (own_us, own_us + 90 * SECOND + slept_us), most_us);
+            let now = Instant::now();
+            let boot_us = in_sync.us(now) + 90 * SECOND + slept_us;
+            assert_eq!(awake.now_by(in_sync, || (now, boot_us)), now);
             lease_until_us(in_sync)
         };
         assert_eq!(check(0), Some(until_us));
@@ -191,6 +197,14 @@ mod tests {
             Some(until_us),
             "the lease is shorter by that"
         );
+        // A thread that stands still between two readings has not slept.
+        let now = Instant::now();
+        let mut late_us = vec![0, SECOND];
+        awake.now_by(in_sync, || {
+            let boot_us = in_sync.us(now) + 90 * SECOND;
+            (now, boot_us + late_us.pop().unwrap_or_default())
+        });
+        assert_eq!(lease_until_us(in_sync), Some(until_us));
         assert_eq!(check(SLEPT_MAX_US + 1), Some(0));
         let member = in_sync
             .lists()

@@ -6,7 +6,7 @@ use std::time::Instant;
 use helenus_cluster::{Connection, Consistency};
 use helenus_tests::proxy::Proxy;
 
-use crate::writes::{COPIES, ON, copy_state, replace, three_data_centers};
+use crate::writes::{COPIES, ON, in_sync, replace, three_data_centers};
 use crate::{TURN, eventually, joined, lists, run, uuid};
 
 /// Parts of the ring for which proxies record intents.
@@ -113,7 +113,7 @@ fn a_copy_that_missed_much_comes_back_and_what_a_dead_proxy_left_is_made_good() 
     let began = Instant::now();
     let first = Proxy::start(&cluster.contact_points(), &ON).expect("a proxy");
     joined(&first);
-    eventually("the copy is in sync", || copy_state(&first, 2) == "in sync");
+    eventually("the copy is in sync", || in_sync(&first) == [0, 1, 2]);
     println!("in sync after {:?}", began.elapsed());
 
     let mut expected: Rows = (0..20).map(|k| ((k, 1), (k, 1_000))).collect();

@@ -142,7 +142,8 @@ fn authorize_last(permissions: &BTreeSet<String>) -> Vec<&str> {
 
 /// Lets the role of the proxies read the catalogue, and change these of its tables.
 pub(crate) async fn let_use(cluster: &Cluster, role: &str, changed: &[&str]) -> Result<()> {
-    let role = Name::from_stored(role).to_cql();
+    let role = Name::from_stored(role);
+    let role = role.to_cql();
     let read = format!("GRANT SELECT ON KEYSPACE helenus TO {role}");
     cluster.run(&read).await?;
     for table in changed {
