@@ -160,7 +160,7 @@ mod tests {
         let (snapshot, table) = cluster();
         let groups = groups(&snapshot, &table).expect("groups");
         let range = |after, end| Range { after, end };
-        let owned = |owners: [u8; 2]| groups.get(&owners.map(|number| [number; 16]).to_vec());
+        let owned = |owners: [u8; 2]| groups.get(owners.map(|number| [number; 16]).as_slice());
         let around = vec![range(3_000, i64::MAX), range(i64::MIN, 0)];
         assert_eq!(owned([0, 1]), Some(&around));
         assert_eq!(owned([2, 1]), Some(&vec![range(0, 1_000)]));
