@@ -149,7 +149,7 @@ fn a_copy_that_missed_much_comes_back_and_what_a_dead_proxy_left_is_made_good() 
     assert!(upkeep["rows_repaired"].as_u64() >= Some(135), "{upkeep}");
 
     // A proxy has written to one copy, and to another one, and dies.
-    let mut second = Proxy::start(&cluster.contact_points(), &ON).expect("a proxy");
+    let second = Proxy::start(&cluster.contact_points(), &ON).expect("a proxy");
     let number = joined(&second);
     let starts = run(&mut node, "SELECT start, number FROM helenus.proxies");
     let number = i32::try_from(number.as_i64().expect("a number")).expect("a small one");
