@@ -1,6 +1,7 @@
 //! Writes to copies in sync through a whole engine, with a client and three nodes that say what the test has
 //! them say. The test is the control side, too: it publishes the lists.
 
+mod asleep;
 mod bounded;
 mod failing;
 mod given_up;

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use helenus_layout::insync::{self, BadList, Copies, Proxies, Stored, StoredProxy};
+use helenus_rows::TableName;
 use scylla::cluster::Node;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
@@ -35,7 +36,6 @@ use scylla::value::{CqlTimestamp, CqlValue};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::place;
 use crate::online::keyspace;
-use crate::online::names::TableName;
 
 /// The copies of a table, a row for each group of ranges whose copies have the same owners. Copies have the
 /// numbers of their owners in the list of these. A change that concerns several groups, as when a node is lost, is one
@@ -57,6 +57,9 @@ const PROXIES_NAME: &str = "proxies";
 const INTENTS: &str = "CREATE TABLE IF NOT EXISTS helenus.intents (\
     start uuid, bucket int, recorded boolean, \
     PRIMARY KEY (start, bucket)) WITH speculative_retry = 'ALWAYS'";
+
+/// Tables that proxies change.
+pub(super) const CHANGED: [&str; 3] = ["copies", "proxies", "intents"];
 
 /// The statements that create their tables.
 pub(super) fn create() -> [String; 3] {

@@ -1,9 +1,9 @@
 //! The lists in CQL: what is asked of the catalogue, and what its rows say.
 
-use helenus_layout::insync::{State, Stored};
+use helenus_layout::insync::{BitChange, State, Stored};
 use helenus_wire::Reader;
 
-use super::asked::{Beats, Change, Owners, ProxyRow, Start, TableName};
+use super::asked::{Beats, Change, CopiesChange, Owners, ProxyRow, Start, TableName};
 use crate::rows::{Rows, literal};
 use crate::uuid;
 
@@ -76,6 +76,61 @@ pub(super) fn change(change: &Change, address: &str, release: &str, now_ms: i64)
     }
     batch.push_str("APPLY BATCH");
     batch
+}
+
+/// A compare-and-set of lists of copies, at `now_ms` since 1970.
+pub(super) fn change_copies(change: &CopiesChange, now_ms: i64) -> String {
+    let (keyspace, table) = &change.table;
+    let (keyspace, table) = (literal(keyspace), literal(table));
+    let mut batch = "BEGIN BATCH ".to_owned();
+    for group in &change.groups {
+        let owners = group.owners.iter().map(|owner| uuid::text(*owner));
+        let (list, known) = (&group.list, group.known);
+        batch.push_str(&format!(
+            "UPDATE helenus.copies SET version = {}, in_sync = {{{}}}, joining = {{{}}}, since = [{}], boot = [{}], \
+             changed = {now_ms} WHERE keyspace_name = {keyspace} AND table_name = {table} AND owners = [{}] \
+             IF version = {known}; ",
+            list.version,
+            in_commas(&list.in_sync),
+            in_commas(&list.joining),
+            in_commas(&list.since),
+            in_commas(&list.boot),
+            in_commas(owners)
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Intents of one start, in one partition. Each change has its number as its timestamp, so that the last one of a
+/// bucket counts in whatever order they arrive.
+pub(super) fn record(start: Start, changes: &[BitChange]) -> String {
+    let start = uuid::text(start);
+    let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
+    for BitChange {
+        bucket,
+        set,
+        number,
+    } in changes
+    {
+        batch.push_str(&format!(
+            "UPDATE helenus.intents USING TIMESTAMP {number} SET recorded = {set} WHERE start = {start} \
+             AND bucket = {bucket}; "
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Takes away all intents of a start that leaves. Later by any clock than the numbers of its changes.
+pub(super) fn forget(start: Start) -> String {
+    let start = uuid::text(start);
+    format!("DELETE FROM helenus.intents WHERE start = {start}")
+}
+
+fn in_commas(items: impl IntoIterator<Item = impl ToString>) -> String {
+    let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    texts.join(", ")
 }
 
 /// Whether the answer to a compare-and-set says that it was carried out.
@@ -170,6 +225,7 @@ fn all<const SIZE: usize, T>(
 mod tests {
     use super::*;
     use crate::catalogue::testing;
+    use crate::insync::asked::GroupChange;
 
     const START: Start = [0x11; 16];
 
@@ -213,6 +269,52 @@ mod tests {
             "BEGIN BATCH UPDATE helenus.proxies SET version = 9 WHERE name = 'proxies' IF version = 8; \
              UPDATE helenus.proxies SET state = 'out', since = 9, changed = 78 WHERE name = 'proxies' AND \
              start = 11111111-1111-1111-1111-111111111111; APPLY BATCH"
+        );
+    }
+
+    #[test]
+    fn lists_of_copies_change_together_and_only_as_they_were_read() {
+        let group = |owner: u8, known| GroupChange {
+            owners: vec![[owner; 16], [0x22; 16]],
+            known,
+            list: Stored {
+                version: known as i64 + 1,
+                in_sync: vec![1],
+                joining: Vec::new(),
+                since: vec![known as i64 + 1, 1],
+                boot: vec![7, 8],
+            },
+        };
+        let change = CopiesChange {
+            table: ("shop".to_owned(), "it's".to_owned()),
+            groups: vec![group(0x11, 4), group(0x33, 6)],
+        };
+        assert_eq!(
+            change_copies(&change, 77),
+            "BEGIN BATCH \
+             UPDATE helenus.copies SET version = 5, in_sync = {1}, joining = {}, since = [5, 1], boot = [7, 8], \
+             changed = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
+             [11111111-1111-1111-1111-111111111111, 22222222-2222-2222-2222-222222222222] IF version = 4; \
+             UPDATE helenus.copies SET version = 7, in_sync = {1}, joining = {}, since = [7, 1], boot = [7, 8], \
+             changed = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
+             [33333333-3333-3333-3333-333333333333, 22222222-2222-2222-2222-222222222222] IF version = 6; \
+             APPLY BATCH"
+        );
+    }
+
+    #[test]
+    fn intents_are_written_together_each_with_its_number_as_timestamp() {
+        let change = |bucket, set, number| BitChange {
+            bucket,
+            set,
+            number,
+        };
+        assert_eq!(
+            record(START, &[change(7, true, 12), change(9, false, 11)]),
+            "BEGIN UNLOGGED BATCH UPDATE helenus.intents USING TIMESTAMP 12 SET recorded = true WHERE start = \
+             11111111-1111-1111-1111-111111111111 AND bucket = 7; \
+             UPDATE helenus.intents USING TIMESTAMP 11 SET recorded = false WHERE start = \
+             11111111-1111-1111-1111-111111111111 AND bucket = 9; APPLY BATCH"
         );
     }
 
