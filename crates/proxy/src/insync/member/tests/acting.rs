@@ -138,14 +138,35 @@ fn only_who_is_in_sync_evicts() {
 #[test]
 fn an_eviction_that_fails_is_tried_again_and_holds_up_nothing() {
     let mut scene = Scene::with_copies();
-    scene.member.on_eviction(name(FIRST, 0), 1);
-    let action = scene.member.next(scene.now_us).expect("a change");
-    scene.member.on_attempted(ListName::Copies(table()));
-    scene.member.on_failed(&action, scene.now_us);
-    scene.copies_are(None, None);
-    assert_eq!(scene.change(), None);
-    // The other proxy dies meanwhile.
-    assert_eq!(scene.pass(SECOND, &[ME, OTHER]).len(), 0);
+    let (mut attempts, mut changes) = (0, Vec::new());
+    // The other proxy gives no sign of life any more.
+    for _ in 0..12 {
+        scene.now_us += RENEWAL_US;
+        scene.beat(&[ME]);
+        scene.renew();
+        scene.member.on_eviction(name(FIRST, 0), 1);
+        while let Some(action) = scene.member.next(scene.now_us) {
+            match &action {
+                Action::ChangeCopies(change) => {
+                    attempts += 1;
+                    let list = ListName::Copies(change.table.clone());
+                    scene.member.on_attempted(list);
+                    scene.member.on_failed(&action, scene.now_us);
+                }
+                Action::Read(ListName::Copies(_)) => scene.copies_are(None, None),
+                Action::Change(change) => {
+                    changes.push(format!("{} {}", change.number, change.state.name()));
+                    assert!(scene.answer(&action));
+                }
+                _ => assert!(scene.answer(&action)),
+            }
+        }
+    }
+    assert_eq!(changes, ["0 out"]);
+    assert!(
+        (3..=5).contains(&attempts),
+        "{attempts}: less and less often"
+    );
 }
 
 #[test]
