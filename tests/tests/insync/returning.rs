@@ -116,7 +116,7 @@ fn a_copy_that_missed_much_comes_back_and_what_a_dead_proxy_left_is_made_good() 
         &mut node,
         &format!(
             "UPDATE helenus.copies SET version = 2, in_sync = {{0, 1}}, since = [1, 1, 2], \
-             changed = toTimestamp(now()) WHERE keyspace_name = 'shop' AND table_name = 'orders' AND \
+             changed = toTimestamp(now()), left[2] = toTimestamp(now()) WHERE keyspace_name = 'shop' AND table_name = 'orders' AND \
              owners = {owners}"
         ),
     );

@@ -43,7 +43,7 @@ use crate::online::keyspace;
 const COPIES: &str = "CREATE TABLE IF NOT EXISTS helenus.copies (\
     keyspace_name text, table_name text, owners frozen<list<uuid>>, \
     version bigint, in_sync frozen<set<int>>, joining frozen<set<int>>, \
-    since frozen<list<bigint>>, boot frozen<list<int>>, changed timestamp, \
+    since frozen<list<bigint>>, boot frozen<list<int>>, changed timestamp, left map<int, timestamp>, \
     PRIMARY KEY ((keyspace_name, table_name), owners)) WITH speculative_retry = 'ALWAYS'";
 /// All proxies, a row for each start of one: in the partition [`PROXIES_NAME`]. A number is that of one start
 /// at a time; who takes one again removes the row of the start before.

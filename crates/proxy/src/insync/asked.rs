@@ -1,6 +1,6 @@
 //! What is asked of the catalogue, and what it says.
 
-use helenus_layout::insync::{State, Stored};
+use helenus_layout::insync::{Copies, State, Stored};
 
 /// Names one start of a proxy: a random UUID.
 pub(super) type Start = [u8; 16];
@@ -73,6 +73,20 @@ pub(super) struct GroupChange {
     /// The version that it must still have.
     pub known: u64,
     pub list: Stored,
+    /// Copies that were in sync and are no longer.
+    pub left: Vec<usize>,
+}
+
+impl GroupChange {
+    /// From the known list to that one.
+    pub(super) fn new(owners: &Owners, known: &Copies, list: &Copies) -> GroupChange {
+        GroupChange {
+            owners: owners.clone(),
+            known: known.version(),
+            list: Stored::of(list, owners.len()),
+            left: known.in_sync().minus(list.in_sync()).iter().collect(),
+        }
+    }
 }
 
 /// One of the copies of a group of ranges.

@@ -86,15 +86,18 @@ pub(super) fn change_copies(change: &CopiesChange, now_ms: i64) -> String {
     for group in &change.groups {
         let owners = group.owners.iter().map(|owner| uuid::text(*owner));
         let (list, known) = (&group.list, group.known);
+        let left = group.left.iter();
+        let left = left.map(|copy| format!(", left[{copy}] = {now_ms}"));
         batch.push_str(&format!(
             "UPDATE helenus.copies SET version = {}, in_sync = {{{}}}, joining = {{{}}}, since = [{}], boot = [{}], \
-             changed = {now_ms} WHERE keyspace_name = {keyspace} AND table_name = {table} AND owners = [{}] \
+             changed = {now_ms}{} WHERE keyspace_name = {keyspace} AND table_name = {table} AND owners = [{}] \
              IF version = {known}; ",
             list.version,
             in_commas(&list.in_sync),
             in_commas(&list.joining),
             in_commas(&list.since),
             in_commas(&list.boot),
+            left.collect::<String>(),
             in_commas(owners)
         ));
     }
@@ -193,6 +196,19 @@ pub(super) fn copies(rows: &Rows) -> Vec<(Owners, Stored)> {
     rows.rows.iter().filter_map(group).collect()
 }
 
+/// When this copy of the row's group left those in sync, by the column `left`.
+pub(super) fn left_ms(rows: &Rows, row: &[Option<Vec<u8>>], copy: usize) -> Option<i64> {
+    let mut reader = Reader::new(rows.cell(row, "left")?);
+    for _ in 0..reader.i32().ok()? {
+        let of: [u8; 4] = reader.bytes().ok()??.try_into().ok()?;
+        let at: [u8; 8] = reader.bytes().ok()??.try_into().ok()?;
+        if usize::try_from(i32::from_be_bytes(of)) == Ok(copy) {
+            return Some(i64::from_be_bytes(at));
+        }
+    }
+    None
+}
+
 /// Starts with the buckets in which they have recorded intents.
 pub(super) fn intents(rows: &Rows) -> Vec<(Start, i32)> {
     let recorded = |row: &Vec<Option<Vec<u8>>>| {
@@ -284,6 +300,7 @@ mod tests {
                 since: vec![known as i64 + 1, 1],
                 boot: vec![7, 8],
             },
+            left: if known == 4 { vec![0] } else { Vec::new() },
         };
         let change = CopiesChange {
             table: ("shop".to_owned(), "it's".to_owned()),
@@ -293,7 +310,7 @@ mod tests {
             change_copies(&change, 77),
             "BEGIN BATCH \
              UPDATE helenus.copies SET version = 5, in_sync = {1}, joining = {}, since = [5, 1], boot = [7, 8], \
-             changed = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
+             changed = 77, left[0] = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
              [11111111-1111-1111-1111-111111111111, 22222222-2222-2222-2222-222222222222] IF version = 4; \
              UPDATE helenus.copies SET version = 7, in_sync = {1}, joining = {}, since = [7, 1], boot = [7, 8], \
              changed = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
@@ -348,6 +365,26 @@ mod tests {
             found.rows[0][4] = Some(cell.to_vec());
             assert_eq!(copies(&found)[0].1.since, [0i64; 0]);
         }
+    }
+
+    #[test]
+    fn when_a_copy_left_is_told_for_each_or_not_known() {
+        let mut found = testing::rows(&["left"], &[&["null"]]);
+        assert_eq!(left_ms(&found, &found.rows[0], 1), None);
+        let times = [
+            &1i32.to_be_bytes()[..],
+            &55i64.to_be_bytes(),
+            &3i32.to_be_bytes(),
+            &77i64.to_be_bytes(),
+        ];
+        let mut cell = collection(&times);
+        cell[..4].copy_from_slice(&2i32.to_be_bytes());
+        found.rows[0] = vec![Some(cell.clone())];
+        let told = [0, 1, 3].map(|copy| left_ms(&found, &found.rows[0], copy));
+        assert_eq!(told, [None, Some(55), Some(77)]);
+        // Cut off.
+        found.rows[0] = vec![Some(cell[..30].to_vec())];
+        assert_eq!(left_ms(&found, &found.rows[0], 3), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use helenus_layout::insync::{COPIES_MAX, Copies, Stored};
+use helenus_layout::insync::Copies;
 
 use crate::insync::asked::{CopiesChange, CopyName, GroupChange, Owners, TableName};
 
@@ -34,13 +34,13 @@ impl Evictions {
     ) -> Option<CopiesChange> {
         let evicted = |name: &CopyName, version: u64| {
             let list = list_of(name).filter(|list| list.since(name.copy) <= version)?;
-            Some((list.version(), list.evict(name.copy).ok()?))
+            Some((*list, list.evict(name.copy).ok()?))
         };
         self.0
             .retain(|name, version| evicted(name, *version).is_some());
         let mut names = self.0.keys().map(|name| &name.table);
         let table = names.find(|table| is_due(table))?.clone();
-        let mut changed: BTreeMap<&Owners, (u64, Copies)> = BTreeMap::new();
+        let mut changed: BTreeMap<&Owners, (Copies, Copies)> = BTreeMap::new();
         for (name, version) in self.0.iter().filter(|(name, _)| name.table == table) {
             // One change of each group, because each makes a version. What is left comes next.
             if changed.len() < GROUPS_MAX
@@ -52,11 +52,7 @@ impl Evictions {
         }
         let groups = changed
             .into_iter()
-            .map(|(owners, (known, list))| GroupChange {
-                owners: owners.clone(),
-                known,
-                list: Stored::of::<COPIES_MAX>(&list, owners.len()),
-            });
+            .map(|(owners, (known, list))| GroupChange::new(owners, &known, &list));
         let groups = groups.collect();
         Some(CopiesChange { table, groups })
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use helenus_layout::insync::{Copies, PROXIES_MAX, Stored};
+use helenus_layout::insync::{Copies, PROXIES_MAX};
 use helenus_wire::Consistency;
 use tokio::time::timeout;
 
@@ -17,6 +17,7 @@ use crate::insync::rows;
 use crate::process::Process;
 use crate::rows::literal;
 use crate::uuid;
+use crate::wall_clock::now_ms;
 
 /// For a connection to one node, with its login.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -39,23 +40,20 @@ async fn connect(common: &Process) -> Result<Reader, Trouble> {
     Err(Trouble::Catalogue(failure))
 }
 
-/// Changes the list of the group of a copy, if it is still the known one.
+/// Changes the list of the group of a copy, if it is still the known one. `renewed`: a copy that has nothing of before.
 pub(super) async fn change(
     common: &Process,
     name: &CopyName,
-    known: &Copies,
-    list: &Copies,
-    now_ms: i64,
+    (known, list): (&Copies, &Copies),
+    renewed: Option<usize>,
 ) -> Result<(), Trouble> {
+    let mut group = GroupChange::new(&name.owners, known, list);
+    group.left.extend(renewed);
     let change = CopiesChange {
         table: name.table.clone(),
-        groups: vec![GroupChange {
-            owners: name.owners.clone(),
-            known: known.version(),
-            list: Stored::of(list, name.owners.len()),
-        }],
+        groups: vec![group],
     };
-    let text = rows::change_copies(&change, now_ms);
+    let text = rows::change_copies(&change, now_ms());
     let mut reader = connect(common).await?;
     let answer = reader.rows(&text, Consistency::QUORUM).await;
     match rows::is_applied(&answer.map_err(Trouble::Catalogue)?) {
@@ -64,21 +62,22 @@ pub(super) async fn change(
     }
 }
 
-/// When the list of the group of a copy was changed last, in milliseconds since 1970 by the clock of who changed it.
-pub(super) async fn changed_ms(common: &Process, name: &CopyName) -> Result<Option<i64>, Trouble> {
+/// When a copy was last in sync, in milliseconds since 1970 by the clock of who has taken it out. What the copy does
+/// while it is not in sync does not change it. None if that is not known.
+pub(super) async fn left_ms(common: &Process, name: &CopyName) -> Result<Option<i64>, Trouble> {
     let (keyspace, table) = &name.table;
     let owners = name.owners.iter().map(|owner| uuid::text(*owner));
     let text = format!(
-        "SELECT changed FROM helenus.copies WHERE keyspace_name = {} AND table_name = {} AND owners = [{}]",
+        "SELECT left FROM helenus.copies WHERE keyspace_name = {} AND table_name = {} AND owners = [{}]",
         literal(keyspace),
         literal(table),
         owners.collect::<Vec<_>>().join(", ")
     );
     let mut reader = connect(common).await?;
-    let found = reader.rows(&text, Consistency::QUORUM).await;
+    let found = reader.rows(&text, Consistency::SERIAL).await;
     let found = found.map_err(Trouble::Catalogue)?;
     let row = found.rows.first();
-    Ok(row.and_then(|row| found.bigint(row, "changed")))
+    Ok(row.and_then(|row| rows::left_ms(&found, row, name.copy)))
 }
 
 /// The buckets that starts which are gone have left.

@@ -9,7 +9,7 @@ use helenus_layout::insync::{
     Copies as List, Intents, Join, JoinStep, Members, State, is_caretaker,
 };
 use helenus_layout::plan::LogicalTable;
-use helenus_rows::Range;
+use helenus_rows::{Range, Selects, Table};
 
 use super::catalogue;
 use super::comparing::{Comparing, Counts};
@@ -75,22 +75,18 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     }
     let mut node = Node::connect(common, owner).await?;
     let described = describe(common, &mut node, &table, name.copy).await?;
-    // What was deleted meanwhile is remembered by the others for this time only.
-    let grace_ms = i64::from(described.gc_grace_seconds) * 1_000;
-    let changed_ms = catalogue::changed_ms(common, name).await?;
-    let is_out_of_date = changed_ms.is_some_and(|changed| now_ms() - changed >= grace_ms);
-    let of = &described.name;
-    if is_out_of_date && !is_empty(&mut node, &of.to_cql()).await? {
-        return Err(Trouble::Unfit(format!(
-            "it has been out for longer than gc_grace_seconds of {of}, so that what was deleted meanwhile would come \
-             back with it. TRUNCATE {of}, and it is filled from the other copies"
-        )));
+    let known_until_ms = known_until_ms(common, name, described.gc_grace_seconds).await?;
+    let is_too_old = known_until_ms.is_none_or(|until| now_ms() >= until);
+    if is_too_old && !is_empty(&mut node, &described, &ranges(common, &table, name)?).await? {
+        return Err(too_old(&described));
     }
+    // Without rows it brings nothing back that was deleted until now.
+    let renewed = is_too_old.then_some(name.copy);
     let list = standing(common, name)?.1;
     let joining = list
         .join(name.copy, node.boot())
         .map_err(|_| Trouble::Changed)?;
-    catalogue::change(common, name, &list, &joining, now_ms()).await?;
+    catalogue::change(common, name, (&list, &joining), renewed).await?;
     tracing::info!(
         "{} joins, and is compared with the others",
         described_as(name)
@@ -98,9 +94,59 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     Ok(())
 }
 
-async fn is_empty(node: &mut Node, table: &str) -> Result<bool, Trouble> {
-    let found = node.rows(&format!("SELECT * FROM {table} LIMIT 1")).await?;
-    Ok(found.rows.is_empty())
+/// Until when the others remember what was deleted while a copy was not in sync, in milliseconds since 1970. None if
+/// nobody knows since when that is so.
+async fn known_until_ms(
+    common: &Process,
+    name: &CopyName,
+    gc_grace_seconds: i32,
+) -> Result<Option<i64>, Trouble> {
+    let left_ms = catalogue::left_ms(common, name).await?;
+    Ok(left_ms.map(|left_ms| remembered_until_ms(left_ms, gc_grace_seconds)))
+}
+
+/// A tenth of `gc_grace_seconds` earlier than by the clock of who has taken the copy out: clocks differ.
+fn remembered_until_ms(left_ms: i64, gc_grace_seconds: i32) -> i64 {
+    let grace_ms = i64::from(gc_grace_seconds.max(0)) * 900;
+    left_ms.saturating_add(grace_ms)
+}
+
+fn too_old(table: &Table) -> Trouble {
+    let of = &table.name;
+    Trouble::Unfit(format!(
+        "it has been out of sync for almost gc_grace_seconds of {of}, or nobody knows since when (the column left of \
+         helenus.copies): what was deleted meanwhile would come back with its rows. It can join once it has no rows \
+         in the ranges of this group: see 'A copy that is too old' in docs/layouts.md"
+    ))
+}
+
+/// Whether the node has no rows of the table in these ranges, of which it is the only replica.
+async fn is_empty(node: &mut Node, table: &Table, ranges: &[Range]) -> Result<bool, Trouble> {
+    let select = Selects::new(table, &table.name.to_cql()).range;
+    for range in ranges {
+        let bounds = [range.after, range.end].map(|token| Some(token.to_be_bytes().to_vec()));
+        let mut from = None;
+        loop {
+            let page = node.page((&select, &bounds), 1, from.as_deref()).await?;
+            if !page.rows.is_empty() {
+                return Ok(false);
+            }
+            match page.next {
+                Some(next) => from = Some(next),
+                None => break,
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The ranges of the group of a copy, by the ring as it is known.
+fn ranges(common: &Process, table: &LogicalTable, name: &CopyName) -> Result<Vec<Range>, Trouble> {
+    let mut groups = groups(&common.snapshot.load(), table)?;
+    let ranges = groups.remove(&name.owners);
+    ranges.ok_or_else(|| {
+        Trouble::Unfit("no part of the ring has copies with these owners any more".to_owned())
+    })
 }
 
 /// Goes on with the comparison of a copy that is joining; whether it is in sync now.
@@ -112,6 +158,10 @@ pub(super) async fn compare(
     let (of, list) = standing(common, name)?;
     let joins = of.joins.iter().find(|join| join.member() == name.copy);
     let mut join: Join = *joins.ok_or(Trouble::Changed)?;
+    // The lists may be newer than those by which it was to be compared.
+    if join.next(&of.known, now_us()) != JoinStep::Compare {
+        return Err(Trouble::Changed);
+    }
     let source = list.in_sync().iter().next().ok_or(Trouble::Changed)?;
     let required = of.known.required(now_us()).ok_or(Trouble::Changed)?;
     let standing = Standing {
@@ -120,6 +170,7 @@ pub(super) async fn compare(
     };
     let table = table(common, &name.table)?;
     let mut copies = Copies::connect(common, &table, &name.owners, required).await?;
+    let copies_table = copies.table.clone();
     let places = [copies.place(source)?, copies.place(name.copy)?];
     for copy in &copies.copies {
         if list.listed().contains(copy.number) && copy.boot() != list.boot(copy.number) {
@@ -128,16 +179,20 @@ pub(super) async fn compare(
                 .map(|()| false);
         }
     }
-    let ranges = || -> Result<Vec<Range>, Trouble> {
-        let mut groups = groups(&common.snapshot.load(), &table)?;
-        let ranges = groups.remove(&name.owners);
-        let ranges = ranges.ok_or_else(|| {
-            Trouble::Unfit("no part of the ring has copies with these owners any more".to_owned())
-        })?;
-        Ok(parts(&ranges))
+    let now_parts = || ranges(common, &table, name).map(|ranges| parts(&ranges));
+    let known_until_ms = known_until_ms(common, name, copies.table.gc_grace_seconds).await?;
+    let is_too_old = || known_until_ms.is_none_or(|until| now_ms() >= until);
+    if is_too_old() {
+        // Out, it joins again once it has no rows.
+        let evicted = list.evict(name.copy).map_err(|_| Trouble::Changed)?;
+        catalogue::change(common, name, (&list, &evicted), None).await?;
+        return Err(too_old(&copies.table));
+    }
+    progress.resume(standing, now_parts()?);
+    let check = || match is_too_old() {
+        true => Err(too_old(&copies_table)),
+        false => check(common, name, Some(standing), required),
     };
-    progress.resume(standing, ranges()?);
-    let check = || check(common, name, Some(standing), required);
     let begun = Instant::now();
     while let Some(range) = progress.parts.get(progress.done).copied() {
         if begun.elapsed() >= STINT {
@@ -160,10 +215,10 @@ pub(super) async fn compare(
         progress.of = None;
         return Err(Trouble::Unfit(format!(
             "{rows} rows could not be made equal: they have no values besides their keys and were deleted in another \
-             copy, or are written to all the time. TRUNCATE the copy's table to have it filled anew"
+             copy, or are written to all the time. The copy stays joining until they are deleted or written again"
         )));
     }
-    if progress.parts != ranges()? {
+    if progress.parts != now_parts()? {
         return Err(Trouble::Changed);
     }
     // The connection has lasted: this start of the node has answered all the time.
@@ -176,7 +231,7 @@ pub(super) async fn compare(
     }
     let promoted = list.promote(name.copy, join.since());
     let promoted = promoted.map_err(|_| Trouble::Changed)?;
-    catalogue::change(common, name, &list, &promoted, now_ms()).await?;
+    catalogue::change(common, name, (&list, &promoted), None).await?;
     let counts = progress.counts;
     tracing::info!(
         rows_repaired = counts.repaired,
@@ -204,7 +259,7 @@ async fn restarted(
              acknowledged"
         ))
     })?;
-    catalogue::change(common, &of, list, &evicted, now_ms()).await?;
+    catalogue::change(common, &of, (list, &evicted), None).await?;
     tracing::info!("{name}: its node was restarted, and it is to join anew");
     Ok(())
 }
@@ -323,6 +378,15 @@ fn described_as(name: &CopyName) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn deletions_are_relied_on_for_less_than_gc_grace_from_when_a_copy_left() {
+        assert_eq!(remembered_until_ms(5_000, 100), 95_000);
+        assert_eq!(remembered_until_ms(5_000, 0), 5_000);
+        assert_eq!(remembered_until_ms(5_000, -1), 5_000);
+        assert_eq!(remembered_until_ms(i64::MAX, 100), i64::MAX);
+        assert!(remembered_until_ms(i64::MIN, i32::MAX) < 0);
+    }
 
     #[test]
     fn a_comparison_goes_on_only_if_it_is_about_the_same() {

@@ -87,6 +87,7 @@ fn copies_are_evicted_in_one_change_and_only_once() {
         owners: owners.to_vec(),
         known: 1,
         list: stored(Some(2)),
+        left: vec![0],
     };
     assert_eq!(groups, [expected(FIRST), expected(SECOND_GROUP)]);
     // Nobody knows what became of it: it is read first.
