@@ -10,18 +10,21 @@
 //! 1. The values, without the row's marker: a marker that is written where values are hidden could leave a row without
 //!    any.
 //! 2. Values that are hidden in some copy are deleted in all.
-//! 3. If the row was missing somewhere and is there now, its marker ([`crate::writes`]), in all copies.
+//! 3. Copies that have lacked the row, or a value of it, get a marker ([`crate::writes`]), and no others do: they may
+//!    have made the row by this value alone. It never expires where the copy may have one that does not.
 //! 4. A row without values that is missing somewhere: its marker. If it is still missing, the row is deleted in all,
 //!    with the time of the oldest value that it had, then with that of the newest. A marker of which nothing tells
 //!    the time, and which is newer, stays: that row cannot be made equal.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::difference::{Part, differing};
 use crate::row::{Cell, Row};
 use crate::table::Table;
 use crate::writes::{
-    UNKNOWN_TIME, Write, delete_row, expires_untold, marker, marker_of, remove, values,
+    UNKNOWN_TIME, Write, delete_row, expires_untold, marker, marker_expires, marker_of, remove,
+    values,
 };
 
 /// Steps until a row is given up: enough for all of the above, twice.
@@ -33,6 +36,8 @@ pub enum Step {
     Equal,
     /// Write this to all copies, then read the row from all of them.
     Write(Vec<Write>),
+    /// Write this to these copies only, then read the row from all of them.
+    Mark(Write, Vec<usize>),
     /// It cannot be made equal by what CQL tells of it, or is written to all the time.
     GiveUp,
 }
@@ -43,8 +48,9 @@ pub struct Equalizing {
     steps: usize,
     /// The values that were written to all copies by the last step.
     written: Option<Row>,
-    /// To be written once its values are everywhere.
-    marker: Option<Write>,
+    /// Copies that have lacked the row, or only some of its values: they get a marker once the values are everywhere.
+    lacked_row: BTreeSet<usize>,
+    lacked_values: BTreeSet<usize>,
     /// Times of the oldest and of the newest value that it had.
     times: Option<(i64, i64)>,
     /// Attempts to make a row without values equal.
@@ -62,10 +68,7 @@ impl Equalizing {
         let now = differences(rows);
         let before = std::mem::replace(&mut self.before, now);
         if self.before.iter().all(|part| is_under_way(part, &before)) {
-            return match self.marker.take() {
-                Some(marker) => Step::Write(vec![marker]),
-                None => Step::Equal,
-            };
+            return self.mark(table, &merged, age);
         }
         self.steps += 1;
         let is_timed = merged.cells.iter().all(|cell| cell.timestamp.is_some());
@@ -82,12 +85,39 @@ impl Equalizing {
             return self.bare(&merged);
         }
         self.note_times(&merged);
-        if !merged.is_static() && rows.iter().any(Option::is_none) {
-            self.marker = marker(&merged, age);
-        }
+        self.note_lacking(&merged, rows);
         let writes = values(table, &merged, age);
         self.written = Some(merged);
         Step::Write(writes)
+    }
+
+    /// The row is the same everywhere.
+    fn mark(&mut self, table: &Table, merged: &Row, age: Duration) -> Step {
+        let mut lacking = std::mem::take(&mut self.lacked_row);
+        let partly = std::mem::take(&mut self.lacked_values);
+        if !marker_expires(table, merged) {
+            lacking.extend(partly);
+        }
+        // One without values has a marker where it is.
+        let is_marked = lacking.is_empty() || merged.is_static() || merged.cells.is_empty();
+        match marker(table, merged, age).filter(|_| !is_marked) {
+            Some(marker) => Step::Mark(marker, lacking.into_iter().collect()),
+            None => Step::Equal,
+        }
+    }
+
+    fn note_lacking(&mut self, merged: &Row, rows: &[Option<Row>]) {
+        for (at, row) in rows.iter().enumerate() {
+            let Some(row) = row else {
+                self.lacked_row.insert(at);
+                continue;
+            };
+            let parts = differing(Some(merged), Some(row));
+            let lacks = |part: &Part| matches!(part, Part::Cell { is_own: true, .. });
+            if parts.iter().any(lacks) {
+                self.lacked_values.insert(at);
+            }
+        }
     }
 
     /// A row without values that some copy lacks.

@@ -23,4 +23,4 @@ pub use page::{PAGE_ROWS, PAGE_ROWS_FIRST, page_rows};
 pub use range::{Range, split};
 pub use row::{Bytes, Cell, Misread, Row, Rows, Selects, collection};
 pub use table::{Column, ColumnRow, Shape, Table};
-pub use writes::{Kind, Write, apart, copy, expires_untold, marker, remove, values};
+pub use writes::{Kind, Write, apart, copy, expires_untold, remove, values, whole};

@@ -140,16 +140,39 @@ pub fn values(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
     writes.collect()
 }
 
-/// The same without the values: the marker alone. None if the row has values, and all have expired.
-pub fn marker(row: &Row, age: Duration) -> Option<Write> {
-    let groups = groups(row, age);
-    match groups.first() {
-        Some(oldest) => Some(marker_of(row, oldest.timestamp, oldest.ttl)),
-        None => row
-            .cells
-            .is_empty()
-            .then(|| marker_of(row, UNKNOWN_TIME, 0)),
+/// What makes a row, that a copy lacks, what it is in another one: its values and a marker, of one mutation.
+pub fn whole(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
+    let mut writes = values(table, row, age);
+    if !row.is_static() {
+        writes.extend(marker(table, row, age));
     }
+    writes
+}
+
+/// A marker for a copy that lacks one: with the time of the oldest value. None if the row has values, and all have
+/// expired.
+///
+/// Nothing tells whether the row's own marker expires, if it has one. That a row which was to stay disappears is worse
+/// than that its key stays, so the marker expires only where INSERTs make such ones by default; and not before the last
+/// value.
+pub(crate) fn marker(table: &Table, row: &Row, age: Duration) -> Option<Write> {
+    let groups = groups(row, age);
+    let time = match groups.first() {
+        Some(oldest) => oldest.timestamp,
+        None if row.cells.is_empty() => UNKNOWN_TIME,
+        None => return None,
+    };
+    let life = match marker_expires(table, row) {
+        true => groups.iter().map(|group| group.ttl).max(),
+        false => None,
+    };
+    let life = life.map_or(0, |life| life.max(table.default_ttl));
+    Some(marker_of(row, time, life))
+}
+
+/// Whether [`marker`] is one that expires: it may not replace another one.
+pub(crate) fn marker_expires(table: &Table, row: &Row) -> bool {
+    table.default_ttl > 0 && !row.cells.is_empty() && row.cells.iter().all(|cell| cell.ttl > 0)
 }
 
 /// A row's marker of this time.

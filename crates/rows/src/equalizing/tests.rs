@@ -147,6 +147,9 @@ fn equalize(nodes: &mut [Node]) -> bool {
         match equalizing.next(&table(), &rows, Duration::ZERO) {
             Step::Equal => return true,
             Step::GiveUp => return false,
+            Step::Mark(marker, lacking) => {
+                lacking.iter().for_each(|at| nodes[*at].carry_out(&marker));
+            }
             Step::Write(writes) => {
                 for node in nodes.iter_mut() {
                     writes.iter().for_each(|write| node.carry_out(write));
@@ -191,6 +194,77 @@ fn what_one_copy_lacks_comes_with_its_times_and_its_marker() {
         }
         assert!(node.row().is_some_and(|row| row.cells.is_empty()));
     }
+}
+
+#[test]
+fn a_copy_that_lacked_a_part_of_a_row_gets_its_marker() {
+    let insert = Op::Insert(5, vec![cell(0, 1)]);
+    let update = Op::Update(8, vec![cell(1, 2)]);
+    let mut nodes = nodes(&[
+        &[insert.clone(), update.clone()],
+        std::slice::from_ref(&update),
+    ]);
+    assert!(equalize(&mut nodes));
+    for node in &mut nodes {
+        for column in 0..2 {
+            node.apply(&Op::DeleteCell(9, column, None));
+        }
+        assert!(node.row().is_some(), "it was inserted");
+    }
+}
+
+/// The row whose values all expire, but for those of these columns.
+fn expiring(columns: &[(usize, i32)]) -> Row {
+    let mut node = Node::default();
+    let cells = columns.iter().map(|(column, _)| cell(*column, 1)).collect();
+    node.apply(&Op::Update(9, cells));
+    let mut row = node.row().expect("it has values");
+    for (cell, (_, ttl)) in row.cells.iter_mut().zip(columns) {
+        cell.ttl = *ttl;
+    }
+    row
+}
+
+/// The marker's time to live, and who gets it.
+fn marked(table: &Table, before: &[Option<Row>], after: &Row) -> Option<(i32, Vec<usize>)> {
+    let mut equalizing = Equalizing::default();
+    let first = equalizing.next(table, before, Duration::ZERO);
+    assert!(matches!(first, Step::Write(_)), "{first:?}");
+    let all = vec![Some(after.clone()); before.len()];
+    match equalizing.next(table, &all, Duration::ZERO) {
+        Step::Mark(marker, lacking) => {
+            let ttl = marker.values.last().cloned().flatten().expect("a TTL");
+            Some((i32::from_be_bytes(ttl.try_into().expect("four")), lacking))
+        }
+        Step::Equal => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn no_marker_takes_away_a_row_that_was_to_stay() {
+    let (row, part) = (expiring(&[(0, 60), (1, 90)]), expiring(&[(0, 60)]));
+    let before = [Some(row.clone()), None, Some(part)];
+    // INSERT without TTL and UPDATE with one: copy 0 has a marker for ever, and copy 2 may have one.
+    assert_eq!(marked(&table(), &before, &row), Some((0, vec![1, 2])));
+    let expiring_table = Table {
+        default_ttl: 75,
+        ..table()
+    };
+    assert_eq!(marked(&expiring_table, &before, &row), Some((90, vec![1])));
+    let row = expiring(&[(0, 60), (1, 0)]);
+    let before = [Some(row.clone()), None];
+    assert_eq!(marked(&expiring_table, &before, &row), Some((0, vec![1])));
+}
+
+#[test]
+fn a_row_that_is_sent_as_a_whole_has_values_and_marker() {
+    let row = expiring(&[(0, 60), (1, 90)]);
+    let writes = crate::writes::whole(&table(), &row, Duration::ZERO);
+    let mut node = Node::default();
+    writes.iter().for_each(|write| node.carry_out(write));
+    assert_eq!(node.marker, 9);
+    assert_eq!(node.cells.len(), 2);
 }
 
 #[test]
@@ -247,6 +321,9 @@ fn what_clients_write_meanwhile_is_no_difference() {
         match equalizing.next(&table(), &rows, Duration::ZERO) {
             Step::Equal => break,
             Step::GiveUp => panic!("it is written to all the time"),
+            Step::Mark(marker, lacking) => {
+                lacking.iter().for_each(|at| nodes[*at].carry_out(&marker));
+            }
             Step::Write(writes) => {
                 steps += 1;
                 for node in &mut nodes {

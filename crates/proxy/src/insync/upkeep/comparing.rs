@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join;
-use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, Write, batches, marker, values};
+use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, Write, batches, whole};
 use tokio::time::sleep;
 
-use super::copies::{Copies, Copy};
+use super::copies::{Copies, Copy, Settled};
 use super::trouble::Trouble;
 
 /// Rows whose hashes are held at a time, of each copy.
@@ -45,7 +45,7 @@ impl Comparing<'_> {
             return Ok(());
         }
         let passes = u128::from(own.rows.max(other.rows) / ROWS_HELD + 1);
-        if own.rows.abs_diff(other.rows) > FEW {
+        if own.rows > other.rows.saturating_add(FEW) {
             for pass in 0..passes {
                 self.fill(range, Hashes::new(pass, passes)).await?;
             }
@@ -78,66 +78,24 @@ impl Comparing<'_> {
         Ok([own, other])
     }
 
-    /// Writes the values of rows that one of both lacks, a partition's rows at a time; then, of those that are there
-    /// now, the markers. What is deleted where it was lacking stays hidden, and is settled row by row.
+    /// Writes the rows that the second one lacks, values and markers of a partition's rows at a time. What is hidden
+    /// there is settled row by row; so is what only the second one has, which may be deleted in the first one.
     async fn fill(&mut self, range: Range, empty: Hashes) -> Result<(), Trouble> {
-        let [own, other] = self.both(range, empty.clone(), Hashes::add).await?;
-        let mut lacking = [own.lacking(&other), other.lacking(&own)];
-        drop((own, other));
-        let [first, second] = self.places;
-        // What the first one has is in all others that are in sync; what only the second one has may be in none.
-        self.send(range, (first, Some(second)), &lacking[0]).await?;
-        self.send(range, (second, None), &lacking[1]).await?;
         let [own, other] = self.both(range, empty, Hashes::add).await?;
-        let differing = own.differing(&other);
+        let lacking = own.lacking(&other);
         drop((own, other));
-        for (place, lacking) in self.places.into_iter().zip(&mut lacking) {
-            lacking.retain(|key| !differing.contains(key));
-            self.mark(range, place, lacking).await?;
-            self.counts.repaired += lacking.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// Writes values of rows that a copy has to another one, or to all.
-    async fn send(
-        &mut self,
-        range: Range,
-        (from, to): (usize, Option<usize>),
-        keys: &HashSet<u128>,
-    ) -> Result<(), Trouble> {
+        let [from, to] = self.places;
         let table = self.copies.table.clone();
         let mut pages = Pages::new(&table, range);
-        while let Some((rows, asked)) = self.rows_of(&mut pages, from, keys).await? {
+        while let Some((rows, asked)) = self.rows_of(&mut pages, from, &lacking).await? {
             for batch in batches(&rows) {
                 let age = asked.elapsed();
-                let writes = batch.iter().flat_map(|row| values(&table, row, age));
+                let writes = batch.iter().flat_map(|row| whole(&table, row, age));
                 let writes: Vec<Write> = writes.collect();
-                match to {
-                    Some(to) => self.copies.write(|at| at == to, &writes).await?,
-                    None => self.copies.write_all(self.places, &writes).await?,
-                }
+                (self.check)()?;
+                self.copies.write(|at| at == to, &writes).await?;
             }
-        }
-        Ok(())
-    }
-
-    /// Writes the markers of rows that a copy has to all.
-    async fn mark(
-        &mut self,
-        range: Range,
-        from: usize,
-        keys: &HashSet<u128>,
-    ) -> Result<(), Trouble> {
-        let table = self.copies.table.clone();
-        let mut pages = Pages::new(&table, range);
-        while let Some((rows, asked)) = self.rows_of(&mut pages, from, keys).await? {
-            for batch in batches(&rows) {
-                let age = asked.elapsed();
-                let rows = batch.iter().filter(|row| !row.is_static());
-                let writes: Vec<Write> = rows.filter_map(|row| marker(row, age)).collect();
-                self.copies.write_all(self.places, &writes).await?;
-            }
+            self.counts.repaired += rows.len() as u64;
         }
         Ok(())
     }
@@ -175,8 +133,9 @@ impl Comparing<'_> {
                 differing.remove(&row.key_hash());
                 (self.check)()?;
                 match self.copies.equalize(self.places, &row).await? {
-                    true => self.counts.repaired += 1,
-                    false => self.counts.given_up += 1,
+                    Settled::WasEqual => {}
+                    Settled::Repaired => self.counts.repaired += 1,
+                    Settled::GivenUp => self.counts.given_up += 1,
                 }
             }
         }

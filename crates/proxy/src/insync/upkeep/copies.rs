@@ -33,6 +33,15 @@ pub(super) struct Copy {
     page_rows: i32,
 }
 
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// Nothing was written: what differed was under way, or is about to expire.
+    WasEqual,
+    Repaired,
+    GivenUp,
+}
+
 /// Copies of the same rows, of which a list says that they are required.
 pub(super) struct Copies {
     pub table: Table,
@@ -175,14 +184,14 @@ impl Copies {
         at.ok_or(Trouble::Changed)
     }
 
-    /// Makes a row with this key, in which the copies at these places differ, the same in all of them; false if that
-    /// cannot be.
+    /// Makes a row with this key, in which the copies at these places differ, the same in all of them.
     pub(super) async fn equalize(
         &mut self,
         places: [usize; 2],
         row: &Row,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<Settled, Trouble> {
         let mut equalizing = Equalizing::default();
+        let mut settled = Settled::WasEqual;
         loop {
             let asked = Instant::now();
             let table = &self.table;
@@ -190,21 +199,24 @@ impl Copies {
             let reads = reads.map(|copy| copy.row_like(table, row));
             let rows = try_join_all(reads).await?;
             match equalizing.next(&self.table, &rows, asked.elapsed()) {
-                Step::Equal => return Ok(true),
-                Step::GiveUp => return Ok(false),
+                Step::Equal => return Ok(settled),
+                Step::GiveUp => return Ok(Settled::GivenUp),
                 Step::Write(writes) if writes.is_empty() => tokio::time::sleep(PAUSE).await,
-                Step::Write(writes) => self.write_all(places, &writes).await?,
+                Step::Write(writes) => {
+                    settled = Settled::Repaired;
+                    self.write_all(places, &writes).await?;
+                }
+                Step::Mark(marker, lacking) => {
+                    settled = Settled::Repaired;
+                    self.write(|at| lacking.contains(&at), &[marker]).await?;
+                }
             }
         }
     }
 
     /// Writes of one partition, to all copies; last to those at these places, between which there is a difference: if
-    /// this proxy ends meanwhile, another one finds that again.
-    pub(super) async fn write_all(
-        &mut self,
-        places: [usize; 2],
-        writes: &[Write],
-    ) -> Result<(), Trouble> {
+    /// this proxy ends meanwhile, another one finds that again, though not whether a marker was still to come.
+    async fn write_all(&mut self, places: [usize; 2], writes: &[Write]) -> Result<(), Trouble> {
         self.write(|at| !places.contains(&at), writes).await?;
         self.write(|at| places.contains(&at), writes).await
     }

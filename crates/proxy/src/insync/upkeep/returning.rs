@@ -32,6 +32,10 @@ pub(super) struct Progress {
     of: Option<Standing>,
     parts: Vec<Range>,
     done: usize,
+    /// All parts are equal, and looked at once more: something may have happened to those that were done.
+    is_last_pass: bool,
+    /// Rows that were repaired before this pass.
+    repaired_before: u64,
     pub counts: Counts,
     /// Rows of the parts that are done, which could not be made equal.
     given_up: u64,
@@ -58,7 +62,18 @@ impl Progress {
         if self.of != Some(of) || self.parts != parts {
             (self.of, self.parts) = (Some(of), parts);
             (self.done, self.given_up) = (0, 0);
+            self.is_last_pass = false;
         }
+    }
+
+    /// All parts are done; whether they were all found equal. If not, they are looked at once more.
+    fn on_pass(&mut self) -> bool {
+        let is_equal = self.is_last_pass && self.counts.repaired == self.repaired_before;
+        if !is_equal {
+            (self.done, self.is_last_pass) = (0, true);
+            self.repaired_before = self.counts.repaired;
+        }
+        is_equal
     }
 }
 
@@ -220,6 +235,9 @@ pub(super) async fn compare(
     }
     if progress.parts != now_parts()? {
         return Err(Trouble::Changed);
+    }
+    if !progress.on_pass() {
+        return Ok(false);
     }
     // The connection has lasted: this start of the node has answered all the time.
     let boot = copies.copies.get(places[1]).map(|copy| copy.boot());
@@ -386,6 +404,34 @@ mod tests {
         assert_eq!(remembered_until_ms(5_000, -1), 5_000);
         assert_eq!(remembered_until_ms(i64::MAX, 100), i64::MAX);
         assert!(remembered_until_ms(i64::MIN, i32::MAX) < 0);
+    }
+
+    #[test]
+    fn a_copy_is_equal_after_a_pass_that_repairs_nothing() {
+        let standing = Standing {
+            newcomer: (2, 5),
+            source: (0, 1),
+        };
+        let parts = vec![Range { after: 0, end: 9 }];
+        let mut progress = Progress::default();
+        progress.resume(standing, parts.clone());
+        progress.done = 1;
+        assert!(!progress.on_pass(), "a first pass proves nothing");
+        assert_eq!(progress.done(), 0);
+        progress.done = 1;
+        progress.counts.repaired = 3;
+        assert!(!progress.on_pass(), "something has happened to it");
+        progress.done = 1;
+        assert!(progress.on_pass());
+        progress.resume(
+            Standing {
+                source: (1, 1),
+                ..standing
+            },
+            parts,
+        );
+        progress.done = 1;
+        assert!(!progress.on_pass(), "with another source");
     }
 
     #[test]
