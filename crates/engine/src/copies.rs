@@ -89,6 +89,11 @@ impl InSync {
         self.lists.store(Arc::new(lists));
     }
 
+    /// The lists in force are not to be relied on until others are published.
+    pub fn end_leases(&self) {
+        self.lists.rcu(|lists| lists.without_leases());
+    }
+
     pub fn lists(&self) -> Arc<Lists> {
         self.lists.load_full()
     }
@@ -124,6 +129,19 @@ pub(crate) struct View<'a> {
 }
 
 impl Lists {
+    fn without_leases(&self) -> Lists {
+        let membership = self.membership.as_ref().map(|of| Membership {
+            member: of.member.clone(),
+            proxies: of.proxies.without_lease(),
+        });
+        let mut tables = self.tables.clone();
+        let groups = tables.values_mut().flat_map(FxHashMap::values_mut);
+        for known in groups.flat_map(FxHashMap::values_mut) {
+            *known = known.without_lease();
+        }
+        Lists { membership, tables }
+    }
+
     pub(crate) fn view(
         &self,
         (keyspace, table): (&str, &str),

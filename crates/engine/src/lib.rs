@@ -42,7 +42,6 @@ mod holding;
 pub mod holds;
 pub mod hot_partitions;
 mod inputs;
-pub mod insync;
 mod keys;
 mod layout_reads;
 mod layout_requests;

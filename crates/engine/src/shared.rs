@@ -20,7 +20,6 @@ use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
 use crate::holds::Holds;
 use crate::hot_partitions::HotPartitions;
-use crate::insync::Lists;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::layouts::Lease;
 use crate::memory::Memory;
@@ -88,8 +87,6 @@ pub struct Common {
     pub reports: Reports,
     /// Until when the catalogue of layouts that is known may be relied on.
     pub layouts: Lease,
-    /// The lists of copies in sync and of proxies, as this proxy knows them.
-    pub lists: ArcSwap<Lists>,
     /// What is known of copies that take the place of replicas.
     pub copies: InSync,
 }
@@ -193,7 +190,6 @@ impl Common {
             teachers: Teachers::default(),
             reports: Reports::default(),
             layouts: Lease::new(now),
-            lists: ArcSwap::default(),
             copies: InSync::new(now),
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),

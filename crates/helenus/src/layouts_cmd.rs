@@ -34,7 +34,6 @@ mod verify;
 mod work;
 mod workload;
 mod writer;
-mod writes;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,11 @@
 //! Changing tables while clients use them: what `helenus layouts` and `helenus payload` have in common.
 
 pub(crate) mod access;
-pub(crate) mod batches;
 pub(crate) mod cluster;
 pub(crate) mod compare_and_set;
 pub(crate) mod grants;
 pub(crate) mod hints;
 pub(crate) mod keyspace;
-pub(crate) mod names;
 pub(crate) mod noted;
 pub(crate) mod progress;
 pub(crate) mod reading;

@@ -41,6 +41,7 @@
 //! "Hermes" (ASPLOS 2020), for announcing writes before they are made so that any copy can be read; H.
 //! Attiya et al., "Sharing Memory Robustly in Message-Passing Systems" (JACM 1995), for writing back.
 
+mod comeback;
 mod intents;
 mod join;
 mod known;
@@ -52,6 +53,7 @@ mod stored;
 mod timing;
 mod write;
 
+pub use comeback::{Comeback, is_caretaker};
 pub use intents::{BitChange, GivenUp, Intents};
 pub use join::{Join, JoinStep};
 pub use known::Known;

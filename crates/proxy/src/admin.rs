@@ -401,7 +401,11 @@ impl Admin {
             "/api/rules" => json(&rules::view(shared, seen.values)),
             "/api/pauses" => json(&actions::pauses(shared, Instant::now())),
             "/api/proxies" => json(&proxies::view(shared)),
-            "/api/lists" => json(&lists::view(&shared.lists.load(), boot_time::now_us())),
+            "/api/lists" => json(&lists::view(
+                &shared.lists.load(),
+                &shared.upkeep.load(),
+                boot_time::now_us(),
+            )),
             "/api/config" => json(&rules::settings(&shared.settings.load(), seen.values)),
             "/api/clients" => shown_or_usage(clients::view(shared, query).await),
             "/api/log" if !seen.values => plain(StatusCode::FORBIDDEN, log::NOT_SHOWN),

@@ -299,6 +299,7 @@ impl Watch {
                 tables = tables.map(|tables| tables.len()).sum::<usize>(),
                 readable = known.layouts.readable,
                 written = known.layouts.written,
+                replaced = known.layouts.replaced.len(),
                 "layouts have changed"
             );
         }

@@ -1,32 +1,46 @@
 //! This proxy's part in the lists of copies in sync and of proxies ([`helenus_layout::insync`]), while the catalogue
-//! has a table in mode `replace`. There is no way to make one yet, so this is idle: nothing is read, nor connected.
+//! has a table in mode `replace`. No command makes one yet; without one this is idle: nothing is read, nor connected.
 //!
 //! `member` decides, `lane` speaks with nodes, `rows` knows the catalogue's tables. Two connections renew the lease of
-//! the list of proxies in turn and give signs of life, two renew those of the lists of copies, and one changes lists,
-//! which may take longer. Copies that are joining are followed and not compared, and so
-//! they are never promoted here; nor are copies evicted, which is for those who write them.
+//! the list of proxies in turn and give signs of life, two renew those of the lists of copies, one changes lists,
+//! which may take longer, and one records write intents. What is known is published to the workers
+//! ([`helenus_engine::copies`]) whenever something has been read, and at each tick, because the ring may have changed.
+//! What they want is carried out: copies are evicted, intents recorded (`own`, `recording`). `upkeep` brings copies
+//! back that are out, and makes good what proxies have left that are gone.
 
 mod asked;
 mod lane;
 mod member;
+mod own;
+mod recording;
 mod rows;
+mod upkeep;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use helenus_engine::insync::Lists;
+use helenus_engine::copies::Eviction;
+use helenus_engine::shared::WorkerMessage;
+use helenus_policy::ring::NodeIndex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
-use self::asked::Action;
+use self::asked::{Action, CopyName, ListName};
 use self::lane::{Answer, Lane, Question, Share, Told};
 use self::member::{Member, RENEWAL_US};
+use self::own::Own;
 use crate::boot_time::now_us;
 use crate::conn::ConnError;
-use crate::process::Process;
+use crate::lists::Lists;
+use crate::process::{Intent, Process};
+use crate::two_clocks::Behind;
+use crate::wall_clock::now_ms;
+
+pub(crate) use self::upkeep::Status as UpkeepStatus;
 
 /// How often it is looked whether there is a table in mode `replace`.
 const LOOK: Duration = Duration::from_secs(1);
@@ -49,8 +63,18 @@ const OF_PROXIES: [usize; 2] = [0, 1];
 const OF_COPIES: [usize; 2] = [2, 3];
 /// The lane that reads and changes lists.
 const CHANGING: usize = 4;
+/// The lane that records write intents.
+const RECORDING: usize = 5;
+/// Evictions that wait to be looked at.
+pub(crate) const EVICTIONS_MAX: usize = 256;
 /// What a node answers whose role may not do what was asked.
 const UNAUTHORIZED: i32 = 0x2100;
+
+/// What workers want for copies in sync.
+pub(crate) struct Wanted {
+    pub intents: mpsc::UnboundedReceiver<Intent>,
+    pub evictions: mpsc::Receiver<Eviction>,
+}
 
 /// The task that takes part.
 pub(crate) struct Membership {
@@ -59,9 +83,10 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    pub(crate) fn begin(common: Arc<Process>) -> Membership {
+    pub(crate) fn begin(common: Arc<Process>, wanted: Wanted) -> Membership {
         let (stop, stopping) = watch::channel(false);
-        let task = tokio::spawn(run(common, stopping));
+        tokio::spawn(upkeep::run(common.clone(), stopping.clone()));
+        let task = tokio::spawn(run(common, stopping, wanted));
         Membership { stop, task }
     }
 
@@ -82,7 +107,7 @@ enum End {
     Evicted,
 }
 
-async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool>) {
+async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool>, mut wanted: Wanted) {
     let mut pause = ANEW;
     let mut floor = 0;
     loop {
@@ -94,10 +119,12 @@ async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool>) {
         }
         let begun = Instant::now();
         let end = match Part::begin(common.clone(), floor) {
-            Some(part) => part.take(&mut stopping, &mut floor).await,
+            Some(part) => part.take(&mut stopping, &mut wanted, &mut floor).await,
             None => return,
         };
         common.lists.store(Arc::new(Lists::default()));
+        common.awake.withdraw(&common.copies);
+        common.tell_workers(&WorkerMessage::InSync);
         match end {
             End::Stopped => return,
             End::Unneeded => tracing::info!("there is no table in mode `replace` any more"),
@@ -127,7 +154,8 @@ fn is_wanted(common: &Process) -> bool {
 struct Part {
     common: Arc<Process>,
     member: Member,
-    /// [`OF_PROXIES`], [`OF_COPIES`], and [`CHANGING`].
+    own: Own,
+    /// [`OF_PROXIES`], [`OF_COPIES`], [`CHANGING`] and [`RECORDING`].
     lanes: Vec<Lane>,
     answers: mpsc::Receiver<Answer>,
     beat: i64,
@@ -153,20 +181,22 @@ impl Part {
         start[6] = start[6] & 0x0f | 0x40;
         start[8] = start[8] & 0x3f | 0x80;
         let (sender, answers) = mpsc::channel(8);
-        let lanes = (0..=CHANGING).map(|number| {
+        let lanes = (0..=RECORDING).map(|number| {
             let all = Share { from: 0, of: 1 };
             let half = Share {
                 from: number % 2,
                 of: 2,
             };
-            let (share, patience) = match number < CHANGING {
-                true => (half, RENEWAL_PATIENCE),
-                false => (all, CHANGE_PATIENCE),
+            let (share, patience) = match number {
+                CHANGING => (all, CHANGE_PATIENCE),
+                RECORDING => (all, RENEWAL_PATIENCE),
+                _ => (half, RENEWAL_PATIENCE),
             };
             Lane::open(common.clone(), (number, share), patience, sender.clone())
         });
         Some(Part {
             member: Member::new(start, floor),
+            own: Own::default(),
             lanes: lanes.collect(),
             common,
             answers,
@@ -177,7 +207,12 @@ impl Part {
         })
     }
 
-    async fn take(mut self, stopping: &mut watch::Receiver<bool>, floor: &mut u64) -> End {
+    async fn take(
+        mut self,
+        stopping: &mut watch::Receiver<bool>,
+        wanted: &mut Wanted,
+        floor: &mut u64,
+    ) -> End {
         let mut ticks = interval(Duration::from_micros(RENEWAL_US));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leaving: Option<(Instant, End)> = None;
@@ -196,15 +231,30 @@ impl Part {
                 return leaving.map_or(End::Evicted, |(_, end)| end);
             }
             *floor = self.member.floor();
-            self.common.lists.store(Arc::new(self.member.published()));
+            self.record();
             if let Some((until, _)) = &leaving
                 && (self.member.has_left() || Instant::now() >= *until)
             {
-                return leaving.map_or(End::Stopped, |(_, end)| end);
+                let (until, end) = leaving.unwrap_or((Instant::now(), End::Stopped));
+                if matches!(end, End::Stopped) {
+                    self.forget(until).await;
+                }
+                return end;
             }
             tokio::select! {
-                _ = ticks.tick() => self.on_tick(),
-                Some(answer) = self.answers.recv() => self.on_answer(answer),
+                _ = ticks.tick() => {
+                    self.on_tick();
+                    self.publish();
+                }
+                Some(answer) = self.answers.recv() => self.on_answers(answer),
+                Some(intent) = wanted.intents.recv() => {
+                    self.own.on_intent(intent);
+                    // Bits that wait are recorded together.
+                    while let Ok(intent) = wanted.intents.try_recv() {
+                        self.own.on_intent(intent);
+                    }
+                }
+                Some(eviction) = wanted.evictions.recv() => self.on_eviction(eviction),
                 changed = stopping.changed(), if !is_stopping => {
                     is_stopping = changed.is_err() || *stopping.borrow();
                 }
@@ -212,9 +262,95 @@ impl Part {
         }
     }
 
+    /// Puts what is known in force.
+    fn publish(&mut self) {
+        let lists = self.member.published();
+        self.own.enter(lists.me);
+        self.common.lists.store(Arc::new(lists));
+        let snapshot = self.common.snapshot.load();
+        let index_of = |host: &[u8; 16]| {
+            let mut nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
+            let found = nodes.find(|(_, node)| node.host_id == *host && !node.gone);
+            found.map(|(at, _)| at)
+        };
+        let behind = Behind::read(&self.common.copies);
+        let lists = self.member.in_force(self.own.member(), index_of, behind);
+        self.common
+            .awake
+            .publish(&self.common.copies, lists, behind);
+        self.common.tell_workers(&WorkerMessage::InSync);
+    }
+
+    /// Answers that have come together are published together.
+    fn on_answers(&mut self, first: Answer) {
+        let mut is_told = first.told.is_some();
+        self.on_answer(first);
+        while let Ok(answer) = self.answers.try_recv() {
+            is_told |= answer.told.is_some();
+            self.on_answer(answer);
+        }
+        if is_told {
+            self.publish();
+        }
+    }
+
+    /// Writes intents that wait.
+    fn record(&mut self) {
+        if self.lanes[RECORDING].is_busy() {
+            return;
+        }
+        if let Some(changes) = self.own.next(now_us()) {
+            let batch = rows::record(self.member.start(), changes);
+            self.lanes[RECORDING].ask(Question::Record(batch));
+        }
+    }
+
+    /// Takes away the intents of a start that has left nothing to others, before that time.
+    async fn forget(&mut self, until: Instant) {
+        if !self.own.has_left_nothing() {
+            return;
+        }
+        let mut over = pin!(sleep_until(until));
+        let mut is_asked = false;
+        loop {
+            let is_busy = self.lanes[RECORDING].is_busy();
+            if !is_busy && std::mem::replace(&mut is_asked, true) {
+                return;
+            }
+            if !is_busy {
+                let delete = rows::forget(self.member.start());
+                self.lanes[RECORDING].ask(Question::Record(delete));
+            }
+            tokio::select! {
+                () = &mut over => return,
+                Some(answer) = self.answers.recv() => {
+                    if answer.told.is_none() {
+                        self.lanes[answer.lane].on_answer();
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_eviction(&mut self, eviction: Eviction) {
+        let snapshot = self.common.snapshot.load();
+        let host = |node: &NodeIndex| snapshot.nodes.get(node.as_usize()).map(|node| node.host_id);
+        let owners: Option<Vec<_>> = eviction.owners.iter().map(host).collect();
+        if let Some(owners) = owners {
+            let name = CopyName {
+                table: (eviction.keyspace, eviction.table),
+                owners,
+                copy: eviction.copy,
+            };
+            self.member.on_eviction(name, eviction.version);
+        }
+    }
+
     /// Renews, by the lanes whose turn it is, or by the other ones.
     fn on_tick(&mut self) {
         self.is_resting = false;
+        let own_now_us = self.common.copies.us(std::time::Instant::now());
+        self.own.clear_idle(own_now_us);
         let known = self.common.catalogue.load_full();
         self.member.set_tables(&known.layouts.replaced);
         self.beat += 1;
@@ -258,6 +394,7 @@ impl Part {
                 let release = env!("CARGO_PKG_VERSION");
                 Question::Change(rows::change(change, &address, release, now_ms()))
             }
+            Action::ChangeCopies(change) => Question::Change(rows::change_copies(change, now_ms())),
         };
         // The same again is not asked before the next tick.
         if self.action.as_ref() == Some(&action) {
@@ -265,9 +402,14 @@ impl Part {
             self.action = None;
             return None;
         }
-        if matches!(action, Action::Change(_)) {
-            // From now on: its answer may never come.
-            self.member.on_attempted();
+        // From now on a list that is changed is unknown: the answer may never come.
+        match &action {
+            Action::Change(_) => self.member.on_attempted(ListName::Proxies),
+            Action::ChangeCopies(change) => {
+                let list = ListName::Copies(change.table.clone());
+                self.member.on_attempted(list);
+            }
+            Action::Read(_) | Action::ReadIntents | Action::StartAnew => {}
         }
         self.action = Some(action);
         self.lanes[CHANGING].ask(question);
@@ -280,8 +422,10 @@ impl Part {
             None => return self.lanes[answer.lane].on_answer(),
             Some(Ok(told)) => told,
             Some(Err(why)) => {
-                if answer.lane == CHANGING {
-                    self.on_failed(now_us);
+                match answer.lane {
+                    CHANGING => self.on_failed(now_us),
+                    RECORDING => self.own.on_failed(now_us),
+                    _ => {}
                 }
                 return self.on_failure(answer.lane, &why);
             }
@@ -305,16 +449,12 @@ impl Part {
             } => self.member.on_copies(&table, &rows, sent_us, now_us),
             Told::Intents { left, sent_us } => self.member.on_intents(left, sent_us),
             Told::Changed { is_applied: true } => {
-                self.member.on_changed();
-                if let Some(Action::Change(change)) = &self.action {
-                    tracing::info!(
-                        number = change.number,
-                        version = change.version,
-                        "the list of proxies says now: {}",
-                        change.state.name()
-                    );
+                if let Some(action) = &self.action {
+                    self.member.on_changed(action);
+                    log_change(action);
                 }
             }
+            Told::Recorded => self.own.on_recorded(),
             Told::Changed { is_applied: false } => self.on_failed(now_us),
         }
     }
@@ -337,7 +477,8 @@ impl Part {
         }
         let advice = match is_refused {
             true => {
-                ". The role of cluster.username needs SELECT on the keyspace helenus and MODIFY on helenus.proxies"
+                ". The role of cluster.username needs SELECT on the keyspace helenus, and MODIFY on \
+                 helenus.proxies, helenus.copies and helenus.intents"
             }
             false => "; it is tried again",
         };
@@ -346,7 +487,20 @@ impl Part {
     }
 }
 
-fn now_ms() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_1970.map_or(0, |since| since.as_millis() as i64)
+/// A list was changed by this proxy.
+fn log_change(action: &Action) {
+    match action {
+        Action::Change(change) => tracing::info!(
+            number = change.number,
+            version = change.version,
+            "the list of proxies says now: {}",
+            change.state.name()
+        ),
+        Action::ChangeCopies(change) => tracing::warn!(
+            table = format!("{}.{}", change.table.0, change.table.1),
+            groups = change.groups.len(),
+            "copies were evicted, because they do not have a write or their node was restarted"
+        ),
+        Action::Read(_) | Action::ReadIntents | Action::StartAnew => {}
+    }
 }

@@ -12,11 +12,13 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use helenus_engine::SessionKey;
 use helenus_engine::client::passed::PassedClient;
 use helenus_engine::config::Config;
+use helenus_engine::copies::{Eviction, Member};
 use helenus_engine::drain::Timetable;
 use helenus_engine::records::RequestTrace;
 use helenus_engine::shared::{Common, WorkerMessage};
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::add;
+use helenus_layout::insync::BitChange;
 use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -26,11 +28,14 @@ use crate::catalogue::Known;
 use crate::conn::Dialer;
 use crate::events::Events;
 use crate::history::History;
+use crate::insync::UpkeepStatus;
 use crate::last_reload::{LastReload, Reloaded};
+use crate::lists::Lists;
 use crate::log_lines::LogLines;
 use crate::memory;
 use crate::questions::Questions;
 use crate::tls::{self, Expiry};
+use crate::two_clocks::Wakefulness;
 
 /// Shared by workers, control connection and admin server.
 pub(crate) struct Process {
@@ -57,6 +62,12 @@ pub(crate) struct Process {
     pub has_logins: AtomicBool,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
+    /// What is done about copies that are out of sync.
+    pub upkeep: ArcSwap<UpkeepStatus>,
+    /// What is known of the lists of copies and proxies, for people.
+    pub lists: ArcSwap<Lists>,
+    /// Whether what workers know of them may be judged by.
+    pub awake: Wakefulness,
     /// A table may have changed.
     pub schema_changed: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
@@ -78,7 +89,14 @@ pub(crate) struct Senders {
     pub actions: mpsc::Sender<Action>,
     /// What has become of requests, for a collector of traces.
     pub traces: mpsc::Sender<Box<RequestTrace>>,
+    /// Write intents to be recorded. There are no more of a member than two for each bucket.
+    pub intents: mpsc::UnboundedSender<Intent>,
+    /// Copies to be evicted. Those that find no room are asked for again.
+    pub evictions: mpsc::Sender<Eviction>,
 }
+
+/// A bit to be recorded for this member.
+pub(crate) type Intent = (Arc<Member>, BitChange);
 
 /// Something that an operator asks of the whole process.
 #[derive(Debug)]
@@ -221,6 +239,9 @@ impl Process {
             events: Events::new(began),
             history: History::new(began),
             catalogue: ArcSwap::default(),
+            upkeep: ArcSwap::default(),
+            lists: ArcSwap::default(),
+            awake: Wakefulness::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
             questions: Questions::default(),
@@ -234,6 +255,21 @@ impl Process {
         if self.senders.traces.try_send(trace).is_err() {
             add(&self.stats.global.traces_dropped, 1);
         }
+    }
+
+    /// The time by which a worker may judge what copies in sync have answered.
+    pub(crate) fn now_by_lists(&self) -> Instant {
+        self.awake.now(&self.copies)
+    }
+
+    /// Has the control side carry out what a worker wants of it for copies in sync.
+    pub(crate) fn record_intent(&self, intent: Intent) {
+        // It fails only during shutdown.
+        let _ = self.senders.intents.send(intent);
+    }
+
+    pub(crate) fn evict(&self, eviction: Eviction) {
+        let _ = self.senders.evictions.try_send(eviction);
     }
 
     /// Requests a look-up of a prepared statement on a node.

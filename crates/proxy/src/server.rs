@@ -74,6 +74,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let (change_sender, changes) = mpsc::channel(AGREEMENTS_MAX);
     let (action_sender, actions) = mpsc::channel(ACTIONS_MAX);
     let (trace_sender, traced) = mpsc::channel(traces::WAITING_MAX);
+    let (intent_sender, intents) = mpsc::unbounded_channel();
+    let (eviction_sender, evictions) = mpsc::channel(insync::EVICTIONS_MAX);
     let common = Arc::new(Process::new(
         config,
         dialer,
@@ -85,6 +87,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             recalls: recall_sender,
             actions: action_sender,
             traces: trace_sender,
+            intents: intent_sender,
+            evictions: eviction_sender,
         },
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
@@ -108,7 +112,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let mut membership = None;
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
-        membership = Some(insync::Membership::begin(common.clone()));
+        let wanted = insync::Wanted { intents, evictions };
+        membership = Some(insync::Membership::begin(common.clone(), wanted));
     }
     let names = proxy_names::Finder::start(common.clone()).await;
     let predecessor = place.enter(&common).await?;

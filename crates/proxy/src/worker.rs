@@ -180,9 +180,11 @@ impl Worker {
                 }
                 Output::Recall(id) => self.shared.recall(id),
                 Output::Report(ticket, report) => self.report(ticket, *report),
-                Output::Judge => self.engine.judge_copies(Instant::now()),
-                // No table has copies in place of replicas yet.
-                Output::Evict(_) | Output::Intent(..) | Output::Resync(..) => {}
+                Output::Judge => self.engine.judge_copies(self.shared.now_by_lists()),
+                Output::Evict(eviction) => self.shared.evict(eviction),
+                Output::Intent(member, change) => self.shared.record_intent((member, change)),
+                // Nobody does that yet: the bucket stays marked until this proxy has left.
+                Output::Resync(..) => {}
                 Output::Captured(captured) => self.shared.captures.take(captured),
                 Output::Traced(trace) => self.shared.trace(trace),
             }
@@ -452,6 +454,7 @@ impl Worker {
         if self.engine.deadline() > now {
             return self.engine.deadline();
         }
+        let now = self.shared.now_by_lists();
         self.with(|engine| engine.on_deadline(now, since_1970()));
         let metrics = tokio::runtime::Handle::current().metrics();
         let sleeps = metrics.worker_park_count(0);

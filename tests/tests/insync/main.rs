@@ -1,9 +1,14 @@
-//! The lists of copies in sync and of proxies before three real nodes: proxies join, are evicted, come back and leave.
+//! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; writes reach all
+//! copies (`writes`); and copies come back (`returning`).
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. There is no command yet
 //! that makes a table of mode `replace`: the test writes to the catalogue what such a command would.
 
-use std::process::Stdio;
+mod returning;
+mod writes;
+
+use std::process::{Output, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +20,9 @@ const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
 /// A proxy reads the catalogue of layouts every three seconds, joins for a lease, and is evicted after two seconds.
 /// The nodes may be slow.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One cluster at a time.
+static TURN: Mutex<()> = Mutex::new(());
 
 fn run(connection: &mut Connection, cql: &str) -> Rows {
     connection
@@ -61,21 +69,34 @@ fn joined(proxy: &Proxy) -> Value {
     lists(proxy)["number"].clone()
 }
 
+fn layouts(contact: &str, arguments: &[&str]) -> Output {
+    let mut command = helenus(&["layouts"]).expect("a program");
+    command.args(arguments).args(["--contact", contact]);
+    command.stdin(Stdio::null()).output().expect("it starts")
+}
+
+/// `helenus layouts`, which must succeed.
+fn on(contact: &str, arguments: &[&str]) {
+    let output = layouts(contact, arguments);
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// `helenus layouts`, which must fail with a message that has these words.
+fn refused(contact: &str, arguments: &[&str], words: &str) {
+    let output = layouts(contact, arguments);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && why.contains(words),
+        "{output:?}"
+    );
+}
+
 /// A table with a layout in mode `replace`, and the list of its copies, of which the last one is joining.
 fn replace(node: &mut Connection, contact: &str) {
-    let arguments = [
-        "layouts",
-        "create",
-        "shop.orders",
-        "--no-proxies",
-        "--layout",
-        "x=b,a",
-        "--contact",
+    on(
         contact,
-    ];
-    let mut create = helenus(&arguments).expect("a program");
-    let output = create.stdin(Stdio::null()).output().expect("it starts");
-    assert!(output.status.success(), "{output:?}");
+        &["create", "shop.orders", "--no-proxies", "--layout", "x=b,a"],
+    );
     let hosts = run(node, "SELECT host_id FROM system.local");
     let peers = run(node, "SELECT host_id FROM system.peers_v2");
     let owners: Vec<String> = hosts
@@ -112,6 +133,7 @@ fn uuid(cell: &Option<Vec<u8>>) -> String {
 
 #[test]
 fn proxies_join_are_evicted_come_back_and_leave() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let spec = helenus_tests::ephemeral()
         .nodes(3)
         .yaml("auto_snapshot", "false")

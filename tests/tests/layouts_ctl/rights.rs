@@ -27,6 +27,26 @@ fn run(node: &mut Connection, cql: &str) {
         .unwrap_or_else(|e| panic!("{cql}: {e}"));
 }
 
+/// Resource and permission.
+fn rights_on_catalogue(node: &mut Connection, role: &str) -> Vec<String> {
+    let select = "SELECT resource, permissions FROM system_auth.role_permissions WHERE role = '";
+    let rows = node.query(&format!("{select}{role}'"), Consistency::One);
+    let rows = rows.expect("rows of rights");
+    let mut rights = Vec::new();
+    for row in rows {
+        let resource = String::from_utf8(row[0].clone().expect("a name")).expect("a text");
+        let set = row[1].clone().expect("a set");
+        // One item, of which the length comes first: all of these have one.
+        assert_eq!(set[..4], 1i32.to_be_bytes());
+        let permission = String::from_utf8(set[8..].to_vec()).expect("a text");
+        if resource.starts_with("data/helenus") {
+            rights.push(format!("{resource} {permission}"));
+        }
+    }
+    rights.sort();
+    rights
+}
+
 #[test]
 fn roles_have_on_a_layout_what_they_have_on_the_table() {
     // One cluster at a time.
@@ -65,6 +85,15 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
     layouts(&cluster, Some(("other", "o")), &create).failed("");
     layouts(&cluster, superuser, &create).succeeded();
     layouts(&cluster, superuser, &["status", "app.t"]).succeeded();
+    assert_eq!(
+        rights_on_catalogue(&mut node, "proxies"),
+        [
+            "data/helenus SELECT",
+            "data/helenus/copies MODIFY",
+            "data/helenus/intents MODIFY",
+            "data/helenus/proxies MODIFY",
+        ]
+    );
     let proxy = Proxy::start(
         &[cluster.address(1).expect("an address")],
         &[

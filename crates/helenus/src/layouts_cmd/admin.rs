@@ -1,11 +1,11 @@
 //! Asks proxies' admin servers for the statements that they have counted.
 
 use anyhow::Result;
+use helenus_rows::TableName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::learned::Asked;
 pub(super) use crate::admin_url::{AdminUrl, token_of};
-use crate::online::names::TableName;
 
 impl AdminUrl {
     /// The statements that a proxy has counted of a table.

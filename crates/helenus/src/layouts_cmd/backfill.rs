@@ -6,18 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_rows::{Range, Row, Table, expires_untold};
 
 use super::catalogue::Entry;
 use super::ranges;
 use super::work::Work;
 use super::writer::Writer;
-use super::writes::expires_untold;
 use crate::online::cluster::Cluster;
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
-use crate::online::ring::{self, Range};
-use crate::online::row::Row;
-use crate::online::table::Table;
+use crate::online::ring;
 
 /// Rows that were copied, now and before.
 pub(super) async fn fill(
@@ -79,10 +77,10 @@ async fn plan(
         };
     }
     match before {
-        Some((done, count)) if count > 0 => Ok((ring::split(count), done)),
+        Some((done, count)) if count > 0 => Ok((helenus_rows::split(count), done)),
         _ => {
             let count = ring::suitable(cluster, &table.name).await;
-            Ok((ring::split(count), BTreeSet::new()))
+            Ok((helenus_rows::split(count), BTreeSet::new()))
         }
     }
 }

@@ -5,6 +5,7 @@
 //! of it or writes nothing ([`super::settle`]).
 
 use anyhow::{Result, bail};
+use helenus_rows::{TableName, literal};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlTimestamp;
@@ -13,13 +14,14 @@ use super::lists;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{Versioned, later_than, place};
 use crate::online::keyspace;
-use crate::online::names::{TableName, literal};
 use crate::online::noted::Notes;
 
+/// A layout's table is in the keyspace of its own table, or, in mode `replace`, in `physical_keyspace`. In that mode
+/// copies have numbers in the order of the layouts' names.
 const LAYOUTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\
     keyspace_name text, table_name text, layout text, version bigint static, mode text static, \
     distinct_values map<text, bigint> static, rows bigint static, \
-    physical text, clustering list<text>, state text, created timestamp, \
+    physical text, physical_keyspace text, clustering list<text>, state text, created timestamp, \
     PRIMARY KEY ((keyspace_name, table_name), layout))";
 /// The ranges that have been copied.
 pub(super) const PROGRESS: Notes = Notes {
@@ -73,6 +75,8 @@ impl Entry {
 pub(crate) struct Partition {
     /// None if it never had one.
     pub version: Option<i64>,
+    /// As it is stored; `add` if nothing is.
+    pub mode: Option<String>,
     pub rows: Option<i64>,
     pub distinct: Vec<(String, i64)>,
     pub entries: Vec<Entry>,
@@ -91,6 +95,16 @@ impl Partition {
             Some(entry) => bail!(
                 "{physical} is not dropped: layout {} of {table}, which was created meanwhile, uses it",
                 entry.layout
+            ),
+        }
+    }
+
+    /// Fails if layouts are in place of the table's replicas: their tables are elsewhere, and proxies keep lists of them.
+    pub(super) fn check_beside(&self, table: &TableName) -> Result<()> {
+        match self.mode.as_deref() {
+            None | Some("" | "add") => Ok(()),
+            Some(mode) => bail!(
+                "the layouts of {table} are in mode {mode:?}, which no command of this version can change"
             ),
         }
     }
@@ -128,7 +142,7 @@ pub(super) async fn create(
 ) -> Result<()> {
     let mut tables = vec![LAYOUTS.to_owned(), PROGRESS.create()];
     tables.extend(lists::create());
-    keyspace::create(cluster, like, proxy_roles, &tables).await
+    keyspace::create(cluster, like, proxy_roles, (&tables, &lists::CHANGED)).await
 }
 
 pub(super) async fn exists(cluster: &Cluster) -> Result<bool> {
@@ -164,6 +178,7 @@ pub(crate) async fn original(cluster: &Cluster, name: &TableName) -> Result<Opti
 
 type Row = (
     Option<i64>,
+    Option<String>,
     Option<i64>,
     Option<std::collections::BTreeMap<String, i64>>,
     Option<String>,
@@ -179,15 +194,16 @@ pub(crate) async fn read(cluster: &Cluster, table: &TableName) -> Result<Partiti
         return Ok(Partition::default());
     }
     let mut select = Statement::new(format!(
-        "SELECT version, rows, distinct_values, layout, physical, clustering, state, created FROM \
+        "SELECT version, mode, rows, distinct_values, layout, physical, clustering, state, created FROM \
          helenus.layouts WHERE {}",
         place(table)
     ));
     select.set_consistency(Consistency::Serial);
     let rows: Vec<Row> = cluster.rows(select).await?;
     let mut partition = Partition::default();
-    for (version, rows, distinct, layout, physical, clustering, state, created) in rows {
+    for (version, mode, rows, distinct, layout, physical, clustering, state, created) in rows {
         partition.version = version;
+        partition.mode = mode;
         partition.rows = rows;
         partition.distinct = distinct.unwrap_or_default().into_iter().collect();
         partition.entries.extend(layout.map(|layout| Entry {
@@ -319,6 +335,18 @@ mod tests {
             }],
             ..Partition::default()
         };
+        let modes = [None, Some("add"), Some("replace"), Some("other")];
+        let are_beside = modes.map(|mode| {
+            let mode = mode.map(str::to_owned);
+            let entries = Vec::new();
+            let partition = Partition {
+                mode,
+                entries,
+                ..Partition::default()
+            };
+            partition.check_beside(&table).is_ok()
+        });
+        assert_eq!(are_beside, [true, true, false, false]);
         let check = |layout, physical| partition.check_free(&table, layout, physical);
         assert!(check("a", "orders__layout_a").is_err());
         assert!(check("a", "another").is_err());

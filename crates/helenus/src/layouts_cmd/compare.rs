@@ -2,9 +2,6 @@
 //! the rows' hashes; where sums differ, row by row. Clients go on writing meanwhile, so nothing counts as
 //! a difference that does not look the same twice.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
@@ -15,15 +12,14 @@ use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, future, stream};
 use helenus_layout::HyperLogLog;
 use helenus_layout::plan::partition_name;
+use helenus_rows::{Hashes, Part, Range, Row, Sum, Table, differing};
 
 use super::catalogue::Entry;
 use super::work::Work;
 use crate::online::cluster::Cluster;
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
-use crate::online::ring::{self, Range};
-use crate::online::row::{Cell, Row};
-use crate::online::table::Table;
+use crate::online::ring;
 
 /// Writes that are under way arrive within this time.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -38,15 +34,6 @@ const DIFFERENCES_MAX: usize = 100_000;
 /// Rows below which distinct values tell nothing of the table that it becomes: proxies then choose a
 /// layout as if nothing had been counted.
 const COUNTED_MIN: u64 = 1_000;
-/// A value with less time to live may be gone in one table and not yet in the other.
-const EXPIRES_SOON_S: i32 = 10;
-
-/// Rows of a range: how many, and the sum of their hashes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
-    rows: u64,
-    hash: u128,
-}
 
 /// A row that differs. Those that are collected are without their values: they may be many and large.
 #[derive(Clone, Debug)]
@@ -106,7 +93,7 @@ pub(super) async fn compare(
     work: &Work,
 ) -> Result<Compared> {
     let table = readers.table;
-    let ranges = ring::split(ring::suitable(cluster, &table.name).await);
+    let ranges = helenus_rows::split(ring::suitable(cluster, &table.name).await);
     let throttle = Throttle::new(work.rows_per_second);
     let counter = Mutex::new(Counter::new(table));
     let rows = AtomicU64::new(0);
@@ -214,8 +201,7 @@ impl Look<'_> {
         let take = async |rows: Vec<Row>, _: Instant| {
             for row in &rows {
                 each(row);
-                sum.rows += u64::from(!row.is_static());
-                sum.hash = sum.hash.wrapping_add(row.hash());
+                sum.add(row);
             }
             Ok(())
         };
@@ -240,15 +226,10 @@ impl Look<'_> {
         let passes = u128::from(own_rows.max(copy_rows) / self.rows_held.max(1) + 1);
         let (mut differences, mut unsettled) = (Vec::new(), 0);
         for pass in 0..passes {
-            let is_in_pass = |hash: u128| hash % passes == pass;
+            let hashes = || Hashes::new(pass, passes);
             let (of_own, of_copy) =
-                future::try_join(self.hashes(own, is_in_pass), self.hashes(copy, is_in_pass))
-                    .await?;
-            let keys = of_own.keys().chain(of_copy.keys());
-            let differing: HashSet<u128> = keys
-                .filter(|key| of_own.get(key) != of_copy.get(key))
-                .copied()
-                .collect();
+                future::try_join(self.hashes(own, hashes()), self.hashes(copy, hashes())).await?;
+            let differing = of_own.differing(&of_copy);
             let mut suspects = self.with_keys(own, &differing).await?;
             suspects.extend(self.with_keys(copy, &differing).await?);
             let looks = suspects.into_values();
@@ -268,19 +249,9 @@ impl Look<'_> {
         Ok((differences, unsettled))
     }
 
-    async fn hashes(
-        &self,
-        reader: &Reader<'_>,
-        is_wanted: impl Fn(u128) -> bool,
-    ) -> Result<HashMap<u128, u128>> {
-        let mut hashes = HashMap::new();
+    async fn hashes(&self, reader: &Reader<'_>, mut hashes: Hashes) -> Result<Hashes> {
         let take = async |rows: Vec<Row>, _: Instant| {
-            for row in rows {
-                let key = row.key_hash();
-                if is_wanted(key) {
-                    hashes.insert(key, row.hash());
-                }
-            }
+            rows.iter().for_each(|row| hashes.add(row));
             Ok(())
         };
         reader.each_page(self.range, self.throttle, take).await?;
@@ -351,42 +322,6 @@ pub(super) async fn settled(row: &Row, own: &Reader<'_>, copy: &Reader<'_>) -> R
         before = now;
     }
     Ok(Settled::Unsettled)
-}
-
-/// What a row has in one of the tables only.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    /// A row without values is there or not.
-    Key { is_own: bool },
-    /// A value of this time; what is left to it does not count.
-    Cell { is_own: bool, cell: Cell },
-}
-
-/// How two rows differ, but for what is about to expire.
-fn differing(own: Option<&Row>, copy: Option<&Row>) -> Vec<Part> {
-    let is_bare = |row: Option<&Row>| row.is_some_and(|row| row.cells.is_empty());
-    let mut parts = Vec::new();
-    if own.is_none() != copy.is_none() && (is_bare(own) || is_bare(copy)) {
-        parts.push(Part::Key {
-            is_own: own.is_some(),
-        });
-    }
-    let cells = |row: Option<&Row>| row.map_or(Vec::new(), |row| row.cells.clone());
-    let (own, copy) = (cells(own), cells(copy));
-    for (is_own, cells, others) in [(true, &own, &copy), (false, &copy, &own)] {
-        let is_in_both = |cell: &&Cell| match others.iter().find(|other| other.is_of(cell)) {
-            Some(other) => (&other.value, other.timestamp) == (&cell.value, cell.timestamp),
-            None => (1..=EXPIRES_SOON_S).contains(&cell.ttl),
-        };
-        parts.extend(cells.iter().filter(|c| !is_in_both(c)).map(|cell| {
-            let cell = Cell {
-                ttl: 0,
-                ..cell.clone()
-            };
-            Part::Cell { is_own, cell }
-        }));
-    }
-    parts
 }
 
 /// Counts distinct values.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use helenus_rows::{Table, TableName};
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry, Partition, State};
@@ -20,9 +21,8 @@ use crate::online::access::Access;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::now_ms;
 use crate::online::grants;
-use crate::online::names::TableName;
 use crate::online::settle::{Emptying, Settle};
-use crate::online::table::Table;
+use crate::online::table;
 use crate::payload_cmd;
 
 /// Make layouts of a table, while clients use it.
@@ -60,7 +60,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     cluster.check_partitioner().await?;
     args.work.check_nodes(&cluster).await?;
-    let table = Table::load(&cluster, &args.table).await?;
+    let table = table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
     request::check(&wanted, &table)?;
     let encoded = payload_cmd::catalogue::read(&cluster, &args.table).await?;
@@ -80,6 +80,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
         );
     }
     let known = catalogue::read(&cluster, &args.table).await?;
+    known.check_beside(&args.table)?;
     let news = news(&wanted, &known)?;
     if news.is_empty() {
         return report(&args, &wanted, None);
@@ -208,11 +209,11 @@ async fn make_tables(
         if let Some(other) = holder.filter(|other| *other != table.name) {
             bail!("{name} holds a layout of {other}: choose another name for the layout");
         }
-        if !is_known && !Table::exists(cluster, keyspace, &physical).await? {
+        if !is_known && !table::exists(cluster, keyspace, &physical).await? {
             let create = definition::create(table, &options, &physical, &layout.clustering);
             cluster.run(&create).await?;
         }
-        let found = Table::load(cluster, &name).await?;
+        let found = table::load(cluster, &name).await?;
         // What the table has got since is added later.
         let fits = match is_known {
             true => table.has_keys_of(&found, &layout.clustering),
@@ -251,7 +252,7 @@ async fn add_columns(
 ) -> Result<Table> {
     cluster.agree().await?;
     let name = &before.name;
-    let table = Table::load(cluster, name).await?;
+    let table = table::load(cluster, name).await?;
     let has_more = table.lacking(before).next().is_some();
     if has_more {
         let checked = async {
@@ -267,13 +268,13 @@ async fn add_columns(
             keyspace: name.keyspace.clone(),
             table: helenus_cql::Name::from_stored(names::physical(&name.table, &layout.name)?),
         };
-        let found = Table::load(cluster, &physical).await?;
+        let found = table::load(cluster, &physical).await?;
         for (column, is_static) in table.lacking(&found) {
             cluster
                 .run(&definition::add(&physical, column, is_static))
                 .await?;
         }
-        let found = Table::load(cluster, &physical).await?;
+        let found = table::load(cluster, &physical).await?;
         if !table.is_copied_by(&found, &layout.clustering) {
             bail!(
                 "{name} was altered while layout {} was announced: drop the layout (helenus layouts drop {name} \

@@ -2,10 +2,9 @@
 
 use anyhow::{Result, bail};
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
+use helenus_rows::{Column, Table, TableName, in_keyspace};
 
 use crate::online::cluster::Cluster;
-use crate::online::names::{TableName, in_keyspace};
-use crate::online::table::{Column, Table};
 
 /// What follows WITH in a table's own definition, less the clustering order.
 pub(super) async fn options(cluster: &Cluster, name: &TableName) -> Result<String> {
@@ -106,7 +105,7 @@ fn options_of(definition: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::online::table::Shape;
+    use helenus_rows::Shape;
 
     fn column(name: &str, cql_type: &str) -> Column {
         Column {

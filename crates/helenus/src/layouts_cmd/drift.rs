@@ -13,13 +13,13 @@ use helenus_layout::{
     Advice, Build, Comparison, Design, Layout, Redesign, RedesignRules, SampledModel, Standing,
     Storage, Table, is_same_for, mean_cost_us,
 };
+use helenus_rows::TableName;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::{self, State};
 use super::coefficients::Costs;
 use super::names::letter;
 use crate::online::cluster::Cluster;
-use crate::online::names::TableName;
 use crate::online::table;
 
 const DAY_S: f64 = 86_400.0;

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use helenus_rows::Table;
 
 use super::backfill;
 use super::catalogue::{self, Change, Entry, State};
@@ -11,7 +12,6 @@ use super::verify::{self, Verdict};
 use super::work::Work;
 use crate::online::cluster::Cluster;
 use crate::online::reading::Reader;
-use crate::online::table::Table;
 
 /// What has been done.
 #[derive(Debug)]

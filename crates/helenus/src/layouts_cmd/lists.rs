@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use helenus_layout::insync::{self, BadList, Copies, Proxies, Stored, StoredProxy};
+use helenus_rows::TableName;
 use scylla::cluster::Node;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
@@ -35,7 +36,6 @@ use scylla::value::{CqlTimestamp, CqlValue};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::place;
 use crate::online::keyspace;
-use crate::online::names::TableName;
 
 /// The copies of a table, a row for each group of ranges whose copies have the same owners. Copies have the
 /// numbers of their owners in the list of these. A change that concerns several groups, as when a node is lost, is one
@@ -43,7 +43,7 @@ use crate::online::names::TableName;
 const COPIES: &str = "CREATE TABLE IF NOT EXISTS helenus.copies (\
     keyspace_name text, table_name text, owners frozen<list<uuid>>, \
     version bigint, in_sync frozen<set<int>>, joining frozen<set<int>>, \
-    since frozen<list<bigint>>, boot frozen<list<int>>, changed timestamp, \
+    since frozen<list<bigint>>, boot frozen<list<int>>, changed timestamp, left map<int, timestamp>, \
     PRIMARY KEY ((keyspace_name, table_name), owners)) WITH speculative_retry = 'ALWAYS'";
 /// All proxies, a row for each start of one: in the partition [`PROXIES_NAME`]. A number is that of one start
 /// at a time; who takes one again removes the row of the start before.
@@ -57,6 +57,9 @@ const PROXIES_NAME: &str = "proxies";
 const INTENTS: &str = "CREATE TABLE IF NOT EXISTS helenus.intents (\
     start uuid, bucket int, recorded boolean, \
     PRIMARY KEY (start, bucket)) WITH speculative_retry = 'ALWAYS'";
+
+/// Tables that proxies change.
+pub(super) const CHANGED: [&str; 3] = ["copies", "proxies", "intents"];
 
 /// The statements that create their tables.
 pub(super) fn create() -> [String; 3] {

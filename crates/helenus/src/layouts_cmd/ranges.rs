@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_rows::{Range, TableName};
 
 use super::catalogue::{Entry, PROGRESS};
 use crate::online::cluster::Cluster;
-use crate::online::names::TableName;
 use crate::online::noted::Task;
-use crate::online::ring::Range;
 
 fn task<'a>(table: &'a TableName, entry: &'a Entry) -> Task<'a> {
     Task {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry, State};
@@ -9,9 +10,8 @@ use super::verify::{check_copies, chosen};
 use super::work::Work;
 use super::{fill, ranges, rules};
 use crate::online::access::Access;
-use crate::online::names::{TableName, in_keyspace};
 use crate::online::settle::{Emptying, Settle};
-use crate::online::table::Table;
+use crate::online::table;
 
 /// Empty layouts and fill them anew, while clients use the table. They are not read meanwhile.
 #[derive(Args)]
@@ -37,9 +37,10 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     cluster.check_partitioner().await?;
     args.work.check_nodes(&cluster).await?;
-    let table = Table::load(&cluster, &args.table).await?;
+    let table = table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
+    known.check_beside(&args.table)?;
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     fill::refuse_untimed(&cluster, &table, &args.work).await?;
@@ -67,7 +68,7 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     }
     // A column that was added meanwhile has lost what was in it.
     cluster.agree().await?;
-    let table = Table::load(&cluster, &args.table).await?;
+    let table = table::load(&cluster, &args.table).await?;
     check_copies(&cluster, &table, &entries).await?;
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry};
@@ -10,9 +11,8 @@ use super::ranges;
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
 use crate::online::hints;
-use crate::online::names::{TableName, in_keyspace};
 use crate::online::settle::Settle;
-use crate::online::table::Table;
+use crate::online::table;
 
 /// A write to a table with layouts is one mutation for all of them, and so is its hint. A node that gets a hint
 /// with a table that no longer exists throws the whole of it away, what is in it for the table itself included.
@@ -44,6 +44,7 @@ pub(super) async fn run(args: DropArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     let table = &args.table;
     let known = catalogue::read(&cluster, table).await?;
+    known.check_beside(table)?;
     let names: Vec<String> = match args.all {
         true => known.entries.iter().map(|e| e.layout.clone()).collect(),
         false => args.layouts.clone(),
@@ -134,15 +135,15 @@ async fn left_behind(cluster: &Cluster, table: &TableName, layout: &str) -> Resu
     names::check_layout(layout)?;
     let physical = names::physical(&table.table, layout)?;
     check_unused(cluster, table, layout, &physical).await?;
-    if !Table::exists(cluster, &table.keyspace, &physical).await? {
+    if !table::exists(cluster, &table.keyspace, &physical).await? {
         bail!("{table} has no layout {layout}: `helenus layouts status {table}` lists them");
     }
-    let own = Table::load(cluster, table).await?;
+    let own = table::load(cluster, table).await?;
     let name = TableName {
         keyspace: table.keyspace.clone(),
         table: helenus_cql::Name::from_stored(physical.as_str()),
     };
-    let found = Table::load(cluster, &name).await?;
+    let found = table::load(cluster, &name).await?;
     let order: Vec<String> = found.clustering.iter().map(|c| c.name.clone()).collect();
     // It may lack what the table has got since.
     if !own.has_keys_of(&found, &order) || found.lacking(&own).next().is_some() {

@@ -4,15 +4,13 @@ use std::time::Instant;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_rows::{Row, Table, expires_untold, remove};
 
 use super::catalogue::Entry;
 use super::compare::{Difference, Readers, Settled, settled};
 use super::work::Work;
 use super::writer::Writer;
-use super::writes::{expires_untold, remove};
 use crate::online::cluster::Cluster;
-use crate::online::row::Row;
-use crate::online::table::Table;
 
 /// Rows that are repaired at the same time.
 const ROWS: usize = 16;

@@ -4,11 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use helenus_cql::fold_identifier;
+use helenus_rows::{Table, TableName};
 use serde_json::Value;
 
 use super::names;
-use crate::online::names::TableName;
-use crate::online::table::Table;
 
 /// A layout to create: its name, and the clustering columns in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Which tables can have layouts.
 
 use anyhow::{Result, bail};
+use helenus_rows::Table;
 
 use crate::online::cluster::Cluster;
-use crate::online::table::Table;
+use crate::online::table;
 
 /// Refuses tables that cannot have layouts, with the reason and the way out.
 pub(super) async fn check(table: &Table, cluster: &Cluster) -> Result<()> {
@@ -22,17 +23,15 @@ pub(super) async fn check(table: &Table, cluster: &Cluster) -> Result<()> {
             "{name} is a table with COMPACT STORAGE: drop that first (ALTER TABLE … DROP COMPACT STORAGE)"
         );
     }
-    table.check_grace()?;
+    table::check_grace(table)?;
     if table.regulars.is_empty() && table.default_ttl > 0 {
         bail!(
             "{name} has default_time_to_live and no columns besides its keys: CQL does not tell when \
              its rows expire"
         );
     }
-    table
-        .check_views(cluster, "a table can have views or layouts")
-        .await?;
-    if !table.masked(cluster).await.is_empty() {
+    table::check_views(table, cluster, "a table can have views or layouts").await?;
+    if !table::masked(table, cluster).await.is_empty() {
         bail!("{name} has masked columns, and masks are not carried over to layouts");
     }
     Ok(())

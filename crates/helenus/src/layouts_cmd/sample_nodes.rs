@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, stream};
 use helenus_cql::Name;
 use helenus_layout::{Collector, ColumnSet, Table, Value};
+use helenus_rows::{Range, TableName};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
 use scylla::statement::Consistency;
@@ -18,8 +19,7 @@ use super::read_rows::{Limits, Rows};
 use super::schema::Schema;
 use super::values;
 use crate::online::cluster::{Cluster, patiently};
-use crate::online::names::TableName;
-use crate::online::ring::{self, Range};
+use crate::online::ring;
 
 /// Rows of one answer.
 const PAGE_ROWS: i32 = 1_000;
@@ -74,7 +74,7 @@ pub(super) async fn read(
     let select = Select::new(cluster, name, schema, table).await?;
     let suitable = ring::suitable(cluster, name).await;
     let count = (suitable * RANGES_PER_SUITABLE).min(RANGES_MAX);
-    let all = ring::split(count);
+    let all = helenus_rows::split(count);
     let places = ring::spread(count, limits.seed);
     let rows_max = limits.rows_max * READ_MAX;
     let parts = places.filter_map(|at| all.get(at as usize).copied());

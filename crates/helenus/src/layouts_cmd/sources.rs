@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use futures::future::try_join_all;
 use helenus_layout::SampledModel;
+use helenus_rows::TableName;
 
 use super::admin::{self, AdminUrl};
 use super::drift::Present;
@@ -15,7 +16,6 @@ use super::sample_nodes::{self, Sampled};
 use super::workload::{self, Workload};
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
-use crate::online::names::TableName;
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("statements").required(true).args(["workload", "learned"])))]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{Table as TextTable, presets};
+use helenus_rows::{Column, Table, TableName, in_keyspace, literal};
 use serde_json::{Value, json};
 
 use super::catalogue::{self, Entry, Partition, State};
@@ -14,8 +15,7 @@ use super::ranges;
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
 use crate::online::grants::{self, Differing};
-use crate::online::names::{TableName, in_keyspace, literal};
-use crate::online::table::{Column, Table};
+use crate::online::table;
 
 /// Show the layouts of a table, or of all tables, and the lists of copies in sync and of proxies if there are any.
 ///
@@ -52,7 +52,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     let names = match &args.table {
         Some(name) => {
-            Table::load(&cluster, name).await?;
+            table::load(&cluster, name).await?;
             vec![name.clone()]
         }
         None => catalogue::tables(&cluster).await?,
@@ -118,7 +118,7 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<La
             "its state {state:?} is unknown: it was made by another version of helenus"
         ));
     }
-    if !Table::exists(cluster, &name.keyspace, &entry.physical).await? {
+    if !table::exists(cluster, &name.keyspace, &entry.physical).await? {
         found.problems.push(format!(
             "its table {} does not exist: drop the layout and create it again",
             in_keyspace(&name.keyspace, &entry.physical)
@@ -129,8 +129,8 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<La
         keyspace: name.keyspace.clone(),
         table: helenus_cql::Name::from_stored(entry.physical.as_str()),
     };
-    let copy = Table::load(cluster, &copy_name).await?;
-    match Table::load(cluster, name).await {
+    let copy = table::load(cluster, &copy_name).await?;
+    match table::load(cluster, name).await {
         Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
             found.problems.extend(differing_columns(&own, &copy));
         }

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use helenus_cql::Name;
+use helenus_rows::{Table, TableName};
 use serde_json::{Value, json};
 
 use super::catalogue::{self, Change, Entry};
@@ -13,8 +14,7 @@ use super::work::Work;
 use crate::cells::print_error;
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
-use crate::online::names::TableName;
-use crate::online::table::Table;
+use crate::online::table;
 
 /// Differing ranges and rows that are shown.
 const SHOWN: usize = 10;
@@ -75,8 +75,9 @@ impl Verdict {
 pub(super) async fn run(args: VerifyArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     args.work.check_nodes(&cluster).await?;
-    let table = Table::load(&cluster, &args.table).await?;
+    let table = table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
+    known.check_beside(&args.table)?;
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;
@@ -149,7 +150,7 @@ pub(super) async fn check_copies(
                 entry.layout
             );
         }
-        let copy = Table::load(cluster, &name).await?;
+        let copy = table::load(cluster, &name).await?;
         if !table.is_copied_by(&copy, &entry.clustering) {
             bail!(
                 "{name} does not have the columns of {} in the order of layout {}: `helenus layouts status` says \

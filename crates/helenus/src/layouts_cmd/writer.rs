@@ -7,17 +7,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_rows::{Kind, Row, Table, Write, apart, batches, copy, in_keyspace};
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
-use super::writes::{Kind, Write, apart, copy};
-use crate::online::batches::batches;
 use crate::online::cluster::{Cluster, patiently};
-use crate::online::names::in_keyspace;
-use crate::online::row::{Row, Values};
-use crate::online::table::Table;
+use crate::online::row::Values;
 
 /// Batches of one page in flight.
 const BATCHES: usize = 16;
@@ -97,7 +94,7 @@ impl<'a> Writer<'a> {
         for write in writes {
             for statement in self.prepare(&write.kind).await?.iter() {
                 batch.append_statement(statement.clone());
-                values.push(write.values.clone());
+                values.push(Values(write.values.clone()));
             }
         }
         let done = self.cluster.session.batch(&batch, &values).await;

@@ -7,11 +7,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use helenus_rows::{TableName, literal};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 
 use super::cluster::Cluster;
-use super::names::{TableName, literal};
 
 /// Compare-and-sets that lose against others before it is given up.
 const ATTEMPTS: u32 = 10;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use helenus_cql::Name;
+use helenus_rows::{TableName, in_keyspace};
 
 use super::cluster::Cluster;
-use super::names::{TableName, in_keyspace};
 
 /// Between two looks at rights: a GRANT through a proxy is carried out on all tables meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -140,11 +140,17 @@ fn authorize_last(permissions: &BTreeSet<String>) -> Vec<&str> {
     sorted
 }
 
-/// Lets the role of the proxies read the catalogue.
-pub(crate) async fn let_read(cluster: &Cluster, role: &str) -> Result<()> {
+/// Lets the role of the proxies read the catalogue, and change these of its tables.
+pub(crate) async fn let_use(cluster: &Cluster, role: &str, changed: &[&str]) -> Result<()> {
     let role = Name::from_stored(role);
-    let grant = format!("GRANT SELECT ON KEYSPACE helenus TO {}", role.to_cql());
-    cluster.run(&grant).await
+    let role = role.to_cql();
+    let read = format!("GRANT SELECT ON KEYSPACE helenus TO {role}");
+    cluster.run(&read).await?;
+    for table in changed {
+        let change = format!("GRANT MODIFY ON TABLE helenus.{table} TO {role}");
+        cluster.run(&change).await?;
+    }
+    Ok(())
 }
 
 /// Whether the cluster checks what its clients may do.

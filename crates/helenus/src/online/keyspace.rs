@@ -1,18 +1,19 @@
 //! The keyspace of the catalogue.
 
 use anyhow::{Result, bail};
+use helenus_rows::TableName;
 
 use super::cluster::Cluster;
-use super::names::TableName;
 use super::{grants, table};
 
 /// Creates the keyspace, replicated as that of the table `like`, and these of its tables, where they are missing;
-/// and lets the roles of proxies read it, without which they would refuse what they have to know it for.
+/// and lets the roles of proxies read it, without which they would refuse what they have to know it for, and change
+/// those of its tables that are named.
 pub(crate) async fn create(
     cluster: &Cluster,
     like: &TableName,
     proxy_roles: &[String],
-    tables: &[String],
+    (tables, changed): (&[String], &[&str]),
 ) -> Result<()> {
     let exists = exists(cluster).await?;
     let is_checked = grants::are_checked(cluster).await;
@@ -37,7 +38,7 @@ pub(crate) async fn create(
     }
     if is_checked {
         for role in &roles {
-            grants::let_read(cluster, role).await?;
+            grants::let_use(cluster, role, changed).await?;
         }
     }
     Ok(())

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_rows::{Range, TableName, literal};
 
 use super::cluster::Cluster;
-use super::names::{TableName, literal};
-use super::ring::Range;
 
 /// A table of notes.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +121,8 @@ fn of_one_split(rows: &[(i64, i32)]) -> (BTreeSet<i64>, Option<u64>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ring::split;
     use super::*;
+    use helenus_rows::split;
 
     #[test]
     fn a_smaller_range_does_not_stand_for_a_larger_one() {

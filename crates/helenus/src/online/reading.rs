@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use helenus_rows::{
+    Bytes, PAGE_ROWS, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Table, in_keyspace, page_rows,
+};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
@@ -12,16 +15,7 @@ use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
 use super::cluster::{Cluster, patiently};
-use super::names::in_keyspace;
-use super::ring::Range;
-use super::row::{Bytes, Row, Rows, Values, selection};
-use super::table::Table;
-
-/// Rows of one answer, at most, and of the first one.
-const PAGE_ROWS: i32 = 1_000;
-const PAGE_ROWS_FIRST: i32 = 50;
-/// What an answer should hold: several of them are held at a time, here and by nodes.
-const PAGE_BYTES: usize = 2 * 1024 * 1024;
+use super::row::Values;
 
 /// How many rows may be read in a second, over all ranges.
 #[derive(Debug)]
@@ -75,17 +69,7 @@ impl<'a> Reader<'a> {
         consistency: Consistency,
     ) -> Result<Reader<'a>> {
         let from = in_keyspace(&table.name.keyspace, from);
-        let names = |columns: &[super::table::Column]| -> Vec<String> {
-            columns.iter().map(super::table::Column::to_cql).collect()
-        };
-        let partition = names(&table.partition);
-        let is = |names: &[String]| -> String {
-            let terms: Vec<String> = names.iter().map(|name| format!("{name} = ?")).collect();
-            terms.join(" AND ")
-        };
-        let select = format!("SELECT {} FROM {from} WHERE", selection(table));
-        let token = format!("token({})", partition.join(", "));
-        let keys = [partition.clone(), names(&table.clustering)].concat();
+        let selects = Selects::new(table, &from);
         let prepare = async |text: String| -> Result<PreparedStatement> {
             let prepared = cluster.session.prepare(&*text).await;
             let mut prepared = prepared.with_context(|| format!("cannot prepare: {text}"))?;
@@ -95,9 +79,9 @@ impl<'a> Reader<'a> {
             Ok(prepared)
         };
         Ok(Reader {
-            range: prepare(format!("{select} {token} > ? AND {token} <= ?")).await?,
-            row: prepare(format!("{select} {}", is(&keys))).await?,
-            statics: prepare(format!("{select} {} LIMIT 1", is(&partition))).await?,
+            range: prepare(selects.range).await?,
+            row: prepare(selects.row).await?,
+            statics: prepare(selects.statics).await?,
             cluster,
             table,
             from,
@@ -170,45 +154,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Rows of this size that make an answer; none if there is no row to tell.
-fn page_rows(read: &[Row]) -> Option<i32> {
-    let bytes: usize = read.iter().map(Row::size).sum();
-    let rows = PAGE_BYTES.checked_mul(read.len())? / bytes.max(1);
-    let rows = i32::try_from(rows).unwrap_or(PAGE_ROWS);
-    (!read.is_empty()).then_some(rows.clamp(1, PAGE_ROWS))
-}
-
 fn read_all(rows: &mut Rows<'_>, answer: QueryResult) -> Result<Vec<Row>> {
     let answer = answer.into_rows_result()?;
     let mut read = Vec::with_capacity(answer.rows_num());
     for row in answer.rows::<ColumnIterator>()? {
-        read.extend(rows.read(row?)?);
+        let cells = row?.map(|column| {
+            let cell = column.context("a row cannot be read")?;
+            Ok(cell.slice.map(|slice| slice.as_slice().to_vec()))
+        });
+        let cells = cells.collect::<Result<Vec<Bytes>>>()?;
+        read.extend(rows.read(cells)?);
     }
     Ok(read)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::online::row::Cell;
-
-    #[test]
-    fn large_rows_are_read_in_pages_of_few() {
-        let row = |bytes: usize| Row {
-            partition: vec![Some(vec![0; 4])],
-            clustering: Some(vec![Some(vec![0; 4])]),
-            cells: vec![Cell {
-                column: 0,
-                element: None,
-                value: vec![0; bytes],
-                timestamp: Some(1),
-                ttl: 0,
-            }],
-        };
-        let rows = |bytes: usize, rows: usize| page_rows(&vec![row(bytes); rows]);
-        assert_eq!(rows(10, 50), Some(PAGE_ROWS));
-        assert_eq!(rows(PAGE_BYTES / 10, 3), Some(9));
-        assert_eq!(rows(2 * PAGE_BYTES, 1), Some(1));
-        assert_eq!(rows(10, 0), None);
-    }
 }

@@ -1,36 +1,15 @@
 //! The ring in ranges of tokens.
 
 use anyhow::Result;
+use helenus_rows::{TableName, literal};
 
 use super::cluster::Cluster;
-use super::names::{TableName, literal};
 
 /// Partitions of a range, about.
 const PARTITIONS: u64 = 2_000;
 /// A power of two, as all numbers of ranges are.
 const RANGES_MIN: u64 = 16;
 const RANGES_MAX: u64 = 8_192;
-
-/// Tokens above `after`, up to and with `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Range {
-    pub after: i64,
-    pub end: i64,
-}
-
-/// The whole ring in `count` ranges. The least token, which no key has, belongs to none.
-pub(crate) fn split(count: u64) -> Vec<Range> {
-    let width = (1u128 << 64) / u128::from(count.max(1));
-    let bound = |at: u64| (i128::from(i64::MIN) + (width * u128::from(at)) as i128) as i64;
-    let ranges = (0..count).map(|at| Range {
-        after: bound(at),
-        end: match at + 1 == count {
-            true => i64::MAX,
-            false => bound(at + 1),
-        },
-    });
-    ranges.collect()
-}
 
 /// All numbers below a power of two, in an order that visits no part of them more than others.
 pub(crate) fn spread(count: u64, seed: u64) -> impl Iterator<Item = u64> {
@@ -65,18 +44,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    #[test]
-    fn ranges_cover_the_ring_once() {
-        for count in [1, 2, 16, 8_192] {
-            let ranges = split(count);
-            assert_eq!(ranges.len(), count as usize);
-            assert_eq!(ranges[0].after, i64::MIN);
-            assert_eq!(ranges[ranges.len() - 1].end, i64::MAX);
-            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].after));
-            assert!(ranges.iter().all(|range| range.after < range.end));
-        }
-    }
 
     #[test]
     fn each_range_is_visited_once_and_early_ones_lie_apart() {

@@ -7,13 +7,13 @@ use clap::{ArgGroup, Args};
 use helenus_cql::fold_identifier;
 #[cfg(feature = "lab")]
 use helenus_load::profiles::Profiles;
+use helenus_rows::TableName;
 
 use super::column::{self, Source};
 use super::dictionary::{DOCUMENTS_MIN, Dictionaries};
 use super::sample::Sample;
 use super::{catalogue, documents, measure, show};
 use crate::online::access::Access;
-use crate::online::names::TableName;
 
 /// Where documents come from.
 #[cfg(feature = "lab")]

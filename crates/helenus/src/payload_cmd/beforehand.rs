@@ -5,12 +5,12 @@ use anyhow::{Result, ensure};
 use helenus_cql::Name;
 use helenus_payload::{Codec, Learned};
 use helenus_proxy::Written;
+use helenus_rows::TableName;
 
 use super::catalogue::{self, Entry};
 use super::{dictionary, target};
 use crate::online::cluster::Cluster;
-use crate::online::names::TableName;
-use crate::online::table::Table;
+use crate::online::table;
 
 /// Columns and what was learned of them.
 pub(crate) async fn encode<'a>(
@@ -20,7 +20,7 @@ pub(crate) async fn encode<'a>(
     columns: impl IntoIterator<Item = (&'a str, &'a Learned)>,
 ) -> Result<()> {
     catalogue::create(cluster, name, &[]).await?;
-    let table = Table::load(cluster, name).await?;
+    let table = table::load(cluster, name).await?;
     let mut entries = Vec::new();
     for (column, learned) in columns {
         let mut entry =

@@ -5,6 +5,7 @@
 
 use anyhow::{Result, bail};
 use helenus_proxy::Written;
+use helenus_rows::{TableName, literal};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlTimestamp;
@@ -12,7 +13,6 @@ use scylla::value::CqlTimestamp;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{Versioned, later_than, now_ms, place};
 use crate::online::keyspace;
-use crate::online::names::{TableName, literal};
 use crate::online::noted::{Notes, Task};
 
 const ENCODINGS: &str = "CREATE TABLE IF NOT EXISTS helenus.encodings (\
@@ -136,7 +136,7 @@ pub(super) async fn create(
         DICTIONARIES.to_owned(),
         PROGRESS.create(),
     ];
-    keyspace::create(cluster, like, proxy_roles, &tables).await
+    keyspace::create(cluster, like, proxy_roles, (&tables, &[])).await
 }
 
 pub(super) async fn exists(cluster: &Cluster) -> Result<bool> {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, stream};
 use helenus_cql::Name;
 use helenus_payload::{Decoder, DictionaryId, Learned};
+use helenus_rows::{Range, TableName, literal};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
 use scylla::statement::Consistency;
@@ -15,8 +16,7 @@ use scylla::statement::prepared::PreparedStatement;
 
 use super::sample::{SAMPLE_BYTES_MAX, Sample};
 use crate::online::cluster::{Cluster, patiently};
-use crate::online::names::{TableName, literal};
-use crate::online::ring::{self, Range};
+use crate::online::ring;
 
 /// Documents may be large.
 const PAGE_ROWS: i32 = 200;
@@ -40,7 +40,7 @@ pub(super) async fn read(cluster: &Cluster, source: &Source<'_>, count: usize) -
     let Source { table, column, .. } = source;
     let select = select(cluster, source).await?;
     let ranges_count = (ring::suitable(cluster, table).await * 64).min(RANGES_MAX);
-    let all = ring::split(ranges_count);
+    let all = helenus_rows::split(ranges_count);
     let places = ring::spread(ranges_count, 1);
     let ranges = places.filter_map(|at| all.get(at as usize).copied());
     let range_max = (count / RANGE_SHARE).max(PAGE_ROWS as usize);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use helenus_payload::{Codec, DictionaryId, Learned, learn};
+use helenus_rows::{TableName, literal};
 
 use super::sample::Sample;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{now_ms, place};
-use crate::online::names::{TableName, literal};
 
 /// Fewer documents say nothing.
 pub(super) const DOCUMENTS_MIN: usize = 20;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::Args;
 use helenus_cql::fold_identifier;
+use helenus_rows::TableName;
 use serde_json::json;
 
 use super::catalogue::{self, Goal, PROGRESS};
@@ -13,9 +14,8 @@ use super::journey::{Journey, take_over};
 use super::pace::Pace;
 use super::proxies;
 use crate::online::access::Access;
-use crate::online::names::TableName;
 use crate::online::settle::Settle;
-use crate::online::table::Table;
+use crate::online::table;
 
 /// Take an encoded column back to texts, while clients use it.
 ///
@@ -51,14 +51,14 @@ pub(super) async fn run(args: DisableArgs) -> Result<()> {
             "column {column} of {name} is not encoded: `helenus payload status {name}` lists those that are"
         );
     };
-    if !Table::exists(&cluster, &name.keyspace, &name.table).await? {
+    if !table::exists(&cluster, &name.keyspace, &name.table).await? {
         // It was dropped, and nothing is left to be moved.
         catalogue::remove(&cluster, name, &known, &column).await?;
         PROGRESS.forget(&cluster, name, &column).await?;
         println!("{name} does not exist any more: {column} is out of the catalogue");
         return Ok(());
     }
-    let table = Table::load(&cluster, name).await?;
+    let table = table::load(&cluster, name).await?;
     if !args.no_proxies {
         proxies::check(&cluster).await?;
     }

@@ -15,6 +15,7 @@ use clap::builder::PossibleValuesParser;
 use helenus_cql::{Name, fold_identifier};
 use helenus_payload::{Codec, DictionaryId, Encoder, Learned};
 use helenus_proxy::{CATALOGUE_AGE_MAX, Written};
+use helenus_rows::{Table, TableName};
 use serde_json::json;
 
 use super::catalogue::{self, Entry, Goal, Partition};
@@ -27,9 +28,8 @@ use super::sample::Sample;
 use super::{documents, proxies, target};
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
-use crate::online::names::TableName;
 use crate::online::settle::Settle;
-use crate::online::table::Table;
+use crate::online::table;
 
 /// Store a column of JSON documents as compact bytes, while clients use it. They go on reading and writing texts.
 ///
@@ -106,7 +106,7 @@ pub(super) async fn run(args: EnableArgs) -> Result<()> {
     cluster.check_partitioner().await?;
     args.pace.check_nodes(&cluster).await?;
     let column = fold_identifier(&args.column);
-    let table = Table::load(&cluster, &args.table).await?;
+    let table = table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
     target::check(&cluster, &table, &column, &known).await?;
     if !args.no_proxies {

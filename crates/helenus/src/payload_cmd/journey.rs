@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use helenus_cql::Name;
 use helenus_proxy::Written;
+use helenus_rows::{Column, Table};
 
 use super::catalogue::{self, Entry, Goal, PROGRESS};
 use super::dictionary::Dictionaries;
@@ -16,7 +17,7 @@ use super::{proxies, target};
 use crate::online::cluster::Cluster;
 use crate::online::hints;
 use crate::online::settle::Settle;
-use crate::online::table::{Column, Table};
+use crate::online::table;
 
 /// Looks at the whole table for values that were left. Two are needed if clients write meanwhile.
 const LOOKS: u32 = 5;
@@ -217,7 +218,7 @@ impl Journey<'_> {
     }
 
     async fn has_hidden(&self) -> Result<bool> {
-        let now = Table::load(self.cluster, &self.table.name).await?;
+        let now = table::load(self.cluster, &self.table.name).await?;
         let is_it = |column: &Column| column.name == self.entry.hidden;
         Ok(now.regulars.iter().any(is_it))
     }

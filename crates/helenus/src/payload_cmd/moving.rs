@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use helenus_cql::Name;
+use helenus_rows::{Column, Range, Row, Shape, Table, batches};
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
@@ -21,13 +22,11 @@ use scylla::statement::prepared::PreparedStatement;
 use super::catalogue::Entry;
 use super::pace::Pace;
 use super::values::Change;
-use crate::online::batches::batches;
 use crate::online::cluster::{Cluster, patiently};
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
-use crate::online::ring::{self, Range};
-use crate::online::row::{Row, Values};
-use crate::online::table::{Column, Shape, Table};
+use crate::online::ring;
+use crate::online::row::Values;
 
 /// Batches of one page in flight.
 const BATCHES: usize = 16;
@@ -114,10 +113,10 @@ impl<'a> Mover<'a> {
         let task = entry.task(table);
         let (done, count) = task.done(self.cluster).await?;
         let (ranges, done) = match count {
-            Some(count) if count > 0 => (ring::split(count), done),
+            Some(count) if count > 0 => (helenus_rows::split(count), done),
             _ => {
                 let count = ring::suitable(self.cluster, table).await;
-                (ring::split(count), BTreeSet::new())
+                (helenus_rows::split(count), BTreeSet::new())
             }
         };
         let all = ranges.len();
@@ -132,7 +131,7 @@ impl<'a> Mover<'a> {
     /// Moves all values that there are; how many those were.
     pub(super) async fn move_rest(&self) -> Result<u64> {
         let before = self.moved.values();
-        let ranges = ring::split(ring::suitable(self.cluster, &self.narrow.name).await);
+        let ranges = helenus_rows::split(ring::suitable(self.cluster, &self.narrow.name).await);
         let nothing = async |_| Ok(());
         self.each_range(
             "looking for values that are left",

@@ -8,6 +8,7 @@ use clap::Args;
 use comfy_table::{Table as TextTable, presets};
 use futures::{StreamExt, TryStreamExt, stream};
 use helenus_proxy::Written;
+use helenus_rows::{Column, Row, Table, TableName};
 use scylla::statement::Consistency;
 use serde_json::{Value, json};
 
@@ -17,12 +18,10 @@ use super::moving::narrowed;
 use super::{proxies, target};
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
-use crate::online::names::TableName;
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
 use crate::online::ring;
-use crate::online::row::Row;
-use crate::online::table::{Column, Table};
+use crate::online::table;
 
 /// Ranges that are counted at the same time.
 const PARALLEL: usize = 4;
@@ -73,7 +72,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
     for name in names {
         let partition = catalogue::read(&cluster, &name).await?;
         if args.table.is_some() && partition.entries.is_empty() {
-            Table::load(&cluster, &name).await?;
+            table::load(&cluster, &name).await?;
         }
         let mut columns = Vec::new();
         for entry in &partition.entries {
@@ -139,14 +138,14 @@ async fn found(cluster: &Cluster, name: &TableName, entry: &Entry, count: bool) 
             .problems
             .push(format!("new values are stored as they are: {why:#}"));
     }
-    if !Table::exists(cluster, &name.keyspace, &name.table).await? {
+    if !table::exists(cluster, &name.keyspace, &name.table).await? {
         found.problems.push(format!(
             "there is no table {name} any more: `helenus payload disable {name} {column}` takes it out of the \
              catalogue. If the table was created anew, it has to be done first"
         ));
         return Ok(found);
     }
-    let table = Table::load(cluster, name).await?;
+    let table = table::load(cluster, name).await?;
     found.problems.extend(misfits(&table, entry));
     let in_the_way = target::in_the_way(cluster, &table, column).await?;
     found.problems.extend(in_the_way);
@@ -217,7 +216,7 @@ async fn counted(cluster: &Cluster, table: &Table, entry: &Entry) -> Result<Coun
         .extend(narrowed(table, &entry.hidden).regulars);
     let name = &table.name.table;
     let reader = Reader::new(cluster, &narrow, name, Consistency::LocalOne).await?;
-    let ranges = ring::split(ring::suitable(cluster, &table.name).await);
+    let ranges = helenus_rows::split(ring::suitable(cluster, &table.name).await);
     let throttle = Throttle::new(None);
     let counted = Counted::default();
     let bar = bar("counting", ranges.len() as u64);

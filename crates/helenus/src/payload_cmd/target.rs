@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use anyhow::{Result, bail};
 use helenus_cql::Name;
 use helenus_proxy::ENCODED_SUFFIX;
+use helenus_rows::{Column, Table, TableName, literal};
 
 use super::catalogue::Partition;
 use crate::layouts_cmd;
 use crate::online::cluster::Cluster;
-use crate::online::names::{TableName, literal};
-use crate::online::table::{Column, Table};
+use crate::online::table;
 
 /// Refuses what cannot be encoded, with the reason and the way out.
 pub(super) async fn check(
@@ -30,9 +30,9 @@ pub(super) async fn check(
              DROP COMPACT STORAGE)"
         );
     }
-    table.check_grace()?;
+    table::check_grace(table)?;
     let why = "its rows would not follow those of the table. Drop the view first, or leave the column as it is";
-    table.check_views(cluster, why).await?;
+    table::check_views(table, cluster, why).await?;
     if let Some(problem) = in_the_way(cluster, table, column).await?.first() {
         bail!("{problem}");
     }
@@ -121,7 +121,11 @@ pub(super) async fn in_the_way(
             ));
         }
     }
-    if table.masked(cluster).await.iter().any(|of| of == column) {
+    if table::masked(table, cluster)
+        .await
+        .iter()
+        .any(|of| of == column)
+    {
         problems.push(format!(
             "column {column} of {} is masked, and encoded values would not be: drop the mask first (ALTER TABLE … \
              ALTER … DROP MASKED), or leave the column as it is",
@@ -170,7 +174,7 @@ pub(super) async fn dropped(cluster: &Cluster, table: &TableName) -> Result<Vec<
 mod tests {
     use super::super::catalogue::Entry;
     use super::*;
-    use crate::online::table::Shape;
+    use helenus_rows::Shape;
 
     fn table() -> Table {
         let column = |name: &str, cql_type: &str| Column {

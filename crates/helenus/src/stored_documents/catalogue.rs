@@ -3,13 +3,13 @@
 use super::coding::ByColumn;
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
-use crate::online::names::TableName;
 use crate::payload_cmd::beforehand;
 use anyhow::{Context, Result, ensure};
 use helenus_load::payload::{Collection, KEYSPACE, table_name};
 use helenus_load::scrape::Metrics;
 use helenus_payload::Codec;
 use helenus_proxy::Written;
+use helenus_rows::TableName;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 

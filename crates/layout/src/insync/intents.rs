@@ -78,6 +78,19 @@ impl Intents {
         usize::try_from(bucket).unwrap_or(0)
     }
 
+    /// The tokens of a bucket of so many: above the first, up to and with the second. The least token, which no key
+    /// has, belongs to none.
+    pub fn tokens_of(bucket: usize, buckets: usize) -> (i64, i64) {
+        let bound = |bucket: usize| {
+            let offset = ((bucket as u128) << 64).div_ceil(buckets.max(1) as u128);
+            // Bounds are tokens, or the one after the last.
+            i128::from(i64::MIN) + offset.min(1 << 64) as i128
+        };
+        let after = (bound(bucket) - 1).max(i128::from(i64::MIN));
+        let end = (bound(bucket.saturating_add(1)) - 1).max(after);
+        (after as i64, end as i64)
+    }
+
     /// A write in the bucket begins; what it makes necessary. It may go on once the bucket
     /// [is recorded](Intents::is_recorded). There are as many buckets as [`Intents::new`] was given; others
     /// panic.
@@ -267,5 +280,17 @@ mod tests {
         assert_eq!(intents.bucket_of(-1), 511);
         assert_eq!(intents.bucket_of(0), 512);
         assert_eq!(intents.bucket_of(i64::MAX), 1_023);
+        for buckets in [1, 3, 1_000, 1_024] {
+            let intents = Intents::new(buckets);
+            let mut last = i64::MIN;
+            for bucket in 0..buckets {
+                let (after, end) = Intents::tokens_of(bucket, buckets);
+                assert_eq!(after, last, "{bucket} of {buckets}");
+                assert_eq!(intents.bucket_of(after + 1), bucket);
+                assert_eq!(intents.bucket_of(end), bucket);
+                last = end;
+            }
+            assert_eq!(last, i64::MAX, "{buckets}");
+        }
     }
 }

@@ -77,10 +77,10 @@ impl Join {
         });
         if !is_same {
             JoinStep::Over
-        } else if self.compared {
-            JoinStep::Promote
         } else if now_us < self.compare_from_us || known.list(now_us).is_none() {
             JoinStep::Wait
+        } else if self.compared {
+            JoinStep::Promote
         } else {
             JoinStep::Compare
         }
@@ -93,6 +93,20 @@ mod tests {
     use super::super::members::Members;
     use super::super::timing::Timing;
     use super::*;
+
+    #[test]
+    fn what_was_compared_before_all_wait_is_not_promoted() {
+        let mut known = Known::new(Timing::TESTED);
+        let two = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        let joining = two.evict(1).and_then(|l| l.join(1, 2)).expect("joins");
+        known.adopt(joining, 900, 950);
+        let mut join = Join::begin(&known, 1, 950).expect("it is joining");
+        join.on_compared(2);
+        assert_eq!(join.next(&known, 960), JoinStep::Wait);
+        known.adopt(joining, 1_900, 1_950);
+        assert_eq!(join.next(&known, 1_950), JoinStep::Promote);
+        assert_eq!(join.next(&known, 2_900), JoinStep::Wait, "without a lease");
+    }
 
     #[test]
     fn a_newcomer_is_compared_after_a_lease_and_then_promoted() {

@@ -90,6 +90,28 @@ impl<const N: usize> Known<N> {
         self.lease_until_us
     }
 
+    /// The same by the times of another clock, which is behind this one by `least_us` to `most_us`: a lease ends
+    /// no later by it, and what is waited for no earlier.
+    #[must_use]
+    pub fn behind(&self, least_us: u64, most_us: u64) -> Known<N> {
+        let waits = |us: u64| us.saturating_sub(least_us);
+        Known {
+            lease_until_us: self.lease_until_us.saturating_sub(most_us),
+            lingers_until_us: self.lingers_until_us.map(waits),
+            heard_us: self.heard_us.map(waits),
+            ..self.clone()
+        }
+    }
+
+    /// The same, not to be relied on until it is read again.
+    #[must_use]
+    pub fn without_lease(&self) -> Known<N> {
+        Known {
+            lease_until_us: 0,
+            ..self.clone()
+        }
+    }
+
     /// All that somebody may rely on, now or before the next lease: those in sync, those joining, and
     /// those that linger. None without a lease.
     pub fn required(&self, now_us: u64) -> Option<Members> {
@@ -176,6 +198,47 @@ mod tests {
         assert_eq!(known.required(5_999), Some(Members::first(3)));
         known.adopt(evicted, 5_900, 5_950);
         assert_eq!(known.last_read(), Some(&evicted_again), "it was overtaken");
+    }
+
+    #[test]
+    fn by_another_clock_leases_end_early_and_waits_late() {
+        let mut known = Known::new(TIMING);
+        known.adopt(three(), 10_000, 10_000);
+        known.adopt(
+            three().evict(2).expect("others are in sync"),
+            10_100,
+            10_150,
+        );
+        let other = known.behind(9_000, 9_030);
+        // Until 11,100 and 11,150 by the first clock.
+        assert_eq!(other.lease_until_us(), 2_070);
+        assert_eq!(other.required(2_069), Some(Members::first(3)));
+        let mut renewed = known.clone();
+        renewed.adopt(
+            three().evict(2).expect("others are in sync"),
+            11_000,
+            11_000,
+        );
+        let renewed = renewed.behind(9_000, 9_030);
+        assert_eq!(renewed.required(2_149), Some(Members::first(3)));
+        assert_eq!(renewed.required(2_150), Some(Members::first(2)));
+        // Asked at 1,000 by the other clock, and heard of at 10,000 by the first.
+        assert!(!renewed.is_overdue(0, 900, 1_099) && renewed.is_overdue(0, 900, 1_100));
+        assert!(!renewed.is_gone(2, 2_649) && renewed.is_gone(2, 2_650));
+        let never = Known::<COPIES_MAX>::new(TIMING).behind(9_000, 9_030);
+        assert_eq!((never.lease_until_us(), never.last_read()), (0, None));
+    }
+
+    #[test]
+    fn without_a_lease_the_list_is_known_and_not_relied_on() {
+        let mut known = Known::new(TIMING);
+        known.adopt(three(), 10_000, 10_000);
+        let known = known.without_lease();
+        assert_eq!(
+            (known.list(10_000), known.last_read()),
+            (None, Some(&three()))
+        );
+        assert_eq!(known.required(10_000), None);
     }
 
     #[test]

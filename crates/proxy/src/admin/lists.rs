@@ -1,9 +1,10 @@
 //! The lists of copies in sync and of proxies as this proxy knows them, as JSON.
 
-use helenus_engine::insync::{CopiesOf, Lists};
 use helenus_layout::insync::{Join, JoinStep, Known};
 use serde::Serialize;
 
+use crate::insync::UpkeepStatus;
+use crate::lists::{CopiesOf, Lists};
 use crate::uuid;
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -19,6 +20,8 @@ pub(super) struct ListsView {
     copies: Vec<CopiesView>,
     /// Buckets in which proxies had recorded intents when this one joined.
     intents: usize,
+    /// What is done about copies that are out of sync, and what proxies that are gone have left.
+    upkeep: UpkeepStatus,
     /// Why lists are not believed.
     problems: Vec<String>,
 }
@@ -46,13 +49,13 @@ struct CopyView {
     host_id: String,
     state: &'static str,
     since_version: u64,
-    /// Of one that is joining: `wait`, until all proxies wait for it; `compare`, which this version cannot do.
+    /// Of one that is joining: `wait`, until all proxies wait for it; `compare`.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<&'static str>,
 }
 
 /// `None` if this proxy takes no part.
-pub(super) fn view(lists: &Lists, now_us: u64) -> Option<ListsView> {
+pub(super) fn view(lists: &Lists, upkeep: &UpkeepStatus, now_us: u64) -> Option<ListsView> {
     let known = lists.proxies.as_ref()?;
     let list = known.last_read();
     let state = |number| list.map_or("out", |list| list.state(number).name());
@@ -70,6 +73,7 @@ pub(super) fn view(lists: &Lists, now_us: u64) -> Option<ListsView> {
         proxies: lists.addresses.iter().map(proxy).collect(),
         copies: lists.copies.iter().map(|of| copies(of, now_us)).collect(),
         intents: lists.intents.len(),
+        upkeep: upkeep.clone(),
         problems: lists.problems.clone(),
     })
 }
@@ -119,7 +123,7 @@ mod tests {
 
     #[test]
     fn who_takes_no_part_shows_nothing() {
-        assert_eq!(view(&Lists::default(), 0), None);
+        assert_eq!(view(&Lists::default(), &UpkeepStatus::default(), 0), None);
     }
 
     #[test]
@@ -144,7 +148,7 @@ mod tests {
             }],
             ..Lists::default()
         };
-        let shown = view(&lists, 600_000).expect("it takes part");
+        let shown = view(&lists, &UpkeepStatus::default(), 600_000).expect("it takes part");
         assert_eq!(
             (shown.number, shown.state, shown.lease_ms),
             (Some(0), "in sync", 900)
@@ -162,7 +166,7 @@ mod tests {
             }],
             ..lists
         };
-        let shown = view(&lists, 1_600_000).expect("it takes part");
+        let shown = view(&lists, &UpkeepStatus::default(), 1_600_000).expect("it takes part");
         assert_eq!(shown.lease_ms, 0);
         assert_eq!(shown.copies[0].copies[1].next, Some("compare"));
     }

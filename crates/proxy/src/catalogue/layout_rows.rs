@@ -12,6 +12,8 @@ pub(crate) struct Entry {
     pub layout: String,
     /// Empty if the row does not say.
     pub physical: String,
+    /// That of its table, in mode `replace`; empty if the row does not say.
+    pub physical_keyspace: String,
     pub clustering: Vec<String>,
     pub state: State,
     pub mode: Mode,
@@ -55,6 +57,7 @@ pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
             table: text("table_name")?,
             layout: text("layout")?,
             physical: text("physical").unwrap_or_default(),
+            physical_keyspace: text("physical_keyspace").unwrap_or_default(),
             clustering: rows
                 .cell(row, "clustering")
                 .map(text_list)

@@ -41,6 +41,11 @@ pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
         if entry.mode == Mode::Replace {
             let name = (entry.keyspace.clone(), entry.table.clone());
             known.replaced.insert(name);
+            // One with a copy that does not fit is known with the others: nobody writes by lists of more copies.
+            if let Some(own) = schema.table(&entry.keyspace, &entry.table) {
+                let key = (&*entry.keyspace, &*entry.table);
+                tables.entry(key).or_insert_with(|| logical(entry, own));
+            }
         }
         let judged = judge(entry, schema, &tables);
         let (definition, copy, complaint) = match judged {
@@ -66,6 +71,13 @@ pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
     }
     let mut layouts = Layouts::default();
     for ((keyspace, name), table) in tables {
+        if known
+            .replaced
+            .contains(&(keyspace.to_owned(), name.to_owned()))
+        {
+            layouts.add_replaced(Arc::new(table));
+            continue;
+        }
         let of_keyspace = layouts.tables.entry(keyspace.to_owned()).or_default();
         of_keyspace.insert(name.to_owned(), Arc::new(table));
     }
@@ -80,10 +92,11 @@ fn problem(entry: &Entry, what: &str, why: &str) -> String {
         layout,
         ..
     } = entry;
-    format!(
-        "layout {layout} of {keyspace}.{table} is {what}: {why}; see `helenus layouts status` and drop it \
-         or create it again"
-    )
+    let advice = match entry.mode {
+        Mode::Replace => "without it no write to the table is carried out",
+        Mode::Add | Mode::Other(_) => "see `helenus layouts status` and drop it or create it again",
+    };
+    format!("layout {layout} of {keyspace}.{table} is {what}: {why}; {advice}")
 }
 
 /// A copy to write to, and why it must not be read although the catalogue says so; or why it is no copy.
@@ -98,26 +111,30 @@ fn judge<'a>(
         physical,
         ..
     } = entry;
-    match &entry.mode {
-        Mode::Add => {}
-        Mode::Replace => return Err("mode `replace` cannot be served yet".to_owned()),
+    let of_copy = match &entry.mode {
+        Mode::Add => &**keyspace,
+        Mode::Replace if entry.physical_keyspace.is_empty() => {
+            return Err("it has no keyspace of its own, as mode `replace` wants it".to_owned());
+        }
+        Mode::Replace => &*entry.physical_keyspace,
         Mode::Other(mode) => return Err(format!("its mode {mode:?} is unknown")),
-    }
+    };
     let own = schema
         .table(keyspace, table)
         .ok_or_else(|| format!("there is no table {keyspace}.{table}"))?;
-    if physical == table {
+    if (of_copy, physical) == (&**keyspace, table) {
         return Err("its table is the table itself".to_owned());
     }
+    let is_it = |copy: &Copy| (&*copy.keyspace, &copy.physical) == (of_copy, physical);
     let others = tables.get(&(&**keyspace, &**table));
-    if others.is_some_and(|t| t.copies.iter().any(|copy| copy.physical == *physical)) {
+    if others.is_some_and(|t| t.copies.iter().any(is_it)) {
         return Err(format!("its table {physical} is that of another layout"));
     }
     let copy = schema
-        .table(keyspace, physical)
-        .ok_or_else(|| format!("its table {keyspace}.{physical} does not exist"))?;
+        .table(of_copy, physical)
+        .ok_or_else(|| format!("its table {of_copy}.{physical} does not exist"))?;
     if let Some(difference) = difference(own, copy) {
-        return Err(format!("its table {keyspace}.{physical} {difference}"));
+        return Err(format!("its table {of_copy}.{physical} {difference}"));
     }
     let position = |name: &String| own.clustering.values().position(|(own, ..)| own == name);
     let order: Option<Vec<usize>> = copy.clustering.values().map(|c| position(&c.0)).collect();
@@ -138,7 +155,7 @@ fn judge<'a>(
         _ => other_columns(own, copy),
     };
     let copy = Copy {
-        keyspace: keyspace.clone(),
+        keyspace: of_copy.to_owned(),
         physical: physical.clone(),
         layout,
         readable: entry.state == State::Ready && complaint.is_none(),

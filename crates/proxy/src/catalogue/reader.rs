@@ -64,11 +64,13 @@ impl Entries {
         self.encodings.as_deref().unwrap_or_default()
     }
 
-    /// The tables that they are about, by keyspace.
+    /// The keyspaces of the tables that they are about.
     fn keyspaces(&self) -> BTreeSet<&str> {
-        let layouts = self.layouts().iter().map(|entry| &*entry.keyspace);
+        let layouts = self.layouts().iter();
+        let layouts = layouts.flat_map(|entry| [&*entry.keyspace, &*entry.physical_keyspace]);
         let encodings = self.encodings().iter().map(|entry| &*entry.keyspace);
-        layouts.chain(encodings).collect()
+        let named = layouts.chain(encodings);
+        named.filter(|keyspace| !keyspace.is_empty()).collect()
     }
 }
 

@@ -20,8 +20,8 @@ pub(crate) fn rows(columns: &[&str], rows: &[&[&str]]) -> Rows {
     }
 }
 
-/// One table a line: its name, and its columns as `name kind type`; `<` and `>` are clustering columns
-/// that sort upwards and downwards.
+/// One table a line: its name, in the keyspace `shop` if it names none, and its columns as `name kind type`; `<` and
+/// `>` are clustering columns that sort upwards and downwards.
 pub(super) fn schema(tables: &[&str]) -> Schema {
     let mut columns = rows(
         &[
@@ -37,6 +37,7 @@ pub(super) fn schema(tables: &[&str]) -> Schema {
     );
     for line in tables {
         let (table, rest) = line.split_once(':').expect("a table");
+        let (keyspace, table) = table.split_once('.').unwrap_or(("shop", table));
         let (mut keys, mut sorted) = (0i32, 0i32);
         let mut found = Vec::new();
         for column in rest.split(',').map(str::trim) {
@@ -54,7 +55,7 @@ pub(super) fn schema(tables: &[&str]) -> Schema {
             sorted += i32::from(kind == "clustering");
             let text = |text: &str| Some(text.as_bytes().to_vec());
             found.push(vec![
-                text("shop"),
+                text(keyspace),
                 text(table),
                 text(&name),
                 text(order),

@@ -1,6 +1,6 @@
 //! What is asked of the catalogue, and what it says.
 
-use helenus_layout::insync::State;
+use helenus_layout::insync::{Copies, State, Stored};
 
 /// Names one start of a proxy: a random UUID.
 pub(super) type Start = [u8; 16];
@@ -41,6 +41,7 @@ pub(super) enum Action {
     /// In which buckets starts of proxies have left intents.
     ReadIntents,
     Change(Change),
+    ChangeCopies(CopiesChange),
     /// This start was evicted: go on as another one.
     StartAnew,
 }
@@ -56,4 +57,42 @@ pub(super) struct Change {
     pub state: State,
     /// Another start had the number, whose row goes.
     pub replaces: Option<Start>,
+}
+
+/// A change of lists of a table's copies by compare-and-set: of all these groups, or of none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CopiesChange {
+    pub table: TableName,
+    pub groups: Vec<GroupChange>,
+}
+
+/// A change of the list of one group of ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupChange {
+    pub owners: Owners,
+    /// The version that it must still have.
+    pub known: u64,
+    pub list: Stored,
+    /// Copies that were in sync and are no longer.
+    pub left: Vec<usize>,
+}
+
+impl GroupChange {
+    /// From the known list to that one.
+    pub(super) fn new(owners: &Owners, known: &Copies, list: &Copies) -> GroupChange {
+        GroupChange {
+            owners: owners.clone(),
+            known: known.version(),
+            list: Stored::of(list, owners.len()),
+            left: known.in_sync().minus(list.in_sync()).iter().collect(),
+        }
+    }
+}
+
+/// One of the copies of a group of ranges.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CopyName {
+    pub table: TableName,
+    pub owners: Owners,
+    pub copy: usize,
 }

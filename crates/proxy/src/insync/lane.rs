@@ -35,6 +35,8 @@ pub(super) enum Question {
     ReadIntents,
     /// A compare-and-set.
     Change(String),
+    /// A plain write of intents.
+    Record(String),
 }
 
 /// What the catalogue says. `sent_us` is from before the request was sent.
@@ -66,6 +68,7 @@ pub(super) enum Told {
     Changed {
         is_applied: bool,
     },
+    Recorded,
 }
 
 pub(super) struct Answer {
@@ -223,6 +226,7 @@ enum Request {
     Read(ListName),
     Intents,
     Change(String),
+    Record(String),
 }
 
 /// What renews the lease comes first.
@@ -236,6 +240,7 @@ fn requests(question: Question) -> Vec<Request> {
         Question::Read(list) => vec![Request::Read(list)],
         Question::ReadIntents => vec![Request::Intents],
         Question::Change(batch) => vec![Request::Change(batch)],
+        Question::Record(batch) => vec![Request::Record(batch)],
     }
 }
 
@@ -272,6 +277,10 @@ async fn answer(reader: &mut Reader, request: &Request) -> Result<Option<Told>, 
             let answer = reader.rows(batch, Consistency::QUORUM).await?;
             let is_applied = rows::is_applied(&answer);
             Told::Changed { is_applied }
+        }
+        Request::Record(batch) => {
+            reader.run(batch, Consistency::QUORUM).await?;
+            Told::Recorded
         }
     };
     Ok(Some(told))

@@ -10,18 +10,25 @@
 //! - A **sign of life** is a number that each proxy changes with each renewal. A listed proxy whose number has not
 //!   changed for [`SILENT_US`] by the clock of one in sync is evicted.
 
+mod believed;
+mod evicting;
+mod in_force;
 mod published;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_layout::insync::{
-    self, BadList, Join, JoinStep, Known, PROXIES_MAX, Proxies, Refused, State, Stored,
+    self, BadList, Copies, Join, JoinStep, Known, PROXIES_MAX, Proxies, Refused, State, Stored,
     StoredProxy, Timing,
 };
 
+use self::believed::{Told, checked, not_before, renew};
+use self::evicting::Evictions;
 use self::waits::{Attempt, Waits};
-use super::asked::{Action, Beats, Change, ListName, Owners, ProxyRow, Start, TableName};
+use super::asked::{
+    Action, Beats, Change, CopiesChange, CopyName, ListName, Owners, ProxyRow, Start, TableName,
+};
 
 /// How often both lists are read.
 pub(super) const RENEWAL_US: u64 = 250_000;
@@ -42,6 +49,8 @@ struct Beat {
     heard_us: u64,
 }
 
+type Tables = BTreeMap<TableName, BTreeMap<Owners, Group>>;
+
 /// A group of ranges of a table.
 #[derive(Clone, Debug)]
 struct Group {
@@ -59,12 +68,14 @@ pub(super) struct Member {
     floor: u64,
     proxies: Known<PROXIES_MAX>,
     rows: Vec<ProxyRow>,
-    tables: BTreeMap<TableName, BTreeMap<Owners, Group>>,
+    tables: Tables,
     /// To be read at SERIAL.
     unread: BTreeSet<ListName>,
     /// The list of copies that was asked for last: the next one has its turn.
     last_copies: Option<ListName>,
     waits: Waits,
+    /// Copies to be evicted.
+    evictions: Evictions,
     beats: BTreeMap<Start, Beat>,
     join: Option<Join>,
     /// Buckets in which starts have left intents, by a read at `.0`.
@@ -86,6 +97,7 @@ impl Member {
             unread: [ListName::Proxies].into(),
             last_copies: None,
             waits: Waits::new(start[15]),
+            evictions: Evictions::default(),
             beats: BTreeMap::new(),
             join: None,
             intents: None,
@@ -267,14 +279,16 @@ impl Member {
         }
     }
 
-    /// An attempt to change the list is made, with whatever outcome: it is to be read.
-    pub(super) fn on_attempted(&mut self) {
-        self.unread.insert(ListName::Proxies);
+    /// An attempt to change a list is made, with whatever outcome: it is to be read.
+    pub(super) fn on_attempted(&mut self, list: ListName) {
+        self.unread.insert(list);
     }
 
-    /// The change was carried out.
-    pub(super) fn on_changed(&mut self) {
-        self.waits.on_success(&Attempt::Change);
+    /// What was asked for was carried out.
+    pub(super) fn on_changed(&mut self, action: &Action) {
+        if let Some(attempt) = Attempt::of(action) {
+            self.waits.on_success(&attempt);
+        }
     }
 
     /// Whether it has left the list, or never was in it, or is the last one, which stays.
@@ -283,8 +297,33 @@ impl Member {
         self.is_leaving && !self.unread.contains(&ListName::Proxies) && is_last()
     }
 
-    /// What is to be asked next, if anything. The list of proxies comes first, and what is to be done about it; lists
-    /// of copies take turns. What has failed holds up nothing else.
+    /// A copy is to be evicted, as a list of this version says.
+    pub(super) fn on_eviction(&mut self, name: CopyName, version: u64) {
+        // Of lists that nobody knows nothing is kept: there are no more than copies.
+        if list_of(&self.tables, &name).is_some() {
+            self.evictions.add(name, version);
+        }
+    }
+
+    /// Copies that are to be evicted. Only who is in sync evicts.
+    fn evicting(&mut self, now_us: u64) -> Option<CopiesChange> {
+        let list = self.proxies.list(now_us);
+        let state = |number| list.map_or(State::Out, |list| list.state(number));
+        if self.is_leaving || self.number().map(state) != Some(State::InSync) {
+            self.evictions.clear();
+            return None;
+        }
+        let (unread, waits) = (&self.unread, &self.waits);
+        let is_due = |table: &TableName| {
+            let is_read = !unread.contains(&ListName::Copies(table.clone()));
+            is_read && waits.is_over(&Attempt::ChangeCopies(table.clone()), now_us)
+        };
+        self.evictions
+            .next(|name| list_of(&self.tables, name), is_due)
+    }
+
+    /// What is to be asked next, if anything. The list of proxies comes first, and what is to be done about it; then
+    /// copies that are to be evicted; lists of copies take turns. What has failed holds up nothing else.
     pub(super) fn next(&mut self, now_us: u64) -> Option<Action> {
         let of_proxies = match self.unread.contains(&ListName::Proxies) {
             true => Some(Action::Read(ListName::Proxies)),
@@ -292,6 +331,9 @@ impl Member {
         };
         if let Some(action) = of_proxies.filter(|action| self.waits.are_over(action, now_us)) {
             return Some(action);
+        }
+        if let Some(change) = self.evicting(now_us) {
+            return Some(Action::ChangeCopies(change));
         }
         let is_due = |list: &&ListName| {
             let attempt = Attempt::Read((*list).clone());
@@ -455,6 +497,12 @@ impl Group {
     }
 }
 
+/// The list of a copy's group, if it is believed.
+fn list_of<'t>(tables: &'t Tables, name: &CopyName) -> Option<&'t Copies> {
+    let group = tables.get(&name.table)?.get(&name.owners)?;
+    group.known.last_read().filter(|_| !group.is_bad)
+}
+
 impl ListName {
     fn described(&self) -> String {
         match self {
@@ -473,47 +521,6 @@ impl ProxyRow {
             state: &self.state,
             since: self.since,
         }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    /// Nothing that was not known.
-    Known,
-    News,
-}
-
-/// Renews the lease of a list if it still has the known version.
-fn renew<const N: usize>(known: &mut Known<N>, version: i64, sent_us: u64, now_us: u64) -> Told {
-    let list = known.last_read().copied();
-    match (list, u64::try_from(version)) {
-        (Some(list), Ok(version)) if version == list.version() => {
-            known.adopt(list, sent_us, now_us);
-            Told::Known
-        }
-        // Overtaken by what is known; but not for longer than a lease.
-        (Some(list), Ok(version))
-            if version < list.version() && known.lease_left_us(now_us) > 0 =>
-        {
-            Told::Known
-        }
-        _ => Told::News,
-    }
-}
-
-fn checked<const N: usize>(
-    known: Option<&insync::List<N>>,
-    list: insync::List<N>,
-) -> Result<insync::List<N>, BadList> {
-    known.map_or(Ok(()), |known| insync::check_order(known, &list))?;
-    Ok(list)
-}
-
-fn not_before(floor: u64, list: Proxies) -> Result<Proxies, BadList> {
-    let (before, now) = (floor, list.version());
-    match now < before {
-        true => Err(BadList::WentBack { before, now }),
-        false => Ok(list),
     }
 }
 

@@ -1,9 +1,9 @@
 //! The lists in CQL: what is asked of the catalogue, and what its rows say.
 
-use helenus_layout::insync::{State, Stored};
+use helenus_layout::insync::{BitChange, State, Stored};
 use helenus_wire::Reader;
 
-use super::asked::{Beats, Change, Owners, ProxyRow, Start, TableName};
+use super::asked::{Beats, Change, CopiesChange, Owners, ProxyRow, Start, TableName};
 use crate::rows::{Rows, literal};
 use crate::uuid;
 
@@ -78,6 +78,64 @@ pub(super) fn change(change: &Change, address: &str, release: &str, now_ms: i64)
     batch
 }
 
+/// A compare-and-set of lists of copies, at `now_ms` since 1970.
+pub(super) fn change_copies(change: &CopiesChange, now_ms: i64) -> String {
+    let (keyspace, table) = &change.table;
+    let (keyspace, table) = (literal(keyspace), literal(table));
+    let mut batch = "BEGIN BATCH ".to_owned();
+    for group in &change.groups {
+        let owners = group.owners.iter().map(|owner| uuid::text(*owner));
+        let (list, known) = (&group.list, group.known);
+        let left = group.left.iter();
+        let left = left.map(|copy| format!(", left[{copy}] = {now_ms}"));
+        batch.push_str(&format!(
+            "UPDATE helenus.copies SET version = {}, in_sync = {{{}}}, joining = {{{}}}, since = [{}], boot = [{}], \
+             changed = {now_ms}{} WHERE keyspace_name = {keyspace} AND table_name = {table} AND owners = [{}] \
+             IF version = {known}; ",
+            list.version,
+            in_commas(&list.in_sync),
+            in_commas(&list.joining),
+            in_commas(&list.since),
+            in_commas(&list.boot),
+            left.collect::<String>(),
+            in_commas(owners)
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Intents of one start, in one partition. Each change has its number as its timestamp, so that the last one of a
+/// bucket counts in whatever order they arrive.
+pub(super) fn record(start: Start, changes: &[BitChange]) -> String {
+    let start = uuid::text(start);
+    let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
+    for BitChange {
+        bucket,
+        set,
+        number,
+    } in changes
+    {
+        batch.push_str(&format!(
+            "UPDATE helenus.intents USING TIMESTAMP {number} SET recorded = {set} WHERE start = {start} \
+             AND bucket = {bucket}; "
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Takes away all intents of a start that leaves. Later by any clock than the numbers of its changes.
+pub(super) fn forget(start: Start) -> String {
+    let start = uuid::text(start);
+    format!("DELETE FROM helenus.intents WHERE start = {start}")
+}
+
+fn in_commas(items: impl IntoIterator<Item = impl ToString>) -> String {
+    let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    texts.join(", ")
+}
+
 /// Whether the answer to a compare-and-set says that it was carried out.
 pub(super) fn is_applied(rows: &Rows) -> bool {
     let row = rows.rows.first();
@@ -138,6 +196,19 @@ pub(super) fn copies(rows: &Rows) -> Vec<(Owners, Stored)> {
     rows.rows.iter().filter_map(group).collect()
 }
 
+/// When this copy of the row's group left those in sync, by the column `left`.
+pub(super) fn left_ms(rows: &Rows, row: &[Option<Vec<u8>>], copy: usize) -> Option<i64> {
+    let mut reader = Reader::new(rows.cell(row, "left")?);
+    for _ in 0..reader.i32().ok()? {
+        let of: [u8; 4] = reader.bytes().ok()??.try_into().ok()?;
+        let at: [u8; 8] = reader.bytes().ok()??.try_into().ok()?;
+        if usize::try_from(i32::from_be_bytes(of)) == Ok(copy) {
+            return Some(i64::from_be_bytes(at));
+        }
+    }
+    None
+}
+
 /// Starts with the buckets in which they have recorded intents.
 pub(super) fn intents(rows: &Rows) -> Vec<(Start, i32)> {
     let recorded = |row: &Vec<Option<Vec<u8>>>| {
@@ -170,6 +241,7 @@ fn all<const SIZE: usize, T>(
 mod tests {
     use super::*;
     use crate::catalogue::testing;
+    use crate::insync::asked::GroupChange;
 
     const START: Start = [0x11; 16];
 
@@ -217,6 +289,53 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_copies_change_together_and_only_as_they_were_read() {
+        let group = |owner: u8, known| GroupChange {
+            owners: vec![[owner; 16], [0x22; 16]],
+            known,
+            list: Stored {
+                version: known as i64 + 1,
+                in_sync: vec![1],
+                joining: Vec::new(),
+                since: vec![known as i64 + 1, 1],
+                boot: vec![7, 8],
+            },
+            left: if known == 4 { vec![0] } else { Vec::new() },
+        };
+        let change = CopiesChange {
+            table: ("shop".to_owned(), "it's".to_owned()),
+            groups: vec![group(0x11, 4), group(0x33, 6)],
+        };
+        assert_eq!(
+            change_copies(&change, 77),
+            "BEGIN BATCH \
+             UPDATE helenus.copies SET version = 5, in_sync = {1}, joining = {}, since = [5, 1], boot = [7, 8], \
+             changed = 77, left[0] = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
+             [11111111-1111-1111-1111-111111111111, 22222222-2222-2222-2222-222222222222] IF version = 4; \
+             UPDATE helenus.copies SET version = 7, in_sync = {1}, joining = {}, since = [7, 1], boot = [7, 8], \
+             changed = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
+             [33333333-3333-3333-3333-333333333333, 22222222-2222-2222-2222-222222222222] IF version = 6; \
+             APPLY BATCH"
+        );
+    }
+
+    #[test]
+    fn intents_are_written_together_each_with_its_number_as_timestamp() {
+        let change = |bucket, set, number| BitChange {
+            bucket,
+            set,
+            number,
+        };
+        assert_eq!(
+            record(START, &[change(7, true, 12), change(9, false, 11)]),
+            "BEGIN UNLOGGED BATCH UPDATE helenus.intents USING TIMESTAMP 12 SET recorded = true WHERE start = \
+             11111111-1111-1111-1111-111111111111 AND bucket = 7; \
+             UPDATE helenus.intents USING TIMESTAMP 11 SET recorded = false WHERE start = \
+             11111111-1111-1111-1111-111111111111 AND bucket = 9; APPLY BATCH"
+        );
+    }
+
+    #[test]
     fn rows_are_lists_as_they_are_stored() {
         let names = ["owners", "version", "in_sync", "joining", "since", "boot"];
         let mut found = testing::rows(&names, &[&["", "", "", "null", "", ""]]);
@@ -246,6 +365,26 @@ mod tests {
             found.rows[0][4] = Some(cell.to_vec());
             assert_eq!(copies(&found)[0].1.since, [0i64; 0]);
         }
+    }
+
+    #[test]
+    fn when_a_copy_left_is_told_for_each_or_not_known() {
+        let mut found = testing::rows(&["left"], &[&["null"]]);
+        assert_eq!(left_ms(&found, &found.rows[0], 1), None);
+        let times = [
+            &1i32.to_be_bytes()[..],
+            &55i64.to_be_bytes(),
+            &3i32.to_be_bytes(),
+            &77i64.to_be_bytes(),
+        ];
+        let mut cell = collection(&times);
+        cell[..4].copy_from_slice(&2i32.to_be_bytes());
+        found.rows[0] = vec![Some(cell.clone())];
+        let told = [0, 1, 3].map(|copy| left_ms(&found, &found.rows[0], copy));
+        assert_eq!(told, [None, Some(55), Some(77)]);
+        // Cut off.
+        found.rows[0] = vec![Some(cell[..30].to_vec())];
+        assert_eq!(left_ms(&found, &found.rows[0], 3), None);
     }
 
     #[test]

@@ -120,8 +120,8 @@ fn on_message(worker: &Rc<RefCell<Worker>>, ending: &mut Ending, message: ToWork
         }
         ToWorker::Adopt(arriving) => moving::adopt(worker, arriving),
         ToWorker::Message(message) => {
-            let now = Instant::now();
             let mut worker = worker.borrow_mut();
+            let now = worker.shared.now_by_lists();
             worker.with(|engine| engine.on_message(now, message));
         }
     }

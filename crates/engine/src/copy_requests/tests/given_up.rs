@@ -48,7 +48,7 @@ fn a_write_that_fails_everywhere_ends_with_that_error_when_its_time_is_up() {
     let (code, why) = scene.bench.error();
     assert_eq!(code, code::SERVER);
     assert!(why.contains("app.orders: larger"), "{why}");
-    assert_eq!(scene.evictions, [], "it is the write's own fault");
+    assert!(scene.evictions.is_empty(), "it is the write's own fault");
     is_given_up(&mut scene);
     scene.wait_and_read(2_000);
     scene.nothing_sent();
@@ -103,7 +103,7 @@ fn a_write_that_a_copy_has_acknowledged_does_not_end_so() {
     all_say(&mut scene, 4_000, &too_large());
     assert_eq!(scene.counted().0, code::WRITE_TIMEOUT);
     assert_eq!(scene.bench.engine.copied.len(), 1);
-    assert_eq!(scene.resyncs, []);
+    assert!(scene.resyncs.is_empty());
     assert!(scene.evicted().contains(&0) && scene.evicted().contains(&2));
 }
 
@@ -260,7 +260,7 @@ fn a_write_that_was_not_sent_before_its_partition_has_moved_leaves_nothing() {
         code == code::OVERLOADED && why.contains("nothing was written"),
         "{why}"
     );
-    assert_eq!(scene.resyncs, []);
+    assert!(scene.resyncs.is_empty());
     assert!(!(0..crate::copies::BUCKETS).any(|bucket| scene.member.intents().is_pending(bucket)));
     scene.is_done();
 }
@@ -278,7 +278,7 @@ fn whether_copies_are_readable_makes_no_difference_and_other_ones_do() {
     scene.adopt(other.clone());
     scene.wait_and_read(200);
     scene.one_at(2);
-    assert_eq!(scene.resyncs, []);
+    assert!(scene.resyncs.is_empty());
     other.copies[2].layout = Layout::new(&[0, 1]).expect("a permutation");
     scene.adopt(other);
     scene.wait(100);

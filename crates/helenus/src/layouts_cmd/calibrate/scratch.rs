@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use helenus_rows::literal;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
@@ -13,7 +14,6 @@ use scylla::value::CqlValue;
 
 use super::queries::{DISTINCT_C, FILLER_BYTES, PARTITIONS, PER_A, Rows};
 use crate::online::cluster::Cluster;
-use crate::online::names::literal;
 
 const PREFIX: &str = "helenus_calibrate_";
 /// Rows of one batch, as of those that fill layouts.

@@ -15,9 +15,20 @@ fn entry(layout: &str, clustering: &[&str]) -> Entry {
         physical: format!("orders__layout_{layout}"),
         clustering: clustering.iter().map(|c| (*c).to_owned()).collect(),
         state: State::Ready,
+        physical_keyspace: String::new(),
         mode: Mode::Add,
         distinct: vec![("day".to_owned(), 365.0)],
         rows: Some(1_000.0),
+    }
+}
+
+/// A layout in place of a replica, in a keyspace of its own.
+fn in_place(layout: &str, clustering: &[&str]) -> Entry {
+    Entry {
+        physical: "orders".to_owned(),
+        physical_keyspace: format!("shop_{layout}"),
+        mode: Mode::Replace,
+        ..entry(layout, clustering)
     }
 }
 
@@ -288,4 +299,49 @@ fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
         found.rows[0][6] = Some(cell.to_vec());
         assert!(entries(&found)[0].clustering.len() <= 1);
     }
+}
+
+#[test]
+fn layouts_in_place_of_replicas_are_copies_in_the_order_of_their_names() {
+    let a = "shop_a.orders: region key int, clerk < text, day < date, id > int, total - double, boss static text";
+    let b = ORDERS.replace("orders:", "shop_b.orders:");
+    let schema = schema(&[ORDERS, a, &b]);
+    let entries = [
+        in_place("a", &["clerk", "day", "id"]),
+        in_place("b", &["day", "clerk", "id"]),
+    ];
+    let known = known(&entries, &schema);
+    assert_eq!(known.problems, [""; 0]);
+    assert_eq!((known.readable, known.rejected), (2, 0));
+    let name = ("shop".to_owned(), "orders".to_owned());
+    assert_eq!(known.replaced, [name].into());
+    assert!(known.layouts.table("shop", "orders").is_none());
+    let table = known.layouts.replaced("shop", "orders").expect("a table");
+    let copies: Vec<_> = table.copies.iter().collect();
+    let named: Vec<_> = copies
+        .iter()
+        .map(|c| (&*c.keyspace, &*c.physical))
+        .collect();
+    assert_eq!(named, [("shop_a", "orders"), ("shop_b", "orders")]);
+    assert_eq!(Some(&copies[0].layout), Layout::new(&[1, 0, 2]).as_ref());
+}
+
+#[test]
+fn a_table_in_place_of_replicas_stays_known_without_a_copy_that_does_not_fit() {
+    let b = ORDERS.replace("orders:", "shop_b.orders:");
+    let schema = schema(&[ORDERS, &b]);
+    let mut beside = in_place("c", &["day", "clerk", "id"]);
+    beside.physical_keyspace = String::new();
+    let entries = [
+        in_place("a", &["clerk", "day", "id"]),
+        in_place("b", &["day", "clerk", "id"]),
+        beside,
+    ];
+    let known = known(&entries, &schema);
+    assert_eq!(known.rejected, 2);
+    assert!(known.problems[0].contains("shop_a.orders does not exist; without it no write"));
+    assert!(known.problems[1].contains("no keyspace of its own"));
+    // Lists are of three copies: none is found, and nothing is written.
+    let table = known.layouts.replaced("shop", "orders").expect("a table");
+    assert_eq!(table.copies.len(), 1);
 }

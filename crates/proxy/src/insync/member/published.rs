@@ -1,9 +1,8 @@
 //! What others may look at.
 
-use helenus_engine::insync::{CopiesOf, Lists};
-
 use super::Member;
 use crate::insync::asked::Start;
+use crate::lists::{CopiesOf, Lists};
 
 impl Member {
     pub(in crate::insync) fn published(&self) -> Lists {

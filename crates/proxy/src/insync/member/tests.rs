@@ -1,3 +1,5 @@
+mod acting;
+
 use super::*;
 
 const SECOND: u64 = 1_000_000;
@@ -62,7 +64,7 @@ impl Scene {
             }
             Action::ReadIntents => self.member.on_intents(Vec::new(), now_us),
             Action::Change(change) => {
-                self.member.on_attempted();
+                self.member.on_attempted(ListName::Proxies);
                 if i64::try_from(change.known).ok() != Some(self.version) {
                     return false;
                 }
@@ -73,7 +75,9 @@ impl Scene {
                 self.rows.retain(|row| row.start != change.start);
                 self.rows.push(new);
             }
-            Action::Read(_) | Action::StartAnew => panic!("not expected: {action:?}"),
+            Action::Read(_) | Action::ChangeCopies(_) | Action::StartAnew => {
+                panic!("not expected: {action:?}")
+            }
         }
         true
     }
@@ -345,7 +349,7 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
         matches!(member.next(0), Some(Action::Change(_))),
         "it joins"
     );
-    member.on_attempted();
+    member.on_attempted(ListName::Proxies);
     member.on_proxies(1, vec![row(ME, 0, "joining", 1)], 0, 0);
     assert_eq!(member.next(0), Some(read.clone()));
     let stored = |version, joining: &[i32], since: &[i64]| Stored {
@@ -461,7 +465,7 @@ fn lists_of_copies_that_cannot_be_read_hold_up_nobody() {
                 Action::Change(change) => {
                     changes.push(format!("{} {}", change.number, change.state.name()));
                     assert!(scene.answer(&action));
-                    scene.member.on_changed();
+                    scene.member.on_changed(&action);
                 }
                 _ => assert!(scene.answer(&action)),
             }
@@ -486,7 +490,7 @@ fn a_change_that_fails_is_tried_again_less_and_less() {
             match &action {
                 Action::Change(_) => {
                     at_us.push(scene.now_us);
-                    scene.member.on_attempted();
+                    scene.member.on_attempted(ListName::Proxies);
                     scene.member.on_failed(&action, scene.now_us);
                 }
                 _ => assert!(scene.answer(&action)),
@@ -524,7 +528,7 @@ fn a_list_that_was_changed_under_the_same_version_is_not_renewed() {
     scene.settle();
     scene.pass(3 * SECOND, &[ME, OTHER]);
     scene.rows[0].state = "joining".to_owned();
-    scene.member.on_attempted();
+    scene.member.on_attempted(ListName::Proxies);
     scene.answer(&Action::Read(ListName::Proxies));
     assert_eq!(scene.member.published().problems.len(), 1);
     scene.now_us += SECOND;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::insync::asked::{Action, ListName};
+use crate::insync::asked::{Action, ListName, TableName};
 
 /// What fails is tried again after this time at first, and after twice as long each time.
 const RETRY_US: u64 = 250_000;
@@ -17,6 +17,7 @@ pub(super) enum Attempt {
     Read(ListName),
     Intents,
     Change,
+    ChangeCopies(TableName),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +43,7 @@ impl Waits {
     pub(super) fn keep(&mut self, is_wanted: impl Fn(&ListName) -> bool) {
         self.waits.retain(|attempt, _| match attempt {
             Attempt::Read(list) => is_wanted(list),
+            Attempt::ChangeCopies(table) => is_wanted(&ListName::Copies(table.clone())),
             Attempt::Intents | Attempt::Change => true,
         });
     }
@@ -62,7 +64,8 @@ impl Waits {
     pub(super) fn put_off(&mut self, attempt: Attempt, now_us: u64) {
         let max_us = match attempt {
             Attempt::Change => CHANGE_RETRY_MAX_US,
-            Attempt::Read(_) | Attempt::Intents => READ_RETRY_MAX_US,
+            // Writes wait for it.
+            Attempt::Read(_) | Attempt::Intents | Attempt::ChangeCopies(_) => READ_RETRY_MAX_US,
         };
         let wait = self.waits.entry(attempt).or_default();
         let time_us = (RETRY_US << wait.failures.min(16)).min(max_us);
@@ -80,6 +83,7 @@ impl Attempt {
             Action::Read(list) => Some(Attempt::Read(list.clone())),
             Action::ReadIntents => Some(Attempt::Intents),
             Action::Change(_) => Some(Attempt::Change),
+            Action::ChangeCopies(change) => Some(Attempt::ChangeCopies(change.table.clone())),
             Action::StartAnew => None,
         }
     }

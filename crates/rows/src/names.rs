@@ -2,30 +2,34 @@
 
 use std::str::FromStr;
 
-use anyhow::{Result, bail};
 use helenus_cql::{Name, qualified_name};
+
+/// What is no full name of a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}: write KEYSPACE.TABLE")]
+pub struct BadName(String);
 
 /// A table with its keyspace, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableName {
+pub struct TableName {
     pub keyspace: Name,
     pub table: Name,
 }
 
 impl FromStr for TableName {
-    type Err = anyhow::Error;
+    type Err = BadName;
 
     /// As in CQL: upper case counts between quotation marks only.
-    fn from_str(text: &str) -> Result<Self> {
+    fn from_str(text: &str) -> Result<Self, BadName> {
         match qualified_name(text) {
             Some((keyspace, table)) => Ok(TableName { keyspace, table }),
-            None => bail!("{text}: write KEYSPACE.TABLE"),
+            None => Err(BadName(text.to_owned())),
         }
     }
 }
 
 impl TableName {
-    pub(crate) fn to_cql(&self) -> String {
+    pub fn to_cql(&self) -> String {
         in_keyspace(&self.keyspace, &self.table)
     }
 }
@@ -37,13 +41,13 @@ impl std::fmt::Display for TableName {
 }
 
 /// A table's full name as CQL reads it.
-pub(crate) fn in_keyspace(keyspace: &Name, table: &str) -> String {
+pub fn in_keyspace(keyspace: &Name, table: &str) -> String {
     let table = Name::from_stored(table);
     format!("{}.{}", keyspace.to_cql(), table.to_cql())
 }
 
 /// A text literal.
-pub(crate) fn literal(text: &str) -> String {
+pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

@@ -1,14 +1,13 @@
-//! What this proxy knows of the lists of copies in sync and of proxies ([`helenus_layout::insync`]), as the
-//! control side publishes it. Plain data, to be looked at without a lock. No request looks at it yet: there is
-//! no table in mode `replace`.
+//! What this proxy knows of the lists of copies in sync and of proxies ([`helenus_layout::insync`]), for people:
+//! the control side stores it, and the admin port shows it. Plain data, to be looked at without a lock. What
+//! requests are carried out by is [`helenus_engine::copies`].
 //!
-//! Times in it are microseconds of a clock that also runs while the machine sleeps, since the machine was
-//! started.
+//! Times in it are those of [`crate::boot_time`].
 
 use helenus_layout::insync::{COPIES_MAX, Join, Known, PROXIES_MAX};
 
 #[derive(Clone, Debug, Default)]
-pub struct Lists {
+pub(crate) struct Lists {
     /// This proxy's number, while it is in the list of proxies.
     pub me: Option<usize>,
     /// None while this proxy takes no part.
@@ -24,7 +23,7 @@ pub struct Lists {
 
 /// The copies of a group of a table's ranges, all with the same owners.
 #[derive(Clone, Debug)]
-pub struct CopiesOf {
+pub(crate) struct CopiesOf {
     pub keyspace: String,
     pub table: String,
     /// Host ids, in the order of the copies.

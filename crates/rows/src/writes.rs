@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
-use crate::online::row::{Bytes, Cell, Row, Values, collection};
-use crate::online::table::{Column, Shape, Table};
+use crate::row::{Bytes, Cell, Row, collection};
+use crate::table::{Column, Shape, Table};
 
 /// What a statement does to a row. Columns are places among the table's regular or static ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Writes a row's marker and these columns, of one cell each.
     Insert(Vec<usize>),
     /// Writes these columns; elements are added to those that have some.
@@ -31,17 +31,17 @@ pub(super) enum Kind {
 
 /// A statement and its values.
 #[derive(Clone, Debug)]
-pub(super) struct Write {
+pub struct Write {
     pub kind: Kind,
-    pub values: Values,
+    pub values: Vec<Bytes>,
 }
 
 /// Time of a row without values.
-const UNKNOWN_TIME: i64 = 0;
+pub(crate) const UNKNOWN_TIME: i64 = 0;
 
 impl Kind {
     /// Its text for one of the tables.
-    pub(super) fn text(&self, table: &Table, into: &str) -> String {
+    pub fn text(&self, table: &Table, into: &str) -> String {
         let chosen = |columns: &[usize], is_static: bool| -> Vec<&Column> {
             let all = table.columns_of(is_static);
             columns.iter().filter_map(|at| all.get(*at)).collect()
@@ -111,7 +111,93 @@ struct Group<'a> {
 
 /// What makes a layout's row like this one, which was read `age` ago. Values that have expired since are
 /// left out, and none lives longer than in the table.
-pub(super) fn copy(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
+pub fn copy(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
+    let mut groups = groups(row, age);
+    if !row.is_static() {
+        if groups.is_empty() && !row.cells.is_empty() {
+            return Vec::new();
+        }
+        if groups.is_empty() {
+            groups.push(Group {
+                timestamp: UNKNOWN_TIME,
+                ttl: 0,
+                cells: Vec::new(),
+            });
+        }
+    }
+    let groups = groups.iter().enumerate();
+    let writes =
+        groups.flat_map(|(at, group)| write(table, row, group, at == 0 && !row.is_static()));
+    writes.collect()
+}
+
+/// The same without a marker: only values.
+pub fn values(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
+    let groups = groups(row, age);
+    let writes = groups
+        .iter()
+        .flat_map(|group| write(table, row, group, false));
+    writes.collect()
+}
+
+/// What makes a row, that a copy lacks, what it is in another one: its values and a marker, of one mutation.
+pub fn whole(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
+    let mut writes = values(table, row, age);
+    if !row.is_static() {
+        writes.extend(marker(table, row, age));
+    }
+    writes
+}
+
+/// A marker for a copy that lacks one: with the time of the oldest value. None if the row has values, and all have
+/// expired.
+///
+/// Nothing tells whether the row's own marker expires, if it has one. That a row which was to stay disappears is worse
+/// than that its key stays, so the marker expires only where INSERTs make such ones by default; and not before the last
+/// value.
+pub(crate) fn marker(table: &Table, row: &Row, age: Duration) -> Option<Write> {
+    let groups = groups(row, age);
+    let time = match groups.first() {
+        Some(oldest) => oldest.timestamp,
+        None if row.cells.is_empty() => UNKNOWN_TIME,
+        None => return None,
+    };
+    let life = match marker_expires(table, row) {
+        true => groups.iter().map(|group| group.ttl).max(),
+        false => None,
+    };
+    let life = life.map_or(0, |life| life.max(table.default_ttl));
+    Some(marker_of(row, time, life))
+}
+
+/// Whether [`marker`] is one that expires: it may not replace another one.
+pub(crate) fn marker_expires(table: &Table, row: &Row) -> bool {
+    table.default_ttl > 0 && !row.cells.is_empty() && row.cells.iter().all(|cell| cell.ttl > 0)
+}
+
+/// A row's marker of this time.
+pub(crate) fn marker_of(row: &Row, timestamp: i64, ttl: i32) -> Write {
+    let times = vec![
+        Some(timestamp.to_be_bytes().to_vec()),
+        Some(ttl.to_be_bytes().to_vec()),
+    ];
+    Write {
+        kind: Kind::Insert(Vec::new()),
+        values: [row.key(), times].concat(),
+    }
+}
+
+/// Deletes what the row has got up to this time.
+pub(crate) fn delete_row(row: &Row, timestamp: i64) -> Write {
+    let time = vec![Some(timestamp.to_be_bytes().to_vec())];
+    Write {
+        kind: Kind::DeleteRow,
+        values: [time, row.key()].concat(),
+    }
+}
+
+/// The oldest first, and of these the one that lives longest: its statement writes the marker.
+fn groups(row: &Row, age: Duration) -> Vec<Group<'_>> {
     let age_s = i32::try_from(age.as_millis().div_ceil(1000)).unwrap_or(i32::MAX);
     let mut groups: Vec<Group<'_>> = Vec::new();
     for cell in &row.cells {
@@ -133,25 +219,11 @@ pub(super) fn copy(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
             }),
         }
     }
+    let life = |ttl: i32| if ttl == 0 { i32::MAX } else { ttl };
     if !row.is_static() {
-        if groups.is_empty() && !row.cells.is_empty() {
-            return Vec::new();
-        }
-        if groups.is_empty() {
-            groups.push(Group {
-                timestamp: UNKNOWN_TIME,
-                ttl: 0,
-                cells: Vec::new(),
-            });
-        }
-        // The oldest first, and of these the one that lives longest: its statement writes the marker.
-        let life = |ttl: i32| if ttl == 0 { i32::MAX } else { ttl };
         groups.sort_by_key(|group| (group.timestamp, std::cmp::Reverse(life(group.ttl))));
     }
-    let groups = groups.iter().enumerate();
-    let writes =
-        groups.flat_map(|(at, group)| write(table, row, group, at == 0 && !row.is_static()));
-    writes.collect()
+    groups
 }
 
 /// One statement or, if the marker is to be written and there are elements, two: an INSERT of a collection
@@ -198,7 +270,7 @@ fn write(table: &Table, row: &Row, group: &Group<'_>, with_marker: bool) -> Vec<
             std::mem::take(&mut whole).into_iter().unzip();
         writes.push(Write {
             kind: Kind::Insert(columns),
-            values: Values([row.key(), values, times.clone()].concat()),
+            values: [row.key(), values, times.clone()].concat(),
         });
     }
     whole.extend(added);
@@ -210,16 +282,15 @@ fn write(table: &Table, row: &Row, group: &Group<'_>, with_marker: bool) -> Vec<
                 true => Kind::Static(columns),
                 false => Kind::Update(columns),
             },
-            values: Values([times, values, row.key()].concat()),
+            values: [times, values, row.key()].concat(),
         });
     }
     writes
 }
 
 /// The same as several statements of one column each: there are fewer of them to prepare.
-pub(super) fn apart(table: &Table, write: Write) -> Vec<Write> {
+pub fn apart(table: &Table, write: Write) -> Vec<Write> {
     let Write { kind, values } = write;
-    let values = values.0;
     let (columns, is_static, is_insert) = match &kind {
         Kind::Insert(columns) => (columns.clone(), false, true),
         Kind::Update(columns) => (columns.clone(), false, false),
@@ -240,16 +311,13 @@ pub(super) fn apart(table: &Table, write: Write) -> Vec<Write> {
         (head, tail)
     };
     if columns.is_empty() {
-        return vec![Write {
-            kind,
-            values: Values(values),
-        }];
+        return vec![Write { kind, values }];
     }
     let mut writes = Vec::new();
     if is_insert {
         writes.push(Write {
             kind: Kind::Insert(Vec::new()),
-            values: Values([key, times].concat()),
+            values: [key, times].concat(),
         });
     }
     for (column, value) in columns.into_iter().zip(each) {
@@ -258,29 +326,26 @@ pub(super) fn apart(table: &Table, write: Write) -> Vec<Write> {
                 true => Kind::Static(vec![column]),
                 false => Kind::Update(vec![column]),
             },
-            values: Values([times, std::slice::from_ref(value), key].concat()),
+            values: [times, std::slice::from_ref(value), key].concat(),
         });
     }
     writes
 }
 
 /// Whether the row may expire, and CQL does not tell when: it has nothing but its key.
-pub(super) fn expires_untold(table: &Table, row: &Row) -> bool {
+pub fn expires_untold(table: &Table, row: &Row) -> bool {
     table.default_ttl > 0 && !row.is_static() && row.cells.is_empty()
 }
 
 /// What deletes from a layout what the table's row does not have: with the time of what is deleted, never
 /// later, so that nothing written since is lost. None of it if that time is not known.
-pub(super) fn remove(extra: &Row, own: Option<&Row>) -> Vec<Write> {
+pub fn remove(extra: &Row, own: Option<&Row>) -> Vec<Write> {
     let bytes = |timestamp: i64| Some(timestamp.to_be_bytes().to_vec());
     if own.is_none() && !extra.is_static() {
         let mut times = extra.cells.iter().map(|cell| cell.timestamp);
         // Without values: only what has written the marker of unknown time here.
         let newest = times.try_fold(UNKNOWN_TIME, |newest, time| Some(newest.max(time?)));
-        let delete = |newest| Write {
-            kind: Kind::DeleteRow,
-            values: Values([vec![bytes(newest)], extra.key()].concat()),
-        };
+        let delete = |newest| delete_row(extra, newest);
         return newest.into_iter().map(delete).collect();
     }
     let own = own.map(|row| row.cells.as_slice()).unwrap_or_default();
@@ -295,14 +360,12 @@ pub(super) fn remove(extra: &Row, own: Option<&Row>) -> Vec<Write> {
             is_static: extra.is_static(),
             is_element: cell.element.is_some(),
         },
-        values: Values(
-            [
-                cell.element.iter().cloned().map(Some).collect(),
-                vec![bytes(timestamp)],
-                extra.key(),
-            ]
-            .concat(),
-        ),
+        values: [
+            cell.element.iter().cloned().map(Some).collect(),
+            vec![bytes(timestamp)],
+            extra.key(),
+        ]
+        .concat(),
     });
     deletes.collect()
 }
@@ -310,7 +373,7 @@ pub(super) fn remove(extra: &Row, own: Option<&Row>) -> Vec<Write> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::online::names::TableName;
+    use crate::names::TableName;
 
     /// Columns `k`, `a`, `b`, and regular or static ones of these shapes.
     fn table(shapes: &[Shape]) -> Table {
@@ -370,7 +433,7 @@ mod tests {
     fn written(row: &Row, age_ms: u64) -> Vec<(Kind, i64, i32)> {
         let writes = copy(&table(&SINGLE), row, Duration::from_millis(age_ms));
         let times = |write: Write| {
-            let values: Vec<Vec<u8>> = write.values.0.into_iter().flatten().collect();
+            let values: Vec<Vec<u8>> = write.values.into_iter().flatten().collect();
             let at = match write.kind {
                 Kind::Insert(_) => values.len() - 2,
                 _ => 0,
@@ -430,7 +493,7 @@ mod tests {
         let insert =
             "INSERT INTO s.l (k, a, b, c0) VALUES (?, ?, ?, ?) USING TIMESTAMP ? AND TTL ?";
         assert_eq!(texts, [insert, update, update]);
-        let added = |at: usize| writes[at].values.0[2..4].to_vec();
+        let added = |at: usize| writes[at].values[2..4].to_vec();
         let set = |element: &[u8]| Some(collection(1, &[element]));
         let map = |key: &[u8]| Some(collection(1, &[key, &[2]]));
         assert_eq!(added(1), [set(b"x"), map(b"l")]);
@@ -451,12 +514,7 @@ mod tests {
         let table = table(&[Shape::Single, Shape::Set, Shape::Map]);
         let deleted = |extra: &Row, own: Option<&Row>| {
             let text = |write: Write| {
-                let time = write
-                    .values
-                    .0
-                    .iter()
-                    .flatten()
-                    .find(|value| value.len() == 8);
+                let time = write.values.iter().flatten().find(|value| value.len() == 8);
                 let time = time.expect("a time").clone().try_into().expect("a bigint");
                 let text = write.kind.text(&table, "s.l");
                 let (what, _) = text.split_once(" FROM").expect("a DELETE");
@@ -490,12 +548,9 @@ mod tests {
         let update = |column| Kind::Update(vec![column]);
         assert_eq!(kinds, [Kind::Insert(vec![]), update(0), update(2)]);
         let key = row.key();
-        let times = parts[0].values.0[3..].to_vec();
-        assert_eq!(parts[0].values.0[..3], key);
-        assert_eq!(
-            parts[2].values.0,
-            [times, vec![Some(vec![2])], key].concat()
-        );
+        let times = parts[0].values[3..].to_vec();
+        assert_eq!(parts[0].values[..3], key);
+        assert_eq!(parts[2].values, [times, vec![Some(vec![2])], key].concat());
         let again = apart(&table, parts[0].clone());
         assert_eq!(again[0].kind, Kind::Insert(vec![]));
     }

@@ -1,13 +1,13 @@
 //! Rows that are written at once.
 
-use super::row::Row;
+use crate::row::Row;
 
 /// Rows and bytes of one batch.
 const BATCH_ROWS: usize = 32;
 const BATCH_BYTES: usize = 32 * 1024;
 
 /// Neighbours of one partition, not too many: what a node carries out as one mutation.
-pub(crate) fn batches(rows: &[Row]) -> Vec<&[Row]> {
+pub fn batches(rows: &[Row]) -> Vec<&[Row]> {
     let mut bytes = 0;
     let mut count = 0;
     let of_one = |a: &Row, b: &Row| {
@@ -24,8 +24,8 @@ pub(crate) fn batches(rows: &[Row]) -> Vec<&[Row]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::Cell;
     use super::*;
+    use crate::row::Cell;
 
     #[test]
     fn a_batch_is_of_one_partition_and_not_too_large() {

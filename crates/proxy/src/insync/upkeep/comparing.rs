@@ -1,0 +1,195 @@
+//! Compares two copies of a range, whatever order their rows come in, and makes them equal: first by the sum of the
+//! rows' hashes, then by the hashes, then row by row. Clients go on writing to both meanwhile.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use futures::future::try_join;
+use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, Write, batches, whole};
+use tokio::time::sleep;
+
+use super::copies::{Copies, Copy, Settled};
+use super::trouble::Trouble;
+
+/// Rows whose hashes are held at a time, of each copy.
+const ROWS_HELD: u64 = 100_000;
+/// A copy that lacks more rows than this of a range gets them page by page, before rows are compared one by one.
+const FEW: u64 = 32;
+/// So many rows are read in a second, at most.
+const ROWS_PER_SECOND: u32 = 20_000;
+
+/// What became of the rows that differed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub repaired: u64,
+    pub given_up: u64,
+}
+
+/// Whether what is compared still matters. Asked again for each page.
+pub(super) type Check<'a> = &'a (dyn Fn() -> Result<(), Trouble> + Sync);
+
+/// A comparison of two of the copies, by their places.
+pub(super) struct Comparing<'a> {
+    pub copies: &'a mut Copies,
+    pub places: [usize; 2],
+    pub check: Check<'a>,
+    pub counts: &'a mut Counts,
+}
+
+impl Comparing<'_> {
+    /// Makes both equal in this range, and with them all others in the rows that differ.
+    pub(super) async fn range(&mut self, range: Range) -> Result<(), Trouble> {
+        let sums = self.both(range, Sum::default(), Sum::add).await?;
+        let [own, other] = sums;
+        if own == other {
+            return Ok(());
+        }
+        let passes = u128::from(own.rows.max(other.rows) / ROWS_HELD + 1);
+        if own.rows > other.rows.saturating_add(FEW) {
+            for pass in 0..passes {
+                self.fill(range, Hashes::new(pass, passes)).await?;
+            }
+        }
+        for pass in 0..passes {
+            let hashes = Hashes::new(pass, passes);
+            let [own, other] = self.both(range, hashes, Hashes::add).await?;
+            let mut differing = own.differing(&other);
+            for place in self.places {
+                self.settle(place, range, &mut differing).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes of the rows of both.
+    async fn both<T: Clone>(
+        &mut self,
+        range: Range,
+        empty: T,
+        add: fn(&mut T, &Row),
+    ) -> Result<[T; 2], Trouble> {
+        let check = self.check;
+        let (table, [own, other]) = self.copies.pair(self.places).ok_or(Trouble::Changed)?;
+        let reads = (
+            all((table, range), own, check, (empty.clone(), add)),
+            all((table, range), other, check, (empty, add)),
+        );
+        let (own, other) = try_join(reads.0, reads.1).await?;
+        Ok([own, other])
+    }
+
+    /// Writes the rows that the second one lacks, values and markers of a partition's rows at a time. What is hidden
+    /// there is settled row by row; so is what only the second one has, which may be deleted in the first one.
+    async fn fill(&mut self, range: Range, empty: Hashes) -> Result<(), Trouble> {
+        let [own, other] = self.both(range, empty, Hashes::add).await?;
+        let lacking = own.lacking(&other);
+        drop((own, other));
+        let [from, to] = self.places;
+        let table = self.copies.table.clone();
+        let mut pages = Pages::new(&table, range);
+        while let Some((rows, asked)) = self.rows_of(&mut pages, from, &lacking).await? {
+            for batch in batches(&rows) {
+                let age = asked.elapsed();
+                let writes = batch.iter().flat_map(|row| whole(&table, row, age));
+                let writes: Vec<Write> = writes.collect();
+                (self.check)()?;
+                self.copies.write(|at| at == to, &writes).await?;
+            }
+            self.counts.repaired += rows.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The next rows of a copy whose keys have these hashes; none at the end, or if there are no keys.
+    async fn rows_of(
+        &mut self,
+        pages: &mut Pages<'_>,
+        place: usize,
+        keys: &HashSet<u128>,
+    ) -> Result<Option<(Vec<Row>, Instant)>, Trouble> {
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        (self.check)()?;
+        let copy = self.copies.copies.get_mut(place).ok_or(Trouble::Changed)?;
+        let page = pages.next(copy).await?;
+        Ok(page.map(|(mut rows, asked)| {
+            rows.retain(|row| keys.contains(&row.key_hash()));
+            (rows, asked)
+        }))
+    }
+
+    /// Makes rows of one of both equal whose keys have these hashes, and takes these out.
+    async fn settle(
+        &mut self,
+        place: usize,
+        range: Range,
+        differing: &mut HashSet<u128>,
+    ) -> Result<(), Trouble> {
+        let table = self.copies.table.clone();
+        let mut pages = Pages::new(&table, range);
+        while let Some((rows, _)) = self.rows_of(&mut pages, place, differing).await? {
+            for row in rows {
+                differing.remove(&row.key_hash());
+                (self.check)()?;
+                match self.copies.equalize(self.places, &row).await? {
+                    Settled::WasEqual => {}
+                    Settled::Repaired => self.counts.repaired += 1,
+                    Settled::GivenUp => self.counts.given_up += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What comes of all rows of a range of one copy.
+async fn all<T>(
+    (table, range): (&Table, Range),
+    copy: &mut Copy,
+    check: Check<'_>,
+    (mut of, add): (T, fn(&mut T, &Row)),
+) -> Result<T, Trouble> {
+    let mut pages = Pages::new(table, range);
+    while let Some((rows, _)) = pages.next(copy).await? {
+        check()?;
+        rows.iter().for_each(|row| add(&mut of, row));
+    }
+    Ok(of)
+}
+
+/// The rows of a range of one copy, page by page and not too fast.
+struct Pages<'a> {
+    reading: Rows<'a>,
+    range: Range,
+    state: Option<Vec<u8>>,
+    is_over: bool,
+    not_before: Instant,
+}
+
+impl<'a> Pages<'a> {
+    fn new(table: &'a Table, range: Range) -> Pages<'a> {
+        Pages {
+            reading: Rows::new(table),
+            range,
+            state: None,
+            is_over: false,
+            not_before: Instant::now(),
+        }
+    }
+
+    /// With the time at which they were asked for.
+    async fn next(&mut self, copy: &mut Copy) -> Result<Option<(Vec<Row>, Instant)>, Trouble> {
+        if self.is_over {
+            return Ok(None);
+        }
+        sleep(self.not_before.saturating_duration_since(Instant::now())).await;
+        let asked = Instant::now();
+        let read = copy.page(&mut self.reading, self.range, self.state.as_deref());
+        let (rows, next) = read.await?;
+        let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        self.not_before = asked + Duration::from_secs(1) / ROWS_PER_SECOND * count;
+        (self.is_over, self.state) = (next.is_none(), next);
+        Ok(Some((rows, asked)))
+    }
+}

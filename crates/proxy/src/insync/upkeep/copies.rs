@@ -1,0 +1,295 @@
+//! The copies of a group of ranges, each on a connection to the node that holds it: reading and writing their rows.
+
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use helenus_cql::Name;
+use helenus_engine::snapshot::HostId;
+use helenus_layout::insync::Members;
+use helenus_layout::plan::LogicalTable;
+use helenus_rows::{
+    ColumnRow, Equalizing, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Step, Table, TableName,
+    Write, in_keyspace, literal, page_rows,
+};
+
+use super::node::{Bound, Node, Page};
+use super::trouble::Trouble;
+use crate::process::Process;
+use crate::rows::Rows as Told;
+
+/// A row that is written to all the time, or cannot be made equal, is waited for this long between steps.
+const PAUSE: Duration = Duration::from_millis(50);
+/// From this release on nodes tell when the elements of collections were written.
+const TELLS_ELEMENTS: u32 = 5;
+
+/// One of the copies.
+pub(super) struct Copy {
+    pub number: usize,
+    node: Node,
+    /// Full name of its table in CQL.
+    name: String,
+    selects: Selects,
+    /// Rows to ask for, by the size of those that have been read.
+    page_rows: i32,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// Nothing was written: what differed was under way, or is about to expire.
+    WasEqual,
+    Repaired,
+    GivenUp,
+}
+
+/// Copies of the same rows, of which a list says that they are required.
+pub(super) struct Copies {
+    pub table: Table,
+    pub copies: Vec<Copy>,
+}
+
+/// What a table is like and whether it can be compared, as one of its copies' nodes describes it.
+pub(super) async fn describe(
+    common: &Process,
+    node: &mut Node,
+    table: &LogicalTable,
+    copy: usize,
+) -> Result<Table, Trouble> {
+    let copy = table.copies.get(copy).ok_or(Trouble::Changed)?;
+    let name = TableName {
+        keyspace: Name::from_stored(&*copy.keyspace),
+        table: Name::from_stored(&*copy.physical),
+    };
+    let place = format!(
+        "keyspace_name = {} AND table_name = {}",
+        literal(&copy.keyspace),
+        literal(&copy.physical)
+    );
+    let told = node
+        .rows(&format!(
+            "SELECT default_time_to_live, gc_grace_seconds FROM system_schema.tables WHERE {place}"
+        ))
+        .await?;
+    let row = told.rows.first();
+    let row = row.ok_or_else(|| Trouble::Unfit(format!("there is no table {name}: create it")))?;
+    let options = |name: &str| told.int(row, name).unwrap_or_default();
+    let options = (options("default_time_to_live"), options("gc_grace_seconds"));
+    let told = node
+        .rows(&format!(
+            "SELECT column_name, type, kind, clustering_order, position FROM system_schema.columns WHERE {place}"
+        ))
+        .await?;
+    let described = Table::of_columns(
+        name,
+        &columns(&told, table),
+        &["compound".to_owned()],
+        options,
+        tell_elements(common),
+    );
+    match described.untimed() {
+        Some(column) => Err(Trouble::Unfit(format!(
+            "CQL does not tell when values of column {} of {} were written, so they cannot be compared",
+            column.name, described.name
+        ))),
+        None => Ok(described),
+    }
+}
+
+/// A copy's columns; those of the clustering key in the order of the table itself.
+fn columns(told: &Told, table: &LogicalTable) -> Vec<ColumnRow> {
+    let column = |row: &Vec<Option<Vec<u8>>>| -> Option<ColumnRow> {
+        let text = |name: &str| told.text(row, name);
+        let name = text("column_name")?;
+        let own = table
+            .clustering
+            .iter()
+            .position(|column| column.name == name);
+        let position = match own {
+            Some(own) => i32::try_from(own).ok(),
+            None => told.int(row, "position"),
+        };
+        let order = text("clustering_order").unwrap_or_default();
+        Some((
+            name,
+            text("type")?,
+            text("kind")?,
+            order,
+            position.unwrap_or(0),
+        ))
+    };
+    told.rows.iter().filter_map(column).collect()
+}
+
+fn tell_elements(common: &Process) -> bool {
+    let snapshot = common.snapshot.load();
+    let mut nodes = snapshot.nodes.iter().filter(|node| !node.gone);
+    nodes.all(|node| {
+        let major = node.release_version.split('.').next();
+        major.and_then(|major| major.parse().ok()) >= Some(TELLS_ELEMENTS)
+    })
+}
+
+/// The catalogue's lists and its layouts do not fit together.
+pub(super) fn unfit(table: &LogicalTable) -> Trouble {
+    Trouble::Unfit(format!(
+        "the lists of copies of {}.{} are not of the copies that the catalogue describes, or some of these do not fit: \
+         see `helenus layouts status`",
+        table.keyspace, table.name
+    ))
+}
+
+impl Copies {
+    /// `members`: which of the copies.
+    pub(super) async fn connect(
+        common: &Process,
+        table: &LogicalTable,
+        owners: &[HostId],
+        members: Members,
+    ) -> Result<Copies, Trouble> {
+        // With a copy that does not fit, the others would have wrong numbers.
+        if table.copies.len() != owners.len() {
+            return Err(unfit(table));
+        }
+        let nodes = members.iter().map(|number| {
+            let owner = owners.get(number).copied();
+            async move {
+                let owner = owner.ok_or(Trouble::Changed)?;
+                Ok::<_, Trouble>((number, Node::connect(common, owner).await?))
+            }
+        });
+        let mut nodes = try_join_all(nodes).await?;
+        let (number, node) = nodes.first_mut().ok_or(Trouble::Changed)?;
+        let described = describe(common, node, table, *number).await?;
+        let copies = nodes.into_iter().map(|(number, node)| {
+            let copy = table.copies.get(number).ok_or(Trouble::Changed)?;
+            let name = in_keyspace(&Name::from_stored(&*copy.keyspace), &copy.physical);
+            Ok(Copy {
+                number,
+                node,
+                selects: Selects::new(&described, &name),
+                name,
+                page_rows: PAGE_ROWS_FIRST,
+            })
+        });
+        Ok(Copies {
+            copies: copies.collect::<Result<_, Trouble>>()?,
+            table: described,
+        })
+    }
+
+    /// Where a copy is among these.
+    pub(super) fn place(&self, number: usize) -> Result<usize, Trouble> {
+        let mut copies = self.copies.iter();
+        let at = copies.position(|copy| copy.number == number);
+        at.ok_or(Trouble::Changed)
+    }
+
+    /// Makes a row with this key, in which the copies at these places differ, the same in all of them.
+    pub(super) async fn equalize(
+        &mut self,
+        places: [usize; 2],
+        row: &Row,
+    ) -> Result<Settled, Trouble> {
+        let mut equalizing = Equalizing::default();
+        let mut settled = Settled::WasEqual;
+        loop {
+            let asked = Instant::now();
+            let table = &self.table;
+            let reads = self.copies.iter_mut();
+            let reads = reads.map(|copy| copy.row_like(table, row));
+            let rows = try_join_all(reads).await?;
+            match equalizing.next(&self.table, &rows, asked.elapsed()) {
+                Step::Equal => return Ok(settled),
+                Step::GiveUp => return Ok(Settled::GivenUp),
+                Step::Write(writes) if writes.is_empty() => tokio::time::sleep(PAUSE).await,
+                Step::Write(writes) => {
+                    settled = Settled::Repaired;
+                    self.write_all(places, &writes).await?;
+                }
+                Step::Mark(marker, lacking) => {
+                    settled = Settled::Repaired;
+                    self.write(|at| lacking.contains(&at), &[marker]).await?;
+                }
+            }
+        }
+    }
+
+    /// Writes of one partition, to all copies; last to those at these places, between which there is a difference: if
+    /// this proxy ends meanwhile, another one finds that again, though not whether a marker was still to come.
+    async fn write_all(&mut self, places: [usize; 2], writes: &[Write]) -> Result<(), Trouble> {
+        self.write(|at| !places.contains(&at), writes).await?;
+        self.write(|at| places.contains(&at), writes).await
+    }
+
+    /// The same, to some of them.
+    pub(super) async fn write(
+        &mut self,
+        is_meant: impl Fn(usize) -> bool,
+        writes: &[Write],
+    ) -> Result<(), Trouble> {
+        let table = &self.table;
+        let copies = self.copies.iter_mut().enumerate();
+        let sent = copies.filter(|(at, _)| is_meant(*at));
+        let sent = sent.map(|(_, copy)| copy.write(table, writes));
+        try_join_all(sent).await.map(|_| ())
+    }
+
+    /// Two of them, at these places.
+    pub(super) fn pair(&mut self, places: [usize; 2]) -> Option<(&Table, [&mut Copy; 2])> {
+        let pair = self.copies.get_disjoint_mut(places).ok()?;
+        Some((&self.table, pair))
+    }
+}
+
+impl Copy {
+    /// Which start of its node answers.
+    pub(super) fn boot(&self) -> u32 {
+        self.node.boot()
+    }
+
+    pub(super) async fn page(
+        &mut self,
+        reading: &mut Rows<'_>,
+        range: Range,
+        from: Option<&[u8]>,
+    ) -> Result<(Vec<Row>, Option<Vec<u8>>), Trouble> {
+        let bounds = [range.after, range.end].map(|token| Some(token.to_be_bytes().to_vec()));
+        let asked = (&*self.selects.range, &bounds[..]);
+        let Page { rows, next } = self.node.page(asked, self.page_rows, from).await?;
+        let mut read = Vec::with_capacity(rows.len());
+        for cells in rows {
+            read.extend(reading.read(cells)?);
+        }
+        self.page_rows = page_rows(&read).unwrap_or(self.page_rows);
+        Ok((read, next))
+    }
+
+    /// The row with the key of that one.
+    async fn row_like(&mut self, table: &Table, row: &Row) -> Result<Option<Row>, Trouble> {
+        let (text, key) = match row.is_static() {
+            true => (&self.selects.statics, row.partition.clone()),
+            false => (&self.selects.row, row.key()),
+        };
+        let page = self.node.page((text, &key), 1, None).await?;
+        let mut reading = Rows::new(table);
+        for cells in page.rows {
+            let found = reading.read(cells)?;
+            if let Some(found) = found
+                .into_iter()
+                .find(|of| of.is_static() == row.is_static())
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn write(&mut self, table: &Table, writes: &[Write]) -> Result<(), Trouble> {
+        let bound = writes.iter().map(|write| {
+            let text = write.kind.text(table, &self.name);
+            (text, write.values.clone())
+        });
+        let bound: Vec<Bound> = bound.collect();
+        self.node.write(&bound).await
+    }
+}

@@ -1,0 +1,25 @@
+//! Why copies cannot be compared, or brought back, now.
+
+use std::net::SocketAddr;
+
+use helenus_rows::Misread;
+
+use crate::conn::ConnError;
+
+#[derive(Debug, thiserror::Error)]
+pub(in crate::insync) enum Trouble {
+    #[error("node {0}: {1}")]
+    Node(SocketAddr, ConnError),
+    #[error("the catalogue: {0}")]
+    Catalogue(ConnError),
+    #[error("no node of the ring has the host id {0}")]
+    NoNode(String),
+    #[error("{0}")]
+    Misread(#[from] Misread),
+    /// A sentence that says what to do.
+    #[error("{0}")]
+    Unfit(String),
+    /// It begins again, by lists and a ring that are known then.
+    #[error("lists, leases, nodes or the ring have changed meanwhile")]
+    Changed,
+}
