@@ -32,13 +32,16 @@ fn table() -> Table {
     }
 }
 
+/// When it was written, and the value; none: a tombstone.
+type Stored = (i64, Option<Vec<u8>>);
+
 /// What a node keeps of one row.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Node {
     marker: i64,
     deleted: i64,
     /// Time and value, or a tombstone, by column and element.
-    cells: BTreeMap<(usize, Bytes), (i64, Option<Vec<u8>>)>,
+    cells: BTreeMap<(usize, Bytes), Stored>,
 }
 
 #[derive(Clone, Debug)]
