@@ -26,8 +26,8 @@ pub(crate) fn three_data_centers() -> Cluster {
         .place("dc1", "r1")
         .place("dc2", "r1")
         .place("dc3", "r1")
-        .yaml("auto_snapshot", "false")
-        .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
+        .yaml("auto_snapshot", "false");
+    // Schema changes are flushed: a node is killed, and must know its tables when it comes back.
     Cluster::up(spec).expect("three nodes")
 }
 

@@ -43,6 +43,8 @@ const TICK: Duration = Duration::from_millis(250);
 const RETRY_US: u64 = 1_000_000;
 /// up to so long.
 const RETRY_MAX_US: u64 = 60_000_000;
+/// A copy whose comparison has failed so often in a row, and fails again, is out again.
+const COMPARISONS_FAILED_MAX: u32 = 2;
 /// How often it is looked for what proxies that are gone have left.
 const LOOK_US: u64 = 5_000_000;
 
@@ -205,6 +207,10 @@ impl Upkeep {
                 let after = progress.counts;
                 self.status.rows_repaired += after.repaired - before.repaired;
                 self.status.rows_given_up += after.given_up - before.given_up;
+                let failures = self.waits.get(job).map_or(0, |wait| wait.failures);
+                if matches!(end, Err(Trouble::Node(..))) && failures >= COMPARISONS_FAILED_MAX {
+                    returning::give_up(&self.common, name).await?;
+                }
                 if end? {
                     self.status.copies_returned += 1;
                     self.progress.remove(name);

@@ -92,7 +92,9 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     let described = describe(common, &mut node, &table, name.copy).await?;
     let known_until_ms = known_until_ms(common, name, described.gc_grace_seconds).await?;
     let is_too_old = known_until_ms.is_none_or(|until| now_ms() >= until);
-    if is_too_old && !is_empty(&mut node, &described, &ranges(common, &table, name)?).await? {
+    // Also shows that the node knows the table by now: one that was killed may have to learn of it again.
+    let is_empty = is_empty(&mut node, &described, &ranges(common, &table, name)?).await?;
+    if is_too_old && !is_empty {
         return Err(too_old(&described));
     }
     // Without rows it brings nothing back that was deleted until now.
@@ -257,6 +259,21 @@ pub(super) async fn compare(
         described_as(name)
     );
     Ok(true)
+}
+
+/// A joining copy that cannot be compared is out again: as long as it is listed, writes wait for it.
+pub(super) async fn give_up(common: &Process, name: &CopyName) -> Result<(), Trouble> {
+    let (_, list) = standing(common, name)?;
+    if list.state(name.copy) != State::Joining {
+        return Err(Trouble::Changed);
+    }
+    let evicted = list.evict(name.copy).map_err(|_| Trouble::Changed)?;
+    catalogue::change(common, name, (&list, &evicted), None).await?;
+    tracing::warn!(
+        "{} cannot be compared, so it is out again, and joins later",
+        described_as(name)
+    );
+    Ok(())
 }
 
 /// A copy has lost what its node had not written to its disk: it is evicted, and joins anew.
