@@ -63,8 +63,3 @@ impl Rows {
         self.cell(row, name)?.try_into().ok()
     }
 }
-
-/// A text in CQL.
-pub(crate) fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}

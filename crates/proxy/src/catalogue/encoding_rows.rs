@@ -1,6 +1,7 @@
 //! What the rows of the catalogue say of encoded columns.
 
-use crate::rows::{Rows, literal};
+use crate::rows::Rows;
+use helenus_rows::literal;
 
 /// One encoded column, as the catalogue describes it. Nothing of it has been compared with its table yet.
 #[derive(Clone, Debug, Default, PartialEq)]

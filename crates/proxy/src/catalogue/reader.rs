@@ -13,7 +13,8 @@ use super::schema::Schema;
 use super::{encoding_rows, layout_rows};
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::rows::{Rows, literal};
+use crate::rows::Rows;
+use helenus_rows::literal;
 
 /// How long a node may take for one query. Several nodes must fit into a lease.
 const ANSWER_MAX: Duration = Duration::from_secs(3);

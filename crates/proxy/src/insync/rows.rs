@@ -4,8 +4,9 @@ use helenus_layout::insync::{BitChange, State, Stored};
 use helenus_wire::Reader;
 
 use super::asked::{Beats, Change, CopiesChange, Owners, ProxyRow, Start, TableName};
-use crate::rows::{Rows, literal};
+use crate::rows::Rows;
 use crate::uuid;
+use helenus_rows::literal;
 
 /// At QUORUM.
 pub(super) const SELECT_BEATS: &str =

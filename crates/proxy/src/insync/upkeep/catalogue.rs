@@ -15,9 +15,9 @@ use crate::control;
 use crate::insync::asked::{CopiesChange, CopyName, GroupChange, Start};
 use crate::insync::rows;
 use crate::process::Process;
-use crate::rows::literal;
 use crate::uuid;
 use crate::wall_clock::now_ms;
+use helenus_rows::literal;
 
 /// For a connection to one node, with its login.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
