@@ -313,6 +313,13 @@ fn are_same(
         return Ok(false);
     }
     let mut renamed = Vec::new();
+    // Nothing else names a keyspace that is the same.
+    if from.0 == to.0 {
+        let Some(rest) = one.rest().strip_prefix(other.rest()) else {
+            return Ok(false);
+        };
+        (*one, *other) = (Reader::new(rest), Reader::new(&[]));
+    }
     while !other.is_empty() {
         let is_same_name = one.string()? == other.string()?;
         let (of_one, of_other) = (ColumnType::parse(one)?, ColumnType::parse(other)?);
