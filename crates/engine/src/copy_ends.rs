@@ -4,8 +4,8 @@ use helenus_wire::{ErrorBody, code, write};
 
 use crate::copies::Lists;
 use crate::engine::Engine;
-use crate::execution::copied_write::{CopiedWrite, End, Told, Waits, Why};
-use crate::execution::outcome::Step;
+use crate::execution::copied_write::{CopiedWrite, End, Waits, Why};
+use crate::execution::outcome::{Step, Told};
 use crate::keys::CopiedWriteKey;
 use crate::node_request::NodeRequest;
 use crate::output::Output;
@@ -57,7 +57,9 @@ impl Engine {
                 };
                 return self.take_step(client, done, None);
             }
-            let Told { code, text, fields } = told_at_end(&mut write, end);
+            let Told {
+                code, text, fields, ..
+            } = told_at_end(&mut write, end);
             self.fail_client(client, code, &text, &fields);
         }
     }
@@ -72,7 +74,9 @@ impl Engine {
             return;
         };
         let received = write.received(lists, now_us);
-        let Told { code, text, fields } = timed_out(write, received, TIMED_OUT);
+        let Told {
+            code, text, fields, ..
+        } = timed_out(write, received, TIMED_OUT);
         self.fail_client(waits.client, code, &text, &fields);
     }
 }
@@ -90,6 +94,7 @@ fn told_at_end(write: &mut CopiedWrite, end: End) -> Told {
             code: code::OVERLOADED,
             text: named(write, UNSENT),
             fields: Vec::new(),
+            version: None,
         },
         (End::GivenUp(Why::Moved), _) => timed_out(write, 0, MOVED),
         (End::GivenUp(Why::NoRole), _) => timed_out(write, 0, NO_ROLE),
@@ -113,6 +118,7 @@ pub(crate) fn told(write: &CopiedWrite, error: &ErrorBody<'_>) -> Told {
         code: error.code,
         text: renamed_to_own(&write.table, error.message),
         fields: fields_of(write, error),
+        version: None,
     }
 }
 
@@ -151,5 +157,6 @@ fn timed_out(write: &CopiedWrite, received: usize, text: &str) -> Told {
         code: code::WRITE_TIMEOUT,
         text: named(write, text),
         fields,
+        version: None,
     }
 }

@@ -14,7 +14,6 @@ use crate::execution::copy_read::{Arrived, CopyRead, NOT_LISTED};
 use crate::execution::outcome::Step;
 use crate::keys::ClientRequestKey;
 use crate::memory::Body;
-use crate::output::Output;
 use crate::snapshot::Snapshot;
 use crate::stats::add;
 
@@ -60,11 +59,8 @@ impl Engine {
             return self.answer_from_copy(client, &arrived);
         }
         if let Some(restarted) = read.restarted(&arrived, &lists) {
-            let (table, owners) = (read.table(), read.owners());
-            let due = self.copied.eviction_due(table, owners, restarted, now_us);
-            if let Some(eviction) = due {
-                self.cx.ask(Output::Evict(eviction));
-            }
+            let (table, owners) = (read.table().clone(), Box::from(read.owners()));
+            self.ask_for_eviction(&table, &owners, restarted);
         }
         let step = self.advance(client, |execution, around| {
             execution.ask_another(around, &arrived)

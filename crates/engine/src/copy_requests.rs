@@ -25,7 +25,6 @@ use crate::layout_reads::{INVALID_STATE, knows_columns, options_of};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
 use crate::layouts::Layouts;
 use crate::memory::Held;
-use crate::output::Output;
 use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
@@ -194,13 +193,7 @@ impl Engine {
     ) -> Refusal {
         let node = owners[copy];
         if self.links.away_by_itself(node, self.cx.now) >= patience {
-            let now_us = self.cx.shared.copies.us(self.cx.now);
-            let due = self
-                .copied
-                .eviction_due(table, owners, (copy, version), now_us);
-            if let Some(eviction) = due {
-                self.cx.ask(Output::Evict(eviction));
-            }
+            self.ask_for_eviction(table, owners, (copy, version));
         }
         let address = self.cx.snapshot.nodes.get(node.as_usize());
         let address = address.map_or_else(String::new, |node| node.address.to_string());

@@ -123,8 +123,12 @@ impl Engine {
 
     /// What has been answered is judged.
     pub(crate) fn judge_touched(&mut self) {
+        let touched = self.copied.take_touched();
+        if touched.is_empty() {
+            return;
+        }
         let pass = self.begin_pass();
-        for key in self.copied.take_touched() {
+        for key in touched {
             self.advance_copied(key, &pass);
         }
     }
@@ -293,14 +297,9 @@ impl Engine {
             return;
         };
         let view = write.view(&pass.lists);
-        let Some(list) = view.and_then(|view| view.copies.last_read()) else {
-            return;
-        };
-        let (table, owners) = (write.table.clone(), write.owners.clone());
-        let at = (copy, list.version());
-        let due = self.copied.eviction_due(&table, &owners, at, pass.now_us);
-        if let Some(eviction) = due {
-            self.cx.ask(Output::Evict(eviction));
+        if let Some(list) = view.and_then(|view| view.copies.last_read()) {
+            let (table, owners) = (write.table.clone(), write.owners.clone());
+            self.ask_for_eviction(&table, &owners, (copy, list.version()));
         }
     }
 

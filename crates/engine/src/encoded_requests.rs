@@ -24,6 +24,7 @@ use crate::statement::analysis::Analysis;
 use crate::statement::encoded_plan::{Plan, text_batch};
 use crate::statement::encoded_rules::{changes_catalogue, definition_refused, opaque_refused};
 use crate::statement::layout_rules::{CATALOGUE_REFUSED, is_systems};
+use crate::statement::prepared::Prepared;
 use crate::statement::prepared::Statement;
 
 impl Engine {
@@ -177,16 +178,12 @@ impl Engine {
             None => None,
         };
         let mut body = arrival.payload().to_vec();
-        match &prepared {
-            Some(prepared) => {
-                write::short_bytes(&mut body, &prepared.id);
-                if arrival.version == Version::V5 {
-                    let id = prepared.result_metadata_id.as_deref();
-                    write::short_bytes(&mut body, id.unwrap_or(&[]));
-                }
-            }
-            None => write::long_string(&mut body, &changed.text),
-        }
+        Prepared::write_asked(
+            prepared.as_deref(),
+            &changed.text,
+            arrival.version,
+            &mut body,
+        );
         let keyspace = asked.options.keyspace.filter(|_| asked.names.is_none());
         let begin = body.len();
         let (content, version) = (arrival.content, arrival.version);

@@ -7,7 +7,7 @@ use helenus_cql::Selected;
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{
     ExecuteView, Malformed, Opcode, Options, QueryView, ResultKind, Version, code, flags,
-    query_flags, result_kind, same_columns, strip_prelude, write,
+    query_flags, result_kind, same_columns, strip_prelude,
 };
 
 use crate::arrival::Arrival;
@@ -174,16 +174,12 @@ impl Engine {
             return None;
         }
         let mut body = Vec::with_capacity(arrival.content.len() + 64);
-        match &prepared {
-            Some(prepared) => {
-                write::short_bytes(&mut body, &prepared.id);
-                if arrival.version == Version::V5 {
-                    let id = prepared.result_metadata_id.as_deref();
-                    write::short_bytes(&mut body, id.unwrap_or(&[]));
-                }
-            }
-            None => write::long_string(&mut body, &candidate.derived.text),
-        }
+        Prepared::write_asked(
+            prepared.as_deref(),
+            &candidate.derived.text,
+            arrival.version,
+            &mut body,
+        );
         let (content, state) = (arrival.content, candidate.state);
         // All columns may be others than those that the client has been told of when it prepared.
         let selects_all = |asked: &Arc<Prepared>| {

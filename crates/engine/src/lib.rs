@@ -19,6 +19,7 @@ mod connections;
 mod context;
 pub mod copies;
 mod copy_ends;
+mod copy_evictions;
 mod copy_reads;
 mod copy_requests;
 mod copying;

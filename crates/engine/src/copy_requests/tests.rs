@@ -19,7 +19,7 @@ use helenus_layout::insync::{COPIES_MAX, Copies, Known, Members, PROXIES_MAX, Pr
 use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_policy::ring::{NodeIndex, NodeSpec, ReplicaSets, Replication, Ring};
 use helenus_policy::token::{Partitioner, Token};
-use helenus_wire::{Opcode, Version, code};
+use helenus_wire::{Consistency, Opcode, Version, code, write};
 
 use crate::config::Config;
 use crate::copies::{Eviction, Lists, Member, Membership};
@@ -100,6 +100,22 @@ struct Scene {
 }
 
 impl Scene {
+    /// Asks by text, without values, at this level.
+    fn ask_text(&mut self, text: &str, level: Consistency) {
+        let mut body = Vec::new();
+        write::long_string(&mut body, text);
+        write::u16(&mut body, level.0);
+        body.push(0);
+        self.bench.ask(Opcode::Query, 2, &body);
+        self.carry_out();
+    }
+
+    /// Only the first copy is in sync.
+    fn evict_others(&mut self) {
+        let others = self.list.evict(1).and_then(|list| list.evict(2));
+        self.list = others.expect("one is in sync");
+    }
+
     fn new(client: Version, node: Version) -> Scene {
         Scene::with(Config::default(), (client, node))
     }

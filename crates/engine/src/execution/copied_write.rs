@@ -28,6 +28,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::Consistency;
 
 use crate::copies::{Lists, Member, View};
+use crate::execution::outcome::Told;
 use crate::execution::sent_to_copies::SentToCopies;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::memory::Held;
@@ -67,14 +68,6 @@ pub(crate) enum Failure {
     Unclear,
     /// The node has not said anything, and may have it.
     Silent,
-}
-
-/// An error as the client is to hear it.
-#[derive(Clone, Debug)]
-pub(crate) struct Told {
-    pub code: i32,
-    pub text: String,
-    pub fields: Vec<u8>,
 }
 
 /// How far the write has come with one copy.

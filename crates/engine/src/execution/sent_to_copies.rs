@@ -13,7 +13,7 @@ use crate::execution::fan_out_write::known;
 use crate::keys::PoolKey;
 use crate::query::Query;
 use crate::statement::layout_plan::{CopyWrite, Plan};
-use crate::statement::prepared::Statement;
+use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
 
 /// What is sent to each copy.
@@ -71,16 +71,7 @@ impl SentToCopies {
         let len = self.payload.len() + copy.text.len() + self.options.len() + 32;
         let mut body = Vec::with_capacity(len);
         body.extend_from_slice(&self.payload);
-        match &prepared {
-            Some(prepared) => {
-                write::short_bytes(&mut body, &prepared.id);
-                if self.version == Version::V5 {
-                    let metadata = prepared.result_metadata_id.as_deref();
-                    write::short_bytes(&mut body, metadata.unwrap_or_default());
-                }
-            }
-            None => write::long_string(&mut body, &copy.text),
-        }
+        Prepared::write_asked(prepared.as_deref(), &copy.text, self.version, &mut body);
         body.extend_from_slice(&self.options);
         let opcode = match prepared {
             Some(_) => Opcode::Execute,

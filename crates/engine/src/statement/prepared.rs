@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use helenus_cql::{Facts, Kind, modification};
 use helenus_layout::plan::LogicalTable;
-use helenus_wire::PreparedView;
+use helenus_wire::{PreparedView, Version, write};
 
 pub use self::passed::PassedStatement;
 use crate::encodings::EncodedTable;
@@ -301,6 +301,23 @@ impl Prepared {
 
     pub(crate) fn may_have_changed(&self) -> bool {
         self.columns_changed.load(Ordering::Acquire)
+    }
+
+    /// Appends what stands in front of the options: of an EXECUTE, or of a QUERY if nothing is prepared.
+    pub(crate) fn write_asked(
+        prepared: Option<&Prepared>,
+        text: &str,
+        version: Version,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(prepared) = prepared else {
+            return write::long_string(out, text);
+        };
+        write::short_bytes(out, &prepared.id);
+        if version == Version::V5 {
+            let id = prepared.result_metadata_id.as_deref();
+            write::short_bytes(out, id.unwrap_or_default());
+        }
     }
 
     /// Whether a node's answer to PREPARE describes the same result.

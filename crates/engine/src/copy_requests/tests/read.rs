@@ -388,22 +388,14 @@ fn a_state_that_is_of_no_copy_is_none() {
 
 /// Asks for a read by text at this level.
 fn read_at(scene: &mut Scene, level: Consistency) {
-    let mut body = Vec::new();
-    write::long_string(&mut body, "SELECT total FROM app.orders WHERE customer = 7");
-    write::u16(&mut body, level.0);
-    body.push(0);
-    scene.bench.ask(Opcode::Query, 2, &body);
-    scene.carry_out();
+    let text = "SELECT total FROM app.orders WHERE customer = 7";
+    scene.ask_text(text, level);
 }
 
 #[test]
 fn all_asks_for_all_copies_in_sync_and_quorum_for_one() {
     let mut scene = Scene::new(Version::V4, Version::V4);
-    scene.list = scene
-        .list
-        .evict(1)
-        .and_then(|list| list.evict(2))
-        .expect("one is in sync");
+    scene.evict_others();
     scene.read();
     for level in [
         Consistency::ONE,

@@ -238,11 +238,7 @@ fn the_only_copy_in_sync_is_waited_for_until_time_is_up() {
     config.layouts.enabled = true;
     let mut scene = Scene::new(Version::V4, Version::V4);
     scene.bench.adopt_config(config);
-    scene.list = scene
-        .list
-        .evict(1)
-        .and_then(|list| list.evict(2))
-        .expect("one is in sync");
+    scene.evict_others();
     scene.read();
     read(&mut scene, BY_DAY);
     let (node, _) = asked_one(&mut scene, BY_DAY);

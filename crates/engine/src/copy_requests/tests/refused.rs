@@ -1,5 +1,5 @@
 use helenus_layout::plan::Column;
-use helenus_wire::{Consistency, write};
+use helenus_wire::Consistency;
 
 use super::*;
 use crate::testing::batch_of;
@@ -8,12 +8,7 @@ const DELETE: &str = "DELETE FROM app.orders WHERE customer = 1";
 
 /// Asks for a deletion at this level.
 fn delete_at(scene: &mut Scene, level: Consistency) {
-    let mut body = Vec::new();
-    write::long_string(&mut body, DELETE);
-    write::u16(&mut body, level.0);
-    body.push(0);
-    scene.bench.ask(Opcode::Query, 2, &body);
-    scene.carry_out();
+    scene.ask_text(DELETE, level);
 }
 
 #[test]

@@ -9,8 +9,7 @@ use helenus_policy::predict::Estimate;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{
-    Consistency, ExecuteView, Malformed, Opcode, QueryView, Version, same_columns, strip_payload,
-    write,
+    Consistency, ExecuteView, Malformed, Opcode, QueryView, same_columns, strip_payload,
 };
 
 use crate::copies::{Lists, View};
@@ -115,16 +114,7 @@ impl Asked {
         let payload_len = own.body.len() - content.len();
         let mut body = Vec::with_capacity(own.body.len() + on.text.len() + 32);
         body.extend_from_slice(own.body.get(..payload_len).unwrap_or_default());
-        match &prepared {
-            Some(prepared) => {
-                write::short_bytes(&mut body, &prepared.id);
-                if version == Version::V5 {
-                    let id = prepared.result_metadata_id.as_deref();
-                    write::short_bytes(&mut body, id.unwrap_or_default());
-                }
-            }
-            None => write::long_string(&mut body, &on.text),
-        }
+        Prepared::write_asked(prepared.as_deref(), &on.text, version, &mut body);
         let options_at = body.len();
         let state = self.continued.as_ref().map(|(_, state)| &**state);
         match prepared.is_none() && own.opcode == Opcode::Execute {
