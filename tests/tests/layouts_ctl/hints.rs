@@ -12,7 +12,13 @@ use crate::{Node, Outcome, eventually};
 fn a_layout_is_not_dropped_while_hints_of_it_are_kept() {
     // One cluster at a time.
     let _turn = Node::take();
-    let mut cluster = Cluster::up(helenus_tests::ephemeral().nodes(2)).expect("two nodes");
+    // A node tells of hints that it has written down for a node that it takes to be up: soon after they have
+    // come, and for longer after that one was killed than usual.
+    let spec = helenus_tests::ephemeral()
+        .nodes(2)
+        .yaml("hints_flush_period", "1s")
+        .yaml("phi_convict_threshold", "16");
+    let mut cluster = Cluster::up(spec).expect("two nodes");
     let contact = cluster.address(1).expect("an address").to_string();
     let mut node = cluster.connect(1).expect("a connection");
     let mut run = |cql: &str| {

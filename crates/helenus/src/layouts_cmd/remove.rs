@@ -1,5 +1,7 @@
 //! `helenus layouts drop`: takes layouts out of use, then drops their tables.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use helenus_rows::{TableName, in_keyspace};
@@ -76,10 +78,12 @@ pub(super) async fn run(args: DropArgs) -> Result<()> {
     if !changes.is_empty() {
         catalogue::change(&cluster, table, &known, &changes).await?;
     }
-    settle
-        .wait_longer(hints::UNSEEN_MAX, "no longer written")
-        .await;
-    hints::wait_for_none(&cluster, HINTS_LEFT).await?;
+    settle.wait("no longer written").await;
+    let quiet = match args.no_proxies {
+        true => Duration::ZERO,
+        false => hints::unseen_max(&cluster),
+    };
+    hints::wait_for_none(&cluster, quiet, HINTS_LEFT).await?;
     let mut kept = Vec::new();
     for (name, physical) in names.iter().zip(&tables) {
         let full = in_keyspace(&table.keyspace, physical);

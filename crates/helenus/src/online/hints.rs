@@ -4,7 +4,8 @@
 //! have come waits until no node keeps hints.
 //!
 //! Nodes write hints down every 10 s and tell of those in files that are closed, which happens every 10 s
-//! again, unless hand-off is paused. So the hint of a write shows after [`UNSEEN_MAX`].
+//! again, unless hand-off is paused, and only while the node that they are for is up. So the hint of a write
+//! shows after [`UNSEEN_MAX`] in which all nodes are up.
 
 use std::time::{Duration, Instant};
 
@@ -26,22 +27,30 @@ pub(crate) fn unseen_max(cluster: &Cluster) -> Duration {
 /// Nodes deliver hints every ten seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until no node keeps hints and all nodes answer. `otherwise`: what follows if that lasts.
-pub(crate) async fn wait_for_none(cluster: &Cluster, otherwise: &str) -> Result<()> {
+/// Waits until all nodes have answered, and none has kept hints, for `quiet` without a break. `otherwise`: what
+/// follows if they do not.
+pub(crate) async fn wait_for_none(
+    cluster: &Cluster,
+    quiet: Duration,
+    otherwise: &str,
+) -> Result<()> {
     let begin = Instant::now();
     let bar = spinner("waiting until no node keeps hints");
+    let mut none_since = None;
     loop {
         let kept = kept(cluster).await;
-        if kept.is_empty() {
+        if !kept.is_empty() {
+            none_since = None;
+            if begin.elapsed() > PATIENCE {
+                bail!(
+                    "{}; {otherwise}: run this again when all nodes are up and hints have been delivered \
+                     (nodetool statushandoff, system_views.pending_hints)",
+                    kept.join("; ")
+                );
+            }
+        } else if none_since.get_or_insert_with(Instant::now).elapsed() >= quiet {
             bar.finish_and_clear();
             return Ok(());
-        }
-        if begin.elapsed() > PATIENCE {
-            bail!(
-                "{}; {otherwise}: run this again when all nodes are up and hints have been delivered (nodetool \
-                 statushandoff, system_views.pending_hints)",
-                kept.join("; ")
-            );
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
     }

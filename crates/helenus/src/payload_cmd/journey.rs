@@ -137,12 +137,12 @@ impl Journey<'_> {
 
     /// The same, and until no write of an earlier state can come any more.
     async fn settle_all(&self, what: &str) -> Result<()> {
-        let more = match self.has_proxies {
+        let quiet = match self.has_proxies {
             true => hints::unseen_max(self.cluster),
             false => Duration::ZERO,
         };
-        self.settle.wait_longer(more, what).await;
-        hints::wait_for_none(self.cluster, HINTS_LEFT).await
+        self.settle.wait(what).await;
+        hints::wait_for_none(self.cluster, quiet, HINTS_LEFT).await
     }
 
     async fn check_proxies(&self) -> Result<()> {
