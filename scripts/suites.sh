@@ -25,7 +25,7 @@ while suite=$(next) && [ -n "$suite" ]; do
     esac
     # Unquoted on purpose: one word each, or none.
     # shellcheck disable=SC2086
-    if cargo test --locked --package helenus-tests --test "${suite%%:*}" -- --nocapture --test-threads 1 $only; then
+    if cargo test --locked --workspace --test "${suite%%:*}" -- --nocapture --test-threads 1 $only; then
         verdict=ok
     else
         verdict=FAILED

@@ -9,6 +9,11 @@ use std::time::{Duration, Instant};
 use helenus_cluster::{Cluster, ClusterSpec, Consistency, RunState};
 use rustix::process::{Pid, Signal, kill_process};
 
+/// Nodes that live for seconds, in which Java's optimizing compiler costs more than it gains.
+fn spec() -> ClusterSpec {
+    ClusterSpec::ephemeral().jvm_arg("-XX:TieredStopAtLevel=1")
+}
+
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !holds() {
@@ -20,7 +25,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 #[test]
 fn one_node_lives_and_leaves_nothing() {
     let begin = Instant::now();
-    let mut cluster = Cluster::up(ClusterSpec::ephemeral()).expect("up");
+    let mut cluster = Cluster::up(spec()).expect("up");
     println!("up after {:.1} s", begin.elapsed().as_secs_f64());
     let (dir, address) = (cluster.dir().to_owned(), cluster.contact_points()[0]);
     assert!(cluster.status().is_whole(), "{:?}", cluster.status());
@@ -88,8 +93,7 @@ fn a_node_whom_nobody_answered_is_started_once_more() {
             }
         }
     };
-    let mut cluster =
-        Cluster::up_with(ClusterSpec::ephemeral(), Arc::new(progress)).expect("one node");
+    let mut cluster = Cluster::up_with(spec(), Arc::new(progress)).expect("one node");
     let process = cluster.process(1).expect("node 1").expect("a process");
     frozen.store(process.pid as i32, Ordering::Relaxed);
     cluster.pause(1).expect("paused");
@@ -101,7 +105,7 @@ fn a_node_whom_nobody_answered_is_started_once_more() {
 
 #[test]
 fn a_dead_node_is_replaced_by_one_with_its_tokens_and_data() {
-    let spec = ClusterSpec::ephemeral().nodes(2).heap_mib(512);
+    let spec = spec().nodes(2).heap_mib(512);
     let mut cluster = Cluster::up(spec).expect("two nodes");
     let mut first = cluster.connect(1).expect("connected");
     let mut run = |cql: &str| first.query(cql, Consistency::All).expect(cql);
@@ -147,7 +151,7 @@ fn a_dead_node_is_replaced_by_one_with_its_tokens_and_data() {
 fn a_panic_leaves_nothing() {
     let (tell, told) = std::sync::mpsc::channel();
     let owner = std::thread::spawn(move || {
-        let cluster = Cluster::up(ClusterSpec::ephemeral()).expect("up");
+        let cluster = Cluster::up(spec()).expect("up");
         let process = cluster.process(1).expect("node 1").expect("a process");
         tell.send((cluster.dir().to_owned(), process))
             .expect("told");
