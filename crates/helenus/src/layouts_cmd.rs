@@ -20,6 +20,7 @@ mod read_rows;
 mod rebuild;
 mod remove;
 mod repair;
+mod replace;
 mod report;
 mod request;
 mod rules;

@@ -2,8 +2,7 @@
 //!
 //! In mode `replace` each replica of a table is a layout of its own, and Cassandra no longer compares
 //! them. This is the protocol that takes its place: who is asked, who is waited for, and who may be left
-//! out. The engine writes by it, and proxies keep themselves in the list of proxies; no table can have such copies
-//! yet.
+//! out. The engine writes by it, and proxies keep themselves in the list of proxies.
 //!
 //! # Setting
 //! A *copy* is one layout of one range of the ring, held by one node. Proxies write every row to all copies

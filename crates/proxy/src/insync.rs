@@ -1,5 +1,5 @@
 //! This proxy's part in the lists of copies in sync and of proxies ([`helenus_layout::insync`]), while the catalogue
-//! has a table in mode `replace`. No command makes one yet; without one this is idle: nothing is read, nor connected.
+//! has a table in mode `replace`. Without one this is idle: nothing is read, nor connected.
 //!
 //! `member` decides, `lane` speaks with nodes, `rows` knows the catalogue's tables. Two connections renew the lease of
 //! the list of proxies in turn and give signs of life, two renew those of the lists of copies, one changes lists,

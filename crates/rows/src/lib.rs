@@ -22,5 +22,5 @@ pub use names::{BadName, TableName, in_keyspace, literal};
 pub use page::{PAGE_ROWS, PAGE_ROWS_FIRST, page_rows};
 pub use range::{Range, split};
 pub use row::{Bytes, Cell, Misread, Row, Rows, Selects, collection};
-pub use table::{Column, ColumnRow, Shape, Table};
+pub use table::{Column, ColumnRow, Shape, Table, has_user_type};
 pub use writes::{Kind, Write, apart, copy, expires_untold, remove, values, whole};

@@ -1,8 +1,8 @@
 //! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; writes reach all
 //! copies (`writes`); and copies come back (`returning`).
 //!
-//! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. There is no command yet
-//! that makes a table of mode `replace`: the test writes to the catalogue what such a command would.
+//! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. Tables of
+//! mode `replace` are made by hand here, with lists as the tests want them; commands are tried in `replace`.
 
 mod returning;
 mod writes;

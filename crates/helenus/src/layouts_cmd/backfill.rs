@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
-use helenus_rows::{Range, Row, Table, expires_untold};
+use helenus_rows::{Range, Row, Table, TableName, expires_untold};
 
 use super::catalogue::Entry;
 use super::ranges;
@@ -17,18 +17,20 @@ use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
 use crate::online::ring;
 
-/// Rows that were copied, now and before.
+/// Copies the rows that `from` has. Rows that were copied, now and before.
 pub(super) async fn fill(
     cluster: &Cluster,
     table: &Table,
+    from: &TableName,
     entries: &[Entry],
     work: &Work,
 ) -> Result<u64> {
-    let (ranges, done) = plan(cluster, table, entries).await?;
+    let (ranges, done) = plan(cluster, (table, from), entries).await?;
     let throttle = Throttle::new(work.rows_per_second);
-    let reader = Reader::new(cluster, table, &table.name.table, work.level()).await?;
-    let into: Vec<&str> = entries.iter().map(|entry| &*entry.physical).collect();
-    let writer = Writer::new(cluster, table, &into, work.level());
+    let reader = Reader::new(cluster, table, from, work.level()).await?;
+    let into = entries.iter().map(|entry| entry.table(&table.name));
+    let into: Vec<TableName> = into.collect();
+    let writer = Writer::new(cluster, table, &into, work);
     let copied = AtomicU64::new(0);
     let bar = bar("copying rows", ranges.len() as u64);
     bar.inc(done.len() as u64);
@@ -63,7 +65,7 @@ pub(super) async fn fill(
 /// The ranges, and the ends of those that all layouts have already.
 async fn plan(
     cluster: &Cluster,
-    table: &Table,
+    (table, from): (&Table, &TableName),
     entries: &[Entry],
 ) -> Result<(Vec<Range>, BTreeSet<i64>)> {
     let mut before: Option<(BTreeSet<i64>, u64)> = None;
@@ -79,14 +81,14 @@ async fn plan(
     match before {
         Some((done, count)) if count > 0 => Ok((helenus_rows::split(count), done)),
         _ => {
-            let count = ring::suitable(cluster, &table.name).await;
+            let count = ring::suitable(cluster, from).await;
             Ok((helenus_rows::split(count), BTreeSet::new()))
         }
     }
 }
 
 /// CQL tells neither when the keys of a row were written nor when they expire.
-fn refuse_untimed(table: &Table, rows: &[Row]) -> Result<()> {
+pub(super) fn refuse_untimed(table: &Table, rows: &[Row]) -> Result<()> {
     if rows.iter().any(|row| expires_untold(table, row)) {
         bail!(
             "{} has rows without a value in any column besides the keys, and default_time_to_live: CQL does \

@@ -5,6 +5,7 @@
 //! of it or writes nothing ([`super::settle`]).
 
 use anyhow::{Result, bail};
+use helenus_cql::Name;
 use helenus_rows::{TableName, literal};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
@@ -23,6 +24,8 @@ const LAYOUTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\
     distinct_values map<text, bigint> static, rows bigint static, \
     physical text, physical_keyspace text, clustering list<text>, state text, created timestamp, \
     PRIMARY KEY ((keyspace_name, table_name), layout))";
+/// Columns that earlier versions do not have.
+const ADDED: [(&str, &str); 2] = [("mode", "text static"), ("physical_keyspace", "text")];
 /// The ranges that have been copied.
 pub(super) const PROGRESS: Notes = Notes {
     name: "layout_progress",
@@ -46,11 +49,34 @@ impl State {
     }
 }
 
+/// What layouts are to their table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Further copies of it.
+    Add,
+    /// They are being made in place of its replicas: for proxies the table has none.
+    Replacing,
+    /// In place of its replicas: proxies write and read them alone, by the lists of copies.
+    Replace,
+}
+
+impl Mode {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Mode::Add => "add",
+            Mode::Replacing => "replacing",
+            Mode::Replace => "replace",
+        }
+    }
+}
+
 /// One layout of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub layout: String,
     pub physical: String,
+    /// That of its table, in mode `replace`; otherwise it is that of the table itself.
+    pub keyspace: Option<String>,
     pub clustering: Vec<String>,
     /// As it is stored, also if it is none that is known here.
     pub state: String,
@@ -59,6 +85,15 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Its table, if it is a layout of this one.
+    pub(super) fn table(&self, of: &TableName) -> TableName {
+        let keyspace = self.keyspace.as_deref();
+        TableName {
+            keyspace: keyspace.map_or_else(|| of.keyspace.clone(), Name::from_stored),
+            table: Name::from_stored(&*self.physical),
+        }
+    }
+
     /// The same, written and not read, under a number that no command has seen yet. Whoever works on it
     /// under an older one notices.
     pub(super) fn begun_anew(&self) -> Entry {
@@ -99,12 +134,15 @@ impl Partition {
         }
     }
 
-    /// Fails if layouts are in place of the table's replicas: their tables are elsewhere, and proxies keep lists of them.
-    pub(super) fn check_beside(&self, table: &TableName) -> Result<()> {
+    /// Fails if it is one that this version does not know.
+    pub(super) fn mode(&self, table: &TableName) -> Result<Mode> {
         match self.mode.as_deref() {
-            None | Some("" | "add") => Ok(()),
+            None | Some("" | "add") => Ok(Mode::Add),
+            Some("replacing") => Ok(Mode::Replacing),
+            Some("replace") => Ok(Mode::Replace),
             Some(mode) => bail!(
-                "the layouts of {table} are in mode {mode:?}, which no command of this version can change"
+                "the layouts of {table} are in mode {mode:?}, which this version does not know: use the version \
+                 of helenus that has made them"
             ),
         }
     }
@@ -127,6 +165,8 @@ pub(super) enum Change<'a> {
     /// Adds or replaces.
     Put(&'a Entry),
     Remove(&'a str),
+    /// What all of its layouts are to the table; none: what those are that have nothing said of them.
+    Mode(Option<Mode>),
     /// Statistics of the table's rows.
     Count {
         rows: u64,
@@ -142,7 +182,10 @@ pub(super) async fn create(
 ) -> Result<()> {
     let mut tables = vec![LAYOUTS.to_owned(), PROGRESS.create()];
     tables.extend(lists::create());
-    keyspace::create(cluster, like, proxy_roles, (&tables, &lists::CHANGED)).await
+    keyspace::create(cluster, like, proxy_roles, (&tables, &lists::CHANGED)).await?;
+    // One of an earlier version lacks some.
+    keyspace::add_columns(cluster, "layouts", &ADDED).await?;
+    keyspace::add_columns(cluster, "copies", &lists::ADDED).await
 }
 
 pub(super) async fn exists(cluster: &Cluster) -> Result<bool> {
@@ -162,17 +205,27 @@ pub(crate) async fn original(cluster: &Cluster, name: &TableName) -> Result<Opti
     if !exists(cluster).await? {
         return Ok(None);
     }
-    let found: Vec<(String, String, Option<String>)> = cluster
-        .rows("SELECT keyspace_name, table_name, physical FROM helenus.layouts")
+    type Row = (String, String, Option<String>, Option<String>);
+    let [_, elsewhere] = added(cluster).await?;
+    let found: Vec<Row> = cluster
+        .rows(format!(
+            "SELECT keyspace_name, table_name, physical, {} FROM helenus.layouts",
+            if elsewhere {
+                "physical_keyspace"
+            } else {
+                "physical"
+            }
+        ))
         .await?;
-    let is_it = |keyspace: &str, physical: Option<&str>| {
-        *keyspace == *name.keyspace && physical == Some(&*name.table)
+    let is_it = |(keyspace, _, physical, of_copy): &Row| {
+        let of_copy = of_copy.as_deref().filter(|_| elsewhere);
+        *of_copy.unwrap_or(keyspace) == *name.keyspace && physical.as_deref() == Some(&*name.table)
     };
     let mut found = found.into_iter();
-    let found = found.find(|(keyspace, _, physical)| is_it(keyspace, physical.as_deref()));
-    Ok(found.map(|(keyspace, table, _)| TableName {
-        keyspace: helenus_cql::Name::from_stored(keyspace),
-        table: helenus_cql::Name::from_stored(table),
+    let found = found.find(is_it);
+    Ok(found.map(|(keyspace, table, ..)| TableName {
+        keyspace: Name::from_stored(keyspace),
+        table: Name::from_stored(table),
     }))
 }
 
@@ -183,32 +236,47 @@ type Row = (
     Option<std::collections::BTreeMap<String, i64>>,
     Option<String>,
     Option<String>,
+    Option<String>,
     Option<Vec<String>>,
     Option<String>,
     Option<CqlTimestamp>,
 );
+
+/// Which of the [`ADDED`] columns there are.
+async fn added(cluster: &Cluster) -> Result<[bool; 2]> {
+    let columns = keyspace::columns(cluster, "layouts").await?;
+    Ok(ADDED.map(|(name, _)| columns.contains(name)))
+}
 
 /// The layouts of a table, after all changes that were ever agreed on.
 pub(crate) async fn read(cluster: &Cluster, table: &TableName) -> Result<Partition> {
     if !exists(cluster).await? {
         return Ok(Partition::default());
     }
+    let [has_mode, elsewhere] = added(cluster).await?;
+    // In place of a column that is not there, another one is asked for.
+    let column = |name, is_there| if is_there { name } else { "table_name" };
     let mut select = Statement::new(format!(
-        "SELECT version, mode, rows, distinct_values, layout, physical, clustering, state, created FROM \
+        "SELECT version, {}, rows, distinct_values, layout, physical, {}, clustering, state, created FROM \
          helenus.layouts WHERE {}",
+        column("mode", has_mode),
+        column("physical_keyspace", elsewhere),
         place(table)
     ));
     select.set_consistency(Consistency::Serial);
     let rows: Vec<Row> = cluster.rows(select).await?;
     let mut partition = Partition::default();
-    for (version, mode, rows, distinct, layout, physical, clustering, state, created) in rows {
+    for (version, mode, rows, distinct, layout, physical, keyspace, clustering, state, created) in
+        rows
+    {
         partition.version = version;
-        partition.mode = mode;
+        partition.mode = mode.filter(|_| has_mode);
         partition.rows = rows;
         partition.distinct = distinct.unwrap_or_default().into_iter().collect();
         partition.entries.extend(layout.map(|layout| Entry {
             layout,
             physical: physical.unwrap_or_default(),
+            keyspace: keyspace.filter(|_| elsewhere),
             clustering: clustering.unwrap_or_default(),
             state: state.unwrap_or_default(),
             created: created.map_or(0, |created| created.0),
@@ -250,6 +318,7 @@ fn is_done(partition: &Partition, changes: &[Change<'_>]) -> bool {
     changes.iter().all(|change| match change {
         Change::Put(entry) => partition.entry(&entry.layout) == Some(entry),
         Change::Remove(layout) => partition.entry(layout).is_none(),
+        Change::Mode(mode) => partition.mode.as_deref() == mode.map(Mode::name),
         Change::Count { rows, .. } => partition.rows == i64::try_from(*rows).ok(),
     })
 }
@@ -260,10 +329,18 @@ fn statement(table: &TableName, change: &Change<'_>) -> String {
         Change::Put(entry) => {
             let columns = entry.clustering.iter().map(|column| literal(column));
             format!(
-                "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, physical, clustering, \
-                 state, created) VALUES ({keyspace}, {name}, {}, {}, [{}], {}, {})",
+                "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, physical, {}clustering, \
+                 state, created) VALUES ({keyspace}, {name}, {}, {}, {}[{}], {}, {})",
+                entry
+                    .keyspace
+                    .as_ref()
+                    .map_or("", |_| "physical_keyspace, "),
                 literal(&entry.layout),
                 literal(&entry.physical),
+                entry
+                    .keyspace
+                    .as_ref()
+                    .map_or_else(String::new, |keyspace| format!("{}, ", literal(keyspace))),
                 columns.collect::<Vec<_>>().join(", "),
                 literal(&entry.state),
                 entry.created
@@ -274,6 +351,13 @@ fn statement(table: &TableName, change: &Change<'_>) -> String {
             place(table),
             literal(layout)
         ),
+        Change::Mode(mode) => {
+            let mode = mode.map_or_else(|| "null".to_owned(), |mode| literal(mode.name()));
+            format!(
+                "UPDATE helenus.layouts SET mode = {mode} WHERE {}",
+                place(table)
+            )
+        }
         Change::Count { rows, distinct } => {
             let counts = distinct.iter();
             let counts = counts.map(|(column, count)| format!("{}: {count}", literal(column)));
@@ -298,6 +382,7 @@ mod tests {
         let ready = Entry {
             layout: "a".to_owned(),
             physical: "orders__layout_a".to_owned(),
+            keyspace: None,
             clustering: vec!["clerk".to_owned()],
             state: State::Ready.name().to_owned(),
             created,
@@ -329,14 +414,21 @@ mod tests {
             entries: vec![Entry {
                 layout: "a".to_owned(),
                 physical: "orders__layout_a".to_owned(),
+                keyspace: None,
                 clustering: Vec::new(),
                 state: State::Writing.name().to_owned(),
                 created: 1,
             }],
             ..Partition::default()
         };
-        let modes = [None, Some("add"), Some("replace"), Some("other")];
-        let are_beside = modes.map(|mode| {
+        let modes = [
+            None,
+            Some("add"),
+            Some("replace"),
+            Some("replacing"),
+            Some("other"),
+        ];
+        let known = modes.map(|mode| {
             let mode = mode.map(str::to_owned);
             let entries = Vec::new();
             let partition = Partition {
@@ -344,9 +436,11 @@ mod tests {
                 entries,
                 ..Partition::default()
             };
-            partition.check_beside(&table).is_ok()
+            partition.mode(&table).ok()
         });
-        assert_eq!(are_beside, [true, true, false, false]);
+        let add = Some(Mode::Add);
+        let (replace, replacing) = (Some(Mode::Replace), Some(Mode::Replacing));
+        assert_eq!(known, [add, add, replace, replacing, None]);
         let check = |layout, physical| partition.check_free(&table, layout, physical);
         assert!(check("a", "orders__layout_a").is_err());
         assert!(check("a", "another").is_err());

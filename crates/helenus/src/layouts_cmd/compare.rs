@@ -12,10 +12,13 @@ use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, future, stream};
 use helenus_layout::HyperLogLog;
 use helenus_layout::plan::partition_name;
-use helenus_rows::{Hashes, Part, Range, Row, Sum, Table, differing};
+use helenus_rows::{Hashes, Part, Range, Row, Sum, Table, TableName, differing};
+use indicatif::ProgressBar;
 
+use super::backfill::refuse_untimed;
 use super::catalogue::Entry;
 use super::work::Work;
+use super::writer::Writer;
 use crate::online::cluster::Cluster;
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
@@ -50,10 +53,9 @@ pub(super) struct Compared {
     /// Distinct values of each clustering column, and of the partition key ([`partition_name`]); none if there
     /// are too few rows to tell.
     pub distinct: Vec<(String, u64)>,
-    /// For each layout: ranges that differ, and the rows.
-    pub layouts: Vec<Differences>,
 }
 
+/// Of a layout: ranges that differ, and the rows.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
     pub ranges: Vec<Range>,
@@ -65,88 +67,124 @@ pub(super) struct Differences {
 /// Readers of the table and its layouts.
 pub(super) struct Readers<'a> {
     table: &'a Table,
+    /// What the copies are compared with: the table, or one of them.
+    name: &'a TableName,
     pub own: Reader<'a>,
     pub copies: Vec<Reader<'a>>,
+    /// Copies a range again in which copies differ. What is written meanwhile is only in the table, so many rows may.
+    refill: Option<Writer<'a>>,
 }
 
 impl<'a> Readers<'a> {
     pub(super) async fn new(
         cluster: &'a Cluster,
-        table: &'a Table,
+        (table, name): (&'a Table, &'a TableName),
         entries: &[Entry],
-        work: &Work,
+        work: &'a Work,
     ) -> Result<Readers<'a>> {
         let level = work.level();
-        let own = Reader::new(cluster, table, &table.name.table, level).await?;
-        let mut copies = Vec::new();
+        let own = Reader::new(cluster, table, name, level).await?;
+        let (mut copies, mut names) = (Vec::new(), Vec::new());
         for entry in entries {
-            copies.push(Reader::new(cluster, table, &entry.physical, level).await?);
+            let copy = entry.table(&table.name);
+            copies.push(Reader::new(cluster, table, &copy, level).await?);
+            names.push(copy);
         }
-        Ok(Readers { table, own, copies })
+        let is_filled = work.claim.is_some();
+        Ok(Readers {
+            table,
+            name,
+            own,
+            copies,
+            refill: is_filled.then(|| Writer::new(cluster, table, &names, work)),
+        })
     }
 }
 
-/// Compares all layouts with the table.
-pub(super) async fn compare(
-    cluster: &Cluster,
-    readers: &Readers<'_>,
-    work: &Work,
-) -> Result<Compared> {
-    let table = readers.table;
-    let ranges = helenus_rows::split(ring::suitable(cluster, &table.name).await);
-    let throttle = Throttle::new(work.rows_per_second);
-    let counter = Mutex::new(Counter::new(table));
-    let rows = AtomicU64::new(0);
-    let found: Mutex<Vec<Differences>> = Mutex::default();
-    if let Ok(mut found) = found.lock() {
-        found.resize_with(readers.copies.len(), Differences::default);
+/// A comparison of all layouts with the table, some ranges after the others.
+pub(super) struct Comparison<'a> {
+    readers: &'a Readers<'a>,
+    work: &'a Work,
+    throttle: Throttle,
+    counter: Mutex<Counter>,
+    rows: AtomicU64,
+    bar: ProgressBar,
+}
+
+impl<'a> Comparison<'a> {
+    /// Also the ranges to compare.
+    pub(super) async fn begin(
+        cluster: &Cluster,
+        readers: &'a Readers<'a>,
+        work: &'a Work,
+    ) -> (Comparison<'a>, Vec<Range>) {
+        let ranges = helenus_rows::split(ring::suitable(cluster, readers.name).await);
+        let comparison = Comparison {
+            readers,
+            work,
+            throttle: Throttle::new(work.rows_per_second),
+            counter: Mutex::new(Counter::new(readers.table)),
+            rows: AtomicU64::new(0),
+            bar: bar("comparing", ranges.len() as u64),
+        };
+        (comparison, ranges)
     }
-    let bar = bar("comparing", ranges.len() as u64);
-    let looks = ranges.iter().map(|range| {
-        let (counter, rows, found, throttle, bar) = (&counter, &rows, &found, &throttle, &bar);
-        async move {
-            let look = Look {
-                readers,
-                range: *range,
-                throttle,
-                rows_held: ROWS_HELD / u64::from(work.parallel.max(1)),
-            };
-            let (sum, differing) = look.sums(counter).await?;
-            let all = rows.fetch_add(sum.rows, Ordering::Relaxed) + sum.rows;
-            bar.set_message(format!("{all} rows"));
-            for (at, copy) in differing {
-                let (differences, unsettled) = look.rows(at, sum.rows, copy.rows).await?;
-                if let Ok(mut found) = found.lock()
-                    && let Some(found) = found.get_mut(at)
-                {
-                    found.unsettled += unsettled;
-                    if !differences.is_empty() {
-                        found.ranges.push(*range);
-                    }
-                    found.rows.extend(differences);
-                    check_few(table, found.rows.len() as u64)?;
-                }
-            }
-            bar.inc(1);
-            Ok::<(), anyhow::Error>(())
+
+    /// All rows of the table, and distinct values.
+    pub(super) fn finish(self) -> Compared {
+        self.bar.finish_and_clear();
+        let (counter, rows) = (self.counter.into_inner(), self.rows.into_inner());
+        Compared {
+            rows,
+            distinct: match counter {
+                Ok(counter) if rows >= COUNTED_MIN => counter.finish(),
+                _ => Vec::new(),
+            },
         }
-    });
-    let done: Result<()> = stream::iter(looks)
-        .buffer_unordered(work.parallel.into())
-        .try_collect()
-        .await;
-    bar.finish_and_clear();
-    done?;
-    let layouts = found.into_inner().unwrap_or_default();
-    let (counter, rows) = (counter.into_inner(), rows.into_inner());
-    Ok(Compared {
-        rows,
-        distinct: match counter {
-            Ok(counter) if rows >= COUNTED_MIN => counter.finish(),
-            _ => Vec::new(),
-        },
-        layouts,
-    })
+    }
+
+    /// What differs in these ranges, for each layout.
+    pub(super) async fn compare(&self, ranges: &[Range]) -> Result<Vec<Differences>> {
+        let found: Mutex<Vec<Differences>> = Mutex::default();
+        if let Ok(mut found) = found.lock() {
+            found.resize_with(self.readers.copies.len(), Differences::default);
+        }
+        let looks = ranges.iter().map(|range| self.look(*range, &found));
+        let done: Result<()> = stream::iter(looks)
+            .buffer_unordered(self.work.parallel.into())
+            .try_collect()
+            .await;
+        done?;
+        Ok(found.into_inner().unwrap_or_default())
+    }
+
+    async fn look(&self, range: Range, found: &Mutex<Vec<Differences>>) -> Result<()> {
+        let Comparison { readers, bar, .. } = self;
+        let look = Look {
+            readers,
+            range,
+            throttle: &self.throttle,
+            rows_held: ROWS_HELD / u64::from(self.work.parallel.max(1)),
+        };
+        let (sum, differing) = look.sums(&self.counter).await?;
+        let all = self.rows.fetch_add(sum.rows, Ordering::Relaxed) + sum.rows;
+        bar.set_message(format!("{all} rows"));
+        for (at, copy) in differing {
+            let (differences, unsettled) = look.rows(at, sum.rows, copy.rows).await?;
+            if let Ok(mut found) = found.lock()
+                && let Some(found) = found.get_mut(at)
+            {
+                found.unsettled += unsettled;
+                if !differences.is_empty() {
+                    found.ranges.push(range);
+                }
+                found.rows.extend(differences);
+                check_few(readers.table, found.rows.len() as u64)?;
+            }
+        }
+        bar.inc(1);
+        Ok(())
+    }
 }
 
 /// One range, looked at until what differs stays the same.
@@ -164,8 +202,10 @@ impl Look<'_> {
         let mut differing: Vec<(usize, Sum)> = layouts.map(|at| (at, Sum::default())).collect();
         let mut own = Sum::default();
         for look in 0..LOOKS {
-            if look > 0 {
-                tokio::time::sleep(PAUSE).await;
+            match &self.readers.refill {
+                Some(writer) if look == 1 => self.refill(writer).await?,
+                _ if look > 0 => tokio::time::sleep(PAUSE).await,
+                _ => {}
             }
             let count = |row: &Row| {
                 if look == 0
@@ -194,6 +234,16 @@ impl Look<'_> {
             }
         }
         Ok((own, differing))
+    }
+
+    /// Copies the rows of the table again.
+    async fn refill(&self, writer: &Writer<'_>) -> Result<()> {
+        let take = async |rows: Vec<Row>, asked: Instant| {
+            refuse_untimed(self.readers.table, &rows)?;
+            writer.copy(&rows, asked).await
+        };
+        let own = &self.readers.own;
+        own.each_page(self.range, self.throttle, take).await
     }
 
     async fn sum(&self, reader: &Reader<'_>, mut each: impl FnMut(&Row)) -> Result<Sum> {

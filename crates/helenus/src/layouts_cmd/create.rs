@@ -14,6 +14,8 @@ use serde_json::json;
 use super::catalogue::{self, Change, Entry, Partition, State};
 use super::fill::{self, Filled};
 use super::names;
+use super::replace;
+use super::report::Mode;
 use super::request::{self, Wanted};
 use super::work::Work;
 use super::{definition, ranges, rules};
@@ -29,32 +31,39 @@ use crate::payload_cmd;
 #[derive(Args)]
 pub(super) struct CreateArgs {
     /// KEYSPACE.TABLE
-    table: TableName,
-    /// A layout: its name, and all clustering columns in its order; may be repeated
-    #[arg(long = "layout", value_name = "NAME=COLUMN,…", value_parser = request::parse)]
+    pub table: TableName,
+    /// What the layouts are to the table
+    #[arg(long, value_enum, default_value = "add")]
+    mode: Mode,
+    /// A layout: its name, and all clustering columns in its order; in mode `replace` also the data center that has it;
+    /// may be repeated
+    #[arg(long = "layout", value_name = "NAME=COLUMN,…[@DC]", value_parser = request::parse)]
     layouts: Vec<Wanted>,
-    /// The layouts of this design, as `layouts advise --mode add --json` prints it
+    /// The layouts of this design, as `layouts advise --json` prints it
     #[arg(long, value_name = "FILE.json", conflicts_with = "layouts")]
     design: Option<PathBuf>,
-    /// The role of the proxies (cluster.username), which is then allowed to read the catalogue; may be
-    /// repeated [default: --user]
+    /// With `--mode replace`: the data centers of the layouts, in the order of these
+    #[arg(long, value_name = "DC,…", value_delimiter = ',')]
+    pub data_centers: Vec<String>,
+    /// The role of the proxies (cluster.username), which is then allowed to read the catalogue, and in mode `replace` to
+    /// keep the copies equal; may be repeated [default: --user]
     #[arg(long, value_name = "ROLE")]
-    proxy_role: Vec<String>,
+    pub proxy_role: Vec<String>,
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
-    work: Work,
+    pub work: Work,
     /// Do not wait for proxies, because none is running
     #[arg(long, hide = true)]
-    no_proxies: bool,
+    pub no_proxies: bool,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub(super) async fn run(args: CreateArgs) -> Result<()> {
     let wanted = match &args.design {
-        Some(path) => request::of_design(path, &args.table)?,
+        Some(path) => request::of_design(path, &args.table, args.mode)?,
         None => args.layouts.clone(),
     };
     let cluster = args.access.connect().await?;
@@ -62,7 +71,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     args.work.check_nodes(&cluster).await?;
     let table = table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
-    request::check(&wanted, &table)?;
+    request::check(&wanted, &table, args.mode)?;
     let encoded = payload_cmd::catalogue::read(&cluster, &args.table).await?;
     if let Some(entry) = encoded.entries.first() {
         bail!(
@@ -79,8 +88,16 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
             args.table
         );
     }
+    if args.mode == Mode::Replace {
+        return replace::create::run(&args, &cluster, (&table, wanted)).await;
+    }
     let known = catalogue::read(&cluster, &args.table).await?;
-    known.check_beside(&args.table)?;
+    if known.mode(&args.table)? != catalogue::Mode::Add {
+        bail!(
+            "{} has layouts in place of its replicas (mode `replace`), or is about to: further ones cannot be added",
+            args.table
+        );
+    }
     let news = news(&wanted, &known)?;
     if news.is_empty() {
         return report(&args, &wanted, None);
@@ -93,10 +110,17 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
         fill::refuse_untimed(&cluster, &table, &args.work).await?;
     }
     make_tables(&cluster, &table, &wanted, &known).await?;
+    let tables: Vec<TableName> = news
+        .iter()
+        .map(|layout| {
+            let physical = names::physical(&args.table.table, &layout.name)?;
+            Ok(copy_name(&args.table, &physical))
+        })
+        .collect::<Result<_>>()?;
     catalogue::create(&cluster, &args.table, &args.proxy_role).await?;
     // Before proxies write the layouts: a role that may not write one could not write the table any more.
     let role = cluster.role.as_deref();
-    copy_grants(&cluster, &args.table, &news, role).await?;
+    copy_grants(&cluster, &args.table, &tables, role).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
     let entries = writing(&args.table, &wanted, &known)?;
     let changes: Vec<Change<'_>> = entries.iter().map(Change::Put).collect();
@@ -108,10 +132,12 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
         .wait_longer(more, "the layouts are being announced")
         .await;
     // Again: what was granted, revoked or added until all proxies knew reached the table alone.
-    copy_grants(&cluster, &args.table, &news, role).await?;
-    let table = add_columns(&cluster, &table, &news, &args.work).await?;
+    copy_grants(&cluster, &args.table, &tables, role).await?;
+    let orders = news.iter().map(|layout| &*layout.clustering);
+    let orders: Vec<_> = tables.iter().cloned().zip(orders).collect();
+    let table = add_columns(&cluster, &table, &orders, &args.work).await?;
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
-    copy_grants(&cluster, &args.table, &news, None).await?;
+    copy_grants(&cluster, &args.table, &tables, None).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;
     for entry in &entries {
         ranges::forget(&cluster, &args.table, &entry.layout).await?;
@@ -161,6 +187,7 @@ fn writing(table: &TableName, wanted: &[Wanted], known: &Partition) -> Result<Ve
         None => Ok(Entry {
             layout: layout.name.clone(),
             physical: names::physical(&table.table, &layout.name)?,
+            keyspace: None,
             clustering: layout.clustering.clone(),
             state: State::Writing.name().to_owned(),
             created,
@@ -200,17 +227,14 @@ async fn make_tables(
     let options = definition::options(cluster, &table.name).await?;
     for layout in wanted {
         let physical = names::physical(&table.name.table, &layout.name)?;
-        let name = TableName {
-            keyspace: keyspace.clone(),
-            table: helenus_cql::Name::from_stored(physical.as_str()),
-        };
+        let name = copy_name(&table.name, &physical);
         let is_known = known.entry(&layout.name).is_some();
         let holder = catalogue::original(cluster, &name).await?;
         if let Some(other) = holder.filter(|other| *other != table.name) {
             bail!("{name} holds a layout of {other}: choose another name for the layout");
         }
         if !is_known && !table::exists(cluster, keyspace, &physical).await? {
-            let create = definition::create(table, &options, &physical, &layout.clustering);
+            let create = definition::create(table, &options, &name, &layout.clustering);
             cluster.run(&create).await?;
         }
         let found = table::load(cluster, &name).await?;
@@ -244,10 +268,10 @@ async fn make_tables(
 }
 
 /// Gives layouts the columns that the table has got meanwhile. Returns the table as it is by now.
-async fn add_columns(
+pub(super) async fn add_columns(
     cluster: &Cluster,
     before: &Table,
-    layouts: &[&Wanted],
+    layouts: &[(TableName, &[String])],
     work: &Work,
 ) -> Result<Table> {
     cluster.agree().await?;
@@ -263,24 +287,18 @@ async fn add_columns(
             format!("{name} was altered meanwhile: drop the layouts (helenus layouts drop {name})")
         })?;
     }
-    for layout in layouts {
-        let physical = TableName {
-            keyspace: name.keyspace.clone(),
-            table: helenus_cql::Name::from_stored(names::physical(&name.table, &layout.name)?),
-        };
-        let found = table::load(cluster, &physical).await?;
+    for (physical, clustering) in layouts {
+        let found = table::load(cluster, physical).await?;
         for (column, is_static) in table.lacking(&found) {
             cluster
-                .run(&definition::add(&physical, column, is_static))
+                .run(&definition::add(physical, column, is_static))
                 .await?;
         }
-        let found = table::load(cluster, &physical).await?;
-        if !table.is_copied_by(&found, &layout.clustering) {
+        let found = table::load(cluster, physical).await?;
+        if !table.is_copied_by(&found, clustering) {
             bail!(
-                "{name} was altered while layout {} was announced: drop the layout (helenus layouts drop {name} \
-                 --layout {}) and create it again",
-                layout.name,
-                layout.name
+                "{name} was altered while {physical} was announced: drop the layouts (helenus layouts drop {name} \
+                 --all) and create them again"
             );
         }
     }
@@ -289,18 +307,17 @@ async fn add_columns(
 
 /// Gives roles the rights on the layouts that they have on the table, and takes others away, except from the
 /// role `but`.
-async fn copy_grants(
+pub(super) async fn copy_grants(
     cluster: &Cluster,
     table: &TableName,
-    layouts: &[&Wanted],
+    layouts: &[TableName],
     but: Option<&str>,
 ) -> Result<()> {
     if !grants::are_checked(cluster).await {
         return Ok(());
     }
-    for layout in layouts {
-        let physical = names::physical(&table.table, &layout.name)?;
-        let copied = grants::make_equal(cluster, table, &physical, but).await;
+    for physical in layouts {
+        let copied = grants::make_equal(cluster, table, physical, but).await;
         copied.with_context(|| {
             format!(
                 "the rights on {physical} could not be made those on {table}, and clients without them could \
@@ -310,6 +327,14 @@ async fn copy_grants(
         })?;
     }
     Ok(())
+}
+
+/// A layout's table.
+fn copy_name(table: &TableName, physical: &str) -> TableName {
+    TableName {
+        keyspace: table.keyspace.clone(),
+        table: helenus_cql::Name::from_stored(physical),
+    }
 }
 
 fn report(args: &CreateArgs, wanted: &[Wanted], filled: Option<&Filled>) -> Result<()> {
@@ -364,6 +389,7 @@ mod tests {
         let entry = |at: usize, state: State| Entry {
             layout: wanted[at].name.clone(),
             physical: format!("orders__layout_{}", wanted[at].name),
+            keyspace: None,
             clustering: wanted[at].clustering.clone(),
             state: state.name().to_owned(),
             created: 7,

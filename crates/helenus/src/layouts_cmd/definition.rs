@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
-use helenus_rows::{Column, Table, TableName, in_keyspace};
+use helenus_rows::{Column, Table, TableName};
 
 use crate::online::cluster::Cluster;
 
@@ -31,7 +31,7 @@ pub(super) fn add(layout: &TableName, column: &Column, is_static: bool) -> Strin
 }
 
 /// The table in which a layout's rows are kept.
-pub(super) fn create(table: &Table, options: &str, physical: &str, order: &[String]) -> String {
+pub(super) fn create(table: &Table, options: &str, name: &TableName, order: &[String]) -> String {
     let names = |columns: &[&Column]| {
         let names: Vec<String> = columns.iter().map(|c| c.to_cql()).collect();
         names.join(", ")
@@ -63,7 +63,7 @@ pub(super) fn create(table: &Table, options: &str, physical: &str, order: &[Stri
     };
     format!(
         "CREATE TABLE IF NOT EXISTS {} ({}) WITH CLUSTERING ORDER BY ({order}){options}",
-        in_keyspace(&table.name.keyspace, physical),
+        name.to_cql(),
         lines.join(", ")
     )
 }
@@ -151,7 +151,12 @@ mod tests {
         };
         let order = ["b", "a"].map(str::to_owned);
         assert_eq!(
-            create(&table, "comment = 'x'", "t__layout_x", &order),
+            create(
+                &table,
+                "comment = 'x'",
+                &"k.t__layout_x".parse().expect("a name"),
+                &order
+            ),
             "CREATE TABLE IF NOT EXISTS k.t__layout_x (\"P\" int, b text, a int, s text static, \
              v frozen<set<int>>, PRIMARY KEY ((\"P\"), b, a)) WITH CLUSTERING ORDER BY (b DESC, a ASC) AND \
              comment = 'x'"

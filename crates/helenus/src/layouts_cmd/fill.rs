@@ -29,7 +29,7 @@ pub(super) async fn refuse_untimed(cluster: &Cluster, table: &Table, work: &Work
     let Some(column) = table.untimed() else {
         return Ok(());
     };
-    let reader = Reader::new(cluster, table, &table.name.table, work.level()).await?;
+    let reader = Reader::new(cluster, table, &table.name, work.level()).await?;
     if reader.is_empty().await? {
         return Ok(());
     }
@@ -55,9 +55,10 @@ pub(super) async fn fill(
     let copied = match table.untimed() {
         // It was empty before the layouts were written.
         Some(_) => 0,
-        None => backfill::fill(cluster, table, entries, work).await?,
+        None => backfill::fill(cluster, table, &table.name, entries, work).await?,
     };
-    let (compared, verdicts) = verify::verify(cluster, table, entries, work, true).await?;
+    let (compared, verdicts) =
+        verify::verify(cluster, (table, &table.name), entries, work, true).await?;
     let left: u64 = verdicts.iter().map(Verdict::left).sum();
     if verdicts.iter().any(|verdict| verdict.undeleted > 0) {
         bail!(

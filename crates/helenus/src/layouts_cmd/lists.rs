@@ -39,11 +39,14 @@ use crate::online::keyspace;
 
 /// The copies of a table, a row for each group of ranges whose copies have the same owners. Copies have the
 /// numbers of their owners in the list of these. A change that concerns several groups, as when a node is lost, is one
-/// batch with a condition for each.
+/// batch with a condition for each. What all of them have in common tells how far a command is (`replace::stage`);
+/// proxies do not look at it.
 const COPIES: &str = "CREATE TABLE IF NOT EXISTS helenus.copies (\
     keyspace_name text, table_name text, owners frozen<list<uuid>>, \
     version bigint, in_sync frozen<set<int>>, joining frozen<set<int>>, \
     since frozen<list<bigint>>, boot frozen<list<int>>, changed timestamp, left map<int, timestamp>, \
+    created bigint static, stage text static, sources frozen<set<int>> static, \
+    boots frozen<map<uuid, int>> static, \
     PRIMARY KEY ((keyspace_name, table_name), owners)) WITH speculative_retry = 'ALWAYS'";
 /// All proxies, a row for each start of one: in the partition [`PROXIES_NAME`]. A number is that of one start
 /// at a time; who takes one again removes the row of the start before.
@@ -61,6 +64,15 @@ const INTENTS: &str = "CREATE TABLE IF NOT EXISTS helenus.intents (\
 /// Tables that proxies change.
 pub(super) const CHANGED: [&str; 3] = ["copies", "proxies", "intents"];
 
+/// Columns that earlier versions do not have.
+pub(super) const ADDED: [(&str, &str); 5] = [
+    ("left", "map<int, timestamp>"),
+    ("created", "bigint static"),
+    ("stage", "text static"),
+    ("sources", "frozen<set<int>> static"),
+    ("boots", "frozen<map<uuid, int>> static"),
+];
+
 /// The statements that create their tables.
 pub(super) fn create() -> [String; 3] {
     [COPIES, PROXIES, INTENTS].map(str::to_owned)
@@ -74,6 +86,8 @@ pub(super) struct Lists {
     pub proxies: Option<ProxiesList>,
     /// Addresses of nodes by host id.
     pub addresses: BTreeMap<String, String>,
+    /// The layouts of tables, in the order of the numbers of their copies.
+    pub layouts: BTreeMap<String, Vec<String>>,
 }
 
 /// The copies of a group of ranges.
@@ -123,6 +137,7 @@ impl Lists {
         let address = |node: &Arc<Node>| cluster.address(node).to_string();
         Ok(Lists {
             copies,
+            layouts: BTreeMap::new(),
             proxies: read_proxies(cluster).await?,
             addresses: nodes
                 .map(|node| (node.host_id.to_string(), address(&node)))
@@ -138,9 +153,9 @@ impl Lists {
     }
 }
 
-async fn read_copies(cluster: &Cluster, table: &TableName) -> Result<Vec<CopiesRow>> {
+pub(super) async fn read_copies(cluster: &Cluster, table: &TableName) -> Result<Vec<CopiesRow>> {
     type Row = (
-        CqlValue,
+        Option<CqlValue>,
         Option<i64>,
         Option<Vec<i32>>,
         Option<Vec<i32>>,
@@ -155,6 +170,8 @@ async fn read_copies(cluster: &Cluster, table: &TableName) -> Result<Vec<CopiesR
     select.set_consistency(Consistency::Serial);
     let rows: Vec<Row> = cluster.rows(select).await?;
     let row = |(owners, version, in_sync, joining, since, boot, changed): Row| {
+        // Without owners it is no list: only what is said of all of them.
+        let owners = owners?;
         let owners = owners.as_list().into_iter().flatten();
         let owners: Vec<String> = owners.map(uuid_text).collect();
         let stored = Stored {
@@ -164,17 +181,17 @@ async fn read_copies(cluster: &Cluster, table: &TableName) -> Result<Vec<CopiesR
             since: since.unwrap_or_default(),
             boot: boot.unwrap_or_default(),
         };
-        CopiesRow {
+        Some(CopiesRow {
             table: table.to_string(),
             list: stored.copies(owners.len()),
             owners,
             changed_ms: changed.map(|changed| changed.0),
-        }
+        })
     };
-    Ok(rows.into_iter().map(row).collect())
+    Ok(rows.into_iter().filter_map(row).collect())
 }
 
-async fn read_proxies(cluster: &Cluster) -> Result<Option<ProxiesList>> {
+pub(super) async fn read_proxies(cluster: &Cluster) -> Result<Option<ProxiesList>> {
     type Row = (
         Option<i64>,
         Option<CqlValue>,
@@ -223,6 +240,6 @@ impl ProxyRow {
     }
 }
 
-fn uuid_text(value: &CqlValue) -> String {
+pub(super) fn uuid_text(value: &CqlValue) -> String {
     value.as_uuid().map(|id| id.to_string()).unwrap_or_default()
 }

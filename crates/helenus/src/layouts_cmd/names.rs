@@ -3,20 +3,42 @@
 use anyhow::{Result, bail};
 use helenus_cql::Name;
 use helenus_layout::naming::{BETWEEN, is_layout_name};
+use helenus_rows::TableName;
 
-/// Cassandra refuses longer names of tables.
-const TABLE_NAME_MAX: usize = 48;
+/// Cassandra refuses longer names of tables and keyspaces.
+const NAME_MAX: usize = 48;
 
 /// The table of a layout.
 pub(super) fn physical(table: &Name, layout: &str) -> Result<String> {
     let name = format!("{table}{BETWEEN}{layout}");
-    if name.len() > TABLE_NAME_MAX {
+    if name.len() > NAME_MAX {
         bail!(
             "the table of layout {layout} would be named {name}, which is longer than Cassandra's \
-             {TABLE_NAME_MAX} characters: choose a shorter name for the layout"
+             {NAME_MAX} characters: choose a shorter name for the layout"
         );
     }
     Ok(name)
+}
+
+/// The keyspace of a layout that takes the place of a replica.
+pub(super) fn keyspace(table: &TableName, layout: &str) -> Result<String> {
+    let name = format!("{}__{}__{layout}", table.keyspace, table.table);
+    if name.len() > NAME_MAX {
+        bail!(
+            "the keyspace of layout {layout} would be named {name}, which is longer than Cassandra's {NAME_MAX} \
+             characters: choose a shorter name for the layout"
+        );
+    }
+    Ok(name)
+}
+
+/// The layout of this table whose keyspace would have that name.
+pub(super) fn layout_of_keyspace<'a>(table: &TableName, keyspace: &'a str) -> Option<&'a str> {
+    let rest = keyspace
+        .strip_prefix(&*table.keyspace)?
+        .strip_prefix("__")?;
+    let layout = rest.strip_prefix(&*table.table)?.strip_prefix("__")?;
+    check_layout(layout).is_ok().then_some(layout)
 }
 
 /// Whether that is how the table of this layout is named. Nothing else is ever emptied or dropped, whatever
@@ -72,6 +94,24 @@ mod tests {
             assert_eq!(layout_of(&table, other), None, "{other}");
             assert!(!is_of_layout(&table, "by_day", other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_copys_keyspace_is_known_by_its_name() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let name = keyspace(&table, "by_day").expect("short enough");
+        assert_eq!(name, "shop__orders__by_day");
+        assert_eq!(layout_of_keyspace(&table, &name), Some("by_day"));
+        for other in [
+            "shop",
+            "shop__orders",
+            "shop__orders__",
+            "shop__other__a",
+            "x__orders__a",
+        ] {
+            assert_eq!(layout_of_keyspace(&table, other), None, "{other}");
+        }
+        assert!(keyspace(&table, &"x".repeat(40)).is_err());
     }
 
     #[test]

@@ -5,10 +5,10 @@ use clap::Args;
 use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
-use super::catalogue::{self, Change, Entry, State};
+use super::catalogue::{self, Change, Entry, Mode, State};
 use super::verify::{check_copies, chosen};
 use super::work::Work;
-use super::{fill, ranges, rules};
+use super::{fill, ranges, replace, rules};
 use crate::online::access::Access;
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
@@ -17,20 +17,20 @@ use crate::online::table;
 #[derive(Args)]
 pub(super) struct RebuildArgs {
     /// KEYSPACE.TABLE
-    table: TableName,
-    /// Only this layout; may be repeated [default: all]
+    pub table: TableName,
+    /// Only this layout; may be repeated [default: all; in mode `replace` name one]
     #[arg(long = "layout", value_name = "NAME")]
-    layouts: Vec<String>,
+    pub layouts: Vec<String>,
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
     work: Work,
     /// Do not wait for proxies, because none is running
     #[arg(long, hide = true)]
-    no_proxies: bool,
+    pub no_proxies: bool,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub(super) async fn run(args: RebuildArgs) -> Result<()> {
@@ -40,7 +40,9 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     let table = table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
-    known.check_beside(&args.table)?;
+    if known.mode(&args.table)? != Mode::Add {
+        return replace::rebuild::run(&args, &cluster, known).await;
+    }
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     fill::refuse_untimed(&cluster, &table, &args.work).await?;

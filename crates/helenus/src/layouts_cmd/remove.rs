@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::catalogue::{self, Change, Entry};
 use super::names;
-use super::ranges;
+use super::{ranges, replace};
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
 use crate::online::hints;
@@ -25,28 +25,30 @@ const HINTS_LEFT: &str = "the layout's table cannot be dropped yet, because hint
 #[derive(Args)]
 pub(super) struct DropArgs {
     /// KEYSPACE.TABLE
-    table: TableName,
+    pub table: TableName,
     /// The layout; may be repeated
     #[arg(long = "layout", value_name = "NAME", required_unless_present = "all")]
     layouts: Vec<String>,
     /// All layouts of the table
     #[arg(long, conflicts_with = "layouts")]
-    all: bool,
+    pub all: bool,
     #[command(flatten)]
     access: Access,
     /// Do not wait for proxies, because none is running
     #[arg(long, hide = true)]
-    no_proxies: bool,
+    pub no_proxies: bool,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub(super) async fn run(args: DropArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     let table = &args.table;
     let known = catalogue::read(&cluster, table).await?;
-    known.check_beside(table)?;
+    if replace::remove::is_about(&cluster, table, &known).await? {
+        return replace::remove::run(&args, &cluster, known).await;
+    }
     let names: Vec<String> = match args.all {
         true => known.entries.iter().map(|e| e.layout.clone()).collect(),
         false => args.layouts.clone(),

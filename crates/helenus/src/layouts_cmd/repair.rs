@@ -40,7 +40,7 @@ pub(super) async fn repair(
     differences: &[Difference],
     work: &Work,
 ) -> Result<Left> {
-    let writer = Writer::new(cluster, table, &[&entry.physical], work.level());
+    let writer = Writer::new(cluster, table, &[entry.table(&table.name)], work);
     let Some(copy) = readers.copies.get(at) else {
         return Ok(Left::default());
     };

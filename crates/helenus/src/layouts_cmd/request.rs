@@ -8,29 +8,37 @@ use helenus_rows::{Table, TableName};
 use serde_json::Value;
 
 use super::names;
+use super::report::Mode;
 
 /// A layout to create: its name, and the clustering columns in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub name: String,
     pub clustering: Vec<String>,
+    /// That has it, in mode `replace`.
+    pub data_center: Option<String>,
 }
 
-/// `NAME=column,column`.
+/// `NAME=column,column`, or `NAME=column,column@data center`.
 pub(super) fn parse(text: &str) -> Result<Wanted> {
     let Some((name, columns)) = text.split_once('=') else {
         bail!("{text}: write NAME=column,column,… with all clustering columns");
     };
     names::check_layout(name)?;
+    let (columns, data_center) = match columns.rsplit_once('@') {
+        Some((columns, data_center)) => (columns, Some(data_center.trim().to_owned())),
+        None => (columns, None),
+    };
     let columns = columns.split(',').map(str::trim);
     Ok(Wanted {
         name: name.to_owned(),
         clustering: columns.map(|c| fold_identifier(c).to_string()).collect(),
+        data_center,
     })
 }
 
-/// The layouts of a design made by `layouts advise --json`, in mode `add`.
-pub(super) fn of_design(path: &Path, table: &TableName) -> Result<Vec<Wanted>> {
+/// The layouts of a design made by `layouts advise --json`, in this mode.
+pub(super) fn of_design(path: &Path, table: &TableName, mode: Mode) -> Result<Vec<Wanted>> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     let design: Value = serde_json::from_str(&text)
@@ -43,10 +51,15 @@ pub(super) fn of_design(path: &Path, table: &TableName) -> Result<Vec<Wanted>> {
     if !is_same {
         bail!("{shown} is a design for {named:?}, not for {table}");
     }
-    if design.get("mode").and_then(Value::as_str) != Some("add") {
+    let of_design = design.get("mode").and_then(Value::as_str).unwrap_or("");
+    let wanted = match mode {
+        Mode::Add => "add",
+        Mode::Replace => "replace",
+    };
+    if of_design != wanted {
         bail!(
-            "{shown} is a design in mode `replace`, which cannot be created yet: run `layouts advise \
-             --mode add`"
+            "{shown} is a design in mode `{of_design}`: give `--mode {of_design}` here too, or run `layouts advise \
+             --mode {wanted}`"
         );
     }
     let layouts = design.get("layouts").and_then(Value::as_array);
@@ -58,6 +71,7 @@ pub(super) fn of_design(path: &Path, table: &TableName) -> Result<Vec<Wanted>> {
         Some(Wanted {
             name,
             clustering: columns.collect::<Option<_>>()?,
+            data_center: None,
         })
     };
     let found: Option<Vec<Wanted>> = layouts.iter().map(wanted).collect();
@@ -65,7 +79,7 @@ pub(super) fn of_design(path: &Path, table: &TableName) -> Result<Vec<Wanted>> {
 }
 
 /// Refuses what is no layout of the table, or useless.
-pub(super) fn check(wanted: &[Wanted], table: &Table) -> Result<()> {
+pub(super) fn check(wanted: &[Wanted], table: &Table, mode: Mode) -> Result<()> {
     if wanted.is_empty() {
         bail!("there is no layout to create: give --layout NAME=column,… or --design FILE");
     }
@@ -73,11 +87,23 @@ pub(super) fn check(wanted: &[Wanted], table: &Table) -> Result<()> {
     let mut sorted = own.clone();
     sorted.sort_unstable();
     for (at, layout) in wanted.iter().enumerate() {
-        let Wanted { name, clustering } = layout;
+        let Wanted {
+            name,
+            clustering,
+            data_center,
+        } = layout;
         names::check_layout(name)?;
-        names::physical(&table.name.table, name)?;
+        if mode == Mode::Add {
+            names::physical(&table.name.table, name)?;
+        }
+        if let (Mode::Add, Some(data_center)) = (mode, data_center) {
+            bail!(
+                "layout {name} is to be in data center {data_center}, but in mode `add` layouts are wherever the \
+                 table is: leave @{data_center} out, or give --mode replace"
+            );
+        }
         let mut columns: Vec<&str> = clustering.iter().map(String::as_str).collect();
-        if columns == own {
+        if columns == own && mode == Mode::Add {
             bail!("layout {name} has the table's own order: the table itself is that layout");
         }
         columns.sort_unstable();

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{Table as TextTable, presets};
-use helenus_rows::{Column, Table, TableName, in_keyspace, literal};
+use helenus_rows::{Column, Table, TableName};
 use serde_json::{Value, json};
 
-use super::catalogue::{self, Entry, Partition, State};
+use super::catalogue::{self, Entry, Mode, Partition, State};
 use super::lists::Lists;
 use super::names;
 use super::ranges;
+use super::replace::{self, stage::Stage, status::InPlace};
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
 use crate::online::grants::{self, Differing};
@@ -46,6 +47,8 @@ struct Of {
     layouts: Vec<Layout>,
     /// Tables that are named as those of layouts, and are none: of an interrupted `drop`, as a rule.
     left_behind: Vec<String>,
+    /// Of layouts in place of replicas, or that are about to be.
+    in_place: Option<InPlace>,
 }
 
 pub(super) async fn run(args: StatusArgs) -> Result<()> {
@@ -65,6 +68,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
             layouts.push(layout(&cluster, &name, entry).await?);
         }
         let left_behind = left_behind(&cluster, &name, &partition).await?;
+        let in_place = InPlace::of(&cluster, &name, &partition).await?;
         // A table whose layouts were dropped keeps its version.
         if args.table.is_some() || !layouts.is_empty() || !left_behind.is_empty() {
             tables.push(Of {
@@ -72,10 +76,17 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
                 partition,
                 layouts,
                 left_behind,
+                in_place,
             });
         }
     }
-    let lists = Lists::read(&cluster, args.table.as_ref()).await?;
+    let mut lists = Lists::read(&cluster, args.table.as_ref()).await?;
+    for table in tables.iter().filter(|table| table.in_place.is_some()) {
+        let layouts = table.layouts.iter().map(|of| of.entry.layout.clone());
+        lists
+            .layouts
+            .insert(table.name.to_string(), layouts.collect());
+    }
     match args.json {
         true => println!(
             "{:#}",
@@ -92,6 +103,8 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
     }
     let layouts = tables.iter().flat_map(|table| &table.layouts);
     let wrong = layouts.filter(|layout| !layout.problems.is_empty()).count();
+    let of_tables = tables.iter().filter_map(|table| table.in_place.as_ref());
+    let wrong = wrong + of_tables.map(|of| of.problems.len()).sum::<usize>();
     if wrong > 0 {
         bail!("{wrong} layouts are not as they should be");
     }
@@ -118,17 +131,14 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<La
             "its state {state:?} is unknown: it was made by another version of helenus"
         ));
     }
-    if !table::exists(cluster, &name.keyspace, &entry.physical).await? {
+    let copy_name = entry.table(name);
+    if !table::exists(cluster, &copy_name.keyspace, &copy_name.table).await? {
         found.problems.push(format!(
             "its table {} does not exist: drop the layout and create it again",
-            in_keyspace(&name.keyspace, &entry.physical)
+            copy_name.to_cql()
         ));
         return Ok(found);
     }
-    let copy_name = TableName {
-        keyspace: name.keyspace.clone(),
-        table: helenus_cql::Name::from_stored(entry.physical.as_str()),
-    };
     let copy = table::load(cluster, &copy_name).await?;
     match table::load(cluster, name).await {
         Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
@@ -145,11 +155,11 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<La
         found.progress = all.map(|all| (done.len(), all));
     }
     if grants::are_checked(cluster).await {
-        match grants::differing(cluster, name, &entry.physical).await {
+        match grants::differing(cluster, name, &copy_name).await {
             Ok(rights) => found.rights = rights,
             Err(e) => found.problems.push(format!("rights cannot be read: {e:#}")),
         }
-        let full = in_keyspace(&name.keyspace, &entry.physical);
+        let full = copy_name.to_cql();
         found.problems.extend(problems_of(&found.rights, &full));
     }
     Ok(found)
@@ -208,18 +218,15 @@ async fn left_behind(
     name: &TableName,
     partition: &Partition,
 ) -> Result<Vec<String>> {
-    let found: Vec<(String,)> = cluster
-        .rows(format!(
-            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = {}",
-            literal(&name.keyspace)
-        ))
-        .await?;
     let is_one = |table: &String| {
         let layout = names::layout_of(&name.table, table);
         layout.is_some_and(|layout| partition.entry(layout).is_none())
     };
-    let found = found.into_iter().map(|(table,)| table);
-    Ok(found.filter(is_one).collect())
+    let found = table::names(cluster, &name.keyspace).await?.into_iter();
+    let mut left: Vec<String> = found.filter(is_one).collect();
+    let in_place = replace::remove::left_behind(cluster, name, partition).await?;
+    left.extend(in_place.into_iter().map(|(_, table)| table.to_string()));
+    Ok(left)
 }
 
 fn as_json(table: &Of) -> Value {
@@ -228,6 +235,7 @@ fn as_json(table: &Of) -> Value {
             "name": layout.entry.layout,
             "state": layout.entry.state,
             "physical": layout.entry.physical,
+            "physical_keyspace": layout.entry.keyspace,
             "clustering": layout.entry.clustering,
             "created_ms": layout.entry.created,
             "ranges_copied": layout.progress.map(|(done, _)| done),
@@ -241,6 +249,9 @@ fn as_json(table: &Of) -> Value {
     json!({
         "table": table.name.to_string(),
         "version": table.partition.version,
+        "mode": table.partition.mode.as_deref().unwrap_or(Mode::Add.name()),
+        "stage": table.in_place.as_ref().and_then(|of| of.stage).map(Stage::name),
+        "problems": table.in_place.as_ref().map(|of| &of.problems),
         "rows": table.partition.rows,
         "distinct_values": distinct.map(|(name, n)| (name.clone(), json!(n)))
             .collect::<serde_json::Map<_, _>>(),
@@ -259,11 +270,19 @@ fn print_text(tables: &[Of]) {
             None => String::new(),
         };
         println!("{}: {} layouts{rows}", table.name, table.layouts.len());
+        if let Some(in_place) = &table.in_place {
+            println!("  {}", in_place.told());
+            for problem in &in_place.problems {
+                println!("  problem: {problem}");
+            }
+        }
         for left in &table.left_behind {
-            let layout = names::layout_of(&table.name.table, left).unwrap_or_default();
+            let which = match names::layout_of(&table.name.table, left) {
+                Some(layout) => format!("--layout {layout}"),
+                None => "--all".to_owned(),
+            };
             println!(
-                "  {left} is in no catalogue: unless a command is at work, `helenus layouts drop {} --layout \
-                 {layout}` drops it",
+                "  {left} is in no catalogue: unless a command is at work, `helenus layouts drop {} {which}` drops it",
                 table.name
             );
         }
@@ -282,7 +301,10 @@ fn print_text(tables: &[Of]) {
                 entry.layout.clone(),
                 entry.state.clone(),
                 entry.clustering.join(", "),
-                entry.physical.clone(),
+                match &entry.keyspace {
+                    Some(_) => entry.table(&table.name).to_string(),
+                    None => entry.physical.clone(),
+                },
                 copied,
             ]);
         }

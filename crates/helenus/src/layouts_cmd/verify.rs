@@ -2,14 +2,14 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use helenus_cql::Name;
 use helenus_rows::{Table, TableName};
 use serde_json::{Value, json};
 
-use super::catalogue::{self, Change, Entry};
-use super::compare::{Compared, Readers, compare};
+use super::catalogue::{self, Change, Entry, Mode};
+use super::compare::{Compared, Comparison, Differences, Readers};
 use super::names;
 use super::repair::repair;
+use super::replace;
 use super::work::Work;
 use crate::cells::print_error;
 use crate::online::access::Access;
@@ -30,24 +30,25 @@ pub(super) const UNDELETED: &str = "what layouts have and a majority of replicas
 #[derive(Args)]
 pub(super) struct VerifyArgs {
     /// KEYSPACE.TABLE
-    table: TableName,
+    pub table: TableName,
     /// Only this layout; may be repeated [default: all]
     #[arg(long = "layout", value_name = "NAME")]
-    layouts: Vec<String>,
-    /// Write what is missing and delete what is too much, by the times at which it was written
+    pub layouts: Vec<String>,
+    /// Write what is missing and delete what is too much, by the times at which it was written. Not for layouts in
+    /// mode `replace`
     #[arg(long)]
-    repair: bool,
+    pub repair: bool,
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
-    work: Work,
+    pub work: Work,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// What is known of one layout.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Verdict {
     pub layout: String,
     pub ranges: Vec<(i64, i64)>,
@@ -63,7 +64,18 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    fn differing(&self) -> u64 {
+    /// What further ranges have shown.
+    fn add(&mut self, more: Verdict) {
+        self.ranges.extend(more.ranges);
+        self.missing += more.missing;
+        self.extra += more.extra;
+        self.different += more.different;
+        self.unsettled += more.unsettled;
+        self.repaired += more.repaired;
+        self.undeleted += more.undeleted;
+    }
+
+    pub(super) fn differing(&self) -> u64 {
         self.missing + self.extra + self.different
     }
 
@@ -77,10 +89,19 @@ pub(super) async fn run(args: VerifyArgs) -> Result<()> {
     args.work.check_nodes(&cluster).await?;
     let table = table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
-    known.check_beside(&args.table)?;
+    if known.mode(&args.table)? != Mode::Add {
+        return replace::verify::run(&args, &cluster, (&table, &known)).await;
+    }
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
-    let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;
+    let (compared, verdicts) = verify(
+        &cluster,
+        (&table, &table.name),
+        &chosen,
+        &args.work,
+        args.repair,
+    )
+    .await?;
     if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {
         print_error(&why.context("what was counted could not be kept in the catalogue"));
     }
@@ -105,7 +126,11 @@ pub(super) async fn run(args: VerifyArgs) -> Result<()> {
 }
 
 /// Proxies choose layouts by what was counted.
-async fn keep_counts(cluster: &Cluster, table: &TableName, compared: &Compared) -> Result<()> {
+pub(super) async fn keep_counts(
+    cluster: &Cluster,
+    table: &TableName,
+    compared: &Compared,
+) -> Result<()> {
     let known = catalogue::read(cluster, table).await?;
     let counted = Change::Count {
         rows: compared.rows,
@@ -139,10 +164,7 @@ pub(super) async fn check_copies(
     entries: &[Entry],
 ) -> Result<()> {
     for entry in entries {
-        let name = TableName {
-            keyspace: table.name.keyspace.clone(),
-            table: Name::from_stored(entry.physical.as_str()),
-        };
+        let name = entry.table(&table.name);
         if !names::is_of_layout(&table.name.table, &entry.layout, &entry.physical) {
             bail!(
                 "the catalogue has {name} as the table of layout {}, which layouts are never named: drop the \
@@ -163,45 +185,61 @@ pub(super) async fn check_copies(
     Ok(())
 }
 
-/// Compares, and repairs if asked to.
+/// Compares with `own`, the table as a rule, and repairs if asked to.
 pub(super) async fn verify(
     cluster: &Cluster,
-    table: &Table,
+    (table, own): (&Table, &TableName),
     entries: &[Entry],
     work: &Work,
     with_repair: bool,
 ) -> Result<(Compared, Vec<Verdict>)> {
-    let readers = Readers::new(cluster, table, entries, work).await?;
-    let compared = compare(cluster, &readers, work).await?;
-    let mut verdicts = Vec::new();
-    for (at, (entry, found)) in entries.iter().zip(&compared.layouts).enumerate() {
-        let count = |own: bool, copy: bool| {
-            let rows = found.rows.iter();
-            let rows = rows.filter(|row| (row.own.is_some(), row.copy.is_some()) == (own, copy));
-            rows.count() as u64
-        };
-        let mut verdict = Verdict {
-            layout: entry.layout.clone(),
-            ranges: found.ranges.iter().map(|r| (r.after, r.end)).collect(),
-            missing: count(true, false),
-            extra: count(false, true),
-            different: count(true, true),
-            unsettled: found.unsettled,
-            repaired: 0,
-            undeleted: 0,
-        };
-        if with_repair && !found.rows.is_empty() {
-            let differences = &found.rows;
-            let left = repair(cluster, table, &readers, (at, entry), differences, work).await?;
-            verdict.repaired = verdict.differing().saturating_sub(left.rows);
-            verdict.undeleted = left.undeleted;
+    let readers = Readers::new(cluster, (table, own), entries, work).await?;
+    let (comparison, ranges) = Comparison::begin(cluster, &readers, work).await;
+    let verdict = |entry: &Entry| Verdict {
+        layout: entry.layout.clone(),
+        ..Verdict::default()
+    };
+    let mut verdicts: Vec<Verdict> = entries.iter().map(verdict).collect();
+    // What is written to the table alone meanwhile may be much: it is repaired as it is found.
+    let at_a_time = match work.claim.is_some() {
+        true => usize::from(work.parallel) * 4,
+        false => ranges.len(),
+    };
+    for ranges in ranges.chunks(at_a_time.max(1)) {
+        let found = comparison.compare(ranges).await?;
+        for (at, (entry, found)) in entries.iter().zip(&found).enumerate() {
+            let mut verdict = judge(found);
+            if with_repair && !found.rows.is_empty() {
+                let differences = &found.rows;
+                let left = repair(cluster, table, &readers, (at, entry), differences, work).await?;
+                verdict.repaired = verdict.differing().saturating_sub(left.rows);
+                verdict.undeleted = left.undeleted;
+            }
+            if let Some(of) = verdicts.get_mut(at) {
+                of.add(verdict);
+            }
         }
-        verdicts.push(verdict);
     }
-    Ok((compared, verdicts))
+    Ok((comparison.finish(), verdicts))
 }
 
-fn as_json(table: &TableName, compared: &Compared, verdicts: &[Verdict]) -> Value {
+fn judge(found: &Differences) -> Verdict {
+    let count = |own: bool, copy: bool| {
+        let rows = found.rows.iter();
+        let rows = rows.filter(|row| (row.own.is_some(), row.copy.is_some()) == (own, copy));
+        rows.count() as u64
+    };
+    Verdict {
+        ranges: found.ranges.iter().map(|r| (r.after, r.end)).collect(),
+        missing: count(true, false),
+        extra: count(false, true),
+        different: count(true, true),
+        unsettled: found.unsettled,
+        ..Verdict::default()
+    }
+}
+
+pub(super) fn as_json(table: &TableName, compared: &Compared, verdicts: &[Verdict]) -> Value {
     json!({
         "table": table.to_string(),
         "rows": compared.rows,
@@ -224,7 +262,12 @@ pub(super) fn verdict_json(verdict: &Verdict) -> Value {
     })
 }
 
-fn print_text(table: &TableName, compared: &Compared, verdicts: &[Verdict], with_repair: bool) {
+pub(super) fn print_text(
+    table: &TableName,
+    compared: &Compared,
+    verdicts: &[Verdict],
+    with_repair: bool,
+) {
     println!("{table}: {} rows", compared.rows);
     for verdict in verdicts {
         let name = &verdict.layout;

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
-use helenus_rows::{Kind, Row, Table, Write, apart, batches, copy, in_keyspace};
-use scylla::statement::Consistency;
+use helenus_rows::{Kind, Row, Table, TableName, Write, apart, batches, copy};
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
+use super::work::Work;
 use crate::online::cluster::{Cluster, patiently};
 use crate::online::row::Values;
 
@@ -26,25 +26,24 @@ pub(super) struct Writer<'a> {
     table: &'a Table,
     /// Full names.
     into: Vec<String>,
-    consistency: Consistency,
+    work: &'a Work,
     /// One statement for each table.
     prepared: Mutex<HashMap<Kind, Arc<[PreparedStatement]>>>,
 }
 
 impl<'a> Writer<'a> {
-    /// `into`: the names of the layouts' tables.
+    /// `into`: the tables of the layouts.
     pub(super) fn new(
         cluster: &'a Cluster,
         table: &'a Table,
-        into: &[&str],
-        consistency: Consistency,
+        into: &[TableName],
+        work: &'a Work,
     ) -> Writer<'a> {
-        let full = |name: &&str| in_keyspace(&table.name.keyspace, name);
         Writer {
             cluster,
             table,
-            into: into.iter().map(full).collect(),
-            consistency,
+            into: into.iter().map(TableName::to_cql).collect(),
+            work,
             prepared: Mutex::default(),
         }
     }
@@ -88,7 +87,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let mut batch = Batch::new(BatchType::Unlogged);
-        batch.set_consistency(self.consistency);
+        batch.set_consistency(self.work.level());
         batch.set_is_idempotent(true);
         let mut values: Vec<Values> = Vec::new();
         for write in writes {
@@ -96,6 +95,9 @@ impl<'a> Writer<'a> {
                 batch.append_statement(statement.clone());
                 values.push(Values(write.values.clone()));
             }
+        }
+        if let Some(claim) = &self.work.claim {
+            claim.check(self.cluster).await?;
         }
         let done = self.cluster.session.batch(&batch, &values).await;
         done.map(|_| ())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use helenus_cql::Name;
-use helenus_rows::{TableName, in_keyspace};
+use helenus_rows::TableName;
 
 use super::cluster::Cluster;
 
@@ -21,14 +21,17 @@ const LOOKS: u32 = 5;
 pub(crate) type Grants = BTreeMap<String, BTreeSet<String>>;
 
 /// The rights on one table itself, if they can be read and the cluster knows rights at all.
-pub(crate) async fn on_table(cluster: &Cluster, keyspace: &Name, table: &str) -> Result<Grants> {
+pub(crate) async fn on_table(cluster: &Cluster, name: &TableName) -> Result<Grants> {
+    on(cluster, &format!("data/{}/{}", name.keyspace, name.table)).await
+}
+
+async fn on(cluster: &Cluster, wanted: &str) -> Result<Grants> {
     let rows: Vec<(String, String, Option<Vec<String>>)> = cluster
         .rows("SELECT role, resource, permissions FROM system_auth.role_permissions")
         .await?;
-    let wanted = format!("data/{keyspace}/{table}");
     let rows = rows
         .into_iter()
-        .filter(|(_, resource, _)| *resource == wanted);
+        .filter(|(_, resource, _)| resource == wanted);
     let mut grants = Grants::new();
     for (role, _, permissions) in rows {
         let names = permissions.unwrap_or_default();
@@ -57,23 +60,32 @@ impl Differing {
 pub(crate) async fn differing(
     cluster: &Cluster,
     table: &TableName,
-    physical: &str,
+    copy: &TableName,
 ) -> Result<Differing> {
-    let first = look(cluster, table, physical).await?;
+    let first = look(cluster, table, copy).await?;
     if first.is_empty() {
         return Ok(first);
     }
     tokio::time::sleep(PAUSE).await;
-    let second = look(cluster, table, physical).await?;
+    let second = look(cluster, table, copy).await?;
     Ok(Differing {
         missing: both(&first.missing, &second.missing),
         excess: both(&first.excess, &second.excess),
     })
 }
 
-async fn look(cluster: &Cluster, table: &TableName, physical: &str) -> Result<Differing> {
-    let own = on_table(cluster, &table.keyspace, &table.table).await?;
-    let copied = on_table(cluster, &table.keyspace, physical).await?;
+async fn look(cluster: &Cluster, table: &TableName, copy: &TableName) -> Result<Differing> {
+    let mut own = on_table(cluster, table).await?;
+    if copy.keyspace != table.keyspace {
+        // What a role has on the whole keyspace does not hold for tables in another one.
+        let of_keyspace = on(cluster, &format!("data/{}", table.keyspace)).await?;
+        for (role, mut permissions) in of_keyspace {
+            permissions.remove("CREATE");
+            own.entry(role).or_default().extend(permissions);
+        }
+        own.retain(|_, permissions| !permissions.is_empty());
+    }
+    let copied = on_table(cluster, copy).await?;
     Ok(Differing {
         missing: less(&own, &copied),
         excess: less(&copied, &own),
@@ -103,12 +115,12 @@ fn both(first: &Grants, second: &Grants) -> Grants {
 pub(crate) async fn make_equal(
     cluster: &Cluster,
     table: &TableName,
-    physical: &str,
+    copy: &TableName,
     but: Option<&str>,
 ) -> Result<()> {
-    let full = in_keyspace(&table.keyspace, physical);
+    let full = copy.to_cql();
     for _ in 0..LOOKS {
-        let mut differing = differing(cluster, table, physical).await?;
+        let mut differing = differing(cluster, table, copy).await?;
         if let Some(role) = but {
             differing.excess.remove(role);
         }
@@ -149,6 +161,20 @@ pub(crate) async fn let_use(cluster: &Cluster, role: &str, changed: &[&str]) -> 
     for table in changed {
         let change = format!("GRANT MODIFY ON TABLE helenus.{table} TO {role}");
         cluster.run(&change).await?;
+    }
+    Ok(())
+}
+
+/// Lets the role of the proxies read and change what is in a keyspace: they make its tables equal to others.
+pub(crate) async fn let_keep(cluster: &Cluster, role: &str, keyspace: &Name) -> Result<()> {
+    let role = Name::from_stored(role);
+    for permission in ["SELECT", "MODIFY"] {
+        let grant = format!(
+            "GRANT {permission} ON KEYSPACE {} TO {}",
+            keyspace.to_cql(),
+            role.to_cql()
+        );
+        cluster.run(&grant).await?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The keyspace of the catalogue.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use helenus_rows::TableName;
 
@@ -49,6 +51,32 @@ async fn exists(cluster: &Cluster) -> Result<bool> {
         .rows("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = 'helenus'")
         .await?;
     Ok(!found.is_empty())
+}
+
+/// Adds those of a table's columns that it does not have: names, and types as ALTER TABLE takes them.
+pub(crate) async fn add_columns(
+    cluster: &Cluster,
+    table: &str,
+    columns: &[(&str, &str)],
+) -> Result<()> {
+    let known = self::columns(cluster, table).await?;
+    for (name, cql_type) in columns {
+        if !known.contains(*name) {
+            let alter = format!("ALTER TABLE helenus.{table} ADD IF NOT EXISTS {name} {cql_type}");
+            cluster.run(&alter).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The columns that one of its tables has.
+pub(crate) async fn columns(cluster: &Cluster, table: &str) -> Result<BTreeSet<String>> {
+    let found: Vec<(String,)> = cluster
+        .rows(format!(
+            "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'helenus' AND table_name = '{table}'"
+        ))
+        .await?;
+    Ok(found.into_iter().map(|(name,)| name).collect())
 }
 
 /// Whether the keyspace has these tables.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use helenus_rows::{
-    Bytes, PAGE_ROWS, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Table, in_keyspace, page_rows,
+    Bytes, PAGE_ROWS, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Table, TableName, page_rows,
 };
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
@@ -61,14 +61,14 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `from`: the table's own name, or that of a layout of it.
+    /// `from`: the table itself, or a layout of it.
     pub(crate) async fn new(
         cluster: &'a Cluster,
         table: &'a Table,
-        from: &str,
+        from: &TableName,
         consistency: Consistency,
     ) -> Result<Reader<'a>> {
-        let from = in_keyspace(&table.name.keyspace, from);
+        let from = from.to_cql();
         let selects = Selects::new(table, &from);
         let prepare = async |text: String| -> Result<PreparedStatement> {
             let prepared = cluster.session.prepare(&*text).await;

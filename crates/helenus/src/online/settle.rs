@@ -114,6 +114,11 @@ impl Settle {
         }
     }
 
+    /// Whether there are proxies that have to hear of anything.
+    pub(crate) fn is_needed(self) -> bool {
+        !self.time.is_zero()
+    }
+
     pub(crate) async fn wait(self, what: &str) {
         self.wait_longer(Duration::ZERO, what).await;
     }

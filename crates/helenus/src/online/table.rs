@@ -155,16 +155,35 @@ async fn replication_options(
     cluster: &Cluster,
     keyspace: &Name,
 ) -> Result<HashMap<String, String>> {
-    let rows: Vec<(HashMap<String, String>,)> = cluster
+    match find_keyspace(cluster, keyspace).await? {
+        Some((options, _)) => Ok(options),
+        None => bail!("there is no keyspace {keyspace}"),
+    }
+}
+
+/// How a keyspace is replicated, if there is one, and whether its writes are durable.
+pub(crate) async fn find_keyspace(
+    cluster: &Cluster,
+    keyspace: &Name,
+) -> Result<Option<(HashMap<String, String>, bool)>> {
+    let rows: Vec<(HashMap<String, String>, bool)> = cluster
         .rows(format!(
-            "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = {}",
+            "SELECT replication, durable_writes FROM system_schema.keyspaces WHERE keyspace_name = {}",
             literal(keyspace)
         ))
         .await?;
-    match rows.into_iter().next() {
-        Some((options,)) => Ok(options),
-        None => bail!("there is no keyspace {keyspace}"),
-    }
+    Ok(rows.into_iter().next())
+}
+
+/// The names of all tables in a keyspace.
+pub(crate) async fn names(cluster: &Cluster, keyspace: &Name) -> Result<Vec<String>> {
+    let rows: Vec<(String,)> = cluster
+        .rows(format!(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = {}",
+            literal(keyspace)
+        ))
+        .await?;
+    Ok(rows.into_iter().map(|(name,)| name).collect())
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ impl<'a> Mover<'a> {
         all: usize,
         note: impl AsyncFn(Range) -> Result<()>,
     ) -> Result<()> {
-        let name = &self.narrow.name.table;
+        let name = &self.narrow.name;
         let reader = Reader::new(self.cluster, &self.narrow, name, Consistency::All).await?;
         let bar = bar(what, all as u64);
         bar.inc((all - todo.len()) as u64);

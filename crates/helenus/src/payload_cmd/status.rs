@@ -214,8 +214,7 @@ async fn counted(cluster: &Cluster, table: &Table, entry: &Entry) -> Result<Coun
     narrow
         .regulars
         .extend(narrowed(table, &entry.hidden).regulars);
-    let name = &table.name.table;
-    let reader = Reader::new(cluster, &narrow, name, Consistency::LocalOne).await?;
+    let reader = Reader::new(cluster, &narrow, &table.name, Consistency::LocalOne).await?;
     let ranges = helenus_rows::split(ring::suitable(cluster, &table.name).await);
     let throttle = Throttle::new(None);
     let counted = Counted::default();

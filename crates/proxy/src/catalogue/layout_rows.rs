@@ -52,6 +52,10 @@ pub(crate) const SELECT: &str = "SELECT * FROM helenus.layouts";
 pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
     let entry = |row: &Vec<Option<Vec<u8>>>| {
         let text = |name: &str| rows.text(row, name);
+        // Layouts that are being made in place of replicas: until that is done, the table has none.
+        if text("mode").as_deref() == Some("replacing") {
+            return None;
+        }
         Some(Entry {
             keyspace: text("keyspace_name")?,
             table: text("table_name")?,

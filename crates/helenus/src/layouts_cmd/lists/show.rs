@@ -20,6 +20,7 @@ impl Lists {
                 let list = row.list.as_ref().ok();
                 json!({
                     "number": number,
+                    "layout": self.layout(&row.table, number),
                     "host_id": owner,
                     "address": self.addresses.get(owner),
                     "state": list.map(|list| list.state(number).name()),
@@ -76,6 +77,10 @@ impl Lists {
         text
     }
 
+    fn layout(&self, table: &str, number: usize) -> Option<&String> {
+        self.layouts.get(table)?.get(number)
+    }
+
     fn copies_as_text(&self, text: &mut String, row: &CopiesRow) {
         let changed = changed(row.changed_ms);
         let list = match &row.list {
@@ -92,7 +97,10 @@ impl Lists {
         let mut lines = table();
         for (number, owner) in row.owners.iter().enumerate() {
             lines.add_row([
-                format!("  copy {number}"),
+                match self.layout(&row.table, number) {
+                    Some(layout) => format!("  copy {number}, {layout}"),
+                    None => format!("  copy {number}"),
+                },
                 list.state(number).name().to_owned(),
                 format!("since version {}", list.since(number)),
                 self.addresses.get(owner).unwrap_or(owner).clone(),

@@ -88,6 +88,16 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     if table.copies.len() != name.owners.len() {
         return Err(unfit(&table));
     }
+    // Whoever sets it to `writing` to empty it waits for as long as a reading of the catalogue counts.
+    let is_readable = table
+        .copies
+        .get(name.copy)
+        .is_some_and(|copy| copy.readable);
+    if !is_readable || !common.layouts.is_held(Instant::now()) {
+        return Err(Trouble::Unfit(
+            "the catalogue does not say that it is ready, or could not be read: see `helenus layouts status`".to_owned(),
+        ));
+    }
     let mut node = Node::connect(common, owner).await?;
     let described = describe(common, &mut node, &table, name.copy).await?;
     let known_until_ms = known_until_ms(common, name, described.gc_grace_seconds).await?;

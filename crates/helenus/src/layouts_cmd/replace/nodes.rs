@@ -1,0 +1,146 @@
+//! Who owns which part of the ring, as the nodes themselves say it, and which start of each node that is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail};
+use helenus_policy::ring::{NodeSpec, Replication, Ring};
+use helenus_policy::token::{Partitioner, Token};
+use scylla::value::CqlValue;
+
+use super::super::lists::uuid_text;
+use crate::online::cluster::Cluster;
+
+/// A node with its place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RingNode {
+    pub host: String,
+    pub data_center: String,
+    pub tokens: BTreeSet<i64>,
+}
+
+/// All nodes, in order. Fails if they do not say the same: a node is joining or leaving.
+pub(super) async fn read(cluster: &Cluster) -> Result<Vec<RingNode>> {
+    type Row = (Option<CqlValue>, Option<String>, Option<BTreeSet<String>>);
+    let mut agreed: Option<Vec<RingNode>> = None;
+    for node in cluster.nodes() {
+        let mut found = Vec::new();
+        for table in ["local", "peers"] {
+            let select = format!("SELECT host_id, data_center, tokens FROM system.{table}");
+            let rows: Vec<Row> = cluster.rows_of(&node, &select).await?;
+            for (host, data_center, tokens) in rows {
+                let tokens = tokens.unwrap_or_default();
+                let parsed = tokens.iter().map(|token| token.parse().ok());
+                let parsed: Option<BTreeSet<i64>> = parsed.collect();
+                found.push(RingNode {
+                    host: host.as_ref().map(uuid_text).unwrap_or_default(),
+                    data_center: data_center.unwrap_or_default(),
+                    tokens: parsed
+                        .context("a node has tokens that are not those of Murmur3Partitioner")?,
+                });
+            }
+        }
+        found.sort_unstable();
+        let agrees = agreed.as_ref().is_none_or(|agreed| *agreed == found);
+        let is_whole = found
+            .iter()
+            .all(|node| !node.host.is_empty() && !node.tokens.is_empty());
+        if !agrees || !is_whole {
+            bail!(
+                "the nodes do not agree on who owns which part of the ring: wait until no node is joining, leaving \
+                 or being replaced (nodetool status, nodetool describecluster)"
+            );
+        }
+        agreed = Some(found);
+    }
+    agreed.context("no node is known")
+}
+
+/// The groups of owners, one of each of these data centers: each part of the ring has one of them.
+pub(super) fn groups(nodes: &[RingNode], data_centers: &[String]) -> Result<Vec<Vec<String>>> {
+    let specs: Vec<NodeSpec> = nodes
+        .iter()
+        .map(|node| NodeSpec {
+            dc: node.data_center.clone(),
+            rack: String::new(),
+            tokens: node.tokens.iter().copied().map(Token::Murmur3).collect(),
+        })
+        .collect();
+    let ring = Ring::new(Partitioner::Murmur3, &specs);
+    let sets = data_centers.iter().map(|data_center| {
+        let one = BTreeMap::from([(data_center.clone(), 1)]);
+        ring.replica_sets(&Replication::NetworkTopology(one))
+    });
+    let sets: Vec<_> = sets.collect();
+    let mut groups = BTreeSet::new();
+    for slot in 0..ring.len() {
+        let owners = sets.iter().zip(data_centers).map(|(sets, data_center)| {
+            let owner = match sets.of_slot(slot) {
+                [owner] => nodes.get(owner.as_usize()),
+                _ => None,
+            };
+            let owner = owner.map(|node| node.host.clone());
+            owner.with_context(|| {
+                format!("data center {data_center} does not have one replica of each partition")
+            })
+        });
+        groups.insert(owners.collect::<Result<Vec<String>>>()?);
+    }
+    Ok(groups.into_iter().collect())
+}
+
+/// Which start of each node answers, by host id.
+pub(super) async fn boots(cluster: &Cluster) -> Result<BTreeMap<String, i32>> {
+    let mut boots = BTreeMap::new();
+    for node in cluster.nodes() {
+        let rows: Vec<(Option<CqlValue>, Option<i32>)> = cluster
+            .rows_of(&node, "SELECT host_id, gossip_generation FROM system.local")
+            .await?;
+        for (host, boot) in rows {
+            let host = host.as_ref().map(uuid_text).unwrap_or_default();
+            let boot = boot.with_context(|| {
+                format!(
+                    "{} does not tell when it was started",
+                    cluster.address(&node)
+                )
+            })?;
+            boots.insert(host, boot);
+        }
+    }
+    Ok(boots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: &str, data_center: &str, tokens: &[i64]) -> RingNode {
+        RingNode {
+            host: host.to_owned(),
+            data_center: data_center.to_owned(),
+            tokens: tokens.iter().copied().collect(),
+        }
+    }
+
+    #[test]
+    fn a_group_for_all_parts_of_the_ring_with_the_same_owners() {
+        let nodes = [
+            node("a", "dc1", &[0, 200]),
+            node("b", "dc1", &[100]),
+            node("c", "dc2", &[50]),
+            node("d", "dc2", &[150]),
+            node("e", "dc3", &[75]),
+        ];
+        let of = |data_centers: &[&str]| {
+            let names: Vec<String> = data_centers.iter().map(|dc| (*dc).to_owned()).collect();
+            groups(&nodes, &names)
+        };
+        let expected = [["a", "c"], ["a", "d"], ["b", "c"], ["b", "d"]];
+        assert_eq!(of(&["dc1", "dc2"]).expect("groups"), expected);
+        // In the order of the copies.
+        assert_eq!(
+            of(&["dc3", "dc1"]).expect("groups"),
+            [["e", "a"], ["e", "b"]]
+        );
+        assert!(of(&["dc1", "elsewhere"]).is_err());
+    }
+}

@@ -1,0 +1,309 @@
+//! `helenus layouts rebuild` of a layout in place of a replica: the copy is taken out and emptied, and the proxies bring
+//! it back.
+//!
+//! 1. The catalogue says `writing`: proxies do not read the copy, and do not let it join.
+//! 2. It is taken out of all lists, in none of which it may be the last one in sync, and emptied.
+//! 3. The catalogue says `ready`: proxies let it join, and compare it with another one.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use helenus_layout::insync::{Copies, State as CopyState, Stored};
+use helenus_rows::TableName;
+use scylla::value::CqlValue;
+use serde_json::json;
+
+use super::super::catalogue::{self, Change, Entry, Partition, State};
+use super::super::lists::{self, CopiesRow};
+use super::super::rebuild::RebuildArgs;
+use super::stage::{self, Stage};
+use super::{check_tables, checks, described};
+use crate::online::cluster::Cluster;
+use crate::online::compare_and_set::{now_ms, place};
+use crate::online::settle::{Emptying, Settle};
+use crate::online::table;
+use crate::terminal::spinner;
+
+/// Proxies give signs of life several times in a second.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+/// Without one for so long, nobody brings the copy back.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// No proxy reads a copy for so long after it was taken out: the lease of the lists, and twice as long again.
+const LISTS_LEASE_OVER: Duration = Duration::from_secs(3);
+/// Lists that are changed at the same time.
+const AT_A_TIME: usize = 32;
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(in crate::layouts_cmd) async fn run(
+    args: &RebuildArgs,
+    cluster: &Cluster,
+    known: Partition,
+) -> Result<()> {
+    let (name, begun) = (&args.table, Instant::now());
+    let [layout] = &*args.layouts else {
+        bail!(
+            "the layouts of {name} are in place of its replicas: name one of them with --layout, and the next one when \
+             it is back"
+        );
+    };
+    let number = known
+        .entries
+        .iter()
+        .position(|entry| entry.layout == *layout);
+    let Some(number) = number else {
+        let all: Vec<&str> = known.entries.iter().map(|entry| &*entry.layout).collect();
+        bail!("{name} has no layout {layout}, only {}", all.join(", "));
+    };
+    let before = &known.entries[number];
+    checks::check_name(name, before)?;
+    let table = table::load(cluster, name).await?;
+    check_tables(cluster, &table, &known.entries).await?;
+    let standing = stage::read(cluster, name).await?;
+    if standing.stage(name)? != Some(Stage::InUse) {
+        bail!(
+            "{name} does not use its copies as `create` leaves them: see `helenus layouts status {name}`, and finish \
+             what was interrupted"
+        );
+    }
+    evicted(name, number, &standing.lists)?;
+    if !is_proxy_alive(cluster).await? {
+        bail!(
+            "no proxy is in the list of proxies and gives signs of life, and only proxies bring a copy back: start one, \
+             with layouts.enabled = true"
+        );
+    }
+    // Another command may have emptied it a moment ago, or be about to.
+    let emptying = match before.state == State::Ready.name() {
+        true => Emptying::No,
+        false => Emptying::Perhaps,
+    };
+    let closed = before.begun_anew();
+    catalogue::change(cluster, name, &known, &[Change::Put(&closed)]).await?;
+    let settle = Settle::of(cluster, args.no_proxies).await;
+    let more = settle.for_emptying(emptying);
+    settle.wait_longer(more, "no longer read").await;
+    take_out(cluster, name, number).await?;
+    tokio::time::sleep(LISTS_LEASE_OVER).await;
+    let now = catalogue::read(cluster, name).await?;
+    now.check_unchanged(name, std::slice::from_ref(&closed))?;
+    let of_copy = closed.table(name);
+    let truncate = format!("TRUNCATE {}", of_copy.to_cql());
+    cluster.run(&truncate).await.with_context(|| {
+        format!(
+            "{of_copy} is out of use, and may be empty or not: run this again when all nodes are up"
+        )
+    })?;
+    let ready = Entry {
+        state: State::Ready.name().to_owned(),
+        ..closed
+    };
+    let now = catalogue::read(cluster, name).await?;
+    catalogue::change(cluster, name, &now, &[Change::Put(&ready)]).await?;
+    wait_until_back(cluster, (name, &ready), number).await?;
+    let seconds = begun.elapsed().as_secs_f64();
+    match args.json {
+        true => println!(
+            "{:#}",
+            json!({ "table": name.to_string(), "rebuilt": [layout], "seconds": seconds })
+        ),
+        false => println!("rebuilt {layout} of {name}: it is in sync again after {seconds:.1} s"),
+    }
+    Ok(())
+}
+
+/// The lists without this copy, of those that have it. Fails if it is the last one in sync in one of them.
+fn evicted(
+    name: &TableName,
+    number: usize,
+    rows: &[CopiesRow],
+) -> Result<Vec<(Vec<String>, Copies, Copies)>> {
+    let mut changed = Vec::new();
+    for row in rows {
+        let known = row.list.as_ref();
+        let known = *known.map_err(|why| {
+            anyhow::anyhow!("a list of copies of {name} cannot be as it is: {why}")
+        })?;
+        if known.state(number) == CopyState::Out {
+            continue;
+        }
+        let list = known.evict(number).map_err(|_| {
+            anyhow::anyhow!(
+                "copy {number} of {name} is the last one in sync on {}: wait until another one is back (helenus layouts \
+                 status {name})",
+                row.owners.join(", ")
+            )
+        })?;
+        changed.push((row.owners.clone(), known, list));
+    }
+    Ok(changed)
+}
+
+/// Until no list has the copy.
+async fn take_out(cluster: &Cluster, name: &TableName, number: usize) -> Result<()> {
+    for _ in 0..AT_A_TIME {
+        let rows = lists::read_copies(cluster, name).await?;
+        let changed = evicted(name, number, &rows)?;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        for some in changed.chunks(AT_A_TIME) {
+            // Proxies may have changed one of them: then all are read again.
+            let batch = eviction(name, number, some);
+            let _ = cluster.is_applied(&batch).await;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    bail!("the lists of copies of {name} change all the time: run this again")
+}
+
+fn eviction(name: &TableName, number: usize, lists: &[(Vec<String>, Copies, Copies)]) -> String {
+    let now_ms = now_ms();
+    let in_commas = |items: Vec<String>| items.join(", ");
+    let texts = |items: &[i32]| items.iter().map(ToString::to_string).collect();
+    let mut batch = "BEGIN BATCH ".to_owned();
+    for (owners, known, list) in lists {
+        let stored = Stored::of(list, owners.len());
+        // Only who was in sync leaves: one that was joining has left before.
+        let left = match known.state(number) {
+            CopyState::InSync => format!(", left[{number}] = {now_ms}"),
+            CopyState::Joining | CopyState::Out => String::new(),
+        };
+        batch.push_str(&format!(
+            "UPDATE helenus.copies SET version = {}, in_sync = {{{}}}, joining = {{{}}}, since = [{}], boot = [{}], \
+             changed = {now_ms}{left} WHERE {} AND owners = [{}] IF version = {}; ",
+            stored.version,
+            in_commas(texts(&stored.in_sync)),
+            in_commas(texts(&stored.joining)),
+            in_commas(stored.since.iter().map(ToString::to_string).collect()),
+            in_commas(texts(&stored.boot)),
+            place(name),
+            owners.join(", "),
+            known.version()
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Signs of life of the proxies in sync, by their starts.
+async fn beats(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
+    type Row = (Option<CqlValue>, Option<String>, Option<i64>);
+    let rows: Vec<Row> = cluster
+        .rows("SELECT start, state, beat FROM helenus.proxies WHERE name = 'proxies'")
+        .await?;
+    let beat = |(start, state, beat): Row| {
+        let is_in_sync = state.as_deref() == Some(CopyState::InSync.name());
+        Some((lists::uuid_text(&start?), beat.filter(|_| is_in_sync)?))
+    };
+    Ok(rows.into_iter().filter_map(beat).collect())
+}
+
+async fn is_proxy_alive(cluster: &Cluster) -> Result<bool> {
+    let before = beats(cluster).await?;
+    tokio::time::sleep(SIGN_OF_LIFE).await;
+    Ok(beats(cluster).await? != before)
+}
+
+/// Shows in how many lists it is in sync again, until it is in all.
+async fn wait_until_back(
+    cluster: &Cluster,
+    (name, entry): (&TableName, &Entry),
+    number: usize,
+) -> Result<()> {
+    let bar = spinner("");
+    let (mut seen, mut heard) = (beats(cluster).await?, Instant::now());
+    let begun = Instant::now();
+    loop {
+        let rows = lists::read_copies(cluster, name).await?;
+        let count = |state: CopyState| {
+            let rows = rows.iter();
+            let is_so = |row: &&CopiesRow| {
+                row.list
+                    .as_ref()
+                    .is_ok_and(|list| list.state(number) == state)
+            };
+            rows.filter(is_so).count()
+        };
+        let (in_sync, joining) = (count(CopyState::InSync), count(CopyState::Joining));
+        if in_sync == rows.len() {
+            bar.finish_and_clear();
+            return Ok(());
+        }
+        let now = beats(cluster).await?;
+        if now != seen {
+            (seen, heard) = (now, Instant::now());
+        }
+        if heard.elapsed() > SILENCE_MAX {
+            bail!(
+                "no proxy gives signs of life any more: {} comes back when one does",
+                described(entry, name)
+            );
+        }
+        // It says how long what is left takes if it goes on like that.
+        let left = match in_sync {
+            0 => String::new(),
+            done => {
+                let left = begun.elapsed().as_secs_f64() / done as f64 * (rows.len() - done) as f64;
+                format!(", about {left:.0} s left")
+            }
+        };
+        bar.set_message(format!(
+            "proxies bring {} back: in sync in {in_sync} of {} groups of ranges, joining in {joining}{left}",
+            entry.layout,
+            rows.len()
+        ));
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_layout::insync::{COPIES_MAX, Members};
+
+    use super::*;
+
+    const OWNERS: [&str; 2] = [
+        "11111111-1111-1111-1111-111111111111",
+        "22222222-2222-2222-2222-222222222222",
+    ];
+
+    fn row(list: Copies) -> CopiesRow {
+        CopiesRow {
+            table: "shop.orders".to_owned(),
+            owners: OWNERS.map(str::to_owned).to_vec(),
+            list: Ok(list),
+            changed_ms: None,
+        }
+    }
+
+    #[test]
+    fn the_last_copy_in_sync_stays() {
+        let name: TableName = "shop.orders".parse().expect("a name");
+        let both = Copies::new(Members::first(2), [7; COPIES_MAX]);
+        let alone = both.evict(0).expect("another is in sync");
+        let changed = evicted(&name, 1, &[row(both)]).expect("another is in sync");
+        assert_eq!(changed.len(), 1);
+        let text = eviction(&name, 1, &changed);
+        assert!(
+            text.contains(
+                "SET version = 2, in_sync = {0}, joining = {}, since = [1, 2], boot = [7, 7]"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("left[1] = ") && text.contains("IF version = 1; "),
+            "{text}"
+        );
+        let refused = evicted(&name, 1, &[row(both), row(alone)]).expect_err("it is the last one");
+        assert!(
+            refused.to_string().contains("the last one in sync"),
+            "{refused}"
+        );
+        assert!(
+            evicted(&name, 0, &[row(alone)])
+                .expect("it is out")
+                .is_empty()
+        );
+    }
+}

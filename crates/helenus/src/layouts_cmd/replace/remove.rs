@@ -1,0 +1,334 @@
+//! `helenus layouts drop --all` of layouts in place of replicas: the rows go back to the table.
+//!
+//! 1. The lists are taken away, and it is noted which copies had all that was acknowledged: nobody writes any more.
+//! 2. Once nothing that was sent before can arrive any more, the rows of one of these copies are copied to the table, and
+//!    both compared.
+//! 3. The catalogue forgets the copies: proxies use the table. Its copies' tables and keyspaces are dropped.
+//!
+//! What `create` has not finished is given up: while there have never been lists, the table has all rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use helenus_cql::Name;
+use helenus_rows::{Table, TableName};
+use serde_json::json;
+
+use super::super::catalogue::{self, Change, Entry, Mode, Partition, State};
+use super::super::remove::DropArgs;
+use super::super::verify;
+use super::super::work::Work;
+use super::super::{backfill, names, ranges};
+use super::stage::{self, Claim, Stage};
+use super::{check_tables, checks, described, in_sync_everywhere, nodes};
+use crate::online::cluster::Cluster;
+use crate::online::compare_and_set::later_than;
+use crate::online::settle::Settle;
+use crate::online::table;
+
+/// Under which the rows that have been copied back are noted: no layout has such a name.
+const BACK: &str = "(table)";
+
+/// What has been done.
+#[derive(Default)]
+struct Done {
+    rows: Option<u64>,
+    stopped: Option<Duration>,
+}
+
+/// Whether the table has layouts in place of its replicas, or an interrupted command has left some.
+pub(in crate::layouts_cmd) async fn is_about(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Partition,
+) -> Result<bool> {
+    match known.entries.is_empty() {
+        false => Ok(known.mode(table)? != Mode::Add),
+        true => Ok(!left_behind(cluster, table, known).await?.is_empty()),
+    }
+}
+
+pub(in crate::layouts_cmd) async fn run(
+    args: &DropArgs,
+    cluster: &Cluster,
+    known: Partition,
+) -> Result<()> {
+    let name = &args.table;
+    if !args.all {
+        bail!(
+            "the layouts of {name} are in place of its replicas and have numbers in the order of their names, so none \
+             of them is dropped alone: --all drops all, and brings the rows back to the table"
+        );
+    }
+    for entry in &known.entries {
+        checks::check_name(name, entry)?;
+    }
+    let mut dropped: Vec<(String, TableName)> = left_behind(cluster, name, &known).await?;
+    let entries = known.entries.iter();
+    dropped.extend(entries.map(|entry| (entry.layout.clone(), entry.table(name))));
+    let settle = Settle::of(cluster, args.no_proxies).await;
+    let mut done = Done::default();
+    let standing = stage::read(cluster, name).await?;
+    match standing.stage(name)? {
+        Some(Stage::Open) => bail!(
+            "`create` has not emptied {name} yet: run it again to its end, then drop the layouts"
+        ),
+        None if !standing.lists.is_empty() => bail!(
+            "helenus.copies has lists of copies of {name} that `create` has not made: nothing is dropped"
+        ),
+        Some(Stage::InUse | Stage::Draining) if !known.entries.is_empty() => {
+            let table = table::load(cluster, name).await?;
+            check_tables(cluster, &table, &known.entries).await?;
+            bring_back(cluster, (&table, &known), standing, settle, &mut done).await?;
+        }
+        // Nobody has ever written to the copies, or the catalogue has forgotten them.
+        _ => {
+            stage::forget(cluster, name, &standing).await?;
+            forget(cluster, name, &known).await?;
+        }
+    }
+    for (layout, table) in &dropped {
+        drop_copy(cluster, name, layout, table).await?;
+        ranges::forget(cluster, name, layout).await?;
+    }
+    ranges::forget(cluster, name, BACK).await?;
+    report(args, &dropped, &done);
+    Ok(())
+}
+
+/// Takes the layouts out of the catalogue, if they are still what is known.
+async fn forget(cluster: &Cluster, name: &TableName, known: &Partition) -> Result<()> {
+    if known.entries.is_empty() {
+        return Ok(());
+    }
+    let entries = known.entries.iter();
+    let mut changes = vec![Change::Mode(None)];
+    changes.extend(entries.map(|entry| Change::Remove(&entry.layout)));
+    catalogue::change(cluster, name, known, &changes).await
+}
+
+async fn bring_back(
+    cluster: &Cluster,
+    (table, known): (&Table, &Partition),
+    mut standing: stage::Standing,
+    settle: Settle,
+    done: &mut Done,
+) -> Result<()> {
+    let name = &table.name;
+    let away = cluster.away().await;
+    if !away.is_empty() {
+        bail!(
+            "{} cannot be reached, and each row is written to all replicas of {name}: wait until all nodes are up",
+            away.join(", ")
+        );
+    }
+    let ring = nodes::read(cluster).await?;
+    let created = later_than(standing.created.unwrap_or_default());
+    let stopped = Instant::now();
+    if standing.stage(name)? == Some(Stage::InUse) {
+        let sources = in_sync_everywhere(&standing.lists, known.entries.len());
+        let boots = listed_boots(&standing);
+        sound(cluster, (name, known), (&sources, &boots), &ring).await?;
+        if settle.is_needed() {
+            eprintln!(
+                "helenus: clients cannot use {name} from now on, until its rows are back in the table"
+            );
+        }
+        stage::drain(cluster, name, &standing, (created, &sources, &boots)).await?;
+    } else {
+        stage::claim(cluster, name, (&standing, Stage::Draining), created).await?;
+    }
+    settle.wait("writes to the copies end").await;
+    standing = stage::read(cluster, name).await?;
+    let kept = (&*standing.sources, &standing.boots);
+    let source = sound(cluster, (name, known), kept, &ring).await?;
+    let work = Work {
+        claim: Some(Arc::new(Claim::new(name, created, Stage::Draining))),
+        ..Work::of_all()
+    };
+    let from = source.table(name);
+    let back = [Entry {
+        layout: BACK.to_owned(),
+        physical: name.table.to_string(),
+        keyspace: None,
+        clustering: Vec::new(),
+        state: State::Writing.name().to_owned(),
+        created,
+    }];
+    backfill::fill(cluster, table, &from, &back, &work).await?;
+    let (compared, verdicts) = verify::verify(cluster, (table, &from), &back, &work, true).await?;
+    let left: u64 = verdicts.iter().map(|of| of.left() + of.unsettled).sum();
+    if left > 0 {
+        bail!(
+            "{left} rows of {name} are not what they are in {from}, and cannot be made so by their times: does somebody \
+             write to one of both, past the proxies? Run this again; until then clients cannot use the table"
+        );
+    }
+    // Nothing of what was copied is of a start of a node that may have lost what was acknowledged.
+    let now = sound(cluster, (name, known), kept, &nodes::read(cluster).await?).await?;
+    if now.layout != source.layout {
+        bail!("a node of {from} was restarted meanwhile: run this again");
+    }
+    done.rows = Some(compared.rows);
+    forget(cluster, name, known).await?;
+    done.stopped = Some(stopped.elapsed());
+    if settle.is_needed() {
+        eprintln!("helenus: clients can use {name} again");
+    }
+    let standing = stage::read(cluster, name).await?;
+    stage::forget(cluster, name, &standing).await
+}
+
+/// Which starts of nodes the lists are about.
+fn listed_boots(standing: &stage::Standing) -> BTreeMap<String, i32> {
+    let mut boots = BTreeMap::new();
+    for row in &standing.lists {
+        let Ok(list) = &row.list else { continue };
+        for (number, owner) in row.owners.iter().enumerate() {
+            if let Ok(boot) = i32::try_from(list.boot(number)) {
+                let of = boots.entry(owner.clone()).or_insert(boot);
+                // Of two starts, what was acknowledged by the earlier one may be lost.
+                *of = (*of).min(boot);
+            }
+        }
+    }
+    boots
+}
+
+/// The first of these copies all of whose nodes still run as they did when they had all that was acknowledged.
+async fn sound<'a>(
+    cluster: &Cluster,
+    (name, known): (&TableName, &'a Partition),
+    (sources, boots): (&[usize], &BTreeMap<String, i32>),
+    ring: &[nodes::RingNode],
+) -> Result<&'a Entry> {
+    let now = nodes::boots(cluster).await?;
+    for number in sources {
+        let Some(entry) = known.entries.get(*number) else {
+            continue;
+        };
+        let keyspace = entry.table(name).keyspace;
+        let (replication, _) = table::find_keyspace(cluster, &keyspace)
+            .await?
+            .with_context(|| format!("there is no keyspace {keyspace}"))?;
+        let mut owners = ring
+            .iter()
+            .filter(|node| replication.contains_key(&node.data_center));
+        let is_sound = owners.all(|node| {
+            let boot = boots.get(&node.host);
+            boot.is_some() && boot == now.get(&node.host)
+        });
+        if is_sound {
+            return Ok(entry);
+        }
+    }
+    let all: Vec<String> = sources
+        .iter()
+        .filter_map(|number| Some(described(known.entries.get(*number)?, name)))
+        .collect();
+    bail!(
+        "no copy of {name} is in sync in all ranges with nodes that have not been restarted since (in sync: {}): wait \
+         until `helenus layouts status {name}` shows one, and run this again",
+        match all.is_empty() {
+            true => "none".to_owned(),
+            false => all.join(", "),
+        }
+    )
+}
+
+/// Copies of the table that the catalogue does not have: their layouts and tables.
+pub(in crate::layouts_cmd) async fn left_behind(
+    cluster: &Cluster,
+    name: &TableName,
+    known: &Partition,
+) -> Result<Vec<(String, TableName)>> {
+    let found: Vec<(String, String)> = cluster
+        .rows("SELECT keyspace_name, table_name FROM system_schema.tables")
+        .await?;
+    let mut left = Vec::new();
+    for (keyspace, table) in found {
+        let Some(layout) = names::layout_of_keyspace(name, &keyspace) else {
+            continue;
+        };
+        let of_copy = TableName {
+            keyspace: Name::from_stored(&*keyspace),
+            table: Name::from_stored(table),
+        };
+        let is_named = checks::is_named(name, layout, &of_copy);
+        if is_named && known.entry(layout).is_none() {
+            let is_used = catalogue::original(cluster, &of_copy).await?.is_some();
+            if !is_used {
+                left.push((layout.to_owned(), of_copy));
+            }
+        }
+    }
+    Ok(left)
+}
+
+/// Drops a copy's table, and its keyspace if there is nothing else in it.
+async fn drop_copy(
+    cluster: &Cluster,
+    of: &TableName,
+    layout: &str,
+    name: &TableName,
+) -> Result<()> {
+    if !checks::is_named(of, layout, name) {
+        bail!("{name} is not a table that `create` has made: it is not dropped");
+    }
+    if let Some(other) = catalogue::original(cluster, name).await? {
+        bail!("{name} is not dropped: it holds a layout of {other}, which was created meanwhile");
+    }
+    if table::exists(cluster, &name.keyspace, &name.table).await? {
+        // Of somebody else, perhaps, if it is no copy.
+        let (own, found) = (
+            table::load(cluster, of).await?,
+            table::load(cluster, name).await?,
+        );
+        let order: Vec<String> = found.clustering.iter().map(|c| c.name.clone()).collect();
+        if !own.has_keys_of(&found, &order) || order.len() != own.clustering.len() {
+            bail!("{name} is no copy of {of}: it is not dropped");
+        }
+        cluster
+            .run(&format!("DROP TABLE IF EXISTS {}", name.to_cql()))
+            .await?;
+    }
+    match &*table::names(cluster, &name.keyspace).await? {
+        [] => {
+            let keyspace = name.keyspace.to_cql();
+            cluster
+                .run(&format!("DROP KEYSPACE IF EXISTS {keyspace}"))
+                .await
+        }
+        others => {
+            eprintln!(
+                "helenus: keyspace {} has other tables ({}) and is not dropped",
+                name.keyspace,
+                others.join(", ")
+            );
+            Ok(())
+        }
+    }
+}
+
+fn report(args: &DropArgs, dropped: &[(String, TableName)], done: &Done) {
+    let names: Vec<&str> = dropped.iter().map(|(layout, _)| &**layout).collect();
+    if args.json {
+        let report = json!({
+            "table": args.table.to_string(),
+            "dropped": names,
+            "rows": done.rows,
+            "stopped_s": done.stopped.map(|stopped| stopped.as_secs_f64()),
+        });
+        println!("{report:#}");
+        return;
+    }
+    println!("dropped from {}: {}", args.table, names.join(", "));
+    if let (Some(rows), Some(stopped)) = (done.rows, done.stopped) {
+        println!(
+            "{rows} rows are back in the table; clients could not use it for {:.1} s",
+            stopped.as_secs_f64()
+        );
+    }
+}

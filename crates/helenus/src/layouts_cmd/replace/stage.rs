@@ -1,0 +1,358 @@
+//! How far a command is with a table: what is said, in its partition of `helenus.copies`, of all lists together.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use helenus_rows::TableName;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
+use scylla::value::CqlValue;
+use tokio::sync::Mutex;
+
+use super::super::catalogue;
+use super::super::lists::{self, CopiesRow};
+use crate::online::cluster::Cluster;
+use crate::online::compare_and_set::{now_ms, place};
+
+/// For so long a command relies on the answer that it is still the one at work. Who takes over waits longer.
+const CHECK_MAX: Duration = Duration::from_secs(3);
+/// Attempts at a change whose answer is missing.
+const ATTEMPTS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(300);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::layouts_cmd) enum Stage {
+    /// Rows are copied to the copies; there are no lists.
+    Filling,
+    /// There are lists; the table still has its rows.
+    Open,
+    /// The table is empty.
+    InUse,
+    /// Rows are copied back; there are no lists.
+    Draining,
+}
+
+impl Stage {
+    pub(in crate::layouts_cmd) fn name(self) -> &'static str {
+        match self {
+            Stage::Filling => "filling",
+            Stage::Open => "open",
+            Stage::InUse => "in use",
+            Stage::Draining => "draining",
+        }
+    }
+
+    fn of_name(name: &str) -> Option<Stage> {
+        let all = [Stage::Filling, Stage::Open, Stage::InUse, Stage::Draining];
+        all.into_iter().find(|stage| stage.name() == name)
+    }
+}
+
+/// What is stored.
+#[derive(Debug, Default)]
+pub(in crate::layouts_cmd) struct Standing {
+    /// The number of the command at work, or of the last one.
+    pub created: Option<i64>,
+    stage: Option<String>,
+    /// While it is draining: copies that had all that was acknowledged,
+    pub sources: Vec<usize>,
+    /// and the starts of nodes in which they had it.
+    pub boots: BTreeMap<String, i32>,
+    pub lists: Vec<CopiesRow>,
+}
+
+impl Standing {
+    /// None if no command has been at work, or lists were made by hand.
+    pub(in crate::layouts_cmd) fn stage(&self, table: &TableName) -> Result<Option<Stage>> {
+        let Some(name) = &self.stage else {
+            return Ok(None);
+        };
+        match Stage::of_name(name) {
+            Some(stage) => Ok(Some(stage)),
+            None => bail!(
+                "the stage {name:?} of {table} in helenus.copies is unknown: use the version of helenus that has \
+                 written it"
+            ),
+        }
+    }
+
+    /// The conditions under which it is still the same.
+    fn conditions(&self) -> String {
+        let created = self.created.map(|created| created.to_string());
+        let stage = self.stage.as_deref().map(helenus_rows::literal);
+        let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
+        format!(
+            "created = {} AND stage = {}",
+            or_null(created),
+            or_null(stage)
+        )
+    }
+
+    fn is(&self, created: Option<i64>, stage: Option<Stage>) -> bool {
+        self.created == created && self.stage.as_deref() == stage.map(Stage::name)
+    }
+}
+
+/// After all changes that were ever agreed on.
+pub(in crate::layouts_cmd) async fn read(cluster: &Cluster, table: &TableName) -> Result<Standing> {
+    type Row = (
+        Option<i64>,
+        Option<String>,
+        Option<Vec<i32>>,
+        Option<CqlValue>,
+    );
+    if !catalogue::exists(cluster).await? {
+        return Ok(Standing::default());
+    }
+    let mut select = Statement::new(format!(
+        "SELECT created, stage, sources, boots FROM helenus.copies WHERE {} LIMIT 1",
+        place(table)
+    ));
+    select.set_consistency(Consistency::Serial);
+    let rows: Vec<Row> = cluster.rows(select).await?;
+    let (created, stage, sources, boots) = rows.into_iter().next().unwrap_or_default();
+    let sources = sources.unwrap_or_default().into_iter();
+    let boots = boots.as_ref().and_then(CqlValue::as_map).into_iter();
+    let boot = |(host, boot): &(CqlValue, CqlValue)| Some((lists::uuid_text(host), boot.as_int()?));
+    Ok(Standing {
+        created,
+        stage,
+        sources: sources
+            .filter_map(|copy| usize::try_from(copy).ok())
+            .collect(),
+        boots: boots.flatten().filter_map(boot).collect(),
+        lists: lists::read_copies(cluster, table).await?,
+    })
+}
+
+/// Takes over, or begins: this command is the one at work, in that stage.
+pub(in crate::layouts_cmd) async fn claim(
+    cluster: &Cluster,
+    table: &TableName,
+    (known, stage): (&Standing, Stage),
+    created: i64,
+) -> Result<()> {
+    let set = format!("created = {created}, stage = '{}'", stage.name());
+    let update = update(table, &set, known);
+    change(cluster, table, &update, |now| {
+        now.is(Some(created), Some(stage))
+    })
+    .await
+}
+
+/// Adds the lists: one for each of these groups of owners, with all copies in sync.
+pub(in crate::layouts_cmd) async fn open(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Standing,
+    (groups, boots): (&[Vec<String>], &BTreeMap<String, i32>),
+) -> Result<()> {
+    let mut batch = format!(
+        "BEGIN BATCH {}; ",
+        update(table, &format!("stage = '{}'", Stage::Open.name()), known)
+    );
+    let (keyspace, name) = (
+        helenus_rows::literal(&table.keyspace),
+        helenus_rows::literal(&table.table),
+    );
+    for owners in groups {
+        let numbers: Vec<String> = (0..owners.len()).map(|copy| copy.to_string()).collect();
+        let since = vec!["1"; owners.len()];
+        let boot = owners.iter().map(|owner| boots.get(owner).copied());
+        let Some(boot) = boot.collect::<Option<Vec<i32>>>() else {
+            bail!("a node that owns a part of the ring does not tell when it was started");
+        };
+        let boot: Vec<String> = boot.iter().map(ToString::to_string).collect();
+        batch.push_str(&format!(
+            "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot, \
+             changed) VALUES ({keyspace}, {name}, [{}], 1, {{{}}}, {{}}, [{}], [{}], {}) IF NOT EXISTS; ",
+            owners.join(", "),
+            numbers.join(", "),
+            since.join(", "),
+            boot.join(", "),
+            now_ms()
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    let created = known.created;
+    let is_done =
+        |now: &Standing| now.is(created, Some(Stage::Open)) && now.lists.len() == groups.len();
+    change(cluster, table, &batch, is_done).await
+}
+
+/// The table is empty.
+pub(in crate::layouts_cmd) async fn use_them(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Standing,
+) -> Result<()> {
+    let set = format!("stage = '{}'", Stage::InUse.name());
+    let update = update(table, &set, known);
+    change(cluster, table, &update, |now| {
+        now.is(known.created, Some(Stage::InUse))
+    })
+    .await
+}
+
+/// Takes the lists away if they are still what is known, and notes which copies had all that was acknowledged. From
+/// then on, and the length of the lists' lease, nothing is acknowledged any more.
+pub(in crate::layouts_cmd) async fn drain(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Standing,
+    (created, sources, boots): (i64, &[usize], &BTreeMap<String, i32>),
+) -> Result<()> {
+    let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+    let boots = boots.iter().map(|(host, boot)| format!("{host}: {boot}"));
+    let set = format!(
+        "created = {created}, stage = '{}', sources = {{{}}}, boots = {{{}}}",
+        Stage::Draining.name(),
+        sources.join(", "),
+        boots.collect::<Vec<_>>().join(", ")
+    );
+    let mut batch = format!("BEGIN BATCH {}; ", update(table, &set, known));
+    for row in &known.lists {
+        let version = match &row.list {
+            Ok(list) => list.version(),
+            Err(why) => bail!("a list of copies of {table} cannot be as it is: {why}"),
+        };
+        batch.push_str(&format!(
+            "DELETE FROM helenus.copies WHERE {} AND owners = [{}] IF version = {version}; ",
+            place(table),
+            row.owners.join(", ")
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    let is_done = |now: &Standing| now.is(Some(created), Some(Stage::Draining));
+    change(cluster, table, &batch, is_done).await
+}
+
+/// No command is at work any more, and there are no lists.
+pub(in crate::layouts_cmd) async fn forget(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Standing,
+) -> Result<()> {
+    let set = "created = null, stage = null, sources = null, boots = null";
+    let update = update(table, set, known);
+    change(cluster, table, &update, |now| now.is(None, None)).await
+}
+
+fn update(table: &TableName, set: &str, known: &Standing) -> String {
+    format!(
+        "UPDATE helenus.copies SET {set} WHERE {} IF {}",
+        place(table),
+        known.conditions()
+    )
+}
+
+async fn change(
+    cluster: &Cluster,
+    table: &TableName,
+    statement: &str,
+    is_done: impl Fn(&Standing) -> bool,
+) -> Result<()> {
+    let mut why = None;
+    for _ in 0..ATTEMPTS {
+        match cluster.is_applied(statement).await {
+            Ok(true) => return Ok(()),
+            answer => {
+                // It may have been carried out, or be carried out by whoever comes next; reading tells.
+                if is_done(&read(cluster, table).await?) {
+                    return Ok(());
+                }
+                match answer {
+                    Ok(_) => bail!(
+                        "somebody else changes the lists of copies of {table} at the same time, proxies perhaps: \
+                         look with `helenus layouts status {table}` and run this again"
+                    ),
+                    Err(error) => why = Some(error),
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    let why = why.map_or_else(String::new, |why| why.to_string());
+    bail!("the lists of copies of {table} cannot be changed: {why}")
+}
+
+/// That a command is still the one at work.
+#[derive(Debug)]
+pub(in crate::layouts_cmd) struct Claim {
+    table: TableName,
+    created: i64,
+    stage: Stage,
+    /// When it was last asked for.
+    asked: Mutex<Option<Instant>>,
+}
+
+impl Claim {
+    pub(in crate::layouts_cmd) fn new(table: &TableName, created: i64, stage: Stage) -> Claim {
+        Claim {
+            table: table.clone(),
+            created,
+            stage,
+            asked: Mutex::default(),
+        }
+    }
+
+    /// Fails if another command has taken over. What is sent right after it was asked has arrived before the other one
+    /// relies on that.
+    pub(in crate::layouts_cmd) async fn check(&self, cluster: &Cluster) -> Result<()> {
+        let mut asked = self.asked.lock().await;
+        if asked.is_some_and(|asked| asked.elapsed() < CHECK_MAX) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let select = format!(
+            "SELECT created, stage FROM helenus.copies WHERE {} LIMIT 1",
+            place(&self.table)
+        );
+        let rows: Vec<(Option<i64>, Option<String>)> = cluster.rows(select).await?;
+        let (created, stage) = rows.into_iter().next().unwrap_or_default();
+        if (created, stage.as_deref()) != (Some(self.created), Some(self.stage.name())) {
+            bail!(
+                "another command is at work on {}: see `helenus layouts status {}`",
+                self.table,
+                self.table
+            );
+        }
+        *asked = Some(begun);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_is_changed_only_as_it_was_read() {
+        let none = Standing::default();
+        assert_eq!(none.conditions(), "created = null AND stage = null");
+        let table: TableName = "shop.orders".parse().expect("a name");
+        assert_eq!(none.stage(&table).expect("none"), None);
+        let filling = Standing {
+            created: Some(7),
+            stage: Some("filling".to_owned()),
+            ..Standing::default()
+        };
+        assert_eq!(
+            update(&table, "stage = 'open'", &filling),
+            "UPDATE helenus.copies SET stage = 'open' WHERE keyspace_name = 'shop' AND table_name = 'orders' IF \
+             created = 7 AND stage = 'filling'"
+        );
+        assert!(filling.is(Some(7), Some(Stage::Filling)));
+        assert!(!filling.is(Some(8), Some(Stage::Filling)));
+        assert!(!filling.is(Some(7), None));
+        for stage in [Stage::Filling, Stage::Open, Stage::InUse, Stage::Draining] {
+            assert_eq!(Stage::of_name(stage.name()), Some(stage));
+        }
+        let unknown = Standing {
+            stage: Some("melting".to_owned()),
+            ..Standing::default()
+        };
+        assert!(unknown.stage(&table).is_err());
+    }
+}
