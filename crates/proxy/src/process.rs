@@ -68,6 +68,8 @@ pub(crate) struct Process {
     pub lists: ArcSwap<Lists>,
     /// Whether what workers know of them may be judged by.
     pub awake: Wakefulness,
+    /// Writes to copies in sync were given up: the intents of this proxy say in which buckets.
+    pub has_given_up: AtomicBool,
     /// A table may have changed.
     pub schema_changed: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
@@ -242,6 +244,7 @@ impl Process {
             upkeep: ArcSwap::default(),
             lists: ArcSwap::default(),
             awake: Wakefulness::default(),
+            has_given_up: AtomicBool::new(false),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
             questions: Questions::default(),
@@ -270,6 +273,11 @@ impl Process {
 
     pub(crate) fn evict(&self, eviction: Eviction) {
         let _ = self.senders.evictions.try_send(eviction);
+    }
+
+    /// Has the control side make equal in all copies what was given up.
+    pub(crate) fn note_given_up(&self) {
+        self.has_given_up.store(true, Ordering::Release);
     }
 
     /// Requests a look-up of a prepared statement on a node.

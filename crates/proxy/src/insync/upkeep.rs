@@ -7,6 +7,7 @@
 //!   waited for in both. So a comparison that was interrupted goes on where it was, as long as both are what they were.
 //! - The buckets in which a proxy that is **gone** has recorded intents are compared in all copies, and its intents
 //!   cleared.
+//! - What this proxy has **given up** itself, it makes good itself, whichever proxy does the rest.
 //!
 //! Lists change by compare-and-set, and nothing is assumed of one that was not answered: the next list that is read says
 //! what is to be done.
@@ -16,22 +17,26 @@ mod comparing;
 mod copies;
 mod group;
 mod node;
+mod own;
 mod returning;
 mod status;
 mod trouble;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::lists::{CopiesOf, Lists};
 use helenus_layout::insync::{Comeback, JoinStep, State, is_caretaker};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::returning::Progress;
+use self::own::Own;
+use self::returning::{Progress, Right};
 use self::trouble::Trouble;
 use super::asked::{CopyName, Start};
+use super::member::TIMING;
 use crate::boot_time::now_us;
 use crate::process::Process;
 
@@ -59,6 +64,8 @@ enum Job {
     Look,
     /// Make a bucket equal that a start of a proxy has left.
     Resynchronise(Start, usize),
+    /// The same where this proxy has given writes up.
+    MakeGood(usize),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,6 +80,8 @@ struct Upkeep {
     progress: BTreeMap<CopyName, Progress>,
     /// Buckets that starts which are gone have left.
     left: Vec<(Start, usize)>,
+    /// Buckets in which this proxy has given writes up.
+    own: Own,
     waits: BTreeMap<Job, Wait>,
     /// The next one has its turn.
     last: Option<Job>,
@@ -88,6 +97,7 @@ pub(super) async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool
         comebacks: BTreeMap::new(),
         progress: BTreeMap::new(),
         left: Vec::new(),
+        own: Own::default(),
         waits: BTreeMap::new(),
         last: None,
         status: Status::default(),
@@ -109,14 +119,19 @@ impl Upkeep {
     async fn turn(&mut self) {
         let (lists, now_us) = (self.common.lists.load_full(), now_us());
         self.status.is_caretaker = self.is_caretaker(&lists, now_us);
-        if !self.status.is_caretaker {
-            self.forget();
-            return sleep(TICK).await;
+        self.look_at_own(now_us);
+        let mut jobs: Vec<Job> = self.own.due(now_us).map(Job::MakeGood).collect();
+        match self.status.is_caretaker {
+            true => {
+                self.note_states(&lists, now_us);
+                jobs.extend(self.jobs(&lists, now_us));
+            }
+            false => self.forget(),
         }
-        self.note_states(&lists, now_us);
-        let jobs = self.jobs(&lists, now_us);
-        self.waits.retain(|job, _| jobs.contains(job));
-        self.problems.retain(|job, _| jobs.contains(job));
+        jobs.sort_unstable();
+        let is_there = |job: &Job| jobs.binary_search(job).is_ok();
+        self.waits.retain(|job, _| is_there(job));
+        self.problems.retain(|job, _| is_there(job));
         let due = jobs.iter().filter(|job| {
             let wait = self.waits.get(job);
             wait.is_none_or(|wait| now_us >= wait.until_us)
@@ -140,8 +155,15 @@ impl Upkeep {
         self.comebacks.clear();
         self.progress.clear();
         self.left.clear();
-        self.waits.clear();
-        self.problems.clear();
+    }
+
+    fn look_at_own(&mut self, now_us: u64) {
+        // Before the intents are looked at: what is given up afterwards is news for the next look.
+        let is_news = self.common.has_given_up.swap(false, Ordering::AcqRel);
+        let lists = self.common.copies.lists();
+        let member = lists.membership.as_ref().map(|of| of.member.clone());
+        let times_us = (now_us, TIMING.late_outlast_us());
+        self.own.look(member, is_news, times_us);
     }
 
     fn note_states(&mut self, lists: &Lists, now_us: u64) {
@@ -165,7 +187,7 @@ impl Upkeep {
         }
     }
 
-    /// All that is to be done, in order.
+    /// All that is to be done for all proxies.
     fn jobs(&self, lists: &Lists, now_us: u64) -> Vec<Job> {
         let mut jobs = Vec::new();
         for of in &lists.copies {
@@ -188,7 +210,6 @@ impl Upkeep {
         jobs.push(Job::Look);
         let left = self.left.iter();
         jobs.extend(left.map(|(start, bucket)| Job::Resynchronise(*start, *bucket)));
-        jobs.sort_unstable();
         jobs
     }
 
@@ -222,17 +243,32 @@ impl Upkeep {
                 Ok(())
             }
             Job::Resynchronise(start, bucket) => {
-                for (keyspace, table) in &self.common.catalogue.load_full().layouts.replaced {
-                    let table = (keyspace.clone(), table.clone());
-                    let counts = returning::resynchronise(&self.common, &table, *bucket).await?;
-                    self.status.rows_repaired += counts.repaired;
-                }
+                self.resynchronise(*bucket, Right::Caretaker).await?;
                 catalogue::clear(&self.common, *start, *bucket).await?;
                 self.left.retain(|of| *of != (*start, *bucket));
                 self.status.buckets_resynchronised += 1;
                 Ok(())
             }
+            Job::MakeGood(bucket) => {
+                self.resynchronise(*bucket, Right::Own).await?;
+                let copies = &self.common.copies;
+                let by_writes_us = copies.us(Instant::now());
+                self.own.on_resynchronised(*bucket, by_writes_us);
+                // More may have been given up there meanwhile.
+                self.common.note_given_up();
+                self.status.buckets_resynchronised += 1;
+                Ok(())
+            }
         }
+    }
+
+    /// Makes a bucket equal in the copies of all tables.
+    async fn resynchronise(&mut self, bucket: usize, right: Right) -> Result<(), Trouble> {
+        for name in &self.common.catalogue.load_full().layouts.replaced {
+            let counts = returning::resynchronise(&self.common, name, bucket, right).await?;
+            self.status.rows_repaired += counts.repaired;
+        }
+        Ok(())
     }
 
     /// Puts off what has failed. What is to be done again later waits as well.
@@ -282,6 +318,7 @@ impl Upkeep {
             });
         self.status.comparing = comparing.collect();
         self.status.buckets_left = self.left.len();
+        self.status.buckets_given_up = self.own.len();
         self.status.problems = self.problems.values().cloned().collect();
         if **self.common.upkeep.load() != self.status {
             self.common.upkeep.store(Arc::new(self.status.clone()));
@@ -296,6 +333,11 @@ impl Job {
             Job::Join(name) => format!("{} cannot join", copy(name)),
             Job::Compare(name) => format!("{} cannot be compared", copy(name)),
             Job::Look => "what proxies that are gone have left cannot be read".to_owned(),
+            Job::MakeGood(bucket) => {
+                format!(
+                    "bucket {bucket}, in which this proxy has given writes up, cannot be made equal"
+                )
+            }
             Job::Resynchronise(_, bucket) => {
                 format!("bucket {bucket} of a proxy that is gone cannot be resynchronised")
             }

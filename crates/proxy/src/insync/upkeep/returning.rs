@@ -208,7 +208,7 @@ pub(super) async fn compare(
     progress.resume(standing, now_parts()?);
     let check = || match is_too_old() {
         true => Err(too_old(&copies_table)),
-        false => check(common, name, Some(standing), required),
+        false => check(common, name, (Some(standing), Right::Caretaker), required),
     };
     let begun = Instant::now();
     while let Some(range) = progress.parts.get(progress.done).copied() {
@@ -299,11 +299,21 @@ async fn restarted(
     Ok(())
 }
 
+/// By what right rows are compared and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Right {
+    /// This proxy sees to copies, and to what others have left.
+    Caretaker,
+    /// It is about what this proxy has written itself.
+    Own,
+}
+
 /// Makes a bucket of the ring equal in all copies of a table.
 pub(super) async fn resynchronise(
     common: &Process,
     name: &TableName,
     bucket: usize,
+    right: Right,
 ) -> Result<Counts, Trouble> {
     let mut counts = Counts::default();
     let table = table(common, name)?;
@@ -329,7 +339,7 @@ pub(super) async fn resynchronise(
                 return Err(Trouble::Changed);
             }
         }
-        let check = || check(common, &copy, None, required);
+        let check = || check(common, &copy, (None, right), required);
         for other in required.iter().filter(|other| *other != source) {
             let places = [copies.place(source)?, copies.place(other)?];
             for range in &ranges {
@@ -379,17 +389,23 @@ fn standing(common: &Process, name: &CopyName) -> Result<(CopiesOf, List), Troub
     Ok((of.clone(), *list))
 }
 
-/// Whether a comparison still means what it meant when it began: this proxy sees to copies, both are what they were, and
-/// all that is required is written to.
+/// Whether a comparison still means what it meant when it began: this proxy may make it, both copies are what they were,
+/// and all that is required is written to.
 fn check(
     common: &Process,
     name: &CopyName,
-    standing: Option<Standing>,
+    (standing, right): (Option<Standing>, Right),
     members: Members,
 ) -> Result<(), Trouble> {
     let (lists, now_us) = (common.lists.load(), now_us());
     let known = lists.me.zip(lists.proxies.as_ref());
-    let is_caretaker = known.is_some_and(|(me, known)| is_caretaker(known, me, now_us));
+    let may = known.is_some_and(|(me, known)| match right {
+        Right::Caretaker => is_caretaker(known, me, now_us),
+        Right::Own => {
+            let list = known.list(now_us);
+            list.is_some_and(|list| list.state(me) == State::InSync)
+        }
+    });
     let (of, list) = self::standing(common, name)?;
     let required = of.known.required(now_us).ok_or(Trouble::Changed)?;
     let is_same = standing.is_none_or(|standing| {
@@ -400,7 +416,7 @@ fn check(
         is(newcomer, State::Joining) && is(source, State::InSync)
     });
     let is_covered = required.minus(members).is_empty();
-    match is_caretaker && is_same && is_covered {
+    match may && is_same && is_covered {
         true => Ok(()),
         false => Err(Trouble::Changed),
     }
