@@ -242,7 +242,7 @@ impl Row {
         hash(&bytes)
     }
 
-    /// Differs between rows that differ, but for the time that is left to them.
+    /// Differs between rows that differ, but for the time that is left to values that expire.
     pub fn hash(&self) -> u128 {
         let mut bytes = Vec::new();
         self.put_key(&mut bytes);
@@ -251,6 +251,7 @@ impl Row {
             put(&mut bytes, cell.element.as_ref());
             put(&mut bytes, Some(&cell.value));
             bytes.extend(cell.timestamp.unwrap_or(0).to_be_bytes());
+            bytes.push(u8::from(cell.ttl > 0));
         }
         hash(&bytes)
     }

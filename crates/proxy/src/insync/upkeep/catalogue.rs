@@ -1,5 +1,6 @@
 //! What the upkeep asks of the catalogue.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::boot_time::now_us;
 use crate::catalogue::reader::Reader;
 use crate::conn::ConnError;
 use crate::control;
-use crate::insync::asked::{CopiesChange, CopyName, GroupChange, Start};
+use crate::insync::asked::{CopiesChange, CopyName, GroupChange, ProxyRow, Start};
 use crate::insync::rows;
 use crate::process::Process;
 use crate::uuid;
@@ -80,15 +81,24 @@ pub(super) async fn left_ms(common: &Process, name: &CopyName) -> Result<Option<
     Ok(row.and_then(|row| rows::left_ms(&found, row, name.copy)))
 }
 
-/// The buckets that starts which are gone have left.
-pub(super) async fn left(common: &Process) -> Result<Vec<(Start, usize)>, Trouble> {
+/// The buckets that starts which are gone have left. `clean`: those that have left none, by their numbers and since
+/// which version they are out; nothing comes of them any more.
+pub(super) async fn left(
+    common: &Process,
+    clean: &mut BTreeSet<(usize, u64)>,
+) -> Result<Vec<(Start, usize)>, Trouble> {
     // Before anything is read: what is read after they were gone is all that they have left.
     let now_us = now_us();
     let lists = common.lists.load_full();
     let proxies = lists.proxies.as_ref().ok_or(Trouble::Changed)?;
     let known = *proxies.list(now_us).ok_or(Trouble::Changed)?;
     let is_gone = |number: usize| known.since(number) > 0 && proxies.is_gone(number, now_us);
-    if !(0..PROXIES_MAX).any(is_gone) {
+    let gone: BTreeSet<(usize, u64)> = (0..PROXIES_MAX)
+        .filter(|number| is_gone(*number))
+        .map(|number| (number, known.since(number)))
+        .collect();
+    clean.retain(|one| gone.contains(one));
+    if gone.is_subset(clean) {
         return Ok(Vec::new());
     }
     let mut reader = connect(common).await?;
@@ -97,26 +107,32 @@ pub(super) async fn left(common: &Process) -> Result<Vec<(Start, usize)>, Troubl
     if u64::try_from(version) != Ok(known.version()) {
         return Err(Trouble::Changed);
     }
-    let starts = rows.into_iter().filter(|row| {
-        let number = usize::try_from(row.number).ok();
-        number.is_some_and(is_gone)
-    });
-    let starts: Vec<Start> = starts.map(|row| row.start).collect();
-    let read = reader.rows(rows::SELECT_INTENTS, Consistency::QUORUM).await;
-    let left = rows::intents(&read.map_err(Trouble::Catalogue)?);
-    let left = left.into_iter().filter(|(start, _)| starts.contains(start));
-    let left = left.filter_map(|(start, bucket)| Some((start, usize::try_from(bucket).ok()?)));
-    Ok(left.collect())
+    let mut all = Vec::new();
+    for (number, since) in gone {
+        if clean.contains(&(number, since)) {
+            continue;
+        }
+        let is_it = |row: &&ProxyRow| usize::try_from(row.number) == Ok(number);
+        let start = rows.iter().find(is_it).map(|row| row.start);
+        let mut left = Vec::new();
+        if let Some(start) = start {
+            let select = rows::select_intents(start);
+            let read = reader.rows(&select, Consistency::QUORUM).await;
+            left = rows::intents(&read.map_err(Trouble::Catalogue)?);
+        }
+        if left.is_empty() {
+            clean.insert((number, since));
+        }
+        let left = left.into_iter();
+        all.extend(left.filter_map(|(of, bucket)| Some((of, usize::try_from(bucket).ok()?))));
+    }
+    Ok(all)
 }
 
-/// Takes the intent away that a start which is gone has left. It is later by any clock than the number of the change
-/// that has recorded it.
-pub(super) async fn clear(common: &Process, start: Start, bucket: usize) -> Result<(), Trouble> {
-    let text = format!(
-        "DELETE FROM helenus.intents WHERE start = {} AND bucket = {bucket}",
-        uuid::text(start)
-    );
+/// Takes the intents away that a start which is gone has left, all at once. That is later by any clock than the numbers
+/// of the changes that have recorded them.
+pub(super) async fn forget(common: &Process, start: Start) -> Result<(), Trouble> {
     let mut reader = connect(common).await?;
-    let done = reader.run(&text, Consistency::QUORUM).await;
+    let done = reader.run(&rows::forget(start), Consistency::QUORUM).await;
     done.map_err(Trouble::Catalogue)
 }
