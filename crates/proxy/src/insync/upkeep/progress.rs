@@ -22,6 +22,8 @@ pub(super) struct Standing {
 pub(super) struct Progress {
     /// What it is about, if that is known; with something else it begins again.
     of: Option<Standing>,
+    /// When the newcomer was last in sync, if that was asked for: None if nobody knows.
+    left_ms: Option<Option<i64>>,
     parts: Vec<Range>,
     /// What this pass has not looked at yet, the next range last. Each lies within a part.
     todo: Vec<Range>,
@@ -72,6 +74,15 @@ impl Progress {
 
     pub(super) fn of(&self) -> Option<Standing> {
         self.of
+    }
+
+    /// When the newcomer was last in sync, if that was asked for since it is about this.
+    pub(super) fn left_ms(&self, of: Standing) -> Option<Option<i64>> {
+        self.left_ms.filter(|_| self.of == Some(of))
+    }
+
+    pub(super) fn note_left(&mut self, left_ms: Option<i64>) {
+        self.left_ms = Some(left_ms);
     }
 
     pub(super) fn is_of(&self, parts: &[Range]) -> bool {
@@ -212,6 +223,9 @@ mod tests {
         progress.resume(other, vec![range(0, 10), range(10, 20), range(20, 30)]);
         assert_eq!(progress.done(), 0);
         step(&mut progress, 10, (0, 0, 0));
+        progress.note_left(Some(77));
+        assert_eq!(progress.left_ms(STANDING), None, "of another one");
+        assert_eq!(progress.left_ms(other), Some(Some(77)));
         progress.resume(other, vec![range(0, 5)]);
         assert_eq!((progress.done(), progress.parts()), (0, 1));
         assert_eq!(pass(&mut progress), Pass::Again, "nothing of before counts");

@@ -56,7 +56,8 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     }
     let mut node = Node::connect(common, owner).await?;
     let described = describe(common, &mut node, &table, name.copy).await?;
-    let known_until_ms = known_until_ms(common, name, described.gc_grace_seconds).await?;
+    let left_ms = catalogue::left_ms(common, name).await?;
+    let known_until_ms = remembered_until_ms(left_ms, described.gc_grace_seconds);
     let is_too_old = known_until_ms.is_none_or(|until| now_ms() >= until);
     // Also shows that the node knows the table by now: one that was killed may have to learn of it again.
     let is_empty = is_empty(&mut node, &described, &ranges(common, &table, name)?).await?;
@@ -77,21 +78,12 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     Ok(())
 }
 
-/// Until when the others remember what was deleted while a copy was not in sync, in milliseconds since 1970. None if
-/// nobody knows since when that is so.
-async fn known_until_ms(
-    common: &Process,
-    name: &CopyName,
-    gc_grace_seconds: i32,
-) -> Result<Option<i64>, Trouble> {
-    let left_ms = catalogue::left_ms(common, name).await?;
-    Ok(left_ms.map(|left_ms| remembered_until_ms(left_ms, gc_grace_seconds)))
-}
-
-/// A tenth of `gc_grace_seconds` earlier than by the clock of who has taken the copy out: clocks differ.
-fn remembered_until_ms(left_ms: i64, gc_grace_seconds: i32) -> i64 {
+/// Until when the others remember what was deleted while a copy was not in sync, in milliseconds since 1970: a tenth of
+/// `gc_grace_seconds` earlier than by the clock of who has taken it out, because clocks differ. None if nobody knows since
+/// when that is so.
+fn remembered_until_ms(left_ms: Option<i64>, gc_grace_seconds: i32) -> Option<i64> {
     let grace_ms = i64::from(gc_grace_seconds.max(0)) * 900;
-    left_ms.saturating_add(grace_ms)
+    left_ms.map(|left_ms| left_ms.saturating_add(grace_ms))
 }
 
 fn too_old(table: &Table) -> Trouble {
@@ -156,7 +148,12 @@ pub(super) async fn compare(
     let source = standing.source.0;
     let places = [copies.place(source)?, copies.place(name.copy)?];
     let now_parts = || ranges(common, &table, name).map(|ranges| parts(&ranges));
-    let known_until_ms = known_until_ms(common, name, copies.table.gc_grace_seconds).await?;
+    // What it does while it is not in sync does not change it.
+    let left_ms = match progress.left_ms(standing) {
+        Some(left_ms) => left_ms,
+        None => catalogue::left_ms(common, name).await?,
+    };
+    let known_until_ms = remembered_until_ms(left_ms, copies.table.gc_grace_seconds);
     let is_too_old = || known_until_ms.is_none_or(|until| now_ms() >= until);
     if is_too_old() {
         // Out, it joins again once it has no rows.
@@ -164,6 +161,7 @@ pub(super) async fn compare(
         return Err(too_old(&copies.table));
     }
     progress.resume(standing, now_parts()?);
+    progress.note_left(left_ms);
     let check = || match is_too_old() {
         true => Err(too_old(&copies_table)),
         false => check(common, name, (Some(standing), Right::Caretaker), required),
@@ -514,11 +512,13 @@ mod tests {
 
     #[test]
     fn deletions_are_relied_on_for_less_than_gc_grace_from_when_a_copy_left() {
-        assert_eq!(remembered_until_ms(5_000, 100), 95_000);
-        assert_eq!(remembered_until_ms(5_000, 0), 5_000);
-        assert_eq!(remembered_until_ms(5_000, -1), 5_000);
-        assert_eq!(remembered_until_ms(i64::MAX, 100), i64::MAX);
-        assert!(remembered_until_ms(i64::MIN, i32::MAX) < 0);
+        let until = |left_ms, grace_s| remembered_until_ms(Some(left_ms), grace_s);
+        assert_eq!(until(5_000, 100), Some(95_000));
+        assert_eq!(until(5_000, 0), Some(5_000));
+        assert_eq!(until(5_000, -1), Some(5_000));
+        assert_eq!(until(i64::MAX, 100), Some(i64::MAX));
+        assert!(until(i64::MIN, i32::MAX) < Some(0));
+        assert_eq!(remembered_until_ms(None, 100), None);
     }
 
     #[test]
