@@ -25,6 +25,7 @@ use helenus_engine::copies::Eviction;
 use helenus_engine::shared::WorkerMessage;
 use helenus_policy::ring::NodeIndex;
 use ring::rand::{SecureRandom, SystemRandom};
+use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
@@ -40,7 +41,7 @@ use crate::process::{Intent, Process};
 use crate::two_clocks::Behind;
 use crate::wall_clock::now_ms;
 
-pub(crate) use self::upkeep::Status as UpkeepStatus;
+pub(crate) use self::upkeep::{Status as UpkeepStatus, Unreachable};
 
 /// How often it is looked whether there is a table in mode `replace`.
 const LOOK: Duration = Duration::from_secs(1);
@@ -58,6 +59,8 @@ const ANEW: Duration = Duration::from_secs(1);
 const ANEW_MAX: Duration = Duration::from_secs(30);
 /// unless it has stayed for so long.
 const STAYED: Duration = Duration::from_secs(60);
+/// The upkeep begins anew after so long.
+const UPKEEP_ANEW: Duration = Duration::from_secs(10);
 /// Lanes that renew in turn: those of proxies, and those of copies.
 const OF_PROXIES: [usize; 2] = [0, 1];
 const OF_COPIES: [usize; 2] = [2, 3];
@@ -85,7 +88,7 @@ pub(crate) struct Membership {
 impl Membership {
     pub(crate) fn begin(common: Arc<Process>, wanted: Wanted) -> Membership {
         let (stop, stopping) = watch::channel(false);
-        tokio::spawn(upkeep::run(common.clone(), stopping.clone()));
+        tokio::spawn(keep_up(common.clone(), stopping.clone()));
         let task = tokio::spawn(run(common, stopping, wanted));
         Membership { stop, task }
     }
@@ -94,6 +97,23 @@ impl Membership {
     pub(crate) async fn leave(self) {
         let _ = self.stop.send(true);
         let _ = self.task.await;
+    }
+}
+
+/// The upkeep until the proxy stops, also after a fault of its own: nobody else does it as long as this proxy gives
+/// signs of life.
+async fn keep_up(common: Arc<Process>, stopping: watch::Receiver<bool>) {
+    loop {
+        let task = tokio::spawn(upkeep::run(common.clone(), stopping.clone()));
+        match task.await {
+            Err(why) if why.is_panic() => {
+                tracing::error!(
+                    "the upkeep of copies has failed and begins anew in {UPKEEP_ANEW:?}: {why}"
+                );
+            }
+            _ => return,
+        }
+        sleep(UPKEEP_ANEW).await;
     }
 }
 
@@ -268,11 +288,11 @@ impl Part {
         self.own.enter(lists.me);
         self.common.lists.store(Arc::new(lists));
         let snapshot = self.common.snapshot.load();
-        let index_of = |host: &[u8; 16]| {
-            let mut nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
-            let found = nodes.find(|(_, node)| node.host_id == *host && !node.gone);
-            found.map(|(at, _)| at)
-        };
+        let nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
+        let nodes = nodes.filter(|(_, node)| !node.gone);
+        let nodes: FxHashMap<[u8; 16], NodeIndex> =
+            nodes.map(|(at, node)| (node.host_id, at)).collect();
+        let index_of = |host: &[u8; 16]| nodes.get(host).copied();
         let behind = Behind::read(&self.common.copies);
         let lists = self.member.in_force(self.own.member(), index_of, behind);
         self.common

@@ -29,6 +29,6 @@ pub(crate) struct CopiesOf {
     /// Host ids, in the order of the copies.
     pub owners: Vec<[u8; 16]>,
     pub known: Known<COPIES_MAX>,
-    /// Copies that are joining. They stay so: this version does not compare copies.
+    /// Copies that are joining.
     pub joins: Vec<Join>,
 }

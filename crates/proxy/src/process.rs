@@ -28,7 +28,7 @@ use crate::catalogue::Known;
 use crate::conn::Dialer;
 use crate::events::Events;
 use crate::history::History;
-use crate::insync::UpkeepStatus;
+use crate::insync::{Unreachable, UpkeepStatus};
 use crate::last_reload::{LastReload, Reloaded};
 use crate::lists::Lists;
 use crate::log_lines::LogLines;
@@ -68,6 +68,10 @@ pub(crate) struct Process {
     pub lists: ArcSwap<Lists>,
     /// Whether what workers know of them may be judged by.
     pub awake: Wakefulness,
+    /// Nodes that hold copies and cannot be connected to.
+    pub unreachable: Unreachable,
+    /// Writes to copies in sync were given up: the intents of this proxy say in which buckets.
+    pub has_given_up: AtomicBool,
     /// A table may have changed.
     pub schema_changed: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
@@ -242,6 +246,8 @@ impl Process {
             upkeep: ArcSwap::default(),
             lists: ArcSwap::default(),
             awake: Wakefulness::default(),
+            unreachable: Unreachable::default(),
+            has_given_up: AtomicBool::new(false),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
             questions: Questions::default(),
@@ -270,6 +276,11 @@ impl Process {
 
     pub(crate) fn evict(&self, eviction: Eviction) {
         let _ = self.senders.evictions.try_send(eviction);
+    }
+
+    /// Has the control side make equal in all copies what was given up.
+    pub(crate) fn note_given_up(&self) {
+        self.has_given_up.store(true, Ordering::Release);
     }
 
     /// Requests a look-up of a prepared statement on a node.

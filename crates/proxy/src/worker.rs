@@ -183,8 +183,8 @@ impl Worker {
                 Output::Judge => self.engine.judge_copies(self.shared.now_by_lists()),
                 Output::Evict(eviction) => self.shared.evict(eviction),
                 Output::Intent(member, change) => self.shared.record_intent((member, change)),
-                // Nobody does that yet: the bucket stays marked until this proxy has left.
-                Output::Resync(..) => {}
+                // Its intents say which bucket of which member.
+                Output::Resync(..) => self.shared.note_given_up(),
                 Output::Captured(captured) => self.shared.captures.take(captured),
                 Output::Traced(trace) => self.shared.trace(trace),
             }

@@ -67,7 +67,7 @@ impl Hashes {
 pub enum Part {
     /// A row without values is there or not.
     Key { is_own: bool },
-    /// A value of this time; what is left to it does not count.
+    /// A value of this time; how long is left to it does not count, but that it expires.
     Cell { is_own: bool, cell: Cell },
 }
 
@@ -84,12 +84,16 @@ pub fn differing(own: Option<&Row>, copy: Option<&Row>) -> Vec<Part> {
     let copy = copy.map(|row| row.cells.as_slice()).unwrap_or_default();
     for (is_own, cells, others) in [(true, own, copy), (false, copy, own)] {
         let is_in_both = |cell: &&Cell| match others.iter().find(|other| other.is_of(cell)) {
-            Some(other) => (&other.value, other.timestamp) == (&cell.value, cell.timestamp),
+            Some(other) => {
+                let is_same = (&other.value, other.timestamp) == (&cell.value, cell.timestamp);
+                // One of both goes, and the other one stays.
+                is_same && (other.ttl > 0) == (cell.ttl > 0)
+            }
             None => cell.expires_soon(),
         };
         parts.extend(cells.iter().filter(|c| !is_in_both(c)).map(|cell| {
             let cell = Cell {
-                ttl: 0,
+                ttl: i32::from(cell.ttl > 0),
                 ..cell.clone()
             };
             Part::Cell { is_own, cell }
@@ -100,7 +104,7 @@ pub fn differing(own: Option<&Row>, copy: Option<&Row>) -> Vec<Part> {
 
 impl Cell {
     /// Whether it may be gone in one table and not yet in the other.
-    pub(crate) fn expires_soon(&self) -> bool {
+    pub fn expires_soon(&self) -> bool {
         (1..=EXPIRES_SOON_S).contains(&self.ttl)
     }
 }
@@ -136,7 +140,7 @@ mod tests {
             Some(&row(&[(0, 8, 0)])),
         );
         let both: Vec<&Part> = first.iter().filter(|part| second.contains(part)).collect();
-        let missing = row(&[(1, 1, 0)]).cells.remove(0);
+        let missing = row(&[(1, 1, 1)]).cells.remove(0);
         let missing = Part::Cell {
             is_own: true,
             cell: missing,
@@ -151,7 +155,7 @@ mod tests {
         for (own, copy) in [
             (None, None),
             (Some(&one), Some(&one)),
-            (Some(&one), Some(&soon)),
+            (Some(&row(&[(0, 5, 90)])), Some(&soon)),
             (Some(&soon), None),
             (Some(&bare), Some(&soon)),
             (Some(&bare), Some(&bare)),
@@ -165,6 +169,8 @@ mod tests {
             (Some(&bare), None),
             (Some(&one), None),
             (Some(&bare), Some(&one)),
+            (Some(&one), Some(&soon)),
+            (Some(&one), Some(&row(&[(0, 5, 90)]))),
             (Some(&row(&[(0, 6, 3)])), Some(&one)),
         ] {
             assert!(

@@ -175,9 +175,9 @@ fn merged(rows: &[Option<Row>]) -> Option<Row> {
     Some(merged)
 }
 
-fn order(cell: &Cell) -> (Option<i64>, &[u8], i32) {
-    let life = if cell.ttl == 0 { i32::MAX } else { cell.ttl };
-    (cell.timestamp, &cell.value, life)
+/// Of one time nodes prefer what expires, then what expires later, and of what does not expire the greater value.
+fn order(cell: &Cell) -> (Option<i64>, i32, &[u8]) {
+    (cell.timestamp, cell.ttl, &cell.value)
 }
 
 /// What deletes the values that were written to all copies, and are in some and not in others.

@@ -242,7 +242,7 @@ impl Row {
         hash(&bytes)
     }
 
-    /// Differs between rows that differ, but for the time that is left to them.
+    /// Differs between rows that differ, but for the time that is left to values that expire.
     pub fn hash(&self) -> u128 {
         let mut bytes = Vec::new();
         self.put_key(&mut bytes);
@@ -251,6 +251,7 @@ impl Row {
             put(&mut bytes, cell.element.as_ref());
             put(&mut bytes, Some(&cell.value));
             bytes.extend(cell.timestamp.unwrap_or(0).to_be_bytes());
+            bytes.push(u8::from(cell.ttl > 0));
         }
         hash(&bytes)
     }
@@ -334,11 +335,14 @@ mod tests {
             cells,
         };
         let one = row(b"a", Some(b"b"), vec![cell(0, b"x", 1)]);
-        let mut later = one.clone();
-        later.cells[0].ttl = 5;
+        let expires = |seconds: i32| {
+            let mut row = one.clone();
+            row.cells[0].ttl = seconds;
+            row
+        };
         assert_eq!(
-            one.hash(),
-            later.hash(),
+            expires(5).hash(),
+            expires(90).hash(),
             "what is left to it does not count"
         );
         let mut element = one.clone();
@@ -349,6 +353,7 @@ mod tests {
             row(b"a", Some(b"b"), vec![cell(1, b"x", 1)]),
             row(b"a", Some(b"b"), vec![cell(0, b"x", 2)]),
             row(b"a", Some(b"b"), vec![cell(0, b"", 1)]),
+            expires(5),
             element,
         ];
         for other in others {

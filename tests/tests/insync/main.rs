@@ -1,9 +1,12 @@
 //! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; writes reach all
-//! copies (`writes`); and copies come back (`returning`).
+//! copies (`writes`); what is given up is made good (`given_up`); copies come back (`returning`); and the node of the last
+//! one is restarted (`last`).
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. Tables of
 //! mode `replace` are made by hand here, with lists as the tests want them; commands are tried in `replace`.
 
+mod given_up;
+mod last;
 mod returning;
 mod writes;
 

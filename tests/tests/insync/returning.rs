@@ -39,9 +39,9 @@ fn delete(node: &mut Connection, copies: &[usize], (k, a): (i32, i32), time: i64
 }
 
 /// `k` and `a` of all rows, with value and time of writing.
-type Rows = BTreeMap<(i32, i32), (i32, i64)>;
+pub(crate) type Rows = BTreeMap<(i32, i32), (i32, i64)>;
 
-fn rows_of(node: &mut Connection, copy: usize) -> Rows {
+pub(crate) fn rows_of(node: &mut Connection, copy: usize) -> Rows {
     let select = format!("SELECT k, a, v, WRITETIME(v) FROM {}.orders", COPIES[copy]);
     let rows = node.query(&select, Consistency::One).expect("rows");
     let int = |cell: &Option<Vec<u8>>| {
@@ -182,7 +182,7 @@ fn a_copy_that_missed_much_comes_back_and_what_a_dead_proxy_left_is_made_good() 
 }
 
 /// The owners of the only group, as they are stored.
-fn owners(node: &mut Connection) -> String {
+pub(crate) fn owners(node: &mut Connection) -> String {
     let rows = run(node, "SELECT owners FROM helenus.copies");
     let list = rows[0][0].clone().expect("owners");
     // A count, and then each with its length.

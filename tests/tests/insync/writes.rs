@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpStream;
 
-use helenus_cluster::{Cluster, Connection, Consistency};
+use helenus_cluster::{Cluster, ClusterSpec, Connection, Consistency};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, Fault, QUORUM};
 
@@ -21,18 +21,26 @@ pub(crate) const ON: [&str; 4] = [
 
 /// Three nodes, each in a data center of its own.
 pub(crate) fn three_data_centers() -> Cluster {
-    let spec = helenus_tests::ephemeral()
+    Cluster::up(data_centers()).expect("three nodes")
+}
+
+pub(crate) fn data_centers() -> ClusterSpec {
+    // Schema changes are flushed: a node is killed, and must know its tables when it comes back.
+    helenus_tests::ephemeral()
         .nodes(3)
         .place("dc1", "r1")
         .place("dc2", "r1")
         .place("dc3", "r1")
-        .yaml("auto_snapshot", "false");
-    // Schema changes are flushed: a node is killed, and must know its tables when it comes back.
-    Cluster::up(spec).expect("three nodes")
+        .yaml("auto_snapshot", "false")
 }
 
 /// `shop.orders` with a copy on each node, as a command would make it.
 pub(crate) fn replace(cluster: &Cluster) -> Connection {
+    replace_as(cluster, &[])
+}
+
+/// The same by who logs in with these arguments.
+pub(crate) fn replace_as(cluster: &Cluster, login: &[&str]) -> Connection {
     let mut nodes: Vec<Connection> = (1..=3)
         .map(|number| cluster.connect(number).expect("a connection"))
         .collect();
@@ -60,10 +68,8 @@ pub(crate) fn replace(cluster: &Cluster) -> Connection {
         &format!("CREATE TABLE shop.other {columns} (k, a, b))"),
     );
     let contact = cluster.address(1).expect("an address").to_string();
-    on(
-        &contact,
-        &["create", "shop.other", "--no-proxies", "--layout", "x=b,a"],
-    );
+    let create = ["create", "shop.other", "--no-proxies", "--layout", "x=b,a"];
+    on(&contact, &[&create, login].concat());
     for (number, keyspace) in COPIES.iter().enumerate() {
         let data_center = format!("dc{}", number + 1);
         let order = ["a, b", "b, a", "a, b"][number];

@@ -145,6 +145,17 @@ impl<const N: usize> List<N> {
         Ok(list)
     }
 
+    /// The node of a member in sync has been started for the `boot`th time, and nothing was lost with it, or that is
+    /// accepted: of the last one in sync only, because any other is evicted and compared instead.
+    pub fn adopt_start(&self, member: usize, boot: u32) -> Result<List<N>, Refused> {
+        if self.state(member) != State::InSync {
+            return Err(Refused::IsOut(member));
+        }
+        let mut list = self.with_state(member, State::InSync);
+        list.boot[member] = boot;
+        Ok(list)
+    }
+
     /// A member that joined with version `since`, and has been compared after that, may be read.
     pub fn promote(&self, member: usize, since: u64) -> Result<List<N>, Refused> {
         if self.state(member) != State::Joining || self.since(member) != since {
@@ -197,6 +208,18 @@ mod tests {
         let again = first.evict(1).and_then(|l| l.join(1, 1)).expect("joins");
         let since = first.since(1);
         assert_eq!(again.promote(1, since), Err(Refused::IsNotJoining(1)));
+    }
+
+    #[test]
+    fn a_later_start_of_the_last_one_in_sync_makes_a_version() {
+        let list = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        let last = list.evict(1).expect("another is in sync");
+        let adopted = last.adopt_start(0, 9).expect("it is in sync");
+        assert_eq!((adopted.version(), adopted.since(0)), (3, 3));
+        assert_eq!((adopted.boot(0), adopted.in_sync()), (9, Members::of(0)));
+        assert_eq!(last.adopt_start(1, 9), Err(Refused::IsOut(1)));
+        let joining = last.join(1, 1).expect("it is out");
+        assert_eq!(joining.adopt_start(1, 2), Err(Refused::IsOut(1)));
     }
 
     #[test]

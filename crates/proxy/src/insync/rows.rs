@@ -18,6 +18,11 @@ pub(super) const SELECT_PROXIES: &str = "SELECT version, start, number, state, s
 pub(super) const SELECT_INTENTS: &str = "SELECT start, bucket, recorded FROM helenus.intents";
 
 /// At QUORUM.
+pub(super) fn select_intents(start: Start) -> String {
+    format!("{SELECT_INTENTS} WHERE start = {}", uuid::text(start))
+}
+
+/// At QUORUM.
 pub(super) fn select_versions(table: &TableName) -> String {
     select_copies("owners, version", table)
 }

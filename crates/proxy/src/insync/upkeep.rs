@@ -7,6 +7,7 @@
 //!   waited for in both. So a comparison that was interrupted goes on where it was, as long as both are what they were.
 //! - The buckets in which a proxy that is **gone** has recorded intents are compared in all copies, and its intents
 //!   cleared.
+//! - What this proxy has **given up** itself, it makes good itself, whichever proxy does the rest.
 //!
 //! Lists change by compare-and-set, and nothing is assumed of one that was not answered: the next list that is read says
 //! what is to be done.
@@ -15,27 +16,39 @@ mod catalogue;
 mod comparing;
 mod copies;
 mod group;
+mod held;
+mod intended;
 mod node;
+mod own;
+mod progress;
 mod returning;
 mod status;
 mod trouble;
+mod unreachable;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::lists::{CopiesOf, Lists};
+use helenus_engine::snapshot::HostId;
 use helenus_layout::insync::{Comeback, JoinStep, State, is_caretaker};
+use helenus_rows::PAGE_ROWS;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::returning::Progress;
+use self::own::Own;
+use self::progress::Progress;
+use self::returning::{Right, Stint};
 use self::trouble::Trouble;
 use super::asked::{CopyName, Start};
+use super::member::TIMING;
 use crate::boot_time::now_us;
 use crate::process::Process;
 
 pub(crate) use self::status::Status;
+pub(crate) use self::unreachable::Unreachable;
 
 /// How often it is looked for something to do.
 const TICK: Duration = Duration::from_millis(250);
@@ -43,10 +56,14 @@ const TICK: Duration = Duration::from_millis(250);
 const RETRY_US: u64 = 1_000_000;
 /// up to so long.
 const RETRY_MAX_US: u64 = 60_000_000;
-/// A copy whose comparison has failed so often in a row, and fails again, is out again.
+/// A copy whose node has failed so often in a row while one is joining, and fails again, is out.
 const COMPARISONS_FAILED_MAX: u32 = 2;
 /// How often it is looked for what proxies that are gone have left.
 const LOOK_US: u64 = 5_000_000;
+/// How often it is looked whether nodes were restarted that have the only copies in sync.
+const LOOK_AT_LAST_US: u64 = 10_000_000;
+/// After each failure in a row so many times fewer rows are asked for at a time: they may be too large.
+const FEWER_ROWS: i32 = 32;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,10 +72,14 @@ enum Job {
     Join(CopyName),
     /// Compare one that is joining.
     Compare(CopyName),
+    /// Look whether a node was restarted that has the only copies in sync of some groups.
+    LookAtLast(HostId),
     /// Read what proxies have left.
     Look,
     /// Make a bucket equal that a start of a proxy has left.
     Resynchronise(Start, usize),
+    /// The same where this proxy has given writes up.
+    MakeGood(usize),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,28 +92,37 @@ struct Upkeep {
     common: Arc<Process>,
     comebacks: BTreeMap<CopyName, Comeback>,
     progress: BTreeMap<CopyName, Progress>,
-    /// Buckets that starts which are gone have left.
+    /// Buckets that starts which are gone have left, and those of them that are equal by now.
     left: Vec<(Start, usize)>,
+    equal: BTreeSet<(Start, usize)>,
+    /// Numbers of starts that have left none, with since when they are out.
+    clean: BTreeSet<(usize, u64)>,
+    /// Buckets in which this proxy has given writes up.
+    own: Own,
     waits: BTreeMap<Job, Wait>,
     /// The next one has its turn.
     last: Option<Job>,
     status: Status,
-    /// Why jobs do not succeed.
+    /// Why jobs do not succeed, and what of that was logged last.
     problems: BTreeMap<Job, String>,
+    logged: BTreeMap<Job, String>,
+}
+
+/// How a turn of a job ends that has not failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    Done,
+    /// It goes on when others have had their turn. Whether it has come further.
+    Goes {
+        has_advanced: bool,
+    },
+    /// It goes on after so many microseconds; why, if that is a problem.
+    Later(u64, Option<String>),
 }
 
 /// Until the proxy stops.
 pub(super) async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool>) {
-    let mut upkeep = Upkeep {
-        common,
-        comebacks: BTreeMap::new(),
-        progress: BTreeMap::new(),
-        left: Vec::new(),
-        waits: BTreeMap::new(),
-        last: None,
-        status: Status::default(),
-        problems: BTreeMap::new(),
-    };
+    let mut upkeep = Upkeep::new(common);
     let turns = async {
         loop {
             upkeep.turn().await;
@@ -106,17 +136,40 @@ pub(super) async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool
 }
 
 impl Upkeep {
+    fn new(common: Arc<Process>) -> Upkeep {
+        Upkeep {
+            common,
+            comebacks: BTreeMap::new(),
+            progress: BTreeMap::new(),
+            left: Vec::new(),
+            equal: BTreeSet::new(),
+            clean: BTreeSet::new(),
+            own: Own::default(),
+            waits: BTreeMap::new(),
+            last: None,
+            status: Status::default(),
+            problems: BTreeMap::new(),
+            logged: BTreeMap::new(),
+        }
+    }
+
     async fn turn(&mut self) {
         let (lists, now_us) = (self.common.lists.load_full(), now_us());
         self.status.is_caretaker = self.is_caretaker(&lists, now_us);
-        if !self.status.is_caretaker {
-            self.forget();
-            return sleep(TICK).await;
+        self.look_at_own(now_us);
+        let mut jobs: Vec<Job> = self.own.due(now_us).map(Job::MakeGood).collect();
+        match self.status.is_caretaker {
+            true => {
+                self.note_states(&lists, now_us);
+                jobs.extend(self.jobs(&lists, now_us));
+            }
+            false => self.forget(),
         }
-        self.note_states(&lists, now_us);
-        let jobs = self.jobs(&lists, now_us);
-        self.waits.retain(|job, _| jobs.contains(job));
-        self.problems.retain(|job, _| jobs.contains(job));
+        jobs.sort_unstable();
+        let is_there = |job: &Job| jobs.binary_search(job).is_ok();
+        self.waits.retain(|job, _| is_there(job));
+        self.problems.retain(|job, _| is_there(job));
+        self.logged.retain(|job, _| is_there(job));
         let due = jobs.iter().filter(|job| {
             let wait = self.waits.get(job);
             wait.is_none_or(|wait| now_us >= wait.until_us)
@@ -140,8 +193,16 @@ impl Upkeep {
         self.comebacks.clear();
         self.progress.clear();
         self.left.clear();
-        self.waits.clear();
-        self.problems.clear();
+        self.equal.clear();
+    }
+
+    fn look_at_own(&mut self, now_us: u64) {
+        // Before the intents are looked at: what is given up afterwards is news for the next look.
+        let is_news = self.common.has_given_up.swap(false, Ordering::AcqRel);
+        let lists = self.common.copies.lists();
+        let member = lists.membership.as_ref().map(|of| of.member.clone());
+        let times_us = (now_us, TIMING.late_outlast_us());
+        self.own.look(member, is_news, times_us);
     }
 
     fn note_states(&mut self, lists: &Lists, now_us: u64) {
@@ -165,7 +226,7 @@ impl Upkeep {
         }
     }
 
-    /// All that is to be done, in order.
+    /// All that is to be done for all proxies.
     fn jobs(&self, lists: &Lists, now_us: u64) -> Vec<Job> {
         let mut jobs = Vec::new();
         for of in &lists.copies {
@@ -185,88 +246,182 @@ impl Upkeep {
                 }
             }
         }
+        let alone = returning::nodes_alone(lists);
+        jobs.extend(alone.into_iter().map(Job::LookAtLast));
         jobs.push(Job::Look);
         let left = self.left.iter();
         jobs.extend(left.map(|(start, bucket)| Job::Resynchronise(*start, *bucket)));
-        jobs.sort_unstable();
         jobs
     }
 
-    async fn carry_out(&mut self, job: &Job) -> Result<(), Trouble> {
+    async fn carry_out(&mut self, job: &Job) -> Result<End, Trouble> {
+        let failures = self.waits.get(job).map_or(0, |wait| wait.failures);
+        let page_rows_max = page_rows_max(failures);
         match job {
             Job::Join(name) => {
                 if let Some(comeback) = self.comebacks.get_mut(name) {
                     comeback.on_attempt(now_us());
                 }
-                returning::join(&self.common, name).await
+                returning::join(&self.common, name).await?;
+                Ok(End::Done)
             }
             Job::Compare(name) => {
                 let progress = self.progress.entry(name.clone()).or_default();
-                let before = progress.counts;
-                let end = returning::compare(&self.common, name, progress).await;
-                let after = progress.counts;
+                let (before, steps) = (progress.counts, progress.steps());
+                let how = (&mut *progress, page_rows_max);
+                let end = returning::compare(&self.common, name, how).await;
+                let (after, has_advanced) = (progress.counts, progress.steps() > steps);
                 self.status.rows_repaired += after.repaired - before.repaired;
                 self.status.rows_given_up += after.given_up - before.given_up;
-                let failures = self.waits.get(job).map_or(0, |wait| wait.failures);
-                if matches!(end, Err(Trouble::Node(..))) && failures >= COMPARISONS_FAILED_MAX {
-                    returning::give_up(&self.common, name).await?;
+                if has_advanced {
+                    // What fails now is something else.
+                    self.waits.remove(job);
                 }
-                if end? {
-                    self.status.copies_returned += 1;
-                    self.progress.remove(name);
+                match end {
+                    Ok(Stint::InSync) => {
+                        self.status.copies_returned += 1;
+                        self.progress.remove(name);
+                        // Until the lists say so, too.
+                        Ok(End::Later(RETRY_US, None))
+                    }
+                    Ok(Stint::Goes) => Ok(End::Goes { has_advanced }),
+                    Ok(Stint::Later(us, why)) => Ok(End::Later(us, why)),
+                    Err(why) => {
+                        let failures = if has_advanced { 0 } else { failures };
+                        self.give_up_failing(name, &why, failures).await?;
+                        Err(why)
+                    }
                 }
-                Ok(())
+            }
+            Job::LookAtLast(node) => {
+                returning::look_at_last(&self.common, *node).await?;
+                Ok(End::Later(LOOK_AT_LAST_US, None))
             }
             Job::Look => {
-                self.left = catalogue::left(&self.common).await?;
-                Ok(())
+                let left = catalogue::left(&self.common, &mut self.clean).await?;
+                self.left = left;
+                self.left.retain(|of| !self.equal.contains(of));
+                let starts: BTreeSet<Start> = self.left.iter().map(|of| of.0).collect();
+                self.equal.retain(|of| starts.contains(&of.0));
+                Ok(End::Later(LOOK_US, None))
             }
             Job::Resynchronise(start, bucket) => {
-                for (keyspace, table) in &self.common.catalogue.load_full().layouts.replaced {
-                    let table = (keyspace.clone(), table.clone());
-                    let counts = returning::resynchronise(&self.common, &table, *bucket).await?;
-                    self.status.rows_repaired += counts.repaired;
+                let how = (Right::Caretaker, page_rows_max);
+                self.resynchronise(*bucket, how).await?;
+                // All at once, when the last one is equal: what is done twice is harmless.
+                let is_other = |of: &(Start, usize)| of.0 == *start && of.1 != *bucket;
+                if !self.left.iter().any(is_other) {
+                    catalogue::forget(&self.common, *start).await?;
                 }
-                catalogue::clear(&self.common, *start, *bucket).await?;
                 self.left.retain(|of| *of != (*start, *bucket));
+                self.equal.insert((*start, *bucket));
                 self.status.buckets_resynchronised += 1;
-                Ok(())
+                Ok(End::Done)
+            }
+            Job::MakeGood(bucket) => {
+                let how = (Right::Own, page_rows_max);
+                self.resynchronise(*bucket, how).await?;
+                let copies = &self.common.copies;
+                let by_writes_us = copies.us(Instant::now());
+                self.own.on_resynchronised(*bucket, by_writes_us);
+                // More may have been given up there meanwhile.
+                self.common.note_given_up();
+                self.status.buckets_resynchronised += 1;
+                Ok(End::Done)
             }
         }
     }
 
-    /// Puts off what has failed. What is to be done again later waits as well.
-    fn note_end(&mut self, job: &Job, done: Result<(), Trouble>) {
+    /// Makes a bucket equal in the copies of all tables.
+    async fn resynchronise(&mut self, bucket: usize, how: (Right, i32)) -> Result<(), Trouble> {
+        for name in &self.common.catalogue.load_full().layouts.replaced {
+            let counts = returning::resynchronise(&self.common, name, bucket, how).await?;
+            self.status.rows_repaired += counts.repaired;
+        }
+        Ok(())
+    }
+
+    /// A copy is out whose node fails again and again while one is joining: writes wait for both.
+    async fn give_up_failing(
+        &self,
+        name: &CopyName,
+        why: &Trouble,
+        failures: u32,
+    ) -> Result<(), Trouble> {
+        let snapshot = self.common.snapshot.load_full();
+        let node = match why {
+            Trouble::Node(address, _) => snapshot.nodes.iter().find(|of| of.address == *address),
+            Trouble::Unreachable(host) => snapshot.nodes.iter().find(|of| of.host_id == *host),
+            _ => return Ok(()),
+        };
+        let node = node.map(|node| node.host_id);
+        let of_node = node.map_or(0, |node| self.common.unreachable.failures(node));
+        // A node that can be connected to and fails is asked for too much.
+        let is_lost = of_node > COMPARISONS_FAILED_MAX;
+        if !is_lost && failures < COMPARISONS_FAILED_MAX {
+            return Ok(());
+        }
+        returning::give_up(&self.common, name, node.filter(|_| is_lost)).await
+    }
+
+    fn note_end(&mut self, job: &Job, end: Result<End, Trouble>) {
         let now_us = now_us();
-        match done {
-            Ok(()) => {
+        match end {
+            Ok(End::Done) => {
                 self.problems.remove(job);
-                match job {
-                    Job::Look => {
-                        let until_us = now_us + LOOK_US;
-                        let failures = 0;
-                        self.waits.insert(Job::Look, Wait { failures, until_us });
-                    }
-                    _ => {
-                        self.waits.remove(job);
+                self.logged.remove(job);
+                self.waits.remove(job);
+            }
+            Ok(End::Goes { has_advanced }) => {
+                if has_advanced {
+                    self.problems.remove(job);
+                    self.waits.remove(job);
+                }
+            }
+            Ok(End::Later(us, why)) => {
+                let wait = Wait {
+                    failures: 0,
+                    until_us: now_us.saturating_add(us),
+                };
+                self.waits.insert(job.clone(), wait);
+                match why {
+                    Some(why) => self.note_problem(job, &why, false),
+                    None => {
+                        self.problems.remove(job);
                     }
                 }
             }
             Err(why) => {
-                let wait = self.waits.entry(job.clone()).or_default();
-                let time_us = (RETRY_US << wait.failures.min(16)).min(RETRY_MAX_US);
-                wait.failures = wait.failures.saturating_add(1);
-                wait.until_us = now_us + time_us;
-                let is_usual = matches!(why, Trouble::Changed);
-                let why = format!("{}: {why}", job.described());
-                let is_known = self.problems.get(job) == Some(&why);
-                match is_usual || is_known {
-                    true => tracing::debug!("{why}"),
-                    false => tracing::warn!("{why}; it is tried again"),
-                }
-                self.problems.insert(job.clone(), why);
+                self.put_off(job, &why, now_us);
+                let is_usual = matches!(why, Trouble::Changed | Trouble::Unreachable(_));
+                self.note_problem(job, &why.to_string(), is_usual);
             }
         }
+    }
+
+    /// What has failed is tried again later, and later each time.
+    fn put_off(&mut self, job: &Job, why: &Trouble, now_us: u64) {
+        let wait = self.waits.entry(job.clone()).or_default();
+        let time_us = (RETRY_US << wait.failures.min(16)).min(RETRY_MAX_US);
+        // It has not been tried.
+        if !matches!(why, Trouble::Unreachable(_)) {
+            wait.failures = wait.failures.saturating_add(1);
+        }
+        wait.until_us = now_us.saturating_add(time_us);
+    }
+
+    /// Logs a problem once, as long as it is the same.
+    fn note_problem(&mut self, job: &Job, why: &str, is_usual: bool) {
+        let why = format!("{}: {why}", job.described());
+        let is_known = self.logged.get(job) == Some(&why);
+        match is_usual || is_known {
+            true => tracing::debug!("{why}"),
+            false => {
+                tracing::warn!("{why}; it is tried again");
+                self.logged.insert(job.clone(), why.clone());
+            }
+        }
+        self.problems.insert(job.clone(), why);
     }
 
     fn publish(&mut self) {
@@ -282,6 +437,7 @@ impl Upkeep {
             });
         self.status.comparing = comparing.collect();
         self.status.buckets_left = self.left.len();
+        self.status.buckets_given_up = self.own.len();
         self.status.problems = self.problems.values().cloned().collect();
         if **self.common.upkeep.load() != self.status {
             self.common.upkeep.store(Arc::new(self.status.clone()));
@@ -295,12 +451,27 @@ impl Job {
         match self {
             Job::Join(name) => format!("{} cannot join", copy(name)),
             Job::Compare(name) => format!("{} cannot be compared", copy(name)),
+            Job::LookAtLast(node) => format!(
+                "copies on node {} may not be written to",
+                crate::uuid::text(*node)
+            ),
             Job::Look => "what proxies that are gone have left cannot be read".to_owned(),
+            Job::MakeGood(bucket) => {
+                format!(
+                    "bucket {bucket}, in which this proxy has given writes up, cannot be made equal"
+                )
+            }
             Job::Resynchronise(_, bucket) => {
                 format!("bucket {bucket} of a proxy that is gone cannot be resynchronised")
             }
         }
     }
+}
+
+/// Rows to ask for at a time after so many failures in a row.
+fn page_rows_max(failures: u32) -> i32 {
+    let times = FEWER_ROWS.checked_pow(failures).unwrap_or(i32::MAX);
+    (PAGE_ROWS / times).max(1)
 }
 
 fn name(of: &CopiesOf, copy: usize) -> CopyName {
@@ -314,4 +485,81 @@ fn name(of: &CopiesOf, copy: usize) -> CopyName {
 fn is_to_be_compared(of: &CopiesOf, copy: usize, now_us: u64) -> bool {
     let join = of.joins.iter().find(|join| join.member() == copy);
     join.is_some_and(|join| join.next(&of.known, now_us) == JoinStep::Compare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::conn::ConnError;
+    use crate::testing::process;
+
+    fn upkeep() -> Upkeep {
+        Upkeep::new(Arc::new(process(Config::default())))
+    }
+
+    fn job(copy: usize) -> Job {
+        Job::Compare(CopyName {
+            table: ("s".to_owned(), "t".to_owned()),
+            owners: Vec::new(),
+            copy,
+        })
+    }
+
+    fn failed() -> Result<End, Trouble> {
+        Err(Trouble::Catalogue(ConnError::Closed))
+    }
+
+    /// For how many seconds a job waits.
+    fn wait_s(upkeep: &Upkeep, job: &Job) -> Option<u64> {
+        let wait = upkeep.waits.get(job)?;
+        Some(wait.until_us.saturating_sub(now_us()).div_ceil(1_000_000))
+    }
+
+    #[test]
+    fn a_turn_that_comes_no_further_does_not_begin_the_pauses_anew() {
+        let (mut upkeep, job) = (upkeep(), job(2));
+        for expected in [1, 2, 4] {
+            upkeep.note_end(&job, failed());
+            assert_eq!(wait_s(&upkeep, &job), Some(expected));
+            let has_advanced = false;
+            upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
+        }
+        let has_advanced = true;
+        upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
+        assert_eq!((wait_s(&upkeep, &job), upkeep.problems.len()), (None, 0));
+        upkeep.note_end(&job, failed());
+        assert_eq!(wait_s(&upkeep, &job), Some(1));
+    }
+
+    #[test]
+    fn what_was_given_up_is_looked_at_again_after_minutes_and_logged_once() {
+        let (mut upkeep, job) = (upkeep(), job(2));
+        let later = || Ok(End::Later(300_000_000, Some("3 rows".to_owned())));
+        upkeep.note_end(&job, later());
+        assert_eq!(wait_s(&upkeep, &job), Some(300));
+        assert!(upkeep.problems[&job].contains("3 rows"));
+        let logged = upkeep.logged.clone();
+        let has_advanced = true;
+        upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
+        assert_eq!(upkeep.logged, logged);
+        upkeep.note_end(&job, Ok(End::Done));
+        assert!(upkeep.logged.is_empty() && upkeep.problems.is_empty());
+    }
+
+    #[test]
+    fn what_waits_for_a_node_was_not_tried() {
+        let (mut upkeep, job) = (upkeep(), job(2));
+        for _ in 0..5 {
+            upkeep.note_end(&job, Err(Trouble::Unreachable([7; 16])));
+            assert_eq!(wait_s(&upkeep, &job), Some(1));
+        }
+        assert_eq!(upkeep.waits[&job].failures, 0);
+    }
+
+    #[test]
+    fn after_failures_fewer_rows_are_asked_for() {
+        let rows = [0, 1, 2, 3, 40].map(page_rows_max);
+        assert_eq!(rows, [1_000, 31, 1, 1, 1]);
+    }
 }

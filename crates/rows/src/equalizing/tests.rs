@@ -426,3 +426,34 @@ fn copies_that_missed_anything_end_as_the_one_that_has_all() {
         "{equal} were made equal"
     );
 }
+
+#[test]
+fn of_one_time_what_expires_wins_then_what_expires_later_then_the_greater_value() {
+    let row = |value: u8, ttl: i32| {
+        let cell = Cell {
+            column: 0,
+            element: None,
+            value: vec![value],
+            timestamp: Some(5),
+            ttl,
+        };
+        Some(Row {
+            partition: vec![Some(vec![7])],
+            clustering: Some(vec![Some(vec![8])]),
+            cells: vec![cell],
+        })
+    };
+    for (wins, loses) in [
+        (row(1, 50), row(9, 0)),
+        (row(1, 50), row(1, 0)),
+        (row(1, 60), row(9, 50)),
+        (row(9, 0), row(1, 0)),
+    ] {
+        for rows in [[wins.clone(), loses.clone()], [loses.clone(), wins.clone()]] {
+            assert_eq!(merged(&rows), wins);
+            assert!(!differing(rows[0].as_ref(), rows[1].as_ref()).is_empty());
+            let [own, other] = rows.map(|row| row.map(|row| row.hash()));
+            assert_ne!(own, other);
+        }
+    }
+}

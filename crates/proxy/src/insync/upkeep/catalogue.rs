@@ -1,9 +1,10 @@
 //! What the upkeep asks of the catalogue.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use helenus_layout::insync::{Copies, PROXIES_MAX};
+use helenus_layout::insync::{Copies, Known, PROXIES_MAX};
 use helenus_wire::Consistency;
 use tokio::time::timeout;
 
@@ -12,7 +13,7 @@ use crate::boot_time::now_us;
 use crate::catalogue::reader::Reader;
 use crate::conn::ConnError;
 use crate::control;
-use crate::insync::asked::{CopiesChange, CopyName, GroupChange, Start};
+use crate::insync::asked::{CopiesChange, CopyName, GroupChange, ProxyRow, Start};
 use crate::insync::rows;
 use crate::process::Process;
 use crate::uuid;
@@ -80,15 +81,19 @@ pub(super) async fn left_ms(common: &Process, name: &CopyName) -> Result<Option<
     Ok(row.and_then(|row| rows::left_ms(&found, row, name.copy)))
 }
 
-/// The buckets that starts which are gone have left.
-pub(super) async fn left(common: &Process) -> Result<Vec<(Start, usize)>, Trouble> {
+/// The buckets that starts which are gone have left. `clean`: those that have left none, by their numbers and since
+/// which version they are out; nothing comes of them any more.
+pub(super) async fn left(
+    common: &Process,
+    clean: &mut BTreeSet<(usize, u64)>,
+) -> Result<Vec<(Start, usize)>, Trouble> {
     // Before anything is read: what is read after they were gone is all that they have left.
     let now_us = now_us();
     let lists = common.lists.load_full();
     let proxies = lists.proxies.as_ref().ok_or(Trouble::Changed)?;
     let known = *proxies.list(now_us).ok_or(Trouble::Changed)?;
-    let is_gone = |number: usize| known.since(number) > 0 && proxies.is_gone(number, now_us);
-    if !(0..PROXIES_MAX).any(is_gone) {
+    let unclean = unclean(proxies, clean, now_us);
+    if unclean.is_empty() {
         return Ok(Vec::new());
     }
     let mut reader = connect(common).await?;
@@ -97,26 +102,77 @@ pub(super) async fn left(common: &Process) -> Result<Vec<(Start, usize)>, Troubl
     if u64::try_from(version) != Ok(known.version()) {
         return Err(Trouble::Changed);
     }
-    let starts = rows.into_iter().filter(|row| {
-        let number = usize::try_from(row.number).ok();
-        number.is_some_and(is_gone)
-    });
-    let starts: Vec<Start> = starts.map(|row| row.start).collect();
-    let read = reader.rows(rows::SELECT_INTENTS, Consistency::QUORUM).await;
-    let left = rows::intents(&read.map_err(Trouble::Catalogue)?);
-    let left = left.into_iter().filter(|(start, _)| starts.contains(start));
-    let left = left.filter_map(|(start, bucket)| Some((start, usize::try_from(bucket).ok()?)));
-    Ok(left.collect())
+    let mut all = Vec::new();
+    for (number, since) in unclean {
+        let is_it = |row: &&ProxyRow| usize::try_from(row.number) == Ok(number);
+        let start = rows.iter().find(is_it).map(|row| row.start);
+        let mut left = Vec::new();
+        if let Some(start) = start {
+            let select = rows::select_intents(start);
+            let read = reader.rows(&select, Consistency::QUORUM).await;
+            left = rows::intents(&read.map_err(Trouble::Catalogue)?);
+        }
+        if left.is_empty() {
+            clean.insert((number, since));
+        }
+        let left = left.into_iter();
+        all.extend(left.filter_map(|(of, bucket)| Some((of, usize::try_from(bucket).ok()?))));
+    }
+    Ok(all)
 }
 
-/// Takes the intent away that a start which is gone has left. It is later by any clock than the number of the change
-/// that has recorded it.
-pub(super) async fn clear(common: &Process, start: Start, bucket: usize) -> Result<(), Trouble> {
-    let text = format!(
-        "DELETE FROM helenus.intents WHERE start = {} AND bucket = {bucket}",
-        uuid::text(start)
-    );
+/// Numbers of starts that are gone, with since when they are out, but for those that are known to have left nothing. Of
+/// other starts nothing is known any more.
+fn unclean(
+    proxies: &Known<PROXIES_MAX>,
+    clean: &mut BTreeSet<(usize, u64)>,
+    now_us: u64,
+) -> Vec<(usize, u64)> {
+    let since = |number: usize| proxies.list(now_us).map_or(0, |list| list.since(number));
+    let numbers = (0..PROXIES_MAX).map(|number| (number, since(number)));
+    let gone = numbers.filter(|(number, since)| *since > 0 && proxies.is_gone(*number, now_us));
+    let gone: BTreeSet<(usize, u64)> = gone.collect();
+    clean.retain(|one| gone.contains(one));
+    gone.difference(clean).copied().collect()
+}
+
+/// Takes the intents away that a start which is gone has left, all at once. That is later by any clock than the numbers
+/// of the changes that have recorded them.
+pub(super) async fn forget(common: &Process, start: Start) -> Result<(), Trouble> {
     let mut reader = connect(common).await?;
-    let done = reader.run(&text, Consistency::QUORUM).await;
+    let done = reader.run(&rows::forget(start), Consistency::QUORUM).await;
     done.map_err(Trouble::Catalogue)
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_layout::insync::{Members, Proxies};
+
+    use super::*;
+    use crate::insync::member::TIMING;
+
+    #[test]
+    fn a_start_that_has_left_nothing_is_not_asked_about_again() {
+        let mut proxies = Known::new(TIMING);
+        let three = Proxies::new(Members::first(3), [0; PROXIES_MAX]);
+        let out = three.evict(1).and_then(|list| list.evict(2));
+        let out = out.expect("one stays");
+        proxies.adopt(out, 0, 0);
+        let mut clean = BTreeSet::new();
+        let later_us = 60_000_000;
+        proxies.adopt(out, later_us, later_us);
+        let look = |proxies: &Known<PROXIES_MAX>, clean: &mut BTreeSet<(usize, u64)>| {
+            unclean(proxies, clean, later_us)
+        };
+        assert_eq!(look(&proxies, &mut clean), [(1, 2), (2, 3)]);
+        clean.insert((1, 2));
+        assert_eq!(look(&proxies, &mut clean), [(2, 3)]);
+        // Another start takes the number, and is evicted.
+        let again = out.join(1, 0).and_then(|list| list.evict(1));
+        proxies.adopt(again.expect("out again"), later_us, later_us);
+        let much_later_us = 2 * later_us;
+        proxies.adopt(again.expect("out again"), much_later_us, much_later_us);
+        let look = unclean(&proxies, &mut clean, much_later_us);
+        assert_eq!((look, clean.len()), (vec![(1, 5), (2, 3)], 0));
+    }
 }

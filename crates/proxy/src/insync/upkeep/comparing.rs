@@ -1,5 +1,5 @@
-//! Compares two copies of a range, whatever order their rows come in, and makes them equal: first by the sum of the
-//! rows' hashes, then by the hashes, then row by row. Clients go on writing to both meanwhile.
+//! Compares two copies of a range, whatever order their rows come in, and makes them equal: first by the rows' hashes, as
+//! many as are held at a time, then row by row. Clients go on writing to both meanwhile.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -9,12 +9,15 @@ use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, Write, batches, whole};
 use tokio::time::sleep;
 
 use super::copies::{Copies, Copy, Settled};
-use super::trouble::Trouble;
+use super::held::{Compared, Held, compared};
+use super::intended::Intended;
+use super::trouble::{Check, Trouble};
+use crate::process::Process;
 
 /// Rows whose hashes are held at a time, of each copy.
-const ROWS_HELD: u64 = 100_000;
+const ROWS_HELD: usize = 100_000;
 /// A copy that lacks more rows than this of a range gets them page by page, before rows are compared one by one.
-const FEW: u64 = 32;
+const FEW: usize = 32;
 /// So many rows are read in a second, at most.
 const ROWS_PER_SECOND: u32 = 20_000;
 
@@ -23,42 +26,108 @@ const ROWS_PER_SECOND: u32 = 20_000;
 pub(super) struct Counts {
     pub repaired: u64,
     pub given_up: u64,
+    /// Rows with values that are about to expire, and count as equal.
+    pub expiring: u64,
 }
-
-/// Whether what is compared still matters. Asked again for each page.
-pub(super) type Check<'a> = &'a (dyn Fn() -> Result<(), Trouble> + Sync);
 
 /// A comparison of two of the copies, by their places.
 pub(super) struct Comparing<'a> {
+    pub common: &'a Process,
     pub copies: &'a mut Copies,
     pub places: [usize; 2],
     pub check: Check<'a>,
     pub counts: &'a mut Counts,
+    /// Whether the buckets in which something is written are marked already.
+    pub is_marked: bool,
 }
 
-impl Comparing<'_> {
+impl<'a> Comparing<'a> {
     /// Makes both equal in this range, and with them all others in the rows that differ.
-    pub(super) async fn range(&mut self, range: Range) -> Result<(), Trouble> {
-        let sums = self.both(range, Sum::default(), Sum::add).await?;
-        let [own, other] = sums;
+    pub(super) async fn range(&mut self, mut range: Range) -> Result<(), Trouble> {
+        while range.after < range.end {
+            range.after = self.step(range).await?;
+        }
+        Ok(())
+    }
+
+    /// The same from the start of the range on, as far as the rows reach that are held at a time: up to which token.
+    pub(super) async fn step(&mut self, range: Range) -> Result<i64, Trouble> {
+        let mut intended: Option<Intended<'a>> = None;
+        let mut is_filled = false;
+        let end = loop {
+            let held = self.both(range, Held::new(ROWS_HELD), Held::add).await?;
+            let found = compared(range, &held);
+            drop(held);
+            let Compared::UpTo {
+                end,
+                lacking,
+                differing,
+            } = found
+            else {
+                let end = range.after.saturating_add(1);
+                self.mark(range, &mut intended).await?;
+                self.large(Range { end, ..range }).await?;
+                break end;
+            };
+            if differing.is_empty() {
+                break end;
+            }
+            self.mark(range, &mut intended).await?;
+            let range = Range { end, ..range };
+            if lacking.len() > FEW && !is_filled {
+                self.fill(range, &lacking).await?;
+                is_filled = true;
+                continue;
+            }
+            self.settle_all(range, differing).await?;
+            break end;
+        };
+        intended.into_iter().for_each(Intended::end);
+        Ok(end)
+    }
+
+    /// Marks the buckets of a range, in which something is to be written.
+    async fn mark(&self, range: Range, intended: &mut Option<Intended<'a>>) -> Result<(), Trouble> {
+        if intended.is_none() && !self.is_marked {
+            *intended = Some(Intended::record(self.common, range).await?);
+        }
+        Ok(())
+    }
+
+    /// A partition with more rows than are held at a time: a part of them after the other, by the hashes of their keys.
+    async fn large(&mut self, range: Range) -> Result<(), Trouble> {
+        let add = |sum: &mut Sum, row: &Row| {
+            sum.add(row);
+            true
+        };
+        let [own, other] = self.both(range, Sum::default(), add).await?;
         if own == other {
             return Ok(());
         }
-        let passes = u128::from(own.rows.max(other.rows) / ROWS_HELD + 1);
-        if own.rows > other.rows.saturating_add(FEW) {
-            for pass in 0..passes {
-                self.fill(range, Hashes::new(pass, passes)).await?;
-            }
-        }
+        let rows = own.rows.max(other.rows);
+        let passes = u128::from(rows / ROWS_HELD as u64 + 1);
         for pass in 0..passes {
-            let hashes = Hashes::new(pass, passes);
-            let [own, other] = self.both(range, hashes, Hashes::add).await?;
-            let mut differing = own.differing(&other);
-            for place in self.places {
-                self.settle(place, range, &mut differing).await?;
+            let [own, other] = self.hashes(range, (pass, passes)).await?;
+            let lacking = own.lacking(&other);
+            if lacking.len() > FEW {
+                self.fill(range, &lacking).await?;
             }
+            let [own, other] = self.hashes(range, (pass, passes)).await?;
+            self.settle_all(range, own.differing(&other)).await?;
         }
         Ok(())
+    }
+
+    async fn hashes(
+        &mut self,
+        range: Range,
+        (pass, passes): (u128, u128),
+    ) -> Result<[Hashes; 2], Trouble> {
+        let add = |hashes: &mut Hashes, row: &Row| {
+            hashes.add(row);
+            true
+        };
+        self.both(range, Hashes::new(pass, passes), add).await
     }
 
     /// What comes of the rows of both.
@@ -66,7 +135,7 @@ impl Comparing<'_> {
         &mut self,
         range: Range,
         empty: T,
-        add: fn(&mut T, &Row),
+        add: fn(&mut T, &Row) -> bool,
     ) -> Result<[T; 2], Trouble> {
         let check = self.check;
         let (table, [own, other]) = self.copies.pair(self.places).ok_or(Trouble::Changed)?;
@@ -80,14 +149,11 @@ impl Comparing<'_> {
 
     /// Writes the rows that the second one lacks, values and markers of a partition's rows at a time. What is hidden
     /// there is settled row by row; so is what only the second one has, which may be deleted in the first one.
-    async fn fill(&mut self, range: Range, empty: Hashes) -> Result<(), Trouble> {
-        let [own, other] = self.both(range, empty, Hashes::add).await?;
-        let lacking = own.lacking(&other);
-        drop((own, other));
+    async fn fill(&mut self, range: Range, lacking: &HashSet<u128>) -> Result<(), Trouble> {
         let [from, to] = self.places;
         let table = self.copies.table.clone();
         let mut pages = Pages::new(&table, range);
-        while let Some((rows, asked)) = self.rows_of(&mut pages, from, &lacking).await? {
+        while let Some((rows, asked)) = self.rows_of(&mut pages, from, lacking).await? {
             for batch in batches(&rows) {
                 let age = asked.elapsed();
                 let writes = batch.iter().flat_map(|row| whole(&table, row, age));
@@ -119,6 +185,17 @@ impl Comparing<'_> {
         }))
     }
 
+    async fn settle_all(
+        &mut self,
+        range: Range,
+        mut differing: HashSet<u128>,
+    ) -> Result<(), Trouble> {
+        for place in self.places {
+            self.settle(place, range, &mut differing).await?;
+        }
+        Ok(())
+    }
+
     /// Makes rows of one of both equal whose keys have these hashes, and takes these out.
     async fn settle(
         &mut self,
@@ -131,9 +208,10 @@ impl Comparing<'_> {
         while let Some((rows, _)) = self.rows_of(&mut pages, place, differing).await? {
             for row in rows {
                 differing.remove(&row.key_hash());
-                (self.check)()?;
-                match self.copies.equalize(self.places, &row).await? {
+                let settled = self.copies.equalize(self.places, &row, self.check).await?;
+                match settled {
                     Settled::WasEqual => {}
+                    Settled::Expiring => self.counts.expiring += 1,
                     Settled::Repaired => self.counts.repaired += 1,
                     Settled::GivenUp => self.counts.given_up += 1,
                 }
@@ -143,17 +221,19 @@ impl Comparing<'_> {
     }
 }
 
-/// What comes of all rows of a range of one copy.
+/// What comes of all rows of a range of one copy, until no more are wanted.
 async fn all<T>(
     (table, range): (&Table, Range),
     copy: &mut Copy,
     check: Check<'_>,
-    (mut of, add): (T, fn(&mut T, &Row)),
+    (mut of, add): (T, fn(&mut T, &Row) -> bool),
 ) -> Result<T, Trouble> {
     let mut pages = Pages::new(table, range);
     while let Some((rows, _)) = pages.next(copy).await? {
         check()?;
-        rows.iter().for_each(|row| add(&mut of, row));
+        if !rows.iter().all(|row| add(&mut of, row)) {
+            break;
+        }
     }
     Ok(of)
 }

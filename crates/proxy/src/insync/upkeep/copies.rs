@@ -8,12 +8,12 @@ use helenus_engine::snapshot::HostId;
 use helenus_layout::insync::Members;
 use helenus_layout::plan::LogicalTable;
 use helenus_rows::{
-    ColumnRow, Equalizing, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Step, Table, TableName,
-    Write, in_keyspace, literal, page_rows,
+    Cell, ColumnRow, Equalizing, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Step, Table,
+    TableName, Write, in_keyspace, literal, page_rows,
 };
 
 use super::node::{Bound, Node, Page};
-use super::trouble::Trouble;
+use super::trouble::{Check, Trouble};
 use crate::process::Process;
 use crate::rows::Rows as Told;
 
@@ -29,15 +29,18 @@ pub(super) struct Copy {
     /// Full name of its table in CQL.
     name: String,
     selects: Selects,
-    /// Rows to ask for, by the size of those that have been read.
+    /// Rows to ask for, by the size of those that have been read, and at most.
     page_rows: i32,
+    page_rows_max: i32,
 }
 
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
-    /// Nothing was written: what differed was under way, or is about to expire.
+    /// Nothing was written: what differed was under way.
     WasEqual,
+    /// The same, and it has values that are about to expire: these may be in some of the copies only.
+    Expiring,
     Repaired,
     GivenUp,
 }
@@ -86,6 +89,13 @@ pub(super) async fn describe(
         options,
         tell_elements(common),
     );
+    if let Some(column) = masked(common, node, &place).await? {
+        return Err(Trouble::Unfit(format!(
+            "column {column} of {} is masked (ALTER TABLE ... MASKED), so the proxy's role may read other values than \
+             are stored: drop the mask",
+            described.name
+        )));
+    }
     match described.untimed() {
         Some(column) => Err(Trouble::Unfit(format!(
             "CQL does not tell when values of column {} of {} were written, so they cannot be compared",
@@ -120,6 +130,17 @@ fn columns(told: &Told, table: &LogicalTable) -> Vec<ColumnRow> {
     told.rows.iter().filter_map(column).collect()
 }
 
+/// A column with a mask, if there is one: nodes have them since the same release.
+async fn masked(common: &Process, node: &mut Node, place: &str) -> Result<Option<String>, Trouble> {
+    if !tell_elements(common) {
+        return Ok(None);
+    }
+    let select = format!("SELECT column_name FROM system_schema.column_masks WHERE {place}");
+    let told = node.rows(&select).await?;
+    let row = told.rows.first();
+    Ok(row.and_then(|row| told.text(row, "column_name")))
+}
+
 fn tell_elements(common: &Process) -> bool {
     let snapshot = common.snapshot.load();
     let mut nodes = snapshot.nodes.iter().filter(|node| !node.gone);
@@ -139,12 +160,13 @@ pub(super) fn unfit(table: &LogicalTable) -> Trouble {
 }
 
 impl Copies {
-    /// `members`: which of the copies.
+    /// `members`: which of the copies. So many rows are asked for at a time, at most.
     pub(super) async fn connect(
         common: &Process,
         table: &LogicalTable,
         owners: &[HostId],
         members: Members,
+        page_rows_max: i32,
     ) -> Result<Copies, Trouble> {
         // With a copy that does not fit, the others would have wrong numbers.
         if table.copies.len() != owners.len() {
@@ -168,7 +190,8 @@ impl Copies {
                 node,
                 selects: Selects::new(&described, &name),
                 name,
-                page_rows: PAGE_ROWS_FIRST,
+                page_rows: PAGE_ROWS_FIRST.min(page_rows_max),
+                page_rows_max,
             })
         });
         Ok(Copies {
@@ -184,11 +207,13 @@ impl Copies {
         at.ok_or(Trouble::Changed)
     }
 
-    /// Makes a row with this key, in which the copies at these places differ, the same in all of them.
+    /// Makes a row with this key, in which the copies at these places differ, the same in all of them. What is to be
+    /// written is written only while `check` says so.
     pub(super) async fn equalize(
         &mut self,
         places: [usize; 2],
         row: &Row,
+        check: Check<'_>,
     ) -> Result<Settled, Trouble> {
         let mut equalizing = Equalizing::default();
         let mut settled = Settled::WasEqual;
@@ -198,7 +223,11 @@ impl Copies {
             let reads = self.copies.iter_mut();
             let reads = reads.map(|copy| copy.row_like(table, row));
             let rows = try_join_all(reads).await?;
+            check()?;
             match equalizing.next(&self.table, &rows, asked.elapsed()) {
+                Step::Equal if settled == Settled::WasEqual && differ_by_expiry(&rows) => {
+                    return Ok(Settled::Expiring);
+                }
                 Step::Equal => return Ok(settled),
                 Step::GiveUp => return Ok(Settled::GivenUp),
                 Step::Write(writes) if writes.is_empty() => tokio::time::sleep(PAUSE).await,
@@ -241,10 +270,27 @@ impl Copies {
     }
 }
 
+/// Whether rows of one key count as equal because what differs is about to expire.
+fn differ_by_expiry(rows: &[Option<Row>]) -> bool {
+    let hash = |row: &Option<Row>| row.as_ref().map(Row::hash);
+    let differ = rows.windows(2).any(|pair| hash(&pair[0]) != hash(&pair[1]));
+    let mut cells = rows.iter().flatten().flat_map(|row| &row.cells);
+    differ && cells.any(Cell::expires_soon)
+}
+
+/// Rows of the next page, after one of so many, by whose size it would be that: the next ones may be larger.
+fn next_page_rows(last: i32, by_size: Option<i32>) -> i32 {
+    by_size.map_or(last, |rows| rows.min(last.saturating_mul(2)))
+}
+
 impl Copy {
     /// Which start of its node answers.
     pub(super) fn boot(&self) -> u32 {
         self.node.boot()
+    }
+
+    pub(super) fn node(&mut self) -> &mut Node {
+        &mut self.node
     }
 
     pub(super) async fn page(
@@ -260,7 +306,7 @@ impl Copy {
         for cells in rows {
             read.extend(reading.read(cells)?);
         }
-        self.page_rows = page_rows(&read).unwrap_or(self.page_rows);
+        self.page_rows = next_page_rows(self.page_rows, page_rows(&read)).min(self.page_rows_max);
         Ok((read, next))
     }
 
@@ -291,5 +337,42 @@ impl Copy {
         });
         let bound: Vec<Bound> = bound.collect();
         self.node.write(&bound).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(ttl: i32, value: u8) -> Option<Row> {
+        Some(Row {
+            partition: vec![Some(vec![1])],
+            clustering: Some(Vec::new()),
+            cells: vec![Cell {
+                column: 0,
+                element: None,
+                value: vec![value],
+                timestamp: Some(5),
+                ttl,
+            }],
+        })
+    }
+
+    #[test]
+    fn what_only_expires_soon_is_looked_at_again() {
+        assert!(differ_by_expiry(&[row(9, 1), None]));
+        assert!(differ_by_expiry(&[None, row(9, 1)]));
+        assert!(!differ_by_expiry(&[row(9, 1), row(8, 1)]));
+        assert!(!differ_by_expiry(&[row(900, 1), row(900, 2)]), "under way");
+        assert!(!differ_by_expiry(&[None, None]));
+    }
+
+    #[test]
+    fn pages_grow_slowly_and_shrink_at_once() {
+        assert_eq!(next_page_rows(50, Some(1_000)), 100);
+        assert_eq!(next_page_rows(800, Some(1_000)), 1_000);
+        assert_eq!(next_page_rows(800, Some(3)), 3);
+        assert_eq!(next_page_rows(70, None), 70);
+        assert_eq!(next_page_rows(i32::MAX, Some(1_000)), 1_000);
     }
 }

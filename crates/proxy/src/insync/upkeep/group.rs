@@ -18,7 +18,12 @@ pub(super) fn groups(
     table: &LogicalTable,
 ) -> Result<BTreeMap<Vec<HostId>, Vec<Range>>, Trouble> {
     let ring = snapshot.ring.as_ref().filter(|_| !snapshot.is_moving());
-    let ring = ring.ok_or(Trouble::Changed)?;
+    let ring = ring.ok_or_else(|| {
+        Trouble::Unfit(
+            "the ring is moving, or not known: copies are compared when all nodes say the same of it"
+                .to_owned(),
+        )
+    })?;
     let mut groups: BTreeMap<Vec<HostId>, Vec<Range>> = BTreeMap::new();
     for slot in 0..ring.len() {
         let bounds = ring.start_token(slot).zip(ring.end_token(slot));

@@ -10,6 +10,7 @@ use helenus_wire::{Consistency, Opcode, RowsView, Version, query_flags, write};
 use tokio::time::timeout;
 
 use super::trouble::Trouble;
+use crate::boot_time::now_us;
 use crate::conn::{Conn, ConnError, Message};
 use crate::process::Process;
 use crate::rows::{ANSWER_MAX, Rows};
@@ -18,6 +19,7 @@ use crate::uuid;
 /// For a connection, with its login.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const SELECT_START: &str = "SELECT host_id, gossip_generation FROM system.local";
+const SELECT_SYNC: &str = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'";
 const UNLOGGED: u8 = 1;
 
 /// A statement and its values.
@@ -45,6 +47,7 @@ impl Node {
         let address = node
             .ok_or_else(|| Trouble::NoNode(uuid::text(owner)))?
             .address;
+        common.unreachable.check(owner, now_us())?;
         let config = common.settings.load_full();
         let dialer = (**common.dialer.load()).clone();
         let version = snapshot.version;
@@ -59,7 +62,11 @@ impl Node {
         };
         let opened = timeout(CONNECT_MAX, opening).await;
         let opened = opened.unwrap_or(Err(ConnError::Timeout(CONNECT_MAX)));
-        let (conn, told) = opened.map_err(|why| Trouble::Node(address, why))?;
+        let (conn, told) = opened.map_err(|why| {
+            common.unreachable.on_failed(owner, now_us());
+            Trouble::Node(address, why)
+        })?;
+        common.unreachable.on_connected(owner);
         let row = told.rows.first();
         let is_owner = row.and_then(|row| told.uuid(row, "host_id")) == Some(owner);
         if !is_owner {
@@ -70,13 +77,27 @@ impl Node {
         Ok(Node {
             address,
             conn,
-            boot: boot.ok_or(Trouble::Changed)?,
+            boot: boot.ok_or_else(|| {
+                Trouble::Unfit(format!(
+                    "node {address} does not say which start it is (gossip_generation of system.local)"
+                ))
+            })?,
         })
     }
 
     /// A connection ends with its node: all that was answered on it was answered by this start.
     pub(super) fn boot(&self) -> u32 {
         self.boot
+    }
+
+    /// Whether the node answers writes only when they are on its disk. Not if it does not say so.
+    pub(super) async fn syncs_commit_log(&mut self) -> bool {
+        let told = self.rows(SELECT_SYNC).await;
+        let value = told.ok().and_then(|told| {
+            let row = told.rows.first()?;
+            told.text(row, "value")
+        });
+        matches!(value.as_deref(), Some("batch" | "group"))
     }
 
     /// At ONE: the node is the only replica.

@@ -1,10 +1,12 @@
 //! How a copy comes back, and how a bucket becomes equal in all copies.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::lists::CopiesOf;
+use crate::lists::{CopiesOf, Lists};
 use helenus_engine::copies::BUCKETS;
+use helenus_engine::snapshot::HostId;
 use helenus_layout::insync::{
     Copies as List, Intents, Join, JoinStep, Members, State, is_caretaker,
 };
@@ -16,6 +18,7 @@ use super::comparing::{Comparing, Counts};
 use super::copies::{Copies, describe, unfit};
 use super::group::{groups, parts, within};
 use super::node::Node;
+use super::progress::{Pass, Progress, Standing};
 use super::trouble::Trouble;
 use crate::boot_time::now_us;
 use crate::insync::asked::{CopyName, TableName};
@@ -25,56 +28,19 @@ use crate::wall_clock::now_ms;
 /// A comparison goes on for so long before other things have their turn.
 const STINT: Duration = Duration::from_secs(2);
 
-/// How far the comparison of a copy has come.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// What it is about, if that is known; with something else it begins again.
-    of: Option<Standing>,
-    parts: Vec<Range>,
-    done: usize,
-    /// All parts are equal, and looked at once more: something may have happened to those that were done.
-    is_last_pass: bool,
-    /// Rows that were repaired before this pass.
-    repaired_before: u64,
-    pub counts: Counts,
-    /// Rows of the parts that are done, which could not be made equal.
-    given_up: u64,
-}
+/// Once values that are about to expire are gone, by clocks that differ.
+const EXPIRED_US: u64 = 15_000_000;
+/// Rows that could not be made equal are looked at again after so long.
+const GIVEN_UP_US: u64 = 300_000_000;
 
-/// What must not change while a copy is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Standing {
-    newcomer: (usize, u64),
-    source: (usize, u64),
-}
-
-impl Progress {
-    pub(super) fn done(&self) -> usize {
-        self.done
-    }
-
-    pub(super) fn parts(&self) -> usize {
-        self.parts.len()
-    }
-
-    /// Goes on, if it is about the same.
-    fn resume(&mut self, of: Standing, parts: Vec<Range>) {
-        if self.of != Some(of) || self.parts != parts {
-            (self.of, self.parts) = (Some(of), parts);
-            (self.done, self.given_up) = (0, 0);
-            self.is_last_pass = false;
-        }
-    }
-
-    /// All parts are done; whether they were all found equal. If not, they are looked at once more.
-    fn on_pass(&mut self) -> bool {
-        let is_equal = self.is_last_pass && self.counts.repaired == self.repaired_before;
-        if !is_equal {
-            (self.done, self.is_last_pass) = (0, true);
-            self.repaired_before = self.counts.repaired;
-        }
-        is_equal
-    }
+/// How a turn of a comparison ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stint {
+    InSync,
+    /// It goes on when others have had their turn.
+    Goes,
+    /// It goes on after so many microseconds; why, if that is a problem.
+    Later(u64, Option<String>),
 }
 
 /// Sets a copy that is out to joining, if its node answers.
@@ -100,7 +66,8 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     }
     let mut node = Node::connect(common, owner).await?;
     let described = describe(common, &mut node, &table, name.copy).await?;
-    let known_until_ms = known_until_ms(common, name, described.gc_grace_seconds).await?;
+    let left_ms = catalogue::left_ms(common, name).await?;
+    let known_until_ms = remembered_until_ms(left_ms, described.gc_grace_seconds);
     let is_too_old = known_until_ms.is_none_or(|until| now_ms() >= until);
     // Also shows that the node knows the table by now: one that was killed may have to learn of it again.
     let is_empty = is_empty(&mut node, &described, &ranges(common, &table, name)?).await?;
@@ -121,21 +88,12 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     Ok(())
 }
 
-/// Until when the others remember what was deleted while a copy was not in sync, in milliseconds since 1970. None if
-/// nobody knows since when that is so.
-async fn known_until_ms(
-    common: &Process,
-    name: &CopyName,
-    gc_grace_seconds: i32,
-) -> Result<Option<i64>, Trouble> {
-    let left_ms = catalogue::left_ms(common, name).await?;
-    Ok(left_ms.map(|left_ms| remembered_until_ms(left_ms, gc_grace_seconds)))
-}
-
-/// A tenth of `gc_grace_seconds` earlier than by the clock of who has taken the copy out: clocks differ.
-fn remembered_until_ms(left_ms: i64, gc_grace_seconds: i32) -> i64 {
+/// Until when the others remember what was deleted while a copy was not in sync, in milliseconds since 1970: a tenth of
+/// `gc_grace_seconds` earlier than by the clock of who has taken it out, because clocks differ. None if nobody knows since
+/// when that is so.
+fn remembered_until_ms(left_ms: Option<i64>, gc_grace_seconds: i32) -> Option<i64> {
     let grace_ms = i64::from(gc_grace_seconds.max(0)) * 900;
-    left_ms.saturating_add(grace_ms)
+    left_ms.map(|left_ms| left_ms.saturating_add(grace_ms))
 }
 
 fn too_old(table: &Table) -> Trouble {
@@ -176,12 +134,12 @@ fn ranges(common: &Process, table: &LogicalTable, name: &CopyName) -> Result<Vec
     })
 }
 
-/// Goes on with the comparison of a copy that is joining; whether it is in sync now.
+/// Goes on with the comparison of a copy that is joining.
 pub(super) async fn compare(
     common: &Process,
     name: &CopyName,
-    progress: &mut Progress,
-) -> Result<bool, Trouble> {
+    (progress, page_rows_max): (&mut Progress, i32),
+) -> Result<Stint, Trouble> {
     let (of, list) = standing(common, name)?;
     let joins = of.joins.iter().find(|join| join.member() == name.copy);
     let mut join: Join = *joins.ok_or(Trouble::Changed)?;
@@ -189,124 +147,253 @@ pub(super) async fn compare(
     if join.next(&of.known, now_us()) != JoinStep::Compare {
         return Err(Trouble::Changed);
     }
-    let source = list.in_sync().iter().next().ok_or(Trouble::Changed)?;
     let required = of.known.required(now_us()).ok_or(Trouble::Changed)?;
-    let standing = Standing {
-        newcomer: (name.copy, list.since(name.copy)),
-        source: (source, list.since(source)),
-    };
+    let standing = compared_with(progress, &list, name.copy).ok_or(Trouble::Changed)?;
     let table = table(common, &name.table)?;
-    let mut copies = Copies::connect(common, &table, &name.owners, required).await?;
-    let copies_table = copies.table.clone();
-    let places = [copies.place(source)?, copies.place(name.copy)?];
-    for copy in &copies.copies {
-        if list.listed().contains(copy.number) && copy.boot() != list.boot(copy.number) {
-            return restarted(common, name, &list, copy.number)
-                .await
-                .map(|()| false);
-        }
+    let mut copies = Copies::connect(common, &table, &name.owners, required, page_rows_max).await?;
+    if copies.find_restarted(common, name, &list).await? {
+        return Ok(Stint::Goes);
     }
+    let copies_table = copies.table.clone();
+    let source = standing.source.0;
+    let places = [copies.place(source)?, copies.place(name.copy)?];
     let now_parts = || ranges(common, &table, name).map(|ranges| parts(&ranges));
-    let known_until_ms = known_until_ms(common, name, copies.table.gc_grace_seconds).await?;
+    // What it does while it is not in sync does not change it.
+    let left_ms = match progress.left_ms(standing) {
+        Some(left_ms) => left_ms,
+        None => catalogue::left_ms(common, name).await?,
+    };
+    let known_until_ms = remembered_until_ms(left_ms, copies.table.gc_grace_seconds);
     let is_too_old = || known_until_ms.is_none_or(|until| now_ms() >= until);
     if is_too_old() {
         // Out, it joins again once it has no rows.
-        let evicted = list.evict(name.copy).map_err(|_| Trouble::Changed)?;
-        catalogue::change(common, name, (&list, &evicted), None).await?;
+        evict(common, name, &list).await?;
         return Err(too_old(&copies.table));
     }
     progress.resume(standing, now_parts()?);
+    progress.note_left(left_ms);
     let check = || match is_too_old() {
         true => Err(too_old(&copies_table)),
-        false => check(common, name, Some(standing), required),
+        false => check(common, name, (Some(standing), Right::Caretaker), required),
     };
     let begun = Instant::now();
-    while let Some(range) = progress.parts.get(progress.done).copied() {
+    while let Some(range) = progress.next() {
         if begun.elapsed() >= STINT {
-            return Ok(false);
+            return Ok(Stint::Goes);
         }
         check()?;
-        let before = progress.counts.given_up;
+        let before = progress.counts;
         let mut comparing = Comparing {
+            common,
             copies: &mut copies,
             places,
             check: &check,
             counts: &mut progress.counts,
+            is_marked: false,
         };
-        comparing.range(range).await?;
-        progress.given_up += progress.counts.given_up - before;
-        progress.done += 1;
+        let end = comparing.step(range).await?;
+        progress.on_step(end, before);
     }
-    if progress.given_up > 0 {
-        let rows = progress.given_up;
-        progress.of = None;
-        return Err(Trouble::Unfit(format!(
-            "{rows} rows could not be made equal: they have no values besides their keys and were deleted in another \
-             copy, or are written to all the time. The copy stays joining until they are deleted or written again"
-        )));
-    }
-    if progress.parts != now_parts()? {
+    if !progress.is_of(&now_parts()?) {
         return Err(Trouble::Changed);
     }
-    if !progress.on_pass() {
-        return Ok(false);
+    match progress.on_pass() {
+        Pass::Equal => {}
+        Pass::Again => return Ok(Stint::Goes),
+        Pass::Expiring => return Ok(Stint::Later(EXPIRED_US, None)),
+        Pass::GivenUp(rows) => return Ok(Stint::Later(GIVEN_UP_US, Some(given_up(rows)))),
     }
     // The connection has lasted: this start of the node has answered all the time.
     let boot = copies.copies.get(places[1]).map(|copy| copy.boot());
     join.on_compared(boot.ok_or(Trouble::Changed)?);
     check()?;
-    let (of, list) = self::standing(common, name)?;
-    if join.next(&of.known, now_us()) != JoinStep::Promote {
-        return Err(Trouble::Changed);
-    }
-    let promoted = list.promote(name.copy, join.since());
-    let promoted = promoted.map_err(|_| Trouble::Changed)?;
-    catalogue::change(common, name, (&list, &promoted), None).await?;
+    promote(common, name, &join).await?;
     let counts = progress.counts;
     tracing::info!(
         rows_repaired = counts.repaired,
         "{} is equal to the others, and in sync",
         described_as(name)
     );
-    Ok(true)
+    Ok(Stint::InSync)
 }
 
-/// A joining copy that cannot be compared is out again: as long as it is listed, writes wait for it.
-pub(super) async fn give_up(common: &Process, name: &CopyName) -> Result<(), Trouble> {
+/// What a newcomer is compared with: what it was compared with before as long as that is in sync, or else the first one
+/// that is.
+fn compared_with(progress: &Progress, list: &List, newcomer: usize) -> Option<Standing> {
+    let newcomer = (newcomer, list.since(newcomer));
+    let before = progress.of().filter(|of| {
+        let (source, since) = of.source;
+        let is_same = list.state(source) == State::InSync && list.since(source) == since;
+        of.newcomer == newcomer && is_same
+    });
+    before.or_else(|| {
+        let source = list.in_sync().iter().next()?;
+        let source = (source, list.since(source));
+        Some(Standing { newcomer, source })
+    })
+}
+
+fn given_up(rows: u64) -> String {
+    format!(
+        "{rows} rows could not be made equal: they have no values besides their keys and were deleted in another copy, \
+         or have no values in a table with default_time_to_live, or are written to all the time. The copy stays joining \
+         until they are deleted or written again"
+    )
+}
+
+async fn promote(common: &Process, name: &CopyName, join: &Join) -> Result<(), Trouble> {
+    let (of, list) = standing(common, name)?;
+    if join.next(&of.known, now_us()) != JoinStep::Promote {
+        return Err(Trouble::Changed);
+    }
+    let promoted = list.promote(name.copy, join.since());
+    let promoted = promoted.map_err(|_| Trouble::Changed)?;
+    catalogue::change(common, name, (&list, &promoted), None).await
+}
+
+async fn evict(common: &Process, name: &CopyName, list: &List) -> Result<(), Trouble> {
+    let evicted = list.evict(name.copy).map_err(|_| Trouble::Changed)?;
+    catalogue::change(common, name, (list, &evicted), None).await
+}
+
+/// A copy that is joining cannot be compared. If that is because a node cannot be connected to, the copy there is out: all
+/// that are listed are waited for. If it has the last one in sync, or it is something else, the newcomer is out again.
+pub(super) async fn give_up(
+    common: &Process,
+    name: &CopyName,
+    node: Option<HostId>,
+) -> Result<(), Trouble> {
     let (_, list) = standing(common, name)?;
     if list.state(name.copy) != State::Joining {
         return Err(Trouble::Changed);
     }
-    let evicted = list.evict(name.copy).map_err(|_| Trouble::Changed)?;
-    catalogue::change(common, name, (&list, &evicted), None).await?;
-    tracing::warn!(
-        "{} cannot be compared, so it is out again, and joins later",
-        described_as(name)
-    );
-    Ok(())
-}
-
-/// A copy has lost what its node had not written to its disk: it is evicted, and joins anew.
-async fn restarted(
-    common: &Process,
-    name: &CopyName,
-    list: &List,
-    copy: usize,
-) -> Result<(), Trouble> {
+    let copy = failing(&list, &name.owners, node).unwrap_or(name.copy);
     let of = CopyName {
         copy,
         ..name.clone()
     };
-    let name = described_as(&of);
-    let evicted = list.evict(copy).map_err(|_| {
-        Trouble::Unfit(format!(
-            "{name} is the last one in sync, and its node was restarted: it may have lost writes that were \
-             acknowledged"
-        ))
-    })?;
-    catalogue::change(common, &of, (list, &evicted), None).await?;
-    tracing::info!("{name}: its node was restarted, and it is to join anew");
+    evict(common, &of, &list).await?;
+    tracing::warn!(
+        "{} cannot be compared, or its node not be connected to, so it is out, and joins later",
+        described_as(&of)
+    );
     Ok(())
+}
+
+/// The listed copy on this node, if it may be left out.
+fn failing(list: &List, owners: &[HostId], node: Option<HostId>) -> Option<usize> {
+    let node = node?;
+    let mut listed = list.listed().iter();
+    let copy = listed.find(|copy| owners.get(*copy) == Some(&node))?;
+    list.evict(copy).ok().map(|_| copy)
+}
+
+impl Copies {
+    /// Whether the node of a listed copy was restarted, and with it the list has changed.
+    async fn find_restarted(
+        &mut self,
+        common: &Process,
+        name: &CopyName,
+        list: &List,
+    ) -> Result<bool, Trouble> {
+        for copy in &mut self.copies {
+            let number = copy.number;
+            let is_listed = list.listed().contains(number);
+            if is_listed && copy.boot() > list.boot(number) {
+                let of = CopyName {
+                    copy: number,
+                    ..name.clone()
+                };
+                restarted(common, &of, list, copy.node()).await?;
+                return Ok(true);
+            }
+            if is_listed && copy.boot() < list.boot(number) {
+                // The list knows of a later start than this connection.
+                return Err(Trouble::Changed);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// A copy has lost what its node had not written to its disk: it is evicted, and joins anew. The last one in sync stays:
+/// if nothing can be lost, or that is how the operator wants it, its present start counts from now on.
+async fn restarted(
+    common: &Process,
+    name: &CopyName,
+    list: &List,
+    node: &mut Node,
+) -> Result<(), Trouble> {
+    let of = described_as(name);
+    if let Ok(evicted) = list.evict(name.copy) {
+        catalogue::change(common, name, (list, &evicted), None).await?;
+        tracing::info!("{of}: its node was restarted, and it is to join anew");
+        return Ok(());
+    }
+    let is_synced = node.syncs_commit_log().await;
+    if !is_synced && !common.settings.load().layouts.adopt_restarted {
+        return Err(Trouble::Unfit(format!(
+            "{of} is the last one in sync, and its node was restarted: it may have lost the last writes that were \
+             acknowledged, so no write to its ranges is acknowledged any more. If its disk is what it was, set \
+             layouts.adopt_restarted = true and reload the settings (SIGHUP)"
+        )));
+    }
+    let adopted = list.adopt_start(name.copy, node.boot());
+    let adopted = adopted.map_err(|_| Trouble::Changed)?;
+    catalogue::change(common, name, (list, &adopted), None).await?;
+    match is_synced {
+        true => tracing::info!(
+            "{of} is the last one in sync, and its node was restarted: it has lost nothing, because it writes its \
+             commit log before it answers"
+        ),
+        false => tracing::warn!(
+            "{of} is the last one in sync, and its node was restarted: it is taken as it is, as \
+             layouts.adopt_restarted says. Writes of the last seconds before may be lost"
+        ),
+    }
+    Ok(())
+}
+
+/// Copies that are the only ones listed of their groups: of others comparing shows whether their nodes were restarted.
+fn alone(lists: &Lists) -> impl Iterator<Item = CopyName> {
+    lists.copies.iter().filter_map(|of| {
+        let list = of.known.last_read()?;
+        let copy = list.in_sync().iter().next()?;
+        (list.listed().len() == 1).then(|| CopyName {
+            table: (of.keyspace.clone(), of.table.clone()),
+            owners: of.owners.clone(),
+            copy,
+        })
+    })
+}
+
+/// The nodes that have such copies.
+pub(super) fn nodes_alone(lists: &Lists) -> BTreeSet<HostId> {
+    let node = |name: CopyName| name.owners.get(name.copy).copied();
+    alone(lists).filter_map(node).collect()
+}
+
+/// Looks whether the node of copies that are the only ones in sync was restarted.
+pub(super) async fn look_at_last(common: &Process, owner: HostId) -> Result<(), Trouble> {
+    let mut node = Node::connect(common, owner).await?;
+    let is_here = |name: &CopyName| name.owners.get(name.copy) == Some(&owner);
+    for name in alone(&common.lists.load_full()).filter(is_here) {
+        let (_, list) = standing(common, &name)?;
+        let is_last = list.in_sync() == Members::of(name.copy);
+        if is_last && node.boot() > list.boot(name.copy) {
+            restarted(common, &name, &list, &mut node).await?;
+        }
+    }
+    Ok(())
+}
+
+/// By what right rows are compared and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Right {
+    /// This proxy sees to copies, and to what others have left.
+    Caretaker,
+    /// It is about what this proxy has written itself.
+    Own,
 }
 
 /// Makes a bucket of the ring equal in all copies of a table.
@@ -314,6 +401,7 @@ pub(super) async fn resynchronise(
     common: &Process,
     name: &TableName,
     bucket: usize,
+    (right, page_rows_max): (Right, i32),
 ) -> Result<Counts, Trouble> {
     let mut counts = Counts::default();
     let table = table(common, name)?;
@@ -332,22 +420,22 @@ pub(super) async fn resynchronise(
         let (of, list) = standing(common, &copy)?;
         let required = of.known.required(now_us()).ok_or(Trouble::Changed)?;
         let source = list.in_sync().iter().next().ok_or(Trouble::Changed)?;
-        let mut copies = Copies::connect(common, &table, &copy.owners, required).await?;
-        for of in &copies.copies {
-            if list.listed().contains(of.number) && of.boot() != list.boot(of.number) {
-                restarted(common, &copy, &list, of.number).await?;
-                return Err(Trouble::Changed);
-            }
+        let owners = &copy.owners;
+        let mut copies = Copies::connect(common, &table, owners, required, page_rows_max).await?;
+        if copies.find_restarted(common, &copy, &list).await? {
+            return Err(Trouble::Changed);
         }
-        let check = || check(common, &copy, None, required);
+        let check = || check(common, &copy, (None, right), required);
         for other in required.iter().filter(|other| *other != source) {
             let places = [copies.place(source)?, copies.place(other)?];
             for range in &ranges {
                 let mut comparing = Comparing {
+                    common,
                     copies: &mut copies,
                     places,
                     check: &check,
                     counts: &mut counts,
+                    is_marked: true,
                 };
                 comparing.range(*range).await?;
             }
@@ -389,17 +477,23 @@ fn standing(common: &Process, name: &CopyName) -> Result<(CopiesOf, List), Troub
     Ok((of.clone(), *list))
 }
 
-/// Whether a comparison still means what it meant when it began: this proxy sees to copies, both are what they were, and
-/// all that is required is written to.
+/// Whether a comparison still means what it meant when it began: this proxy may make it, both copies are what they were,
+/// and all that is required is written to.
 fn check(
     common: &Process,
     name: &CopyName,
-    standing: Option<Standing>,
+    (standing, right): (Option<Standing>, Right),
     members: Members,
 ) -> Result<(), Trouble> {
     let (lists, now_us) = (common.lists.load(), now_us());
     let known = lists.me.zip(lists.proxies.as_ref());
-    let is_caretaker = known.is_some_and(|(me, known)| is_caretaker(known, me, now_us));
+    let may = known.is_some_and(|(me, known)| match right {
+        Right::Caretaker => is_caretaker(known, me, now_us),
+        Right::Own => {
+            let list = known.list(now_us);
+            list.is_some_and(|list| list.state(me) == State::InSync)
+        }
+    });
     let (of, list) = self::standing(common, name)?;
     let required = of.known.required(now_us).ok_or(Trouble::Changed)?;
     let is_same = standing.is_none_or(|standing| {
@@ -410,7 +504,7 @@ fn check(
         is(newcomer, State::Joining) && is(source, State::InSync)
     });
     let is_covered = required.minus(members).is_empty();
-    match is_caretaker && is_same && is_covered {
+    match may && is_same && is_covered {
         true => Ok(()),
         false => Err(Trouble::Changed),
     }
@@ -422,67 +516,52 @@ fn described_as(name: &CopyName) -> String {
 
 #[cfg(test)]
 mod tests {
+    use helenus_layout::insync::COPIES_MAX;
+
     use super::*;
 
     #[test]
     fn deletions_are_relied_on_for_less_than_gc_grace_from_when_a_copy_left() {
-        assert_eq!(remembered_until_ms(5_000, 100), 95_000);
-        assert_eq!(remembered_until_ms(5_000, 0), 5_000);
-        assert_eq!(remembered_until_ms(5_000, -1), 5_000);
-        assert_eq!(remembered_until_ms(i64::MAX, 100), i64::MAX);
-        assert!(remembered_until_ms(i64::MIN, i32::MAX) < 0);
+        let until = |left_ms, grace_s| remembered_until_ms(Some(left_ms), grace_s);
+        assert_eq!(until(5_000, 100), Some(95_000));
+        assert_eq!(until(5_000, 0), Some(5_000));
+        assert_eq!(until(5_000, -1), Some(5_000));
+        assert_eq!(until(i64::MAX, 100), Some(i64::MAX));
+        assert!(until(i64::MIN, i32::MAX) < Some(0));
+        assert_eq!(remembered_until_ms(None, 100), None);
     }
 
     #[test]
-    fn a_copy_is_equal_after_a_pass_that_repairs_nothing() {
-        let standing = Standing {
-            newcomer: (2, 5),
-            source: (0, 1),
-        };
-        let parts = vec![Range { after: 0, end: 9 }];
+    fn a_newcomer_stays_with_what_it_is_compared_with() {
+        let three = List::new(Members::first(3), [1; COPIES_MAX]);
+        let list = three.evict(0).and_then(|list| list.evict(2));
+        let list = list.and_then(|list| list.join(2, 1)).expect("joins");
         let mut progress = Progress::default();
-        progress.resume(standing, parts.clone());
-        progress.done = 1;
-        assert!(!progress.on_pass(), "a first pass proves nothing");
-        assert_eq!(progress.done(), 0);
-        progress.done = 1;
-        progress.counts.repaired = 3;
-        assert!(!progress.on_pass(), "something has happened to it");
-        progress.done = 1;
-        assert!(progress.on_pass());
-        progress.resume(
-            Standing {
-                source: (1, 1),
-                ..standing
-            },
-            parts,
-        );
-        progress.done = 1;
-        assert!(!progress.on_pass(), "with another source");
+        let with = compared_with(&progress, &list, 2).expect("one is in sync");
+        assert_eq!(with.source, (1, 1));
+        progress.resume(with, Vec::new());
+        // One with a lower number comes back.
+        let back = list.join(0, 1).and_then(|list| list.promote(0, 5));
+        let back = back.expect("in sync");
+        assert_eq!(compared_with(&progress, &back, 2), Some(with));
+        let gone = back.evict(1).expect("another is in sync");
+        let other = compared_with(&progress, &gone, 2).expect("another");
+        assert_eq!(other.source.0, 0);
     }
 
     #[test]
-    fn a_comparison_goes_on_only_if_it_is_about_the_same() {
-        let standing = |since: u64| Standing {
-            newcomer: (2, since),
-            source: (0, 1),
-        };
-        let range = |after: i64| Range {
-            after,
-            end: after + 10,
-        };
-        let parts = vec![range(0), range(10)];
-        let mut progress = Progress::default();
-        progress.resume(standing(5), parts.clone());
-        assert_eq!((progress.done(), progress.parts()), (0, 2));
-        progress.done = 1;
-        progress.given_up = 3;
-        progress.resume(standing(5), parts.clone());
-        assert_eq!((progress.done(), progress.given_up), (1, 3));
-        progress.resume(standing(7), parts.clone());
-        assert_eq!((progress.done(), progress.given_up), (0, 0));
-        progress.done = 2;
-        progress.resume(standing(7), vec![range(0)]);
-        assert_eq!((progress.done(), progress.parts()), (0, 1));
+    fn the_copy_whose_node_fails_is_left_out_but_for_the_last_one() {
+        let owners = [[1; 16], [2; 16], [3; 16]];
+        let three = List::new(Members::first(3), [1; COPIES_MAX]);
+        let joining = three.evict(2).and_then(|list| list.join(2, 1));
+        let joining = joining.expect("joins");
+        let of = |list: &List, node: u8| failing(list, &owners, Some([node; 16]));
+        assert_eq!(of(&joining, 2), Some(1));
+        assert_eq!(of(&joining, 3), Some(2));
+        assert_eq!(of(&joining, 9), None, "no copy is there");
+        let last = joining.evict(0).expect("another is in sync");
+        assert_eq!(of(&last, 2), None, "it is the last one");
+        assert_eq!(of(&last, 1), None, "it is out");
+        assert_eq!(failing(&last, &owners, None), None);
     }
 }

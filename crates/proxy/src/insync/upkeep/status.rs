@@ -10,10 +10,13 @@ pub(crate) struct Status {
     pub comparing: Vec<Comparing>,
     /// Copies that are in sync again.
     pub copies_returned: u64,
-    /// Buckets that proxies which are gone have left, and which are equal again.
+    /// Buckets that proxies which are gone have left, or in which this one has given writes up, and which are equal
+    /// again.
     pub buckets_resynchronised: u64,
-    /// Such buckets that are not yet.
+    /// Buckets of proxies that are gone which are not yet.
     pub buckets_left: usize,
+    /// The same where this proxy has given writes up.
+    pub buckets_given_up: usize,
     /// Rows that were not the same in all copies and are now.
     pub rows_repaired: u64,
     /// Rows that could not be made equal, each time that one was looked at.
