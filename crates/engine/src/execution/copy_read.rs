@@ -44,8 +44,9 @@ use crate::stats::add;
 /// Each copy may be asked once by what the nodes have prepared, and once by its text.
 const ASKED_MAX: u16 = 10;
 
-pub(crate) const NOT_LISTED: &str = "Helenus: the catalogue, or its lists of copies in sync and of proxies, could not be read in \
-                                     time; reads of tables with copies in place of replicas wait until they can";
+pub(crate) const NOT_LISTED: &str = "Helenus: the catalogue, or its lists of copies in sync and of proxies, could not be \
+                                     read in time; reads of tables with copies in place of replicas wait until they \
+                                     can";
 
 /// A read of a copy that is under way.
 pub(crate) struct CopyRead {
@@ -411,6 +412,7 @@ impl CopyRead {
             version: None,
         });
         self.asked.candidates = self.asked.candidates.minus(sorted);
+        self.overtaken = self.overtaken.minus(sorted);
         self.send(around)
     }
 }
