@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use helenus_engine::output::Dialed;
+use helenus_engine::output::{Dialed, NotDialed};
 use helenus_engine::shared::{Common, Shared, WorkerMessage};
 use helenus_engine::snapshot::Node;
 use helenus_engine::Engine;
@@ -226,7 +226,7 @@ impl<'a> World<'a> {
         for (key, address) in &dials {
             let node = number(*address);
             let result = match self.dials[node] {
-                Dial::Fails => Err("by chance".to_owned()),
+                Dial::Fails => Err(NotDialed::Lost("by chance".to_owned())),
                 _ => Ok(Dialed::default()),
             };
             if worker.engine.on_dialed(self.now, *key, result) {

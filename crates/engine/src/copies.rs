@@ -174,6 +174,16 @@ impl View<'_> {
         self.copies.list(now_us).filter(|_| may_write)
     }
 
+    /// Whether a copy is to be evicted whose node could not be reached for this time. Before the copy came back,
+    /// that does not count.
+    pub(crate) fn is_lost(&self, copy: usize, away: Duration, now_us: u64) -> bool {
+        let away_us = u64::try_from(away.as_micros()).unwrap_or(u64::MAX);
+        !away.is_zero()
+            && self
+                .copies
+                .is_overdue(copy, now_us.saturating_sub(away_us), now_us)
+    }
+
     /// Until when both lists may be relied on.
     pub(crate) fn lease_until_us(&self) -> u64 {
         let (copies, proxies) = (self.copies.lease_until_us(), self.proxies.lease_until_us());

@@ -9,7 +9,7 @@ use crate::execution::outcome::{Step, Told};
 use crate::keys::CopiedWriteKey;
 use crate::node_request::NodeRequest;
 use crate::output::Output;
-use crate::statement::copy_rules::renamed_to_own;
+use crate::statement::copy_rules::{renamed_to_own, unavailable};
 
 /// The body of a RESULT that says that something is done.
 const VOID: [u8; 4] = 1_i32.to_be_bytes();
@@ -127,10 +127,7 @@ fn fields_of(write: &CopiedWrite, error: &ErrorBody<'_>) -> Vec<u8> {
     let mut fields = Vec::with_capacity(error.fields.len());
     write::u16(&mut fields, write.level.0);
     match error.code {
-        code::UNAVAILABLE => {
-            write::i32(&mut fields, write.needed as i32);
-            write::i32(&mut fields, 0);
-        }
+        code::UNAVAILABLE => return unavailable(write.level, write.needed, 0),
         code::WRITE_TIMEOUT | code::WRITE_FAILURE if error.fields.len() >= LEVEL_AND_COUNTS => {
             write::i32(&mut fields, 0);
             write::i32(&mut fields, write.needed as i32);

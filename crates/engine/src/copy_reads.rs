@@ -5,6 +5,7 @@
 //! ([`crate::output::Output::Judge`]).
 
 use helenus_layout::insync::Verdict;
+use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, code};
 
 use crate::copy_requests::owners_now;
@@ -21,10 +22,14 @@ const CHANGED: &str = "Helenus: the copies of the table, or the nodes that hold 
                        try again";
 
 impl Engine {
-    /// Whether another copy could be asked than the one that is.
-    pub(crate) fn has_another_copy(&self, read: &CopyRead) -> bool {
+    /// Whether another copy could be asked than the one that is, on a node of this kind.
+    pub(crate) fn has_another_copy(
+        &self,
+        read: &CopyRead,
+        is_fit: impl Fn(NodeIndex) -> bool,
+    ) -> bool {
         let lists = self.cx.shared.copies.lists();
-        read.has_another(&lists, self.cx.shared.copies.us(self.cx.now))
+        read.has_another(&lists, self.cx.shared.copies.us(self.cx.now), is_fit)
     }
 
     /// What copies have answered is judged.
@@ -74,11 +79,12 @@ impl Engine {
         let Some(read) = request.and_then(|request| request.execution.copy_read()) else {
             return;
         };
-        if let Some(statement) = read.statement(arrived)
-            && (is_sampled || statement.learned.is_news(arrived.service_us))
+        if let Some(on) = read.asked_of(arrived)
+            && let learned = &on.statement().learned
+            && (is_sampled || learned.is_news(arrived.service_us))
         {
-            let learned = &statement.learned;
             learned.note_answer(arrived.content.len(), arrived.service_us);
+            on.note_measured(self.cx.shared.copies.us(self.cx.now));
         }
         match read.answer(arrived) {
             Ok(Some(body)) => {

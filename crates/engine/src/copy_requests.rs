@@ -3,16 +3,16 @@
 //! all else is refused.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use helenus_cql::Kind;
-use helenus_layout::insync::Members;
+use helenus_layout::insync::{Copies, Members};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::token::Token;
-use helenus_wire::{Consistency, Opcode, Options, code, write};
+use helenus_wire::{Consistency, Opcode, Options, code};
 
 use crate::arrival::Arrival;
+use crate::copies::View;
 use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, Purpose};
 use crate::execution::copy_read::{self, Asked as AskedOfCopies, CopyRead};
@@ -28,7 +28,7 @@ use crate::memory::Held;
 use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
-use crate::statement::copy_rules::{because, needed, needed_in_sync, refused};
+use crate::statement::copy_rules::{self, because, needed, needed_in_sync, refused};
 use crate::statement::layout_plan::{CopyWrite, Plan};
 use crate::statement::prepared::Statement;
 use crate::stats::add;
@@ -152,24 +152,25 @@ impl Engine {
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
         let view = lists.view((&table.keyspace, &table.name), &owners);
-        let listed = view.as_ref().and_then(|view| {
-            let list = view.list(now_us)?;
-            Some((list, view.member, view.copies.timing().patience_us))
-        });
-        let Some((list, member, patience_us)) = listed else {
+        let listed = view
+            .as_ref()
+            .and_then(|view| Some((view, view.list(now_us)?)));
+        let Some((view, list)) = listed else {
             return Err(Refusal::new(code::OVERLOADED, NOT_LISTED));
         };
         let alive = list.listed().len();
         if alive < needed {
             return Err(unavailable(table, level, (needed, alive)));
         }
+        if let Some(copy) = self.restarted_alone(list, &owners) {
+            return Err(self.alone_after_restart(table, owners[copy]));
+        }
         let is_unreachable = |copy: &usize| {
             let owner = owners.get(*copy);
-            owner.is_some_and(|owner| !self.links.may_reach(pool, *owner))
+            owner.is_some_and(|owner| !self.links.may_reach(&self.cx, pool, *owner))
         };
         if let Some(copy) = list.listed().iter().find(is_unreachable) {
-            let patience = Duration::from_micros(patience_us);
-            return Err(self.unreachable(table, &owners, (copy, list.version()), patience));
+            return Err(self.unreachable(table, &owners, view, (copy, list.version())));
         }
         Ok(Purpose {
             table: table.clone(),
@@ -177,9 +178,34 @@ impl Engine {
             level,
             needed,
             token,
-            member: member.clone(),
+            member: view.member.clone(),
             epoch: self.cx.snapshot.epoch,
         })
+    }
+
+    /// The only copy in sync, if its node is on a later start than the list knows: it cannot be evicted, and what it
+    /// acknowledges does not count.
+    fn restarted_alone(&self, list: &Copies, owners: &[NodeIndex]) -> Option<usize> {
+        let mut in_sync = list.in_sync().iter();
+        let (copy, None) = (in_sync.next()?, in_sync.next()) else {
+            return None;
+        };
+        let newest = self.links.newest_boot(*owners.get(copy)?);
+        (newest > Some(list.boot(copy))).then_some(copy)
+    }
+
+    fn alone_after_restart(&self, table: &LogicalTable, node: NodeIndex) -> Refusal {
+        let why = format!(
+            "{}, which holds the only one in sync of this partition, was restarted since and may have lost the last \
+             writes, so none is acknowledged until an operator has decided; nothing was written",
+            self.address_of(node)
+        );
+        Refusal::new(code::OVERLOADED, because(table, &why))
+    }
+
+    fn address_of(&self, node: NodeIndex) -> String {
+        let node = self.cx.snapshot.nodes.get(node.as_usize());
+        node.map_or_else(String::new, |node| node.address.to_string())
     }
 
     /// Refuses a write one of whose copies is on a node that cannot be reached. If that is so for long, and others
@@ -188,19 +214,28 @@ impl Engine {
         &mut self,
         table: &LogicalTable,
         owners: &[NodeIndex],
+        view: &View<'_>,
         (copy, version): (usize, u64),
-        patience: Duration,
     ) -> Refusal {
         let node = owners[copy];
-        if self.links.away_by_itself(node, self.cx.now) >= patience {
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        let away = self.links.away_by_itself(node, self.cx.now);
+        self.links.try_again(&mut self.cx);
+        if view.is_lost(copy, away, now_us) {
             self.ask_for_eviction(table, owners, (copy, version));
         }
-        let address = self.cx.snapshot.nodes.get(node.as_usize());
-        let address = address.map_or_else(String::new, |node| node.address.to_string());
-        let why = format!(
-            "there is no connection to {address}, which holds one of them in sync; nothing was written. Try again: \
-             it is left out if it stays away"
-        );
+        let address = self.address_of(node);
+        let why = match self.links.is_there(node) {
+            true => format!(
+                "this role has no connection to {address}, which holds one of them, although others may have: the \
+                 node could not judge its login, or is not to be used. Nothing was written. Try again later; the \
+                 node is not left out for that"
+            ),
+            false => format!(
+                "there is no connection to {address}, which holds one of them; nothing was written. Try again: it \
+                 is left out if it stays away while others can be reached"
+            ),
+        };
         Refusal::new(code::OVERLOADED, because(table, &why))
     }
 
@@ -308,9 +343,7 @@ fn unavailable(
         level.name()
     );
     let mut refusal = Refusal::new(code::UNAVAILABLE, text);
-    write::u16(&mut refusal.fields, level.0);
-    write::i32(&mut refusal.fields, needed as i32);
-    write::i32(&mut refusal.fields, alive as i32);
+    refusal.fields = copy_rules::unavailable(level, needed, alive);
     refusal
 }
 

@@ -136,13 +136,12 @@ impl Engine {
     /// Goes on with all writes, finds copies that are late, and tells clients that have waited for too long. Once
     /// a tick.
     pub(crate) fn expire_copied(&mut self) {
-        let us = self.copied.look(self.cx.now);
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        let passed = self.copied.look(self.cx.now, now_us);
         if self.copied.len() == 0 {
             return;
         }
         let pass = self.begin_pass();
-        let now_us = pass.now_us;
-        let passed = Passed { us, now_us };
         let away = self.links.away(self.cx.now);
         for key in self.copied.keys() {
             self.judge_time(key, &pass, &passed, &away);
@@ -151,6 +150,10 @@ impl Engine {
                 self.end_copied(key, End::GivenUp(Why::NoRole));
             }
             self.expire_write(key, &pass.lists);
+        }
+        let bytes_max = self.cx.shared.memory_max() / self.cx.workers.max(1);
+        for key in self.copied.too_many_alone(bytes_max) {
+            self.end_copied(key, End::GivenUp(Why::Old));
         }
     }
 
@@ -176,11 +179,10 @@ impl Engine {
             Some(copies.us(flight.sent))
         };
         let late = write.judge_time(&view, passed, flight, |node| links.has_link(pool, node));
-        let patience = Duration::from_micros(view.copies.timing().patience_us);
         let is_away = |copy: &usize| {
             let owner = write.owners.get(*copy);
-            away.iter()
-                .any(|(node, time)| Some(node) == owner && *time >= patience)
+            let mut of_owner = away.iter().filter(|(node, _)| Some(node) == owner);
+            of_owner.any(|(_, time)| view.is_lost(*copy, *time, pass.now_us))
         };
         let missing = match away {
             [] => Members::EMPTY,
@@ -293,13 +295,11 @@ impl Engine {
     }
 
     fn ask_to_evict(&mut self, key: CopiedWriteKey, copy: usize, pass: &Pass) {
-        let Some(write) = self.copied.get(key) else {
-            return;
-        };
-        let view = write.view(&pass.lists);
-        if let Some(list) = view.and_then(|view| view.copies.last_read()) {
-            let (table, owners) = (write.table.clone(), write.owners.clone());
-            self.ask_for_eviction(&table, &owners, (copy, list.version()));
+        let due = self
+            .copied
+            .eviction_due_for(key, copy, &pass.lists, pass.now_us);
+        if let Some(eviction) = due {
+            self.cx.ask(Output::Evict(eviction));
         }
     }
 

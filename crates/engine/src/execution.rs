@@ -269,6 +269,7 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
             Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
             Execution::InSequence(sequence) => sequence.awaits(part, child),
+            // One at a time, each of which has a number of its own.
             Execution::FromCopy(read) => read.awaits(child),
             Execution::Single(_)
             | Execution::Hedged { .. }

@@ -59,6 +59,15 @@ pub struct Dialed {
     pub shows_certificate: bool,
 }
 
+/// Why a connection could not be made.
+#[derive(Clone, Debug)]
+pub enum NotDialed {
+    /// The node, or something on the way to it, does not take it.
+    Lost(String),
+    /// This machine has no file descriptor, port or memory left for it, which says nothing of the node.
+    NoMeans(String),
+}
+
 /// A node's answer to a schema change that its client does not get yet.
 pub struct HeldAnswer {
     pub request: ClientRequestKey,

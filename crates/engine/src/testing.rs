@@ -94,7 +94,7 @@ pub(crate) fn greet_as(
     engine.on_link_bytes(now, link, &about_node);
 }
 
-/// A row of `system.local` that does not tell the cluster.
+/// A row of `system.local` that does not tell the cluster, nor the start if that is 0.
 fn generation(boot: i32) -> Vec<u8> {
     let mut body = Vec::new();
     write::i32(&mut body, 2);
@@ -105,7 +105,8 @@ fn generation(boot: i32) -> Vec<u8> {
     }
     write::u16(&mut body, 0x9);
     write::i32(&mut body, 1);
-    write::bytes(&mut body, Some(&boot.to_be_bytes()));
+    let boot = (boot != 0).then(|| boot.to_be_bytes());
+    write::bytes(&mut body, boot.as_ref().map(|of| &of[..]));
     body
 }
 

@@ -14,6 +14,7 @@ use helenus_wire::{
     Compression, Consistency, DecodeError, Decoder, Encoder, ErrorBody, Flow, Header,
     MAX_RESPONSE_BODY, Opcode, Reader, Version, strip_prelude, write,
 };
+use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
@@ -24,6 +25,7 @@ use crate::tls;
 use crate::transport::Transport;
 use helenus_engine::client::authenticator::{Authenticators, Unfit};
 use helenus_engine::client::refusal::is_refusal;
+use helenus_engine::output::NotDialed;
 
 pub(crate) use self::advice::Advice;
 
@@ -76,6 +78,30 @@ pub(crate) enum ConnError {
         loss: Box<ConnError>,
         advice: &'static str,
     },
+}
+
+/// This machine has no file descriptor, port or memory left for a connection.
+const NO_MEANS: [Errno; 5] = [
+    Errno::MFILE,
+    Errno::NFILE,
+    Errno::NOBUFS,
+    Errno::NOMEM,
+    Errno::ADDRNOTAVAIL,
+];
+
+impl ConnError {
+    /// As engines are told that a connection could not be made.
+    pub(crate) fn not_dialed(&self) -> NotDialed {
+        let errno = match self {
+            ConnError::Io(error) => error.raw_os_error(),
+            _ => None,
+        };
+        let is_own = errno.is_some_and(|errno| NO_MEANS.map(Errno::raw_os_error).contains(&errno));
+        match is_own {
+            true => NotDialed::NoMeans(self.to_string()),
+            false => NotDialed::Lost(self.to_string()),
+        }
+    }
 }
 
 /// The first byte of a TLS alert, which has no meaning in CQL.

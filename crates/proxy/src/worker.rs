@@ -222,7 +222,7 @@ impl Worker {
                 Ok(_) => Ok(Dialed {
                     shows_certificate: dialer.has_certificate(),
                 }),
-                Err(e) => Err(e.to_string()),
+                Err(e) => Err(e.not_dialed()),
             };
             let mut worker = me.borrow_mut();
             let is_wanted = worker.engine.on_dialed(Instant::now(), key, dialed);

@@ -127,7 +127,7 @@ impl Login {
         let text = why.to_string();
         match self.stage {
             Stage::Greeting(node) => {
-                if !why.is_of_credentials() {
+                if !why.is_of_credentials() && !matches!(why, OpenError::NoMeans(_)) {
                     self.met.failed.push((node, text.clone()));
                 }
                 self.try_next(&text)

@@ -1,11 +1,13 @@
-//! Writes to copies in sync through a whole engine, with a client and three nodes that say what the test has
+//! Requests about copies in sync through a whole engine, with a client and three nodes that say what the test has
 //! them say. The test is the control side, too: it publishes the lists.
 
 mod asleep;
 mod bounded;
+mod choice;
 mod failing;
 mod given_up;
 mod late;
+mod overtaken;
 mod read;
 mod read_again;
 mod refused;
@@ -25,7 +27,7 @@ use crate::config::Config;
 use crate::copies::{Eviction, Lists, Member, Membership};
 use crate::keys::LinkKey;
 use crate::layouts::Layouts;
-use crate::output::Output;
+use crate::output::{NotDialed, Output};
 use crate::shared::WorkerMessage;
 use crate::snapshot::Snapshot;
 use crate::testing::Envelope;
@@ -96,6 +98,8 @@ struct Scene {
     resyncs: Vec<usize>,
     /// Whether nodes refuse connections; those that were asked for and have neither been made nor refused.
     refuses: bool,
+    /// Whether that is the proxy's own fault.
+    lacks_means: bool,
     dialed: Vec<LinkKey>,
 }
 
@@ -137,6 +141,7 @@ impl Scene {
             evictions: Vec::new(),
             resyncs: Vec::new(),
             refuses: false,
+            lacks_means: false,
             dialed: Vec::new(),
         };
         scene.adopt(table());
@@ -219,8 +224,11 @@ impl Scene {
                     self.resyncs.push(bucket);
                 }
                 Output::Dial(key, _) if self.refuses => {
-                    let refused = Err("connection refused".to_owned());
-                    self.bench.engine.on_dialed(self.bench.now, key, refused);
+                    let why = match self.lacks_means {
+                        true => NotDialed::NoMeans("too many open files".to_owned()),
+                        false => NotDialed::Lost("connection refused".to_owned()),
+                    };
+                    self.bench.engine.on_dialed(self.bench.now, key, Err(why));
                 }
                 Output::Dial(key, _) => self.dialed.push(key),
                 Output::Intent(member, change) => {

@@ -8,8 +8,9 @@
 //!   to 1.6 s; OVERLOADED too, because the other copies have it. One that joins anew begins without a pause, and
 //!   what this proxy itself has not sent it tries again every 100 ms.
 //! - **A copy is late** by what is its own doing: time runs from when the write has left for it, and not while
-//!   this proxy has no connection to its node, keeps the write in a queue, or stands still. It is late when two
-//!   ticks in a row have found so, between which answers were read. A node that refuses the statement, or its role,
+//!   this proxy has no connection to its node, or keeps the write in a queue. Between two looks 150 ms count at
+//!   most, however late a look comes. It is late when two ticks in a row have found so, between which answers were
+//!   read: a first look that comes late finds nothing. A node that refuses the statement, or its role,
 //!   has answered: that does not make its copy late.
 //! - **A write that no copy has**, and that none is still asked for, fails with what a copy has said.
 //! - **A write whose client has been told that it timed out** goes on until all required copies have it, or
@@ -22,7 +23,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_layout::insync::{COPIES_MAX, Members, State, Step, Write};
+use helenus_layout::insync::{COPIES_MAX, Members, Step, Write};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::Consistency;
@@ -32,10 +33,13 @@ use crate::execution::outcome::Told;
 use crate::execution::sent_to_copies::SentToCopies;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::memory::Held;
+use crate::tick::TICK;
 
 /// The first pause after a failure, in microseconds; the last is sixteen times as long.
 const PAUSE_US: u64 = 100_000;
 const PAUSE_DOUBLINGS_MAX: u32 = 4;
+/// What counts at most, in microseconds, of the time between two ticks: in the rest of it the worker has not looked.
+const LOOKED_MAX_US: u64 = TICK.as_micros() as u64 * 3 / 2;
 /// For how long a write goes on that nobody waits for. A node is restarted in less, and the time is far below
 /// `gc_grace_seconds`, after which what is sent again could bring back what was deleted meanwhile.
 const LIFE_MAX_US: u64 = 300_000_000;
@@ -120,7 +124,7 @@ pub(crate) struct CopiedWrite {
     late: Members,
     /// What was said that says most of why it fails.
     said: Option<(Failure, Told)>,
-    _held: Held,
+    held: Held,
 }
 
 /// What is to be done for a write.
@@ -157,7 +161,7 @@ pub(crate) enum Why {
     Moved,
     /// Its role has ended, and nobody else may send it.
     NoRole,
-    /// It has taken too long.
+    /// It has taken too long, or there are too many that nobody waits for.
     Old,
 }
 
@@ -177,6 +181,8 @@ pub(crate) struct Purpose {
 pub(crate) struct Passed {
     pub us: u64,
     pub now_us: u64,
+    /// The worker was late, for the first time in a row: what has come meanwhile may not have been read.
+    pub is_first_stall: bool,
 }
 
 impl CopiedWrite {
@@ -199,12 +205,21 @@ impl CopiedWrite {
             copies: [OfCopy::default(); COPIES_MAX],
             late: Members::EMPTY,
             said: None,
-            _held: held,
+            held,
         }
     }
 
     pub(crate) fn member(&self) -> &Arc<Member> {
         &self.member
+    }
+
+    pub(crate) fn began_us(&self) -> u64 {
+        self.began_us
+    }
+
+    /// What it holds, with the requests to nodes that are under way.
+    pub(crate) fn bytes(&self) -> usize {
+        self.held.bytes() + self.flying().count() * self.sent.byte_len()
     }
 
     /// Its intent is counted in this bucket.
@@ -317,9 +332,7 @@ impl CopiedWrite {
         flight: impl Fn(NodeRequestKey) -> Option<u64>,
         has_link: impl Fn(NodeIndex) -> bool,
     ) -> Members {
-        let patience_us = view.copies.timing().patience_us;
-        // What has come meanwhile may not have been read.
-        let has_stood_still = passed.us > patience_us / 2;
+        let unlooked_us = passed.us.saturating_sub(LOOKED_MAX_US);
         let mut excused = Members::EMPTY;
         for (copy, owner) in self.owners.iter().enumerate().take(COPIES_MAX) {
             let of = &self.copies[copy];
@@ -333,14 +346,17 @@ impl CopiedWrite {
                 }
                 None => of.failure != Some(Failure::Untried),
             };
-            if has_stood_still || !is_tried || !has_link(*owner) {
+            if !is_tried || !has_link(*owner) {
                 excused = excused.with(copy);
             }
         }
+        let others = Members::first(COPIES_MAX).minus(excused);
         self.protocol.excuse(excused, passed.us, passed.now_us);
-        let late = match self.is_acknowledged() {
+        self.protocol.excuse(others, unlooked_us, passed.now_us);
+        // What no copy has acknowledged may be the write's own fault.
+        let may_be_late = self.is_acknowledged() && !passed.is_first_stall;
+        let late = match may_be_late {
             true => self.protocol.late(view.copies, passed.now_us),
-            // What no copy has acknowledged may be the write's own fault.
             false => Members::EMPTY,
         };
         let before = std::mem::replace(&mut self.late, late);
@@ -387,12 +403,13 @@ impl CopiedWrite {
         }
     }
 
-    /// A copy whose node is on a later start than the list knows.
+    /// A copy whose node is on a later start than the list knows, if it can be evicted.
     fn restarted(&self, view: &View<'_>) -> Option<usize> {
         let list = view.copies.last_read()?;
         let is_later = |copy: &usize| {
             let newest = self.copies[*copy].newest_boot;
-            list.state(*copy) != State::Out && newest > Some(list.boot(*copy))
+            let can_be_evicted = list.evict(*copy).is_ok();
+            newest > Some(list.boot(*copy)) && can_be_evicted
         };
         (0..self.owners.len().min(COPIES_MAX)).find(is_later)
     }
@@ -440,10 +457,16 @@ impl CopiedWrite {
             return;
         };
         of.may_have = true;
+        // One that this start has acknowledged is asked again if the list knows only an earlier start.
+        let is_again = of.boot >= Some(boot);
         of.boot = of.boot.max(Some(boot));
-        (of.failure, of.failures) = (None, 0);
+        of.failure = None;
+        of.failures = match is_again {
+            true => of.failures.saturating_add(1),
+            false => 0,
+        };
         // Unless it comes back after having been out, it need not be asked again soon.
-        of.not_before_us = now_us + PAUSE_US;
+        of.not_before_us = now_us + (PAUSE_US << of.failures.min(PAUSE_DOUBLINGS_MAX));
         self.protocol.on_acked(copy, boot);
     }
 
@@ -477,6 +500,8 @@ impl CopiedWrite {
         }
         let says_more = self.said.as_ref().is_none_or(|(said, _)| failure >= *said);
         if let Some(told) = told.filter(|_| says_more) {
+            let before = self.said.as_ref().map_or(0, |(_, said)| said.byte_len());
+            self.held.set(self.held.bytes() - before + told.byte_len());
             self.said = Some((failure, told));
         }
     }
@@ -489,7 +514,9 @@ impl CopiedWrite {
 
     /// What was said of why it fails.
     pub(crate) fn take_said(&mut self) -> Option<Told> {
-        self.said.take().map(|(_, told)| told)
+        let (_, told) = self.said.take()?;
+        self.held.set(self.held.bytes() - told.byte_len());
+        Some(told)
     }
 
     /// Node requests under way.

@@ -1,5 +1,7 @@
 //! All writes to copies in sync of one worker that are under way.
 
+mod evictions;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,15 +9,20 @@ use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use slotmap::SlotMap;
 
+use self::evictions::Evictions;
 use crate::copies::{Eviction, Lists};
-use crate::execution::copied_write::CopiedWrite;
+use crate::execution::copied_write::{CopiedWrite, Passed};
 use crate::keys::CopiedWriteKey;
+use crate::tick::TICK;
 
 /// How many a worker has under way at most: what comes in a second or two while a node is lost. They are counted
 /// in memory as well (`limits.memory_max`), but each of them is also looked at every tick.
 pub(crate) const WRITES_MAX: usize = 16_384;
-/// The same eviction is asked for again after this time, in microseconds.
-const EVICTION_AGAIN_US: u64 = 1_000_000;
+/// Those that nobody waits for any more are at most one in so many, and hold at most this part of
+/// `limits.memory_max`: they must not keep others out.
+const ALONE_SHARE: usize = 4;
+/// Between two ticks that are further apart, in microseconds, a worker may not have read what has come.
+const STALL_US: u64 = 2 * TICK.as_micros() as u64;
 
 /// The writes to copies of one worker, until all required copies have them.
 pub(crate) struct CopiedWrites {
@@ -30,8 +37,9 @@ pub(crate) struct CopiedWrites {
     seen: Arc<Lists>,
     /// When all were looked at last, once a tick.
     looked: Instant,
-    /// What was asked for, and when it may be asked for again.
-    evictions: Vec<(Eviction, u64)>,
+    /// That was after a stall.
+    has_stalled: bool,
+    evictions: Evictions,
     /// The last timestamp that was given to a write.
     timestamp_us: i64,
 }
@@ -45,7 +53,8 @@ impl CopiedWrites {
             unrecorded: Vec::new(),
             seen: Arc::default(),
             looked: now,
-            evictions: Vec::new(),
+            has_stalled: false,
+            evictions: Evictions::default(),
             timestamp_us: 0,
         }
     }
@@ -109,12 +118,48 @@ impl CopiedWrites {
             .retain(|key| writes.get(*key).is_some_and(is_waiting));
     }
 
-    /// All are looked at now, once a tick: for how long they were not, in microseconds.
-    pub(crate) fn look(&mut self, now: Instant) -> u64 {
+    /// All are looked at now, once a tick. `now_us`: in the time of the lists.
+    pub(crate) fn look(&mut self, now: Instant, now_us: u64) -> Passed {
         self.forget_recorded();
+        self.evictions.tick(now_us);
         let before = std::mem::replace(&mut self.looked, now);
         let us = now.saturating_duration_since(before).as_micros();
-        u64::try_from(us).unwrap_or(u64::MAX)
+        let us = u64::try_from(us).unwrap_or(u64::MAX);
+        let has_stalled = us > STALL_US;
+        let stalled_before = std::mem::replace(&mut self.has_stalled, has_stalled);
+        Passed {
+            us,
+            now_us,
+            is_first_stall: has_stalled && !stalled_before,
+        }
+    }
+
+    /// The oldest of those that nobody waits for, as many as are more than their share. `bytes_max`: of what all
+    /// writes of this worker may hold.
+    pub(crate) fn too_many_alone(&self, bytes_max: usize) -> Vec<CopiedWriteKey> {
+        let alone = self
+            .writes
+            .iter()
+            .filter(|(_, write)| write.waits.is_none());
+        let (number, bytes) = alone.clone().fold((0, 0), |(number, bytes), (_, write)| {
+            (number + 1, bytes + write.bytes())
+        });
+        let mut number = usize::saturating_sub(number, self.max / ALONE_SHARE);
+        let mut bytes = usize::saturating_sub(bytes, bytes_max / ALONE_SHARE);
+        if (number, bytes) == (0, 0) {
+            return Vec::new();
+        }
+        let mut oldest: Vec<_> = alone
+            .map(|(key, write)| (write.began_us(), key, write.bytes()))
+            .collect();
+        oldest.sort_unstable_by_key(|(began_us, ..)| *began_us);
+        let are_too_many = |(_, key, of): (u64, CopiedWriteKey, usize)| {
+            let is_one = (number, bytes) != (0, 0);
+            number = number.saturating_sub(1);
+            bytes = bytes.saturating_sub(of);
+            is_one.then_some(key)
+        };
+        oldest.into_iter().map_while(are_too_many).collect()
     }
 
     /// An eviction, if it is to be asked for: each once a second. `version`: of the list by which the copy was
@@ -123,28 +168,27 @@ impl CopiedWrites {
         &mut self,
         table: &LogicalTable,
         owners: &[NodeIndex],
-        (copy, version): (usize, u64),
+        found: (usize, u64),
         now_us: u64,
     ) -> Option<Eviction> {
-        self.evictions.retain(|(_, again_us)| now_us < *again_us);
-        let is_it = |of: &Eviction| {
-            (of.copy, of.version) == (copy, version)
-                && *of.owners == *owners
-                && (&of.keyspace, &of.table) == (&table.keyspace, &table.name)
-        };
-        if self.evictions.iter().any(|(of, _)| is_it(of)) {
-            return None;
-        }
-        let eviction = Eviction {
-            keyspace: table.keyspace.clone(),
-            table: table.name.clone(),
-            owners: owners.into(),
-            copy,
-            version,
-        };
-        let again_us = now_us + EVICTION_AGAIN_US;
-        self.evictions.push((eviction.clone(), again_us));
-        Some(eviction)
+        self.evictions.due(table, owners, found, now_us)
+    }
+
+    /// The same of a copy that does not have a write, or whose node was restarted, if it can be evicted by these
+    /// lists.
+    pub(crate) fn eviction_due_for(
+        &mut self,
+        key: CopiedWriteKey,
+        copy: usize,
+        lists: &Lists,
+        now_us: u64,
+    ) -> Option<Eviction> {
+        let write = self.writes.get(key)?;
+        let list = *write.view(lists)?.copies.last_read()?;
+        list.evict(copy).ok()?;
+        let found = (copy, list.version());
+        self.evictions
+            .due(&write.table, &write.owners, found, now_us)
     }
 
     /// A timestamp for a write whose client has none: that time, but later than all before.

@@ -7,10 +7,12 @@
 //!
 //! - **The copy** is the one whose node is predicted to have the answer first: the work that the statement is on
 //!   this copy, after what the node has to do already. Nodes without a connection, and those known to be in
-//!   trouble, come last.
+//!   trouble, come last. What a copy took long ago counts less than what another one took since.
 //! - **A copy that has failed** is not asked again by this read, and another one is, even if it has to read more.
-//!   So is it where the answer does not count, and where rows cannot be put into the table's order: then only
+//!   So is it where the answer does not count (if that is because the lists have changed, and no other copy is left,
+//!   the same one is asked once more), and where rows cannot be put into the table's order: then only
 //!   copies that have it are left.
+//! - **OVERLOADED** ends the read, whoever says so: asking others would be load on top of load.
 //! - **What a node says of the client's own statement** ends the read; of one that the proxy has made for the
 //!   copy, only if no other copy is left.
 //! - **Nothing is left**: the client hears the last error, at its own level.
@@ -27,22 +29,24 @@ use std::sync::Arc;
 use helenus_layout::insync::{Members, Read};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Opcode, Version, code, write};
+use helenus_wire::{Opcode, Version, code};
 
-use crate::copies::Lists;
+use crate::copies::{Lists, View};
 use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
+use crate::memory::Held;
 use crate::node_request::{Prediction, Target};
-use crate::statement::copy_rules::{because, renamed_to_own};
+use crate::statement::copy_rules::{because, renamed_to_own, unavailable};
 use crate::statement::layout_plan::Plan;
 use crate::stats::add;
 
 /// Each copy may be asked once by what the nodes have prepared, and once by its text.
 const ASKED_MAX: u16 = 10;
 
-pub(crate) const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; \
-                                     reads of tables with copies in place of replicas wait until they can";
+pub(crate) const NOT_LISTED: &str = "Helenus: the catalogue, or its lists of copies in sync and of proxies, could not be \
+                                     read in time; reads of tables with copies in place of replicas wait until they \
+                                     can";
 
 /// A read of a copy that is under way.
 pub(crate) struct CopyRead {
@@ -51,6 +55,10 @@ pub(crate) struct CopyRead {
     attempts: u16,
     under_way: Option<UnderWay>,
     arrived: Option<Arrived>,
+    /// Copies whose answers did not count because the lists had changed: they may be asked once more, if no other
+    /// is left; and those that were.
+    overtaken: Members,
+    asked_again: Members,
     /// What the client hears if no copy is left.
     failed: Option<Told>,
 }
@@ -83,6 +91,7 @@ pub(crate) struct Arrived {
     pub service_us: u32,
     prelude: Box<[u8]>,
     pub content: Box<[u8]>,
+    _held: Held,
 }
 
 impl CopyRead {
@@ -92,6 +101,8 @@ impl CopyRead {
             attempts: 0,
             under_way: None,
             arrived: None,
+            overtaken: Members::EMPTY,
+            asked_again: Members::EMPTY,
             failed: None,
         }
     }
@@ -116,9 +127,10 @@ impl CopyRead {
         let Some(view) = view.filter(|view| view.list(now_us).is_some()) else {
             return told(code::OVERLOADED, NOT_LISTED.to_owned(), Vec::new());
         };
-        let begun = (self.attempts < ASKED_MAX).then(|| self.asked.next(around, &view, now_us));
         let plan = self.asked.plan.clone();
-        let (Some((at, read)), Plan::ReadInPlace(reads)) = (begun.flatten(), &*plan) else {
+        let (Some((at, read)), Plan::ReadInPlace(reads)) =
+            (self.next(around, &view, now_us), &*plan)
+        else {
             return self.give_up();
         };
         let (Some(on), Some(node)) = (reads.on(at), self.asked.owners.get(at)) else {
@@ -144,12 +156,33 @@ impl CopyRead {
         Step::Wait
     }
 
+    /// The copy that is asked next, if any is left.
+    fn next(
+        &mut self,
+        around: &Surroundings<'_>,
+        view: &View<'_>,
+        now_us: u64,
+    ) -> Option<(usize, Read)> {
+        if self.attempts >= ASKED_MAX {
+            return None;
+        }
+        let next = self.asked.next(around, view, now_us);
+        if next.is_some() || self.overtaken.is_empty() {
+            return next;
+        }
+        let again = std::mem::replace(&mut self.overtaken, Members::EMPTY);
+        self.asked_again = self.asked_again.union(again);
+        self.asked.candidates = self.asked.candidates.union(again);
+        self.asked.next(around, view, now_us)
+    }
+
     pub(super) fn awaits(&self, child: NodeRequestKey) -> bool {
         let under_way = self.under_way.as_ref();
         under_way.is_some_and(|under_way| under_way.key == child)
     }
 
-    pub(super) fn child(&self) -> Option<NodeRequestKey> {
+    /// The node request under way.
+    pub(crate) fn child(&self) -> Option<NodeRequestKey> {
         self.under_way.as_ref().map(|under_way| under_way.key)
     }
 
@@ -186,6 +219,7 @@ impl CopyRead {
             service_us: response.service_us,
             prelude: response.prelude.into(),
             content: response.content.into(),
+            _held: Held::new(&around.cx.memory, response.content.len()),
         });
         around.todo.judge = true;
         Step::Wait
@@ -208,11 +242,16 @@ impl CopyRead {
             self.leave(copy);
         }
         let is_over = match failure.by {
+            // All nodes may have too much to do.
+            _ if failure.is_of_overload() => true,
             // There is no time left for another one.
             FailedBy::Proxy => failure.error.code == code::READ_TIMEOUT,
             FailedBy::Node(_) => is_own && is_of_statement(failure.error.code),
         };
-        self.failed = Some(self.as_told(failure));
+        // The id of a copy's statement is none of the client's.
+        if !failure.is_unprepared() {
+            self.failed = Some(self.as_told(failure));
+        }
         match is_over {
             true => self.give_up(),
             false => self.send(around),
@@ -267,20 +306,20 @@ impl CopyRead {
                  which copies are"
             }
         };
-        let text = because(&self.asked.table, why);
-        told(code::UNAVAILABLE, text, self.unavailable())
+        Step::Told(Box::new(self.unavailable_because(why)))
     }
 
     fn unavailable(&self) -> Vec<u8> {
-        let mut fields = Vec::with_capacity(10);
-        write::u16(&mut fields, self.asked.level.0);
-        write::i32(&mut fields, 1);
-        write::i32(&mut fields, 0);
-        fields
+        unavailable(self.asked.level, 1, 0)
     }
 
-    /// Whether another copy could be asked than the one that is.
-    pub(crate) fn has_another(&self, lists: &Lists, now_us: u64) -> bool {
+    /// Whether another copy could be asked than the one that is, on a node of this kind.
+    pub(crate) fn has_another(
+        &self,
+        lists: &Lists,
+        now_us: u64,
+        is_fit: impl Fn(NodeIndex) -> bool,
+    ) -> bool {
         let under_way = self.under_way.as_ref();
         let Some(asked) = under_way.map(|under_way| Members::of(under_way.read.copy())) else {
             return false;
@@ -288,7 +327,9 @@ impl CopyRead {
         let view = self.asked.view(lists);
         let in_sync = view.and_then(|view| Some(view.list(now_us)?.in_sync()));
         let others = |of: Members| of.intersection(self.asked.candidates).minus(asked);
-        in_sync.is_some_and(|in_sync| !others(in_sync).is_empty())
+        let owner = |copy: usize| self.asked.owners.get(copy);
+        let has_fit = |of: Members| of.iter().filter_map(owner).any(|node| is_fit(*node));
+        in_sync.is_some_and(|in_sync| has_fit(others(in_sync)))
     }
 
     pub(crate) fn take_arrived(&mut self) -> Option<Arrived> {
@@ -301,8 +342,49 @@ impl CopyRead {
         around: &mut Surroundings<'_>,
         arrived: &Arrived,
     ) -> Step<'static> {
-        self.leave(arrived.read.copy());
+        let copy = arrived.read.copy();
+        self.leave(copy);
+        match self.distrusted(around, arrived) {
+            Some(why) => self.failed = Some(why),
+            None if self.asked_again.contains(copy) => {
+                let why = "the only one was out of sync for a moment each time that it was read: ask again";
+                self.failed = Some(self.unavailable_because(why));
+            }
+            None => self.overtaken = self.overtaken.with(copy),
+        }
         self.send(around)
+    }
+
+    /// What is wrong with the node that has answered, if it is not the lists that have changed.
+    fn distrusted(&self, around: &Surroundings<'_>, arrived: &Arrived) -> Option<Told> {
+        let copy = arrived.read.copy();
+        let why = match arrived.boot {
+            None => {
+                "has not told which start of it has answered (gossip_generation in its system.local)"
+            }
+            Some(boot) => {
+                let lists = around.cx.shared.copies.lists();
+                let list = *self.asked.view(&lists)?.copies.last_read()?;
+                if boot == list.boot(copy) {
+                    return None;
+                }
+                "is of another start than the list of copies in sync knows: the node was restarted, and may have lost \
+                 the last writes; read again once the copy is back"
+            }
+        };
+        let node = self.asked.owners.get(copy)?.as_usize();
+        let node = around.cx.snapshot.nodes.get(node)?;
+        let why = format!("the answer of {} does not count: it {why}", node.address);
+        Some(self.unavailable_because(&why))
+    }
+
+    fn unavailable_because(&self, why: &str) -> Told {
+        Told {
+            code: code::UNAVAILABLE,
+            text: because(&self.asked.table, why),
+            fields: self.unavailable(),
+            version: None,
+        }
     }
 
     /// The rows of an answer cannot be put into the table's order: only copies that have it are asked.
@@ -330,6 +412,7 @@ impl CopyRead {
             version: None,
         });
         self.asked.candidates = self.asked.candidates.minus(sorted);
+        self.overtaken = self.overtaken.minus(sorted);
         self.send(around)
     }
 }

@@ -89,6 +89,12 @@ impl Failure<'_> {
     }
 }
 
+impl Told {
+    pub(crate) fn byte_len(&self) -> usize {
+        self.text.len() + self.fields.len()
+    }
+}
+
 /// An error that is kept until its client is told.
 #[derive(Debug)]
 pub(crate) struct Told {

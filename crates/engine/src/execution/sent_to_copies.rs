@@ -56,6 +56,11 @@ pub(crate) fn write_options(
 }
 
 impl SentToCopies {
+    /// Bytes of one request, about.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.payload.len() + self.options.len()
+    }
+
     fn copies(&self) -> &[CopyWrite<Statement>] {
         match &*self.plan {
             Plan::Write(copies) => copies,

@@ -11,7 +11,7 @@ use crate::node::connection::{Opening, Purpose};
 use crate::node::greeting::Milestone;
 use crate::node::kind::{LinkKind, OpenError, OpenedLink};
 use crate::node::opening::{Next, Opened};
-use crate::output::Dialed;
+use crate::output::{Dialed, NotDialed};
 
 impl Engine {
     /// A connection that was wanted has been made, or cannot be. False if it is to be closed, because
@@ -20,13 +20,17 @@ impl Engine {
         &mut self,
         now: Instant,
         key: LinkKey,
-        result: Result<Dialed, String>,
+        result: Result<Dialed, NotDialed>,
     ) -> bool {
         self.set_now(now);
         let is_wanted = match result {
             Ok(dialed) => self.links.greet(&self.cx, key, &dialed),
             Err(why) => {
-                self.fail_greeting(key, OpenError::Lost(why));
+                let why = match why {
+                    NotDialed::Lost(why) => OpenError::Lost(why),
+                    NotDialed::NoMeans(why) => OpenError::NoMeans(why),
+                };
+                self.fail_greeting(key, why);
                 false
             }
         };

@@ -12,7 +12,7 @@ const DEMAND_PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct Health {
     /// Failed attempts to connect in a row.
     failures: u32,
-    /// When the first of these was.
+    /// When the first of these was that says something of the node.
     lost_at: Option<Instant>,
     /// Since when it can be reached, if it can.
     there_since: Instant,
@@ -29,6 +29,8 @@ pub(super) struct Health {
     held_back_until: Option<Instant>,
     /// Its last start that has answered, if it has told.
     boot: Option<u32>,
+    /// It has not told that over its last link.
+    hides_boot: bool,
     /// Requests in flight over this worker's links, as published.
     in_flight: usize,
     stats: Arc<NodeStats>,
@@ -47,6 +49,7 @@ impl Health {
             suspect_until: None,
             held_back_until: None,
             boot: None,
+            hides_boot: false,
             in_flight: 0,
             stats,
         }
@@ -57,10 +60,14 @@ impl Health {
         &self.stats
     }
 
-    /// Notes a failure to connect; it is tried again at that instant.
-    pub(super) fn note_failure(&mut self, now: Instant, retry_at: Instant) {
+    /// It does not take a connection.
+    pub(super) fn note_lost(&mut self, now: Instant) {
         self.lost_at.get_or_insert(now);
         self.failed_try = self.try_began;
+    }
+
+    /// Notes a failure to connect; it is tried again at that instant.
+    pub(super) fn note_failure(&mut self, retry_at: Instant) {
         self.retry_at = retry_at;
         self.failures = self.failures.saturating_add(1);
     }
@@ -116,9 +123,11 @@ impl Health {
         self.suspect_until = None;
     }
 
-    /// It has told which start of it answers.
-    pub(super) fn note_boot(&mut self, boot: Option<u32>) {
+    /// It has told which start of it answers, or has not, over a link. Returns whether it does not for the first time.
+    pub(super) fn note_boot(&mut self, boot: Option<u32>) -> bool {
         self.boot = self.boot.max(boot);
+        let was_silent = std::mem::replace(&mut self.hides_boot, boot.is_none());
+        self.hides_boot && !was_silent
     }
 
     pub(super) fn boot(&self) -> Option<u32> {
@@ -173,7 +182,8 @@ mod tests {
         let health = || Health::new(begin, Arc::default());
         let fail = |of: &mut Health, began, failed| {
             of.note_try(at(began));
-            of.note_failure(at(failed), at(failed));
+            of.note_lost(at(failed));
+            of.note_failure(at(failed));
         };
         // All packets were lost for a while; the one node is reached at 20 s, the other one at 32 s.
         let (mut other, mut node) = (health(), health());

@@ -38,6 +38,9 @@ pub(crate) enum OpenError {
     /// It could not be made, or it broke.
     #[error("{0}")]
     Lost(String),
+    /// It could not be made, for which this machine is to blame.
+    #[error("{0}")]
+    NoMeans(String),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     /// The node was asked to judge the credentials, and has not answered.

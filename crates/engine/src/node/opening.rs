@@ -74,7 +74,14 @@ impl Links {
             tracing::info!(node = %address, "connected again");
         }
         health.clear(cx.now);
-        health.note_boot(link.boot);
+        if health.note_boot(link.boot) && cx.holds_copies(node) {
+            let address = cx.snapshot.nodes[node.as_usize()].address;
+            tracing::warn!(
+                node = %address,
+                "it does not tell when it was started (gossip_generation in system.local): what it answers of copies in \
+                 sync does not count"
+            );
+        }
         add(&health.stats().counters.links_opened, 1);
         self.insert(cx, key, opening, link);
         let pool = self.pools.get_mut(opening.pool)?;
@@ -106,7 +113,10 @@ impl Links {
             return self.keep(cx, opening, kept, &why);
         }
         if !why.is_of_credentials() && is_shared {
-            self.back_off(cx, node, &why.to_string());
+            match &why {
+                OpenError::NoMeans(why) => self.put_off(cx, node, why),
+                why => self.back_off(cx, node, &why.to_string()),
+            }
         }
         let pool = self.pools.get_mut(opening.pool)?;
         pool.has_failed |= is_shared;

@@ -11,13 +11,19 @@ use crate::node::links::Links;
 impl Links {
     /// Notes a failure to connect; the next try comes after a pause.
     pub(crate) fn back_off(&mut self, cx: &mut Context, node: NodeIndex, why: &str) {
+        self.health[node.as_usize()].note_lost(cx.now);
+        self.put_off(cx, node, why);
+    }
+
+    /// The same of a failure that says nothing of the node.
+    pub(super) fn put_off(&mut self, cx: &mut Context, node: NodeIndex, why: &str) {
         let address = cx.snapshot.nodes[node.as_usize()].address;
         let health = &mut self.health[node.as_usize()];
         if health.failures() == 0 {
             tracing::warn!(node = %address, "cannot connect: {why}");
         }
         let pause = pause_after(cx, health.failures());
-        health.note_failure(cx.now, cx.now + pause);
+        health.note_failure(cx.now + pause);
     }
 
     /// Whether the pause after a node's last failure is over.

@@ -66,7 +66,8 @@ impl Engine {
                 let client = request.owner.client();
                 let client = client.and_then(|client| self.requests.clients.get(client));
                 let reads = client.and_then(|client| client.execution.copy_read());
-                let another = another || reads.is_some_and(|read| self.has_another_copy(read));
+                let another =
+                    another || reads.is_some_and(|read| self.has_another_copy(read, is_other));
                 // Another has been asked already.
                 let hedged = client.is_some_and(|client| client.execution.hedge().is_some());
                 query.idempotent && another && !hedged && may_come_late(query)

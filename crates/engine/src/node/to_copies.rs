@@ -23,12 +23,19 @@ impl Links {
     }
 
     /// Whether a role has a connection to a node, or will have one soon.
-    pub(crate) fn may_reach(&self, pool: PoolKey, node: NodeIndex) -> bool {
+    pub(crate) fn may_reach(&self, cx: &Context, pool: PoolKey, node: NodeIndex) -> bool {
         let (Some(pool), Some(health)) = (self.pools.get(pool), self.health.get(node.as_usize()))
         else {
             return false;
         };
-        pool.has_link(node) || health.failures() == 0 && pool.awaits_link_to(node)
+        let will_reach = || pool.awaits_link_to(node) || pool.may_connect(cx, node, health);
+        pool.has_link(node) || health.failures() == 0 && will_reach()
+    }
+
+    /// Whether a node can be connected to, as far as is known; maybe not by each role.
+    pub(crate) fn is_there(&self, node: NodeIndex) -> bool {
+        let health = self.health.get(node.as_usize());
+        health.is_some_and(|health| health.failures() == 0)
     }
 
     /// The role of a pool has a write under way: it is kept although it may have no clients. False if the role has

@@ -1,6 +1,7 @@
 //! A SELECT of one partition as it is on each copy that takes the place of its table's replicas. That is found
 //! out once for each text.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use helenus_cql::Facts;
@@ -26,6 +27,8 @@ pub(crate) struct ReadOfCopy<S> {
     /// It is the client's statement but for the table's name.
     pub is_own: bool,
     statement: OnceLock<Arc<S>>,
+    /// When its time was measured last, in the time of the lists; 0: never.
+    measured_us: AtomicU64,
 }
 
 impl<S: OfText> ReadOfCopy<S> {
@@ -42,6 +45,7 @@ impl<S: OfText> ReadOfCopy<S> {
             cost: read.cost,
             is_own: read.is_own,
             statement: OnceLock::new(),
+            measured_us: AtomicU64::new(0),
         })
     }
 
@@ -56,6 +60,14 @@ impl<S> ReadOfCopy<S> {
     /// The same, if anybody has needed it.
     pub(crate) fn known_statement(&self) -> Option<&Arc<S>> {
         self.statement.get()
+    }
+
+    pub(crate) fn note_measured(&self, now_us: u64) {
+        self.measured_us.store(now_us, Ordering::Relaxed);
+    }
+
+    pub(crate) fn measured_us(&self) -> u64 {
+        self.measured_us.load(Ordering::Relaxed)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use helenus_cql::Kind;
 use helenus_layout::plan::{Copy, LogicalTable};
-use helenus_wire::Consistency;
+use helenus_wire::{Consistency, write};
 
 use crate::execution::renaming::renamed;
 use crate::layouts::Layouts;
@@ -44,6 +44,15 @@ pub(crate) fn refused(
         (Kind::Opaque, _) => opaque_refused(statement?, in_force, layouts),
         _ => None,
     }
+}
+
+/// The fields of UNAVAILABLE: the level, how many it asks for, and how many are there.
+pub(crate) fn unavailable(level: Consistency, needed: usize, alive: usize) -> Vec<u8> {
+    let mut fields = Vec::with_capacity(10);
+    write::u16(&mut fields, level.0);
+    write::i32(&mut fields, needed as i32);
+    write::i32(&mut fields, alive as i32);
+    fields
 }
 
 /// Why a batch is refused that has a statement about this table.

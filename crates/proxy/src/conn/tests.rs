@@ -88,3 +88,16 @@ fn a_connection_lost_at_once_is_explained() {
     let text = outcome(Peer::SpeaksPlainly, false);
     assert!(text.contains("0x000A"), "{text}");
 }
+
+#[test]
+fn what_the_own_machine_lacks_says_nothing_of_a_node() {
+    let of = |errno: Errno| ConnError::Io(errno.into()).not_dialed();
+    for own in [Errno::MFILE, Errno::ADDRNOTAVAIL] {
+        assert!(matches!(of(own), NotDialed::NoMeans(_)), "{own}");
+    }
+    for of_node in [Errno::CONNREFUSED, Errno::CONNRESET] {
+        assert!(matches!(of(of_node), NotDialed::Lost(_)), "{of_node}");
+    }
+    let late = ConnError::Timeout(Duration::from_secs(2)).not_dialed();
+    assert!(matches!(late, NotDialed::Lost(_)));
+}

@@ -315,7 +315,7 @@ fn what_is_too_much_to_be_sorted_is_asked_of_a_copy_with_the_tables_order() {
 }
 
 /// The client asks for the page behind this state.
-fn continue_at(scene: &mut Scene, state: &[u8]) {
+pub(super) fn continue_at(scene: &mut Scene, state: &[u8]) {
     let asking = Asking {
         values: &VALUES,
         page_size: Some(100),
@@ -326,7 +326,7 @@ fn continue_at(scene: &mut Scene, state: &[u8]) {
 }
 
 /// The state of the page that the client has got.
-fn state_of(scene: &mut Scene) -> Vec<u8> {
+pub(super) fn state_of(scene: &mut Scene) -> Vec<u8> {
     let (opcode, body) = scene.bench.answer();
     assert_eq!(opcode, Opcode::Result);
     let page = helenus_wire::RowsView::parse(&body).expect("rows");

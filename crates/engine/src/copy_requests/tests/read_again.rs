@@ -143,7 +143,6 @@ fn a_node_that_was_restarted_is_not_believed_and_its_copy_is_to_be_evicted() {
 fn another_copy_is_asked_for_one_whose_node_fails() {
     for code in [
         code::SERVER,
-        code::OVERLOADED,
         code::IS_BOOTSTRAPPING,
         code::READ_FAILURE,
         code::READ_TIMEOUT,
@@ -170,6 +169,116 @@ fn another_copy_is_asked_for_one_whose_node_fails() {
         scene.carry_out();
         the_other_answers(&mut scene, first);
     }
+}
+
+#[test]
+fn nodes_that_have_too_much_to_do_are_not_asked_one_after_the_other() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    let (first, stream) = asked_first(&mut scene);
+    scene.error(
+        first,
+        stream,
+        code::OVERLOADED,
+        "too much for app__1.orders",
+    );
+    let (code, why) = scene.bench.error();
+    assert_eq!((code, &*why), (code::OVERLOADED, "too much for app.orders"));
+    scene.is_done();
+}
+
+#[test]
+fn a_read_that_the_proxy_itself_has_no_room_for_is_not_queued_for_another_node() {
+    let mut config = Config::default();
+    config.links.node_in_flight_max = 1;
+    config.limits.node_queue_max = 0;
+    let mut scene = Scene::with(config, (Version::V4, Version::V4));
+    let mut asked = Vec::new();
+    for _ in 0..2 {
+        asked.push(asked_first(&mut scene));
+    }
+    // The third copy's node has nothing to do, and the copy reads more than these two together.
+    read(&mut scene, BY_STATUS);
+    let (code, why) = scene.bench.error();
+    assert_eq!(code, code::OVERLOADED, "{why}");
+    scene.nothing_sent();
+    for (node, stream) in asked {
+        give(&mut scene, node, stream, &page(node, None, &CELLS));
+        gets_the_row(&mut scene);
+    }
+    scene.is_done();
+}
+
+/// This alone answers it: the copy in the table's own order, which is the first.
+const COUNTED: &str = "SELECT count(*) FROM app.orders WHERE customer = ? AND day > ? GROUP BY day";
+
+#[test]
+fn the_id_of_a_copys_statement_is_never_told() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    read(&mut scene, COUNTED);
+    let (_, stream, _) = scene.one_at(0);
+    scene.list = scene.list.evict(0).expect("others are in sync");
+    scene.read();
+    let mut id = Vec::new();
+    write::short_bytes(&mut id, b"of the proxy's own");
+    scene.bench.say_unprepared(0, stream, &id);
+    scene.carry_out();
+    let (code, why, numbers) = scene.counted();
+    assert_eq!((code, numbers), (code::UNAVAILABLE, (6, 1, 0)), "{why}");
+    scene.is_done();
+}
+
+#[test]
+fn the_only_copy_is_asked_once_more_if_it_was_out_in_between() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    read(&mut scene, COUNTED);
+    for is_last in [false, true] {
+        let (_, stream, _) = scene.one_at(0);
+        let since = scene.list.version() + 2;
+        let back = scene.list.evict(0).and_then(|list| list.join(0, 1));
+        let back = back.and_then(|list| list.promote(0, since));
+        scene.list = back.expect("it comes back");
+        scene.read();
+        give(&mut scene, 0, stream, &page(0, None, &CELLS));
+        if !is_last {
+            scene.is_unanswered();
+        }
+    }
+    let (code, why, _) = scene.counted();
+    assert_eq!(code, code::UNAVAILABLE, "{why}");
+    scene.is_done();
+}
+
+#[test]
+fn why_a_node_is_not_believed_is_told() {
+    for (boot, expected) in [(2, "was restarted"), (0, "gossip_generation")] {
+        let mut scene = Scene::new(Version::V4, Version::V4);
+        scene.bench.restart_first(boot);
+        scene.read();
+        read(&mut scene, COUNTED);
+        let (_, stream, _) = scene.one_at(0);
+        give(&mut scene, 0, stream, &page(0, None, &CELLS));
+        let (code, why, numbers) = scene.counted();
+        assert_eq!((code, numbers), (code::UNAVAILABLE, (6, 1, 0)), "{why}");
+        assert!(
+            why.contains("10.0.0.0:9042") && why.contains(expected),
+            "{why}"
+        );
+        scene.is_done();
+    }
+}
+
+#[test]
+fn what_a_copy_has_answered_counts_until_it_is_judged() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    let memory = scene.bench.engine.cx.memory.clone();
+    let (first, stream) = asked_first(&mut scene);
+    let before = memory.held();
+    let large = page(first, None, &[&[1; 10_000], &[2; 8]]);
+    scene.bench.say_as(first, Opcode::Result, stream, &large);
+    assert!(memory.held() >= before + 9_000, "{}", memory.held());
+    scene.carry_out();
+    assert_eq!(scene.bench.answer().0, Opcode::Result);
+    scene.is_done();
 }
 
 #[test]
@@ -266,7 +375,16 @@ fn a_copy_whose_node_has_no_connection_is_asked_last_and_a_broken_one_costs_noth
         gets_the_row(&mut scene);
         read(&mut scene, BY_DAY);
     }
-    let (node, _, stream, _) = asked(&mut scene);
+    let (node, stream) = asked_one(&mut scene, &format!("{BY_DAY} ALLOW FILTERING"));
+    assert!(node > 0, "no other connection was made");
+    give(&mut scene, node, stream, &page(node, None, &CELLS));
+    gets_the_row(&mut scene);
+    scene.wait(100);
+    let link = scene.dialed.pop().expect("a connection is wanted");
+    scene.bench.connect_first(1, link);
+    read(&mut scene, BY_DAY);
+    let (node, stream) = asked_one(&mut scene, BY_DAY);
+    assert_eq!(node, 0);
     give(&mut scene, node, stream, &page(node, None, &CELLS));
     gets_the_row(&mut scene);
 }

@@ -178,21 +178,35 @@ impl Asked {
     }
 }
 
-/// What the read is expected to take on an idle node, in microseconds: as it was seen, or else in proportion to one
-/// that was.
+/// What a copy's own time counts in 10 s less, if another one was measured meanwhile: a half. A copy that was slow
+/// once is asked again.
+const HALVED_US: f64 = 10_000_000.0;
+
+/// What the read is expected to take on an idle node, in microseconds: as it was measured, or else in proportion to
+/// another copy's time. What was measured long before that counts less and less.
 fn work_us(reads: &ReadsOfCopies<Statement>, of: &ReadOfCopy<Statement>, class: Class) -> u32 {
-    let seen_us = |of: &ReadOfCopy<Statement>| {
+    let seen = |of: &ReadOfCopy<Statement>| {
         let learned = &of.known_statement()?.learned;
-        learned.has_answers().then(|| learned.service_us(class))
+        let us = || f64::from(learned.service_us(class));
+        learned.has_answers().then(|| (of.measured_us(), us()))
     };
-    if let Some(seen_us) = seen_us(of) {
-        return seen_us;
-    }
-    let seen = reads.iter().find_map(|of| Some((seen_us(of)?, of.cost)));
-    let (us, cost) = seen.unwrap_or_else(|| {
-        // The cheapest one comes first.
-        let least = reads.iter().next().map_or(1.0, |of| of.cost);
-        (Estimate::of_class(class).typical_us(), least)
-    });
-    (f64::from(us) * of.cost / cost.max(f64::MIN_POSITIVE)) as u32
+    let in_proportion = |us: f64, cost: f64| us * of.cost / cost.max(f64::MIN_POSITIVE);
+    let others = reads.iter().filter(|other| other.at != of.at);
+    let last = others.filter_map(|other| Some((seen(other)?, other.cost)));
+    let last = last.max_by_key(|((measured_us, _), _)| *measured_us);
+    let work_us = match (seen(of), last) {
+        (Some((_, us)), None) => us,
+        (None, Some(((_, us), cost))) => in_proportion(us, cost),
+        (Some((measured_us, us)), Some(((last_us, other_us), cost))) => {
+            let expected_us = in_proportion(other_us, cost);
+            let newer_us = last_us.saturating_sub(measured_us) as f64;
+            expected_us + (us - expected_us) * (-newer_us / HALVED_US).exp2()
+        }
+        (None, None) => {
+            // The cheapest one comes first.
+            let least = reads.iter().next().map_or(1.0, |of| of.cost);
+            in_proportion(f64::from(Estimate::of_class(class).typical_us()), least)
+        }
+    };
+    work_us as u32
 }

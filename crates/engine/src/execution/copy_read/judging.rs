@@ -1,7 +1,5 @@
 //! Whether what a copy has answered counts, and what it becomes for the client.
 
-use std::sync::Arc;
-
 use helenus_layout::insync::Verdict;
 use helenus_wire::{Malformed, ResultKind, RowsView, flags, result_kind};
 
@@ -9,6 +7,7 @@ use crate::copies::Lists;
 use crate::execution::copy_read::{Arrived, CopyRead};
 use crate::execution::layout_read::{identity, wrap};
 use crate::execution::renaming::renamed_warnings;
+use crate::statement::copy_reads::ReadOfCopy;
 use crate::statement::copy_rules::names_of_copies;
 use crate::statement::prepared::Statement;
 
@@ -24,11 +23,12 @@ impl CopyRead {
         read.judge(copies, proxies, *me, boot, false, now_us)
     }
 
-    /// The copy whose node has answered after a later start than the list knows, and the version of that list.
+    /// The copy whose node has answered after a later start than the list knows, if it can be evicted, and the
+    /// version of that list.
     pub(crate) fn restarted(&self, arrived: &Arrived, lists: &Lists) -> Option<(usize, u64)> {
         let list = *self.asked.view(lists)?.copies.last_read()?;
         let copy = arrived.read.copy();
-        let is_later = list.listed().contains(copy) && arrived.boot? > list.boot(copy);
+        let is_later = arrived.boot? > list.boot(copy) && list.evict(copy).is_ok();
         is_later.then(|| (copy, list.version()))
     }
 
@@ -70,9 +70,8 @@ impl CopyRead {
         Ok(Some(out))
     }
 
-    /// The statement that a copy was asked.
-    pub(crate) fn statement(&self, arrived: &Arrived) -> Option<&Arc<Statement>> {
-        let on = self.asked.reads()?.on(arrived.read.copy())?;
-        Some(on.statement())
+    /// What the copy was asked that has answered.
+    pub(crate) fn asked_of(&self, arrived: &Arrived) -> Option<&ReadOfCopy<Statement>> {
+        self.asked.reads()?.on(arrived.read.copy())
     }
 }

@@ -94,7 +94,11 @@ fn a_connection_that_is_made_too_late_is_not_wanted() {
     assert_eq!(failures(&engine), 1);
     let now = engine.now();
     assert!(!engine.on_dialed(now, key, Ok(Dialed::default())));
-    assert!(!engine.on_dialed(now, key, Err("refused".to_owned())));
+    assert!(!engine.on_dialed(
+        now,
+        key,
+        Err(crate::output::NotDialed::Lost("refused".to_owned()))
+    ));
     assert_eq!(failures(&engine), 1, "once");
 }
 
@@ -145,7 +149,11 @@ fn wait_in_vain(engine: &mut Engine, time: Duration) {
         engine.on_deadline(next, Duration::ZERO);
         while let Some(output) = engine.poll_output() {
             if let Output::Dial(key, _) = output {
-                engine.on_dialed(next, key, Err("refused".to_owned()));
+                engine.on_dialed(
+                    next,
+                    key,
+                    Err(crate::output::NotDialed::Lost("refused".to_owned())),
+                );
             }
         }
     }

@@ -85,6 +85,30 @@ fn a_connection_is_closed_when_its_node_holds_copies_no_longer() {
 }
 
 #[test]
+fn a_role_that_a_node_could_not_judge_does_not_reach_it_and_the_node_is_there() {
+    let (mut engine, _, now) = engine(with_a_copy());
+    let node = NodeIndex(1);
+    let (pool, _) = engine.links.pools.iter().next().expect("a role");
+    let reaches = |engine: &Engine| engine.links.may_reach(&engine.cx, pool, node);
+    let opened = open_links(&mut engine, now, helenus_wire::Version::V4);
+    let (_, link) = opened.iter().find(|(of, _)| *of == node).expect("a link");
+    assert!(reaches(&engine));
+    engine.on_link_closed(now, *link, "the connection is reset", None);
+    assert!(reaches(&engine), "it may be connected to");
+    let pause = crate::node::pool::Pause {
+        failures: 1,
+        tried: now,
+        until: now + Duration::from_secs(5),
+    };
+    let of_role = &mut engine.links.pools[pool];
+    of_role.unjudged.insert(node, pause);
+    of_role.nodes[1].fill(crate::node::slot::Slot::Empty);
+    assert!(!reaches(&engine) && engine.links.is_there(node));
+    engine.links.back_off(&mut engine.cx, node, "refused");
+    assert!(!reaches(&engine) && !engine.links.is_there(node));
+}
+
+#[test]
 fn a_role_without_clients_is_kept_as_long_as_it_has_writes() {
     let (mut engine, common, _) = engine(Layouts::default());
     common.store(Snapshot {

@@ -5,7 +5,7 @@ use helenus_wire::{Opcode, Version};
 
 use crate::config::Config;
 use crate::keys::LinkKey;
-use crate::output::{Dialed, Output};
+use crate::output::{Dialed, NotDialed, Output};
 use crate::shared::WorkerMessage;
 use crate::testing::bench::{Asking, BIGINT, Bench, no_rows};
 use crate::testing::{Envelope, envelopes, open_links, take_sent};
@@ -96,7 +96,7 @@ fn a_link_stays_in_use_while_no_other_can_be_opened() {
     for round in 0..3 {
         let (dialed, closed) = outputs(&mut bench);
         assert_eq!((dialed.len(), closed), (1, 0), "round {round}");
-        let refused = Err("connection refused".to_owned());
+        let refused = Err(NotDialed::Lost("connection refused".to_owned()));
         bench.engine.on_dialed(bench.now, dialed[0], refused);
         // It is tried again, but not at once, and the node is in no trouble.
         bench.wait(Duration::from_millis(4_500));

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use helenus_engine::output::{Dialed, HeldAnswer, Output, Sent, Then};
+use helenus_engine::output::{Dialed, HeldAnswer, NotDialed, Output, Sent, Then};
 use helenus_engine::{LinkKey, SessionKey};
 use helenus_wire::{Decoder, Encoder, MAX_REQUEST_BODY};
 
@@ -104,8 +104,12 @@ impl World {
             Output::Recall(id) => self.proxies[at.proxy].common.forget_recall(&id),
             // Nobody asks.
             Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
+            Output::Judge => {
+                let now = self.now();
+                self.worker(at).engine.judge_copies(now);
+            }
             // No table has copies in place of replicas.
-            Output::Judge | Output::Evict(_) | Output::Intent(..) | Output::Resync(..) => {}
+            Output::Evict(_) | Output::Intent(..) | Output::Resync(..) => {}
         }
     }
 
@@ -126,7 +130,7 @@ impl World {
         let now = self.now();
         let number = self.connections.len();
         let worker = self.worker(at);
-        let result = result.map_err(str::to_owned);
+        let result = result.map_err(|why| NotDialed::Lost(why.to_owned()));
         if worker.engine.on_dialed(now, link, result) {
             worker.links.insert(link, number);
             let end = NodeEnd {
