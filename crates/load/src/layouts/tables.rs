@@ -3,8 +3,9 @@
 use super::orders::{CLUSTERING, COLUMNS, Orders, PARTITION};
 use crate::endpoint::Endpoint;
 use crate::kv::create_keyspace;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use scylla::client::session::Session;
+use std::collections::BTreeSet;
 
 /// The keyspace and the table of Helenus's catalogue of layouts.
 const CATALOGUE: &str = "helenus";
@@ -27,6 +28,8 @@ pub enum Form {
     HandCopied,
     /// Helenus: the client knows the first table only.
     Layouts,
+    /// Helenus, with each copy in place of a replica. The client knows the first table only, which is empty.
+    InPlace,
 }
 
 /// A clustering order, by places in [`CLUSTERING`].
@@ -41,6 +44,8 @@ pub struct Copies {
     pub orders: Vec<ClusteringOrder>,
     /// The copy that the client asks for each kind of query.
     pub reads: [usize; 2],
+    /// Keyspace and table of each copy that is in place of a replica, once these have been created.
+    pub places: Vec<(String, String)>,
 }
 
 impl Copies {
@@ -66,10 +71,28 @@ impl Copies {
         (0..count).map(|copy| self.table(copy)).collect()
     }
 
+    /// The tables that have rows.
     pub(super) fn all(&self) -> Vec<String> {
-        (0..self.orders.len())
-            .map(|copy| self.table(copy))
-            .collect()
+        let in_place = self.places.iter();
+        match self.form {
+            Form::InPlace => in_place.map(|(k, table)| format!("{k}.{table}")).collect(),
+            _ => self.created(),
+        }
+    }
+
+    /// The tables that [`create`] creates.
+    fn created(&self) -> Vec<String> {
+        let count = match self.form {
+            Form::InPlace => 1,
+            _ => self.orders.len(),
+        };
+        (0..count).map(|copy| self.table(copy)).collect()
+    }
+
+    /// The keyspaces of these tables.
+    pub fn keyspaces(&self) -> BTreeSet<&str> {
+        let places = self.places.iter().map(|(keyspace, _)| &**keyspace);
+        places.chain([&*self.keyspace]).collect()
     }
 
     /// What creates the tables, indexes and views, in this order.
@@ -83,8 +106,8 @@ impl Copies {
             .collect();
         let not_null = not_null.join(" AND ");
         let mut statements = Vec::new();
-        for (copy, order) in self.orders.iter().enumerate() {
-            let (table, key) = (self.table(copy), primary_key(order));
+        for (copy, table) in self.created().into_iter().enumerate() {
+            let key = primary_key(&self.orders[copy]);
             statements.push(match (copy, self.form) {
                 (1.., Form::Views) => format!(
                     "CREATE MATERIALIZED VIEW {table} AS SELECT * FROM {} WHERE {not_null} {key}",
@@ -161,6 +184,29 @@ pub async fn create(
     Ok(())
 }
 
+/// Where the catalogue has the copies that are in place of replicas.
+pub async fn places(copies: &Copies, endpoint: &Endpoint) -> Result<Vec<(String, String)>> {
+    let session = endpoint.connect().await?;
+    let text = "SELECT physical_keyspace, physical FROM helenus.layouts WHERE keyspace_name = ? AND table_name = ?";
+    let values = (&copies.keyspace, copies.name(0));
+    let answer = session
+        .query_unpaged(text, values)
+        .await
+        .context("the catalogue cannot be read")?;
+    let rows = answer.into_rows_result()?;
+    let places = rows
+        .rows::<(String, String)>()?
+        .collect::<Result<Vec<_>, _>>()?;
+    ensure!(
+        places.len() == copies.orders.len(),
+        "the catalogue has {} copies of {} instead of {}",
+        places.len(),
+        copies.table(0),
+        copies.orders.len()
+    );
+    Ok(places)
+}
+
 pub(super) async fn run(session: &Session, statement: &str) -> Result<()> {
     let done = session.query_unpaged(statement, ()).await;
     done.with_context(|| format!("cannot run: {statement}"))?;
@@ -188,6 +234,7 @@ mod tests {
             form,
             orders: vec![vec![0, 1, 2, 3], vec![2, 1, 0, 3]],
             reads: [1, 0],
+            places: Vec::new(),
         }
     }
 
@@ -217,9 +264,24 @@ mod tests {
             copies(Form::HandCopied).written(),
             ["k.orders", "k.orders_a"]
         );
-        for form in [Form::Plain, Form::Indexed, Form::Views, Form::Layouts] {
+        for form in [
+            Form::Plain,
+            Form::Indexed,
+            Form::Views,
+            Form::Layouts,
+            Form::InPlace,
+        ] {
             assert_eq!(copies(form).written(), ["k.orders"]);
         }
+    }
+
+    #[test]
+    fn copies_in_place_of_replicas_are_where_they_were_created() {
+        let mut copies = copies(Form::InPlace);
+        assert_eq!(copies.statements().len(), 1);
+        copies.places = vec![("k_a".into(), "t".into()), ("k_b".into(), "t".into())];
+        assert_eq!(copies.all(), ["k_a.t", "k_b.t"]);
+        assert_eq!(copies.keyspaces(), BTreeSet::from(["k", "k_a", "k_b"]));
     }
 
     #[test]
