@@ -299,10 +299,9 @@ impl Job<'_> {
     ) -> Result<()> {
         let (cluster, name) = (self.cluster, self.name);
         if self.settle.is_needed() {
-            let more = hints::unseen_max(cluster);
-            let what = "writes to the table end";
-            self.settle.wait_longer(more, what).await;
-            hints::wait_for_none(cluster, HINTS_LEFT).await?;
+            self.settle.wait("writes to the table end").await;
+            let quiet = hints::unseen_max(cluster);
+            hints::wait_for_none(cluster, quiet, HINTS_LEFT).await?;
         }
         let targets: Vec<(TableName, &[String])> = entries
             .iter()
