@@ -115,7 +115,11 @@ pub(super) fn check(wanted: &[Wanted], table: &Table, mode: Mode) -> Result<()> 
             );
         }
         let mut before = wanted.iter().take(at);
-        if let Some(other) = before.find(|o| o.name == *name || o.clustering == *clustering) {
+        // Copies in place of replicas may well be alike.
+        let is_alike = |other: &&Wanted| {
+            other.name == *name || (mode == Mode::Add && other.clustering == *clustering)
+        };
+        if let Some(other) = before.find(is_alike) {
             bail!(
                 "layouts {} and {name} have the same name or the same order",
                 other.name
