@@ -25,21 +25,21 @@ const HINTS_LEFT: &str = "the layout's table cannot be dropped yet, because hint
 #[derive(Args)]
 pub(super) struct DropArgs {
     /// KEYSPACE.TABLE
-    pub table: TableName,
+    table: TableName,
     /// The layout; may be repeated
     #[arg(long = "layout", value_name = "NAME", required_unless_present = "all")]
     layouts: Vec<String>,
     /// All layouts of the table
     #[arg(long, conflicts_with = "layouts")]
-    pub all: bool,
+    all: bool,
     #[command(flatten)]
     access: Access,
     /// Do not wait for proxies, because none is running
     #[arg(long, hide = true)]
-    pub no_proxies: bool,
+    no_proxies: bool,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
 pub(super) async fn run(args: DropArgs) -> Result<()> {
@@ -47,7 +47,13 @@ pub(super) async fn run(args: DropArgs) -> Result<()> {
     let table = &args.table;
     let known = catalogue::read(&cluster, table).await?;
     if replace::remove::is_about(&cluster, table, &known).await? {
-        return replace::remove::run(&args, &cluster, known).await;
+        if !args.all {
+            bail!(
+                "the layouts of {table} are in place of its replicas and have numbers in the order of their names, so none \
+                 of them is dropped alone: --all drops all, and brings the rows back to the table"
+            );
+        }
+        return replace::remove::run(&cluster, table, known, (args.no_proxies, args.json)).await;
     }
     let names: Vec<String> = match args.all {
         true => known.entries.iter().map(|e| e.layout.clone()).collect(),

@@ -16,9 +16,10 @@ use helenus_rows::{Table, TableName, literal};
 use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Mode, Partition, State};
-use super::super::create::{CreateArgs, add_columns, copy_grants};
+use super::super::create_args::CreateArgs;
+use super::super::following::{add_columns, copy_grants};
 use super::super::request::Wanted;
-use super::super::verify::{self, Verdict};
+use super::super::verdict::{self, Verdict};
 use super::super::work::Work;
 use super::super::{backfill, definition, ranges};
 use super::checks::{self, NewCopy};
@@ -26,7 +27,8 @@ use super::stage::{self, Claim, Stage};
 use super::{check_tables, nodes};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::later_than;
-use crate::online::settle::Settle;
+use crate::online::reading::Reader;
+use crate::online::settle::{Emptying, Settle};
 use crate::online::{grants, hints, table};
 
 /// With `commitlog_sync: periodic` a node has on disk what it has acknowledged so long ago, by default.
@@ -262,13 +264,12 @@ impl Job<'_> {
     /// Copies the rows while clients go on, and repairs what has changed until then. The less is left for later.
     async fn copy(&self, table: &Table, entries: &[Entry], work: &Work) -> Result<u64> {
         let own = self.name;
-        let reader =
-            crate::online::reading::Reader::new(self.cluster, table, own, work.level()).await?;
+        let reader = Reader::new(self.cluster, table, own, work.level()).await?;
         if reader.is_empty().await? {
             return Ok(0);
         }
         let copied = backfill::fill(self.cluster, table, own, entries, work).await?;
-        verify::verify(self.cluster, (table, own), entries, work, true).await?;
+        verdict::verify(self.cluster, (table, own), entries, work, true).await?;
         Ok(copied)
     }
 
@@ -311,7 +312,7 @@ impl Job<'_> {
         check_tables(cluster, &table, entries).await?;
         self.allow(cluster.role.as_deref()).await?;
         let before = self.now().await?;
-        let compared = verify::verify(cluster, (&table, name), entries, work, true).await;
+        let compared = verdict::verify(cluster, (&table, name), entries, work, true).await;
         let (compared, verdicts) = compared.with_context(|| {
             format!(
                 "clients cannot use {name} until this is run again and succeeds, or `helenus layouts drop {name} --all` \
@@ -336,7 +337,7 @@ impl Job<'_> {
             );
         }
         self.allow(None).await?;
-        verify::keep_counts(cluster, name, &compared).await?;
+        verdict::keep_counts(cluster, name, &compared).await?;
         let now = catalogue::read(cluster, name).await?;
         now.check_unchanged(name, entries)?;
         let standing = stage::read(cluster, name).await?;
@@ -362,7 +363,7 @@ impl Job<'_> {
         let (cluster, name) = (self.cluster, self.name);
         let table = table::load(cluster, name).await?;
         let level = self.args.work.level();
-        let reader = crate::online::reading::Reader::new(cluster, &table, name, level).await?;
+        let reader = Reader::new(cluster, &table, name, level).await?;
         if !reader.is_empty().await? {
             // What was repaired last is in the commit logs by then.
             if done.repaired > 0 || is_resumed {
@@ -383,9 +384,7 @@ impl Job<'_> {
         }
         if is_resumed && self.settle.is_needed() {
             // Whoever was at it may have sent a TRUNCATE, which must not come after a `drop`.
-            let more = self
-                .settle
-                .for_emptying(crate::online::settle::Emptying::Perhaps);
+            let more = self.settle.for_emptying(Emptying::Perhaps);
             self.settle.wait_longer(more, "the table is emptied").await;
         }
         let standing = stage::read(cluster, name).await?;
