@@ -155,7 +155,8 @@ fn rows_go_over_to_copies_and_back_while_clients_write() {
     });
     check_rows("shop.t", &rows.collect(), &history);
     assert!(nodes.names("shop__t").is_empty());
-    let rows = nodes.run("SELECT owners FROM helenus.copies");
+    let rows = nodes
+        .run("SELECT owners FROM helenus.copies WHERE keyspace_name = 'shop' AND table_name = 't'");
     assert!(rows.is_empty(), "{rows:?}");
     assert!(
         nodes.status("shop.t")["tables"][0]["layouts"]
