@@ -8,6 +8,7 @@ use helenus_layout::insync::Verdict;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, code};
 
+use crate::copy_requests::has_copies_on;
 use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::copy_read::{Arrived, CopyRead, NOT_LISTED};
@@ -52,7 +53,10 @@ impl Engine {
         let Some(read) = request.execution.copy_read() else {
             return;
         };
-        if !is_held || !read.is_as_it_was(&self.cx.snapshot) {
+        let snapshot = &self.cx.snapshot;
+        let is_as_it_was = read.epoch() == snapshot.epoch
+            || has_copies_on(snapshot, (read.table(), read.token()), read.owners());
+        if !is_held || !is_as_it_was {
             let text = if is_held { CHANGED } else { NOT_LISTED };
             return self.fail_client(client, code::OVERLOADED, text, &[]);
         }

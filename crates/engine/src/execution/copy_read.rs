@@ -34,13 +34,11 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, Version, code};
 
 use crate::copies::{Lists, View};
-use crate::copy_requests::has_copies_on;
 use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
 use crate::memory::Held;
 use crate::node_request::{Prediction, Target};
-use crate::snapshot::Snapshot;
 use crate::statement::copy_rules::{because, renamed_to_own, unavailable};
 use crate::statement::layout_plan::Plan;
 use crate::stats::add;
@@ -122,16 +120,13 @@ impl CopyRead {
         &self.asked.owners
     }
 
-    /// Whether the table has the copies that it had, on the same nodes.
-    pub(crate) fn is_as_it_was(&self, snapshot: &Snapshot) -> bool {
-        let Asked {
-            table,
-            token,
-            owners,
-            epoch,
-            ..
-        } = &self.asked;
-        *epoch == snapshot.epoch || has_copies_on(snapshot, (table, *token), owners)
+    pub(crate) fn token(&self) -> i64 {
+        self.asked.token
+    }
+
+    /// The snapshot by which it was asked.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.asked.epoch
     }
 
     /// Asks the copy that is expected to answer first.
