@@ -139,21 +139,30 @@ impl CopiedWrites {
     pub(crate) fn too_many_alone(&self, bytes_max: Option<usize>) -> Vec<CopiedWriteKey> {
         let alone = self.writes.iter();
         let alone = alone.filter(|(_, write)| write.waits.is_none());
-        let of_each = alone.map(|(key, write)| (write.began_us(), write.bytes(), key));
-        let held = |of: &[(u64, usize, CopiedWriteKey)]| -> usize {
-            of.iter().map(|(_, bytes, _)| bytes).sum()
+        let alone = alone.map(|(key, write)| (write.began_us(), write.bytes(), key));
+        let excess = |number: usize, bytes: usize| {
+            let bytes = bytes_max.map_or(0, |max| bytes.saturating_sub(max));
+            (number.saturating_sub(self.max / ALONE_SHARE), bytes)
         };
-        let mut alone: Vec<_> = of_each.collect();
-        let number = alone.len().saturating_sub(self.max / ALONE_SHARE);
-        let has_excess = |of: &_| bytes_max.is_some_and(|max| held(of) > max);
-        if number == 0 && !has_excess(&alone) {
-            return Vec::new();
-        }
+        let count = |(number, bytes): (usize, usize), (_, of, _): (u64, usize, CopiedWriteKey)| {
+            (number + 1, bytes + of)
+        };
+        let (number, bytes) = alone.clone().fold((0, 0), count);
+        let (oldest, _) = match excess(number, bytes) {
+            (0, 0) => return Vec::new(),
+            excess => excess,
+        };
+        let mut alone: Vec<_> = alone.collect();
         alone.sort_unstable();
-        let mut ended: Vec<_> = alone.drain(..number).collect();
+        let mut ended: Vec<_> = alone.drain(..oldest).collect();
+        let (number, bytes) = alone.iter().copied().fold((0, 0), count);
+        let (_, mut largest) = excess(number, bytes);
         alone.sort_unstable_by_key(|(_, bytes, _)| *bytes);
-        while has_excess(&alone) {
-            ended.extend(alone.pop());
+        while largest > 0
+            && let Some(of) = alone.pop()
+        {
+            largest = largest.saturating_sub(of.1);
+            ended.push(of);
         }
         ended.into_iter().map(|(.., key)| key).collect()
     }
