@@ -55,7 +55,7 @@ impl Engine {
         };
         let snapshot = &self.cx.snapshot;
         let is_as_it_was = read.epoch() == snapshot.epoch
-            || has_copies_on(snapshot, (read.table(), read.token()), read.owners());
+            || has_copies_on(snapshot, (&**read.table(), read.token()), read.owners());
         if !is_held || !is_as_it_was {
             let text = if is_held { CHANGED } else { NOT_LISTED };
             return self.fail_client(client, code::OVERLOADED, text, &[]);

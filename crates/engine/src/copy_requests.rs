@@ -172,7 +172,7 @@ impl Engine {
         };
         if let Some(copy) = list.listed().iter().find(is_unreachable) {
             let found = (copy, list.version());
-            return Err(self.unreachable((table, pool), &owners, view, found));
+            return Err(self.unreachable((&**table, pool), &owners, view, found));
         }
         Ok(Purpose {
             table: table.clone(),

@@ -266,7 +266,7 @@ impl Engine {
             return true;
         }
         let is_same = write.sent.version <= snapshot.version
-            && has_copies_on(snapshot, (&write.table, write.token), &write.owners);
+            && has_copies_on(snapshot, (&*write.table, write.token), &write.owners);
         if is_same {
             write.seen_epoch = snapshot.epoch;
         }
