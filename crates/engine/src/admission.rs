@@ -490,6 +490,11 @@ impl Queues {
         queue.is_some_and(|queue| queue.schedule.waiting() == 0)
     }
 
+    /// The same, and it is not left out for its failures or its slowness.
+    pub(crate) fn is_idle(&self, cx: &Context, node: NodeIndex) -> bool {
+        self.is_free(node) && !self.choice.is_ejected(cx.now_us(), node)
+    }
+
     /// Orders replicas of the local data centre.
     #[inline]
     pub(crate) fn order(&self, request: &Request, replicas: &mut [NodeIndex]) {

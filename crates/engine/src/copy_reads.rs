@@ -8,14 +8,13 @@ use helenus_layout::insync::Verdict;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, code};
 
-use crate::copy_requests::owners_now;
+use crate::copy_requests::has_copies_on;
 use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::copy_read::{Arrived, CopyRead, NOT_LISTED};
 use crate::execution::outcome::Step;
 use crate::keys::ClientRequestKey;
 use crate::memory::Body;
-use crate::snapshot::Snapshot;
 use crate::stats::add;
 
 const CHANGED: &str = "Helenus: the copies of the table, or the nodes that hold them, have changed while it was read; \
@@ -54,7 +53,10 @@ impl Engine {
         let Some(read) = request.execution.copy_read() else {
             return;
         };
-        if !is_held || !is_as_it_was(&self.cx.snapshot, read) {
+        let snapshot = &self.cx.snapshot;
+        let is_as_it_was = read.epoch() == snapshot.epoch
+            || has_copies_on(snapshot, (&**read.table(), read.token()), read.owners());
+        if !is_held || !is_as_it_was {
             let text = if is_held { CHANGED } else { NOT_LISTED };
             return self.fail_client(client, code::OVERLOADED, text, &[]);
         }
@@ -79,12 +81,13 @@ impl Engine {
         let Some(read) = request.and_then(|request| request.execution.copy_read()) else {
             return;
         };
+        let now_us = self.cx.shared.copies.us(self.cx.now);
         if let Some(on) = read.asked_of(arrived)
             && let learned = &on.statement().learned
-            && (is_sampled || learned.is_news(arrived.service_us))
+            && (is_sampled || on.is_due(now_us) || learned.is_news(arrived.service_us))
         {
             learned.note_answer(arrived.content.len(), arrived.service_us);
-            on.note_measured(self.cx.shared.copies.us(self.cx.now));
+            on.note_measured(now_us);
         }
         match read.answer(arrived) {
             Ok(Some(body)) => {
@@ -104,13 +107,4 @@ impl Engine {
             Err(why) => self.take_step(client, Step::Broken(why.to_string()), None),
         }
     }
-}
-
-/// Whether the table has the copies that it had, on the same nodes: others may have been written since.
-fn is_as_it_was(snapshot: &Snapshot, read: &CopyRead) -> bool {
-    let table = read.table();
-    let known = snapshot.layouts.replaced(&table.keyspace, &table.name);
-    let has_same = known.is_some_and(|known| known.copies == table.copies);
-    let owners = owners_now(snapshot, table, read.token());
-    has_same && owners.eq(read.owners().iter().map(|owner| Ok(*owner)))
 }

@@ -25,6 +25,7 @@ use crate::layout_reads::{INVALID_STATE, knows_columns, options_of};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
 use crate::layouts::Layouts;
 use crate::memory::Held;
+use crate::node::to_copies::Obstacle;
 use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
@@ -170,7 +171,8 @@ impl Engine {
             owner.is_some_and(|owner| !self.links.may_reach(&self.cx, pool, *owner))
         };
         if let Some(copy) = list.listed().iter().find(is_unreachable) {
-            return Err(self.unreachable(table, &owners, view, (copy, list.version())));
+            let found = (copy, list.version());
+            return Err(self.unreachable((&**table, pool), &owners, view, found));
         }
         Ok(Purpose {
             table: table.clone(),
@@ -212,7 +214,7 @@ impl Engine {
     /// can be, it is to be evicted.
     fn unreachable(
         &mut self,
-        table: &LogicalTable,
+        (table, pool): (&LogicalTable, PoolKey),
         owners: &[NodeIndex],
         view: &View<'_>,
         (copy, version): (usize, u64),
@@ -220,20 +222,26 @@ impl Engine {
         let node = owners[copy];
         let now_us = self.cx.shared.copies.us(self.cx.now);
         let away = self.links.away_by_itself(node, self.cx.now);
-        self.links.try_again(&mut self.cx);
+        let obstacle = self.links.obstacle(node);
+        self.links.try_again_at(&mut self.cx, pool, node);
         if view.is_lost(copy, away, now_us) {
             self.ask_for_eviction(table, owners, (copy, version));
         }
         let address = self.address_of(node);
-        let why = match self.links.is_there(node) {
-            true => format!(
+        let why = match obstacle {
+            Obstacle::Role => format!(
                 "this role has no connection to {address}, which holds one of them, although others may have: the \
-                 node could not judge its login, or is not to be used. Nothing was written. Try again later; the \
-                 node is not left out for that"
+                 node could not judge its login, takes no more connections, or is not to be used. Nothing was written. \
+                 Try again later; the node is not left out for that"
             ),
-            false => format!(
+            Obstacle::Node => format!(
                 "there is no connection to {address}, which holds one of them; nothing was written. Try again: it \
                  is left out if it stays away while others can be reached"
+            ),
+            Obstacle::Means => format!(
+                "there is no connection to {address}, which holds one of them, because this proxy's machine has no \
+                 file descriptors, ports or memory for one (see its log); nothing was written. The node is not left \
+                 out for that"
             ),
         };
         Refusal::new(code::OVERLOADED, because(table, &why))
@@ -288,6 +296,7 @@ impl Engine {
             knows_columns: prepared
                 .is_some_and(|prepared| knows_columns(arrival, prepared, &options)),
             began: self.cx.now,
+            epoch: self.cx.snapshot.epoch,
             plan,
         }))
     }
@@ -314,7 +323,7 @@ impl Engine {
 }
 
 /// The node of each copy by this snapshot, or how many there are if it is not one.
-pub(crate) fn owners_now<'a>(
+fn owners_now<'a>(
     snapshot: &'a Snapshot,
     table: &'a LogicalTable,
     token: i64,
@@ -328,6 +337,19 @@ pub(crate) fn owners_now<'a>(
             owners => Err(owners.map_or(0, <[NodeIndex]>::len)),
         }
     })
+}
+
+/// Whether a table has the copies that it had, and these nodes own a partition of it: others may have been written
+/// since.
+pub(crate) fn has_copies_on(
+    snapshot: &Snapshot,
+    (table, token): (&LogicalTable, i64),
+    owners: &[NodeIndex],
+) -> bool {
+    let known = snapshot.layouts.replaced(&table.keyspace, &table.name);
+    let now = owners_now(snapshot, table, token);
+    known.is_some_and(|known| known.has_copies_of(table))
+        && now.eq(owners.iter().map(|owner| Ok(*owner)))
 }
 
 /// Fewer copies are listed than the level asks for.

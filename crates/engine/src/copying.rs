@@ -13,10 +13,11 @@ use helenus_wire::{ErrorBody, Opcode, code};
 use crate::backlog::How;
 use crate::copies::Lists;
 use crate::copy_ends::told;
-use crate::copy_requests::owners_now;
+use crate::copy_requests::has_copies_on;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::copied_write::{Copied, End, Failure, Passed, Steps, Waits, Why};
+use crate::execution::copied_writes::ALONE_SHARE;
 use crate::execution::copy_read::is_of_statement;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
@@ -151,7 +152,10 @@ impl Engine {
             }
             self.expire_write(key, &pass.lists);
         }
-        let bytes_max = self.cx.shared.memory_max() / self.cx.workers.max(1);
+        let share = self.cx.shared.memory_max() / ALONE_SHARE;
+        // As long as there is enough for others, they may hold more.
+        let is_short = self.cx.memory.left() < share;
+        let bytes_max = is_short.then(|| share / self.cx.workers.max(1));
         for key in self.copied.too_many_alone(bytes_max) {
             self.end_copied(key, End::GivenUp(Why::Old));
         }
@@ -261,12 +265,8 @@ impl Engine {
         if write.seen_epoch == snapshot.epoch {
             return true;
         }
-        let (keyspace, table) = (&write.table.keyspace, &write.table.name);
-        let known = snapshot.layouts.replaced(keyspace, table);
-        let owners = owners_now(snapshot, &write.table, write.token);
-        let is_same = known.is_some_and(|known| known.has_copies_of(&write.table))
-            && write.sent.version <= snapshot.version
-            && owners.eq(write.owners.iter().map(|owner| Ok(*owner)));
+        let is_same = write.sent.version <= snapshot.version
+            && has_copies_on(snapshot, (&*write.table, write.token), &write.owners);
         if is_same {
             write.seen_epoch = snapshot.epoch;
         }

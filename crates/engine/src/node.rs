@@ -37,7 +37,7 @@ mod send;
 mod slot;
 mod special;
 mod teaching;
-mod to_copies;
+pub(crate) mod to_copies;
 mod traffic;
 mod upkeep;
 mod window;

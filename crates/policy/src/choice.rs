@@ -154,6 +154,12 @@ impl Choice {
         }
     }
 
+    /// Whether a node gets nothing that others can take.
+    pub fn is_ejected(&self, now_us: u64, node: NodeIndex) -> bool {
+        let load = self.loads.get(node.as_usize());
+        load.is_some_and(|load| load.is_ejected(now_us))
+    }
+
     /// A request waits at the proxy for a node.
     pub fn on_waits(&mut self, node: NodeIndex, work_us: u32) {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {

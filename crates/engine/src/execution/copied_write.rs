@@ -353,9 +353,12 @@ impl CopiedWrite {
         let others = Members::first(COPIES_MAX).minus(excused);
         self.protocol.excuse(excused, passed.us, passed.now_us);
         self.protocol.excuse(others, unlooked_us, passed.now_us);
+        // What was found before is found again at the next look, unless it is answered in between.
+        if passed.is_first_stall {
+            return Members::EMPTY;
+        }
         // What no copy has acknowledged may be the write's own fault.
-        let may_be_late = self.is_acknowledged() && !passed.is_first_stall;
-        let late = match may_be_late {
+        let late = match self.is_acknowledged() {
             true => self.protocol.late(view.copies, passed.now_us),
             false => Members::EMPTY,
         };

@@ -19,8 +19,8 @@ use crate::tick::TICK;
 /// in memory as well (`limits.memory_max`), but each of them is also looked at every tick.
 pub(crate) const WRITES_MAX: usize = 16_384;
 /// Those that nobody waits for any more are at most one in so many, and hold at most this part of
-/// `limits.memory_max`: they must not keep others out.
-const ALONE_SHARE: usize = 4;
+/// `limits.memory_max` while no more than that is left of it: they must not keep others out.
+pub(crate) const ALONE_SHARE: usize = 4;
 /// Between two ticks that are further apart, in microseconds, a worker may not have read what has come.
 const STALL_US: u64 = 2 * TICK.as_micros() as u64;
 
@@ -134,32 +134,37 @@ impl CopiedWrites {
         }
     }
 
-    /// The oldest of those that nobody waits for, as many as are more than their share. `bytes_max`: of what all
-    /// writes of this worker may hold.
-    pub(crate) fn too_many_alone(&self, bytes_max: usize) -> Vec<CopiedWriteKey> {
-        let alone = self
-            .writes
-            .iter()
-            .filter(|(_, write)| write.waits.is_none());
-        let (number, bytes) = alone.clone().fold((0, 0), |(number, bytes), (_, write)| {
-            (number + 1, bytes + write.bytes())
-        });
-        let mut number = usize::saturating_sub(number, self.max / ALONE_SHARE);
-        let mut bytes = usize::saturating_sub(bytes, bytes_max / ALONE_SHARE);
-        if (number, bytes) == (0, 0) {
-            return Vec::new();
-        }
-        let mut oldest: Vec<_> = alone
-            .map(|(key, write)| (write.began_us(), key, write.bytes()))
-            .collect();
-        oldest.sort_unstable_by_key(|(began_us, ..)| *began_us);
-        let are_too_many = |(_, key, of): (u64, CopiedWriteKey, usize)| {
-            let is_one = (number, bytes) != (0, 0);
-            number = number.saturating_sub(1);
-            bytes = bytes.saturating_sub(of);
-            is_one.then_some(key)
+    /// Of those that nobody waits for, what is more than their share: of their number the oldest, of their bytes the
+    /// largest. `bytes_max`: of what they may hold, if that is bounded now.
+    pub(crate) fn too_many_alone(&self, bytes_max: Option<usize>) -> Vec<CopiedWriteKey> {
+        let alone = self.writes.iter();
+        let alone = alone.filter(|(_, write)| write.waits.is_none());
+        let alone = alone.map(|(key, write)| (write.began_us(), write.bytes(), key));
+        let excess = |number: usize, bytes: usize| {
+            let bytes = bytes_max.map_or(0, |max| bytes.saturating_sub(max));
+            (number.saturating_sub(self.max / ALONE_SHARE), bytes)
         };
-        oldest.into_iter().map_while(are_too_many).collect()
+        let count = |(number, bytes): (usize, usize), (_, of, _): (u64, usize, CopiedWriteKey)| {
+            (number + 1, bytes + of)
+        };
+        let (number, bytes) = alone.clone().fold((0, 0), count);
+        let (oldest, _) = match excess(number, bytes) {
+            (0, 0) => return Vec::new(),
+            excess => excess,
+        };
+        let mut alone: Vec<_> = alone.collect();
+        alone.sort_unstable();
+        let mut ended: Vec<_> = alone.drain(..oldest).collect();
+        let (number, bytes) = alone.iter().copied().fold((0, 0), count);
+        let (_, mut largest) = excess(number, bytes);
+        alone.sort_unstable_by_key(|(_, bytes, _)| *bytes);
+        while largest > 0
+            && let Some(of) = alone.pop()
+        {
+            largest = largest.saturating_sub(of.1);
+            ended.push(of);
+        }
+        ended.into_iter().map(|(.., key)| key).collect()
     }
 
     /// An eviction, if it is to be asked for: each once a second. `version`: of the list by which the copy was

@@ -12,7 +12,9 @@
 //!   So is it where the answer does not count (if that is because the lists have changed, and no other copy is left,
 //!   the same one is asked once more), and where rows cannot be put into the table's order: then only
 //!   copies that have it are left.
-//! - **OVERLOADED** ends the read, whoever says so: asking others would be load on top of load.
+//! - **OVERLOADED** of a node lets one more copy be asked, whose node has nothing waiting here and is not ejected.
+//!   Otherwise, and if the proxy itself has too much to do, it ends the read: asking others would be load on top of
+//!   load.
 //! - **What a node says of the client's own statement** ends the read; of one that the proxy has made for the
 //!   copy, only if no other copy is left.
 //! - **Nothing is left**: the client hears the last error, at its own level.
@@ -59,6 +61,8 @@ pub(crate) struct CopyRead {
     /// is left; and those that were.
     overtaken: Members,
     asked_again: Members,
+    /// A node has had too much to do: no error is followed by a further copy any more.
+    is_last: bool,
     /// What the client hears if no copy is left.
     failed: Option<Told>,
 }
@@ -103,6 +107,7 @@ impl CopyRead {
             arrived: None,
             overtaken: Members::EMPTY,
             asked_again: Members::EMPTY,
+            is_last: false,
             failed: None,
         }
     }
@@ -117,6 +122,11 @@ impl CopyRead {
 
     pub(crate) fn token(&self) -> i64 {
         self.asked.token
+    }
+
+    /// The snapshot by which it was asked.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.asked.epoch
     }
 
     /// Asks the copy that is expected to answer first.
@@ -242,10 +252,15 @@ impl CopyRead {
             self.leave(copy);
         }
         let is_over = match failure.by {
-            // All nodes may have too much to do.
-            _ if failure.is_of_overload() => true,
-            // There is no time left for another one.
-            FailedBy::Proxy => failure.error.code == code::READ_TIMEOUT,
+            // It is the same copy's turn.
+            _ if failure.is_unprepared() => false,
+            _ if self.is_last => true,
+            // There is no room, or no time left, for another one.
+            FailedBy::Proxy => failure.is_of_overload() || failure.error.code == code::READ_TIMEOUT,
+            FailedBy::Node(_) if failure.is_of_overload() => {
+                self.leave_to_idle(around);
+                false
+            }
             FailedBy::Node(_) => is_own && is_of_statement(failure.error.code),
         };
         // The id of a copy's statement is none of the client's.
@@ -256,6 +271,18 @@ impl CopyRead {
             true => self.give_up(),
             false => self.send(around),
         }
+    }
+
+    /// Asks one more copy at most, whose node has too much to do neither by what waits for it here nor by its answers:
+    /// all nodes may have.
+    fn leave_to_idle(&mut self, around: &Surroundings<'_>) {
+        let is_idle = |copy: &usize| {
+            let node = self.asked.owners.get(*copy);
+            node.is_some_and(|node| around.queues.is_idle(around.cx, *node))
+        };
+        self.asked.candidates = self.asked.candidates.iter().filter(is_idle).collect();
+        self.overtaken = Members::EMPTY;
+        self.is_last = true;
     }
 
     /// Does not ask a copy again.
@@ -297,6 +324,11 @@ impl CopyRead {
             return Step::Told(Box::new(failed));
         }
         let why = match self.asked.continued {
+            // The id of a copy's statement is none of the client's, and nothing else was said.
+            _ if self.attempts > 0 => {
+                "the copies that were asked have given no answer that counts, and no other one that can give it is \
+                 in sync: ask again"
+            }
             Some(_) => {
                 "the copy that the page before came from is not in sync, nor is another one in its order: ask for \
                  the page again later, or begin anew"
@@ -347,8 +379,11 @@ impl CopyRead {
         match self.distrusted(around, arrived) {
             Some(why) => self.failed = Some(why),
             None if self.asked_again.contains(copy) => {
-                let why = "the only one was out of sync for a moment each time that it was read: ask again";
-                self.failed = Some(self.unavailable_because(why));
+                let why = "each time that it was read a copy, or this proxy, was out of sync for a moment: ask again";
+                // What another one has failed with says more.
+                if self.failed.is_none() {
+                    self.failed = Some(self.unavailable_because(why));
+                }
             }
             None => self.overtaken = self.overtaken.with(copy),
         }
@@ -365,7 +400,8 @@ impl CopyRead {
             Some(boot) => {
                 let lists = around.cx.shared.copies.lists();
                 let list = *self.asked.view(&lists)?.copies.last_read()?;
-                if boot == list.boot(copy) {
+                // A list that knows a later start is news of the copy, like others.
+                if boot <= list.boot(copy) {
                     return None;
                 }
                 "is of another start than the list of copies in sync knows: the node was restarted, and may have lost \

@@ -12,8 +12,10 @@ const DEMAND_PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct Health {
     /// Failed attempts to connect in a row.
     failures: u32,
-    /// When the first of these was that says something of the node.
+    /// When the first of these was that says something of the node; `None` while there is a connection to it.
     lost_at: Option<Instant>,
+    /// The last of these has failed because the proxy has no means for connections.
+    lacks_means: bool,
     /// Since when it can be reached, if it can.
     there_since: Instant,
     retry_at: Instant,
@@ -41,6 +43,7 @@ impl Health {
         Health {
             failures: 0,
             lost_at: None,
+            lacks_means: false,
             there_since: now,
             retry_at: now,
             tried: now,
@@ -60,10 +63,23 @@ impl Health {
         &self.stats
     }
 
-    /// It does not take a connection.
-    pub(super) fn note_lost(&mut self, now: Instant) {
-        self.lost_at.get_or_insert(now);
-        self.failed_try = self.try_began;
+    /// It does not take a connection. `is_linked`: it answers over another one, so it is not lost, whatever it has
+    /// against one more.
+    pub(super) fn note_refusal(&mut self, now: Instant, is_linked: bool) {
+        if !is_linked {
+            self.lost_at.get_or_insert(now);
+            self.failed_try = self.try_began;
+        }
+        self.lacks_means = false;
+    }
+
+    /// The proxy has no means for a connection: whether the node would have taken it is not known.
+    pub(super) fn note_lack_of_means(&mut self) {
+        self.lacks_means = true;
+    }
+
+    pub(super) fn lacks_means(&self) -> bool {
+        self.lacks_means
     }
 
     /// Notes a failure to connect; it is tried again at that instant.
@@ -80,10 +96,14 @@ impl Health {
 
     /// For how long it could not be reached while another node could, up to now: both may have been cut off by
     /// what lies between. Of one that was lost before the other came back, what has passed since its last failed try
-    /// began does not count: it may have been there, and was not tried.
+    /// began does not count: it may have been there, and was not tried. Nor does it while the proxy cannot try it.
     pub(super) fn away_beside(&self, other: &Health, now: Instant) -> Duration {
+        let until = match self.lacks_means {
+            true => self.failed_try,
+            false => now,
+        };
         match (self.lost_at, other.lost_at) {
-            (Some(lost), None) if lost > other.there_since => now.saturating_duration_since(lost),
+            (Some(lost), None) if lost > other.there_since => until.saturating_duration_since(lost),
             (Some(_), None) => self.failed_try.saturating_duration_since(other.there_since),
             _ => Duration::ZERO,
         }
@@ -114,19 +134,19 @@ impl Health {
         self.try_began = now;
     }
 
-    /// It has been reached.
+    /// It has been reached. Attempts that were made beside that and have failed do not make others wait.
     pub(super) fn clear(&mut self, now: Instant) {
-        if self.lost_at.take().is_some() {
-            self.there_since = now;
-        }
+        self.trust(now);
         self.failures = 0;
-        self.suspect_until = None;
+        self.lacks_means = false;
+        self.retry_at = now;
     }
 
-    /// It has told which start of it answers, or has not, over a link. Returns whether it does not for the first time.
-    pub(super) fn note_boot(&mut self, boot: Option<u32>) -> bool {
+    /// It has told which start of it answers, or has not, over a link. Returns whether it does not for the first time
+    /// since that matters.
+    pub(super) fn note_boot(&mut self, boot: Option<u32>, matters: bool) -> bool {
         self.boot = self.boot.max(boot);
-        let was_silent = std::mem::replace(&mut self.hides_boot, boot.is_none());
+        let was_silent = std::mem::replace(&mut self.hides_boot, matters && boot.is_none());
         self.hides_boot && !was_silent
     }
 
@@ -134,9 +154,12 @@ impl Health {
         self.boot
     }
 
-    /// It has answered over a link that was silent.
+    /// It has answered, maybe over a link that was silent.
     #[inline]
-    pub(super) fn trust(&mut self) {
+    pub(super) fn trust(&mut self, now: Instant) {
+        if self.lost_at.take().is_some() {
+            self.there_since = now;
+        }
         self.suspect_until = None;
     }
 
@@ -182,7 +205,7 @@ mod tests {
         let health = || Health::new(begin, Arc::default());
         let fail = |of: &mut Health, began, failed| {
             of.note_try(at(began));
-            of.note_lost(at(failed));
+            of.note_refusal(at(failed), false);
             of.note_failure(at(failed));
         };
         // All packets were lost for a while; the one node is reached at 20 s, the other one at 32 s.
@@ -206,5 +229,48 @@ mod tests {
         fail(&mut node, 60, 65);
         assert_eq!(node.away_beside(&other, at(80)), Duration::from_secs(15));
         assert_eq!(other.away_beside(&node, at(80)), Duration::ZERO);
+        // A connection that was silent answers again.
+        node.trust(at(81));
+        assert_eq!(node.away_beside(&other, at(90)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_node_is_not_away_while_the_proxy_cannot_try_it() {
+        let begin = crate::testing::begin();
+        let at = |s| begin + Duration::from_secs(s);
+        let health = || Health::new(begin, Arc::default());
+        let (other, mut node) = (health(), health());
+        for (began, failed) in [(1, 2), (4, 5)] {
+            node.note_try(at(began));
+            node.note_refusal(at(failed), false);
+        }
+        node.note_try(at(6));
+        node.note_lack_of_means();
+        // From when it was lost to when it was last tried.
+        assert_eq!(node.away_beside(&other, at(60)), Duration::from_secs(2));
+        node.note_try(at(61));
+        node.note_refusal(at(62), false);
+        assert_eq!(node.away_beside(&other, at(62)), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn who_reaches_a_node_may_connect_again_at_once() {
+        let begin = crate::testing::begin();
+        let mut node = Health::new(begin, Arc::default());
+        node.note_refusal(begin, false);
+        node.note_failure(begin + Duration::from_secs(10));
+        assert!(!node.may_be_tried(begin));
+        node.clear(begin);
+        assert!(node.may_be_tried(begin));
+    }
+
+    #[test]
+    fn that_a_node_hides_its_start_is_news_once_it_matters() {
+        let mut node = Health::new(crate::testing::begin(), Arc::default());
+        assert!(!node.note_boot(None, false));
+        assert!(node.note_boot(None, true));
+        assert!(!node.note_boot(None, true));
+        assert!(!node.note_boot(Some(1), true));
+        assert!(node.note_boot(None, true));
     }
 }

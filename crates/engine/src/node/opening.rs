@@ -74,7 +74,7 @@ impl Links {
             tracing::info!(node = %address, "connected again");
         }
         health.clear(cx.now);
-        if health.note_boot(link.boot) && cx.holds_copies(node) {
+        if health.note_boot(link.boot, cx.holds_copies(node)) {
             let address = cx.snapshot.nodes[node.as_usize()].address;
             tracing::warn!(
                 node = %address,
@@ -114,7 +114,7 @@ impl Links {
         }
         if !why.is_of_credentials() && is_shared {
             match &why {
-                OpenError::NoMeans(why) => self.put_off(cx, node, why),
+                OpenError::NoMeans(why) => self.back_off_without_means(cx, node, why),
                 why => self.back_off(cx, node, &why.to_string()),
             }
         }

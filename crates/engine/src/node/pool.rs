@@ -9,6 +9,7 @@ use slotmap::SecondaryMap;
 
 use crate::client::identity::Identity;
 use crate::keys::{LinkKey, NodeRequestKey};
+use crate::node::health::is_long_ago;
 use crate::node::kind::LinkKind;
 use crate::node::link::Link;
 use crate::node::slot::{Slot, Special};
@@ -56,6 +57,18 @@ pub(super) struct Pause {
     pub(super) failures: u32,
     pub(super) tried: Instant,
     pub(super) until: Instant,
+}
+
+impl Pause {
+    /// Ends it, if the last try was long enough ago.
+    pub(super) fn hurry(&mut self, now: Instant) -> bool {
+        let is_due = is_long_ago(self.tried, now);
+        if is_due {
+            self.until = now;
+            self.tried = now;
+        }
+        is_due
+    }
 }
 
 impl Pool {

@@ -5,18 +5,24 @@ use std::time::{Duration, Instant};
 use helenus_policy::ring::NodeIndex;
 
 use crate::context::Context;
-use crate::node::health::is_long_ago;
+use crate::keys::PoolKey;
 use crate::node::links::Links;
 
 impl Links {
     /// Notes a failure to connect; the next try comes after a pause.
     pub(crate) fn back_off(&mut self, cx: &mut Context, node: NodeIndex, why: &str) {
-        self.health[node.as_usize()].note_lost(cx.now);
+        let is_linked = self.is_linked(node);
+        self.health[node.as_usize()].note_refusal(cx.now, is_linked);
         self.put_off(cx, node, why);
     }
 
-    /// The same of a failure that says nothing of the node.
-    pub(super) fn put_off(&mut self, cx: &mut Context, node: NodeIndex, why: &str) {
+    /// The same of a failure that is the proxy's own.
+    pub(super) fn back_off_without_means(&mut self, cx: &mut Context, node: NodeIndex, why: &str) {
+        self.health[node.as_usize()].note_lack_of_means();
+        self.put_off(cx, node, why);
+    }
+
+    fn put_off(&mut self, cx: &mut Context, node: NodeIndex, why: &str) {
         let address = cx.snapshot.nodes[node.as_usize()].address;
         let health = &mut self.health[node.as_usize()];
         if health.failures() == 0 {
@@ -56,13 +62,21 @@ impl Links {
         }
         for (_, pool) in &mut self.pools {
             for pause in pool.unjudged.values_mut() {
-                if is_long_ago(pause.tried, now) {
-                    pause.until = now;
-                    pause.tried = now;
-                    cut = true;
-                }
+                cut |= pause.hurry(now);
             }
         }
+        if cut {
+            self.maintain(cx);
+        }
+    }
+
+    /// The same of one node, for one role: others wait on, because that node has enough to do.
+    pub(crate) fn try_again_at(&mut self, cx: &mut Context, pool: PoolKey, node: NodeIndex) {
+        let health = self.health.get_mut(node.as_usize());
+        let mut cut = health.is_some_and(|health| health.hurry(cx.now));
+        let pool = self.pools.get_mut(pool);
+        let pause = pool.and_then(|pool| pool.unjudged.get_mut(&node));
+        cut |= pause.is_some_and(|pause| pause.hurry(cx.now));
         if cut {
             self.maintain(cx);
         }

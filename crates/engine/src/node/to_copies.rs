@@ -8,6 +8,17 @@ use crate::context::Context;
 use crate::keys::PoolKey;
 use crate::node::links::Links;
 
+/// What is between a role and a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// The node can be connected to, maybe not by this role, or not once more.
+    Role,
+    /// The node cannot be connected to.
+    Node,
+    /// The proxy has no means for a connection.
+    Means,
+}
+
 impl Links {
     /// The last start of a node that has answered, if it has told.
     pub(crate) fn newest_boot(&self, node: NodeIndex) -> Option<u32> {
@@ -32,10 +43,17 @@ impl Links {
         pool.has_link(node) || health.failures() == 0 && will_reach()
     }
 
-    /// Whether a node can be connected to, as far as is known; maybe not by each role.
-    pub(crate) fn is_there(&self, node: NodeIndex) -> bool {
+    /// Why a role may have no connection to a node, as far as is known.
+    pub(crate) fn obstacle(&self, node: NodeIndex) -> Obstacle {
         let health = self.health.get(node.as_usize());
-        health.is_some_and(|health| health.failures() == 0)
+        let Some(health) = health.filter(|health| health.failures() > 0) else {
+            return Obstacle::Role;
+        };
+        match (health.lacks_means(), self.is_linked(node)) {
+            (true, _) => Obstacle::Means,
+            (false, true) => Obstacle::Role,
+            (false, false) => Obstacle::Node,
+        }
     }
 
     /// The role of a pool has a write under way: it is kept although it may have no clients. False if the role has

@@ -122,7 +122,7 @@ impl Links {
         add(&counters.bytes_in, bytes as u64);
         link.last_heard = now;
         if link.probed.take().is_some() {
-            health.trust();
+            health.trust(now);
         }
         Some((link.node, link.lend_decoder()))
     }

@@ -10,6 +10,10 @@ use helenus_layout::plan::{InPlace, LogicalTable, read_in_place};
 use crate::statement::of_text::OfText;
 use crate::statement::restored_order::RestoredOrder;
 
+/// A copy's time is measured at least as often, in microseconds, as it is read: one that was slow is tried again by
+/// one read, and not by as many as pass between two samples.
+const MEASURED_EVERY_US: u64 = 2_000_000;
+
 /// The copies that can answer it, the cheapest first.
 #[derive(Debug)]
 pub(crate) struct ReadsOfCopies<S>(Box<[ReadOfCopy<S>]>);
@@ -64,6 +68,11 @@ impl<S> ReadOfCopy<S> {
 
     pub(crate) fn note_measured(&self, now_us: u64) {
         self.measured_us.store(now_us, Ordering::Relaxed);
+    }
+
+    /// Whether its time was not measured for long: the next answer tells more than most.
+    pub(crate) fn is_due(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.measured_us()) >= MEASURED_EVERY_US
     }
 
     pub(crate) fn measured_us(&self) -> u64 {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::execution::copied_write::CopiedWrite;
+use crate::memory::Held;
 
 #[test]
 fn so_many_writes_are_under_way_at_most() {
@@ -44,45 +45,76 @@ fn so_does_what_a_copy_has_said_of_it() {
     scene.is_done();
 }
 
-/// So many writes whose clients have waited in vain, of so many bytes each.
-fn alone(scene: &mut Scene, writes: usize, bytes: usize) {
-    let long = vec![7; bytes];
-    let asking = Asking {
-        values: &[VALUES[0], VALUES[1], &long, VALUES[3]],
-        ..Asking::default()
-    };
-    for _ in 0..writes {
+/// Writes whose clients have waited in vain, of so many bytes each; one every 100 ms, the last 2.7 s ago.
+fn alone(scene: &mut Scene, sizes: &[usize]) {
+    for bytes in sizes {
+        let long = vec![7; *bytes];
+        let asking = Asking {
+            values: &[VALUES[0], VALUES[1], &long, VALUES[3]],
+            ..Asking::default()
+        };
         scene.ask(INSERT, &asking);
         for node in [0, 1] {
             let (_, stream, _) = scene.one_at(node);
             scene.void(node, stream);
         }
-        scene.wait(1);
+        scene.wait(100);
     }
     scene.wait_and_read(1_000);
     assert!(scene.resyncs.is_empty());
     scene.wait_and_read(1_600);
-    assert_eq!(scene.bench.answers().len(), writes);
+    assert_eq!(scene.bench.answers().len(), sizes.len());
+}
+
+/// When each write that is under way began, and its bytes.
+fn under_way(scene: &Scene) -> Vec<(u64, usize)> {
+    let copied = &scene.bench.engine.copied;
+    let of = |key| copied.get(key).map(|of| (of.began_us(), of.bytes()));
+    copied.keys().into_iter().filter_map(of).collect()
 }
 
 #[test]
 fn writes_that_nobody_waits_for_do_not_keep_others_out() {
     let mut scene = Scene::new(Version::V4, Version::V4);
     scene.bench.engine.copied.max = 12;
-    alone(&mut scene, 8, 4);
-    let left = scene.bench.engine.copied.len();
-    assert_eq!((left, scene.resyncs.len()), (3, 5), "a quarter stays");
+    alone(&mut scene, &[4; 8]);
+    let now_us = scene.bench.common.copies.us(scene.bench.now);
+    let left = under_way(&scene);
+    assert_eq!((left.len(), scene.resyncs.len()), (3, 5), "a quarter stays");
+    let is_late = |(began_us, _): &(u64, usize)| now_us - began_us <= 2_900_000;
+    assert!(left.iter().all(is_late), "the oldest went: {left:?}");
+    // Others are taken.
+    scene.insert();
+    assert_eq!(scene.bench.engine.copied.len(), 4);
+    scene.is_unanswered();
 }
 
 #[test]
-fn nor_do_they_hold_more_than_their_share_of_memory() {
+fn nor_do_they_hold_more_than_their_share_of_memory_if_others_need_it() {
+    let (max, large) = (3 << 20, 100_000);
+    let share = max / 4;
     let mut config = Config::default();
-    config.limits.memory_max = Some(3 << 20);
+    config.limits.memory_max = Some(max);
     let mut scene = Scene::with(config, (Version::V4, Version::V4));
-    alone(&mut scene, 8, 100_000);
-    let left = scene.bench.engine.copied.len();
-    assert!((3..=7).contains(&left), "{left}");
-    assert_eq!(scene.resyncs.len(), 8 - left);
+    let mut sizes = [large; 10];
+    sizes[0] = 4;
+    alone(&mut scene, &sizes);
+    let memory = scene.bench.engine.cx.memory.clone();
+    let bytes = |of: &[(u64, usize)]| of.iter().map(|(_, bytes)| bytes).sum::<usize>();
+    let before = under_way(&scene);
+    assert_eq!(before.len(), sizes.len(), "there is enough for others");
+    assert!(bytes(&before) > share && memory.left() > share);
+    // There is not.
+    let others = Held::new(&memory, memory.left() - share + 1);
+    scene.wait_and_read(200);
+    let after = under_way(&scene);
+    assert!(
+        after.contains(&before[0]) || after[0].1 < large,
+        "it holds little"
+    );
+    assert!(after.len() > 3 && bytes(&after) <= share, "{after:?}");
+    assert_eq!(scene.resyncs.len(), before.len() - after.len());
+    drop(others);
 }
 
 #[test]

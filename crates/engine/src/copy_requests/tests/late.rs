@@ -49,11 +49,30 @@ fn a_worker_that_was_late_once_reads_answers_first() {
         scene.wait(300);
         tick_after(&mut scene, stall);
         scene.read();
-        scene.wait(100);
         assert!(scene.evicted().is_empty(), "{stall} ms");
         scene.void(2, stream);
         scene.is_acknowledged();
+        scene.wait(200);
+        assert!(scene.evicted().is_empty(), "{stall} ms");
         scene.is_done();
+    }
+}
+
+#[test]
+fn a_worker_that_is_late_again_and_again_evicts_a_silent_copy() {
+    for apart in [[100, 210], [100, 390]] {
+        let mut scene = Scene::new(Version::V4, Version::V4);
+        scene.insert_but_one();
+        let mut passed = 0;
+        for ms in apart.iter().cycle().take(12) {
+            tick_after(&mut scene, *ms);
+            scene.read();
+            passed += ms;
+            if passed < 300 {
+                assert!(scene.evicted().is_empty(), "{apart:?}: {passed} ms");
+            }
+        }
+        assert!(scene.evicted().contains(&2), "{apart:?}");
     }
 }
 
@@ -324,4 +343,68 @@ fn nothing_is_written_to_the_last_copy_once_its_node_was_restarted() {
     scene.read();
     scene.ask_text(DELETE, Consistency::ONE);
     assert!(scene.evicted().contains(&0), "{:?}", scene.evictions);
+}
+
+/// A connection more to a node fails, as that of a login may.
+fn one_more_fails(scene: &mut Scene, node: u16) {
+    let engine = &mut scene.bench.engine;
+    engine
+        .links
+        .back_off(&mut engine.cx, NodeIndex(node), "timed out");
+}
+
+#[test]
+fn a_node_that_answers_is_not_lost_because_one_more_connection_to_it_has_failed() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.refuses = true;
+    one_more_fails(&mut scene, 0);
+    for _ in 0..50 {
+        // At each tick an answer is still awaited.
+        scene.insert();
+        let sent = scene.one_each();
+        scene.wait(100);
+        for (node, (_, stream, _)) in sent.into_iter().enumerate() {
+            scene.void(node, stream);
+        }
+        scene.is_acknowledged();
+        scene.wait_and_read(200);
+    }
+    assert!(scene.evicted().is_empty(), "{:?}", scene.evictions);
+    // From when its last connection breaks it has as much time as others.
+    scene.bench.break_link();
+    for evicted in [&[][..], &[0]] {
+        scene.insert();
+        let (code, why) = scene.bench.error();
+        assert!(
+            code == code::OVERLOADED && why.contains("left out if it stays away"),
+            "{why}"
+        );
+        assert_eq!(scene.evicted(), evicted);
+        scene.wait_and_read(1_000);
+    }
+}
+
+#[test]
+fn a_node_that_could_not_be_tried_since_it_was_lost_is_not_evicted() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.bench.break_link();
+    scene.wait(100);
+    // Once it is the node itself.
+    let refused = scene.dialed.pop().expect("a connection is wanted");
+    (scene.refuses, scene.lacks_means) = (true, true);
+    let why = NotDialed::Lost("connection refused".to_owned());
+    let now = scene.bench.now;
+    scene.bench.engine.on_dialed(now, refused, Err(why));
+    scene.wait(200);
+    scene.read();
+    for _ in 0..5 {
+        scene.insert();
+        let (code, why) = scene.bench.error();
+        assert!(
+            code == code::OVERLOADED && why.contains("file descriptors"),
+            "{why}"
+        );
+        scene.wait_and_read(400);
+    }
+    assert!(scene.evicted().is_empty(), "{:?}", scene.evictions);
 }

@@ -171,19 +171,50 @@ fn another_copy_is_asked_for_one_whose_node_fails() {
     }
 }
 
+/// The node says that it has too much to do.
+fn is_overloaded(scene: &mut Scene, node: usize, stream: i16) {
+    let why = format!("too much for app__{node}.orders");
+    scene.error(node, stream, code::OVERLOADED, &why);
+}
+
+#[test]
+fn one_more_copy_is_asked_if_a_node_has_too_much_to_do() {
+    // All but the first one take the cheapest copy again and again.
+    for policy in ["earliest-finish", "first", "c3"] {
+        let mut config = Config::default();
+        config.assignment.policy = policy.to_owned();
+        let mut scene = Scene::with(config, (Version::V4, Version::V4));
+        let (first, stream) = asked_first(&mut scene);
+        is_overloaded(&mut scene, first, stream);
+        the_other_answers(&mut scene, first);
+    }
+}
+
 #[test]
 fn nodes_that_have_too_much_to_do_are_not_asked_one_after_the_other() {
-    let mut scene = Scene::new(Version::V4, Version::V4);
+    for second in [code::OVERLOADED, code::SERVER] {
+        let mut scene = Scene::new(Version::V4, Version::V4);
+        let (first, stream) = asked_first(&mut scene);
+        is_overloaded(&mut scene, first, stream);
+        let (other, stream) = asked_one(&mut scene, BY_STATUS);
+        scene.error(other, stream, second, "too much for app__1.orders");
+        let (code, why) = scene.bench.error();
+        assert_eq!((code, &*why), (second, "too much for app.orders"));
+        scene.is_done();
+    }
+}
+
+#[test]
+fn nor_is_one_at_whose_node_others_wait() {
+    let mut config = Config::default();
+    config.links.node_in_flight_max = 1;
+    let mut scene = Scene::with(config, (Version::V4, Version::V4));
     let (first, stream) = asked_first(&mut scene);
-    scene.error(
-        first,
-        stream,
-        code::OVERLOADED,
-        "too much for app__1.orders",
-    );
-    let (code, why) = scene.bench.error();
-    assert_eq!((code, &*why), (code::OVERLOADED, "too much for app.orders"));
-    scene.is_done();
+    // One of these waits everywhere.
+    scene.insert();
+    scene.insert();
+    is_overloaded(&mut scene, first, stream);
+    assert_eq!(scene.bench.error().0, code::OVERLOADED);
 }
 
 #[test]
@@ -224,6 +255,7 @@ fn the_id_of_a_copys_statement_is_never_told() {
     scene.carry_out();
     let (code, why, numbers) = scene.counted();
     assert_eq!((code, numbers), (code::UNAVAILABLE, (6, 1, 0)), "{why}");
+    assert!(why.contains("no answer that counts"), "{why}");
     scene.is_done();
 }
 
@@ -244,7 +276,55 @@ fn the_only_copy_is_asked_once_more_if_it_was_out_in_between() {
         }
     }
     let (code, why, _) = scene.counted();
-    assert_eq!(code, code::UNAVAILABLE, "{why}");
+    assert!(
+        code == code::UNAVAILABLE && why.contains("each time that it was read"),
+        "{why}"
+    );
+    scene.is_done();
+}
+
+#[test]
+fn what_another_copy_has_failed_with_is_told_rather_than_that_the_lists_have_changed() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    let (first, stream) = asked_first(&mut scene);
+    scene.error(first, stream, code::SERVER, "something");
+    for _ in 0..2 * (COPIES - 1) {
+        let (node, _, stream, _) = asked(&mut scene);
+        let since = scene.list.version() + 2;
+        let back = scene.list.evict(node).and_then(|list| list.join(node, 1));
+        let back = back.and_then(|list| list.promote(node, since));
+        scene.list = back.expect("it comes back");
+        scene.read();
+        give(&mut scene, node, stream, &page(node, None, &CELLS));
+    }
+    assert_eq!(scene.bench.error(), (code::SERVER, "something".to_owned()));
+    scene.is_done();
+}
+
+#[test]
+fn the_only_copy_is_asked_once_more_if_the_list_has_heard_of_its_restart_first() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    read(&mut scene, COUNTED);
+    let (_, stream, _) = scene.one_at(0);
+    let back = scene.list.evict(0).and_then(|list| list.join(0, 2));
+    let back = back.and_then(|list| list.promote(0, 3));
+    scene.list = back.expect("it comes back");
+    scene.read();
+    give(&mut scene, 0, stream, &page(0, None, &CELLS));
+    scene.is_unanswered();
+    scene.one_at(0);
+    assert!(scene.evicted().is_empty());
+}
+
+#[test]
+fn that_a_copy_has_become_readable_meanwhile_makes_no_difference() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    let (first, stream) = asked_first(&mut scene);
+    let mut others = table();
+    others.copies[first].readable = false;
+    scene.adopt(others);
+    give(&mut scene, first, stream, &page(first, None, &CELLS));
+    gets_the_row(&mut scene);
     scene.is_done();
 }
 

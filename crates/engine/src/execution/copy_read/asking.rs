@@ -38,6 +38,8 @@ pub(crate) struct Asked {
     /// Whether the client knows the columns of the statement that it has prepared, if it has.
     pub knows_columns: bool,
     pub began: Instant,
+    /// The snapshot that says so.
+    pub epoch: u64,
 }
 
 impl Asked {

@@ -103,9 +103,9 @@ fn a_role_that_a_node_could_not_judge_does_not_reach_it_and_the_node_is_there() 
     let of_role = &mut engine.links.pools[pool];
     of_role.unjudged.insert(node, pause);
     of_role.nodes[1].fill(crate::node::slot::Slot::Empty);
-    assert!(!reaches(&engine) && engine.links.is_there(node));
+    assert!(!reaches(&engine) && engine.links.obstacle(node) == Obstacle::Role);
     engine.links.back_off(&mut engine.cx, node, "refused");
-    assert!(!reaches(&engine) && !engine.links.is_there(node));
+    assert!(!reaches(&engine) && engine.links.obstacle(node) == Obstacle::Node);
 }
 
 #[test]
