@@ -7,14 +7,17 @@
 //! write meanwhile is never undone: everything that is written here was written before, and every deletion is as old
 //! as what some copy hides already.
 //!
+//! 0. What differs is looked at twice before anything is written: most of it is only on its way.
 //! 1. The values, without the row's marker: a marker that is written where values are hidden could leave a row without
 //!    any.
 //! 2. Values that are hidden in some copy are deleted in all.
 //! 3. Copies that have lacked the row, or a value of it, get a marker ([`crate::writes`]), and no others do: they may
-//!    have made the row by this value alone. It never expires where the copy may have one that does not.
+//!    have made the row by this value alone. Where all values expire, so does the marker, and only copies that have
+//!    lacked the row get it.
 //! 4. A row without values that is missing somewhere: its marker. If it is still missing, the row is deleted in all,
-//!    with the time of the oldest value that it had, then with that of the newest. A marker of which nothing tells
-//!    the time, and which is newer, stays: that row cannot be made equal.
+//!    with the time of the oldest value that it had, then with that of the newest. If that is not enough, nothing tells
+//!    the times of what is hidden and of what hides it, and the source is right, which has all that was acknowledged:
+//!    the row is made, or deleted, with a time of some while ago. This alone is later than what some copy hides.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,17 +26,29 @@ use crate::difference::{Part, differing};
 use crate::row::{Cell, Row};
 use crate::table::Table;
 use crate::writes::{
-    UNKNOWN_TIME, Write, delete_row, expires_untold, marker, marker_expires, marker_of, remove,
-    values,
+    BARE_TIME, Write, delete_row, marker, marker_expires, marker_of, remove, values,
 };
 
 /// Steps until a row is given up: enough for all of the above, twice.
-const STEPS_MAX: usize = 12;
+const STEPS_MAX: usize = 16;
+
+/// What one look at a row is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// Which of the copies is in sync: it has all that was acknowledged.
+    pub source: usize,
+    /// How long ago the row was read.
+    pub age: Duration,
+    /// Microseconds since 1970, some while before this look: what was written until then has arrived, or never will.
+    pub past_us: i64,
+}
 
 /// What is next.
 #[derive(Clone, Debug)]
 pub enum Step {
     Equal,
+    /// Read the row from all of them again after a while.
+    Again,
     /// Write this to all copies, then read the row from all of them.
     Write(Vec<Write>),
     /// Write this to these copies only, then read the row from all of them.
@@ -55,26 +70,35 @@ pub struct Equalizing {
     times: Option<(i64, i64)>,
     /// Attempts to make a row without values equal.
     bare: usize,
+    /// Whether copies have differed at an earlier look, and something was written since.
+    has_differed: bool,
+    has_written: bool,
     /// How copies differed from the first one at the last look.
     before: Vec<(usize, Part)>,
 }
 
 impl Equalizing {
-    /// The row as all copies have it now, read `age` ago.
-    pub fn next(&mut self, table: &Table, rows: &[Option<Row>], age: Duration) -> Step {
+    /// The row as all copies have it now.
+    pub fn next(&mut self, table: &Table, rows: &[Option<Row>], look: Look) -> Step {
         let Some(merged) = merged(rows) else {
             return Step::Equal;
         };
         let now = differences(rows);
         let before = std::mem::replace(&mut self.before, now);
         if self.before.iter().all(|part| is_under_way(part, &before)) {
-            return self.mark(table, &merged, age);
+            return self.mark(table, &merged, look.age);
         }
         self.steps += 1;
         let is_timed = merged.cells.iter().all(|cell| cell.timestamp.is_some());
-        if self.steps > STEPS_MAX || !is_timed || expires_untold(table, &merged) {
+        if self.steps > STEPS_MAX || !is_timed {
             return Step::GiveUp;
         }
+        let has_differed = std::mem::replace(&mut self.has_differed, true);
+        let is_lasting = has_differed && self.before.iter().any(|part| before.contains(part));
+        if !self.has_written && !is_lasting {
+            return Step::Again;
+        }
+        self.has_written = true;
         if let Some(written) = self.written.take() {
             let hidden = hidden(&written, rows);
             if !hidden.is_empty() {
@@ -82,11 +106,12 @@ impl Equalizing {
             }
         }
         if merged.cells.is_empty() {
-            return self.bare(&merged);
+            let is_right = rows.get(look.source).is_some_and(Option::is_some);
+            return self.bare(table, &merged, (is_right, look.past_us));
         }
         self.note_times(&merged);
         self.note_lacking(&merged, rows);
-        let writes = values(table, &merged, age);
+        let writes = values(table, &merged, look.age);
         self.written = Some(merged);
         Step::Write(writes)
     }
@@ -95,7 +120,7 @@ impl Equalizing {
     fn mark(&mut self, table: &Table, merged: &Row, age: Duration) -> Step {
         let mut lacking = std::mem::take(&mut self.lacked_row);
         let partly = std::mem::take(&mut self.lacked_values);
-        if !marker_expires(table, merged) {
+        if !marker_expires(merged) {
             lacking.extend(partly);
         }
         // One without values has a marker where it is.
@@ -120,14 +145,22 @@ impl Equalizing {
         }
     }
 
-    /// A row without values that some copy lacks.
-    fn bare(&mut self, row: &Row) -> Step {
+    /// A row without values that some copy lacks. Whether the source has it, and a time of some while ago.
+    fn bare(&mut self, table: &Table, row: &Row, (is_right, past_us): (bool, i64)) -> Step {
         self.bare += 1;
-        let (oldest, newest) = self.times.unwrap_or((UNKNOWN_TIME, UNKNOWN_TIME));
+        if self.bare == 2 && is_right && self.times.is_none() {
+            // What is hidden may be as old as the marker that was written here earlier.
+            self.bare = 4;
+        }
+        let (oldest, newest) = self.times.unwrap_or((BARE_TIME, BARE_TIME));
+        // Where rows expire by default, this one may; nothing tells when.
+        let life = table.default_ttl;
         Step::Write(vec![match self.bare {
-            1 => marker_of(row, oldest, 0),
+            1 => marker_of(row, oldest, life),
             2 => delete_row(row, oldest),
-            3 if newest > oldest => delete_row(row, newest),
+            3 => delete_row(row, newest),
+            4 if is_right => marker_of(row, past_us, life),
+            4 => delete_row(row, past_us),
             _ => return Step::GiveUp,
         }])
     }

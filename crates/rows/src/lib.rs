@@ -17,7 +17,7 @@ mod writes;
 
 pub use batches::batches;
 pub use difference::{Hashes, Part, Sum, differing};
-pub use equalizing::{Equalizing, Step};
+pub use equalizing::{Equalizing, Look, Step};
 pub use names::{BadName, TableName, in_keyspace, literal};
 pub use page::{PAGE_ROWS, PAGE_ROWS_FIRST, page_rows};
 pub use range::{Range, split};

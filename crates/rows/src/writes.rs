@@ -38,6 +38,8 @@ pub struct Write {
 
 /// Time of a row without values.
 pub(crate) const UNKNOWN_TIME: i64 = 0;
+/// The same for copies in sync: nodes prefer it to a [`marker`] that has expired.
+pub(crate) const BARE_TIME: i64 = UNKNOWN_TIME + 1;
 
 impl Kind {
     /// Its text for one of the tables.
@@ -152,27 +154,25 @@ pub fn whole(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
 /// A marker for a copy that lacks one: with the time of the oldest value. None if the row has values, and all have
 /// expired.
 ///
-/// Nothing tells whether the row's own marker expires, if it has one. That a row which was to stay disappears is worse
-/// than that its key stays, so the marker expires only where INSERTs make such ones by default; and not before the last
-/// value.
+/// Nothing tells whether the row's own marker expires, if it has one. If all values expire, this one expires with the
+/// last of them: most such rows were INSERTed with a time to live, and a key that stays would be a row that nobody has.
+/// It has the time 0 then, so that it hides nothing once it has expired: a row that others keep without values can be
+/// written again.
 pub(crate) fn marker(table: &Table, row: &Row, age: Duration) -> Option<Write> {
     let groups = groups(row, age);
-    let time = match groups.first() {
-        Some(oldest) => oldest.timestamp,
-        None if row.cells.is_empty() => UNKNOWN_TIME,
+    let longest = groups.iter().map(|group| group.ttl).max();
+    let (time, life) = match groups.first() {
+        Some(_) if marker_expires(row) => (UNKNOWN_TIME, longest.unwrap_or(0)),
+        Some(oldest) => (oldest.timestamp, 0),
+        None if row.cells.is_empty() => (BARE_TIME, table.default_ttl),
         None => return None,
     };
-    let life = match marker_expires(table, row) {
-        true => groups.iter().map(|group| group.ttl).max(),
-        false => None,
-    };
-    let life = life.map_or(0, |life| life.max(table.default_ttl));
     Some(marker_of(row, time, life))
 }
 
-/// Whether [`marker`] is one that expires: it may not replace another one.
-pub(crate) fn marker_expires(table: &Table, row: &Row) -> bool {
-    table.default_ttl > 0 && !row.cells.is_empty() && row.cells.iter().all(|cell| cell.ttl > 0)
+/// Whether [`marker`] is one that expires with the row's values: it may not replace another one.
+pub(crate) fn marker_expires(row: &Row) -> bool {
+    !row.cells.is_empty() && row.cells.iter().all(|cell| cell.ttl > 0)
 }
 
 /// A row's marker of this time.

@@ -31,6 +31,8 @@ pub enum Refused {
     NoSuchMember(usize),
     #[error("member {0} is the last in sync: without it nobody knows what was acknowledged")]
     LastInSync(usize),
+    #[error("member {0} is not the last in sync: evict it, and compare it with the others")]
+    NotLastInSync(usize),
     #[error("member {0} is out already")]
     IsOut(usize),
     #[error("member {0} is not out: evict it before it joins again")]
@@ -151,6 +153,9 @@ impl<const N: usize> List<N> {
         if self.state(member) != State::InSync {
             return Err(Refused::IsOut(member));
         }
+        if self.in_sync.len() > 1 {
+            return Err(Refused::NotLastInSync(member));
+        }
         let mut list = self.with_state(member, State::InSync);
         list.boot[member] = boot;
         Ok(list)
@@ -213,6 +218,7 @@ mod tests {
     #[test]
     fn a_later_start_of_the_last_one_in_sync_makes_a_version() {
         let list = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        assert_eq!(list.adopt_start(0, 9), Err(Refused::NotLastInSync(0)));
         let last = list.evict(1).expect("another is in sync");
         let adopted = last.adopt_start(0, 9).expect("it is in sync");
         assert_eq!((adopted.version(), adopted.since(0)), (3, 3));

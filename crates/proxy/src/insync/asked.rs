@@ -75,6 +75,8 @@ pub(super) struct GroupChange {
     pub list: Stored,
     /// Copies that were in sync and are no longer.
     pub left: Vec<usize>,
+    /// A copy that joins and has no rows.
+    pub was_empty: Option<usize>,
 }
 
 impl GroupChange {
@@ -85,6 +87,7 @@ impl GroupChange {
             known: known.version(),
             list: Stored::of(list, owners.len()),
             left: known.in_sync().minus(list.in_sync()).iter().collect(),
+            was_empty: None,
         }
     }
 }

@@ -94,6 +94,8 @@ pub(super) fn change_copies(change: &CopiesChange, now_ms: i64) -> String {
         let (list, known) = (&group.list, group.known);
         let left = group.left.iter();
         let left = left.map(|copy| format!(", left[{copy}] = {now_ms}"));
+        let empty = group.was_empty.iter();
+        let empty = empty.map(|copy| format!(", left[{}] = {}", empty_key(*copy), list.version));
         batch.push_str(&format!(
             "UPDATE helenus.copies SET version = {}, in_sync = {{{}}}, joining = {{{}}}, since = [{}], boot = [{}], \
              changed = {now_ms}{} WHERE keyspace_name = {keyspace} AND table_name = {table} AND owners = [{}] \
@@ -103,7 +105,7 @@ pub(super) fn change_copies(change: &CopiesChange, now_ms: i64) -> String {
             in_commas(&list.joining),
             in_commas(&list.since),
             in_commas(&list.boot),
-            left.collect::<String>(),
+            left.chain(empty).collect::<String>(),
             in_commas(owners)
         ));
     }
@@ -202,17 +204,33 @@ pub(super) fn copies(rows: &Rows) -> Vec<(Owners, Stored)> {
     rows.rows.iter().filter_map(group).collect()
 }
 
-/// When this copy of the row's group left those in sync, by the column `left`.
-pub(super) fn left_ms(rows: &Rows, row: &[Option<Vec<u8>>], copy: usize) -> Option<i64> {
+/// The key in the column `left` at which stands with which version a copy has joined that had no rows.
+fn empty_key(copy: usize) -> i64 {
+    -1 - i64::try_from(copy).unwrap_or(i64::MAX - 1)
+}
+
+/// When this copy of the row's group left those in sync, by the column `left`: the end of time if it has come into its
+/// state with version `since` without rows.
+pub(super) fn left_ms(
+    rows: &Rows,
+    row: &[Option<Vec<u8>>],
+    (copy, since): (usize, u64),
+) -> Option<i64> {
     let mut reader = Reader::new(rows.cell(row, "left")?);
+    let (mut left, mut was_empty) = (None, false);
     for _ in 0..reader.i32().ok()? {
         let of: [u8; 4] = reader.bytes().ok()??.try_into().ok()?;
         let at: [u8; 8] = reader.bytes().ok()??.try_into().ok()?;
-        if usize::try_from(i32::from_be_bytes(of)) == Ok(copy) {
-            return Some(i64::from_be_bytes(at));
+        let (of, at) = (i64::from(i32::from_be_bytes(of)), i64::from_be_bytes(at));
+        if usize::try_from(of) == Ok(copy) {
+            left = Some(at);
         }
+        was_empty |= of == empty_key(copy) && u64::try_from(at) == Ok(since);
     }
-    None
+    match was_empty {
+        true => Some(i64::MAX),
+        false => left,
+    }
 }
 
 /// Starts with the buckets in which they have recorded intents.
@@ -307,6 +325,7 @@ mod tests {
                 boot: vec![7, 8],
             },
             left: if known == 4 { vec![0] } else { Vec::new() },
+            was_empty: (known == 6).then_some(1),
         };
         let change = CopiesChange {
             table: ("shop".to_owned(), "it's".to_owned()),
@@ -319,7 +338,7 @@ mod tests {
              changed = 77, left[0] = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
              [11111111-1111-1111-1111-111111111111, 22222222-2222-2222-2222-222222222222] IF version = 4; \
              UPDATE helenus.copies SET version = 7, in_sync = {1}, joining = {}, since = [7, 1], boot = [7, 8], \
-             changed = 77 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
+             changed = 77, left[-2] = 7 WHERE keyspace_name = 'shop' AND table_name = 'it''s' AND owners = \
              [33333333-3333-3333-3333-333333333333, 22222222-2222-2222-2222-222222222222] IF version = 6; \
              APPLY BATCH"
         );
@@ -376,21 +395,25 @@ mod tests {
     #[test]
     fn when_a_copy_left_is_told_for_each_or_not_known() {
         let mut found = testing::rows(&["left"], &[&["null"]]);
-        assert_eq!(left_ms(&found, &found.rows[0], 1), None);
+        assert_eq!(left_ms(&found, &found.rows[0], (1, 9)), None);
         let times = [
             &1i32.to_be_bytes()[..],
             &55i64.to_be_bytes(),
             &3i32.to_be_bytes(),
             &77i64.to_be_bytes(),
+            // It had no rows when it joined with version 9.
+            &(-4i32).to_be_bytes(),
+            &9i64.to_be_bytes(),
         ];
         let mut cell = collection(&times);
-        cell[..4].copy_from_slice(&2i32.to_be_bytes());
+        cell[..4].copy_from_slice(&3i32.to_be_bytes());
         found.rows[0] = vec![Some(cell.clone())];
-        let told = [0, 1, 3].map(|copy| left_ms(&found, &found.rows[0], copy));
-        assert_eq!(told, [None, Some(55), Some(77)]);
+        let told = [(0, 9), (1, 9), (3, 8), (3, 9)];
+        let told = told.map(|copy| left_ms(&found, &found.rows[0], copy));
+        assert_eq!(told, [None, Some(55), Some(77), Some(i64::MAX)]);
         // Cut off.
         found.rows[0] = vec![Some(cell[..30].to_vec())];
-        assert_eq!(left_ms(&found, &found.rows[0], 3), None);
+        assert_eq!(left_ms(&found, &found.rows[0], (3, 8)), None);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! - A copy that is **out** and whose node answers is set to *joining*.
 //! - One that is **joining** is compared with one in sync once all wait for it ([`helenus_layout::insync::Join`]), a few
 //!   parts of its ranges at a time, and then set to *in sync*. What is compared stays equal: from then on every write is
-//!   waited for in both. So a comparison that was interrupted goes on where it was, as long as both are what they were.
+//!   waited for in both, or given up and made good. So a comparison that was interrupted goes on where it was, as long as
+//!   both are what they were.
 //! - The buckets in which a proxy that is **gone** has recorded intents are compared in all copies, and its intents
 //!   cleared.
 //! - What this proxy has **given up** itself, it makes good itself, whichever proxy does the rest.
@@ -38,9 +39,10 @@ use helenus_rows::PAGE_ROWS;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use self::comparing::Counts;
 use self::own::Own;
-use self::progress::Progress;
-use self::returning::{Right, Stint};
+use self::progress::{EXPIRING_LOOKS_MAX, Progress};
+use self::returning::{EXPIRED_US, GIVEN_UP_US, Right, Stint};
 use self::trouble::Trouble;
 use super::asked::{CopyName, Start};
 use super::member::TIMING;
@@ -85,6 +87,8 @@ enum Job {
 #[derive(Clone, Copy, Debug, Default)]
 struct Wait {
     failures: u32,
+    /// Those of them in which a node has failed.
+    of_nodes: u32,
     until_us: u64,
 }
 
@@ -100,8 +104,11 @@ struct Upkeep {
     /// Buckets in which this proxy has given writes up.
     own: Own,
     waits: BTreeMap<Job, Wait>,
-    /// The next one has its turn.
-    last: Option<Job>,
+    /// How often buckets were looked at in which values were about to expire.
+    expiring: BTreeMap<Job, u32>,
+    /// What had the last turns, of buckets and of copies that come back: the next one has its turn, of each in turn.
+    last: [Option<Job>; 2],
+    was_comeback: bool,
     status: Status,
     /// Why jobs do not succeed, and what of that was logged last.
     problems: BTreeMap<Job, String>,
@@ -146,7 +153,9 @@ impl Upkeep {
             clean: BTreeSet::new(),
             own: Own::default(),
             waits: BTreeMap::new(),
-            last: None,
+            expiring: BTreeMap::new(),
+            last: [None, None],
+            was_comeback: false,
             status: Status::default(),
             problems: BTreeMap::new(),
             logged: BTreeMap::new(),
@@ -156,31 +165,69 @@ impl Upkeep {
     async fn turn(&mut self) {
         let (lists, now_us) = (self.common.lists.load_full(), now_us());
         self.status.is_caretaker = self.is_caretaker(&lists, now_us);
-        self.look_at_own(now_us);
+        self.look_at_own();
         let mut jobs: Vec<Job> = self.own.due(now_us).map(Job::MakeGood).collect();
         match self.status.is_caretaker {
             true => {
                 self.note_states(&lists, now_us);
-                jobs.extend(self.jobs(&lists, now_us));
+                jobs.extend(self.jobs(&lists));
             }
-            false => self.forget(),
+            // Another proxy does it, or this one has no lease at this moment: what is compared stays equal.
+            false => self.left.clear(),
         }
         jobs.sort_unstable();
-        let is_there = |job: &Job| jobs.binary_search(job).is_ok();
-        self.waits.retain(|job, _| is_there(job));
-        self.problems.retain(|job, _| is_there(job));
-        self.logged.retain(|job, _| is_there(job));
-        let due = jobs.iter().filter(|job| {
+        self.retain(&jobs);
+        let is_due = |job: &Job| {
             let wait = self.waits.get(job);
-            wait.is_none_or(|wait| now_us >= wait.until_us)
-        });
-        let later = due.clone().find(|job| Some(*job) > self.last.as_ref());
-        let Some(job) = later.or(due.clone().next()).cloned() else {
+            wait.is_none_or(|wait| now_us >= wait.until_us) && self.is_ready(job, &lists, now_us)
+        };
+        jobs.retain(is_due);
+        let Some(job) = self.next(&jobs) else {
             return sleep(TICK).await;
         };
         let done = self.carry_out(&job).await;
         self.note_end(&job, done);
-        self.last = Some(job);
+        self.was_comeback = job.is_comeback();
+        if let Some(last) = self.last.get_mut(usize::from(self.was_comeback)) {
+            *last = Some(job);
+        }
+    }
+
+    /// Forgets what was about other jobs. What is for all proxies goes on where it was, when this one does it again.
+    fn retain(&mut self, jobs: &[Job]) {
+        let is_there = |job: &Job| jobs.binary_search(job).is_ok();
+        let is_caretaker = self.status.is_caretaker;
+        let is_kept =
+            |job: &Job| is_there(job) || !is_caretaker && !matches!(job, Job::MakeGood(_));
+        self.waits.retain(|job, _| is_kept(job));
+        self.expiring.retain(|job, _| is_kept(job));
+        self.logged.retain(|job, _| is_kept(job));
+        self.problems.retain(|job, _| is_there(job));
+    }
+
+    /// Whether it can be done now.
+    fn is_ready(&self, job: &Job, lists: &Lists, now_us: u64) -> bool {
+        match job {
+            Job::Join(name) => self.comebacks.get(name).is_some_and(|c| c.is_due(now_us)),
+            Job::Compare(name) => {
+                let is_it = |of: &&CopiesOf| self::name(of, name.copy) == *name;
+                let mut of = lists.copies.iter().filter(is_it);
+                of.any(|of| is_to_be_compared(of, name.copy, now_us))
+            }
+            _ => true,
+        }
+    }
+
+    /// Every second turn is for a copy that comes back, however many buckets there are.
+    fn next(&self, due: &[Job]) -> Option<Job> {
+        let of = |is_comeback: bool| {
+            let mut jobs = due.iter().filter(|job| job.is_comeback() == is_comeback);
+            let last = self.last.get(usize::from(is_comeback));
+            let last = last.and_then(Option::as_ref);
+            let later = jobs.clone().find(|job| Some(*job) > last);
+            later.or_else(|| jobs.next()).cloned()
+        };
+        of(!self.was_comeback).or_else(|| of(self.was_comeback))
     }
 
     fn is_caretaker(&self, lists: &Lists, now_us: u64) -> bool {
@@ -188,21 +235,13 @@ impl Upkeep {
         known.is_some_and(|(me, proxies)| is_caretaker(proxies, me, now_us))
     }
 
-    /// Another proxy does it.
-    fn forget(&mut self) {
-        self.comebacks.clear();
-        self.progress.clear();
-        self.left.clear();
-        self.equal.clear();
-    }
-
-    fn look_at_own(&mut self, now_us: u64) {
+    fn look_at_own(&mut self) {
         // Before the intents are looked at: what is given up afterwards is news for the next look.
         let is_news = self.common.has_given_up.swap(false, Ordering::AcqRel);
         let lists = self.common.copies.lists();
         let member = lists.membership.as_ref().map(|of| of.member.clone());
-        let times_us = (now_us, TIMING.late_outlast_us());
-        self.own.look(member, is_news, times_us);
+        let late_us = TIMING.late_outlast_us();
+        self.own.look(member, is_news, (now_us, late_us));
     }
 
     fn note_states(&mut self, lists: &Lists, now_us: u64) {
@@ -226,23 +265,19 @@ impl Upkeep {
         }
     }
 
-    /// All that is to be done for all proxies.
-    fn jobs(&self, lists: &Lists, now_us: u64) -> Vec<Job> {
+    /// All that is to be done for all proxies, by the lists that were read last.
+    fn jobs(&self, lists: &Lists) -> Vec<Job> {
         let mut jobs = Vec::new();
         for of in &lists.copies {
-            let Some(list) = of.known.list(now_us) else {
+            let Some(list) = of.known.last_read() else {
                 continue;
             };
             for copy in 0..of.owners.len() {
                 let name = name(of, copy);
                 match list.state(copy) {
-                    State::Out if self.comebacks.get(&name).is_some_and(|c| c.is_due(now_us)) => {
-                        jobs.push(Job::Join(name));
-                    }
-                    State::Joining if is_to_be_compared(of, copy, now_us) => {
-                        jobs.push(Job::Compare(name));
-                    }
-                    _ => {}
+                    State::Out => jobs.push(Job::Join(name)),
+                    State::Joining => jobs.push(Job::Compare(name)),
+                    State::InSync => {}
                 }
             }
         }
@@ -255,7 +290,7 @@ impl Upkeep {
     }
 
     async fn carry_out(&mut self, job: &Job) -> Result<End, Trouble> {
-        let failures = self.waits.get(job).map_or(0, |wait| wait.failures);
+        let failures = self.waits.get(job).map_or(0, |wait| wait.of_nodes);
         let page_rows_max = page_rows_max(failures);
         match job {
             Job::Join(name) => {
@@ -307,7 +342,10 @@ impl Upkeep {
             }
             Job::Resynchronise(start, bucket) => {
                 let how = (Right::Caretaker, page_rows_max);
-                self.resynchronise(*bucket, how).await?;
+                let counts = self.resynchronise(*bucket, how).await?;
+                if self.is_to_be_looked_at_again(job, counts) {
+                    return Ok(End::Later(EXPIRED_US, None));
+                }
                 // All at once, when the last one is equal: what is done twice is harmless.
                 let is_other = |of: &(Start, usize)| of.0 == *start && of.1 != *bucket;
                 if !self.left.iter().any(is_other) {
@@ -320,7 +358,10 @@ impl Upkeep {
             }
             Job::MakeGood(bucket) => {
                 let how = (Right::Own, page_rows_max);
-                self.resynchronise(*bucket, how).await?;
+                let counts = self.resynchronise(*bucket, how).await?;
+                if self.is_to_be_looked_at_again(job, counts) {
+                    return Ok(End::Later(EXPIRED_US, None));
+                }
                 let copies = &self.common.copies;
                 let by_writes_us = copies.us(Instant::now());
                 self.own.on_resynchronised(*bucket, by_writes_us);
@@ -332,13 +373,27 @@ impl Upkeep {
         }
     }
 
-    /// Makes a bucket equal in the copies of all tables.
-    async fn resynchronise(&mut self, bucket: usize, how: (Right, i32)) -> Result<(), Trouble> {
+    /// Makes a bucket equal in the copies of all tables. What fails in one of them holds up no other.
+    async fn resynchronise(&mut self, bucket: usize, how: (Right, i32)) -> Result<Counts, Trouble> {
+        let mut all = Counts::default();
+        let mut failure = None;
         for name in &self.common.catalogue.load_full().layouts.replaced {
-            let counts = returning::resynchronise(&self.common, name, bucket, how).await?;
+            let (counts, end) = returning::resynchronise(&self.common, name, bucket, how).await;
             self.status.rows_repaired += counts.repaired;
+            all.expiring += counts.expiring;
+            failure = failure.or(end.err());
         }
-        Ok(())
+        failure.map_or(Ok(all), Err)
+    }
+
+    /// Whether values in a bucket were about to expire, which may hide that rows differ: a few times.
+    fn is_to_be_looked_at_again(&mut self, job: &Job, counts: Counts) -> bool {
+        if counts.expiring == 0 {
+            return false;
+        }
+        let looks = self.expiring.entry(job.clone()).or_default();
+        *looks += 1;
+        *looks <= EXPIRING_LOOKS_MAX
     }
 
     /// A copy is out whose node fails again and again while one is joining: writes wait for both.
@@ -356,12 +411,13 @@ impl Upkeep {
         };
         let node = node.map(|node| node.host_id);
         let of_node = node.map_or(0, |node| self.common.unreachable.failures(node));
-        // A node that can be connected to and fails is asked for too much.
+        // A node that can be connected to and fails is asked for too much. One that clients' requests reach is not lost.
+        let has_links = node.is_some_and(|node| has_links(&self.common, node));
         let is_lost = of_node > COMPARISONS_FAILED_MAX;
         if !is_lost && failures < COMPARISONS_FAILED_MAX {
             return Ok(());
         }
-        returning::give_up(&self.common, name, node.filter(|_| is_lost)).await
+        returning::give_up(&self.common, name, node.filter(|_| is_lost && !has_links)).await
     }
 
     fn note_end(&mut self, job: &Job, end: Result<End, Trouble>) {
@@ -371,6 +427,7 @@ impl Upkeep {
                 self.problems.remove(job);
                 self.logged.remove(job);
                 self.waits.remove(job);
+                self.expiring.remove(job);
             }
             Ok(End::Goes { has_advanced }) => {
                 if has_advanced {
@@ -380,8 +437,8 @@ impl Upkeep {
             }
             Ok(End::Later(us, why)) => {
                 let wait = Wait {
-                    failures: 0,
                     until_us: now_us.saturating_add(us),
+                    ..Wait::default()
                 };
                 self.waits.insert(job.clone(), wait);
                 match why {
@@ -402,11 +459,18 @@ impl Upkeep {
     /// What has failed is tried again later, and later each time.
     fn put_off(&mut self, job: &Job, why: &Trouble, now_us: u64) {
         let wait = self.waits.entry(job.clone()).or_default();
-        let time_us = (RETRY_US << wait.failures.min(16)).min(RETRY_MAX_US);
+        let time_us = match (job, why) {
+            // Only an operator can help, or time.
+            (Job::Resynchronise(..) | Job::MakeGood(_), Trouble::Unfit(_)) => GIVEN_UP_US,
+            (Job::LookAtLast(_), Trouble::Unfit(_)) => LOOK_AT_LAST_US,
+            _ => (RETRY_US << wait.failures.min(16)).min(RETRY_MAX_US),
+        };
         // It has not been tried.
         if !matches!(why, Trouble::Unreachable(_)) {
             wait.failures = wait.failures.saturating_add(1);
         }
+        let is_of_node = matches!(why, Trouble::Node(..));
+        wait.of_nodes = wait.of_nodes.saturating_add(u32::from(is_of_node));
         wait.until_us = now_us.saturating_add(time_us);
     }
 
@@ -425,16 +489,16 @@ impl Upkeep {
     }
 
     fn publish(&mut self) {
-        let comparing = self
-            .progress
-            .iter()
-            .map(|(name, progress)| status::Comparing {
-                keyspace: name.table.0.clone(),
-                table: name.table.1.clone(),
-                copy: name.copy,
-                parts_compared: progress.done(),
-                parts: progress.parts(),
-            });
+        // Another proxy may compare them now.
+        let is_caretaker = self.status.is_caretaker;
+        let progress = self.progress.iter().filter(|_| is_caretaker);
+        let comparing = progress.map(|(name, progress)| status::Comparing {
+            keyspace: name.table.0.clone(),
+            table: name.table.1.clone(),
+            copy: name.copy,
+            parts_compared: progress.done(),
+            parts: progress.parts(),
+        });
         self.status.comparing = comparing.collect();
         self.status.buckets_left = self.left.len();
         self.status.buckets_given_up = self.own.len();
@@ -446,6 +510,10 @@ impl Upkeep {
 }
 
 impl Job {
+    fn is_comeback(&self) -> bool {
+        matches!(self, Job::Join(_) | Job::Compare(_))
+    }
+
     fn described(&self) -> String {
         let copy = |of: &CopyName| format!("copy {} of {}.{}", of.copy, of.table.0, of.table.1);
         match self {
@@ -468,7 +536,17 @@ impl Job {
     }
 }
 
-/// Rows to ask for at a time after so many failures in a row.
+/// Whether workers have connections to a node.
+fn has_links(common: &Process, node: HostId) -> bool {
+    let snapshot = common.snapshot.load();
+    let mut nodes = snapshot.nodes.iter();
+    let at = nodes.position(|of| of.host_id == node && !of.gone);
+    let stats = common.stats.nodes();
+    let stats = at.and_then(|at| stats.get(at));
+    stats.is_some_and(|stats| stats.links_up.load(Ordering::Relaxed) > 0)
+}
+
+/// Rows to ask for at a time after a node has failed so many times in a row.
 fn page_rows_max(failures: u32) -> i32 {
     let times = FEWER_ROWS.checked_pow(failures).unwrap_or(i32::MAX);
     (PAGE_ROWS / times).max(1)
@@ -488,78 +566,4 @@ fn is_to_be_compared(of: &CopiesOf, copy: usize, now_us: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-    use crate::conn::ConnError;
-    use crate::testing::process;
-
-    fn upkeep() -> Upkeep {
-        Upkeep::new(Arc::new(process(Config::default())))
-    }
-
-    fn job(copy: usize) -> Job {
-        Job::Compare(CopyName {
-            table: ("s".to_owned(), "t".to_owned()),
-            owners: Vec::new(),
-            copy,
-        })
-    }
-
-    fn failed() -> Result<End, Trouble> {
-        Err(Trouble::Catalogue(ConnError::Closed))
-    }
-
-    /// For how many seconds a job waits.
-    fn wait_s(upkeep: &Upkeep, job: &Job) -> Option<u64> {
-        let wait = upkeep.waits.get(job)?;
-        Some(wait.until_us.saturating_sub(now_us()).div_ceil(1_000_000))
-    }
-
-    #[test]
-    fn a_turn_that_comes_no_further_does_not_begin_the_pauses_anew() {
-        let (mut upkeep, job) = (upkeep(), job(2));
-        for expected in [1, 2, 4] {
-            upkeep.note_end(&job, failed());
-            assert_eq!(wait_s(&upkeep, &job), Some(expected));
-            let has_advanced = false;
-            upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
-        }
-        let has_advanced = true;
-        upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
-        assert_eq!((wait_s(&upkeep, &job), upkeep.problems.len()), (None, 0));
-        upkeep.note_end(&job, failed());
-        assert_eq!(wait_s(&upkeep, &job), Some(1));
-    }
-
-    #[test]
-    fn what_was_given_up_is_looked_at_again_after_minutes_and_logged_once() {
-        let (mut upkeep, job) = (upkeep(), job(2));
-        let later = || Ok(End::Later(300_000_000, Some("3 rows".to_owned())));
-        upkeep.note_end(&job, later());
-        assert_eq!(wait_s(&upkeep, &job), Some(300));
-        assert!(upkeep.problems[&job].contains("3 rows"));
-        let logged = upkeep.logged.clone();
-        let has_advanced = true;
-        upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
-        assert_eq!(upkeep.logged, logged);
-        upkeep.note_end(&job, Ok(End::Done));
-        assert!(upkeep.logged.is_empty() && upkeep.problems.is_empty());
-    }
-
-    #[test]
-    fn what_waits_for_a_node_was_not_tried() {
-        let (mut upkeep, job) = (upkeep(), job(2));
-        for _ in 0..5 {
-            upkeep.note_end(&job, Err(Trouble::Unreachable([7; 16])));
-            assert_eq!(wait_s(&upkeep, &job), Some(1));
-        }
-        assert_eq!(upkeep.waits[&job].failures, 0);
-    }
-
-    #[test]
-    fn after_failures_fewer_rows_are_asked_for() {
-        let rows = [0, 1, 2, 3, 40].map(page_rows_max);
-        assert_eq!(rows, [1_000, 31, 1, 1, 1]);
-    }
-}
+mod tests;

@@ -50,6 +50,7 @@ pub(super) async fn change(
 ) -> Result<(), Trouble> {
     let mut group = GroupChange::new(&name.owners, known, list);
     group.left.extend(renewed);
+    group.was_empty = renewed;
     let change = CopiesChange {
         table: name.table.clone(),
         groups: vec![group],
@@ -64,8 +65,13 @@ pub(super) async fn change(
 }
 
 /// When a copy was last in sync, in milliseconds since 1970 by the clock of who has taken it out. What the copy does
-/// while it is not in sync does not change it. None if that is not known.
-pub(super) async fn left_ms(common: &Process, name: &CopyName) -> Result<Option<i64>, Trouble> {
+/// while it is not in sync does not change it. None if that is not known. The end of time if it had no rows when it came into
+/// its state with version `since`: it has heard of all that was deleted after that, and nothing else counts.
+pub(super) async fn left_ms(
+    common: &Process,
+    name: &CopyName,
+    since: u64,
+) -> Result<Option<i64>, Trouble> {
     let (keyspace, table) = &name.table;
     let owners = name.owners.iter().map(|owner| uuid::text(*owner));
     let text = format!(
@@ -78,7 +84,7 @@ pub(super) async fn left_ms(common: &Process, name: &CopyName) -> Result<Option<
     let found = reader.rows(&text, Consistency::SERIAL).await;
     let found = found.map_err(Trouble::Catalogue)?;
     let row = found.rows.first();
-    Ok(row.and_then(|row| rows::left_ms(&found, row, name.copy)))
+    Ok(row.and_then(|row| rows::left_ms(&found, row, (name.copy, since))))
 }
 
 /// The buckets that starts which are gone have left. `clean`: those that have left none, by their numbers and since

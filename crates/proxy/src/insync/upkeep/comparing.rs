@@ -53,7 +53,8 @@ impl<'a> Comparing<'a> {
     /// The same from the start of the range on, as far as the rows reach that are held at a time: up to which token.
     pub(super) async fn step(&mut self, range: Range) -> Result<i64, Trouble> {
         let mut intended: Option<Intended<'a>> = None;
-        let mut is_filled = false;
+        let mut filling = Filling::default();
+        let mut range = range;
         let end = loop {
             let held = self.both(range, Held::new(ROWS_HELD), Held::add).await?;
             let found = compared(range, &held);
@@ -65,22 +66,28 @@ impl<'a> Comparing<'a> {
             } = found
             else {
                 let end = range.after.saturating_add(1);
+                range.end = end;
                 self.mark(range, &mut intended).await?;
-                self.large(Range { end, ..range }).await?;
+                self.large(range).await?;
                 break end;
             };
             if differing.is_empty() {
                 break end;
             }
-            self.mark(range, &mut intended).await?;
-            let range = Range { end, ..range };
-            if lacking.len() > FEW && !is_filled {
-                self.fill(range, &lacking).await?;
-                is_filled = true;
-                continue;
+            // Later looks end there, too: what is marked is all that is written to.
+            range.end = end;
+            match filling.next(lacking) {
+                Next::Look => {}
+                Next::Fill(lacking) => {
+                    self.mark(range, &mut intended).await?;
+                    self.fill(range, &lacking).await?;
+                }
+                Next::Settle => {
+                    self.mark(range, &mut intended).await?;
+                    self.settle_all(range, differing).await?;
+                    break end;
+                }
             }
-            self.settle_all(range, differing).await?;
-            break end;
         };
         intended.into_iter().for_each(Intended::end);
         Ok(end)
@@ -107,13 +114,18 @@ impl<'a> Comparing<'a> {
         let rows = own.rows.max(other.rows);
         let passes = u128::from(rows / ROWS_HELD as u64 + 1);
         for pass in 0..passes {
-            let [own, other] = self.hashes(range, (pass, passes)).await?;
-            let lacking = own.lacking(&other);
-            if lacking.len() > FEW {
-                self.fill(range, &lacking).await?;
+            let mut filling = Filling::default();
+            loop {
+                let [own, other] = self.hashes(range, (pass, passes)).await?;
+                match filling.next(own.lacking(&other)) {
+                    Next::Look => {}
+                    Next::Fill(lacking) => self.fill(range, &lacking).await?,
+                    Next::Settle => {
+                        self.settle_all(range, own.differing(&other)).await?;
+                        break;
+                    }
+                }
             }
-            let [own, other] = self.hashes(range, (pass, passes)).await?;
-            self.settle_all(range, own.differing(&other)).await?;
         }
         Ok(())
     }
@@ -206,9 +218,10 @@ impl<'a> Comparing<'a> {
         let table = self.copies.table.clone();
         let mut pages = Pages::new(&table, range);
         while let Some((rows, _)) = self.rows_of(&mut pages, place, differing).await? {
-            for row in rows {
+            for row in &rows {
                 differing.remove(&row.key_hash());
-                let settled = self.copies.equalize(self.places, &row, self.check).await?;
+            }
+            for settled in self.copies.equalize(self.places, &rows, self.check).await? {
                 match settled {
                     Settled::WasEqual => {}
                     Settled::Expiring => self.counts.expiring += 1,
@@ -218,6 +231,41 @@ impl<'a> Comparing<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a copy is sent whole rows that it lacks. Only those that it lacks at two looks: one connection is ahead of the
+/// other, and what clients insert meanwhile is not missing.
+#[derive(Debug, Default)]
+struct Filling {
+    seen: Option<HashSet<u128>>,
+    is_over: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Look,
+    Fill(HashSet<u128>),
+    /// Row by row.
+    Settle,
+}
+
+impl Filling {
+    /// The keys of the rows that are lacking at this look.
+    fn next(&mut self, mut lacking: HashSet<u128>) -> Next {
+        if self.is_over || lacking.len() <= FEW {
+            return Next::Settle;
+        }
+        let Some(seen) = self.seen.take() else {
+            self.seen = Some(lacking);
+            return Next::Look;
+        };
+        self.is_over = true;
+        lacking.retain(|key| seen.contains(key));
+        match lacking.len() > FEW {
+            true => Next::Fill(lacking),
+            false => Next::Settle,
+        }
     }
 }
 
@@ -271,5 +319,24 @@ impl<'a> Pages<'a> {
         self.not_before = asked + Duration::from_secs(1) / ROWS_PER_SECOND * count;
         (self.is_over, self.state) = (next.is_none(), next);
         Ok(Some((rows, asked)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rows_that_are_lacking_twice_are_sent_as_a_whole() {
+        let keys = |keys: std::ops::Range<u128>| keys.collect::<HashSet<u128>>();
+        let mut filling = Filling::default();
+        assert_eq!(filling.next(keys(0..100)), Next::Look);
+        assert_eq!(filling.next(keys(50..150)), Next::Fill(keys(50..100)));
+        assert_eq!(filling.next(keys(50..150)), Next::Settle, "once");
+        // A busy table: others each time.
+        let mut filling = Filling::default();
+        assert_eq!(filling.next(keys(0..100)), Next::Look);
+        assert_eq!(filling.next(keys(90..190)), Next::Settle);
+        assert_eq!(Filling::default().next(keys(0..32)), Next::Settle, "few");
     }
 }

@@ -8,7 +8,7 @@ use helenus_engine::snapshot::HostId;
 use helenus_layout::insync::Members;
 use helenus_layout::plan::LogicalTable;
 use helenus_rows::{
-    Cell, ColumnRow, Equalizing, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Step, Table,
+    Cell, ColumnRow, Equalizing, Look, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Step, Table,
     TableName, Write, in_keyspace, literal, page_rows,
 };
 
@@ -16,9 +16,14 @@ use super::node::{Bound, Node, Page};
 use super::trouble::{Check, Trouble};
 use crate::process::Process;
 use crate::rows::Rows as Told;
+use crate::wall_clock::now_ms;
 
 /// A row that is written to all the time, or cannot be made equal, is waited for this long between steps.
 const PAUSE: Duration = Duration::from_millis(50);
+/// So many rows are looked at before that time passes for all of them.
+const ROWS_AT_ONCE: usize = 64;
+/// What was written so long ago has arrived, or never will.
+const PAST_US: i64 = 60_000_000;
 /// From this release on nodes tell when the elements of collections were written.
 const TELLS_ELEMENTS: u32 = 5;
 
@@ -105,6 +110,46 @@ pub(super) async fn describe(
     }
 }
 
+/// The same of several copies, whose tables have to be alike.
+async fn describe_all<'a>(
+    common: &Process,
+    table: &LogicalTable,
+    nodes: impl Iterator<Item = (usize, &'a mut Node)>,
+) -> Result<Table, Trouble> {
+    let mut all: Option<Table> = None;
+    for (number, node) in nodes {
+        let described = describe(common, node, table, number).await?;
+        all = Some(match all {
+            Some(first) => alike(first, &described)?,
+            None => described,
+        });
+    }
+    all.ok_or(Trouble::Changed)
+}
+
+/// The first of two tables, if rows of one can be written to the other as they are; what was deleted is remembered by
+/// both.
+fn alike(first: Table, other: &Table) -> Result<Table, Trouble> {
+    let keys = |table: &Table| -> Vec<(String, String)> {
+        let keys = table.keys();
+        keys.map(|column| (column.name.clone(), column.cql_type.clone()))
+            .collect()
+    };
+    let is_alike = keys(&first) == keys(other)
+        && (&first.statics, &first.regulars) == (&other.statics, &other.regulars)
+        && first.default_ttl == other.default_ttl;
+    if !is_alike {
+        return Err(Trouble::Unfit(format!(
+            "{} and {} differ in their columns or in default_time_to_live: make them alike",
+            first.name, other.name
+        )));
+    }
+    Ok(Table {
+        gc_grace_seconds: first.gc_grace_seconds.min(other.gc_grace_seconds),
+        ..first
+    })
+}
+
 /// A copy's columns; those of the clustering key in the order of the table itself.
 fn columns(told: &Told, table: &LogicalTable) -> Vec<ColumnRow> {
     let column = |row: &Vec<Option<Vec<u8>>>| -> Option<ColumnRow> {
@@ -180,8 +225,8 @@ impl Copies {
             }
         });
         let mut nodes = try_join_all(nodes).await?;
-        let (number, node) = nodes.first_mut().ok_or(Trouble::Changed)?;
-        let described = describe(common, node, table, *number).await?;
+        let asked = nodes.iter_mut().map(|(number, node)| (*number, node));
+        let described = describe_all(common, table, asked).await?;
         let copies = nodes.into_iter().map(|(number, node)| {
             let copy = table.copies.get(number).ok_or(Trouble::Changed)?;
             let name = in_keyspace(&Name::from_stored(&*copy.keyspace), &copy.physical);
@@ -200,6 +245,18 @@ impl Copies {
         })
     }
 
+    /// Fails if one of the tables is no longer what it was when this was connected, or can be compared no more.
+    pub(super) async fn look_at_tables(
+        &mut self,
+        common: &Process,
+        table: &LogicalTable,
+    ) -> Result<(), Trouble> {
+        let copies = self.copies.iter_mut();
+        let asked = copies.map(|copy| (copy.number, &mut copy.node));
+        let described = describe_all(common, table, asked).await?;
+        alike(described, &self.table).map(|_| ())
+    }
+
     /// Where a copy is among these.
     pub(super) fn place(&self, number: usize) -> Result<usize, Trouble> {
         let mut copies = self.copies.iter();
@@ -207,39 +264,90 @@ impl Copies {
         at.ok_or(Trouble::Changed)
     }
 
-    /// Makes a row with this key, in which the copies at these places differ, the same in all of them. What is to be
-    /// written is written only while `check` says so.
+    /// Makes rows with these keys, in which the copies at these places differ, the same in all of them; the first place
+    /// is that of the source. What is to be written is written only while `check` says so.
     pub(super) async fn equalize(
         &mut self,
         places: [usize; 2],
-        row: &Row,
+        rows: &[Row],
+        check: Check<'_>,
+    ) -> Result<Vec<Settled>, Trouble> {
+        let mut all = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(ROWS_AT_ONCE) {
+            let mut open = Vec::new();
+            for row in rows {
+                let mut equalizing = Equalizing::default();
+                let (step, settled) = self.look(&mut equalizing, (places, row), check).await?;
+                match step {
+                    Step::Equal => all.push(settled),
+                    step => open.push((row, equalizing, step)),
+                }
+            }
+            if !open.is_empty() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            for (row, equalizing, step) in open {
+                let of = (places, row);
+                all.push(self.settle((equalizing, step), of, check).await?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Reads a row: what is next, and what it is if that is nothing.
+    async fn look(
+        &mut self,
+        equalizing: &mut Equalizing,
+        ([source, _], row): ([usize; 2], &Row),
+        check: Check<'_>,
+    ) -> Result<(Step, Settled), Trouble> {
+        let (asked, asked_ms) = (Instant::now(), now_ms());
+        let table = &self.table;
+        let reads = self.copies.iter_mut();
+        let reads = reads.map(|copy| copy.row_like(table, row));
+        let rows = try_join_all(reads).await?;
+        check()?;
+        let look = Look {
+            source,
+            age: asked.elapsed(),
+            past_us: asked_ms.saturating_mul(1_000).saturating_sub(PAST_US),
+        };
+        let settled = match differ_by_expiry(&rows) {
+            true => Settled::Expiring,
+            false => Settled::WasEqual,
+        };
+        Ok((equalizing.next(table, &rows, look), settled))
+    }
+
+    /// Goes on with a row, of which the first step is known and its pause over.
+    async fn settle(
+        &mut self,
+        (mut equalizing, mut step): (Equalizing, Step),
+        (places, row): ([usize; 2], &Row),
         check: Check<'_>,
     ) -> Result<Settled, Trouble> {
-        let mut equalizing = Equalizing::default();
+        let mut is_repaired = false;
         let mut settled = Settled::WasEqual;
+        let mut is_first = true;
         loop {
-            let asked = Instant::now();
-            let table = &self.table;
-            let reads = self.copies.iter_mut();
-            let reads = reads.map(|copy| copy.row_like(table, row));
-            let rows = try_join_all(reads).await?;
-            check()?;
-            match equalizing.next(&self.table, &rows, asked.elapsed()) {
-                Step::Equal if settled == Settled::WasEqual && differ_by_expiry(&rows) => {
-                    return Ok(Settled::Expiring);
-                }
+            match step {
+                Step::Equal if is_repaired => return Ok(Settled::Repaired),
                 Step::Equal => return Ok(settled),
                 Step::GiveUp => return Ok(Settled::GivenUp),
+                Step::Again if is_first => {}
+                Step::Again => tokio::time::sleep(PAUSE).await,
                 Step::Write(writes) if writes.is_empty() => tokio::time::sleep(PAUSE).await,
                 Step::Write(writes) => {
-                    settled = Settled::Repaired;
+                    is_repaired = true;
                     self.write_all(places, &writes).await?;
                 }
                 Step::Mark(marker, lacking) => {
-                    settled = Settled::Repaired;
+                    is_repaired = true;
                     self.write(|at| lacking.contains(&at), &[marker]).await?;
                 }
             }
+            is_first = false;
+            (step, settled) = self.look(&mut equalizing, (places, row), check).await?;
         }
     }
 
@@ -365,6 +473,41 @@ mod tests {
         assert!(!differ_by_expiry(&[row(9, 1), row(8, 1)]));
         assert!(!differ_by_expiry(&[row(900, 1), row(900, 2)]), "under way");
         assert!(!differ_by_expiry(&[None, None]));
+    }
+
+    #[test]
+    fn tables_of_copies_have_to_be_alike() {
+        let table = |name: &str, columns: &[(&str, &str, &str)], options: (i32, i32)| {
+            let columns: Vec<ColumnRow> = columns
+                .iter()
+                .map(|(name, of_type, kind)| {
+                    let text = |text: &str| text.to_owned();
+                    (text(name), text(of_type), text(kind), text("none"), 0)
+                })
+                .collect();
+            let name = name.parse().expect("a name");
+            let flags = ["compound".to_owned()];
+            Table::of_columns(name, &columns, &flags, options, true)
+        };
+        let key = ("k", "int", "partition_key");
+        let own = || table("a.t", &[key, ("v", "int", "regular")], (5, 90));
+        let other = table("b.t", &[key, ("v", "int", "regular")], (5, 60));
+        let both = alike(own(), &other).expect("alike");
+        assert_eq!(both.gc_grace_seconds, 60);
+        for other in [
+            table("b.t", &[key, ("v", "text", "regular")], (5, 90)),
+            table("b.t", &[key], (5, 90)),
+            table("b.t", &[key, ("v", "int", "static")], (5, 90)),
+            table(
+                "b.t",
+                &[("k", "text", "partition_key"), ("v", "int", "regular")],
+                (5, 90),
+            ),
+            table("b.t", &[key, ("v", "int", "regular")], (0, 90)),
+        ] {
+            let why = alike(own(), &other).expect_err("not alike").to_string();
+            assert!(why.contains("a.t and b.t"), "{why}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Own {
         &mut self,
         member: Option<Arc<Member>>,
         is_news: bool,
-        (now_us, late_us): (u64, u64),
+        (now_us, late_us): (impl Fn() -> u64, u64),
     ) {
         let is_same = match (&self.member, &member) {
             (Some(known), Some(member)) => Arc::ptr_eq(known, member),
@@ -49,7 +49,8 @@ impl Own {
                 // Those that were given up since then have their turn afterwards.
                 self.waiting.entry(bucket).or_insert(Waiting {
                     writes,
-                    from_us: now_us.saturating_add(late_us),
+                    // Read after it was found: this proxy may have stood still in between.
+                    from_us: now_us().saturating_add(late_us),
                 });
             }
         }
@@ -98,7 +99,7 @@ mod tests {
         let member = Arc::new(Member::new(0));
         let mut own = Own::default();
         let look = |own: &mut Own, is_news, now_us| {
-            own.look(Some(member.clone()), is_news, (now_us, 100));
+            own.look(Some(member.clone()), is_news, (|| now_us, 100));
         };
         look(&mut own, true, 0);
         give_up(&member, 7);
@@ -131,13 +132,13 @@ mod tests {
         let first = Arc::new(Member::new(0));
         give_up(&first, 7);
         let mut own = Own::default();
-        own.look(Some(first.clone()), true, (0, 100));
+        own.look(Some(first.clone()), true, (|| 0, 100));
         assert_eq!(own.len(), 1);
-        own.look(None, false, (10, 100));
+        own.look(None, false, (|| 10, 100));
         assert_eq!(own.len(), 0);
         let second = Arc::new(Member::new(1));
         give_up(&second, 9);
-        own.look(Some(second), false, (20, 100));
+        own.look(Some(second), false, (|| 20, 100));
         assert_eq!(due(&own, 120), [9], "all of a new one is looked at");
         assert!(first.intents().is_pending(7));
     }

@@ -7,7 +7,9 @@ use super::comparing::Counts;
 
 /// Rows with values that are about to expire are looked at again so often: by then those are gone, and what is written
 /// with a short life all the time holds nothing up.
-const EXPIRING_LOOKS_MAX: u32 = 3;
+pub(super) const EXPIRING_LOOKS_MAX: u32 = 3;
+/// If no more ranges than these were repaired in a last pass, only they are looked at again.
+const REPAIRED_FEW: usize = 64;
 
 /// What must not change while a copy is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +32,12 @@ pub(super) struct Progress {
     /// Ranges with rows that could not be made equal, and with values that are about to expire.
     given_up: Vec<Range>,
     expiring: Vec<Range>,
+    /// In which rows were repaired in this pass.
+    repaired: Vec<Range>,
     rows_given_up: u64,
     expiring_looks: u32,
     /// All parts are equal, and looked at once more: something may have happened to those that were done.
     is_last_pass: bool,
-    /// Rows that were repaired before this pass.
-    repaired_before: u64,
     /// Ranges that were finished.
     steps: u64,
     pub counts: Counts,
@@ -98,7 +100,6 @@ impl Progress {
                 parts,
                 steps: self.steps,
                 counts: self.counts,
-                repaired_before: self.counts.repaired,
                 ..Progress::default()
             };
         }
@@ -121,10 +122,13 @@ impl Progress {
         let range = Range { end, ..next };
         if self.counts.given_up > before.given_up {
             self.rows_given_up += self.counts.given_up - before.given_up;
-            push(&mut self.given_up, range);
+            push(&self.parts, &mut self.given_up, range);
         }
         if self.counts.expiring > before.expiring {
-            push(&mut self.expiring, range);
+            push(&self.parts, &mut self.expiring, range);
+        }
+        if self.counts.repaired > before.repaired {
+            push(&self.parts, &mut self.repaired, range);
         }
     }
 
@@ -140,22 +144,40 @@ impl Progress {
             return Pass::Expiring;
         }
         self.expiring.clear();
-        if self.is_last_pass && self.counts.repaired == self.repaired_before {
+        let mut repaired = united(&mut self.repaired);
+        if self.is_last_pass && repaired.is_empty() {
             return Pass::Equal;
         }
-        self.todo = self.parts.iter().rev().copied().collect();
+        if !self.is_last_pass || repaired.len() > REPAIRED_FEW {
+            repaired.clone_from(&self.parts);
+        }
+        self.todo = reversed(&mut repaired);
         self.is_last_pass = true;
-        self.repaired_before = self.counts.repaired;
         Pass::Again
     }
 }
 
-/// Neighbours of one part become one.
-fn push(ranges: &mut Vec<Range>, range: Range) {
+/// Neighbours within one of the parts become one.
+fn push(parts: &[Range], ranges: &mut Vec<Range>, range: Range) {
+    let starts_part = parts.iter().any(|part| part.after == range.after);
     match ranges.last_mut() {
-        Some(last) if last.end == range.after => last.end = range.end,
+        Some(last) if last.end == range.after && !starts_part => last.end = range.end,
         _ => ranges.push(range),
     }
+}
+
+/// In the order of the ring, each token once.
+fn united(ranges: &mut Vec<Range>) -> Vec<Range> {
+    let mut ranges = std::mem::take(ranges);
+    ranges.sort_unstable();
+    let mut united: Vec<Range> = Vec::new();
+    for range in ranges {
+        match united.last_mut() {
+            Some(last) if range.after < last.end => last.end = last.end.max(range.end),
+            _ => united.push(range),
+        }
+    }
+    united
 }
 
 fn reversed(ranges: &mut Vec<Range>) -> Vec<Range> {
@@ -245,7 +267,37 @@ mod tests {
             Pass::Again,
             "something has happened to it"
         );
+        assert_eq!(progress.todo, [range(0, 10)], "and to nothing else");
         assert_eq!(pass(&mut progress), Pass::Equal);
+    }
+
+    #[test]
+    fn what_was_repaired_in_many_ranges_is_all_looked_at_again() {
+        let parts: Vec<Range> = (0..100).map(|at| range(at * 10, at * 10 + 10)).collect();
+        for (count, is_all) in [(REPAIRED_FEW, false), (REPAIRED_FEW + 1, true)] {
+            let mut progress = Progress::default();
+            progress.resume(STANDING, parts.clone());
+            assert_eq!(pass(&mut progress), Pass::Again);
+            for part in &parts[..count] {
+                step(&mut progress, part.end, (1, 0, 0));
+            }
+            assert_eq!(pass(&mut progress), Pass::Again);
+            let expected = if is_all { parts.len() } else { count };
+            assert_eq!(progress.todo.len(), expected);
+        }
+    }
+
+    #[test]
+    fn ranges_of_neighbouring_parts_stay_apart() {
+        let mut progress = begun();
+        for end in [4, 10, 15, 20] {
+            step(&mut progress, end, (0, 1, 0));
+        }
+        assert_eq!(pass(&mut progress), Pass::GivenUp(4));
+        assert_eq!(progress.todo, [range(10, 20), range(0, 10)]);
+        assert_eq!(progress.done(), 1);
+        let mut twice = vec![range(5, 8), range(0, 10), range(10, 20), range(5, 8)];
+        assert_eq!(united(&mut twice), [range(0, 10), range(10, 20)]);
     }
 
     #[test]

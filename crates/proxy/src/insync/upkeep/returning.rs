@@ -29,9 +29,9 @@ use crate::wall_clock::now_ms;
 const STINT: Duration = Duration::from_secs(2);
 
 /// Once values that are about to expire are gone, by clocks that differ.
-const EXPIRED_US: u64 = 15_000_000;
+pub(super) const EXPIRED_US: u64 = 15_000_000;
 /// Rows that could not be made equal are looked at again after so long.
-const GIVEN_UP_US: u64 = 300_000_000;
+pub(super) const GIVEN_UP_US: u64 = 300_000_000;
 
 /// How a turn of a comparison ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,8 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     }
     let mut node = Node::connect(common, owner).await?;
     let described = describe(common, &mut node, &table, name.copy).await?;
-    let left_ms = catalogue::left_ms(common, name).await?;
+    let list = standing(common, name)?.1;
+    let left_ms = catalogue::left_ms(common, name, list.since(name.copy)).await?;
     let known_until_ms = remembered_until_ms(left_ms, described.gc_grace_seconds);
     let is_too_old = known_until_ms.is_none_or(|until| now_ms() >= until);
     // Also shows that the node knows the table by now: one that was killed may have to learn of it again.
@@ -161,7 +162,7 @@ pub(super) async fn compare(
     // What it does while it is not in sync does not change it.
     let left_ms = match progress.left_ms(standing) {
         Some(left_ms) => left_ms,
-        None => catalogue::left_ms(common, name).await?,
+        None => catalogue::left_ms(common, name, standing.newcomer.1).await?,
     };
     let known_until_ms = remembered_until_ms(left_ms, copies.table.gc_grace_seconds);
     let is_too_old = || known_until_ms.is_none_or(|until| now_ms() >= until);
@@ -203,6 +204,7 @@ pub(super) async fn compare(
         Pass::Expiring => return Ok(Stint::Later(EXPIRED_US, None)),
         Pass::GivenUp(rows) => return Ok(Stint::Later(GIVEN_UP_US, Some(given_up(rows)))),
     }
+    copies.look_at_tables(common, &table).await?;
     // The connection has lasted: this start of the node has answered all the time.
     let boot = copies.copies.get(places[1]).map(|copy| copy.boot());
     join.on_compared(boot.ok_or(Trouble::Changed)?);
@@ -235,9 +237,9 @@ fn compared_with(progress: &Progress, list: &List, newcomer: usize) -> Option<St
 
 fn given_up(rows: u64) -> String {
     format!(
-        "{rows} rows could not be made equal: they have no values besides their keys and were deleted in another copy, \
-         or have no values in a table with default_time_to_live, or are written to all the time. The copy stays joining \
-         until they are deleted or written again"
+        "{rows} rows could not be made equal: they have no values besides their keys and were written or deleted less \
+         than a minute ago, or with a timestamp in the future, or are written to all the time. The copy stays joining \
+         until that is over"
     )
 }
 
@@ -267,7 +269,7 @@ pub(super) async fn give_up(
     if list.state(name.copy) != State::Joining {
         return Err(Trouble::Changed);
     }
-    let copy = failing(&list, &name.owners, node).unwrap_or(name.copy);
+    let copy = failing((&list, name), node).ok_or(Trouble::Changed)?;
     let of = CopyName {
         copy,
         ..name.clone()
@@ -280,12 +282,14 @@ pub(super) async fn give_up(
     Ok(())
 }
 
-/// The listed copy on this node, if it may be left out.
-fn failing(list: &List, owners: &[HostId], node: Option<HostId>) -> Option<usize> {
-    let node = node?;
+/// The copy that is left out: the listed one on this node, if it may be. None if it is out already.
+fn failing((list, name): (&List, &CopyName), node: Option<HostId>) -> Option<usize> {
+    let Some(node) = node else {
+        return Some(name.copy);
+    };
     let mut listed = list.listed().iter();
-    let copy = listed.find(|copy| owners.get(*copy) == Some(&node))?;
-    list.evict(copy).ok().map(|_| copy)
+    let copy = listed.find(|copy| name.owners.get(*copy) == Some(&node))?;
+    Some(list.evict(copy).map_or(name.copy, |_| copy))
 }
 
 impl Copies {
@@ -334,7 +338,7 @@ async fn restarted(
     if !is_synced && !common.settings.load().layouts.adopt_restarted {
         return Err(Trouble::Unfit(format!(
             "{of} is the last one in sync, and its node was restarted: it may have lost the last writes that were \
-             acknowledged, so no write to its ranges is acknowledged any more. If its disk is what it was, set \
+             acknowledged, so no write to its ranges is acknowledged any more, and no read answered. If its disk is what it was, set \
              layouts.adopt_restarted = true and reload the settings (SIGHUP)"
         )));
     }
@@ -396,16 +400,34 @@ pub(super) enum Right {
     Own,
 }
 
-/// Makes a bucket of the ring equal in all copies of a table.
+/// Makes a bucket of the ring equal in all copies of a table. What fails in one group of ranges holds up no other.
 pub(super) async fn resynchronise(
     common: &Process,
     name: &TableName,
     bucket: usize,
-    (right, page_rows_max): (Right, i32),
-) -> Result<Counts, Trouble> {
+    how: (Right, i32),
+) -> (Counts, Result<(), Trouble>) {
     let mut counts = Counts::default();
+    let end = resynchronise_all((common, name), bucket, how, &mut counts).await;
+    let end = end.and_then(|()| match counts.given_up {
+        0 => Ok(()),
+        rows => Err(Trouble::Unfit(format!(
+            "{rows} rows could not be made equal in all copies of {}.{}",
+            name.0, name.1
+        ))),
+    });
+    (counts, end)
+}
+
+async fn resynchronise_all(
+    (common, name): (&Process, &TableName),
+    bucket: usize,
+    how: (Right, i32),
+    counts: &mut Counts,
+) -> Result<(), Trouble> {
     let table = table(common, name)?;
     let (after, end) = Intents::tokens_of(bucket, BUCKETS);
+    let mut failure = None;
     for (owners, ranges) in groups(&common.snapshot.load_full(), &table)? {
         let ranges = within(&ranges, Range { after, end });
         if ranges.is_empty() {
@@ -417,37 +439,42 @@ pub(super) async fn resynchronise(
             owners,
             copy: 0,
         };
-        let (of, list) = standing(common, &copy)?;
-        let required = of.known.required(now_us()).ok_or(Trouble::Changed)?;
-        let source = list.in_sync().iter().next().ok_or(Trouble::Changed)?;
-        let owners = &copy.owners;
-        let mut copies = Copies::connect(common, &table, owners, required, page_rows_max).await?;
-        if copies.find_restarted(common, &copy, &list).await? {
-            return Err(Trouble::Changed);
-        }
-        let check = || check(common, &copy, (None, right), required);
-        for other in required.iter().filter(|other| *other != source) {
-            let places = [copies.place(source)?, copies.place(other)?];
-            for range in &ranges {
-                let mut comparing = Comparing {
-                    common,
-                    copies: &mut copies,
-                    places,
-                    check: &check,
-                    counts: &mut counts,
-                    is_marked: true,
-                };
-                comparing.range(*range).await?;
-            }
+        let done = resynchronise_group((common, &table, &copy), &ranges, how, counts).await;
+        failure = failure.or(done.err());
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+async fn resynchronise_group(
+    (common, table, copy): (&Process, &LogicalTable, &CopyName),
+    ranges: &[Range],
+    (right, page_rows_max): (Right, i32),
+    counts: &mut Counts,
+) -> Result<(), Trouble> {
+    let (of, list) = standing(common, copy)?;
+    let required = of.known.required(now_us()).ok_or(Trouble::Changed)?;
+    let source = list.in_sync().iter().next().ok_or(Trouble::Changed)?;
+    let owners = &copy.owners;
+    let mut copies = Copies::connect(common, table, owners, required, page_rows_max).await?;
+    if copies.find_restarted(common, copy, &list).await? {
+        return Err(Trouble::Changed);
+    }
+    let check = || check(common, copy, (None, right), required);
+    for other in required.iter().filter(|other| *other != source) {
+        let places = [copies.place(source)?, copies.place(other)?];
+        for range in ranges {
+            let mut comparing = Comparing {
+                common,
+                copies: &mut copies,
+                places,
+                check: &check,
+                counts,
+                is_marked: true,
+            };
+            comparing.range(*range).await?;
         }
     }
-    match counts.given_up {
-        0 => Ok(counts),
-        rows => Err(Trouble::Unfit(format!(
-            "{rows} rows could not be made equal in all copies of {}.{}",
-            name.0, name.1
-        ))),
-    }
+    Ok(())
 }
 
 /// The table with its copies.
@@ -551,17 +578,20 @@ mod tests {
 
     #[test]
     fn the_copy_whose_node_fails_is_left_out_but_for_the_last_one() {
-        let owners = [[1; 16], [2; 16], [3; 16]];
         let three = List::new(Members::first(3), [1; COPIES_MAX]);
         let joining = three.evict(2).and_then(|list| list.join(2, 1));
         let joining = joining.expect("joins");
-        let of = |list: &List, node: u8| failing(list, &owners, Some([node; 16]));
+        let name = CopyName {
+            table: ("s".to_owned(), "t".to_owned()),
+            owners: vec![[1; 16], [2; 16], [3; 16]],
+            copy: 2,
+        };
+        let of = |list: &List, node: u8| failing((list, &name), Some([node; 16]));
         assert_eq!(of(&joining, 2), Some(1));
         assert_eq!(of(&joining, 3), Some(2));
-        assert_eq!(of(&joining, 9), None, "no copy is there");
         let last = joining.evict(0).expect("another is in sync");
-        assert_eq!(of(&last, 2), None, "it is the last one");
-        assert_eq!(of(&last, 1), None, "it is out");
-        assert_eq!(failing(&last, &owners, None), None);
+        assert_eq!(of(&last, 2), Some(2), "it is the last one");
+        assert_eq!(of(&last, 1), None, "it is out already");
+        assert_eq!(failing((&last, &name), None), Some(2));
     }
 }

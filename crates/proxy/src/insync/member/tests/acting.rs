@@ -88,6 +88,7 @@ fn copies_are_evicted_in_one_change_and_only_once() {
         known: 1,
         list: stored(Some(2)),
         left: vec![0],
+        was_empty: None,
     };
     assert_eq!(groups, [expected(FIRST), expected(SECOND_GROUP)]);
     // Nobody knows what became of it: it is read first.

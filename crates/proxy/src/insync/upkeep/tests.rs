@@ -1,0 +1,132 @@
+use super::*;
+use crate::config::Config;
+use crate::conn::ConnError;
+use crate::testing::process;
+
+fn upkeep() -> Upkeep {
+    Upkeep::new(Arc::new(process(Config::default())))
+}
+
+fn job(copy: usize) -> Job {
+    Job::Compare(CopyName {
+        table: ("s".to_owned(), "t".to_owned()),
+        owners: Vec::new(),
+        copy,
+    })
+}
+
+fn failed() -> Result<End, Trouble> {
+    Err(Trouble::Catalogue(ConnError::Closed))
+}
+
+/// For how many seconds a job waits.
+fn wait_s(upkeep: &Upkeep, job: &Job) -> Option<u64> {
+    let wait = upkeep.waits.get(job)?;
+    Some(wait.until_us.saturating_sub(now_us()).div_ceil(1_000_000))
+}
+
+#[test]
+fn a_turn_that_comes_no_further_does_not_begin_the_pauses_anew() {
+    let (mut upkeep, job) = (upkeep(), job(2));
+    for expected in [1, 2, 4] {
+        upkeep.note_end(&job, failed());
+        assert_eq!(wait_s(&upkeep, &job), Some(expected));
+        let has_advanced = false;
+        upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
+    }
+    let has_advanced = true;
+    upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
+    assert_eq!((wait_s(&upkeep, &job), upkeep.problems.len()), (None, 0));
+    upkeep.note_end(&job, failed());
+    assert_eq!(wait_s(&upkeep, &job), Some(1));
+}
+
+#[test]
+fn what_was_given_up_is_looked_at_again_after_minutes_and_logged_once() {
+    let (mut upkeep, job) = (upkeep(), job(2));
+    let later = || Ok(End::Later(300_000_000, Some("3 rows".to_owned())));
+    upkeep.note_end(&job, later());
+    assert_eq!(wait_s(&upkeep, &job), Some(300));
+    assert!(upkeep.problems[&job].contains("3 rows"));
+    let logged = upkeep.logged.clone();
+    let has_advanced = true;
+    upkeep.note_end(&job, Ok(End::Goes { has_advanced }));
+    assert_eq!(upkeep.logged, logged);
+    upkeep.note_end(&job, Ok(End::Done));
+    assert!(upkeep.logged.is_empty() && upkeep.problems.is_empty());
+}
+
+#[test]
+fn what_waits_for_a_node_was_not_tried() {
+    let (mut upkeep, job) = (upkeep(), job(2));
+    for _ in 0..5 {
+        upkeep.note_end(&job, Err(Trouble::Unreachable([7; 16])));
+        assert_eq!(wait_s(&upkeep, &job), Some(1));
+    }
+    assert_eq!(upkeep.waits[&job].failures, 0);
+}
+
+#[test]
+fn every_second_turn_is_for_a_copy_that_comes_back() {
+    let mut upkeep = upkeep();
+    let mut due: Vec<Job> = (0..9).map(Job::MakeGood).collect();
+    due.extend([job(1), job(2)]);
+    due.sort_unstable();
+    let mut turns = Vec::new();
+    for _ in 0..6 {
+        let next = upkeep.next(&due).expect("one is due");
+        upkeep.was_comeback = next.is_comeback();
+        upkeep.last[usize::from(next.is_comeback())] = Some(next.clone());
+        turns.push(next);
+    }
+    let [a, b, c] = [0, 1, 2].map(Job::MakeGood);
+    assert_eq!(turns, [job(1), a, job(2), b, job(1), c]);
+    assert_eq!(upkeep.next(&[job(2)]), Some(job(2)), "nothing else is due");
+    assert_eq!(upkeep.next(&[]), None);
+}
+
+#[test]
+fn a_bucket_that_cannot_be_made_equal_waits_and_is_not_read_row_by_row() {
+    let mut upkeep = upkeep();
+    let unfit = || Err(Trouble::Unfit("3 rows".to_owned()));
+    for (job, expected) in [(Job::MakeGood(7), 300), (Job::LookAtLast([1; 16]), 10)] {
+        for _ in 0..3 {
+            upkeep.note_end(&job, unfit());
+            assert_eq!(wait_s(&upkeep, &job), Some(expected));
+        }
+        upkeep.note_end(&job, Err(Trouble::Changed));
+        assert_eq!(upkeep.waits[&job].of_nodes, 0);
+    }
+}
+
+#[test]
+fn who_is_not_the_caretaker_for_a_moment_goes_on_where_it_was() {
+    let mut upkeep = upkeep();
+    for job in [job(2), Job::MakeGood(7)] {
+        upkeep.note_end(&job, Ok(End::Later(300_000_000, Some("3 rows".to_owned()))));
+    }
+    upkeep.retain(&[]);
+    assert_eq!(wait_s(&upkeep, &job(2)), Some(300));
+    assert_eq!((upkeep.waits.len(), upkeep.problems.len()), (1, 0));
+    upkeep.status.is_caretaker = true;
+    upkeep.retain(&[]);
+    assert!(upkeep.waits.is_empty() && upkeep.logged.is_empty());
+}
+
+#[test]
+fn buckets_with_values_that_expire_are_looked_at_again_a_few_times() {
+    let (mut upkeep, job) = (upkeep(), Job::MakeGood(7));
+    let expiring = Counts {
+        expiring: 1,
+        ..Counts::default()
+    };
+    let mut again = |counts| upkeep.is_to_be_looked_at_again(&job, counts);
+    assert!(!again(Counts::default()));
+    assert_eq!([(); 4].map(|()| again(expiring)), [true, true, true, false]);
+}
+
+#[test]
+fn after_failures_fewer_rows_are_asked_for() {
+    let rows = [0, 1, 2, 3, 40].map(page_rows_max);
+    assert_eq!(rows, [1_000, 31, 1, 1, 1]);
+}
