@@ -25,11 +25,18 @@ pub(super) struct DropArgs {
     /// KEYSPACE.TABLE
     pub table: TableName,
     /// The layout; may be repeated
-    #[arg(long = "layout", value_name = "NAME", required_unless_present = "all")]
+    #[arg(long = "layout", value_name = "NAME", required_unless_present_any = ["all", "undo"])]
     layouts: Vec<String>,
     /// All layouts of the table
     #[arg(long, conflicts_with = "layouts")]
     pub all: bool,
+    /// With --all, of layouts in mode `replace`: bring the rows back from this copy, although a node of it was
+    /// restarted. What the node had acknowledged in the 10 s before may be lost, if it did not end properly
+    #[arg(long, value_name = "LAYOUT", requires = "all")]
+    pub from: Option<String>,
+    /// Give up a `drop --all` of layouts in mode `replace` that has not come to its end: clients use the copies again
+    #[arg(long, conflicts_with_all = ["all", "layouts"])]
+    pub undo: bool,
     #[command(flatten)]
     access: Access,
     /// Do not wait for proxies, because none is running
@@ -45,7 +52,13 @@ pub(super) async fn run(args: DropArgs) -> Result<()> {
     let table = &args.table;
     let known = catalogue::read(&cluster, table).await?;
     if replace::remove::is_about(&cluster, table, &known).await? {
-        return replace::remove::run(&args, &cluster, known).await;
+        return match args.undo {
+            true => replace::undo::run(&args, &cluster, &known).await,
+            false => replace::remove::run(&args, &cluster, known).await,
+        };
+    }
+    if args.undo || args.from.is_some() {
+        bail!("{table} has no layouts in mode `replace`: --undo and --from are for these only");
     }
     let names: Vec<String> = match args.all {
         true => known.entries.iter().map(|e| e.layout.clone()).collect(),
