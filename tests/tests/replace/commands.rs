@@ -68,7 +68,7 @@ fn rows_that_cannot_be_copied_back_stop_nobody() {
         "repeat the command that has begun",
     );
     // The catalogue has lost that clients use the copies.
-    nodes.run("DELETE FROM helenus.copies WHERE keyspace_name = 'ttl' AND table_name = 't'");
+    nodes.run("DELETE FROM helenus.copies WHERE keyspace_name = 'brief' AND table_name = 't'");
     nodes.refused(&drop_all, "brief.t is empty");
     nodes.refused(&create("brief.t"), "brief.t is empty");
     for layout in ["x", "y"] {
