@@ -265,6 +265,17 @@ fn what_has_begun_is_given_up_with_all_rows_in_the_table() {
         ],
         "repeat the command that has begun",
     );
+    // What fails while clients wait lets them go on with the table.
+    nodes.run("ALTER TABLE again.t WITH default_time_to_live = 100000");
+    nodes.run("INSERT INTO again.t (k, a, b) VALUES (4, 1, 2)");
+    assert_eq!(nodes.stage("again.t"), (json!("replace"), json!("filling")));
+    nodes.refused(&create("again.t"), "clients use again.t itself again");
+    assert_eq!(
+        nodes.stage("again.t"),
+        (json!("replacing"), json!("filling"))
+    );
+    nodes.run("DELETE FROM again.t WHERE k = 4");
+    nodes.run("ALTER TABLE again.t WITH default_time_to_live = 0");
     nodes.succeeds(&create("again.t"));
     for (node, table) in [(1, "again__t__x.t"), (2, "again__t__y.t")] {
         let rows = nodes.rows_at(node, table);
