@@ -31,6 +31,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const LISTS_LEASE_OVER: Duration = Duration::from_secs(3);
 /// Lists that are changed at the same time.
 const AT_A_TIME: usize = 32;
+/// Attempts to take a copy out of all lists, which proxies may change meanwhile.
+const ATTEMPTS: usize = 32;
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(in crate::layouts_cmd) async fn run(
@@ -65,9 +67,9 @@ pub(in crate::layouts_cmd) async fn run(
         );
     }
     check_others(&known, layout, name)?;
-    check_kept(cluster, (name, number), &standing.lists).await?;
     // One that was interrupted has to be made an end of, even if it can no longer be taken out.
     if before.state == State::Ready.name() {
+        check_kept(cluster, (name, number), &standing.lists).await?;
         evicted(name, number, &standing.lists)?;
     }
     if !is_proxy_alive(cluster).await? {
@@ -122,7 +124,7 @@ pub(in crate::layouts_cmd) async fn run(
     })?;
     let ready = Entry {
         state: State::Ready.name().to_owned(),
-        ..closed
+        ..closed.clone()
     };
     let now = catalogue::read(cluster, name).await?;
     now.check_unchanged(name, std::slice::from_ref(&closed))?;
@@ -224,13 +226,14 @@ fn evicted(
 
 /// Until no list has the copy.
 async fn take_out(cluster: &Cluster, name: &TableName, number: usize) -> Result<()> {
-    for _ in 0..AT_A_TIME {
+    for _ in 0..ATTEMPTS {
         let rows = lists::read_copies(cluster, name).await?;
         if rows.is_empty() {
             bail!(
                 "another command has taken the lists of copies of {name} away: see `helenus layouts status {name}`"
             );
         }
+        check_kept(cluster, (name, number), &rows).await?;
         let changed = evicted(name, number, &rows)?;
         if changed.is_empty() {
             return Ok(());
