@@ -8,9 +8,11 @@ pub(crate) mod catalogue;
 pub(crate) mod coefficients;
 mod compare;
 mod create;
+mod create_args;
 mod definition;
 mod drift;
 mod fill;
+mod following;
 mod json;
 mod learned;
 mod lists;
@@ -31,6 +33,7 @@ mod sources;
 mod status;
 mod times;
 mod values;
+mod verdict;
 mod verify;
 mod work;
 mod workload;
@@ -56,7 +59,7 @@ enum Action {
     /// proxies, and a sample of its rows. Nothing is created.
     Advise(advise::AdviseArgs),
     Calibrate(calibrate::CalibrateArgs),
-    Create(create::CreateArgs),
+    Create(create_args::CreateArgs),
     Status(status::StatusArgs),
     Verify(verify::VerifyArgs),
     Rebuild(rebuild::RebuildArgs),

@@ -14,7 +14,7 @@ const ON: [&str; 4] = [
     "cluster.local_dc=dc1",
     "cluster.allow_remote_dc=true",
 ];
-const CREATE: [&str; 9] = [
+const CREATE: [&str; 11] = [
     "create",
     "shop.t",
     "--mode",
@@ -23,9 +23,15 @@ const CREATE: [&str; 9] = [
     "x=b,a@dc2",
     "--layout",
     "y=a,b@dc1",
+    "--layout",
+    "z=a,b@dc3",
     "--json",
 ];
-const COPIES: [(usize, &str); 2] = [(1, "shop__t__x.t"), (0, "shop__t__y.t")];
+const COPIES: [(usize, &str); 3] = [
+    (1, "shop__t__x.t"),
+    (0, "shop__t__y.t"),
+    (2, "shop__t__z.t"),
+];
 
 /// All copies have what the client was told.
 fn check_copies(nodes: &mut Nodes, history: &History) {
@@ -76,22 +82,19 @@ fn rows_go_over_to_copies_and_back_while_clients_write() {
     // Interrupted while nobody may write: the table has all rows, and clients wait.
     let command = nodes.begin(&CREATE);
     eventually("clients wait", || nodes.stage("shop.t").0 == "replace");
-    std::thread::sleep(Duration::from_secs(4));
+    eventually("nobody knows where to write to", || {
+        let before = writing.acknowledged();
+        std::thread::sleep(Duration::from_millis(500));
+        writing.acknowledged() == before
+    });
     kill(command);
     assert_eq!(nodes.stage("shop.t"), (json!("replace"), json!("filling")));
-    let before = writing.acknowledged();
-    std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(
-        writing.acknowledged(),
-        before,
-        "nobody knows where to write to"
-    );
     nodes.refused(
         &["rebuild", "shop.t", "--layout", "x"],
         "finish what was interrupted",
     );
 
-    let created = nodes.json(&CREATE[..8]);
+    let created = nodes.json(&CREATE[..10]);
     println!("{created}");
     assert!(created["rows"].as_u64() > Some(0), "{created}");
     assert_eq!(nodes.stage("shop.t"), (json!("replace"), json!("in use")));
@@ -112,7 +115,7 @@ fn rows_go_over_to_copies_and_back_while_clients_write() {
         status["tables"][0]["layouts"][0]["physical_keyspace"],
         "shop__t__x"
     );
-    let again = nodes.json(&CREATE[..8]);
+    let again = nodes.json(&CREATE[..10]);
     assert_eq!(
         again["rows"],
         json!(null),
@@ -152,7 +155,8 @@ fn rows_go_over_to_copies_and_back_while_clients_write() {
     });
     check_rows("shop.t", &rows.collect(), &history);
     assert!(nodes.names("shop__t").is_empty());
-    let rows = nodes.run("SELECT owners FROM helenus.copies");
+    let rows = nodes
+        .run("SELECT owners FROM helenus.copies WHERE keyspace_name = 'shop' AND table_name = 't'");
     assert!(rows.is_empty(), "{rows:?}");
     assert!(
         nodes.status("shop.t")["tables"][0]["layouts"]

@@ -65,6 +65,12 @@ impl Nodes {
              {{'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}}"
         ));
         self.run(&format!("CREATE TABLE {keyspace}.t ({columns})"));
+        let select = format!("SELECT k FROM {keyspace}.t LIMIT 1");
+        for connection in &mut self.connections {
+            eventually("the node knows the table", || {
+                connection.query(&select, Consistency::All).is_ok()
+            });
+        }
     }
 
     /// `k`, `a` and `v` of all rows of a table, as this node has them.

@@ -4,62 +4,24 @@
 //! rows there were are copied, and compared; then the catalogue says `ready`. The same command goes on
 //! with what was interrupted.
 
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, bail};
-use clap::Args;
+use anyhow::{Result, bail};
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry, Partition, State};
+use super::create_args::CreateArgs;
 use super::fill::{self, Filled};
+use super::following::{add_columns, copy_grants};
 use super::names;
 use super::replace;
 use super::report::Mode;
 use super::request::{self, Wanted};
-use super::work::Work;
 use super::{definition, ranges, rules};
-use crate::online::access::Access;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::now_ms;
-use crate::online::grants;
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
 use crate::payload_cmd;
-
-/// Make layouts of a table, while clients use it.
-#[derive(Args)]
-pub(super) struct CreateArgs {
-    /// KEYSPACE.TABLE
-    pub table: TableName,
-    /// What the layouts are to the table
-    #[arg(long, value_enum, default_value = "add")]
-    mode: Mode,
-    /// A layout: its name, and all clustering columns in its order; in mode `replace` also the data center that has it;
-    /// may be repeated
-    #[arg(long = "layout", value_name = "NAME=COLUMN,…[@DC]", value_parser = request::parse)]
-    layouts: Vec<Wanted>,
-    /// The layouts of this design, as `layouts advise --json` prints it
-    #[arg(long, value_name = "FILE.json", conflicts_with = "layouts")]
-    design: Option<PathBuf>,
-    /// With `--mode replace`: the data centers of the layouts, in the order of these
-    #[arg(long, value_name = "DC,…", value_delimiter = ',')]
-    pub data_centers: Vec<String>,
-    /// The role of the proxies (cluster.username), which is then allowed to read the catalogue, and in mode `replace` to
-    /// keep the copies equal; may be repeated [default: --user]
-    #[arg(long, value_name = "ROLE")]
-    pub proxy_role: Vec<String>,
-    #[command(flatten)]
-    access: Access,
-    #[command(flatten)]
-    pub work: Work,
-    /// Do not wait for proxies, because none is running
-    #[arg(long, hide = true)]
-    pub no_proxies: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
 
 pub(super) async fn run(args: CreateArgs) -> Result<()> {
     let wanted = match &args.design {
@@ -263,68 +225,6 @@ async fn make_tables(
                 );
             }
         }
-    }
-    Ok(())
-}
-
-/// Gives layouts the columns that the table has got meanwhile. Returns the table as it is by now.
-pub(super) async fn add_columns(
-    cluster: &Cluster,
-    before: &Table,
-    layouts: &[(TableName, &[String])],
-    work: &Work,
-) -> Result<Table> {
-    cluster.agree().await?;
-    let name = &before.name;
-    let table = table::load(cluster, name).await?;
-    let has_more = table.lacking(before).next().is_some();
-    if has_more {
-        let checked = async {
-            rules::check(&table, cluster).await?;
-            fill::refuse_untimed(cluster, &table, work).await
-        };
-        checked.await.with_context(|| {
-            format!("{name} was altered meanwhile: drop the layouts (helenus layouts drop {name})")
-        })?;
-    }
-    for (physical, clustering) in layouts {
-        let found = table::load(cluster, physical).await?;
-        for (column, is_static) in table.lacking(&found) {
-            cluster
-                .run(&definition::add(physical, column, is_static))
-                .await?;
-        }
-        let found = table::load(cluster, physical).await?;
-        if !table.is_copied_by(&found, clustering) {
-            bail!(
-                "{name} was altered while {physical} was announced: drop the layouts (helenus layouts drop {name} \
-                 --all) and create them again"
-            );
-        }
-    }
-    Ok(table)
-}
-
-/// Gives roles the rights on the layouts that they have on the table, and takes others away, except from the
-/// role `but`.
-pub(super) async fn copy_grants(
-    cluster: &Cluster,
-    table: &TableName,
-    layouts: &[TableName],
-    but: Option<&str>,
-) -> Result<()> {
-    if !grants::are_checked(cluster).await {
-        return Ok(());
-    }
-    for physical in layouts {
-        let copied = grants::make_equal(cluster, table, physical, but).await;
-        copied.with_context(|| {
-            format!(
-                "the rights on {physical} could not be made those on {table}, and clients without them could \
-                 not write to {table} once the layout is written. Nobody reads the layout yet: run this as a \
-                 superuser"
-            )
-        })?;
     }
     Ok(())
 }

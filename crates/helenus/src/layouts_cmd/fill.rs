@@ -8,7 +8,7 @@ use helenus_rows::Table;
 
 use super::backfill;
 use super::catalogue::{self, Change, Entry, State};
-use super::verify::{self, Verdict};
+use super::verdict::{self, Verdict};
 use super::work::Work;
 use crate::online::cluster::Cluster;
 use crate::online::reading::Reader;
@@ -58,13 +58,13 @@ pub(super) async fn fill(
         None => backfill::fill(cluster, table, &table.name, entries, work).await?,
     };
     let (compared, verdicts) =
-        verify::verify(cluster, (table, &table.name), entries, work, true).await?;
+        verdict::verify(cluster, (table, &table.name), entries, work, true).await?;
     let left: u64 = verdicts.iter().map(Verdict::left).sum();
     if verdicts.iter().any(|verdict| verdict.undeleted > 0) {
         bail!(
             "{left} rows of layouts of {} differ, so these are not read yet: {}",
             table.name,
-            verify::UNDELETED
+            verdict::UNDELETED
         );
     }
     if left > 0 {

@@ -1,12 +1,12 @@
 //! `helenus layouts rebuild`: empties a layout and fills it anew.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry, Mode, State};
-use super::verify::{check_copies, chosen};
+use super::verdict::{check_copies, chosen};
 use super::work::Work;
 use super::{fill, ranges, replace, rules};
 use crate::online::access::Access;
@@ -17,20 +17,20 @@ use crate::online::table;
 #[derive(Args)]
 pub(super) struct RebuildArgs {
     /// KEYSPACE.TABLE
-    pub table: TableName,
+    table: TableName,
     /// Only this layout; may be repeated [default: all; in mode `replace` name one]
     #[arg(long = "layout", value_name = "NAME")]
-    pub layouts: Vec<String>,
+    layouts: Vec<String>,
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
     work: Work,
     /// Do not wait for proxies, because none is running
     #[arg(long, hide = true)]
-    pub no_proxies: bool,
+    no_proxies: bool,
     /// Print JSON.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
 pub(super) async fn run(args: RebuildArgs) -> Result<()> {
@@ -41,7 +41,15 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
     if known.mode(&args.table)? != Mode::Add {
-        return replace::rebuild::run(&args, &cluster, known).await;
+        let [layout] = &*args.layouts else {
+            bail!(
+                "the layouts of {} are in place of its replicas: name one of them with --layout, and the next one when \
+                 it is back",
+                args.table
+            );
+        };
+        let of = (&args.table, &**layout);
+        return replace::rebuild::run(&cluster, of, known, (args.no_proxies, args.json)).await;
     }
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;

@@ -115,7 +115,11 @@ pub(super) fn check(wanted: &[Wanted], table: &Table, mode: Mode) -> Result<()> 
             );
         }
         let mut before = wanted.iter().take(at);
-        if let Some(other) = before.find(|o| o.name == *name || o.clustering == *clustering) {
+        // Copies in place of replicas may well be alike.
+        let is_alike = |other: &&Wanted| {
+            other.name == *name || (mode == Mode::Add && other.clustering == *clustering)
+        };
+        if let Some(other) = before.find(is_alike) {
             bail!(
                 "layouts {} and {name} have the same name or the same order",
                 other.name
@@ -123,4 +127,38 @@ pub(super) fn check(wanted: &[Wanted], table: &Table, mode: Mode) -> Result<()> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layout_may_name_its_data_center() {
+        let of = |text: &str| {
+            let wanted = parse(text).expect(text);
+            (wanted.clustering.join(" "), wanted.data_center)
+        };
+        assert_eq!(of("x=b,a"), ("b a".to_owned(), None));
+        assert_eq!(
+            of("x=b, A@DC 1"),
+            ("b a".to_owned(), Some("DC 1".to_owned()))
+        );
+        assert!(parse("x").is_err() && parse("X=a").is_err());
+    }
+
+    #[test]
+    fn a_design_is_for_one_mode() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let design = r#"{"table": "shop.orders", "mode": "replace", "layouts": [{"name": "A", "clustering": ["b", "a"]}]}"#;
+        std::fs::write(file.path(), design).expect("written");
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let found = of_design(file.path(), &table, Mode::Replace).expect("a design");
+        assert_eq!(
+            (&*found[0].name, &*found[0].clustering),
+            ("a", &["b", "a"].map(str::to_owned)[..])
+        );
+        let refused = of_design(file.path(), &table, Mode::Add).expect_err("another mode");
+        assert!(refused.to_string().contains("--mode replace"), "{refused}");
+    }
 }

@@ -206,6 +206,7 @@ mod tests {
             copies: vec![copies(stored.copies(2)), copies(stored.copies(3))],
             proxies: Some(ProxiesList { rows, list }),
             addresses: [(HOSTS[0].to_owned(), "10.0.0.1:9042".to_owned())].into(),
+            layouts: [("shop.orders".to_owned(), vec!["by_day".to_owned()])].into(),
         }
     }
 
@@ -221,7 +222,7 @@ mod tests {
         let expected = [
             "copies of shop.orders",
             "version 3, 2023-11-14T22:13:20Z",
-            "copy 0 in sync since version 1 10.0.0.1:9042",
+            "copy 0, by_day in sync since version 1 10.0.0.1:9042",
             "copy 1 joining since version 3 22222222-2222-2222-2222-222222222222",
             &format!(
                 "problem with those on {}, {}: it tells of 2 members in the column since, and has 3; {ADVICE}",
@@ -243,6 +244,7 @@ mod tests {
         assert_eq!(copies[0]["problem"], Value::Null);
         let second = json!({
             "number": 1,
+            "layout": null,
             "host_id": HOSTS[1],
             "address": null,
             "state": "joining",

@@ -17,9 +17,10 @@ use scylla::statement::Consistency;
 use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Mode, Partition, State};
-use super::super::create::{CreateArgs, add_columns, copy_grants};
+use super::super::create_args::CreateArgs;
+use super::super::following::{add_columns, copy_grants};
 use super::super::request::Wanted;
-use super::super::verify::{self, Verdict};
+use super::super::verdict::{self, Verdict};
 use super::super::work::Work;
 use super::super::{backfill, definition, ranges};
 use super::checks::{self, NewCopy};
@@ -28,7 +29,8 @@ use super::stage::{self, Claim, Stage};
 use super::{check_tables, nodes};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::later_than;
-use crate::online::settle::Settle;
+use crate::online::reading::Reader;
+use crate::online::settle::{Emptying, Settle};
 use crate::online::{grants, hints, table};
 
 /// With `commitlog_sync: periodic` a node has on disk what it has acknowledged so long ago, by default.
@@ -293,13 +295,12 @@ impl Job<'_> {
     /// Copies the rows while clients go on, and repairs what has changed until then. The less is left for later.
     async fn copy(&self, table: &Table, entries: &[Entry], work: &Work) -> Result<u64> {
         let own = self.name;
-        let reader =
-            crate::online::reading::Reader::new(self.cluster, table, own, work.level()).await?;
+        let reader = Reader::new(self.cluster, table, own, work.level()).await?;
         if reader.is_empty().await? {
             return Ok(0);
         }
         let copied = backfill::fill(self.cluster, table, own, entries, work).await?;
-        verify::verify(self.cluster, (table, own), entries, work, true).await?;
+        verdict::verify(self.cluster, (table, own), entries, work, true).await?;
         Ok(copied)
     }
 
@@ -343,7 +344,7 @@ impl Job<'_> {
         check_tables(cluster, &table, entries).await?;
         self.allow(cluster.role.as_deref()).await?;
         let before = self.now().await?;
-        let compared = verify::verify(cluster, (&table, name), entries, work, true).await;
+        let compared = verdict::verify(cluster, (&table, name), entries, work, true).await;
         let (compared, verdicts) = compared?;
         let left: u64 = verdicts.iter().map(Verdict::left).sum();
         let unsettled: u64 = verdicts.iter().map(|verdict| verdict.unsettled).sum();
@@ -369,7 +370,7 @@ impl Job<'_> {
                  its rights on the keyspace helenus (--proxy-role); its log tells what it lacks"
             );
         }
-        verify::keep_counts(cluster, name, &compared).await?;
+        verdict::keep_counts(cluster, name, &compared).await?;
         let now = catalogue::read(cluster, name).await?;
         now.check_unchanged(name, entries)?;
         let standing = stage::read(cluster, name).await?;
@@ -470,7 +471,7 @@ pub(super) async fn empty(
     (level, settle, is_resumed): (Consistency, Settle, bool),
 ) -> Result<()> {
     let table = table::load(cluster, name).await?;
-    let reader = crate::online::reading::Reader::new(cluster, &table, name, level).await?;
+    let reader = Reader::new(cluster, &table, name, level).await?;
     if !reader.is_empty().await? {
         // What was copied last is in the commit logs by then.
         tokio::time::sleep(COMMIT_LOG_SYNC).await;
@@ -489,7 +490,7 @@ pub(super) async fn empty(
     }
     if is_resumed && settle.is_needed() {
         // Whoever was at it may have sent a TRUNCATE, which must not come after a `drop`.
-        let more = settle.for_emptying(crate::online::settle::Emptying::Perhaps);
+        let more = settle.for_emptying(Emptying::Perhaps);
         settle.wait_longer(more, "the table is emptied").await;
     }
     let standing = stage::read(cluster, name).await?;

@@ -15,7 +15,6 @@ use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Partition, State};
 use super::super::lists::{self, CopiesRow};
-use super::super::rebuild::RebuildArgs;
 use super::proxies::{beats, is_proxy_alive};
 use super::stage::{self, Stage, Standing};
 use super::{check_tables, checks, described, nodes};
@@ -36,21 +35,16 @@ const ATTEMPTS: usize = 32;
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(in crate::layouts_cmd) async fn run(
-    args: &RebuildArgs,
     cluster: &Cluster,
+    (name, layout): (&TableName, &str),
     known: Partition,
+    (no_proxies, as_json): (bool, bool),
 ) -> Result<()> {
-    let (name, begun) = (&args.table, Instant::now());
-    let [layout] = &*args.layouts else {
-        bail!(
-            "the layouts of {name} are in place of its replicas: name one of them with --layout, and the next one when \
-             it is back"
-        );
-    };
+    let begun = Instant::now();
     let number = known
         .entries
         .iter()
-        .position(|entry| entry.layout == *layout);
+        .position(|entry| entry.layout == layout);
     let Some(number) = number else {
         let all: Vec<&str> = known.entries.iter().map(|entry| &*entry.layout).collect();
         bail!("{name} has no layout {layout}, only {}", all.join(", "));
@@ -85,7 +79,7 @@ pub(in crate::layouts_cmd) async fn run(
     };
     let closed = before.begun_anew();
     catalogue::change(cluster, name, &known, &[Change::Put(&closed)]).await?;
-    let settle = Settle::of(cluster, args.no_proxies).await;
+    let settle = Settle::of(cluster, no_proxies).await;
     let more = settle.for_emptying(emptying);
     settle.wait_longer(more, "no longer read").await;
     if let Err(why) = take_out(cluster, name, number).await {
@@ -127,11 +121,11 @@ pub(in crate::layouts_cmd) async fn run(
         ..closed.clone()
     };
     let now = catalogue::read(cluster, name).await?;
-    now.check_unchanged(name, std::slice::from_ref(&closed))?;
+    now.check_unchanged(name, &[closed])?;
     catalogue::change(cluster, name, &now, &[Change::Put(&ready)]).await?;
     wait_until_back(cluster, (name, &ready), number).await?;
     let seconds = begun.elapsed().as_secs_f64();
-    match args.json {
+    match as_json {
         true => println!(
             "{:#}",
             json!({ "table": name.to_string(), "rebuilt": [layout], "seconds": seconds })

@@ -19,8 +19,7 @@ use helenus_rows::{Table, TableName};
 use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Mode, Partition, State};
-use super::super::remove::DropArgs;
-use super::super::verify;
+use super::super::verdict;
 use super::super::work::Work;
 use super::super::{backfill, names, ranges};
 use super::stage::{self, Claim, Stage};
@@ -53,24 +52,18 @@ pub(in crate::layouts_cmd) async fn is_about(
 }
 
 pub(in crate::layouts_cmd) async fn run(
-    args: &DropArgs,
     cluster: &Cluster,
+    name: &TableName,
     known: Partition,
+    ((no_proxies, as_json), from): ((bool, bool), Option<&str>),
 ) -> Result<()> {
-    let name = &args.table;
-    if !args.all {
-        bail!(
-            "the layouts of {name} are in place of its replicas and have numbers in the order of their names, so none \
-             of them is dropped alone: --all drops all, and brings the rows back to the table"
-        );
-    }
     for entry in &known.entries {
         checks::check_name(name, entry)?;
     }
     let mut dropped: Vec<(String, TableName)> = left_behind(cluster, name, &known).await?;
     let entries = known.entries.iter();
     dropped.extend(entries.map(|entry| (entry.layout.clone(), entry.table(name))));
-    let settle = Settle::of(cluster, args.no_proxies).await;
+    let settle = Settle::of(cluster, no_proxies).await;
     let mut done = Done::default();
     let standing = stage::read(cluster, name).await?;
     match standing.stage(name)? {
@@ -83,7 +76,6 @@ pub(in crate::layouts_cmd) async fn run(
         Some(Stage::InUse | Stage::Draining) if !known.entries.is_empty() => {
             let table = table::load(cluster, name).await?;
             check_tables(cluster, &table, &known.entries).await?;
-            let from = args.from.as_deref();
             bring_back(
                 cluster,
                 (&table, known),
@@ -111,7 +103,7 @@ pub(in crate::layouts_cmd) async fn run(
         ranges::forget(cluster, name, layout).await?;
     }
     ranges::forget(cluster, name, BACK).await?;
-    report(args, &dropped, &done);
+    report(name, &dropped, &done, as_json);
     Ok(())
 }
 
@@ -182,7 +174,7 @@ async fn bring_back(
     }];
     let copied = async {
         backfill::fill(cluster, table, &copy, &back, &work).await?;
-        verify::verify(cluster, (table, &copy), &back, &work, true).await
+        verdict::verify(cluster, (table, &copy), &back, &work, true).await
     };
     let (compared, verdicts) = copied.await.with_context(|| {
         format!(
@@ -386,11 +378,11 @@ async fn drop_copy(
     }
 }
 
-fn report(args: &DropArgs, dropped: &[(String, TableName)], done: &Done) {
+fn report(name: &TableName, dropped: &[(String, TableName)], done: &Done, as_json: bool) {
     let names: Vec<&str> = dropped.iter().map(|(layout, _)| &**layout).collect();
-    if args.json {
+    if as_json {
         let report = json!({
-            "table": args.table.to_string(),
+            "table": name.to_string(),
             "dropped": names,
             "rows": done.rows,
             "stopped_s": done.stopped.map(|stopped| stopped.as_secs_f64()),
@@ -398,7 +390,7 @@ fn report(args: &DropArgs, dropped: &[(String, TableName)], done: &Done) {
         println!("{report:#}");
         return;
     }
-    println!("dropped from {}: {}", args.table, names.join(", "));
+    println!("dropped from {name}: {}", names.join(", "));
     if let (Some(rows), Some(stopped)) = (done.rows, done.stopped) {
         println!(
             "{rows} rows are back in the table; clients could not use it for {:.1} s",

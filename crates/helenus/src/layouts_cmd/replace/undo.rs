@@ -4,10 +4,10 @@
 //! others come back by `rebuild`: how long they had been out was forgotten with the lists.
 
 use anyhow::{Result, bail};
+use helenus_rows::TableName;
 use serde_json::json;
 
 use super::super::catalogue::Partition;
-use super::super::remove::DropArgs;
 use super::super::work::Work;
 use super::create::empty;
 use super::stage::{self, Stage, Standing};
@@ -18,15 +18,15 @@ use crate::online::settle::Settle;
 use crate::online::table;
 
 pub(in crate::layouts_cmd) async fn run(
-    args: &DropArgs,
     cluster: &Cluster,
+    name: &TableName,
     known: &Partition,
+    (no_proxies, json): (bool, bool),
 ) -> Result<()> {
-    let name = &args.table;
     for entry in &known.entries {
         checks::check_name(name, entry)?;
     }
-    let settle = Settle::of(cluster, args.no_proxies).await;
+    let settle = Settle::of(cluster, no_proxies).await;
     let standing = stage::read(cluster, name).await?;
     let is_resumed = match standing.stage(name)? {
         Some(Stage::Draining) if !known.entries.is_empty() => false,
@@ -37,11 +37,11 @@ pub(in crate::layouts_cmd) async fn run(
     let mut known = known.clone();
     let mut out = Vec::new();
     if !is_resumed {
-        (known, out) = reopen(args, cluster, &known, (&standing, settle)).await?;
+        (known, out) = reopen(cluster, name, &known, (&standing, settle)).await?;
     }
     let level = Work::of_all().level();
     empty(cluster, name, &known.entries, (level, settle, is_resumed)).await?;
-    match args.json {
+    match json {
         true => println!(
             "{:#}",
             json!({ "table": name.to_string(), "undone": true, "out": out })
@@ -53,12 +53,11 @@ pub(in crate::layouts_cmd) async fn run(
 
 /// Adds the lists again. Also the layouts that are not in sync.
 async fn reopen(
-    args: &DropArgs,
     cluster: &Cluster,
+    name: &TableName,
     known: &Partition,
     (standing, settle): (&Standing, Settle),
 ) -> Result<(Partition, Vec<String>)> {
-    let name = &args.table;
     let own = table::load(cluster, name).await?;
     check_tables(cluster, &own, &known.entries).await?;
     let ring = nodes::read(cluster).await?;

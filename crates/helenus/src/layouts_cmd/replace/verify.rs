@@ -5,24 +5,18 @@ use helenus_rows::Table;
 
 use super::super::catalogue::{Entry, Partition};
 use super::super::lists;
-use super::super::verify::{self, Verdict, VerifyArgs};
+use super::super::verdict::{self, Verdict};
+use super::super::work::Work;
 use super::{check_tables, in_sync_everywhere};
 use crate::online::cluster::Cluster;
 
 pub(in crate::layouts_cmd) async fn run(
-    args: &VerifyArgs,
     cluster: &Cluster,
     (table, known): (&Table, &Partition),
+    (layouts, work, as_json): (&[String], &Work, bool),
 ) -> Result<()> {
     let name = &table.name;
-    if args.repair {
-        bail!(
-            "the layouts of {name} are in place of its replicas, and each of them may be the one that is right: take \
-             the one that is wrong out with `helenus layouts rebuild {name} --layout NAME`, and proxies make it what the \
-             others are"
-        );
-    }
-    verify::chosen(&known.entries, &args.layouts, name)?;
+    verdict::chosen(&known.entries, layouts, name)?;
     check_tables(cluster, table, &known.entries).await?;
     let rows = lists::read_copies(cluster, name).await?;
     let in_sync = in_sync_everywhere(&rows, known.entries.len());
@@ -37,7 +31,7 @@ pub(in crate::layouts_cmd) async fn run(
     };
     let others: Vec<Entry> = others
         .iter()
-        .filter(|entry| args.layouts.is_empty() || args.layouts.contains(&entry.layout))
+        .filter(|entry| layouts.is_empty() || layouts.contains(&entry.layout))
         .cloned()
         .collect();
     for entry in known
@@ -50,16 +44,16 @@ pub(in crate::layouts_cmd) async fn run(
             entry.layout
         );
     }
-    if !args.json {
+    if !as_json {
         println!("compared with {}:", super::described(first, name));
     }
     let of_first = first.table(name);
-    let compared = verify::verify(cluster, (table, &of_first), &others, &args.work, false).await;
+    let compared = verdict::verify(cluster, (table, &of_first), &others, work, false).await;
     let (compared, verdicts) = compared?;
-    verify::keep_counts(cluster, name, &compared).await?;
-    match args.json {
-        true => println!("{:#}", verify::as_json(name, &compared, &verdicts)),
-        false => verify::print_text(name, &compared, &verdicts, false),
+    verdict::keep_counts(cluster, name, &compared).await?;
+    match as_json {
+        true => println!("{:#}", verdict::as_json(name, &compared, &verdicts)),
+        false => verdict::print_text(name, &compared, &verdicts, false),
     }
     let differing: u64 = verdicts.iter().map(Verdict::differing).sum();
     if differing > 0 {

@@ -302,6 +302,16 @@ fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
 }
 
 #[test]
+fn layouts_that_are_being_made_in_place_of_replicas_are_none_yet() {
+    let names = ["keyspace_name", "table_name", "layout", "mode"];
+    let row = |mode| ["shop", "orders", "a", mode];
+    for (mode, count) in [("replacing", 0), ("replace", 1), ("add", 1), ("other", 1)] {
+        let found = rows(&names, &[&row(mode)]);
+        assert_eq!(entries(&found).len(), count, "{mode}");
+    }
+}
+
+#[test]
 fn layouts_in_place_of_replicas_are_copies_in_the_order_of_their_names() {
     let a = "shop_a.orders: region key int, clerk < text, day < date, id > int, total - double, boss static text";
     let b = ORDERS.replace("orders:", "shop_b.orders:");
