@@ -17,8 +17,9 @@ use crate::memory::NO_MEMORY;
 use crate::request::ClientRequest;
 use crate::statement::analysis::Analysis;
 use crate::statement::layout_rules::{
-    CATALOGUE, CATALOGUE_REFUSED, begins_as_write, changes_rights, definition, is_systems,
-    may_write, opaque_refused, rights, serial_read_refused, truncate_refused, write_refused,
+    CATALOGUE, CATALOGUE_REFUSED, begins_as_read, begins_as_write, changes_rights, definition,
+    is_systems, may_write, opaque_refused, rights, serial_read_refused, truncate_refused,
+    write_refused,
 };
 use crate::statement::prepared::Statement;
 use crate::stats::add;
@@ -107,6 +108,14 @@ impl Engine {
             }
             rewritten.send_before = until;
         }
+        // A table that has copies in place of replicas is empty itself, which would look like an answer.
+        if until.is_none()
+            && !is_systems
+            && reads_rows(kind, statement)
+            && self.cx.shared.layouts.was_never_read()
+        {
+            return Err(Refusal::never_read(&self.cx.shared.layouts, self.cx.now));
+        }
         if layouts.is_empty() {
             return Ok(rewritten);
         }
@@ -179,6 +188,14 @@ impl Engine {
             _ => {}
         }
         self.refuse_with_fields(arrival, None, (*code, text, fields));
+    }
+}
+
+/// Whether a statement reads a table's rows.
+fn reads_rows(kind: Kind, statement: Option<&Arc<Statement>>) -> bool {
+    match (kind, statement) {
+        (Kind::Opaque, Some(statement)) => begins_as_read(&statement.text),
+        _ => kind == Kind::Select,
     }
 }
 

@@ -121,6 +121,11 @@ impl Lease {
         (until > now).then_some(until)
     }
 
+    /// Since this proxy was started.
+    pub(crate) fn was_never_read(&self) -> bool {
+        self.until_us.load(Ordering::Acquire) == 0
+    }
+
     pub fn is_held(&self, now: Instant) -> bool {
         self.until(now).is_some()
     }
@@ -146,7 +151,9 @@ mod tests {
         let lease = Lease::new(began);
         assert_eq!(lease.until(at(0)), None, "it was never read");
         assert_eq!(lease.unread_for(at(700)), Duration::from_millis(700));
+        assert!(lease.was_never_read());
         lease.renew(at(1_000));
+        assert!(!lease.was_never_read());
         assert_eq!(lease.until(at(10_999)), Some(at(11_000)));
         assert_eq!(lease.until(at(11_000)), None);
         lease.renew(at(500));

@@ -18,6 +18,66 @@ fn stage(nodes: &mut Nodes, keyspace: &str, stage: &str) {
     ));
 }
 
+/// As `drop` leaves it that was interrupted, `restarts` of each node before now.
+fn drained(nodes: &mut Nodes, keyspace: &str, restarts: i32) {
+    let of = |node: usize, nodes: &mut Nodes| {
+        let select = "SELECT host_id, gossip_generation FROM system.local";
+        let rows = nodes.connections[node].query(select, helenus_cluster::Consistency::One);
+        let row = rows.expect("a row").remove(0);
+        let id: String = row[0]
+            .iter()
+            .flatten()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        let parts = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]];
+        (parts.join("-"), crate::int(&row[1]) - restarts)
+    };
+    let [(x, of_x), (y, of_y)] = [1, 2].map(|node| of(node, nodes));
+    let place = format!("keyspace_name = '{keyspace}' AND table_name = 't'");
+    nodes.run(&format!(
+        "DELETE FROM helenus.copies WHERE {place} AND owners = [{x}, {y}]"
+    ));
+    nodes.run(&format!(
+        "UPDATE helenus.copies SET stage = 'draining', sources = {{0, 1}}, boots = {{{x}: {of_x}, {y}: {of_y}}} \
+         WHERE {place}"
+    ));
+}
+
+#[test]
+fn rows_that_cannot_be_copied_back_stop_nobody() {
+    let mut nodes = Nodes::take();
+    nodes.table("brief", COLUMNS);
+    nodes.run("ALTER TABLE brief.t WITH default_time_to_live = 100000");
+    nodes.succeeds(&create("brief.t"));
+    for layout in ["x", "y"] {
+        nodes.run(&format!(
+            "INSERT INTO brief__t__{layout}.t (k, a, b) VALUES (1, 1, 2)"
+        ));
+    }
+    let drop_all = ["drop", "brief.t", "--all", "--no-proxies"];
+    nodes.refused(&drop_all, "Give each of them a value");
+    assert_eq!(nodes.stage("brief.t"), (json!("replace"), json!("in use")));
+    // Other data centers than those of the copies.
+    let other = ["--layout", "x=b,a@dc3", "--layout", "y=a,b@dc2"];
+    nodes.refused(
+        &[
+            &["create", "brief.t", "--no-proxies", "--mode", "replace"][..],
+            &other,
+        ]
+        .concat(),
+        "repeat the command that has begun",
+    );
+    // The catalogue has lost that clients use the copies.
+    nodes.run("DELETE FROM helenus.copies WHERE keyspace_name = 'brief' AND table_name = 't'");
+    nodes.refused(&drop_all, "brief.t is empty");
+    nodes.refused(&create("brief.t"), "brief.t is empty");
+    for layout in ["x", "y"] {
+        nodes.run(&format!("TRUNCATE brief__t__{layout}.t"));
+    }
+    nodes.succeeds(&drop_all);
+    assert!(nodes.names("brief").is_empty());
+}
+
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let mut nodes = Nodes::take();
@@ -131,17 +191,27 @@ fn rows_and_their_times_go_over_and_back() {
     nodes.succeeds(&create("times.t"));
     assert!(of(&mut nodes, "times.t").is_empty());
 
-    // No copy is in sync everywhere whose node has run all the time.
-    nodes.run(
-        "UPDATE helenus.copies SET boots = {}, sources = {} WHERE keyspace_name = 'times' AND table_name = 't'",
-    );
-    stage(&mut nodes, "times", "draining");
+    // `drop` was interrupted, and no copy has nodes that have run all the time since.
+    let drop_all = ["drop", "times.t", "--all", "--no-proxies"];
+    let undo = ["drop", "times.t", "--undo", "--no-proxies"];
+    drained(&mut nodes, "times", 1);
+    nodes.refused(&drop_all, "no copy of times.t");
+    nodes.refused(&undo, "no copy of times.t");
+    nodes.refused(&create("times.t"), "--undo");
+    // They have: it is given up.
+    drained(&mut nodes, "times", 0);
+    nodes.run("INSERT INTO times.t (k, a, b, v) VALUES (99, 1, 2, 99)");
+    nodes.succeeds(&undo);
+    assert_eq!(nodes.stage("times.t"), (json!("replace"), json!("in use")));
+    assert!(of(&mut nodes, "times.t").is_empty());
+    nodes.refused(&undo, "is not being dropped");
+    // They have not, and one of them is taken in spite of that.
+    drained(&mut nodes, "times", 1);
     nodes.refused(
-        &["drop", "times.t", "--all", "--no-proxies"],
-        "no copy of times.t",
+        &[&drop_all[..], &["--from", "z"]].concat(),
+        "does not have all rows",
     );
-    stage(&mut nodes, "times", "in use");
-    let dropped = nodes.json(&["drop", "times.t", "--all", "--no-proxies"]);
+    let dropped = nodes.json(&[&drop_all[..], &["--from", "y"]].concat());
     assert_eq!(dropped["rows"], 20, "{dropped}");
     let back = of(&mut nodes, "times.t");
     let without = |rows: &[Vec<Option<Vec<u8>>>]| {
@@ -191,6 +261,17 @@ fn what_has_begun_is_given_up_with_all_rows_in_the_table() {
         ],
         "repeat the command that has begun",
     );
+    // What fails while clients wait lets them go on with the table.
+    nodes.run("ALTER TABLE again.t WITH default_time_to_live = 100000");
+    nodes.run("INSERT INTO again.t (k, a, b) VALUES (4, 1, 2)");
+    assert_eq!(nodes.stage("again.t"), (json!("replace"), json!("filling")));
+    nodes.refused(&create("again.t"), "clients use again.t itself again");
+    assert_eq!(
+        nodes.stage("again.t"),
+        (json!("replacing"), json!("filling"))
+    );
+    nodes.run("DELETE FROM again.t WHERE k = 4");
+    nodes.run("ALTER TABLE again.t WITH default_time_to_live = 0");
     nodes.succeeds(&create("again.t"));
     for (node, table) in [(1, "again__t__x.t"), (2, "again__t__y.t")] {
         let rows = nodes.rows_at(node, table);

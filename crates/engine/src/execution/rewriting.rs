@@ -132,6 +132,16 @@ impl Refusal {
         Refusal::new(code::OVERLOADED, text)
     }
 
+    /// Nothing is known of layouts at all: the table that a read names may be empty because copies are in its place.
+    pub(crate) fn never_read(lease: &Lease, now: Instant) -> Refusal {
+        let text = format!(
+            "Helenus: the catalogue of layouts could not be read since this proxy was started {} s ago; reads \
+             and writes wait until it can",
+            lease.unread_for(now).as_secs()
+        );
+        Refusal::new(code::OVERLOADED, text)
+    }
+
     /// It is not known well enough which columns are encoded.
     pub(crate) fn blind(lease: &Lease, now: Instant) -> Refusal {
         let text = format!(

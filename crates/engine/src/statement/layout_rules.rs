@@ -22,10 +22,18 @@ pub(crate) fn may_write(kind: Kind) -> bool {
 
 /// The same of a statement that nobody here understands.
 pub(crate) fn begins_as_write(text: &str) -> bool {
-    let writes = ["insert", "update", "delete", "begin", "truncate"];
+    begins_as(text, &["insert", "update", "delete", "begin", "truncate"])
+}
+
+/// The same of what reads rows.
+pub(crate) fn begins_as_read(text: &str) -> bool {
+    begins_as(text, &["select"])
+}
+
+fn begins_as(text: &str, any: &[&str]) -> bool {
     words(text)
         .next()
-        .is_some_and(|first| is_one_of(first, &writes))
+        .is_some_and(|first| is_one_of(first, any))
 }
 
 /// Keyspaces of Cassandra's own, and that of the catalogue: their tables never have layouts.

@@ -87,12 +87,47 @@ async fn plan(
     }
 }
 
+/// Fails if there are rows that cannot be copied, before anything has been changed for that.
+pub(super) async fn check_timed(
+    cluster: &Cluster,
+    table: &Table,
+    from: &TableName,
+    work: &Work,
+) -> Result<()> {
+    if table.default_ttl == 0 {
+        return Ok(());
+    }
+    let throttle = Throttle::new(work.rows_per_second);
+    let reader = Reader::new(cluster, table, from, work.level()).await?;
+    let ranges = helenus_rows::split(ring::suitable(cluster, from).await);
+    let bar = bar(
+        "looking for rows that cannot be copied",
+        ranges.len() as u64,
+    );
+    let looks = ranges.iter().map(|range| {
+        let (reader, throttle, bar) = (&reader, &throttle, &bar);
+        async move {
+            let take = async |rows: Vec<Row>, _: std::time::Instant| refuse_untimed(table, &rows);
+            reader.each_page(*range, throttle, take).await?;
+            bar.inc(1);
+            Ok::<(), anyhow::Error>(())
+        }
+    });
+    let looked: Result<()> = stream::iter(looks)
+        .buffer_unordered(work.parallel.into())
+        .try_collect()
+        .await;
+    bar.finish_and_clear();
+    looked
+}
+
 /// CQL tells neither when the keys of a row were written nor when they expire.
 pub(super) fn refuse_untimed(table: &Table, rows: &[Row]) -> Result<()> {
     if rows.iter().any(|row| expires_untold(table, row)) {
         bail!(
             "{} has rows without a value in any column besides the keys, and default_time_to_live: CQL does \
-             not tell when they expire, so they cannot be copied. Drop the layout",
+             not tell when they expire, so they cannot be copied. Give each of them a value, delete them, or wait until \
+             they have expired; then run this again",
             table.name
         );
     }

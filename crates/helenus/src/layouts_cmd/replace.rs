@@ -22,16 +22,18 @@
 pub(super) mod checks;
 pub(super) mod create;
 pub(super) mod nodes;
+mod proxies;
 pub(super) mod rebuild;
 pub(super) mod remove;
 pub(super) mod stage;
 pub(super) mod status;
+pub(super) mod undo;
 pub(super) mod verify;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use helenus_rows::{Table, TableName};
 
-use super::catalogue::Entry;
+use super::catalogue::{self, Change, Entry, Partition};
 use crate::online::cluster::Cluster;
 use crate::online::table;
 
@@ -50,6 +52,90 @@ fn in_sync_everywhere(rows: &[super::lists::CopiesRow], copies: usize) -> Vec<us
     }
 }
 
+/// Takes the layouts over under this number: a command that has begun before can no longer change them.
+async fn take_over(
+    cluster: &Cluster,
+    name: &TableName,
+    known: &Partition,
+    created: i64,
+) -> Result<Partition> {
+    let now = catalogue::read(cluster, name).await?;
+    let entries = renumbered(name, known, &now, created)?;
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::Put).collect();
+    catalogue::change(cluster, name, &now, &changes).await?;
+    let now = catalogue::read(cluster, name).await?;
+    now.check_unchanged(name, &entries)?;
+    Ok(now)
+}
+
+fn renumbered(
+    name: &TableName,
+    known: &Partition,
+    now: &Partition,
+    created: i64,
+) -> Result<Vec<Entry>> {
+    let copy = |entry: &Entry| {
+        (
+            entry.layout.clone(),
+            entry.table(name),
+            entry.clustering.clone(),
+        )
+    };
+    if !known
+        .entries
+        .iter()
+        .map(copy)
+        .eq(now.entries.iter().map(copy))
+    {
+        bail!(
+            "another command has changed the layouts of {name} meanwhile: see `helenus layouts status {name}`"
+        );
+    }
+    let entries = now.entries.iter().map(|entry| Entry {
+        created,
+        ..entry.clone()
+    });
+    Ok(entries.collect())
+}
+
+/// Fails if the table is empty and a copy is not: the catalogue may have lost that clients use the copies.
+async fn check_has_rows(cluster: &Cluster, name: &TableName, copies: &[TableName]) -> Result<()> {
+    let has_rows = async |of: &TableName| -> Result<bool> {
+        let select = format!("SELECT * FROM {} LIMIT 1", of.to_cql());
+        let rows: Vec<scylla::value::Row> = cluster.rows(select).await?;
+        Ok(!rows.is_empty())
+    };
+    if has_rows(name).await? {
+        return Ok(());
+    }
+    for copy in copies {
+        if table::exists(cluster, &copy.keyspace, &copy.table).await? && has_rows(copy).await? {
+            bail!(
+                "{name} is empty and {copy} is not, but the catalogue does not say how that has come: was it restored, or \
+                 helenus.copies emptied? Nothing is changed. If the copies have the rows, restore the catalogue or copy \
+                 them by hand; if they are not needed, drop the copies' keyspaces"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The data centers of the copies, in the order of their numbers.
+async fn data_centers(
+    cluster: &Cluster,
+    name: &TableName,
+    entries: &[Entry],
+) -> Result<Vec<String>> {
+    let mut data_centers = Vec::new();
+    for entry in entries {
+        let keyspace = entry.table(name).keyspace;
+        let found = table::find_keyspace(cluster, &keyspace).await?;
+        let (replication, _) = found.unwrap_or_default();
+        data_centers.extend(replication.into_keys().filter(|key| key != "class"));
+    }
+    Ok(data_centers)
+}
+
 /// Fails if the table of one of these is no copy of this one.
 async fn check_tables(cluster: &Cluster, own: &Table, entries: &[Entry]) -> Result<()> {
     for entry in entries {
@@ -63,4 +149,41 @@ async fn check_tables(cluster: &Cluster, own: &Table, entries: &[Entry]) -> Resu
 /// What a message calls one of the copies.
 fn described(entry: &Entry, of: &TableName) -> String {
     format!("{} ({})", entry.layout, entry.table(of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_taken_over_only_as_they_were() {
+        let name: TableName = "shop.orders".parse().expect("a name");
+        let entry = |layout: &str, created: i64| Entry {
+            layout: layout.to_owned(),
+            physical: "orders".to_owned(),
+            keyspace: Some(format!("shop__orders__{layout}")),
+            clustering: vec!["day".to_owned()],
+            state: "writing".to_owned(),
+            created,
+        };
+        let of = |entries: &[Entry]| Partition {
+            entries: entries.to_vec(),
+            ..Partition::default()
+        };
+        let known = of(&[entry("a", 1), entry("b", 1)]);
+        // A `rebuild` of one of them has begun since.
+        let now = of(&[entry("a", 2), entry("b", 1)]);
+        let taken = renumbered(&name, &known, &now, 9).expect("the same layouts");
+        assert_eq!(taken, [entry("a", 9), entry("b", 9)]);
+        assert!(
+            now.check_unchanged(&name, &taken).is_err(),
+            "who had them before notices"
+        );
+        for others in [&[][..], &[entry("a", 1)], &[entry("a", 1), entry("c", 1)]] {
+            assert!(
+                renumbered(&name, &known, &of(others), 9).is_err(),
+                "{others:?}"
+            );
+        }
+    }
 }

@@ -114,6 +114,45 @@ fn without_a_lease_nothing_is_written() {
     assert_eq!(opcode, Opcode::Batch);
 }
 
+#[test]
+fn before_the_catalogue_was_ever_read_no_table_is() {
+    let mut config = crate::config::Config::default();
+    config.layouts.enabled = true;
+    let mut bench = Bench::with(config, (Version::V4, Version::V4));
+    let of_others = "SELECT * FROM app.others WHERE customer = 1";
+    for text in [
+        of_others,
+        "SELECT * FROM app.orders",
+        "SELECT JSON * FROM app.others",
+        INSERT,
+    ] {
+        ask(&mut bench, text);
+        let (code, why) = bench.error();
+        assert_eq!(code, code::OVERLOADED, "{text}: {why}");
+        assert!(
+            why.contains("catalogue of layouts could not be read"),
+            "{why}"
+        );
+    }
+    bench.is_done();
+    // What the system has is no copy, and the catalogue may be what is looked for.
+    for text in [
+        "SELECT * FROM system_auth.roles",
+        "SELECT * FROM helenus.layouts",
+        "LIST ROLES",
+    ] {
+        ask(&mut bench, text);
+        assert_eq!(bench.at_node().len(), 1, "{text}");
+    }
+    bench.renew();
+    ask(&mut bench, of_others);
+    assert_eq!(bench.at_node().len(), 1);
+    // What was read once may have been true for as long as nobody changes it.
+    bench.wait(LEASE);
+    ask(&mut bench, of_others);
+    assert_eq!(bench.at_node().len(), 1);
+}
+
 /// A bench whose link takes one request at a time, and in which everything may wait for long.
 fn narrow() -> Bench {
     let mut config = crate::config::Config::default();

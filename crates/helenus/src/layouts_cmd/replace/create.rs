@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use helenus_rows::{Table, TableName, literal};
+use scylla::statement::Consistency;
 use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Mode, Partition, State};
@@ -23,6 +24,7 @@ use super::super::verdict::{self, Verdict};
 use super::super::work::Work;
 use super::super::{backfill, definition, ranges};
 use super::checks::{self, NewCopy};
+use super::proxies::is_proxy_alive;
 use super::stage::{self, Claim, Stage};
 use super::{check_tables, nodes};
 use crate::online::cluster::Cluster;
@@ -34,7 +36,7 @@ use crate::online::{grants, hints, table};
 /// With `commitlog_sync: periodic` a node has on disk what it has acknowledged so long ago, by default.
 const COMMIT_LOG_SYNC: Duration = Duration::from_secs(10);
 const HINTS_LEFT: &str = "the copies cannot be compared with the table yet, because a hint could bring a write to the \
-     table later. Clients wait meanwhile; `helenus layouts drop --all` gives up";
+     table later";
 
 /// What has been done.
 #[derive(Default)]
@@ -69,6 +71,16 @@ pub(in crate::layouts_cmd) async fn run(
     nodes::groups(&ring, &of_copies)?;
     let known = catalogue::read(cluster, name).await?;
     checks::check_known(&known, &copies, name)?;
+    // The lists are about the nodes of these data centers, and nobody else would notice.
+    let there = super::data_centers(cluster, name, &known.entries).await?;
+    if !known.entries.is_empty() && there != of_copies {
+        bail!(
+            "the copies of {name} are in {}, in the order of the layouts' names, and not in {}: repeat the command that has \
+             begun, or drop them first (helenus layouts drop {name} --all)",
+            there.join(", "),
+            of_copies.join(", ")
+        );
+    }
     let job = Job {
         args,
         cluster,
@@ -83,17 +95,25 @@ pub(in crate::layouts_cmd) async fn run(
     let done = match (is_replaced, stage) {
         (true, Some(Stage::InUse)) => Done::default(),
         (true, Some(Stage::Open)) => {
-            let mut done = Done::default();
-            job.empty(&known.entries, true, &mut done).await?;
+            let done = Done::default();
+            let with = (args.work.level(), job.settle, true);
+            empty(cluster, name, &known.entries, with).await?;
             done
         }
         (_, Some(Stage::Draining)) => {
-            bail!("{name} is being dropped: finish that first (helenus layouts drop {name} --all)")
+            bail!(
+                "{name} is being dropped: finish that first (helenus layouts drop {name} --all), or give it up (helenus \
+                 layouts drop {name} --undo)"
+            )
         }
         _ if !standing.lists.is_empty() => bail!(
             "helenus.copies has lists of copies of {name} that this command has not made: see `helenus layouts status`"
         ),
         _ => {
+            if is_replaced && stage.is_none() {
+                let copies = known.entries.iter().map(|entry| entry.table(name));
+                super::check_has_rows(cluster, name, &copies.collect::<Vec<_>>()).await?;
+            }
             if let Some(remark) = checks::remark(table, &copies) {
                 eprintln!("helenus: {remark}");
             }
@@ -155,12 +175,23 @@ impl Job<'_> {
         }
         let mut work = self.args.work.clone();
         (work.claim, work.rows_per_second) = (Some(claim), None);
-        self.hand_over(table, &entries, &work, &mut done).await?;
+        if let Err(why) = self.hand_over(table, &entries, &work, &mut done).await {
+            return Err(match self.go_back(&entries).await {
+                Ok(()) => why.context(format!(
+                    "clients use {name} itself again, as before, and it has all rows: run this again when the reason is gone"
+                )),
+                Err(error) => why.context(format!(
+                    "clients may wait until this is run again, or `helenus layouts drop {name} --all` gives it up: see \
+                     `helenus layouts status {name}` ({error:#})"
+                )),
+            });
+        }
         done.stopped = Some(stopped.elapsed());
         if self.settle.is_needed() {
             eprintln!("helenus: clients can use {name} again, and with it its copies");
         }
-        self.empty(&entries, false, &mut done).await?;
+        let with = (self.args.work.level(), self.settle, false);
+        empty(cluster, name, &entries, with).await?;
         Ok(done)
     }
 
@@ -313,30 +344,31 @@ impl Job<'_> {
         self.allow(cluster.role.as_deref()).await?;
         let before = self.now().await?;
         let compared = verdict::verify(cluster, (&table, name), entries, work, true).await;
-        let (compared, verdicts) = compared.with_context(|| {
-            format!(
-                "clients cannot use {name} until this is run again and succeeds, or `helenus layouts drop {name} --all` \
-                 gives it up"
-            )
-        })?;
+        let (compared, verdicts) = compared?;
         let left: u64 = verdicts.iter().map(Verdict::left).sum();
         let unsettled: u64 = verdicts.iter().map(|verdict| verdict.unsettled).sum();
         if left + unsettled > 0 {
             bail!(
                 "{left} rows of copies of {name} cannot be made those of the table, and {unsettled} are written to all \
-                 the time, past the proxies: run this again, or give it up with `helenus layouts drop {name} --all`; \
-                 until then clients cannot use the table"
+                 the time, past the proxies"
             );
         }
         done.repaired = verdicts.iter().map(|verdict| verdict.repaired).sum();
         done.rows = Some(compared.rows);
         if self.now().await? != before {
             bail!(
-                "a node was restarted, or the ring has changed, while copies of {name} were compared: run this again \
-                 when all nodes are up; until then clients cannot use the table"
+                "a node was restarted, or the ring has changed, while copies of {name} were compared: wait \
+                 until all nodes are up"
             );
         }
         self.allow(None).await?;
+        if self.settle.is_needed() && !is_proxy_alive(cluster).await? {
+            bail!(
+                "no proxy is in the list of proxies and gives signs of life, and without one clients could not use the \
+                 copies of {name}: start one with layouts.enabled = true and cluster.allow_remote_dc = true, whose role has \
+                 its rights on the keyspace helenus (--proxy-role); its log tells what it lacks"
+            );
+        }
         verdict::keep_counts(cluster, name, &compared).await?;
         let now = catalogue::read(cluster, name).await?;
         now.check_unchanged(name, entries)?;
@@ -346,7 +378,32 @@ impl Job<'_> {
             bail!("another command is at work on {name}: see `helenus layouts status {name}`");
         }
         let (groups, boots) = before;
-        stage::open(cluster, name, &standing, (&groups, &boots)).await
+        let all: Vec<usize> = (0..entries.len()).collect();
+        stage::open(cluster, name, &standing, (&groups, &all), &boots).await
+    }
+
+    /// Clients use the table again. It has all rows as long as there have been no lists.
+    async fn go_back(&self, entries: &[Entry]) -> Result<()> {
+        let (cluster, name) = (self.cluster, self.name);
+        let standing = stage::read(cluster, name).await?;
+        let created = entries.first().map(|entry| entry.created);
+        let is_filling = standing.stage(name)? == Some(Stage::Filling);
+        if !is_filling || standing.created != created || !standing.lists.is_empty() {
+            bail!("another command is at work, or the lists are there");
+        }
+        // A change whose answer was lost can no longer add the lists.
+        let number = later_than(created.unwrap_or_default());
+        stage::claim(cluster, name, (&standing, Stage::Filling), number).await?;
+        let known = catalogue::read(cluster, name).await?;
+        known.check_unchanged(name, entries)?;
+        let writing = entries.iter().map(|entry| Entry {
+            state: State::Writing.name().to_owned(),
+            ..entry.clone()
+        });
+        let writing: Vec<Entry> = writing.collect();
+        let mut changes = vec![Change::Mode(Some(Mode::Replacing))];
+        changes.extend(writing.iter().map(Change::Put));
+        catalogue::change(cluster, name, &known, &changes).await
     }
 
     /// The groups of owners, and which start of each node that is.
@@ -356,45 +413,6 @@ impl Job<'_> {
         let ring = nodes::read(self.cluster).await?;
         let groups = nodes::groups(&ring, &data_centers)?;
         Ok((groups, nodes::boots(self.cluster).await?))
-    }
-
-    /// Empties the table. All its rows are in the copies, and no proxy that knows the catalogue reads it.
-    async fn empty(&self, entries: &[Entry], is_resumed: bool, done: &mut Done) -> Result<()> {
-        let (cluster, name) = (self.cluster, self.name);
-        let table = table::load(cluster, name).await?;
-        let level = self.args.work.level();
-        let reader = Reader::new(cluster, &table, name, level).await?;
-        if !reader.is_empty().await? {
-            // What was repaired last is in the commit logs by then.
-            if done.repaired > 0 || is_resumed {
-                tokio::time::sleep(COMMIT_LOG_SYNC).await;
-            }
-            let now = catalogue::read(cluster, name).await?;
-            now.check_unchanged(name, entries)?;
-            let standing = stage::read(cluster, name).await?;
-            if now.mode(name)? != Mode::Replace || standing.stage(name)? != Some(Stage::Open) {
-                bail!("another command is at work on {name}: see `helenus layouts status {name}`");
-            }
-            let truncate = format!("TRUNCATE {}", name.to_cql());
-            cluster.run(&truncate).await.with_context(|| {
-                format!(
-                    "clients use the copies of {name}, but the table itself is not empty yet: run this again"
-                )
-            })?;
-        }
-        if is_resumed && self.settle.is_needed() {
-            // Whoever was at it may have sent a TRUNCATE, which must not come after a `drop`.
-            let more = self.settle.for_emptying(Emptying::Perhaps);
-            self.settle.wait_longer(more, "the table is emptied").await;
-        }
-        let standing = stage::read(cluster, name).await?;
-        if standing.stage(name)? != Some(Stage::InUse) {
-            stage::use_them(cluster, name, &standing).await?;
-        }
-        for entry in entries {
-            ranges::forget(cluster, name, &entry.layout).await?;
-        }
-        Ok(())
     }
 
     fn report(&self, done: &Done, took: Duration) -> Result<()> {
@@ -442,4 +460,44 @@ impl Job<'_> {
         }
         Ok(())
     }
+}
+
+/// Empties the table. All its rows are in the copies, and no proxy that knows the catalogue reads it.
+pub(super) async fn empty(
+    cluster: &Cluster,
+    name: &TableName,
+    entries: &[Entry],
+    (level, settle, is_resumed): (Consistency, Settle, bool),
+) -> Result<()> {
+    let table = table::load(cluster, name).await?;
+    let reader = Reader::new(cluster, &table, name, level).await?;
+    if !reader.is_empty().await? {
+        // What was copied last is in the commit logs by then.
+        tokio::time::sleep(COMMIT_LOG_SYNC).await;
+        let now = catalogue::read(cluster, name).await?;
+        now.check_unchanged(name, entries)?;
+        let standing = stage::read(cluster, name).await?;
+        if now.mode(name)? != Mode::Replace || standing.stage(name)? != Some(Stage::Open) {
+            bail!("another command is at work on {name}: see `helenus layouts status {name}`");
+        }
+        let truncate = format!("TRUNCATE {}", name.to_cql());
+        cluster.run(&truncate).await.with_context(|| {
+            format!(
+                "clients use the copies of {name}, but the table itself is not empty yet: run this again"
+            )
+        })?;
+    }
+    if is_resumed && settle.is_needed() {
+        // Whoever was at it may have sent a TRUNCATE, which must not come after a `drop`.
+        let more = settle.for_emptying(Emptying::Perhaps);
+        settle.wait_longer(more, "the table is emptied").await;
+    }
+    let standing = stage::read(cluster, name).await?;
+    if standing.stage(name)? != Some(Stage::InUse) {
+        stage::use_them(cluster, name, &standing).await?;
+    }
+    for entry in entries {
+        ranges::forget(cluster, name, &entry.layout).await?;
+    }
+    Ok(())
 }

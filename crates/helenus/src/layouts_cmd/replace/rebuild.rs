@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use helenus_layout::insync::{Copies, State as CopyState, Stored};
 use helenus_rows::TableName;
-use scylla::value::CqlValue;
 use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Partition, State};
 use super::super::lists::{self, CopiesRow};
-use super::stage::{self, Stage};
-use super::{check_tables, checks, described};
+use super::proxies::{beats, is_proxy_alive};
+use super::stage::{self, Stage, Standing};
+use super::{check_tables, checks, described, nodes};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{now_ms, place};
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
 use crate::terminal::spinner;
 
-/// Proxies give signs of life several times in a second.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 /// Without one for so long, nobody brings the copy back.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// No proxy reads a copy for so long after it was taken out: the lease of the lists, and twice as long again.
 const LISTS_LEASE_OVER: Duration = Duration::from_secs(3);
 /// Lists that are changed at the same time.
 const AT_A_TIME: usize = 32;
+/// Attempts to take a copy out of all lists, which proxies may change meanwhile.
+const ATTEMPTS: usize = 32;
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(in crate::layouts_cmd) async fn run(
@@ -60,7 +60,12 @@ pub(in crate::layouts_cmd) async fn run(
              what was interrupted"
         );
     }
-    evicted(name, number, &standing.lists)?;
+    check_others(&known, layout, name)?;
+    // One that was interrupted has to be made an end of, even if it can no longer be taken out.
+    if before.state == State::Ready.name() {
+        check_kept(cluster, (name, number), &standing.lists).await?;
+        evicted(name, number, &standing.lists)?;
+    }
     if !is_proxy_alive(cluster).await? {
         bail!(
             "no proxy is in the list of proxies and gives signs of life, and only proxies bring a copy back: start one, \
@@ -77,10 +82,33 @@ pub(in crate::layouts_cmd) async fn run(
     let settle = Settle::of(cluster, no_proxies).await;
     let more = settle.for_emptying(emptying);
     settle.wait_longer(more, "no longer read").await;
-    take_out(cluster, name, number).await?;
+    if let Err(why) = take_out(cluster, name, number).await {
+        // It has not been emptied: it is read again, where it is in sync.
+        let again = catalogue::read(cluster, name).await;
+        let again = again.and_then(|now| {
+            now.check_unchanged(name, std::slice::from_ref(&closed))
+                .map(|()| now)
+        });
+        let open = Entry {
+            state: State::Ready.name().to_owned(),
+            ..closed.clone()
+        };
+        let opened = match again {
+            Ok(now) => catalogue::change(cluster, name, &now, &[Change::Put(&open)]).await,
+            Err(error) => Err(error),
+        };
+        return match opened {
+            Ok(()) => Err(why),
+            Err(error) => Err(why.context(format!(
+                "{layout} of {name} is not read until this is run again: {error:#}"
+            ))),
+        };
+    }
     tokio::time::sleep(LISTS_LEASE_OVER).await;
     let now = catalogue::read(cluster, name).await?;
     now.check_unchanged(name, std::slice::from_ref(&closed))?;
+    let now = stage::read(cluster, name).await?;
+    check_in_use(name, &standing, &now)?;
     let of_copy = closed.table(name);
     let truncate = format!("TRUNCATE {}", of_copy.to_cql());
     cluster.run(&truncate).await.with_context(|| {
@@ -105,6 +133,62 @@ pub(in crate::layouts_cmd) async fn run(
         false => println!("rebuilt {layout} of {name}: it is in sync again after {seconds:.1} s"),
     }
     Ok(())
+}
+
+/// Fails if the copies are no longer used as when this command began: the one that is taken out may be the one from
+/// which rows are brought back to the table.
+fn check_in_use(name: &TableName, before: &Standing, now: &Standing) -> Result<()> {
+    let is_same = now.stage(name)? == Some(Stage::InUse) && now.created == before.created;
+    if is_same && !now.lists.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "another command is at work on {name}, and its copies are not in use any more: see `helenus layouts status {name}`"
+    )
+}
+
+/// Fails if another layout is not read: there might be none that is.
+fn check_others(known: &Partition, layout: &str, name: &TableName) -> Result<()> {
+    let mut others = known.entries.iter().filter(|entry| entry.layout != layout);
+    match others.find(|entry| entry.state != State::Ready.name()) {
+        None => Ok(()),
+        Some(other) => bail!(
+            "layout {} of {name} is being rebuilt: let that come to its end, or run it again if it was interrupted \
+             (helenus layouts rebuild {name} --layout {})",
+            other.layout,
+            other.layout
+        ),
+    }
+}
+
+/// Fails unless each group of ranges keeps a copy in sync on a node that has not been restarted since.
+async fn check_kept(
+    cluster: &Cluster,
+    (name, number): (&TableName, usize),
+    rows: &[CopiesRow],
+) -> Result<()> {
+    let boots = nodes::boots(cluster).await?;
+    match rows.iter().find(|row| !keeps_one(row, number, &boots)) {
+        None => Ok(()),
+        Some(row) => bail!(
+            "no other copy of {name} is in sync on {} with a node that has not been restarted since: wait until one is \
+             (helenus layouts status {name}); proxies find a restart by a write to each of its ranges",
+            row.owners.join(", ")
+        ),
+    }
+}
+
+fn keeps_one(row: &CopiesRow, but: usize, boots: &BTreeMap<String, i32>) -> bool {
+    let Ok(list) = &row.list else { return false };
+    let mut others = row
+        .owners
+        .iter()
+        .enumerate()
+        .filter(|(copy, _)| *copy != but);
+    others.any(|(copy, owner)| {
+        let boot = boots.get(owner).and_then(|boot| u32::try_from(*boot).ok());
+        list.state(copy) == CopyState::InSync && boot == Some(list.boot(copy))
+    })
 }
 
 /// The lists without this copy, of those that have it. Fails if it is the last one in sync in one of them.
@@ -136,8 +220,14 @@ fn evicted(
 
 /// Until no list has the copy.
 async fn take_out(cluster: &Cluster, name: &TableName, number: usize) -> Result<()> {
-    for _ in 0..AT_A_TIME {
+    for _ in 0..ATTEMPTS {
         let rows = lists::read_copies(cluster, name).await?;
+        if rows.is_empty() {
+            bail!(
+                "another command has taken the lists of copies of {name} away: see `helenus layouts status {name}`"
+            );
+        }
+        check_kept(cluster, (name, number), &rows).await?;
         let changed = evicted(name, number, &rows)?;
         if changed.is_empty() {
             return Ok(());
@@ -181,25 +271,6 @@ fn eviction(name: &TableName, number: usize, lists: &[(Vec<String>, Copies, Copi
     batch
 }
 
-/// Signs of life of the proxies in sync, by their starts.
-async fn beats(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
-    type Row = (Option<CqlValue>, Option<String>, Option<i64>);
-    let rows: Vec<Row> = cluster
-        .rows("SELECT start, state, beat FROM helenus.proxies WHERE name = 'proxies'")
-        .await?;
-    let beat = |(start, state, beat): Row| {
-        let is_in_sync = state.as_deref() == Some(CopyState::InSync.name());
-        Some((lists::uuid_text(&start?), beat.filter(|_| is_in_sync)?))
-    };
-    Ok(rows.into_iter().filter_map(beat).collect())
-}
-
-async fn is_proxy_alive(cluster: &Cluster) -> Result<bool> {
-    let before = beats(cluster).await?;
-    tokio::time::sleep(SIGN_OF_LIFE).await;
-    Ok(beats(cluster).await? != before)
-}
-
 /// Shows in how many lists it is in sync again, until it is in all.
 async fn wait_until_back(
     cluster: &Cluster,
@@ -211,6 +282,13 @@ async fn wait_until_back(
     let begun = Instant::now();
     loop {
         let rows = lists::read_copies(cluster, name).await?;
+        if rows.is_empty() {
+            bail!(
+                "another command has taken the lists of copies of {name} away, and {} does not come back: see `helenus \
+                 layouts status {name}`",
+                described(entry, name)
+            );
+        }
         let count = |state: CopyState| {
             let rows = rows.iter();
             let is_so = |row: &&CopiesRow| {
@@ -270,6 +348,55 @@ mod tests {
             list: Ok(list),
             changed_ms: None,
         }
+    }
+
+    #[test]
+    fn nothing_is_emptied_once_another_command_has_begun() {
+        let name: TableName = "shop.orders".parse().expect("a name");
+        let both = || vec![row(Copies::new(Members::first(2), [7; COPIES_MAX]))];
+        let in_use = Standing::of(5, Stage::InUse, both());
+        check_in_use(&name, &in_use, &in_use).expect("the same");
+        for other in [
+            Standing::of(5, Stage::InUse, Vec::new()),
+            Standing::of(6, Stage::InUse, both()),
+            Standing::of(6, Stage::Draining, Vec::new()),
+            Standing::of(5, Stage::Draining, both()),
+        ] {
+            assert!(check_in_use(&name, &in_use, &other).is_err(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn one_copy_is_rebuilt_at_a_time() {
+        let name: TableName = "shop.orders".parse().expect("a name");
+        let entry = |layout: &str, state: State| Entry {
+            layout: layout.to_owned(),
+            physical: "orders".to_owned(),
+            keyspace: None,
+            clustering: Vec::new(),
+            state: state.name().to_owned(),
+            created: 1,
+        };
+        let known = Partition {
+            entries: vec![entry("a", State::Writing), entry("b", State::Ready)],
+            ..Partition::default()
+        };
+        check_others(&known, "a", &name).expect("it is gone on with");
+        let refused = check_others(&known, "b", &name).expect_err("none would be read");
+        assert!(refused.to_string().contains("--layout a"), "{refused}");
+    }
+
+    #[test]
+    fn a_copy_whose_node_was_restarted_is_not_the_one_that_stays() {
+        let both = row(Copies::new(Members::first(2), [7; COPIES_MAX]));
+        let boots = |boot| OWNERS.map(|owner| (owner.to_owned(), boot)).into();
+        assert!(keeps_one(&both, 1, &boots(7)));
+        assert!(!keeps_one(&both, 1, &boots(8)));
+        let alone = row(Copies::new(Members::first(2), [7; COPIES_MAX])
+            .evict(0)
+            .expect("two"));
+        assert!(!keeps_one(&alone, 1, &boots(7)));
+        assert!(keeps_one(&alone, 0, &boots(7)));
     }
 
     #[test]

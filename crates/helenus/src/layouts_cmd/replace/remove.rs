@@ -5,6 +5,8 @@
 //!    both compared.
 //! 3. The catalogue forgets the copies: proxies use the table. Its copies' tables and keyspaces are dropped.
 //!
+//! Until the catalogue forgets the copies, `drop --undo` lets clients use them again ([`super::undo`]).
+//!
 //! What `create` has not finished is given up: while there have never been lists, the table has all rows.
 
 use std::collections::BTreeMap;
@@ -53,7 +55,7 @@ pub(in crate::layouts_cmd) async fn run(
     cluster: &Cluster,
     name: &TableName,
     known: Partition,
-    (no_proxies, as_json): (bool, bool),
+    ((no_proxies, as_json), from): ((bool, bool), Option<&str>),
 ) -> Result<()> {
     for entry in &known.entries {
         checks::check_name(name, entry)?;
@@ -74,10 +76,24 @@ pub(in crate::layouts_cmd) async fn run(
         Some(Stage::InUse | Stage::Draining) if !known.entries.is_empty() => {
             let table = table::load(cluster, name).await?;
             check_tables(cluster, &table, &known.entries).await?;
-            bring_back(cluster, (&table, &known), standing, settle, &mut done).await?;
+            bring_back(
+                cluster,
+                (&table, known),
+                standing,
+                (settle, from),
+                &mut done,
+            )
+            .await?;
         }
         // Nobody has ever written to the copies, or the catalogue has forgotten them.
-        _ => {
+        stage => {
+            let mode = known.mode(name)?;
+            let is_known = matches!(stage, Some(Stage::Filling | Stage::Draining));
+            if !is_known && mode != Mode::Replacing {
+                let copies: Vec<TableName> =
+                    dropped.iter().map(|(_, table)| table.clone()).collect();
+                super::check_has_rows(cluster, name, &copies).await?;
+            }
             stage::forget(cluster, name, &standing).await?;
             forget(cluster, name, &known).await?;
         }
@@ -104,9 +120,9 @@ async fn forget(cluster: &Cluster, name: &TableName, known: &Partition) -> Resul
 
 async fn bring_back(
     cluster: &Cluster,
-    (table, known): (&Table, &Partition),
+    (table, known): (&Table, Partition),
     mut standing: stage::Standing,
-    settle: Settle,
+    (settle, from): (Settle, Option<&str>),
     done: &mut Done,
 ) -> Result<()> {
     let name = &table.name;
@@ -118,12 +134,16 @@ async fn bring_back(
         );
     }
     let ring = nodes::read(cluster).await?;
-    let created = later_than(standing.created.unwrap_or_default());
+    let numbers = known.entries.iter().map(|entry| entry.created);
+    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
     let stopped = Instant::now();
+    let begun = nodes::boots(cluster).await?;
     if standing.stage(name)? == Some(Stage::InUse) {
         let sources = in_sync_everywhere(&standing.lists, known.entries.len());
         let boots = listed_boots(&standing);
-        sound(cluster, (name, known), (&sources, &boots), &ring).await?;
+        let source = source(cluster, (name, &known), (&sources, &boots, from), &ring).await?;
+        // Nothing that is found now stops clients.
+        backfill::check_timed(cluster, table, &source.table(name), &Work::of_all()).await?;
         if settle.is_needed() {
             eprintln!(
                 "helenus: clients cannot use {name} from now on, until its rows are back in the table"
@@ -133,15 +153,17 @@ async fn bring_back(
     } else {
         stage::claim(cluster, name, (&standing, Stage::Draining), created).await?;
     }
+    // Another command that is at work on them notices: a `rebuild` of one of them, or a `drop` that was taken over.
+    let known = super::take_over(cluster, name, &known, created).await?;
     settle.wait("writes to the copies end").await;
     standing = stage::read(cluster, name).await?;
-    let kept = (&*standing.sources, &standing.boots);
-    let source = sound(cluster, (name, known), kept, &ring).await?;
+    let kept = (&*standing.sources, &standing.boots, from);
+    let source = source(cluster, (name, &known), kept, &ring).await?;
     let work = Work {
         claim: Some(Arc::new(Claim::new(name, created, Stage::Draining))),
         ..Work::of_all()
     };
-    let from = source.table(name);
+    let copy = source.table(name);
     let back = [Entry {
         layout: BACK.to_owned(),
         physical: name.table.to_string(),
@@ -150,28 +172,54 @@ async fn bring_back(
         state: State::Writing.name().to_owned(),
         created,
     }];
-    backfill::fill(cluster, table, &from, &back, &work).await?;
-    let (compared, verdicts) = verdict::verify(cluster, (table, &from), &back, &work, true).await?;
+    let copied = async {
+        backfill::fill(cluster, table, &copy, &back, &work).await?;
+        verdict::verify(cluster, (table, &copy), &back, &work, true).await
+    };
+    let (compared, verdicts) = copied.await.with_context(|| {
+        format!(
+            "clients cannot use {name} until this is run again and succeeds, or `helenus layouts drop {name} --undo` \
+             lets them use its copies again"
+        )
+    })?;
     let left: u64 = verdicts.iter().map(|of| of.left() + of.unsettled).sum();
     if left > 0 {
         bail!(
-            "{left} rows of {name} are not what they are in {from}, and cannot be made so by their times: does somebody \
-             write to one of both, past the proxies? Run this again; until then clients cannot use the table"
+            "{left} rows of {name} are not what they are in {copy}, and cannot be made so by their times: does somebody \
+             write to one of both, past the proxies? Run this again, or with --undo in place of --all to give it up; until \
+             then clients cannot use the table"
         );
     }
     // Nothing of what was copied is of a start of a node that may have lost what was acknowledged.
-    let now = sound(cluster, (name, known), kept, &nodes::read(cluster).await?).await?;
-    if now.layout != source.layout {
-        bail!("a node of {from} was restarted meanwhile: run this again");
+    let ring = nodes::read(cluster).await?;
+    let is_same = match from {
+        Some(_) => nodes::boots(cluster).await? == begun,
+        None => {
+            self::source(cluster, (name, &known), kept, &ring)
+                .await?
+                .layout
+                == source.layout
+        }
+    };
+    if !is_same {
+        bail!("a node of {copy} was restarted meanwhile: run this again");
     }
     done.rows = Some(compared.rows);
-    forget(cluster, name, known).await?;
+    // Also if nothing had to be written since it was asked last.
+    Claim::new(name, created, Stage::Draining)
+        .check(cluster)
+        .await?;
+    forget(cluster, name, &known).await?;
     done.stopped = Some(stopped.elapsed());
     if settle.is_needed() {
         eprintln!("helenus: clients can use {name} again");
     }
     let standing = stage::read(cluster, name).await?;
-    stage::forget(cluster, name, &standing).await
+    match standing.created == Some(created) {
+        true => stage::forget(cluster, name, &standing).await,
+        // Whoever has taken over finds that there is nothing to bring back.
+        false => Ok(()),
+    }
 }
 
 /// Which starts of nodes the lists are about.
@@ -190,18 +238,20 @@ fn listed_boots(standing: &stage::Standing) -> BTreeMap<String, i32> {
     boots
 }
 
-/// The first of these copies all of whose nodes still run as they did when they had all that was acknowledged.
-async fn sound<'a>(
+/// The first of these copies all of whose nodes still run as they did when they had all that was acknowledged, or that
+/// which is asked for.
+pub(super) async fn source<'a>(
     cluster: &Cluster,
     (name, known): (&TableName, &'a Partition),
-    (sources, boots): (&[usize], &BTreeMap<String, i32>),
+    (sources, boots, from): (&[usize], &BTreeMap<String, i32>, Option<&str>),
     ring: &[nodes::RingNode],
 ) -> Result<&'a Entry> {
+    let sources = candidates(name, known, sources, from)?;
+    if let (Some(_), [entry]) = (from, &*sources) {
+        return Ok(entry);
+    }
     let now = nodes::boots(cluster).await?;
-    for number in sources {
-        let Some(entry) = known.entries.get(*number) else {
-            continue;
-        };
+    for entry in &sources {
         let keyspace = entry.table(name).keyspace;
         let (replication, _) = table::find_keyspace(cluster, &keyspace)
             .await?
@@ -217,18 +267,41 @@ async fn sound<'a>(
             return Ok(entry);
         }
     }
-    let all: Vec<String> = sources
-        .iter()
-        .filter_map(|number| Some(described(known.entries.get(*number)?, name)))
-        .collect();
+    let all = sources.iter().map(|entry| described(entry, name));
     bail!(
-        "no copy of {name} is in sync in all ranges with nodes that have not been restarted since (in sync: {}): wait \
-         until `helenus layouts status {name}` shows one, and run this again",
-        match all.is_empty() {
-            true => "none".to_owned(),
-            false => all.join(", "),
+        "no copy of {name} is in sync in all ranges with nodes that have not been restarted since (in sync: {}). While \
+         clients use the copies, wait until `helenus layouts status {name}` shows one: proxies find a restart by a write \
+         to each of its ranges. Otherwise `helenus layouts drop {name} --all --from LAYOUT` takes one of those in sync: \
+         what its nodes had acknowledged in the 10 s before they ended may be lost, if they did not end properly",
+        match all.len() {
+            0 => "none".to_owned(),
+            _ => all.collect::<Vec<_>>().join(", "),
         }
     )
+}
+
+/// The copies that may be taken, those first that are read; only one if it is asked for.
+fn candidates<'a>(
+    name: &TableName,
+    known: &'a Partition,
+    sources: &[usize],
+    from: Option<&str>,
+) -> Result<Vec<&'a Entry>> {
+    let of = sources
+        .iter()
+        .filter_map(|number| known.entries.get(*number));
+    let mut of: Vec<&Entry> = of.collect();
+    // A `rebuild` that has only begun has changed nothing of what is in sync.
+    of.sort_by_key(|entry| entry.state != State::Ready.name());
+    if let Some(from) = from {
+        of.retain(|entry| entry.layout == from);
+        if of.is_empty() {
+            bail!(
+                "no copy {from} of {name} is, or was, in sync in all ranges: it does not have all rows"
+            );
+        }
+    }
+    Ok(of)
 }
 
 /// Copies of the table that the catalogue does not have: their layouts and tables.
@@ -323,5 +396,44 @@ fn report(name: &TableName, dropped: &[(String, TableName)], done: &Done, as_jso
             "{rows} rows are back in the table; clients could not use it for {:.1} s",
             stopped.as_secs_f64()
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_from_copies_that_had_all_of_them() {
+        let name: TableName = "shop.orders".parse().expect("a name");
+        let entry = |layout: &str, state: State| Entry {
+            layout: layout.to_owned(),
+            physical: "orders".to_owned(),
+            keyspace: None,
+            clustering: Vec::new(),
+            state: state.name().to_owned(),
+            created: 1,
+        };
+        let known = Partition {
+            entries: vec![
+                entry("a", State::Writing),
+                entry("b", State::Ready),
+                entry("c", State::Ready),
+            ],
+            ..Partition::default()
+        };
+        let of = |sources: &[usize], from: Option<&str>| -> Option<Vec<String>> {
+            let found = candidates(&name, &known, sources, from).ok()?;
+            Some(found.iter().map(|entry| entry.layout.clone()).collect())
+        };
+        let names = |names: &[&str]| Some(names.iter().map(|n| (*n).to_owned()).collect());
+        assert_eq!(
+            of(&[0, 1], None),
+            names(&["b", "a"]),
+            "what is read comes first"
+        );
+        assert_eq!(of(&[0, 1], Some("a")), names(&["a"]));
+        assert_eq!(of(&[0, 1], Some("c")), None, "it lacks some");
+        assert_eq!(of(&[7], None), names(&[]));
     }
 }

@@ -63,6 +63,16 @@ pub(in crate::layouts_cmd) struct Standing {
 }
 
 impl Standing {
+    #[cfg(test)]
+    pub(super) fn of(created: i64, stage: Stage, lists: Vec<CopiesRow>) -> Standing {
+        Standing {
+            created: Some(created),
+            stage: Some(stage.name().to_owned()),
+            lists,
+            ..Standing::default()
+        }
+    }
+
     /// None if no command has been at work, or lists were made by hand.
     pub(in crate::layouts_cmd) fn stage(&self, table: &TableName) -> Result<Option<Stage>> {
         let Some(name) = &self.stage else {
@@ -141,13 +151,31 @@ pub(in crate::layouts_cmd) async fn claim(
     .await
 }
 
-/// Adds the lists: one for each of these groups of owners, with all copies in sync.
+/// Adds the lists: one for each of these groups of owners, with these copies in sync and the others out.
 pub(in crate::layouts_cmd) async fn open(
     cluster: &Cluster,
     table: &TableName,
     known: &Standing,
-    (groups, boots): (&[Vec<String>], &BTreeMap<String, i32>),
+    (groups, in_sync): (&[Vec<String>], &[usize]),
+    boots: &BTreeMap<String, i32>,
 ) -> Result<()> {
+    let batch = opening(table, known, (groups, in_sync), boots)?;
+    let created = known.created;
+    let is_done =
+        |now: &Standing| now.is(created, Some(Stage::Open)) && now.lists.len() == groups.len();
+    change(cluster, table, &batch, is_done).await
+}
+
+/// The lists begin with a version that no earlier list of the table has had, so that nothing that is known of one, or
+/// under way for one, is taken for something of these.
+fn opening(
+    table: &TableName,
+    known: &Standing,
+    (groups, in_sync): (&[Vec<String>], &[usize]),
+    boots: &BTreeMap<String, i32>,
+) -> Result<String> {
+    let version = now_ms().max(known.created.unwrap_or_default());
+    let numbers: Vec<String> = in_sync.iter().map(|copy| copy.to_string()).collect();
     let mut batch = format!(
         "BEGIN BATCH {}; ",
         update(table, &format!("stage = '{}'", Stage::Open.name()), known)
@@ -157,8 +185,7 @@ pub(in crate::layouts_cmd) async fn open(
         helenus_rows::literal(&table.table),
     );
     for owners in groups {
-        let numbers: Vec<String> = (0..owners.len()).map(|copy| copy.to_string()).collect();
-        let since = vec!["1"; owners.len()];
+        let since = vec![version.to_string(); owners.len()];
         let boot = owners.iter().map(|owner| boots.get(owner).copied());
         let Some(boot) = boot.collect::<Option<Vec<i32>>>() else {
             bail!("a node that owns a part of the ring does not tell when it was started");
@@ -166,7 +193,7 @@ pub(in crate::layouts_cmd) async fn open(
         let boot: Vec<String> = boot.iter().map(ToString::to_string).collect();
         batch.push_str(&format!(
             "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot, \
-             changed) VALUES ({keyspace}, {name}, [{}], 1, {{{}}}, {{}}, [{}], [{}], {}) IF NOT EXISTS; ",
+             changed) VALUES ({keyspace}, {name}, [{}], {version}, {{{}}}, {{}}, [{}], [{}], {}) IF NOT EXISTS; ",
             owners.join(", "),
             numbers.join(", "),
             since.join(", "),
@@ -175,10 +202,7 @@ pub(in crate::layouts_cmd) async fn open(
         ));
     }
     batch.push_str("APPLY BATCH");
-    let created = known.created;
-    let is_done =
-        |now: &Standing| now.is(created, Some(Stage::Open)) && now.lists.len() == groups.len();
-    change(cluster, table, &batch, is_done).await
+    Ok(batch)
 }
 
 /// The table is empty.
@@ -326,6 +350,28 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_begin_at_a_version_that_no_earlier_one_has_had() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let created = i64::MAX / 2;
+        let draining = Standing {
+            created: Some(created),
+            stage: Some("draining".to_owned()),
+            ..Standing::default()
+        };
+        let owners = vec!["a".to_owned(), "b".to_owned()];
+        let boots = BTreeMap::from([("a".to_owned(), 7), ("b".to_owned(), 8)]);
+        let of = |groups: &[Vec<String>]| opening(&table, &draining, (groups, &[1]), &boots);
+        let text = of(std::slice::from_ref(&owners)).expect("a batch");
+        let row = format!("[a, b], {created}, {{1}}, {{}}, [{created}, {created}], [7, 8], ");
+        assert!(text.contains(&row), "{text}");
+        assert!(text.contains("SET stage = 'open'"), "{text}");
+        assert!(
+            of(&[vec!["a".to_owned(), "c".to_owned()]]).is_err(),
+            "it has no start"
+        );
+    }
 
     #[test]
     fn a_stage_is_changed_only_as_it_was_read() {

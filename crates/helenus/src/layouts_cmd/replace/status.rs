@@ -3,11 +3,10 @@
 use anyhow::Result;
 use helenus_rows::TableName;
 
-use super::super::catalogue::{Mode, Partition};
+use super::super::catalogue::{Mode, Partition, State};
 use super::nodes;
 use super::stage::{self, Stage, Standing};
 use crate::online::cluster::Cluster;
-use crate::online::table;
 
 /// How far a table is with layouts in place of its replicas.
 pub(in crate::layouts_cmd) struct InPlace {
@@ -33,6 +32,7 @@ impl InPlace {
         let mut problems = Vec::new();
         if let Some(Stage::Open | Stage::InUse) = stage {
             problems.extend(without_list(cluster, name, (partition, &standing)).await);
+            problems.extend(unread(partition, &standing));
         }
         Ok(Some(InPlace {
             mode,
@@ -52,7 +52,8 @@ impl InPlace {
                  drop them"
             }
             (_, Some(Stage::Draining)) => {
-                "clients WAIT until the rows are back in the table: unless `drop --all` is at work, run it again"
+                "clients WAIT until the rows are back in the table: unless `drop --all` is at work, run it again, or give \
+                 it up (`drop --undo`)"
             }
             (_, Some(Stage::Open)) => {
                 "clients use the copies, but the table is not empty yet: unless `create` is at work, run it again"
@@ -63,6 +64,27 @@ impl InPlace {
     }
 }
 
+/// Layouts that are in sync, and not read, because a `rebuild` has begun.
+fn unread(partition: &Partition, standing: &Standing) -> Vec<String> {
+    let in_sync = |number: usize| {
+        let mut lists = standing
+            .lists
+            .iter()
+            .filter_map(|row| row.list.as_ref().ok());
+        lists.any(|list| list.state(number) == helenus_layout::insync::State::InSync)
+    };
+    let entries = partition.entries.iter().enumerate();
+    let unread =
+        entries.filter(|(number, entry)| entry.state != State::Ready.name() && in_sync(*number));
+    let told = unread.map(|(_, entry)| {
+        format!(
+            "layout {} is in sync and not read: unless `rebuild` is at work, run it again",
+            entry.layout
+        )
+    });
+    told.collect()
+}
+
 /// Owners of parts of the ring for which there is no list: clients cannot use these parts.
 async fn without_list(
     cluster: &Cluster,
@@ -70,14 +92,7 @@ async fn without_list(
     (partition, standing): (&Partition, &Standing),
 ) -> Vec<String> {
     let expected = async {
-        let mut data_centers = Vec::new();
-        for entry in &partition.entries {
-            let keyspace = entry.table(name).keyspace;
-            let found = table::find_keyspace(cluster, &keyspace).await?;
-            let (replication, _) = found.unwrap_or_default();
-            let of_keyspace = replication.into_keys().filter(|key| key != "class");
-            data_centers.extend(of_keyspace);
-        }
+        let data_centers = super::data_centers(cluster, name, &partition.entries).await?;
         // While nodes do not agree on the ring, nothing is wrong yet.
         let ring = nodes::read(cluster).await?;
         nodes::groups(&ring, &data_centers)

@@ -1,0 +1,33 @@
+//! Whether proxies are there that keep copies in sync.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use helenus_layout::insync::State as CopyState;
+use scylla::value::CqlValue;
+
+use super::super::lists;
+use crate::online::cluster::Cluster;
+
+/// Proxies give signs of life several times in a second.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+
+/// Signs of life of the proxies in sync, by their starts.
+pub(super) async fn beats(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
+    type Row = (Option<CqlValue>, Option<String>, Option<i64>);
+    let rows: Vec<Row> = cluster
+        .rows("SELECT start, state, beat FROM helenus.proxies WHERE name = 'proxies'")
+        .await?;
+    let beat = |(start, state, beat): Row| {
+        let is_in_sync = state.as_deref() == Some(CopyState::InSync.name());
+        Some((lists::uuid_text(&start?), beat.filter(|_| is_in_sync)?))
+    };
+    Ok(rows.into_iter().filter_map(beat).collect())
+}
+
+pub(super) async fn is_proxy_alive(cluster: &Cluster) -> Result<bool> {
+    let before = beats(cluster).await?;
+    tokio::time::sleep(SIGN_OF_LIFE).await;
+    Ok(beats(cluster).await? != before)
+}

@@ -1,0 +1,101 @@
+//! `helenus layouts drop --undo`: a `drop --all` that has not come to its end is given up, and clients use the copies again.
+//!
+//! Nothing was acknowledged since the lists were taken away, so the copies that had all rows then still have them. The
+//! others come back by `rebuild`: how long they had been out was forgotten with the lists.
+
+use anyhow::{Result, bail};
+use helenus_rows::TableName;
+use serde_json::json;
+
+use super::super::catalogue::Partition;
+use super::super::work::Work;
+use super::create::empty;
+use super::stage::{self, Stage, Standing};
+use super::{check_tables, checks, nodes, remove};
+use crate::online::cluster::Cluster;
+use crate::online::compare_and_set::later_than;
+use crate::online::settle::Settle;
+use crate::online::table;
+
+pub(in crate::layouts_cmd) async fn run(
+    cluster: &Cluster,
+    name: &TableName,
+    known: &Partition,
+    (no_proxies, json): (bool, bool),
+) -> Result<()> {
+    for entry in &known.entries {
+        checks::check_name(name, entry)?;
+    }
+    let settle = Settle::of(cluster, no_proxies).await;
+    let standing = stage::read(cluster, name).await?;
+    let is_resumed = match standing.stage(name)? {
+        Some(Stage::Draining) if !known.entries.is_empty() => false,
+        Some(Stage::Open) => true,
+        _ => bail!("{name} is not being dropped: see `helenus layouts status {name}`"),
+    };
+    Work::of_all().check_nodes(cluster).await?;
+    let mut known = known.clone();
+    let mut out = Vec::new();
+    if !is_resumed {
+        (known, out) = reopen(cluster, name, &known, (&standing, settle)).await?;
+    }
+    let level = Work::of_all().level();
+    empty(cluster, name, &known.entries, (level, settle, is_resumed)).await?;
+    match json {
+        true => println!(
+            "{:#}",
+            json!({ "table": name.to_string(), "undone": true, "out": out })
+        ),
+        false => println!("clients use the copies of {name} again"),
+    }
+    Ok(())
+}
+
+/// Adds the lists again. Also the layouts that are not in sync.
+async fn reopen(
+    cluster: &Cluster,
+    name: &TableName,
+    known: &Partition,
+    (standing, settle): (&Standing, Settle),
+) -> Result<(Partition, Vec<String>)> {
+    let own = table::load(cluster, name).await?;
+    check_tables(cluster, &own, &known.entries).await?;
+    let ring = nodes::read(cluster).await?;
+    let data_centers = super::data_centers(cluster, name, &known.entries).await?;
+    let groups = nodes::groups(&ring, &data_centers)?;
+    let mut owners = groups.iter().flatten();
+    if owners.any(|owner| !standing.boots.contains_key(owner)) {
+        bail!(
+            "the ring has changed since clients used the copies of {name}: bring the rows back to the table (helenus \
+             layouts drop {name} --all)"
+        );
+    }
+    let numbers = known.entries.iter().map(|entry| entry.created);
+    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
+    let kept = (&*standing.sources, &standing.boots, None);
+    remove::source(cluster, (name, known), kept, &ring).await?;
+    stage::claim(cluster, name, (standing, Stage::Draining), created).await?;
+    let known = super::take_over(cluster, name, known, created).await?;
+    settle.wait("what was being copied back arrives").await;
+    let standing = stage::read(cluster, name).await?;
+    if standing.created != Some(created) || standing.stage(name)? != Some(Stage::Draining) {
+        bail!("another command is at work on {name}: see `helenus layouts status {name}`");
+    }
+    let of = (&*groups, &*standing.sources);
+    stage::open(cluster, name, &standing, of, &standing.boots).await?;
+    if settle.is_needed() {
+        eprintln!("helenus: clients can use {name} again, and with it its copies");
+    }
+    let entries = known.entries.iter().enumerate();
+    let out = entries.filter(|(number, _)| !standing.sources.contains(number));
+    let out: Vec<String> = out.map(|(_, entry)| entry.layout.clone()).collect();
+    if !out.is_empty() {
+        eprintln!(
+            "helenus: {} of {name} not in sync in all ranges before, and must be rebuilt (helenus layouts rebuild {name} \
+             --layout {})",
+            out.join(", "),
+            out.join(", then --layout ")
+        );
+    }
+    Ok((known, out))
+}
