@@ -3,6 +3,7 @@
 //! which layouts there are ([`crate::layouts`]).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_cql::{Kind, Name};
 use helenus_wire::{ExecuteView, Opcode, code};
@@ -101,20 +102,9 @@ impl Engine {
         }
         // That is the first table of a batch, which may write others.
         let is_systems = kind != Kind::Batch && table.is_some_and(|(of, _)| is_systems(of));
-        // What is defined for a table, its layouts may need, too.
-        if (may_write || defines) && !is_systems {
-            if until.is_none() {
-                return Err(Refusal::fenced(&self.cx.shared.layouts, self.cx.now));
-            }
-            rewritten.send_before = until;
-        }
-        // A table that has copies in place of replicas is empty itself, which would look like an answer.
-        if until.is_none()
-            && !is_systems
-            && reads_rows(kind, statement)
-            && self.cx.shared.layouts.was_never_read()
-        {
-            return Err(Refusal::never_read(&self.cx.shared.layouts, self.cx.now));
+        if !is_systems {
+            let writes = may_write || defines;
+            rewritten.send_before = self.fence((kind, statement), writes, until)?;
         }
         if layouts.is_empty() {
             return Ok(rewritten);
@@ -175,6 +165,28 @@ impl Engine {
         }
         rewritten.form = form.map(Box::new);
         Ok(rewritten)
+    }
+
+    /// Refuses what would be done past layouts that are not known. Returns until when a write is to be sent.
+    fn fence(
+        &self,
+        (kind, statement): (Kind, Option<&Arc<Statement>>),
+        writes: bool,
+        until: Option<Instant>,
+    ) -> Result<Option<Instant>, Refusal> {
+        let layouts = &self.cx.shared.layouts;
+        // What is defined for a table, its layouts may need, too.
+        if writes {
+            return match until {
+                None => Err(Refusal::fenced(layouts, self.cx.now)),
+                until => Ok(until),
+            };
+        }
+        // A table that has copies in place of replicas is empty itself, which would look like an answer.
+        match until.is_none() && reads_rows(kind, statement) && layouts.was_never_read() {
+            true => Err(Refusal::never_read(layouts, self.cx.now)),
+            false => Ok(None),
+        }
     }
 
     /// Tells a client why its request is not carried out.

@@ -1,5 +1,7 @@
 //! Rows that expire, rows without values, and what is only on its way.
 
+use std::slice::from_ref;
+
 use super::*;
 
 /// The row whose values all expire, but for those of these columns.
@@ -163,16 +165,16 @@ fn what_is_only_on_its_way_is_not_written() {
     for (first, second) in [
         // It has arrived.
         (
-            rows(&[&[insert.clone()], &[]]),
-            rows(&[&[insert.clone()], &[insert.clone()]]),
+            rows(&[from_ref(&insert), &[]]),
+            rows(&[from_ref(&insert), from_ref(&insert)]),
         ),
         (
-            rows(&[&[bare.clone()], &[]]),
-            rows(&[&[bare.clone()], &[bare.clone()]]),
+            rows(&[from_ref(&bare), &[]]),
+            rows(&[from_ref(&bare), from_ref(&bare)]),
         ),
         // The next one is on its way.
         (
-            rows(&[&[insert.clone()], &[]]),
+            rows(&[from_ref(&insert), &[]]),
             rows(&[&[insert.clone(), update], std::slice::from_ref(&insert)]),
         ),
     ] {
