@@ -100,22 +100,37 @@ fn renumbered(
 
 /// Fails if the table is empty and a copy is not: the catalogue may have lost that clients use the copies.
 async fn check_has_rows(cluster: &Cluster, name: &TableName, copies: &[TableName]) -> Result<()> {
-    let has_rows = async |of: &TableName| -> Result<bool> {
-        let select = format!("SELECT * FROM {} LIMIT 1", of.to_cql());
-        let rows: Vec<scylla::value::Row> = cluster.rows(select).await?;
-        Ok(!rows.is_empty())
-    };
-    if has_rows(name).await? {
+    if has_rows(cluster, name).await? {
         return Ok(());
     }
     for copy in copies {
-        if table::exists(cluster, &copy.keyspace, &copy.table).await? && has_rows(copy).await? {
+        let exists = table::exists(cluster, &copy.keyspace, &copy.table).await?;
+        if exists && has_rows(cluster, copy).await? {
             bail!(
                 "{name} is empty and {copy} is not, but the catalogue does not say how that has come: was it restored, or \
                  helenus.copies emptied? Nothing is changed. If the copies have the rows, restore the catalogue or copy \
                  them by hand; if they are not needed, drop the copies' keyspaces"
             );
         }
+    }
+    Ok(())
+}
+
+async fn has_rows(cluster: &Cluster, of: &TableName) -> Result<bool> {
+    let select = format!("SELECT * FROM {} LIMIT 1", of.to_cql());
+    let rows: Vec<scylla::value::Row> = cluster.rows(select).await?;
+    Ok(!rows.is_empty())
+}
+
+/// Fails if a table that is named like a copy, and is none as far as the catalogue knows, has rows.
+async fn check_is_empty(cluster: &Cluster, name: &TableName, copy: &TableName) -> Result<()> {
+    if has_rows(cluster, copy).await? {
+        bail!(
+            "{copy} is named like a copy of {name} and has rows, but the catalogue does not know it: nothing is dropped. \
+             If a `drop` that was interrupted has left it, drop its keyspace by hand (DROP KEYSPACE {}); otherwise \
+             give it another name",
+            copy.keyspace
+        );
     }
     Ok(())
 }

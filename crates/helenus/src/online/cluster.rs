@@ -77,6 +77,14 @@ impl Cluster {
         T: for<'f> DeserializeRow<'f, 'f>,
     {
         let statement = statement.into();
+        // A table that was just made is slow at first, for one.
+        patiently(|| self.rows_at_once(statement.clone())).await
+    }
+
+    async fn rows_at_once<T>(&self, statement: Statement) -> Result<Vec<T>>
+    where
+        T: for<'f> DeserializeRow<'f, 'f>,
+    {
         let text = statement.contents.clone();
         let done = self.session.query_unpaged(statement, ()).await;
         let rows = done.with_context(|| text.clone())?.into_rows_result()?;
@@ -134,7 +142,7 @@ impl Cluster {
             .set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
         statement.set_consistency(Consistency::One);
         statement.set_request_timeout(Some(Duration::from_secs(5)));
-        self.rows(statement).await
+        self.rows_at_once(statement).await
     }
 
     /// Only of this partitioner the ring can be cut into ranges.

@@ -61,6 +61,9 @@ pub(in crate::layouts_cmd) async fn run(
         checks::check_name(name, entry)?;
     }
     let mut dropped: Vec<(String, TableName)> = left_behind(cluster, name, &known).await?;
+    for (_, copy) in &dropped {
+        super::check_is_empty(cluster, name, copy).await?;
+    }
     let entries = known.entries.iter();
     dropped.extend(entries.map(|entry| (entry.layout.clone(), entry.table(name))));
     let settle = Settle::of(cluster, no_proxies).await;
