@@ -1,11 +1,15 @@
 //! How long clients wait: for an answer, or for the end of their connection.
 
+use std::sync::atomic::Ordering;
+
 use super::World;
 use crate::chaos::client::{InFlight, Purpose};
 use crate::chaos::proxy::At;
 
 /// For schema agreement (`cluster.schema_agreement_max_ms`).
 const AGREEMENT_MS: u64 = 5_000;
+/// For pauses while coordinators miss replicas of a ring that moves: no time at a node (`engine/pauses.rs`).
+const PAUSES_MS: u64 = 5_000;
 /// For ticks, the network, and the shell's own steps.
 const SLACK_MS: u64 = 1_000;
 /// From an answer to the request that follows it. What has been sent earlier to a proxy that closes the
@@ -35,7 +39,12 @@ impl World {
             Purpose::Alter => waits.other_ms + AGREEMENT_MS,
             Purpose::Prepare(_) | Purpose::Use => waits.other_ms,
         };
-        Some((waits.node_ms + queue_ms + SLACK_MS) * 1_000)
+        let paused = &self.proxies[at.proxy].common.stats.global.requests_paused;
+        let pauses_ms = match paused.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => PAUSES_MS,
+        };
+        Some((waits.node_ms + queue_ms + pauses_ms + SLACK_MS) * 1_000)
     }
 
     /// A request has its answer, or its connection has ended.
