@@ -21,8 +21,8 @@ use serde_json::Value;
 
 const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
 /// A proxy reads the catalogue of layouts every three seconds, joins for a lease, and is evicted after two seconds.
-/// The nodes may be slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A copy that is evicted again and again, because its node is slow, waits for twice as long each time.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// One cluster at a time.
 static TURN: Mutex<()> = Mutex::new(());

@@ -32,7 +32,7 @@ static CLUSTER: LazyLock<Mutex<Cluster>> = LazyLock::new(|| {
         .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
     Mutex::new(Cluster::up(spec).expect("three nodes"))
 });
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The nodes, for the turn of one test.
 struct Nodes {

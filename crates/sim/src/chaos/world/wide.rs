@@ -336,6 +336,13 @@ impl World {
                 self.count(coverage::FENCED);
                 None
             }
+            // A proxy that was started meanwhile, and has not read the catalogue yet.
+            (Purpose::Rows(scan), code::OVERLOADED)
+                if scan.last.is_some() && text.contains("catalogue") =>
+            {
+                self.count(coverage::PAGE_NOT_CONTINUED);
+                None
+            }
             (Purpose::Rows(scan), code::PROTOCOL) if scan.last.is_some() => {
                 self.count(coverage::PAGE_NOT_CONTINUED);
                 let span = (request.begun_us, self.now_us());
