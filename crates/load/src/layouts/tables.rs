@@ -1,10 +1,12 @@
 //! The tables of the arms: the same orders, held in different ways.
 
+use super::experiment::at;
 use super::orders::{CLUSTERING, COLUMNS, Orders, PARTITION};
 use crate::endpoint::Endpoint;
 use crate::kv::create_keyspace;
 use anyhow::{Context, Result, ensure};
 use scylla::client::session::Session;
+use scylla::statement::Consistency;
 use std::collections::BTreeSet;
 
 /// The keyspace and the table of Helenus's catalogue of layouts.
@@ -186,7 +188,8 @@ pub async fn create(
 
 /// Where the catalogue has the copies that are in place of replicas.
 pub async fn places(copies: &Copies, endpoint: &Endpoint) -> Result<Vec<(String, String)>> {
-    let session = endpoint.connect().await?;
+    // Data centers have one node each.
+    let session = at(endpoint, Consistency::Quorum).connect().await?;
     let text = "SELECT physical_keyspace, physical FROM helenus.layouts WHERE keyspace_name = ? AND table_name = ?";
     let values = (&copies.keyspace, copies.name(0));
     let answer = session
