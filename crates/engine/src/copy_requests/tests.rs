@@ -297,6 +297,14 @@ impl Scene {
         self.carry_out();
     }
 
+    /// What each of these nodes has been sent is acknowledged.
+    fn answered_by(&mut self, nodes: impl IntoIterator<Item = usize>) {
+        for node in nodes {
+            let (_, stream, _) = self.one_at(node);
+            self.void(node, stream);
+        }
+    }
+
     fn error(&mut self, node: usize, stream: i16, code: i32, message: &str) {
         self.bench.say_error_as(node, stream, code, message);
         self.carry_out();
@@ -305,10 +313,7 @@ impl Scene {
     /// Two copies acknowledge a write, the third is silent.
     fn insert_but_one(&mut self) {
         self.insert();
-        for node in [0, 1] {
-            let (_, stream, _) = self.one_at(node);
-            self.void(node, stream);
-        }
+        self.answered_by([0, 1]);
     }
 
     /// The copies whose eviction was asked for.

@@ -168,19 +168,25 @@ fn described(entry: &Entry, of: &TableName) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::catalogue::State;
     use super::*;
 
-    #[test]
-    fn layouts_are_taken_over_only_as_they_were() {
-        let name: TableName = "shop.orders".parse().expect("a name");
-        let entry = |layout: &str, created: i64| Entry {
+    /// A layout of `shop.orders`.
+    pub(super) fn entry(layout: &str, state: State, created: i64) -> Entry {
+        Entry {
             layout: layout.to_owned(),
             physical: "orders".to_owned(),
             keyspace: Some(format!("shop__orders__{layout}")),
             clustering: vec!["day".to_owned()],
-            state: "writing".to_owned(),
+            state: state.name().to_owned(),
             created,
-        };
+        }
+    }
+
+    #[test]
+    fn layouts_are_taken_over_only_as_they_were() {
+        let name: TableName = "shop.orders".parse().expect("a name");
+        let entry = |layout, created| entry(layout, State::Writing, created);
         let of = |entries: &[Entry]| Partition {
             entries: entries.to_vec(),
             ..Partition::default()

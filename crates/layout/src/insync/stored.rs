@@ -19,6 +19,25 @@ pub struct Stored {
     pub boot: Vec<i32>,
 }
 
+impl Stored {
+    /// What a CQL UPDATE that stores it sets.
+    pub fn assignments(&self) -> String {
+        format!(
+            "version = {}, in_sync = {{{}}}, joining = {{{}}}, since = [{}], boot = [{}]",
+            self.version,
+            in_commas(&self.in_sync),
+            in_commas(&self.joining),
+            in_commas(&self.since),
+            in_commas(&self.boot)
+        )
+    }
+}
+
+fn in_commas(items: &[impl ToString]) -> String {
+    let texts: Vec<String> = items.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
+
 /// A proxy of their list, as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredProxy<'a> {

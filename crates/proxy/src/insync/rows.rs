@@ -97,16 +97,11 @@ pub(super) fn change_copies(change: &CopiesChange, now_ms: i64) -> String {
         let empty = group.was_empty.iter();
         let empty = empty.map(|copy| format!(", left[{}] = {}", empty_key(*copy), list.version));
         batch.push_str(&format!(
-            "UPDATE helenus.copies SET version = {}, in_sync = {{{}}}, joining = {{{}}}, since = [{}], boot = [{}], \
-             changed = {now_ms}{} WHERE keyspace_name = {keyspace} AND table_name = {table} AND owners = [{}] \
-             IF version = {known}; ",
-            list.version,
-            in_commas(&list.in_sync),
-            in_commas(&list.joining),
-            in_commas(&list.since),
-            in_commas(&list.boot),
+            "UPDATE helenus.copies SET {}, changed = {now_ms}{} WHERE keyspace_name = {keyspace} AND table_name = {table} \
+             AND owners = [{}] IF version = {known}; ",
+            list.assignments(),
             left.chain(empty).collect::<String>(),
-            in_commas(owners)
+            owners.collect::<Vec<_>>().join(", ")
         ));
     }
     batch.push_str("APPLY BATCH");
@@ -137,11 +132,6 @@ pub(super) fn record(start: Start, changes: &[BitChange]) -> String {
 pub(super) fn forget(start: Start) -> String {
     let start = uuid::text(start);
     format!("DELETE FROM helenus.intents WHERE start = {start}")
-}
-
-fn in_commas(items: impl IntoIterator<Item = impl ToString>) -> String {
-    let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
-    texts.join(", ")
 }
 
 /// Whether the answer to a compare-and-set says that it was carried out.

@@ -54,10 +54,7 @@ fn alone(scene: &mut Scene, sizes: &[usize]) {
             ..Asking::default()
         };
         scene.ask(INSERT, &asking);
-        for node in [0, 1] {
-            let (_, stream, _) = scene.one_at(node);
-            scene.void(node, stream);
-        }
+        scene.answered_by([0, 1]);
         scene.wait(100);
     }
     scene.wait_and_read(1_000);

@@ -110,10 +110,7 @@ fn a_write_that_a_copy_has_acknowledged_does_not_end_so() {
 /// One copy says this whenever it is asked, the others have the write.
 fn one_says(scene: &mut Scene, ms: u64, code: i32) {
     scene.insert();
-    for node in [0, 2] {
-        let (_, stream, _) = scene.one_at(node);
-        scene.void(node, stream);
-    }
+    scene.answered_by([0, 2]);
     for _ in 0..ms / 200 {
         for (_, stream, _) in scene.bench.at(1) {
             scene.error(1, stream, code, "no, on <table app__1.orders>");

@@ -127,10 +127,7 @@ fn a_copy_to_whose_node_a_connection_is_being_made_is_waited_for() {
     scene.bench.break_link();
     scene.wait(100);
     scene.insert();
-    for node in [1, 2] {
-        let (_, stream, _) = scene.one_at(node);
-        scene.void(node, stream);
-    }
+    scene.answered_by([1, 2]);
     scene.wait_and_read(1_000);
     assert!(scene.evicted().is_empty());
     scene.is_unanswered();
@@ -164,10 +161,7 @@ fn a_copy_whose_node_is_away_is_not_written_and_is_evicted_in_time() {
     scene.read();
     // No other node is asked in its place.
     scene.insert();
-    for node in [1, 2] {
-        let (_, stream, _) = scene.one_at(node);
-        scene.void(node, stream);
-    }
+    scene.answered_by([1, 2]);
     scene.is_unanswered();
     scene.wait_and_read(1_000);
     scene.is_acknowledged();
@@ -179,10 +173,7 @@ fn a_copy_whose_node_goes_away_meanwhile_is_evicted() {
     let mut scene = Scene::new(Version::V4, Version::V4);
     scene.refuses = true;
     scene.insert();
-    for node in [1, 2] {
-        let (_, stream, _) = scene.one_at(node);
-        scene.void(node, stream);
-    }
+    scene.answered_by([1, 2]);
     scene.bench.break_link();
     scene.carry_out();
     scene.wait(300);
@@ -234,10 +225,7 @@ fn a_copy_whose_node_cannot_be_connected_to_for_lack_of_means_is_not_evicted() {
     let mut scene = Scene::new(Version::V4, Version::V4);
     (scene.refuses, scene.lacks_means) = (true, true);
     scene.insert();
-    for node in [1, 2] {
-        let (_, stream, _) = scene.one_at(node);
-        scene.void(node, stream);
-    }
+    scene.answered_by([1, 2]);
     scene.bench.break_link();
     scene.wait_and_read(1_200);
     scene.insert();
@@ -263,10 +251,7 @@ fn a_node_that_is_away_is_tried_again_because_of_a_write() {
     let link = scene.dialed.pop().expect("a connection is wanted");
     scene.bench.connect_first(1, link);
     scene.insert();
-    for node in 0..COPIES {
-        let (_, stream, _) = scene.one_at(node);
-        scene.void(node, stream);
-    }
+    scene.answered_by(0..COPIES);
     scene.is_acknowledged();
 }
 
@@ -276,10 +261,7 @@ fn a_connection_that_has_just_broken_is_waited_for() {
     scene.bench.break_link();
     // No other one is being made yet.
     scene.insert();
-    for node in [1, 2] {
-        let (_, stream, _) = scene.one_at(node);
-        scene.void(node, stream);
-    }
+    scene.answered_by([1, 2]);
     scene.is_unanswered();
     scene.wait(100);
     let link = scene.dialed.pop().expect("a connection is wanted");

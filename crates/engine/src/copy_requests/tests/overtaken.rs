@@ -3,15 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use super::read::{
-    BY_DAY, BY_STATUS, CELLS, asked_one, continue_at, gets_the_row, give, page, read, state_of,
+    BY_DAY, BY_STATUS, CELLS, asked_one, continue_at, gets_the_row, give, page, read, reads_one,
+    state_of,
 };
 use super::*;
 
 #[test]
 fn an_answer_after_the_lease_on_the_catalogue_is_none() {
     let mut scene = Scene::new(Version::V4, Version::V4);
-    read(&mut scene, BY_DAY);
-    let (node, stream) = asked_one(&mut scene, BY_DAY);
+    let (node, stream) = reads_one(&mut scene, BY_DAY);
     scene.bench.now += Duration::from_secs(11);
     // The lists were read meanwhile, and the catalogue was not.
     let now_us = scene.bench.common.copies.us(scene.bench.now);
@@ -50,8 +50,7 @@ fn what_comes_in_one_turn_is_judged_together() {
 #[test]
 fn a_read_ends_when_its_table_has_no_copies_any_more() {
     let mut scene = Scene::new(Version::V4, Version::V4);
-    read(&mut scene, BY_DAY);
-    let (node, stream) = asked_one(&mut scene, BY_DAY);
+    let (node, stream) = reads_one(&mut scene, BY_DAY);
     scene.bench.adopt_none();
     give(&mut scene, node, stream, &page(node, None, &CELLS));
     let (code, why) = scene.bench.error();
@@ -65,8 +64,7 @@ fn a_read_ends_when_its_table_has_no_copies_any_more() {
 #[test]
 fn an_answer_whose_client_has_left_is_nobodys_and_was_not_cancelled() {
     let mut scene = Scene::new(Version::V4, Version::V4);
-    read(&mut scene, BY_DAY);
-    let (node, stream) = asked_one(&mut scene, BY_DAY);
+    let (node, stream) = reads_one(&mut scene, BY_DAY);
     scene.bench.leave();
     scene.wait(100);
     let stats = &scene.bench.common.stats.global;
@@ -79,8 +77,7 @@ fn an_answer_whose_client_has_left_is_nobodys_and_was_not_cancelled() {
 #[test]
 fn a_page_of_a_copy_that_is_evicted_meanwhile_comes_from_its_sibling() {
     let mut scene = Scene::new(Version::V4, Version::V4);
-    read(&mut scene, BY_STATUS);
-    let (first, stream) = asked_one(&mut scene, BY_STATUS);
+    let (first, stream) = reads_one(&mut scene, BY_STATUS);
     let rows = page(first, Some(b"state"), &CELLS);
     give(&mut scene, first, stream, &rows);
     let state = state_of(&mut scene);
@@ -110,8 +107,7 @@ fn a_slow_copy_is_not_left_for_one_that_cannot_be_reached() {
     let mut scene = Scene::new(Version::V4, Version::V4);
     scene.list = scene.list.evict(0).expect("others are in sync");
     scene.read();
-    read(&mut scene, BY_STATUS);
-    let (first, stream) = asked_one(&mut scene, BY_STATUS);
+    let (first, stream) = reads_one(&mut scene, BY_STATUS);
     scene.refuses = true;
     scene.bench.break_link_to(3 - first);
     scene.wait_and_read(1_400);

@@ -37,6 +37,12 @@ pub(super) fn read(scene: &mut Scene, text: &str) {
     scene.ask(text, &asking);
 }
 
+/// Reads, and returns the only node that is asked for it.
+pub(super) fn reads_one(scene: &mut Scene, text: &str) -> (usize, i16) {
+    read(scene, text);
+    asked_one(scene, text)
+}
+
 /// The only node that has been sent a request, and that: its text is the client's on this node's copy.
 pub(super) fn asked_one(scene: &mut Scene, text: &str) -> (usize, i16) {
     let (node, opcode, stream, body) = asked(scene);
@@ -296,8 +302,7 @@ fn what_is_too_much_to_be_sorted_is_asked_of_a_copy_with_the_tables_order() {
     assert_eq!(scene.bench.answer(), (Opcode::Result, own));
     scene.is_done();
     // That is remembered, unless no other copy is left.
-    read(&mut scene, SORTED);
-    let (node, stream) = asked_one(&mut scene, SORTED);
+    let (node, stream) = reads_one(&mut scene, SORTED);
     assert_eq!(node, 0);
     give(&mut scene, 0, stream, &whole);
     scene.bench.answer();
@@ -337,8 +342,7 @@ pub(super) fn state_of(scene: &mut Scene) -> Vec<u8> {
 fn pages_go_on_at_the_same_copy_or_else_at_one_with_its_order() {
     for versions in VERSIONS {
         let mut scene = Scene::new(versions.0, versions.1);
-        read(&mut scene, BY_STATUS);
-        let (first, stream) = asked_one(&mut scene, BY_STATUS);
+        let (first, stream) = reads_one(&mut scene, BY_STATUS);
         give(
             &mut scene,
             first,

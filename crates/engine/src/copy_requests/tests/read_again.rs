@@ -1,12 +1,13 @@
 //! Reads of copies in sync whose first copy does not answer, or whose answer does not count.
 
-use super::read::{BY_DAY, BY_STATUS, CELLS, asked, asked_one, gets_the_row, give, page, read};
+use super::read::{
+    BY_DAY, BY_STATUS, CELLS, asked, asked_one, gets_the_row, give, page, read, reads_one,
+};
 use super::*;
 
 /// Of the two copies that are the cheapest by status, one is asked; it, and its stream.
 fn asked_first(scene: &mut Scene) -> (usize, i16) {
-    read(scene, BY_STATUS);
-    let (node, stream) = asked_one(scene, BY_STATUS);
+    let (node, stream) = reads_one(scene, BY_STATUS);
     assert!(node > 0, "the cheapest");
     (node, stream)
 }
@@ -114,8 +115,7 @@ fn a_node_that_was_restarted_is_not_believed_and_its_copy_is_to_be_evicted() {
     let mut scene = Scene::new(Version::V4, Version::V4);
     scene.bench.restart_first(2);
     scene.read();
-    read(&mut scene, BY_DAY);
-    let (node, stream) = asked_one(&mut scene, BY_DAY);
+    let (node, stream) = reads_one(&mut scene, BY_DAY);
     assert_eq!(node, 0);
     give(&mut scene, 0, stream, &page(0, None, &[&[8; 8], &[9; 8]]));
     scene.is_unanswered();
@@ -131,8 +131,7 @@ fn a_node_that_was_restarted_is_not_believed_and_its_copy_is_to_be_evicted() {
         .and_then(|list| list.promote(0, 3))
         .expect("it comes back");
     scene.read();
-    read(&mut scene, BY_DAY);
-    let (node, stream) = asked_one(&mut scene, BY_DAY);
+    let (node, stream) = reads_one(&mut scene, BY_DAY);
     assert_eq!(node, 0);
     give(&mut scene, 0, stream, &page(0, None, &CELLS));
     gets_the_row(&mut scene);
@@ -364,8 +363,7 @@ fn what_a_copy_has_answered_counts_until_it_is_judged() {
 #[test]
 fn what_a_node_says_of_the_clients_own_statement_is_the_clients() {
     let mut scene = Scene::new(Version::V4, Version::V4);
-    read(&mut scene, BY_DAY);
-    let (node, stream) = asked_one(&mut scene, BY_DAY);
+    let (node, stream) = reads_one(&mut scene, BY_DAY);
     assert_eq!(node, 0);
     let text = "Invalid value for day of app__0.orders in app__0";
     scene.error(0, stream, code::INVALID, text);
@@ -429,8 +427,7 @@ fn the_only_copy_in_sync_is_waited_for_until_time_is_up() {
     scene.bench.adopt_config(config);
     scene.evict_others();
     scene.read();
-    read(&mut scene, BY_DAY);
-    let (node, _) = asked_one(&mut scene, BY_DAY);
+    let (node, _) = reads_one(&mut scene, BY_DAY);
     assert_eq!(node, 0);
     scene.wait_and_read(1_400);
     scene.is_unanswered();
@@ -443,8 +440,7 @@ fn the_only_copy_in_sync_is_waited_for_until_time_is_up() {
 #[test]
 fn a_copy_whose_node_has_no_connection_is_asked_last_and_a_broken_one_costs_nothing() {
     let mut scene = Scene::new(Version::V4, Version::V4);
-    read(&mut scene, BY_DAY);
-    let (node, _) = asked_one(&mut scene, BY_DAY);
+    let (node, _) = reads_one(&mut scene, BY_DAY);
     assert_eq!(node, 0);
     scene.bench.break_link();
     scene.carry_out();
@@ -462,8 +458,7 @@ fn a_copy_whose_node_has_no_connection_is_asked_last_and_a_broken_one_costs_noth
     scene.wait(100);
     let link = scene.dialed.pop().expect("a connection is wanted");
     scene.bench.connect_first(1, link);
-    read(&mut scene, BY_DAY);
-    let (node, stream) = asked_one(&mut scene, BY_DAY);
+    let (node, stream) = reads_one(&mut scene, BY_DAY);
     assert_eq!(node, 0);
     give(&mut scene, node, stream, &page(node, None, &CELLS));
     gets_the_row(&mut scene);

@@ -95,10 +95,9 @@ pub(in crate::layouts_cmd) async fn run(
     let done = match (is_replaced, stage) {
         (true, Some(Stage::InUse)) => Done::default(),
         (true, Some(Stage::Open)) => {
-            let done = Done::default();
             let with = (args.work.level(), job.settle, true);
             empty(cluster, name, &known.entries, with).await?;
-            done
+            Done::default()
         }
         (_, Some(Stage::Draining)) => {
             bail!(
@@ -226,14 +225,12 @@ impl Job<'_> {
                 continue;
             }
             checks::check_copy(table, &found, &copy.clustering)?;
-            let rows: Vec<scylla::value::Row> = cluster
-                .rows(format!("SELECT * FROM {} LIMIT 1", copy.table.to_cql()))
-                .await?;
-            if !rows.is_empty() {
+            if super::has_rows(cluster, &copy.table).await? {
                 bail!(
-                    "{} exists, is not in the catalogue and has rows: finish dropping it with `helenus layouts drop \
-                     {name} --all`, or choose another name for the layout",
-                    copy.table
+                    "{} exists, is not in the catalogue and has rows: if a `drop` that was interrupted has left it, drop its \
+                     keyspace by hand (DROP KEYSPACE {}); otherwise choose another name for the layout",
+                    copy.table,
+                    copy.table.keyspace
                 );
             }
         }

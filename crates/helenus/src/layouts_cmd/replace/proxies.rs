@@ -29,5 +29,32 @@ pub(super) async fn beats(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
 pub(super) async fn is_proxy_alive(cluster: &Cluster) -> Result<bool> {
     let before = beats(cluster).await?;
     tokio::time::sleep(SIGN_OF_LIFE).await;
-    Ok(beats(cluster).await? != before)
+    Ok(gives_sign(&before, &beats(cluster).await?))
+}
+
+/// Whether a proxy has given a sign of life in between. That one has left is none.
+pub(super) fn gives_sign(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> bool {
+    after
+        .iter()
+        .any(|(start, beat)| before.get(start) != Some(beat))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_leaves_gives_no_sign_of_life() {
+        let of = |beats: &[(&str, i64)]| {
+            let beats = beats
+                .iter()
+                .map(|(start, beat)| ((*start).to_owned(), *beat));
+            beats.collect::<BTreeMap<_, _>>()
+        };
+        let before = of(&[("a", 1), ("b", 1)]);
+        assert!(gives_sign(&before, &of(&[("a", 1), ("b", 2)])));
+        assert!(gives_sign(&before, &of(&[("a", 1), ("c", 1)])));
+        assert!(!gives_sign(&before, &before));
+        assert!(!gives_sign(&before, &of(&[("a", 1)])));
+    }
 }

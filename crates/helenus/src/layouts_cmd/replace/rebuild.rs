@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Partition, State};
 use super::super::lists::{self, CopiesRow};
-use super::proxies::{beats, is_proxy_alive};
+use super::proxies::{beats, gives_sign, is_proxy_alive};
 use super::stage::{self, Stage, Standing};
 use super::{check_tables, checks, described, nodes};
 use crate::online::cluster::Cluster;
@@ -84,21 +84,8 @@ pub(in crate::layouts_cmd) async fn run(
     settle.wait_longer(more, "no longer read").await;
     if let Err(why) = take_out(cluster, name, number).await {
         // It has not been emptied: it is read again, where it is in sync.
-        let again = catalogue::read(cluster, name).await;
-        let again = again.and_then(|now| {
-            now.check_unchanged(name, std::slice::from_ref(&closed))
-                .map(|()| now)
-        });
-        let open = Entry {
-            state: State::Ready.name().to_owned(),
-            ..closed.clone()
-        };
-        let opened = match again {
-            Ok(now) => catalogue::change(cluster, name, &now, &[Change::Put(&open)]).await,
-            Err(error) => Err(error),
-        };
-        return match opened {
-            Ok(()) => Err(why),
+        return match open(cluster, name, &closed).await {
+            Ok(_) => Err(why),
             Err(error) => Err(why.context(format!(
                 "{layout} of {name} is not read until this is run again: {error:#}"
             ))),
@@ -116,13 +103,7 @@ pub(in crate::layouts_cmd) async fn run(
             "{of_copy} is out of use, and may be empty or not: run this again when all nodes are up"
         )
     })?;
-    let ready = Entry {
-        state: State::Ready.name().to_owned(),
-        ..closed.clone()
-    };
-    let now = catalogue::read(cluster, name).await?;
-    now.check_unchanged(name, &[closed])?;
-    catalogue::change(cluster, name, &now, &[Change::Put(&ready)]).await?;
+    let ready = open(cluster, name, &closed).await?;
     wait_until_back(cluster, (name, &ready), number).await?;
     let seconds = begun.elapsed().as_secs_f64();
     match as_json {
@@ -133,6 +114,18 @@ pub(in crate::layouts_cmd) async fn run(
         false => println!("rebuilt {layout} of {name}: it is in sync again after {seconds:.1} s"),
     }
     Ok(())
+}
+
+/// Lets proxies read the copy, and let it join, if no other command has changed it.
+async fn open(cluster: &Cluster, name: &TableName, closed: &Entry) -> Result<Entry> {
+    let ready = Entry {
+        state: State::Ready.name().to_owned(),
+        ..closed.clone()
+    };
+    let now = catalogue::read(cluster, name).await?;
+    now.check_unchanged(name, std::slice::from_ref(closed))?;
+    catalogue::change(cluster, name, &now, &[Change::Put(&ready)]).await?;
+    Ok(ready)
 }
 
 /// Fails if the copies are no longer used as when this command began: the one that is taken out may be the one from
@@ -244,24 +237,16 @@ async fn take_out(cluster: &Cluster, name: &TableName, number: usize) -> Result<
 
 fn eviction(name: &TableName, number: usize, lists: &[(Vec<String>, Copies, Copies)]) -> String {
     let now_ms = now_ms();
-    let in_commas = |items: Vec<String>| items.join(", ");
-    let texts = |items: &[i32]| items.iter().map(ToString::to_string).collect();
     let mut batch = "BEGIN BATCH ".to_owned();
     for (owners, known, list) in lists {
-        let stored = Stored::of(list, owners.len());
         // Only who was in sync leaves: one that was joining has left before.
         let left = match known.state(number) {
             CopyState::InSync => format!(", left[{number}] = {now_ms}"),
             CopyState::Joining | CopyState::Out => String::new(),
         };
         batch.push_str(&format!(
-            "UPDATE helenus.copies SET version = {}, in_sync = {{{}}}, joining = {{{}}}, since = [{}], boot = [{}], \
-             changed = {now_ms}{left} WHERE {} AND owners = [{}] IF version = {}; ",
-            stored.version,
-            in_commas(texts(&stored.in_sync)),
-            in_commas(texts(&stored.joining)),
-            in_commas(stored.since.iter().map(ToString::to_string).collect()),
-            in_commas(texts(&stored.boot)),
+            "UPDATE helenus.copies SET {}, changed = {now_ms}{left} WHERE {} AND owners = [{}] IF version = {}; ",
+            Stored::of(list, owners.len()).assignments(),
             place(name),
             owners.join(", "),
             known.version()
@@ -304,9 +289,10 @@ async fn wait_until_back(
             return Ok(());
         }
         let now = beats(cluster).await?;
-        if now != seen {
-            (seen, heard) = (now, Instant::now());
+        if gives_sign(&seen, &now) {
+            heard = Instant::now();
         }
+        seen = now;
         if heard.elapsed() > SILENCE_MAX {
             bail!(
                 "no proxy gives signs of life any more: {} comes back when one does",
@@ -334,6 +320,7 @@ async fn wait_until_back(
 mod tests {
     use helenus_layout::insync::{COPIES_MAX, Members};
 
+    use super::super::tests::entry;
     use super::*;
 
     const OWNERS: [&str; 2] = [
@@ -369,16 +356,8 @@ mod tests {
     #[test]
     fn one_copy_is_rebuilt_at_a_time() {
         let name: TableName = "shop.orders".parse().expect("a name");
-        let entry = |layout: &str, state: State| Entry {
-            layout: layout.to_owned(),
-            physical: "orders".to_owned(),
-            keyspace: None,
-            clustering: Vec::new(),
-            state: state.name().to_owned(),
-            created: 1,
-        };
         let known = Partition {
-            entries: vec![entry("a", State::Writing), entry("b", State::Ready)],
+            entries: vec![entry("a", State::Writing, 1), entry("b", State::Ready, 1)],
             ..Partition::default()
         };
         check_others(&known, "a", &name).expect("it is gone on with");

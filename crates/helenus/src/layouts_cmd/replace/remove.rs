@@ -404,24 +404,17 @@ fn report(name: &TableName, dropped: &[(String, TableName)], done: &Done, as_jso
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::entry;
     use super::*;
 
     #[test]
     fn rows_come_from_copies_that_had_all_of_them() {
         let name: TableName = "shop.orders".parse().expect("a name");
-        let entry = |layout: &str, state: State| Entry {
-            layout: layout.to_owned(),
-            physical: "orders".to_owned(),
-            keyspace: None,
-            clustering: Vec::new(),
-            state: state.name().to_owned(),
-            created: 1,
-        };
         let known = Partition {
             entries: vec![
-                entry("a", State::Writing),
-                entry("b", State::Ready),
-                entry("c", State::Ready),
+                entry("a", State::Writing, 1),
+                entry("b", State::Ready, 1),
+                entry("c", State::Ready, 1),
             ],
             ..Partition::default()
         };

@@ -91,10 +91,9 @@ async fn reopen(
     let out: Vec<String> = out.map(|(_, entry)| entry.layout.clone()).collect();
     if !out.is_empty() {
         eprintln!(
-            "helenus: {} of {name} not in sync in all ranges before, and must be rebuilt (helenus layouts rebuild {name} \
-             --layout {})",
-            out.join(", "),
-            out.join(", then --layout ")
+            "helenus: not in sync in all ranges before, and to be rebuilt one after the other (helenus layouts rebuild \
+             {name} --layout NAME): {}",
+            out.join(", ")
         );
     }
     Ok((known, out))
