@@ -199,7 +199,8 @@ impl Engine {
     fn alone_after_restart(&self, table: &LogicalTable, node: NodeIndex) -> Refusal {
         let why = format!(
             "{}, which holds the only one in sync of this partition, was restarted since and may have lost the last \
-             writes, so none is acknowledged until an operator has decided; nothing was written",
+             writes, so none is acknowledged until an operator takes it as it is (layouts.adopt_restarted); nothing was \
+             written",
             self.address_of(node)
         );
         Refusal::new(code::OVERLOADED, because(table, &why))
