@@ -82,6 +82,14 @@ impl Endpoint {
         }
     }
 
+    /// The same with another consistency level.
+    pub fn at(&self, consistency: Consistency) -> Self {
+        Self {
+            consistency,
+            ..self.clone()
+        }
+    }
+
     /// Opens a session that does not retry, so that each failure is counted.
     ///
     /// # Errors

@@ -38,7 +38,6 @@ mod writes;
 
 pub use cells::{DISK, DISK_BYTES};
 pub use compare::{DECLARED, HAND_COPIED, LAYOUTS_KEYS, SAI, VIEWS, latency};
-use experiment::at;
 pub use experiment::{Contender, Layouts, Nodes, Open};
 pub use orders::{CLUSTERING, Order, Orders, PARTITION, clerk_name};
 pub use queries::{Instance, Instances, KINDS, Kind};
@@ -66,7 +65,7 @@ impl Layouts {
             }
             let writer = match arm.writes {
                 true => {
-                    let endpoint = at(endpoint, Consistency::Quorum);
+                    let endpoint = endpoint.at(Consistency::Quorum);
                     let copies = &self.copies[arm.copies];
                     Some(Arc::new(
                         Writer::open(&endpoint, copies, &self.orders).await?,

@@ -7,7 +7,6 @@ use super::synthetic::Synthetic;
 use super::tables::Copies;
 use super::writes::Writer;
 use crate::arms::Arm;
-use crate::endpoint::Endpoint;
 use crate::process::Watched;
 use anyhow::Result;
 use scylla::statement::Consistency;
@@ -86,11 +85,4 @@ pub struct Open {
     /// One for each consistency level.
     pub(super) readers: Vec<Arc<Reader>>,
     pub(super) writer: Option<Arc<Writer>>,
-}
-
-pub(super) fn at(endpoint: &Endpoint, consistency: Consistency) -> Endpoint {
-    Endpoint {
-        consistency,
-        ..endpoint.clone()
-    }
 }

@@ -1,7 +1,7 @@
 //! Filling the tables, counting what they hold, and measuring writes.
 
 use super::cells::{DISK, DISK_BYTES, WRITES};
-use super::experiment::{Layouts, Nodes, Open, at};
+use super::experiment::{Layouts, Nodes, Open};
 use super::orders::PARTITION;
 use super::tables::Copies;
 use super::writes::{INSERT, Inserts, Writer};
@@ -136,7 +136,7 @@ impl Layouts {
     /// Every table and view must have all rows, at the latest after a while.
     pub(super) async fn count(&self, rows: usize, say: &mut dyn FnMut(String)) -> Result<()> {
         let expected = Arc::new(self.orders.counts(0..rows));
-        let endpoint = at(&self.arms[0].arm.endpoint, Consistency::All);
+        let endpoint = self.arms[0].arm.endpoint.at(Consistency::All);
         let session = Arc::new(endpoint.connect().await?);
         let tables: Vec<String> = self.copies.iter().flat_map(Copies::all).collect();
         let of = tables.len();

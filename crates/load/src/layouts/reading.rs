@@ -2,7 +2,7 @@
 
 use super::cells::Cell;
 use super::compare::latency;
-use super::experiment::{Contender, Layouts, Open, at};
+use super::experiment::{Contender, Layouts, Open};
 use super::queries::{KINDS, Kind};
 use super::reads::{Reader, Reads, WRONG};
 use crate::arms::watched_with;
@@ -28,7 +28,7 @@ const QUICK: Duration = Duration::from_millis(100);
 
 impl Layouts {
     pub(super) async fn reader(&self, arm: &Contender, level: Consistency) -> Result<Arc<Reader>> {
-        let endpoint = at(&arm.arm.endpoint, level);
+        let endpoint = arm.arm.endpoint.at(level);
         Reader::open(&endpoint, &self.copies[arm.copies], &self.instances).await
     }
 

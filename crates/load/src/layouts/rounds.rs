@@ -1,7 +1,7 @@
 //! The rounds of reads: cell after cell, and in each cell the arms in turn.
 
 use super::cells::{Cell, SYNTHETIC};
-use super::experiment::{Layouts, Nodes, Open, at};
+use super::experiment::{Layouts, Nodes, Open};
 use super::left::{Left, Turn};
 use crate::report::Report;
 use crate::spread::rotation;
@@ -89,7 +89,7 @@ impl Layouts {
         let left = pace.left.describe();
         say(format!("round {number}/{rounds}: {cell} ({left})"));
         let began = Instant::now();
-        let direct = at(&self.arms[0].arm.endpoint, Consistency::One);
+        let direct = self.arms[0].arm.endpoint.at(Consistency::One);
         let phase = synthetic.measure(&direct, self.repetitions).await?;
         report.add(SYNTHETIC, &cell, phase);
         pace.left.done(turn, 1, Some(began.elapsed()));

@@ -1,6 +1,5 @@
 //! The tables of the arms: the same orders, held in different ways.
 
-use super::experiment::at;
 use super::orders::{CLUSTERING, COLUMNS, Orders, PARTITION};
 use crate::endpoint::Endpoint;
 use crate::kv::create_keyspace;
@@ -189,7 +188,7 @@ pub async fn create(
 /// Where the catalogue has the copies that are in place of replicas.
 pub async fn places(copies: &Copies, endpoint: &Endpoint) -> Result<Vec<(String, String)>> {
     // Data centers have one node each.
-    let session = at(endpoint, Consistency::Quorum).connect().await?;
+    let session = endpoint.at(Consistency::Quorum).connect().await?;
     let text = "SELECT physical_keyspace, physical FROM helenus.layouts WHERE keyspace_name = ? AND table_name = ?";
     let values = (&copies.keyspace, copies.name(0));
     let answer = session
