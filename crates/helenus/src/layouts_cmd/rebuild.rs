@@ -49,7 +49,8 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
             );
         };
         let of = (&args.table, &**layout);
-        return replace::rebuild::run(&cluster, of, known, (args.no_proxies, args.json)).await;
+        let how = (args.no_proxies, args.json);
+        return replace::rebuild::run(&cluster, of, known, &args.work, how).await;
     }
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;

@@ -24,6 +24,7 @@ pub(super) mod create;
 pub(super) mod nodes;
 mod proxies;
 pub(super) mod rebuild;
+mod refill;
 pub(super) mod remove;
 pub(super) mod stage;
 pub(super) mod status;

@@ -2,7 +2,7 @@
 //! many as are held at a time, then row by row. Clients go on writing to both meanwhile.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::try_join;
 use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, Write, batches, whole};
@@ -18,8 +18,6 @@ use crate::process::Process;
 const ROWS_HELD: usize = 100_000;
 /// A copy that lacks more rows than this of a range gets them page by page, before rows are compared one by one.
 const FEW: usize = 32;
-/// So many rows are read in a second, at most.
-const ROWS_PER_SECOND: u32 = 20_000;
 
 /// What became of the rows that differed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -286,7 +284,8 @@ async fn all<T>(
     Ok(of)
 }
 
-/// The rows of a range of one copy, page by page and not too fast.
+/// The rows of a range of one copy, page by page, with a rest after each page for as long as the node took for it: so
+/// that it has half of the time for clients, and more the busier it is.
 struct Pages<'a> {
     reading: Rows<'a>,
     range: Range,
@@ -315,8 +314,8 @@ impl<'a> Pages<'a> {
         let asked = Instant::now();
         let read = copy.page(&mut self.reading, self.range, self.state.as_deref());
         let (rows, next) = read.await?;
-        let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        self.not_before = asked + Duration::from_secs(1) / ROWS_PER_SECOND * count;
+        let answered = Instant::now();
+        self.not_before = answered + (answered - asked);
         (self.is_over, self.state) = (next.is_none(), next);
         Ok(Some((rows, asked)))
     }
