@@ -48,7 +48,7 @@ enum Mode {
     Replace,
 }
 
-/// An arm that can be left out.
+/// An arm, or something else that is measured, that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     Declared,
@@ -57,6 +57,8 @@ enum Part {
     HandCopied,
     Layouts,
     Synthetic,
+    /// How long a lost copy takes to come back, with `--mode replace`
+    Rebuild,
 }
 
 #[derive(Args, Debug)]
@@ -166,8 +168,10 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
         let mut below = own.as_mut().map(|own| own as &mut dyn NodesBelow);
         experiment.run(&open, &mut below, &mut report, say).await?;
     }
-    if let (Some(part), Some(cluster)) = (
-        parts.iter().find(|part| part.copies.form == Form::InPlace),
+    let is_in_place = |part: &&Held| part.copies.form == Form::InPlace;
+    if let (false, Some(part), Some(cluster)) = (
+        args.without.contains(&Part::Rebuild),
+        parts.iter().find(is_in_place),
         &mut nodes.own,
     ) {
         let single = &parts[0].copies;
