@@ -152,7 +152,8 @@ impl Engine {
         let owners = self.owners_of_copies(table, token)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
-        let view = lists.view((&table.keyspace, &table.name), &owners);
+        let ring = self.cx.snapshot.copy_rings.of(&table.keyspace, &table.name);
+        let view = lists.view((&table.keyspace, &table.name), (&owners, ring));
         let listed = view
             .as_ref()
             .and_then(|view| Some((view, view.list(now_us)?)));
@@ -181,6 +182,7 @@ impl Engine {
             needed,
             token,
             member: view.member.clone(),
+            ring,
             epoch: self.cx.snapshot.epoch,
         })
     }
@@ -276,7 +278,8 @@ impl Engine {
         let owners = self.owners_of_copies(table, token)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
-        let view = lists.view((&table.keyspace, &table.name), &owners);
+        let ring = self.cx.snapshot.copy_rings.of(&table.keyspace, &table.name);
+        let view = lists.view((&table.keyspace, &table.name), (&owners, ring));
         let list = view.as_ref().and_then(|view| view.list(now_us));
         let is_held = self.cx.shared.layouts.is_held(self.cx.now);
         let list = list.filter(|_| is_held);
@@ -297,6 +300,7 @@ impl Engine {
             knows_columns: prepared
                 .is_some_and(|prepared| knows_columns(arrival, prepared, &options)),
             began: self.cx.now,
+            ring,
             epoch: self.cx.snapshot.epoch,
             plan,
         }))

@@ -24,7 +24,7 @@ use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{Consistency, Opcode, Version, code, write};
 
 use crate::config::Config;
-use crate::copies::{Eviction, Lists, Member, Membership};
+use crate::copies::{Eviction, Lists, Member, Membership, OfTable};
 use crate::keys::LinkKey;
 use crate::layouts::Layouts;
 use crate::output::{NotDialed, Output};
@@ -195,7 +195,10 @@ impl Scene {
     fn publish(&mut self) {
         let owners: Box<[NodeIndex]> = (0..COPIES as u16).map(NodeIndex).collect();
         let groups = [(owners, self.copies.clone())].into_iter().collect();
-        let of_keyspace = [(TABLE.to_owned(), groups)].into_iter().collect();
+        let known = self.bench.common.snapshot.load();
+        let ring = known.copy_rings.of("app", TABLE);
+        let of_table = OfTable { ring, groups };
+        let of_keyspace = [(TABLE.to_owned(), of_table)].into_iter().collect();
         let lists = Lists {
             membership: Some(Membership {
                 member: self.member.clone(),

@@ -25,6 +25,7 @@ pub(super) mod nodes;
 mod proxies;
 pub(super) mod rebuild;
 pub(super) mod remove;
+mod ring;
 pub(super) mod stage;
 pub(super) mod status;
 pub(super) mod undo;

@@ -1,6 +1,8 @@
 //! Brings copies back that are out, and resynchronises what proxies that are gone have left: one thing at a time, by one
 //! of the proxies ([`helenus_layout::insync::is_caretaker`]), by the lists that this proxy knows.
 //!
+//! - Where ranges have **other owners** than their lists say, the lists are made anew from those that they had
+//!   ([`helenus_layout::insync::regroup()`]).
 //! - A copy that is **out** and whose node answers is set to *joining*.
 //! - One that is **joining** is compared with one in sync once all wait for it ([`helenus_layout::insync::Join`]), a few
 //!   parts of its ranges at a time, and then set to *in sync*. What is compared stays equal: from then on every write is
@@ -22,6 +24,7 @@ mod intended;
 mod node;
 mod own;
 mod progress;
+mod regrouping;
 mod returning;
 mod status;
 mod trouble;
@@ -33,6 +36,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::lists::{CopiesOf, Lists};
+use helenus_engine::copy_rings::RingId;
 use helenus_engine::snapshot::HostId;
 use helenus_layout::insync::{Comeback, JoinStep, State, is_caretaker};
 use helenus_rows::PAGE_ROWS;
@@ -42,10 +46,12 @@ use tokio::time::sleep;
 use self::comparing::Counts;
 use self::own::Own;
 use self::progress::{EXPIRING_LOOKS_MAX, Progress};
+use self::regrouping::Regrouping;
 use self::returning::{EXPIRED_US, GIVEN_UP_US, Right, Stint};
 use self::trouble::Trouble;
-use super::asked::{CopyName, Start};
+use super::asked::{CopyName, Start, TableName};
 use super::member::TIMING;
+use super::rings::{OwnedOfTables, Rings};
 use crate::boot_time::now_us;
 use crate::process::Process;
 
@@ -70,6 +76,8 @@ const FEWER_ROWS: i32 = 32;
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Job {
+    /// Make a table's lists for what nodes own by now.
+    Regroup(TableName, RingId),
     /// Let a copy join.
     Join(CopyName),
     /// Compare one that is joining.
@@ -94,6 +102,8 @@ struct Wait {
 
 struct Upkeep {
     common: Arc<Process>,
+    rings: Rings,
+    regrouping: Regrouping,
     comebacks: BTreeMap<CopyName, Comeback>,
     progress: BTreeMap<CopyName, Progress>,
     /// Buckets that starts which are gone have left, and those of them that are equal by now.
@@ -146,6 +156,8 @@ impl Upkeep {
     fn new(common: Arc<Process>) -> Upkeep {
         Upkeep {
             common,
+            rings: Rings::default(),
+            regrouping: Regrouping::default(),
             comebacks: BTreeMap::new(),
             progress: BTreeMap::new(),
             left: Vec::new(),
@@ -170,7 +182,11 @@ impl Upkeep {
         match self.status.is_caretaker {
             true => {
                 self.note_states(&lists, now_us);
-                jobs.extend(self.jobs(&lists));
+                let snapshot = self.common.snapshot.load_full();
+                let rings = self.rings.of(&snapshot);
+                jobs.extend(self.jobs(&lists, &rings));
+                let due = self.regrouping.due(&lists, (&snapshot, &rings), now_us);
+                jobs.extend(due.into_iter().map(|(name, ring)| Job::Regroup(name, ring)));
             }
             // Another proxy does it, or this one has no lease at this moment: what is compared stays equal.
             false => self.left.clear(),
@@ -266,10 +282,12 @@ impl Upkeep {
     }
 
     /// All that is to be done for all proxies, by the lists that were read last.
-    fn jobs(&self, lists: &Lists) -> Vec<Job> {
+    fn jobs(&self, lists: &Lists, rings: &OwnedOfTables) -> Vec<Job> {
         let mut jobs = Vec::new();
         for of in &lists.copies {
-            let Some(list) = of.known.last_read() else {
+            // One that is about other ranges than its owners have is replaced first.
+            let is_it = regrouping::is_of_ring(of, rings);
+            let Some(list) = of.known.last_read().filter(|_| is_it) else {
                 continue;
             };
             for copy in 0..of.owners.len() {
@@ -293,6 +311,11 @@ impl Upkeep {
         let failures = self.waits.get(job).map_or(0, |wait| wait.of_nodes);
         let page_rows_max = page_rows_max(failures);
         match job {
+            Job::Regroup(name, _) => {
+                regrouping::regroup(&self.common, name).await?;
+                // Until the lists say so, too.
+                Ok(End::Later(RETRY_US, None))
+            }
             Job::Join(name) => {
                 if let Some(comeback) = self.comebacks.get_mut(name) {
                     comeback.on_attempt(now_us());
@@ -450,7 +473,10 @@ impl Upkeep {
             }
             Err(why) => {
                 self.put_off(job, &why, now_us);
-                let is_usual = matches!(why, Trouble::Changed | Trouble::Unreachable(_));
+                let is_usual = matches!(
+                    why,
+                    Trouble::Changed | Trouble::Unreachable(_) | Trouble::NoList(..)
+                );
                 self.note_problem(job, &why.to_string(), is_usual);
             }
         }
@@ -517,6 +543,9 @@ impl Job {
     fn described(&self) -> String {
         let copy = |of: &CopyName| format!("copy {} of {}.{}", of.copy, of.table.0, of.table.1);
         match self {
+            Job::Regroup((keyspace, table), _) => format!(
+                "lists of copies of {keyspace}.{table} cannot be made for what nodes own of the ring by now"
+            ),
             Job::Join(name) => format!("{} cannot join", copy(name)),
             Job::Compare(name) => format!("{} cannot be compared", copy(name)),
             Job::LookAtLast(node) => format!(

@@ -16,7 +16,7 @@ use helenus_rows::{Range, Selects, Table};
 use super::catalogue;
 use super::comparing::{Comparing, Counts};
 use super::copies::{Copies, describe, unfit};
-use super::group::{groups, parts, within};
+use super::group::{groups, parts, whole, within};
 use super::node::Node;
 use super::progress::{Pass, Progress, Standing};
 use super::trouble::Trouble;
@@ -126,13 +126,25 @@ async fn is_empty(node: &mut Node, table: &Table, ranges: &[Range]) -> Result<bo
     Ok(true)
 }
 
-/// The ranges of the group of a copy, by the ring as it is known.
+/// The ranges of the group of a copy, by the ring as it is known and by its list.
 fn ranges(common: &Process, table: &LogicalTable, name: &CopyName) -> Result<Vec<Range>, Trouble> {
     let mut groups = groups(&common.snapshot.load(), table)?;
     let ranges = groups.remove(&name.owners);
-    ranges.ok_or_else(|| {
-        Trouble::Unfit("no part of the ring has copies with these owners any more".to_owned())
-    })
+    let ranges = ranges.ok_or_else(|| no_list(&name.table))?;
+    is_about(&standing(common, name)?.0, &ranges)?;
+    Ok(ranges)
+}
+
+/// Fails if a list is about other ranges than its owners have by now. What is compared there says nothing of it.
+fn is_about(of: &CopiesOf, ranges: &[Range]) -> Result<(), Trouble> {
+    match of.ranges.as_ref() == Some(&whole(ranges)) {
+        true => Ok(()),
+        false => Err(no_list(&(of.keyspace.clone(), of.table.clone()))),
+    }
+}
+
+fn no_list((keyspace, table): &TableName) -> Trouble {
+    Trouble::NoList(keyspace.clone(), table.clone())
 }
 
 /// Goes on with the comparison of a copy that is joining.
@@ -429,7 +441,8 @@ async fn resynchronise_all(
     let (after, end) = Intents::tokens_of(bucket, BUCKETS);
     let mut failure = None;
     for (owners, ranges) in groups(&common.snapshot.load_full(), &table)? {
-        let ranges = within(&ranges, Range { after, end });
+        let all = ranges;
+        let ranges = within(&all, Range { after, end });
         if ranges.is_empty() {
             continue;
         }
@@ -439,7 +452,11 @@ async fn resynchronise_all(
             owners,
             copy: 0,
         };
-        let done = resynchronise_group((common, &table, &copy), &ranges, how, counts).await;
+        let of = standing(common, &copy).and_then(|(of, _)| is_about(&of, &all));
+        let done = match of {
+            Ok(()) => resynchronise_group((common, &table, &copy), &ranges, how, counts).await,
+            Err(why) => Err(why),
+        };
         failure = failure.or(done.err());
     }
     failure.map_or(Ok(()), Err)
@@ -478,7 +495,10 @@ async fn resynchronise_group(
 }
 
 /// The table with its copies.
-fn table(common: &Process, (keyspace, name): &TableName) -> Result<Arc<LogicalTable>, Trouble> {
+pub(super) fn table(
+    common: &Process,
+    (keyspace, name): &TableName,
+) -> Result<Arc<LogicalTable>, Trouble> {
     let snapshot = common.snapshot.load();
     let table = snapshot.layouts.replaced(keyspace, name).cloned();
     table.ok_or_else(|| {
@@ -494,12 +514,7 @@ fn standing(common: &Process, name: &CopyName) -> Result<(CopiesOf, List), Troub
     let of = lists.copies.iter().find(|of| {
         (&of.keyspace, &of.table) == (&name.table.0, &name.table.1) && of.owners == name.owners
     });
-    let of = of.ok_or_else(|| {
-        let (keyspace, table) = &name.table;
-        Trouble::Unfit(format!(
-            "helenus.copies has no row of {keyspace}.{table} for the nodes that own a part of the ring"
-        ))
-    })?;
+    let of = of.ok_or_else(|| no_list(&name.table))?;
     let list = of.known.list(now_us()).ok_or(Trouble::Changed)?;
     Ok((of.clone(), *list))
 }
