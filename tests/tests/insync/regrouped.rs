@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,32 +22,43 @@ struct Seen {
     acknowledged: BTreeSet<i32>,
     /// Acknowledged, and not found by a read through another proxy that came later.
     missing: Vec<i32>,
-    /// Pauses in which nothing succeeded, that were longer than a tenth of a second.
+    /// Times between two rounds in which nothing was refused, that were longer than a tenth of a second.
     pauses: Vec<Duration>,
     last_error: Option<String>,
 }
 
 struct Worker {
     stop: Arc<AtomicBool>,
+    /// Rounds in which nothing was refused.
+    rounds: Arc<AtomicU64>,
     thread: JoinHandle<Seen>,
 }
 
 impl Worker {
     fn start(proxies: [SocketAddr; 2]) -> Worker {
-        let stop = Arc::new(AtomicBool::new(false));
-        let is_over = stop.clone();
-        let thread = thread::spawn(move || work(proxies, &is_over));
-        Worker { stop, thread }
+        let (stop, rounds): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
+        let (is_over, done) = (stop.clone(), rounds.clone());
+        let thread = thread::spawn(move || work(proxies, &is_over, &done));
+        Worker {
+            stop,
+            rounds,
+            thread,
+        }
     }
 
+    /// Once clients have gone on for a while.
     fn stop(self) -> Seen {
+        let before = self.rounds.load(Ordering::Relaxed);
+        eventually("clients go on", || {
+            self.rounds.load(Ordering::Relaxed) > before + 100
+        });
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")
     }
 }
 
 /// Writes a row through one of the proxies and reads it through the other, in turn.
-fn work(proxies: [SocketAddr; 2], is_over: &AtomicBool) -> Seen {
+fn work(proxies: [SocketAddr; 2], is_over: &AtomicBool, rounds: &AtomicU64) -> Seen {
     let client = |address| Client::ready(address, 5).expect("a client");
     let mut clients = proxies.map(client);
     let (mut seen, mut succeeded) = (Seen::default(), Instant::now());
@@ -63,13 +74,18 @@ fn work(proxies: [SocketAddr; 2], is_over: &AtomicBool) -> Seen {
             continue;
         }
         seen.acknowledged.insert(key);
-        if has(&mut clients[1 - one], key) == Some(false) {
-            seen.missing.push(key);
+        // And one that is there for long, of any part of the ring.
+        let reads = [(1 - one, key), (one, key / 2)];
+        let reads = reads.map(|(one, key)| (key, has(&mut clients[one], key)));
+        let is_missing = |(key, found): &(i32, Option<bool>)| {
+            *found == Some(false) && seen.acknowledged.contains(key)
+        };
+        let missing = reads.iter().filter(|read| is_missing(read));
+        seen.missing.extend(missing.map(|(key, _)| *key));
+        if reads.iter().any(|(_, found)| found.is_none()) {
+            continue;
         }
-        // One that is there for long, of any part of the ring.
-        if has(&mut clients[one], key / 2) == Some(false) && seen.acknowledged.contains(&(key / 2)) {
-            seen.missing.push(key / 2);
-        }
+        rounds.fetch_add(1, Ordering::Relaxed);
         let pause = succeeded.elapsed();
         if pause > Duration::from_millis(100) {
             seen.pauses.push(pause);
@@ -148,7 +164,9 @@ fn lists_follow_a_node_that_joins_and_leaves_while_clients_write_and_read() {
     let first = host(&cluster, 1);
     let owned_by = |hosts: &[&String]| {
         let hosts: BTreeSet<String> = hosts.iter().map(|host| (*host).clone()).collect();
-        proxies.iter().all(|proxy| in_sync(proxy).as_ref() == Some(&hosts))
+        proxies
+            .iter()
+            .all(|proxy| in_sync(proxy).as_ref() == Some(&hosts))
     };
     eventually("the copies are known", || owned_by(&[&first]));
     let addresses = proxies.each_ref().map(|proxy| proxy.address);
@@ -164,8 +182,13 @@ fn lists_follow_a_node_that_joins_and_leaves_while_clients_write_and_read() {
     println!("its copy is in sync after {:.1?}", begun.elapsed());
     let seen = worker.stop();
     check(&cluster, &proxies, ("a node joins", &seen));
-    let made = |proxy: &Proxy| proxy.log().contains("parts of the ring have other owners");
-    assert!(proxies.iter().any(made), "{}", proxies[0].log());
+    for said in [
+        "parts of the ring have other owners",
+        "copy 0 of shop.orders is equal to the others, and in sync",
+    ] {
+        let says = |proxy: &Proxy| proxy.log().contains(said);
+        assert!(proxies.iter().any(says), "{said}: {}", proxies[0].log());
+    }
 
     let worker = Worker::start(addresses);
     let begun = Instant::now();

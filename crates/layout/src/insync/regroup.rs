@@ -201,7 +201,7 @@ fn list(
         let stayed = of.iter().filter(|old| old.owners.get(copy) == Some(owner));
         let mut boots = stayed.clone().map(|old| old.list.boot(copy));
         boot[copy] = boots.next().unwrap_or_default();
-        let is_same = boots.all(|one| one == boot[copy]);
+        let is_same = stayed.clone().count() == of.len() && boots.all(|one| one == boot[copy]);
         let are =
             |fits: fn(State) -> bool| is_same && of.iter().all(|old| fits(old.list.state(copy)));
         if are(|state| state == State::InSync) {
