@@ -34,8 +34,9 @@ use crate::statement::layout_plan::{CopyWrite, Plan};
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
-const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; writes to \
-                          tables with copies in place of replicas wait until they can";
+const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time, or other nodes \
+                          own a part of the ring and its lists are being made; writes to tables with copies in place of \
+                          replicas wait until they are there (helenus layouts status)";
 const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place of replicas are under way: have \
                         fewer requests in flight, or wait until the node that is away is back or left out";
 const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \

@@ -21,10 +21,12 @@ mod copies;
 mod group;
 mod held;
 mod intended;
+mod job;
 mod node;
 mod own;
 mod progress;
 mod regrouping;
+mod resynchronising;
 mod returning;
 mod status;
 mod trouble;
@@ -36,7 +38,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::lists::{CopiesOf, Lists};
-use helenus_engine::copy_rings::RingId;
 use helenus_engine::snapshot::HostId;
 use helenus_layout::insync::{Comeback, JoinStep, State, is_caretaker};
 use helenus_rows::PAGE_ROWS;
@@ -44,12 +45,13 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::comparing::Counts;
+use self::job::Job;
 use self::own::Own;
 use self::progress::{EXPIRING_LOOKS_MAX, Progress};
 use self::regrouping::Regrouping;
 use self::returning::{EXPIRED_US, GIVEN_UP_US, Right, Stint};
 use self::trouble::Trouble;
-use super::asked::{CopyName, Start, TableName};
+use super::asked::{CopyName, Start};
 use super::member::TIMING;
 use super::rings::{OwnedOfTables, Rings};
 use crate::boot_time::now_us;
@@ -72,25 +74,6 @@ const LOOK_US: u64 = 5_000_000;
 const LOOK_AT_LAST_US: u64 = 10_000_000;
 /// After each failure in a row so many times fewer rows are asked for at a time: they may be too large.
 const FEWER_ROWS: i32 = 32;
-
-/// One thing to do.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Job {
-    /// Make a table's lists for what nodes own by now.
-    Regroup(TableName, RingId),
-    /// Let a copy join.
-    Join(CopyName),
-    /// Compare one that is joining.
-    Compare(CopyName),
-    /// Look whether a node was restarted that has the only copies in sync of some groups.
-    LookAtLast(HostId),
-    /// Read what proxies have left.
-    Look,
-    /// Make a bucket equal that a start of a proxy has left.
-    Resynchronise(Start, usize),
-    /// The same where this proxy has given writes up.
-    MakeGood(usize),
-}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Wait {
@@ -401,7 +384,8 @@ impl Upkeep {
         let mut all = Counts::default();
         let mut failure = None;
         for name in &self.common.catalogue.load_full().layouts.replaced {
-            let (counts, end) = returning::resynchronise(&self.common, name, bucket, how).await;
+            let (counts, end) =
+                resynchronising::resynchronise(&self.common, name, bucket, how).await;
             self.status.rows_repaired += counts.repaired;
             all.expiring += counts.expiring;
             failure = failure.or(end.err());
@@ -531,36 +515,6 @@ impl Upkeep {
         self.status.problems = self.problems.values().cloned().collect();
         if **self.common.upkeep.load() != self.status {
             self.common.upkeep.store(Arc::new(self.status.clone()));
-        }
-    }
-}
-
-impl Job {
-    fn is_comeback(&self) -> bool {
-        matches!(self, Job::Join(_) | Job::Compare(_))
-    }
-
-    fn described(&self) -> String {
-        let copy = |of: &CopyName| format!("copy {} of {}.{}", of.copy, of.table.0, of.table.1);
-        match self {
-            Job::Regroup((keyspace, table), _) => format!(
-                "lists of copies of {keyspace}.{table} cannot be made for what nodes own of the ring by now"
-            ),
-            Job::Join(name) => format!("{} cannot join", copy(name)),
-            Job::Compare(name) => format!("{} cannot be compared", copy(name)),
-            Job::LookAtLast(node) => format!(
-                "copies on node {} may not be written to",
-                crate::uuid::text(*node)
-            ),
-            Job::Look => "what proxies that are gone have left cannot be read".to_owned(),
-            Job::MakeGood(bucket) => {
-                format!(
-                    "bucket {bucket}, in which this proxy has given writes up, cannot be made equal"
-                )
-            }
-            Job::Resynchronise(_, bucket) => {
-                format!("bucket {bucket} of a proxy that is gone cannot be resynchronised")
-            }
         }
     }
 }
