@@ -170,10 +170,12 @@ mod tests {
         }
     }
 
-    fn ring(groups: &[([usize; 2], &[(i64, i64)])]) -> Groups {
-        let of = |(numbers, ranges): &([usize; 2], &[(i64, i64)])| {
-            (owners(*numbers), Ranges::new(ranges.iter().copied()))
-        };
+    /// Owners with their ranges.
+    type Owned<'a> = ([usize; 2], &'a [(i64, i64)]);
+
+    fn ring(groups: &[Owned<'_>]) -> Groups {
+        let of =
+            |(numbers, ranges): &Owned<'_>| (owners(*numbers), Ranges::new(ranges.iter().copied()));
         groups.iter().map(of).collect()
     }
 

@@ -20,10 +20,11 @@ fn group(owners: [[u8; 16]; 3], ranges: &[(i64, i64)], list: Copies) -> OldGroup
     }
 }
 
-fn now(groups: &[([[u8; 16]; 3], &[(i64, i64)])]) -> BTreeMap<Owners, Ranges> {
-    let of = |(owners, ranges): &([[u8; 16]; 3], &[(i64, i64)])| {
-        (owners.to_vec(), Ranges::new(ranges.iter().copied()))
-    };
+/// Owners with their ranges.
+type Owned<'a> = ([[u8; 16]; 3], &'a [(i64, i64)]);
+
+fn now(groups: &[Owned<'_>]) -> BTreeMap<Owners, Ranges> {
+    let of = |(owners, ranges): &Owned<'_>| (owners.to_vec(), Ranges::new(ranges.iter().copied()));
     groups.iter().map(of).collect()
 }
 
