@@ -15,6 +15,8 @@ use helenus_layout::insync::{
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
 
+use crate::copy_rings::RingId;
+
 /// Parts of the ring for which intents are recorded.
 pub const BUCKETS: usize = 1_024;
 
@@ -31,10 +33,18 @@ pub struct Lists {
     /// `None` while this proxy is no member of the list of proxies: it writes nothing.
     pub membership: Option<Membership>,
     /// By keyspace and table, as clients know it.
-    pub tables: FxHashMap<String, FxHashMap<String, Groups>>,
+    pub tables: FxHashMap<String, FxHashMap<String, OfTable>>,
 }
 
-/// The lists of a table's copies, by the nodes that own a partition, one for each copy.
+/// The lists of a table's copies.
+#[derive(Clone, Debug, Default)]
+pub struct OfTable {
+    /// Where they are in force: each is about the copies of the ranges that its owners have in this ring.
+    pub ring: RingId,
+    pub groups: Groups,
+}
+
+/// Lists by the nodes that own a partition, one for each copy.
 pub type Groups = FxHashMap<Box<[NodeIndex]>, Known<COPIES_MAX>>;
 
 /// A member of the list of proxies, and that list.
@@ -135,20 +145,23 @@ impl Lists {
             proxies: of.proxies.without_lease(),
         });
         let mut tables = self.tables.clone();
-        let groups = tables.values_mut().flat_map(FxHashMap::values_mut);
-        for known in groups.flat_map(FxHashMap::values_mut) {
+        let of_tables = tables.values_mut().flat_map(FxHashMap::values_mut);
+        for known in of_tables.flat_map(|of| of.groups.values_mut()) {
             *known = known.without_lease();
         }
         Lists { membership, tables }
     }
 
+    /// `ring`: the one by which these nodes are the owners.
     pub(crate) fn view(
         &self,
         (keyspace, table): (&str, &str),
-        owners: &[NodeIndex],
+        (owners, ring): (&[NodeIndex], RingId),
     ) -> Option<View<'_>> {
         let Membership { member, proxies } = self.membership.as_ref()?;
-        let copies = self.tables.get(keyspace)?.get(table)?.get(owners)?;
+        let of_table = self.tables.get(keyspace)?.get(table)?;
+        let of_table = Some(of_table).filter(|of_table| of_table.ring == ring)?;
+        let copies = of_table.groups.get(owners)?;
         Some(View {
             member,
             proxies,

@@ -34,8 +34,9 @@ use crate::statement::layout_plan::{CopyWrite, Plan};
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
-const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time; writes to \
-                          tables with copies in place of replicas wait until they can";
+const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time, or other nodes \
+                          own a part of the ring and its lists are being made; writes to tables with copies in place of \
+                          replicas wait until they are there (helenus layouts status)";
 const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place of replicas are under way: have \
                         fewer requests in flight, or wait until the node that is away is back or left out";
 const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
@@ -152,7 +153,8 @@ impl Engine {
         let owners = self.owners_of_copies(table, token)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
-        let view = lists.view((&table.keyspace, &table.name), &owners);
+        let ring = self.cx.snapshot.copy_rings.of(&table.keyspace, &table.name);
+        let view = lists.view((&table.keyspace, &table.name), (&owners, ring));
         let listed = view
             .as_ref()
             .and_then(|view| Some((view, view.list(now_us)?)));
@@ -181,6 +183,7 @@ impl Engine {
             needed,
             token,
             member: view.member.clone(),
+            ring,
             epoch: self.cx.snapshot.epoch,
         })
     }
@@ -276,7 +279,8 @@ impl Engine {
         let owners = self.owners_of_copies(table, token)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
-        let view = lists.view((&table.keyspace, &table.name), &owners);
+        let ring = self.cx.snapshot.copy_rings.of(&table.keyspace, &table.name);
+        let view = lists.view((&table.keyspace, &table.name), (&owners, ring));
         let list = view.as_ref().and_then(|view| view.list(now_us));
         let is_held = self.cx.shared.layouts.is_held(self.cx.now);
         let list = list.filter(|_| is_held);
@@ -297,6 +301,7 @@ impl Engine {
             knows_columns: prepared
                 .is_some_and(|prepared| knows_columns(arrival, prepared, &options)),
             began: self.cx.now,
+            ring,
             epoch: self.cx.snapshot.epoch,
             plan,
         }))

@@ -57,6 +57,11 @@ impl Layouts {
         self.by_copy.get(keyspace)?.get(physical)
     }
 
+    /// All tables whose replicas are copies in sync.
+    pub fn all_replaced(&self) -> impl Iterator<Item = &Arc<LogicalTable>> {
+        self.replaced.values().flat_map(FxHashMap::values)
+    }
+
     /// A table whose replicas are copies in sync.
     pub fn replaced(&self, keyspace: &str, table: &str) -> Option<&Arc<LogicalTable>> {
         self.replaced.get(keyspace)?.get(table)

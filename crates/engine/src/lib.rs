@@ -22,6 +22,7 @@ mod copy_ends;
 mod copy_evictions;
 mod copy_reads;
 mod copy_requests;
+pub mod copy_rings;
 mod copying;
 mod departures;
 pub mod drain;

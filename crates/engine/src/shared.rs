@@ -16,6 +16,7 @@ use crate::client::identity::Identities;
 use crate::client::login_queue::Logins;
 use crate::config::Config;
 use crate::copies::InSync;
+use crate::copy_rings::CopyRings;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
 use crate::holds::Holds;
@@ -383,7 +384,9 @@ impl Common {
     }
 
     /// Puts a snapshot in force; workers take it over when they are told ([`WorkerMessage::Snapshot`]).
-    pub fn store(&self, snapshot: Snapshot) {
+    pub fn store(&self, mut snapshot: Snapshot) {
+        let (ring, keyspaces) = (snapshot.ring.as_ref(), &snapshot.keyspaces);
+        snapshot.copy_rings = CopyRings::new(ring, keyspaces, &snapshot.layouts);
         let epoch = snapshot.epoch;
         self.snapshot.store(Arc::new(snapshot));
         self.epoch.store(epoch, Ordering::Release);

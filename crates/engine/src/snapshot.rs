@@ -10,6 +10,7 @@ use helenus_wire::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch_limits::BatchLimits;
+use crate::copy_rings::CopyRings;
 use crate::encodings::Encodings;
 use crate::layouts::Layouts;
 use crate::table_sizes::TableSizes;
@@ -92,6 +93,8 @@ pub struct Snapshot {
     pub sizes: Arc<TableSizes>,
     /// Tables of which there are copies in other clustering orders.
     pub layouts: Arc<Layouts>,
+    /// Which ring each table with copies in place of replicas has. Found when the snapshot is put in force.
+    pub copy_rings: CopyRings,
     /// Tables with columns whose values are stored encoded.
     pub encodings: Arc<Encodings>,
     /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
@@ -133,6 +136,7 @@ impl Snapshot {
             tables: FxHashMap::default(),
             sizes: Arc::default(),
             layouts: Arc::default(),
+            copy_rings: CopyRings::default(),
             encodings: Arc::default(),
             joining: Vec::new(),
             joining_owners: 0,

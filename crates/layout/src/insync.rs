@@ -26,6 +26,7 @@
 //!    the answer.
 //! 6. When a proxy is gone, and all that it has sent has arrived or never will, another **resynchronises**
 //!    the buckets that it has left ([`Known::is_gone`]).
+//! 7. When **ranges have other owners**, their lists are made from those that they had ([`regroup()`]).
 //!
 //! # Assumptions
 //! - The rates of any two monotonic clocks differ by no more than [`Timing::drift_ppm`] each from real
@@ -47,7 +48,9 @@ mod known;
 mod list;
 mod marks;
 mod members;
+mod ranges;
 mod read;
+mod regroup;
 mod stored;
 mod timing;
 mod write;
@@ -59,7 +62,9 @@ pub use known::Known;
 pub use list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State};
 pub use marks::{Marks, Notice};
 pub use members::Members;
+pub use ranges::Ranges;
 pub use read::{Read, Verdict};
+pub use regroup::{Change, NewGroup, OldGroup, Owners, Regrouping, Stuck, regroup};
 pub use stored::{BadList, Stored, StoredProxy, check_order, proxies};
 pub use timing::Timing;
 pub use write::{Step, Write};

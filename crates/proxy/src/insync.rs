@@ -13,6 +13,7 @@ mod lane;
 mod member;
 mod own;
 mod recording;
+mod rings;
 mod rows;
 mod upkeep;
 
@@ -34,6 +35,7 @@ use self::asked::{Action, CopyName, ListName};
 use self::lane::{Answer, Lane, Question, Share, Told};
 use self::member::{Member, RENEWAL_US};
 use self::own::Own;
+use self::rings::Rings;
 use crate::boot_time::now_us;
 use crate::conn::ConnError;
 use crate::lists::Lists;
@@ -175,6 +177,7 @@ struct Part {
     common: Arc<Process>,
     member: Member,
     own: Own,
+    rings: Rings,
     /// [`OF_PROXIES`], [`OF_COPIES`], [`CHANGING`] and [`RECORDING`].
     lanes: Vec<Lane>,
     answers: mpsc::Receiver<Answer>,
@@ -217,6 +220,7 @@ impl Part {
         Some(Part {
             member: Member::new(start, floor),
             own: Own::default(),
+            rings: Rings::default(),
             lanes: lanes.collect(),
             common,
             answers,
@@ -294,7 +298,11 @@ impl Part {
             nodes.map(|(at, node)| (node.host_id, at)).collect();
         let index_of = |host: &[u8; 16]| nodes.get(host).copied();
         let behind = Behind::read(&self.common.copies);
-        let lists = self.member.in_force(self.own.member(), index_of, behind);
+        let rings = self.rings.of(&snapshot);
+        let ring = (&*rings, index_of);
+        let lists = self
+            .member
+            .in_force(self.own.member(), ring, (now_us(), behind));
         self.common
             .awake
             .publish(&self.common.copies, lists, behind);

@@ -4,7 +4,7 @@
 //!
 //! Times in it are those of [`crate::boot_time`].
 
-use helenus_layout::insync::{COPIES_MAX, Join, Known, PROXIES_MAX};
+use helenus_layout::insync::{COPIES_MAX, Join, Known, PROXIES_MAX, Ranges};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
@@ -28,6 +28,8 @@ pub(crate) struct CopiesOf {
     pub table: String,
     /// Host ids, in the order of the copies.
     pub owners: Vec<[u8; 16]>,
+    /// Those that the list is about; None if that is not known.
+    pub ranges: Option<Ranges>,
     pub known: Known<COPIES_MAX>,
     /// Copies that are joining.
     pub joins: Vec<Join>,

@@ -1,12 +1,13 @@
 //! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; writes reach all
-//! copies (`writes`); what is given up is made good (`given_up`); copies come back (`returning`); and the node of the last
-//! one is restarted (`last`).
+//! copies (`writes`); what is given up is made good (`given_up`); copies come back (`returning`); the node of the last
+//! one is restarted (`last`); and a node joins and leaves (`regrouped`).
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. Tables of
 //! mode `replace` are made by hand here, with lists as the tests want them; commands are tried in `replace`.
 
 mod given_up;
 mod last;
+mod regrouped;
 mod returning;
 mod writes;
 
@@ -111,9 +112,11 @@ fn replace(node: &mut Connection, contact: &str) {
     run(
         node,
         &format!(
-            "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot) \
-             VALUES ('shop', 'orders', [{}], 3, {{0, 1}}, {{2}}, [1, 1, 3], [1, 1, 2])",
-            owners.join(", ")
+            "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot, ranges) \
+             VALUES ('shop', 'orders', [{}], 3, {{0, 1}}, {{2}}, [1, 1, 3], [1, 1, 2], [{}, {}])",
+            owners.join(", "),
+            i64::MIN,
+            i64::MAX
         ),
     );
 }

@@ -106,10 +106,12 @@ pub(crate) fn replace_as(cluster: &Cluster, login: &[&str]) -> Connection {
     run(
         &mut node,
         &format!(
-            "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot) \
-             VALUES ('shop', 'orders', [{}], 1, {{0, 1, 2}}, {{}}, [1, 1, 1], [{}])",
+            "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot, ranges) \
+             VALUES ('shop', 'orders', [{}], 1, {{0, 1, 2}}, {{}}, [1, 1, 1], [{}], [{}, {}])",
             in_list(&|(host, _)| host.clone()),
-            in_list(&|(_, generation)| generation.to_string())
+            in_list(&|(_, generation)| generation.to_string()),
+            i64::MIN,
+            i64::MAX
         ),
     );
     node
@@ -152,7 +154,7 @@ impl Writer {
 }
 
 /// Keys of the rows of a copy, as its own node has them.
-fn keys_of(cluster: &Cluster, copy: usize) -> BTreeSet<i32> {
+pub(crate) fn keys_of(cluster: &Cluster, copy: usize) -> BTreeSet<i32> {
     let mut node = cluster.connect(copy as u16 + 1).expect("a connection");
     let select = format!("SELECT k, v FROM {}.orders", COPIES[copy]);
     let rows = node.query(&select, Consistency::One).expect("rows");

@@ -24,7 +24,8 @@ use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{Consistency, Opcode, Version, code, write};
 
 use crate::config::Config;
-use crate::copies::{Eviction, Lists, Member, Membership};
+use crate::copies::{Eviction, Lists, Member, Membership, OfTable};
+use crate::copy_rings::RingId;
 use crate::keys::LinkKey;
 use crate::layouts::Layouts;
 use crate::output::{NotDialed, Output};
@@ -193,9 +194,16 @@ impl Scene {
     }
 
     fn publish(&mut self) {
+        let known = self.bench.common.snapshot.load();
+        self.publish_for(known.copy_rings.of("app", TABLE));
+    }
+
+    /// Lists that are about the ranges of this ring.
+    fn publish_for(&mut self, ring: RingId) {
         let owners: Box<[NodeIndex]> = (0..COPIES as u16).map(NodeIndex).collect();
         let groups = [(owners, self.copies.clone())].into_iter().collect();
-        let of_keyspace = [(TABLE.to_owned(), groups)].into_iter().collect();
+        let of_table = OfTable { ring, groups };
+        let of_keyspace = [(TABLE.to_owned(), of_table)].into_iter().collect();
         let lists = Lists {
             membership: Some(Membership {
                 member: self.member.clone(),

@@ -29,6 +29,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::Consistency;
 
 use crate::copies::{Lists, Member, View};
+use crate::copy_rings::RingId;
 use crate::execution::outcome::Told;
 use crate::execution::sent_to_copies::SentToCopies;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
@@ -106,6 +107,8 @@ pub(crate) struct CopiedWrite {
     pub table: Arc<LogicalTable>,
     /// The node of each copy.
     pub owners: Box<[NodeIndex]>,
+    /// The ring by which these are its owners.
+    ring: RingId,
     pub sent: SentToCopies,
     pub level: Consistency,
     /// Copies that must have it by the level.
@@ -173,7 +176,8 @@ pub(crate) struct Purpose {
     pub needed: usize,
     pub token: i64,
     pub member: Arc<Member>,
-    /// The snapshot that says so.
+    /// The ring by which these are the owners, and the snapshot that says so.
+    pub ring: RingId,
     pub epoch: u64,
 }
 
@@ -192,6 +196,7 @@ impl CopiedWrite {
             protocol: Write::unannounced(of.member.number, of.needed),
             table: of.table,
             owners: of.owners,
+            ring: of.ring,
             sent,
             level: of.level,
             needed: of.needed,
@@ -234,7 +239,8 @@ impl CopiedWrite {
     }
 
     pub(crate) fn view<'l>(&self, lists: &'l Lists) -> Option<View<'l>> {
-        lists.view((&self.table.keyspace, &self.table.name), &self.owners)
+        let owners = (&*self.owners, self.ring);
+        lists.view((&self.table.keyspace, &self.table.name), owners)
     }
 
     /// What is next by these lists. `may_send`: what is known of the table may be relied on.

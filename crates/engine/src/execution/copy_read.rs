@@ -47,8 +47,9 @@ use crate::stats::add;
 const ASKED_MAX: u16 = 10;
 
 pub(crate) const NOT_LISTED: &str = "Helenus: the catalogue, or its lists of copies in sync and of proxies, could not be \
-                                     read in time; reads of tables with copies in place of replicas wait until they \
-                                     can";
+                                     read in time, or other nodes own a part of the ring and its lists are being \
+                                     made; reads of tables with copies in place of replicas wait until they are there \
+                                     (helenus layouts status)";
 
 /// A read of a copy that is under way.
 pub(crate) struct CopyRead {

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
-use helenus_layout::insync::{self, BadList, Copies, Proxies, Stored, StoredProxy};
+use helenus_layout::insync::{self, BadList, Copies, Proxies, Ranges, Stored, StoredProxy};
 use helenus_rows::TableName;
 use scylla::cluster::Node;
 use scylla::statement::Consistency;
@@ -39,12 +39,14 @@ use crate::online::keyspace;
 
 /// The copies of a table, a row for each group of ranges whose copies have the same owners. Copies have the
 /// numbers of their owners in the list of these. A change that concerns several groups, as when a node is lost, is one
-/// batch with a condition for each. What all of them have in common tells how far a command is (`replace::stage`);
+/// batch with a condition for each. `ranges` tells where the ranges begin and end that the list is about: where nodes
+/// own others by now, nobody relies on it, and proxies make other ones from it
+/// ([`helenus_layout::insync::regroup()`]). What all of them have in common tells how far a command is (`replace::stage`);
 /// proxies do not look at it.
 const COPIES: &str = "CREATE TABLE IF NOT EXISTS helenus.copies (\
     keyspace_name text, table_name text, owners frozen<list<uuid>>, \
     version bigint, in_sync frozen<set<int>>, joining frozen<set<int>>, \
-    since frozen<list<bigint>>, boot frozen<list<int>>, changed timestamp, left map<int, timestamp>, \
+    since frozen<list<bigint>>, boot frozen<list<int>>, ranges frozen<list<bigint>>, changed timestamp, left map<int, timestamp>, \
     created bigint static, stage text static, sources frozen<set<int>> static, \
     boots frozen<map<uuid, int>> static, \
     PRIMARY KEY ((keyspace_name, table_name), owners)) WITH speculative_retry = 'ALWAYS'";
@@ -65,7 +67,8 @@ const INTENTS: &str = "CREATE TABLE IF NOT EXISTS helenus.intents (\
 pub(super) const CHANGED: [&str; 3] = ["copies", "proxies", "intents"];
 
 /// Columns that earlier versions do not have.
-pub(super) const ADDED: [(&str, &str); 5] = [
+pub(super) const ADDED: [(&str, &str); 6] = [
+    ("ranges", "frozen<list<bigint>>"),
     ("left", "map<int, timestamp>"),
     ("created", "bigint static"),
     ("stage", "text static"),
@@ -96,6 +99,8 @@ pub(super) struct CopiesRow {
     pub table: String,
     /// Host ids.
     pub owners: Vec<String>,
+    /// Those that the list is about. None if that cannot be so.
+    pub ranges: Option<Ranges>,
     pub list: Result<Copies, BadList>,
     /// The last change, in milliseconds since 1970 by the clock of whoever made it.
     pub changed_ms: Option<i64>,
@@ -161,15 +166,16 @@ pub(super) async fn read_copies(cluster: &Cluster, table: &TableName) -> Result<
         Option<Vec<i32>>,
         Option<Vec<i64>>,
         Option<Vec<i32>>,
+        Option<Vec<i64>>,
         Option<CqlTimestamp>,
     );
     let mut select = Statement::new(format!(
-        "SELECT owners, version, in_sync, joining, since, boot, changed FROM helenus.copies WHERE {}",
+        "SELECT owners, version, in_sync, joining, since, boot, ranges, changed FROM helenus.copies WHERE {}",
         place(table)
     ));
     select.set_consistency(Consistency::Serial);
     let rows: Vec<Row> = cluster.rows(select).await?;
-    let row = |(owners, version, in_sync, joining, since, boot, changed): Row| {
+    let row = |(owners, version, in_sync, joining, since, boot, ranges, changed): Row| {
         // Without owners it is no list: only what is said of all of them.
         let owners = owners?;
         let owners = owners.as_list().into_iter().flatten();
@@ -184,6 +190,7 @@ pub(super) async fn read_copies(cluster: &Cluster, table: &TableName) -> Result<
         Some(CopiesRow {
             table: table.to_string(),
             list: stored.copies(owners.len()),
+            ranges: Ranges::of_stored(&ranges.unwrap_or_default()),
             owners,
             changed_ms: changed.map(|changed| changed.0),
         })

@@ -26,6 +26,7 @@ mod proxies;
 pub(super) mod rebuild;
 mod refill;
 pub(super) mod remove;
+mod ring;
 pub(super) mod stage;
 pub(super) mod status;
 pub(super) mod undo;

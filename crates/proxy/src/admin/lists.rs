@@ -143,6 +143,7 @@ mod tests {
                 keyspace: "shop".to_owned(),
                 table: "orders".to_owned(),
                 owners: vec![[1; 16], [2; 16]],
+                ranges: None,
                 joins: Join::begin(&known, 1, 0).into_iter().collect(),
                 known: known.clone(),
             }],

@@ -1,11 +1,10 @@
 //! What is asked of the catalogue, and what it says.
 
-use helenus_layout::insync::{Copies, State, Stored};
+pub(super) use helenus_layout::insync::Owners;
+use helenus_layout::insync::{Copies, Ranges, State, Stored};
 
 /// Names one start of a proxy: a random UUID.
 pub(super) type Start = [u8; 16];
-/// Host ids, in the order of the copies.
-pub(super) type Owners = Vec<[u8; 16]>;
 /// Keyspace and name.
 pub(super) type TableName = (String, String);
 
@@ -31,6 +30,15 @@ pub(super) struct ProxyRow {
 pub(super) struct Beats {
     pub version: i64,
     pub beats: Vec<(Start, i64)>,
+}
+
+/// A list of copies, with what it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupRow {
+    pub owners: Owners,
+    /// None if that cannot be so: then it is about none.
+    pub ranges: Option<Ranges>,
+    pub list: Stored,
 }
 
 /// What is to be asked of the catalogue: one thing at a time.

@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helenus_layout::insync::Stored;
 use helenus_wire::Consistency;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::asked::{Beats, ListName, Owners, ProxyRow, Start, TableName};
+use super::asked::{Beats, GroupRow, ListName, Owners, ProxyRow, Start, TableName};
 use super::rows;
 use crate::boot_time::now_us;
 use crate::catalogue::reader::Reader;
@@ -58,7 +57,7 @@ pub(super) enum Told {
     },
     Copies {
         table: TableName,
-        rows: Vec<(Owners, Stored)>,
+        rows: Vec<GroupRow>,
         sent_us: u64,
     },
     Intents {

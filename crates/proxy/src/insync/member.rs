@@ -19,7 +19,7 @@ mod waits;
 use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_layout::insync::{
-    self, BadList, Copies, Join, JoinStep, Known, PROXIES_MAX, Proxies, Refused, State, Stored,
+    self, BadList, Copies, Join, JoinStep, Known, PROXIES_MAX, Proxies, Ranges, Refused, State,
     StoredProxy, Timing,
 };
 
@@ -27,7 +27,8 @@ use self::believed::{Told, checked, not_before, renew};
 use self::evicting::Evictions;
 use self::waits::{Attempt, Waits};
 use super::asked::{
-    Action, Beats, Change, CopiesChange, CopyName, ListName, Owners, ProxyRow, Start, TableName,
+    Action, Beats, Change, CopiesChange, CopyName, GroupRow, ListName, Owners, ProxyRow, Start,
+    TableName,
 };
 
 /// How often both lists are read.
@@ -56,6 +57,10 @@ type Tables = BTreeMap<TableName, BTreeMap<Owners, Group>>;
 struct Group {
     /// What was read last could not be so.
     is_bad: bool,
+    /// Those that the list is about.
+    ranges: Option<Ranges>,
+    /// Until then others may rely on what the lists of these ranges were before.
+    settled_us: u64,
     known: Known<{ insync::COPIES_MAX }>,
     joins: Vec<Join>,
 }
@@ -231,26 +236,34 @@ impl Member {
     pub(super) fn on_copies(
         &mut self,
         table: &TableName,
-        rows: &[(Owners, Stored)],
+        rows: &[GroupRow],
         sent_us: u64,
         now_us: u64,
     ) {
         let Some(groups) = self.tables.get_mut(table) else {
             return;
         };
-        groups.retain(|owners, _| rows.iter().any(|(of, _)| of == owners));
+        groups.retain(|owners, _| rows.iter().any(|row| row.owners == *owners));
         let mut problem = None;
-        for (owners, stored) in rows {
+        for GroupRow {
+            owners,
+            ranges,
+            list: stored,
+        } in rows
+        {
             let known = groups.get(owners).and_then(|group| group.known.last_read());
             let list = stored.copies(owners.len());
             match list.and_then(|list| checked(known, list)) {
                 Ok(list) => {
                     let group = groups.entry(owners.clone()).or_insert_with(|| Group {
                         is_bad: false,
+                        ranges: None,
+                        settled_us: 0,
                         known: Known::new(TIMING),
                         joins: Vec::new(),
                     });
                     group.is_bad = false;
+                    group.follow_ranges(ranges, &list, owners.len(), now_us);
                     group.known.adopt(list, sent_us, now_us);
                     group.follow_joins(now_us);
                 }
@@ -483,6 +496,27 @@ impl Member {
 }
 
 impl Group {
+    /// Before the list is adopted. Whoever makes lists of other ranges brings all of their copies into their states
+    /// with that version ([`insync::regroup`]): as long as one is as it was, the list has been about these ranges all
+    /// the time.
+    fn follow_ranges(
+        &mut self,
+        ranges: &Option<Ranges>,
+        list: &Copies,
+        copies: usize,
+        now_us: u64,
+    ) {
+        let is_one_as_it_was = |known: &Copies| {
+            let mut all = 0..copies;
+            all.any(|copy| known.since(copy) == list.since(copy))
+        };
+        let is_as_it_was = self.known.last_read().is_some_and(is_one_as_it_was);
+        if self.ranges != *ranges || !is_as_it_was {
+            self.settled_us = now_us.saturating_add(TIMING.outlast_us());
+            self.ranges.clone_from(ranges);
+        }
+    }
+
     /// Copies that are joining, each from when this proxy first knew.
     fn follow_joins(&mut self, now_us: u64) {
         let known = &self.known;

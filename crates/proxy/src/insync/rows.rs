@@ -1,9 +1,9 @@
 //! The lists in CQL: what is asked of the catalogue, and what its rows say.
 
-use helenus_layout::insync::{BitChange, State, Stored};
+use helenus_layout::insync::{BitChange, Change as Regrouped, Ranges, State, Stored};
 use helenus_wire::Reader;
 
-use super::asked::{Beats, Change, CopiesChange, Owners, ProxyRow, Start, TableName};
+use super::asked::{Beats, Change, CopiesChange, GroupRow, Owners, ProxyRow, Start, TableName};
 use crate::rows::Rows;
 use crate::uuid;
 use helenus_rows::literal;
@@ -29,7 +29,13 @@ pub(super) fn select_versions(table: &TableName) -> String {
 
 /// At SERIAL.
 pub(super) fn select_lists(table: &TableName) -> String {
-    let columns = "owners, version, in_sync, joining, since, boot";
+    let columns = "owners, version, in_sync, joining, since, boot, ranges";
+    select_copies(columns, table)
+}
+
+/// At SERIAL: all that is known of a table's lists.
+pub(super) fn select_all_of_lists(table: &TableName) -> String {
+    let columns = "owners, version, in_sync, joining, since, boot, ranges, left";
     select_copies(columns, table)
 }
 
@@ -108,6 +114,43 @@ pub(super) fn change_copies(change: &CopiesChange, now_ms: i64) -> String {
     batch
 }
 
+/// A compare-and-set of lists whose ranges have other owners, at `now_ms` since 1970: of all of them, or of none.
+pub(super) fn regroup((keyspace, table): &TableName, change: &Regrouped, now_ms: i64) -> String {
+    let place = |owners: &Owners| {
+        let owners: Vec<String> = owners.iter().map(|owner| uuid::text(*owner)).collect();
+        format!(
+            "keyspace_name = {} AND table_name = {} AND owners = [{}]",
+            literal(keyspace),
+            literal(table),
+            owners.join(", ")
+        )
+    };
+    let mut batch = "BEGIN BATCH ".to_owned();
+    for group in &change.groups {
+        let known = group.known.map(|known| known.to_string());
+        let bounds = group.ranges.stored();
+        let bounds: Vec<String> = bounds.iter().map(ToString::to_string).collect();
+        let left = group.left_ms.iter();
+        let left: Vec<String> = left.map(|(copy, ms)| format!("{copy}: {ms}")).collect();
+        batch.push_str(&format!(
+            "UPDATE helenus.copies SET {}, ranges = [{}], left = {{{}}}, changed = {now_ms} WHERE {} IF version = {}; ",
+            Stored::of(&group.list, group.owners.len()).assignments(),
+            bounds.join(", "),
+            left.join(", "),
+            place(&group.owners),
+            known.as_deref().unwrap_or("null")
+        ));
+    }
+    for (owners, version) in &change.forgotten {
+        let place = place(owners);
+        batch.push_str(&format!(
+            "DELETE FROM helenus.copies WHERE {place} IF version = {version}; "
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
 /// Intents of one start, in one partition. Each change has its number as its timestamp, so that the last one of a
 /// bucket counts in whatever order they arrive.
 pub(super) fn record(start: Start, changes: &[BitChange]) -> String {
@@ -178,20 +221,29 @@ pub(super) fn versions(rows: &Rows) -> Vec<(Owners, i64)> {
     rows.rows.iter().filter_map(group).collect()
 }
 
-pub(super) fn copies(rows: &Rows) -> Vec<(Owners, Stored)> {
-    let group = |row: &Vec<Option<Vec<u8>>>| {
-        let ints = |name| all(rows.cell(row, name), i32::from_be_bytes).unwrap_or_default();
-        let bigints = |name| all(rows.cell(row, name), i64::from_be_bytes).unwrap_or_default();
-        let stored = Stored {
-            version: rows.bigint(row, "version").unwrap_or_default(),
-            in_sync: ints("in_sync"),
-            joining: ints("joining"),
-            since: bigints("since"),
-            boot: ints("boot"),
-        };
-        Some((owners(rows, row)?, stored))
+pub(super) fn copies(rows: &Rows) -> Vec<GroupRow> {
+    rows.rows
+        .iter()
+        .filter_map(|row| group(rows, row))
+        .collect()
+}
+
+/// None if the row is about no copies.
+pub(super) fn group(rows: &Rows, row: &[Option<Vec<u8>>]) -> Option<GroupRow> {
+    let ints = |name| all(rows.cell(row, name), i32::from_be_bytes).unwrap_or_default();
+    let bigints = |name| all(rows.cell(row, name), i64::from_be_bytes).unwrap_or_default();
+    let list = Stored {
+        version: rows.bigint(row, "version").unwrap_or_default(),
+        in_sync: ints("in_sync"),
+        joining: ints("joining"),
+        since: bigints("since"),
+        boot: ints("boot"),
     };
-    rows.rows.iter().filter_map(group).collect()
+    Some(GroupRow {
+        owners: owners(rows, row)?,
+        ranges: Ranges::of_stored(&bigints("ranges")),
+        list,
+    })
 }
 
 /// The key in the column `left` at which stands with which version a copy has joined that had no rows.
@@ -256,6 +308,7 @@ mod tests {
     use super::*;
     use crate::catalogue::testing;
     use crate::insync::asked::GroupChange;
+    use helenus_layout::insync::{Copies, Members, NewGroup};
 
     const START: Start = [0x11; 16];
 
@@ -335,6 +388,36 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_ranges_with_other_owners_are_made_together_and_only_from_what_was_read() {
+        let list = Copies::new(Members::of(1), [7, 8, 0, 0, 0]);
+        let group = |owner: u8, known, left_ms: &[(usize, i64)]| NewGroup {
+            owners: vec![[owner; 16], [0x22; 16]],
+            ranges: Ranges::new([(-5, 9), (20, 30)]),
+            known,
+            list,
+            left_ms: left_ms.to_vec(),
+        };
+        let change = Regrouped {
+            groups: vec![group(0x11, Some(4), &[(0, 50)]), group(0x33, None, &[])],
+            forgotten: vec![(vec![[0x44; 16]], 6)],
+        };
+        let table = ("shop".to_owned(), "it's".to_owned());
+        let set = "version = 1, in_sync = {1}, joining = {}, since = [0, 1], boot = [7, 8], ranges = [-5, 9, 20, 30]";
+        let place = "keyspace_name = 'shop' AND table_name = 'it''s' AND owners =";
+        let id = "-2222-2222-2222-222222222222".replace('2', "1");
+        assert_eq!(
+            regroup(&table, &change, 77),
+            format!(
+                "BEGIN BATCH UPDATE helenus.copies SET {set}, left = {{0: 50}}, changed = 77 WHERE {place} [11111111{id}, \
+                 22222222-2222-2222-2222-222222222222] IF version = 4; UPDATE helenus.copies SET {set}, left = {{}}, \
+                 changed = 77 WHERE {place} [33333333-3333-3333-3333-333333333333, \
+                 22222222-2222-2222-2222-222222222222] IF version = null; DELETE FROM helenus.copies WHERE {place} \
+                 [44444444-4444-4444-4444-444444444444] IF version = 6; APPLY BATCH"
+            )
+        );
+    }
+
+    #[test]
     fn intents_are_written_together_each_with_its_number_as_timestamp() {
         let change = |bucket, set, number| BitChange {
             bucket,
@@ -352,15 +435,18 @@ mod tests {
 
     #[test]
     fn rows_are_lists_as_they_are_stored() {
-        let names = ["owners", "version", "in_sync", "joining", "since", "boot"];
-        let mut found = testing::rows(&names, &[&["", "", "", "null", "", ""]]);
+        let names = [
+            "owners", "version", "in_sync", "joining", "since", "boot", "ranges",
+        ];
+        let mut found = testing::rows(&names, &[&["", "", "", "null", "", "", ""]]);
         let row = &mut found.rows[0];
         row[0] = Some(collection(&[&[1; 16], &[2; 16]]));
         row[1] = Some(7i64.to_be_bytes().to_vec());
         row[2] = Some(collection(&[&0i32.to_be_bytes()]));
         row[4] = Some(collection(&[&1i64.to_be_bytes(), &7i64.to_be_bytes()]));
         row[5] = Some(collection(&[&4i32.to_be_bytes(), &5i32.to_be_bytes()]));
-        let stored = Stored {
+        row[6] = Some(collection(&[&3i64.to_be_bytes(), &9i64.to_be_bytes()]));
+        let list = Stored {
             version: 7,
             in_sync: vec![0],
             joining: Vec::new(),
@@ -368,7 +454,12 @@ mod tests {
             boot: vec![4, 5],
         };
         let owners = vec![[1; 16], [2; 16]];
-        assert_eq!(copies(&found), [(owners.clone(), stored)]);
+        let expected = GroupRow {
+            owners: owners.clone(),
+            ranges: Some(Ranges::new([(3, 9)])),
+            list,
+        };
+        assert_eq!(copies(&found), [expected]);
         assert_eq!(versions(&found), [(owners, 7)]);
         // Lengths that are not there, items of another size, counts that are far too large.
         for cell in [
@@ -378,7 +469,9 @@ mod tests {
             b"",
         ] {
             found.rows[0][4] = Some(cell.to_vec());
-            assert_eq!(copies(&found)[0].1.since, [0i64; 0]);
+            found.rows[0][6] = Some(cell.to_vec());
+            let read = &copies(&found)[0];
+            assert_eq!((read.list.since.len(), &read.ranges), (0, &None));
         }
     }
 

@@ -1,6 +1,8 @@
 //! Brings copies back that are out, and resynchronises what proxies that are gone have left: one thing at a time, by one
 //! of the proxies ([`helenus_layout::insync::is_caretaker`]), by the lists that this proxy knows.
 //!
+//! - Where ranges have **other owners** than their lists say, the lists are made anew from those that they had
+//!   ([`helenus_layout::insync::regroup()`]).
 //! - A copy that is **out** and whose node answers is set to *joining*.
 //! - One that is **joining** is compared with one in sync once all wait for it ([`helenus_layout::insync::Join`]), a few
 //!   parts of its ranges at a time, and then set to *in sync*. What is compared stays equal: from then on every write is
@@ -19,9 +21,12 @@ mod copies;
 mod group;
 mod held;
 mod intended;
+mod job;
 mod node;
 mod own;
 mod progress;
+mod regrouping;
+mod resynchronising;
 mod returning;
 mod status;
 mod trouble;
@@ -40,12 +45,15 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use self::comparing::Counts;
+use self::job::Job;
 use self::own::Own;
 use self::progress::{EXPIRING_LOOKS_MAX, Progress};
+use self::regrouping::Regrouping;
 use self::returning::{EXPIRED_US, GIVEN_UP_US, Right, Stint};
 use self::trouble::Trouble;
 use super::asked::{CopyName, Start};
 use super::member::TIMING;
+use super::rings::{OwnedOfTables, Rings};
 use crate::boot_time::now_us;
 use crate::process::Process;
 
@@ -67,23 +75,6 @@ const LOOK_AT_LAST_US: u64 = 10_000_000;
 /// After each failure in a row so many times fewer rows are asked for at a time: they may be too large.
 const FEWER_ROWS: i32 = 32;
 
-/// One thing to do.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Job {
-    /// Let a copy join.
-    Join(CopyName),
-    /// Compare one that is joining.
-    Compare(CopyName),
-    /// Look whether a node was restarted that has the only copies in sync of some groups.
-    LookAtLast(HostId),
-    /// Read what proxies have left.
-    Look,
-    /// Make a bucket equal that a start of a proxy has left.
-    Resynchronise(Start, usize),
-    /// The same where this proxy has given writes up.
-    MakeGood(usize),
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Wait {
     failures: u32,
@@ -94,6 +85,8 @@ struct Wait {
 
 struct Upkeep {
     common: Arc<Process>,
+    rings: Rings,
+    regrouping: Regrouping,
     comebacks: BTreeMap<CopyName, Comeback>,
     progress: BTreeMap<CopyName, Progress>,
     /// Buckets that starts which are gone have left, and those of them that are equal by now.
@@ -146,6 +139,8 @@ impl Upkeep {
     fn new(common: Arc<Process>) -> Upkeep {
         Upkeep {
             common,
+            rings: Rings::default(),
+            regrouping: Regrouping::default(),
             comebacks: BTreeMap::new(),
             progress: BTreeMap::new(),
             left: Vec::new(),
@@ -170,7 +165,11 @@ impl Upkeep {
         match self.status.is_caretaker {
             true => {
                 self.note_states(&lists, now_us);
-                jobs.extend(self.jobs(&lists));
+                let snapshot = self.common.snapshot.load_full();
+                let rings = self.rings.of(&snapshot);
+                jobs.extend(self.jobs(&lists, &rings));
+                let due = self.regrouping.due(&lists, (&snapshot, &rings), now_us);
+                jobs.extend(due.into_iter().map(|(name, ring)| Job::Regroup(name, ring)));
             }
             // Another proxy does it, or this one has no lease at this moment: what is compared stays equal.
             false => self.left.clear(),
@@ -266,10 +265,12 @@ impl Upkeep {
     }
 
     /// All that is to be done for all proxies, by the lists that were read last.
-    fn jobs(&self, lists: &Lists) -> Vec<Job> {
+    fn jobs(&self, lists: &Lists, rings: &OwnedOfTables) -> Vec<Job> {
         let mut jobs = Vec::new();
         for of in &lists.copies {
-            let Some(list) = of.known.last_read() else {
+            // One that is about other ranges than its owners have is replaced first.
+            let is_it = regrouping::is_of_ring(of, rings);
+            let Some(list) = of.known.last_read().filter(|_| is_it) else {
                 continue;
             };
             for copy in 0..of.owners.len() {
@@ -293,6 +294,11 @@ impl Upkeep {
         let failures = self.waits.get(job).map_or(0, |wait| wait.of_nodes);
         let page_rows_max = page_rows_max(failures);
         match job {
+            Job::Regroup(name, _) => {
+                regrouping::regroup(&self.common, name).await?;
+                // Until the lists say so, too.
+                Ok(End::Later(RETRY_US, None))
+            }
             Job::Join(name) => {
                 if let Some(comeback) = self.comebacks.get_mut(name) {
                     comeback.on_attempt(now_us());
@@ -378,7 +384,8 @@ impl Upkeep {
         let mut all = Counts::default();
         let mut failure = None;
         for name in &self.common.catalogue.load_full().layouts.replaced {
-            let (counts, end) = returning::resynchronise(&self.common, name, bucket, how).await;
+            let (counts, end) =
+                resynchronising::resynchronise(&self.common, name, bucket, how).await;
             self.status.rows_repaired += counts.repaired;
             all.expiring += counts.expiring;
             failure = failure.or(end.err());
@@ -450,7 +457,10 @@ impl Upkeep {
             }
             Err(why) => {
                 self.put_off(job, &why, now_us);
-                let is_usual = matches!(why, Trouble::Changed | Trouble::Unreachable(_));
+                let is_usual = matches!(
+                    why,
+                    Trouble::Changed | Trouble::Unreachable(_) | Trouble::NoList(..)
+                );
                 self.note_problem(job, &why.to_string(), is_usual);
             }
         }
@@ -505,33 +515,6 @@ impl Upkeep {
         self.status.problems = self.problems.values().cloned().collect();
         if **self.common.upkeep.load() != self.status {
             self.common.upkeep.store(Arc::new(self.status.clone()));
-        }
-    }
-}
-
-impl Job {
-    fn is_comeback(&self) -> bool {
-        matches!(self, Job::Join(_) | Job::Compare(_))
-    }
-
-    fn described(&self) -> String {
-        let copy = |of: &CopyName| format!("copy {} of {}.{}", of.copy, of.table.0, of.table.1);
-        match self {
-            Job::Join(name) => format!("{} cannot join", copy(name)),
-            Job::Compare(name) => format!("{} cannot be compared", copy(name)),
-            Job::LookAtLast(node) => format!(
-                "copies on node {} may not be written to",
-                crate::uuid::text(*node)
-            ),
-            Job::Look => "what proxies that are gone have left cannot be read".to_owned(),
-            Job::MakeGood(bucket) => {
-                format!(
-                    "bucket {bucket}, in which this proxy has given writes up, cannot be made equal"
-                )
-            }
-            Job::Resynchronise(_, bucket) => {
-                format!("bucket {bucket} of a proxy that is gone cannot be resynchronised")
-            }
         }
     }
 }

@@ -306,6 +306,37 @@ fn a_write_whose_lists_are_gone_is_given_up_while_its_proxy_stays() {
 }
 
 #[test]
+fn lists_of_another_ring_are_no_lists() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.insert_but_one();
+    scene.one_at(2);
+    scene.publish_for(RingId::default());
+    let (code, why, _) = scene.counted();
+    assert!(
+        code == code::WRITE_TIMEOUT && why.contains("other nodes own"),
+        "{why}"
+    );
+    is_given_up(&mut scene);
+    scene.insert();
+    let (code, why) = scene.bench.error();
+    assert!(
+        code == code::OVERLOADED && why.contains("lists are being made"),
+        "{why}"
+    );
+    scene.ask_text(
+        "SELECT day FROM app.orders WHERE customer = 1",
+        Consistency::QUORUM,
+    );
+    assert_eq!(scene.bench.error().0, code::OVERLOADED);
+    scene.nothing_sent();
+    // They are about this one again.
+    scene.read();
+    scene.insert();
+    scene.answered_by([0, 1, 2]);
+    scene.is_acknowledged();
+}
+
+#[test]
 fn a_write_that_nobody_waits_for_any_more_ends_after_some_minutes() {
     let mut scene = Scene::new(Version::V4, Version::V4);
     scene.insert_but_one();

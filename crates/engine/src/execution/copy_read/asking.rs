@@ -13,6 +13,7 @@ use helenus_wire::{
 };
 
 use crate::copies::{Lists, View};
+use crate::copy_rings::RingId;
 use crate::execution::in_range::InRange;
 use crate::execution::surroundings::{RangePrepare, Surroundings};
 use crate::query::Query;
@@ -38,7 +39,8 @@ pub(crate) struct Asked {
     /// Whether the client knows the columns of the statement that it has prepared, if it has.
     pub knows_columns: bool,
     pub began: Instant,
-    /// The snapshot that says so.
+    /// The ring by which these are the owners, and the snapshot that says so.
+    pub ring: RingId,
     pub epoch: u64,
 }
 
@@ -52,7 +54,7 @@ impl Asked {
 
     pub(super) fn view<'a>(&self, lists: &'a Lists) -> Option<View<'a>> {
         let table = &self.table;
-        lists.view((&table.keyspace, &table.name), &self.owners)
+        lists.view((&table.keyspace, &table.name), (&self.owners, self.ring))
     }
 
     /// The copy that is asked next.

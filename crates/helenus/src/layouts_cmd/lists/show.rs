@@ -174,6 +174,7 @@ mod tests {
         CopiesRow {
             table: "shop.orders".to_owned(),
             owners: HOSTS.map(str::to_owned).to_vec(),
+            ranges: None,
             list,
             changed_ms: Some(1_700_000_000_000),
         }

@@ -403,8 +403,8 @@ impl Job<'_> {
         catalogue::change(cluster, name, &known, &changes).await
     }
 
-    /// The groups of owners, and which start of each node that is.
-    async fn now(&self) -> Result<(Vec<Vec<String>>, std::collections::BTreeMap<String, i32>)> {
+    /// The ranges by their owners, and which start of each node that is.
+    async fn now(&self) -> Result<(nodes::Groups, std::collections::BTreeMap<String, i32>)> {
         let data_centers = self.copies.iter().map(|copy| copy.data_center.clone());
         let data_centers: Vec<String> = data_centers.collect();
         let ring = nodes::read(self.cluster).await?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
+use helenus_layout::insync::Ranges;
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::token::{Partitioner, Token};
 use scylla::value::CqlValue;
@@ -17,6 +18,9 @@ pub(super) struct RingNode {
     pub data_center: String,
     pub tokens: BTreeSet<i64>,
 }
+
+/// Ranges by the host ids of their owners, in the order of the copies.
+pub(super) type Groups = BTreeMap<Vec<String>, Ranges>;
 
 /// All nodes, in order. Fails if they do not say the same: a node is joining or leaving.
 pub(super) async fn read(cluster: &Cluster) -> Result<Vec<RingNode>> {
@@ -55,8 +59,8 @@ pub(super) async fn read(cluster: &Cluster) -> Result<Vec<RingNode>> {
     agreed.context("no node is known")
 }
 
-/// The groups of owners, one of each of these data centers: each part of the ring has one of them.
-pub(super) fn groups(nodes: &[RingNode], data_centers: &[String]) -> Result<Vec<Vec<String>>> {
+/// The ranges of the ring by their owners, one of each of these data centers.
+pub(super) fn groups(nodes: &[RingNode], data_centers: &[String]) -> Result<Groups> {
     let specs: Vec<NodeSpec> = nodes
         .iter()
         .map(|node| NodeSpec {
@@ -71,7 +75,7 @@ pub(super) fn groups(nodes: &[RingNode], data_centers: &[String]) -> Result<Vec<
         ring.replica_sets(&Replication::NetworkTopology(one))
     });
     let sets: Vec<_> = sets.collect();
-    let mut groups = BTreeSet::new();
+    let mut groups: BTreeMap<Vec<String>, Vec<(i64, i64)>> = BTreeMap::new();
     for slot in 0..ring.len() {
         let owners = sets.iter().zip(data_centers).map(|(sets, data_center)| {
             let owner = match sets.of_slot(slot) {
@@ -83,9 +87,21 @@ pub(super) fn groups(nodes: &[RingNode], data_centers: &[String]) -> Result<Vec<
                 format!("data center {data_center} does not have one replica of each partition")
             })
         });
-        groups.insert(owners.collect::<Result<Vec<String>>>()?);
+        let bounds = ring.start_token(slot).zip(ring.end_token(slot));
+        let Some((Token::Murmur3(after), Token::Murmur3(end))) = bounds else {
+            bail!("the partitioner is not Murmur3Partitioner");
+        };
+        let ranges = groups.entry(owners.collect::<Result<_>>()?).or_default();
+        // One that goes over the end of the ring is two.
+        match after < end {
+            true => ranges.push((after, end)),
+            false => ranges.extend([(after, i64::MAX), (i64::MIN, end)]),
+        }
     }
-    Ok(groups.into_iter().collect())
+    let groups = groups.into_iter();
+    Ok(groups
+        .map(|(owners, ranges)| (owners, Ranges::new(ranges)))
+        .collect())
 }
 
 /// Which start of each node answers, by host id.
@@ -134,13 +150,20 @@ mod tests {
             let names: Vec<String> = data_centers.iter().map(|dc| (*dc).to_owned()).collect();
             groups(&nodes, &names)
         };
-        let expected = [["a", "c"], ["a", "d"], ["b", "c"], ["b", "d"]];
-        assert_eq!(of(&["dc1", "dc2"]).expect("groups"), expected);
+        let found = of(&["dc1", "dc2"]).expect("groups");
+        let owners: Vec<String> = found.keys().map(|owners| owners.concat()).collect();
+        assert_eq!(owners, ["ac", "ad", "bc", "bd"]);
+        let ranges = |owners: &[&str]| {
+            let owners: Vec<String> = owners.iter().map(|owner| (*owner).to_owned()).collect();
+            found[&owners].clone()
+        };
+        assert_eq!(ranges(&["b", "d"]), Ranges::new([(50, 100)]));
+        let around = [(150, 200), (200, i64::MAX), (i64::MIN, 0), (0, 0)];
+        assert_eq!(ranges(&["a", "c"]), Ranges::new(around));
         // In the order of the copies.
-        assert_eq!(
-            of(&["dc3", "dc1"]).expect("groups"),
-            [["e", "a"], ["e", "b"]]
-        );
+        let found = of(&["dc3", "dc1"]).expect("groups");
+        let owners: Vec<String> = found.keys().map(|owners| owners.concat()).collect();
+        assert_eq!(owners, ["ea", "eb"]);
         assert!(of(&["dc1", "elsewhere"]).is_err());
     }
 }

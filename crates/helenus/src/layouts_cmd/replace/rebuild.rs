@@ -19,7 +19,7 @@ use super::super::lists::{self, CopiesRow};
 use super::super::work::Work;
 use super::proxies::{beats, gives_sign, is_proxy_alive};
 use super::stage::{self, Stage, Standing};
-use super::{check_tables, checks, described, nodes, refill};
+use super::{check_tables, checks, described, nodes, refill, ring};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{now_ms, place};
 use crate::online::settle::{Emptying, Settle};
@@ -66,6 +66,7 @@ pub(in crate::layouts_cmd) async fn run(
     check_others(&known, layout, name)?;
     // One that was interrupted has to be made an end of, even if it can no longer be taken out.
     if before.state == State::Ready.name() {
+        ring::check(cluster, (name, &known), &standing.lists).await?;
         check_kept(cluster, (name, number), &standing.lists).await?;
         evicted(name, number, &standing.lists)?;
     }
@@ -353,6 +354,7 @@ mod tests {
         CopiesRow {
             table: "shop.orders".to_owned(),
             owners: OWNERS.map(str::to_owned).to_vec(),
+            ranges: None,
             list: Ok(list),
             changed_ms: None,
         }

@@ -142,6 +142,10 @@ async fn bring_back(
     let stopped = Instant::now();
     let begun = nodes::boots(cluster).await?;
     if standing.stage(name)? == Some(Stage::InUse) {
+        // Who says which copy is to be taken takes what nodes have sent each other, too.
+        if from.is_none() {
+            super::ring::check(cluster, (name, &known), &standing.lists).await?;
+        }
         let sources = in_sync_everywhere(&standing.lists, known.entries.len());
         let boots = listed_boots(&standing);
         let source = source(cluster, (name, &known), (&sources, &boots, from), &ring).await?;

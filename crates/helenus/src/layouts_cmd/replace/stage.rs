@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use super::super::catalogue::{self, Entry};
 use super::super::lists::{self, CopiesRow};
+use super::nodes::Groups;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{now_ms, place};
 
@@ -156,7 +157,7 @@ pub(in crate::layouts_cmd) async fn open(
     cluster: &Cluster,
     table: &TableName,
     known: &Standing,
-    (groups, in_sync): (&[Vec<String>], &[usize]),
+    (groups, in_sync): (&Groups, &[usize]),
     boots: &BTreeMap<String, i32>,
 ) -> Result<()> {
     let batch = opening(table, known, (groups, in_sync), boots)?;
@@ -171,7 +172,7 @@ pub(in crate::layouts_cmd) async fn open(
 fn opening(
     table: &TableName,
     known: &Standing,
-    (groups, in_sync): (&[Vec<String>], &[usize]),
+    (groups, in_sync): (&Groups, &[usize]),
     boots: &BTreeMap<String, i32>,
 ) -> Result<String> {
     let version = now_ms().max(known.created.unwrap_or_default());
@@ -184,20 +185,24 @@ fn opening(
         helenus_rows::literal(&table.keyspace),
         helenus_rows::literal(&table.table),
     );
-    for owners in groups {
+    for (owners, ranges) in groups {
         let since = vec![version.to_string(); owners.len()];
         let boot = owners.iter().map(|owner| boots.get(owner).copied());
         let Some(boot) = boot.collect::<Option<Vec<i32>>>() else {
             bail!("a node that owns a part of the ring does not tell when it was started");
         };
         let boot: Vec<String> = boot.iter().map(ToString::to_string).collect();
+        let bounds = ranges.stored();
+        let bounds: Vec<String> = bounds.iter().map(ToString::to_string).collect();
         batch.push_str(&format!(
             "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot, \
-             changed) VALUES ({keyspace}, {name}, [{}], {version}, {{{}}}, {{}}, [{}], [{}], {}) IF NOT EXISTS; ",
+             ranges, changed) VALUES ({keyspace}, {name}, [{}], {version}, {{{}}}, {{}}, [{}], [{}], [{}], {}) IF NOT \
+             EXISTS; ",
             owners.join(", "),
             numbers.join(", "),
             since.join(", "),
             boot.join(", "),
+            bounds.join(", "),
             now_ms()
         ));
     }
@@ -374,6 +379,8 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
+    use helenus_layout::insync::Ranges;
+
     use super::*;
 
     #[test]
@@ -387,13 +394,18 @@ mod tests {
         };
         let owners = vec!["a".to_owned(), "b".to_owned()];
         let boots = BTreeMap::from([("a".to_owned(), 7), ("b".to_owned(), 8)]);
-        let of = |groups: &[Vec<String>]| opening(&table, &draining, (groups, &[1]), &boots);
-        let text = of(std::slice::from_ref(&owners)).expect("a batch");
-        let row = format!("[a, b], {created}, {{1}}, {{}}, [{created}, {created}], [7, 8], ");
+        let of = |owners: &Vec<String>| {
+            let groups = [(owners.clone(), Ranges::new([(-3, 9), (20, 30)]))].into();
+            opening(&table, &draining, (&groups, &[1]), &boots)
+        };
+        let text = of(&owners).expect("a batch");
+        let row = format!(
+            "[a, b], {created}, {{1}}, {{}}, [{created}, {created}], [7, 8], [-3, 9, 20, 30], "
+        );
         assert!(text.contains(&row), "{text}");
         assert!(text.contains("SET stage = 'open'"), "{text}");
         assert!(
-            of(&[vec!["a".to_owned(), "c".to_owned()]]).is_err(),
+            of(&vec!["a".to_owned(), "c".to_owned()]).is_err(),
             "it has no start"
         );
     }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use helenus_rows::TableName;
 
 use super::super::catalogue::{Mode, Partition, State};
-use super::nodes;
+use super::ring;
 use super::stage::{self, Stage, Standing};
 use crate::online::cluster::Cluster;
 
@@ -31,7 +31,7 @@ impl InPlace {
         let stage = standing.stage(name)?;
         let mut problems = Vec::new();
         if let Some(Stage::Open | Stage::InUse) = stage {
-            problems.extend(without_list(cluster, name, (partition, &standing)).await);
+            problems.extend(ring::problems(cluster, name, (partition, &standing)).await);
             problems.extend(unread(partition, &standing));
         }
         Ok(Some(InPlace {
@@ -80,30 +80,6 @@ fn unread(partition: &Partition, standing: &Standing) -> Vec<String> {
         format!(
             "layout {} is in sync and not read: unless `rebuild` is at work, run it again",
             entry.layout
-        )
-    });
-    told.collect()
-}
-
-/// Owners of parts of the ring for which there is no list: clients cannot use these parts.
-async fn without_list(
-    cluster: &Cluster,
-    name: &TableName,
-    (partition, standing): (&Partition, &Standing),
-) -> Vec<String> {
-    let expected = async {
-        let data_centers = super::data_centers(cluster, name, &partition.entries).await?;
-        // While nodes do not agree on the ring, nothing is wrong yet.
-        let ring = nodes::read(cluster).await?;
-        nodes::groups(&ring, &data_centers)
-    };
-    let expected: Result<Vec<Vec<String>>> = expected.await;
-    let groups = expected.unwrap_or_default().into_iter();
-    let missing = groups.filter(|owners| standing.lists.iter().all(|row| row.owners != *owners));
-    let told = missing.map(|owners| {
-        format!(
-            "there is no list of the copies on {}, which own a part of the ring: clients cannot use it",
-            owners.join(", ")
         )
     });
     told.collect()

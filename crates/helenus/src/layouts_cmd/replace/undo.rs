@@ -3,6 +3,8 @@
 //! Nothing was acknowledged since the lists were taken away, so the copies that had all rows then still have them. The
 //! others come back by `rebuild`: how long they had been out was forgotten with the lists.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use helenus_rows::TableName;
 use serde_json::json;
@@ -63,8 +65,8 @@ async fn reopen(
     let ring = nodes::read(cluster).await?;
     let data_centers = super::data_centers(cluster, name, &known.entries).await?;
     let groups = nodes::groups(&ring, &data_centers)?;
-    let mut owners = groups.iter().flatten();
-    if owners.any(|owner| !standing.boots.contains_key(owner)) {
+    let owners: BTreeSet<&String> = groups.keys().flatten().collect();
+    if !owners.into_iter().eq(standing.boots.keys()) {
         bail!(
             "the ring has changed since clients used the copies of {name}: bring the rows back to the table (helenus \
              layouts drop {name} --all)"
@@ -81,7 +83,7 @@ async fn reopen(
     if standing.created != Some(created) || standing.stage(name)? != Some(Stage::Draining) {
         bail!("another command is at work on {name}: see `helenus layouts status {name}`");
     }
-    let of = (&*groups, &*standing.sources);
+    let of = (&groups, &*standing.sources);
     stage::open(cluster, name, &standing, of, &standing.boots).await?;
     if settle.is_needed() {
         eprintln!("helenus: clients can use {name} again, and with it its copies");

@@ -7,7 +7,7 @@ use super::super::catalogue::{Entry, Partition};
 use super::super::lists;
 use super::super::verdict::{self, Verdict};
 use super::super::work::Work;
-use super::{check_tables, in_sync_everywhere};
+use super::{check_tables, in_sync_everywhere, ring};
 use crate::online::cluster::Cluster;
 
 pub(in crate::layouts_cmd) async fn run(
@@ -19,6 +19,7 @@ pub(in crate::layouts_cmd) async fn run(
     verdict::chosen(&known.entries, layouts, name)?;
     check_tables(cluster, table, &known.entries).await?;
     let rows = lists::read_copies(cluster, name).await?;
+    ring::check(cluster, (name, known), &rows).await?;
     let in_sync = in_sync_everywhere(&rows, known.entries.len());
     let in_sync: Vec<Entry> = in_sync
         .iter()

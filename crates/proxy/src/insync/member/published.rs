@@ -11,6 +11,7 @@ impl Member {
                 keyspace: keyspace.clone(),
                 table: table.clone(),
                 owners: owners.clone(),
+                ranges: group.ranges.clone(),
                 known: group.known.clone(),
                 joins: group.joins.clone(),
             })

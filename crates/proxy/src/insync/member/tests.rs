@@ -1,5 +1,7 @@
 mod acting;
 
+use helenus_layout::insync::Stored;
+
 use super::*;
 
 const SECOND: u64 = 1_000_000;
@@ -338,6 +340,15 @@ fn numbers_are_taken_again_when_their_starts_are_gone_and_have_left_nothing() {
     assert_eq!(scene.rows.len(), PROXIES_MAX);
 }
 
+/// A list about the ranges above this token, up to the next ten.
+fn of_ranges(owners: Owners, after: i64, list: Stored) -> GroupRow {
+    GroupRow {
+        owners,
+        ranges: Some(Ranges::new([(after, after + 10)])),
+        list,
+    }
+}
+
 #[test]
 fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
     let mut member = Member::new(ME, 0);
@@ -361,8 +372,8 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
     };
     let (a, b) = (vec![[1; 16], [2; 16]], vec![[1; 16], [3; 16]]);
     let rows = [
-        (a.clone(), stored(1, &[], &[1, 1])),
-        (b.clone(), stored(3, &[1], &[1, 3])),
+        of_ranges(a.clone(), 0, stored(1, &[], &[1, 1])),
+        of_ranges(b.clone(), 10, stored(3, &[1], &[1, 3])),
     ];
     member.on_copies(&table, &rows, 0, 0);
     assert_eq!(member.next(0), None);
@@ -392,8 +403,8 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
     );
     assert_eq!(member.next(2 * SECOND), Some(read));
     let rows = [
-        (a.clone(), stored(1, &[], &[1, 1])),
-        (b.clone(), stored(4, &[], &[1, 4])),
+        of_ranges(a.clone(), 0, stored(1, &[], &[1, 1])),
+        of_ranges(b.clone(), 10, stored(4, &[], &[1, 4])),
     ];
     member.on_copies(&table, &rows, 2 * SECOND, 2 * SECOND);
     assert_eq!(left(&member, &b), Some(SECOND));
@@ -418,7 +429,10 @@ fn a_group_that_cannot_be_so_leaves_the_others_alone() {
         in_sync: vec![1],
         ..good.clone()
     };
-    let rows = [(vec![[1; 16]], good), (vec![[2; 16]], bad)];
+    let rows = [
+        of_ranges(vec![[1; 16]], 0, good),
+        of_ranges(vec![[2; 16]], 10, bad),
+    ];
     member.on_copies(&table, &rows, 0, 0);
     let lists = member.published();
     assert_eq!(lists.copies.len(), 1);
@@ -455,7 +469,7 @@ fn lists_of_copies_that_cannot_be_read_hold_up_nobody() {
                     *asked.entry(name.clone()).or_insert(0) += 1;
                     match &*name.1 {
                         "a" => {
-                            let rows = [(vec![[1; 16]], bad.clone())];
+                            let rows = [of_ranges(vec![[1; 16]], 0, bad.clone())];
                             let now_us = scene.now_us;
                             scene.member.on_copies(name, &rows, now_us, now_us);
                         }

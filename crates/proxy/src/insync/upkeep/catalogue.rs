@@ -24,7 +24,7 @@ use helenus_rows::literal;
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// To the first node that answers.
-async fn connect(common: &Process) -> Result<Reader, Trouble> {
+pub(super) async fn connect(common: &Process) -> Result<Reader, Trouble> {
     let (snapshot, config) = (common.snapshot.load_full(), common.settings.load_full());
     let dialer = (**common.dialer.load()).clone();
     // No node is the lost one.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use helenus_engine::snapshot::{HostId, Snapshot};
+use helenus_layout::insync::Ranges;
 use helenus_layout::plan::LogicalTable;
-use helenus_policy::token::Token;
 use helenus_rows::{Range, split};
 
 use super::trouble::Trouble;
+use crate::insync::rings;
 
 /// Equal parts of the ring in which copies are compared: the progress of a comparison is counted in these.
 const PARTS: u64 = 256;
@@ -17,62 +18,17 @@ pub(super) fn groups(
     snapshot: &Snapshot,
     table: &LogicalTable,
 ) -> Result<BTreeMap<Vec<HostId>, Vec<Range>>, Trouble> {
-    let ring = snapshot.ring.as_ref().filter(|_| !snapshot.is_moving());
-    let ring = ring.ok_or_else(|| {
-        Trouble::Unfit(
-            "the ring is moving, or not known: copies are compared when all nodes say the same of it"
-                .to_owned(),
-        )
-    })?;
-    let mut groups: BTreeMap<Vec<HostId>, Vec<Range>> = BTreeMap::new();
-    for slot in 0..ring.len() {
-        let bounds = ring.start_token(slot).zip(ring.end_token(slot));
-        let Some((Token::Murmur3(after), Token::Murmur3(end))) = bounds else {
-            return Err(Trouble::Unfit(
-                "the cluster's partitioner is not Murmur3Partitioner, with which alone copies can be compared"
-                    .to_owned(),
-            ));
-        };
-        let owner = |keyspace: &String| {
-            let owners = snapshot
-                .keyspaces
-                .get(keyspace)
-                .map(|sets| sets.of_slot(slot));
-            match owners {
-                Some([owner]) => snapshot
-                    .nodes
-                    .get(owner.as_usize())
-                    .map(|node| node.host_id),
-                _ => None,
-            }
-        };
-        let owners = table.copies.iter().map(|copy| {
-            let keyspace = &copy.keyspace;
-            owner(keyspace).ok_or_else(|| {
-                Trouble::Unfit(format!(
-                    "keyspace {keyspace} does not have one replica of each partition: give it a replication factor of 1"
-                ))
-            })
-        });
-        let ranges = groups.entry(owners.collect::<Result<_, _>>()?).or_default();
-        ranges.extend(unwrapped(after, end));
+    if snapshot.is_moving() {
+        return Err(Trouble::Unfit(
+            "the ring is moving: copies are compared when all nodes say the same of it".to_owned(),
+        ));
     }
-    Ok(groups)
+    rings::owned(snapshot, table).map_err(Trouble::Unfit)
 }
 
-/// A range that goes over the end of the ring is two.
-fn unwrapped(after: i64, end: i64) -> impl Iterator<Item = Range> {
-    let ranges = match after < end {
-        true => [Some(Range { after, end }), None],
-        false => {
-            let (first, last) = (i64::MIN, i64::MAX);
-            [
-                Some(Range { after, end: last }).filter(|range| range.after < range.end),
-                Some(Range { after: first, end }).filter(|range| range.after < range.end),
-            ]
-        }
-    };
-    ranges.into_iter().flatten()
+/// As lists have them.
+pub(super) fn whole(ranges: &[Range]) -> Ranges {
+    Ranges::new(ranges.iter().map(|range| (range.after, range.end)))
 }
 
 /// The ranges in parts, in the order of the ring.
@@ -102,7 +58,7 @@ mod tests {
     use helenus_layout::Layout;
     use helenus_layout::plan::Copy;
     use helenus_policy::ring::{NodeSpec, Replication, Ring};
-    use helenus_policy::token::Partitioner;
+    use helenus_policy::token::{Partitioner, Token};
 
     use super::*;
 

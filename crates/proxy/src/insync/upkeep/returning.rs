@@ -1,22 +1,19 @@
-//! How a copy comes back, and how a bucket becomes equal in all copies.
+//! How a copy comes back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::lists::{CopiesOf, Lists};
-use helenus_engine::copies::BUCKETS;
 use helenus_engine::snapshot::HostId;
-use helenus_layout::insync::{
-    Copies as List, Intents, Join, JoinStep, Members, State, is_caretaker,
-};
+use helenus_layout::insync::{Copies as List, Join, JoinStep, Members, State, is_caretaker};
 use helenus_layout::plan::LogicalTable;
 use helenus_rows::{Range, Selects, Table};
 
 use super::catalogue;
-use super::comparing::{Comparing, Counts};
+use super::comparing::Comparing;
 use super::copies::{Copies, describe, unfit};
-use super::group::{groups, parts, within};
+use super::group::{groups, parts, whole};
 use super::node::Node;
 use super::progress::{Pass, Progress, Standing};
 use super::trouble::Trouble;
@@ -126,13 +123,25 @@ async fn is_empty(node: &mut Node, table: &Table, ranges: &[Range]) -> Result<bo
     Ok(true)
 }
 
-/// The ranges of the group of a copy, by the ring as it is known.
+/// The ranges of the group of a copy, by the ring as it is known and by its list.
 fn ranges(common: &Process, table: &LogicalTable, name: &CopyName) -> Result<Vec<Range>, Trouble> {
     let mut groups = groups(&common.snapshot.load(), table)?;
     let ranges = groups.remove(&name.owners);
-    ranges.ok_or_else(|| {
-        Trouble::Unfit("no part of the ring has copies with these owners any more".to_owned())
-    })
+    let ranges = ranges.ok_or_else(|| no_list(&name.table))?;
+    is_about(&standing(common, name)?.0, &ranges)?;
+    Ok(ranges)
+}
+
+/// Fails if a list is about other ranges than its owners have by now. What is compared there says nothing of it.
+pub(super) fn is_about(of: &CopiesOf, ranges: &[Range]) -> Result<(), Trouble> {
+    match of.ranges.as_ref() == Some(&whole(ranges)) {
+        true => Ok(()),
+        false => Err(no_list(&(of.keyspace.clone(), of.table.clone()))),
+    }
+}
+
+fn no_list((keyspace, table): &TableName) -> Trouble {
+    Trouble::NoList(keyspace.clone(), table.clone())
 }
 
 /// Goes on with the comparison of a copy that is joining.
@@ -294,7 +303,7 @@ fn failing((list, name): (&List, &CopyName), node: Option<HostId>) -> Option<usi
 
 impl Copies {
     /// Whether the node of a listed copy was restarted, and with it the list has changed.
-    async fn find_restarted(
+    pub(super) async fn find_restarted(
         &mut self,
         common: &Process,
         name: &CopyName,
@@ -400,85 +409,11 @@ pub(super) enum Right {
     Own,
 }
 
-/// Makes a bucket of the ring equal in all copies of a table. What fails in one group of ranges holds up no other.
-pub(super) async fn resynchronise(
-    common: &Process,
-    name: &TableName,
-    bucket: usize,
-    how: (Right, i32),
-) -> (Counts, Result<(), Trouble>) {
-    let mut counts = Counts::default();
-    let end = resynchronise_all((common, name), bucket, how, &mut counts).await;
-    let end = end.and_then(|()| match counts.given_up {
-        0 => Ok(()),
-        rows => Err(Trouble::Unfit(format!(
-            "{rows} rows could not be made equal in all copies of {}.{}",
-            name.0, name.1
-        ))),
-    });
-    (counts, end)
-}
-
-async fn resynchronise_all(
-    (common, name): (&Process, &TableName),
-    bucket: usize,
-    how: (Right, i32),
-    counts: &mut Counts,
-) -> Result<(), Trouble> {
-    let table = table(common, name)?;
-    let (after, end) = Intents::tokens_of(bucket, BUCKETS);
-    let mut failure = None;
-    for (owners, ranges) in groups(&common.snapshot.load_full(), &table)? {
-        let ranges = within(&ranges, Range { after, end });
-        if ranges.is_empty() {
-            continue;
-        }
-        // Any of its copies: it is about the group.
-        let copy = CopyName {
-            table: name.clone(),
-            owners,
-            copy: 0,
-        };
-        let done = resynchronise_group((common, &table, &copy), &ranges, how, counts).await;
-        failure = failure.or(done.err());
-    }
-    failure.map_or(Ok(()), Err)
-}
-
-async fn resynchronise_group(
-    (common, table, copy): (&Process, &LogicalTable, &CopyName),
-    ranges: &[Range],
-    (right, page_rows_max): (Right, i32),
-    counts: &mut Counts,
-) -> Result<(), Trouble> {
-    let (of, list) = standing(common, copy)?;
-    let required = of.known.required(now_us()).ok_or(Trouble::Changed)?;
-    let source = list.in_sync().iter().next().ok_or(Trouble::Changed)?;
-    let owners = &copy.owners;
-    let mut copies = Copies::connect(common, table, owners, required, page_rows_max).await?;
-    if copies.find_restarted(common, copy, &list).await? {
-        return Err(Trouble::Changed);
-    }
-    let check = || check(common, copy, (None, right), required);
-    for other in required.iter().filter(|other| *other != source) {
-        let places = [copies.place(source)?, copies.place(other)?];
-        for range in ranges {
-            let mut comparing = Comparing {
-                common,
-                copies: &mut copies,
-                places,
-                check: &check,
-                counts,
-                is_marked: true,
-            };
-            comparing.range(*range).await?;
-        }
-    }
-    Ok(())
-}
-
 /// The table with its copies.
-fn table(common: &Process, (keyspace, name): &TableName) -> Result<Arc<LogicalTable>, Trouble> {
+pub(super) fn table(
+    common: &Process,
+    (keyspace, name): &TableName,
+) -> Result<Arc<LogicalTable>, Trouble> {
     let snapshot = common.snapshot.load();
     let table = snapshot.layouts.replaced(keyspace, name).cloned();
     table.ok_or_else(|| {
@@ -489,24 +424,19 @@ fn table(common: &Process, (keyspace, name): &TableName) -> Result<Arc<LogicalTa
 }
 
 /// What this proxy knows of the group of a copy, and its list.
-fn standing(common: &Process, name: &CopyName) -> Result<(CopiesOf, List), Trouble> {
+pub(super) fn standing(common: &Process, name: &CopyName) -> Result<(CopiesOf, List), Trouble> {
     let lists = common.lists.load();
     let of = lists.copies.iter().find(|of| {
         (&of.keyspace, &of.table) == (&name.table.0, &name.table.1) && of.owners == name.owners
     });
-    let of = of.ok_or_else(|| {
-        let (keyspace, table) = &name.table;
-        Trouble::Unfit(format!(
-            "helenus.copies has no row of {keyspace}.{table} for the nodes that own a part of the ring"
-        ))
-    })?;
+    let of = of.ok_or_else(|| no_list(&name.table))?;
     let list = of.known.list(now_us()).ok_or(Trouble::Changed)?;
     Ok((of.clone(), *list))
 }
 
 /// Whether a comparison still means what it meant when it began: this proxy may make it, both copies are what they were,
 /// and all that is required is written to.
-fn check(
+pub(super) fn check(
     common: &Process,
     name: &CopyName,
     (standing, right): (Option<Standing>, Right),

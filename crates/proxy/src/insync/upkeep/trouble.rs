@@ -26,6 +26,9 @@ pub(in crate::insync) enum Trouble {
     /// A sentence that says what to do.
     #[error("{0}")]
     Unfit(String),
+    /// There is no list of copies for what the nodes own. Proxies make it.
+    #[error("helenus.copies has no row of {0}.{1} for what nodes own of the ring by now")]
+    NoList(String, String),
     /// It begins again, by lists and a ring that are known then.
     #[error("lists, leases, nodes or the ring have changed meanwhile")]
     Changed,

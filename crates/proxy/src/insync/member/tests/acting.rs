@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use helenus_engine::copies;
+use helenus_engine::copy_rings::RingId;
 use helenus_policy::ring::NodeIndex;
 
 use super::*;
 use crate::boot_time;
 use crate::config::Config;
 use crate::insync::asked::GroupChange;
+use crate::insync::rings::{Owned, OwnedOfTables};
 use crate::testing::process;
 use crate::two_clocks::Behind;
 
@@ -56,8 +58,8 @@ impl Scene {
     /// The lists of copies are read.
     fn copies_are(&mut self, first: Option<i64>, second: Option<i64>) {
         let rows = [
-            (FIRST.to_vec(), stored(first)),
-            (SECOND_GROUP.to_vec(), stored(second)),
+            of_ranges(FIRST.to_vec(), 0, stored(first)),
+            of_ranges(SECOND_GROUP.to_vec(), 10, stored(second)),
         ];
         let now_us = self.now_us;
         self.member.on_copies(&table(), &rows, now_us, now_us);
@@ -110,7 +112,7 @@ fn the_last_in_sync_and_who_has_come_back_stay() {
     assert_eq!(scene.change(), None, "it is the last one");
     let mut back = stored(None);
     (back.version, back.since) = (4, vec![1, 4]);
-    let rows = [(SECOND_GROUP.to_vec(), back)];
+    let rows = [of_ranges(SECOND_GROUP.to_vec(), 10, back)];
     let now_us = scene.now_us;
     scene.member.on_copies(&table(), &rows, now_us, now_us);
     scene.member.on_eviction(name(SECOND_GROUP, 1), 3);
@@ -187,7 +189,20 @@ fn workers_are_told_the_lists_by_their_clock_and_by_the_nodes_of_the_ring() {
         12 => Some(NodeIndex(2)),
         _ => None,
     };
-    let of = |me| scene.member.in_force(me, index_of, behind);
+    let groups = [(FIRST, 0), (SECOND_GROUP, 10)];
+    let groups =
+        groups.map(|(owners, after)| (owners.to_vec(), Ranges::new([(after, after + 10)])));
+    let owned = Owned {
+        ring: RingId::default(),
+        groups: groups.into(),
+    };
+    let rings = [(table(), owned)].into();
+    let settled_us = scene.now_us + 2 * SECOND;
+    let of = |me| {
+        scene
+            .member
+            .in_force(me, (&rings, index_of), (settled_us, behind))
+    };
     assert!(of(None).membership.is_none());
     let number = scene.member.published().me.expect("it has a number");
     let me = Arc::new(copies::Member::new(number));
@@ -200,10 +215,78 @@ fn workers_are_told_the_lists_by_their_clock_and_by_the_nodes_of_the_ring() {
         (LATER..own_us + LATER + SECOND).contains(&until_us),
         "{until_us}"
     );
-    let groups = &lists.tables["shop"]["orders"];
+    let groups = &lists.tables["shop"]["orders"].groups;
     assert_eq!(groups.len(), 1, "a node of the other one is unknown");
     let known = &groups[&[NodeIndex(4), NodeIndex(2)][..]];
     let list = known.last_read().expect("it was read");
     assert_eq!((list.version(), list.state(0)), (2, State::Out));
     assert!(known.lease_left_us(own_us) > 0);
+}
+
+#[test]
+fn a_list_is_in_force_for_the_ranges_that_its_owners_have_and_a_lease_after_it_was_made_for_them() {
+    let process = process(Config::default());
+    let behind = Behind::read(&process.copies);
+    let mut scene = Scene::with_copies();
+    let rings = |first: (i64, i64)| -> OwnedOfTables {
+        let groups = [(FIRST.to_vec(), Ranges::new([first]))];
+        let owned = Owned {
+            ring: RingId::default(),
+            groups: groups.into(),
+        };
+        [(table(), owned)].into()
+    };
+    let is_in_force = |scene: &Scene, rings: &OwnedOfTables| {
+        let index_of = |host: &[u8; 16]| Some(NodeIndex(u16::from(host[0])));
+        let lists = scene
+            .member
+            .in_force(None, (rings, index_of), (scene.now_us, behind));
+        !lists.tables["shop"]["orders"].groups.is_empty()
+    };
+    let read = |scene: &mut Scene, ranges: (i64, i64), list: Stored| {
+        let row = GroupRow {
+            owners: FIRST.to_vec(),
+            ranges: Some(Ranges::new([ranges])),
+            list,
+        };
+        let now_us = scene.now_us;
+        scene.member.on_copies(&table(), &[row], now_us, now_us);
+    };
+    let (before, after) = (rings((0, 10)), rings((0, 6)));
+    assert!(
+        !is_in_force(&scene, &before),
+        "it was just read for the first time"
+    );
+    scene.now_us += TIMING.outlast_us();
+    assert!(is_in_force(&scene, &before) && !is_in_force(&scene, &after));
+    // A change that proxies make.
+    read(&mut scene, (0, 10), stored(Some(2)));
+    assert!(is_in_force(&scene, &before));
+    // It is about other ranges.
+    let with_all_since = |version: i64| Stored {
+        version,
+        since: vec![version; 2],
+        ..stored(None)
+    };
+    read(&mut scene, (0, 6), with_all_since(5));
+    assert!(!is_in_force(&scene, &before) && !is_in_force(&scene, &after));
+    scene.now_us += TIMING.outlast_us() - 1;
+    assert!(!is_in_force(&scene, &after));
+    scene.now_us += 1;
+    assert!(is_in_force(&scene, &after) && !is_in_force(&scene, &before));
+    // It was about others meanwhile, which this proxy has not read.
+    read(&mut scene, (0, 6), with_all_since(7));
+    assert!(!is_in_force(&scene, &after));
+    scene.now_us += TIMING.outlast_us();
+    assert!(is_in_force(&scene, &after));
+    // Of which ranges it is cannot be read.
+    let row = GroupRow {
+        owners: FIRST.to_vec(),
+        ranges: None,
+        list: with_all_since(8),
+    };
+    let now_us = scene.now_us;
+    scene.member.on_copies(&table(), &[row], now_us, now_us);
+    scene.now_us += 2 * TIMING.outlast_us();
+    assert!(!is_in_force(&scene, &after));
 }

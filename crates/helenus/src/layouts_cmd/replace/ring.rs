@@ -1,0 +1,219 @@
+//! The lists of copies beside the ring: which parts of it have other owners than when their lists were made.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use helenus_layout::insync::{self, OldGroup, Owners, Ranges, Regrouping, Stuck};
+use helenus_rows::TableName;
+
+use super::super::catalogue::Partition;
+use super::super::lists::CopiesRow;
+use super::nodes::{self, Groups};
+use super::stage::Standing;
+use crate::online::cluster::Cluster;
+
+/// Fails if lists are about other ranges than nodes own by now: what they say is not so of these.
+pub(super) async fn check(
+    cluster: &Cluster,
+    (name, known): (&TableName, &Partition),
+    lists: &[CopiesRow],
+) -> Result<()> {
+    let groups = groups(cluster, (name, known)).await?;
+    match without_list(&groups, lists) {
+        0 => Ok(()),
+        count => bail!(
+            "{count} groups of ranges of {name} have new owners, or no list: wait until the proxies have made the lists \
+             (helenus layouts status {name})"
+        ),
+    }
+}
+
+/// What is wrong with the lists for the ring as it is; nothing as long as nodes do not agree on it.
+pub(super) async fn problems(
+    cluster: &Cluster,
+    name: &TableName,
+    (partition, standing): (&Partition, &Standing),
+) -> Vec<String> {
+    match groups(cluster, (name, partition)).await {
+        Ok(groups) => told(&groups, &standing.lists),
+        Err(_) => Vec::new(),
+    }
+}
+
+async fn groups(cluster: &Cluster, (name, known): (&TableName, &Partition)) -> Result<Groups> {
+    let data_centers = super::data_centers(cluster, name, &known.entries).await?;
+    nodes::groups(&nodes::read(cluster).await?, &data_centers)
+}
+
+/// How many groups of ranges have no list that is about them.
+fn without_list(groups: &Groups, lists: &[CopiesRow]) -> usize {
+    let has_list = |(owners, ranges): &(&Vec<String>, &Ranges)| {
+        let mut of = lists.iter().filter(|row| row.owners == **owners);
+        of.any(|row| row.ranges.as_ref() == Some(*ranges))
+    };
+    groups.iter().filter(|group| !has_list(group)).count()
+}
+
+fn told(groups: &Groups, lists: &[CopiesRow]) -> Vec<String> {
+    let count = without_list(groups, lists);
+    if count == 0 {
+        return Vec::new();
+    }
+    let unknown = lists.iter().filter(|row| row.ranges.is_none());
+    let mut told: Vec<String> = unknown
+        .map(|row| {
+            format!(
+                "the list of the copies on {} does not tell of which ranges it is: it was made by hand, or by an earlier \
+                 version, and nobody uses it",
+                row.owners.join(", ")
+            )
+        })
+        .collect();
+    let Some(regrouping) = regrouping(groups, lists) else {
+        told.push(format!(
+            "there is no list of the copies of {count} groups of ranges: clients cannot use these parts of the ring"
+        ));
+        return told;
+    };
+    told.extend(regrouping.stuck.iter().map(told_of));
+    if regrouping.stuck.is_empty() {
+        told.push(format!(
+            "{count} groups of ranges have new owners; the proxies make their lists"
+        ));
+    }
+    told
+}
+
+/// What proxies would do. None if there are no lists, or one cannot be so.
+fn regrouping(groups: &Groups, lists: &[CopiesRow]) -> Option<Regrouping> {
+    let old = lists.iter().map(|row| {
+        let owners: Option<Owners> = row.owners.iter().map(|owner| host(owner)).collect();
+        Some(OldGroup {
+            left_ms: vec![None; row.owners.len()],
+            owners: owners?,
+            ranges: row.ranges.clone()?,
+            list: *row.list.as_ref().ok()?,
+        })
+    });
+    let old = old.collect::<Option<Vec<OldGroup>>>()?;
+    let now = groups.iter().map(|(owners, ranges)| {
+        let owners: Option<Owners> = owners.iter().map(|owner| host(owner)).collect();
+        Some((owners?, ranges.clone()))
+    });
+    let now = now.collect::<Option<BTreeMap<Owners, Ranges>>>()?;
+    (!old.is_empty()).then(|| insync::regroup(&old, &now, 0))
+}
+
+fn told_of(stuck: &Stuck) -> String {
+    match stuck {
+        Stuck::NoneInSync(owners) => format!(
+            "no copy of the ranges that {} own by now is in sync on the node that had it before: clients cannot use them \
+             until the change of the ring is undone",
+            named(owners)
+        ),
+        Stuck::NoList(owners) => format!(
+            "there is no list of the copies on {}, which own a part of the ring: clients cannot use it",
+            named(owners)
+        ),
+        Stuck::NoOwner(owners) => format!(
+            "nobody owns a part of the ring that {} owned",
+            named(owners)
+        ),
+        Stuck::Twice(one, other) => format!(
+            "the lists of the copies on {} and on {} are about the same ranges",
+            named(one),
+            named(other)
+        ),
+    }
+}
+
+fn named(owners: &Owners) -> String {
+    let text = |owner: &[u8; 16]| {
+        let hex = format!("{:032x}", u128::from_be_bytes(*owner));
+        let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+        parts.map(|part| hex[part].to_owned()).join("-")
+    };
+    let owners: Vec<String> = owners.iter().map(text).collect();
+    owners.join(", ")
+}
+
+/// A host id.
+fn host(text: &str) -> Option<[u8; 16]> {
+    let hex = text.replace('-', "");
+    let number = u128::from_str_radix(&hex, 16).ok()?;
+    Some(number.to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_layout::insync::{COPIES_MAX, Copies, Members};
+
+    use super::*;
+
+    const OWNERS: [&str; 3] = [
+        "11111111-1111-1111-1111-111111111111",
+        "22222222-2222-2222-2222-222222222222",
+        "33333333-3333-3333-3333-333333333333",
+    ];
+
+    fn owners(numbers: [usize; 2]) -> Vec<String> {
+        numbers.map(|number| OWNERS[number].to_owned()).to_vec()
+    }
+
+    fn row(numbers: [usize; 2], ranges: &[(i64, i64)]) -> CopiesRow {
+        CopiesRow {
+            table: "shop.orders".to_owned(),
+            owners: owners(numbers),
+            ranges: Some(Ranges::new(ranges.iter().copied())),
+            list: Ok(Copies::new(Members::first(2), [7; COPIES_MAX])),
+            changed_ms: None,
+        }
+    }
+
+    /// Owners with their ranges.
+    type Owned<'a> = ([usize; 2], &'a [(i64, i64)]);
+
+    fn ring(groups: &[Owned<'_>]) -> Groups {
+        let of =
+            |(numbers, ranges): &Owned<'_>| (owners(*numbers), Ranges::new(ranges.iter().copied()));
+        groups.iter().map(of).collect()
+    }
+
+    #[test]
+    fn what_the_proxies_do_about_a_changed_ring_is_told_and_what_they_cannot() {
+        let lists = [row([0, 1], &[(0, 10)])];
+        assert_eq!(
+            told(&ring(&[([0, 1], &[(0, 4), (4, 10)])]), &lists),
+            [""; 0]
+        );
+        let joined = ring(&[([0, 1], &[(0, 4)]), ([2, 1], &[(4, 10)])]);
+        assert_eq!(
+            told(&joined, &lists),
+            ["2 groups of ranges have new owners; the proxies make their lists"]
+        );
+        let replaced = ring(&[([2, 1], &[(0, 10)])]);
+        assert_eq!(without_list(&replaced, &lists), 1);
+        let mut alone = row([0, 1], &[(0, 10)]);
+        alone.list = alone
+            .list
+            .map(|list| list.evict(1).expect("another is in sync"));
+        let why = told(&replaced, &[alone]);
+        assert!(why.len() == 1 && why[0].contains(OWNERS[2]), "{why:?}");
+        assert!(why[0].contains("undone"), "{why:?}");
+        // Of some there never was a list.
+        let why = told(&ring(&[([0, 1], &[(0, 12)])]), &lists);
+        assert!(
+            why[0].starts_with("there is no list of the copies on 1111"),
+            "{why:?}"
+        );
+        let why = told(&replaced, &[]);
+        assert!(
+            why[0].starts_with("there is no list of the copies of 1 group"),
+            "{why:?}"
+        );
+        let mut untold = row([0, 1], &[(0, 10)]);
+        untold.ranges = None;
+        let why = told(&ring(&[([0, 1], &[(0, 10)])]), &[untold]);
+        assert!(why.len() == 2 && why[0].contains("by hand"), "{why:?}");
+    }
+}
