@@ -8,6 +8,7 @@ mod failing;
 mod given_up;
 mod late;
 mod overtaken;
+mod parts;
 mod read;
 mod read_again;
 mod refused;
@@ -101,6 +102,8 @@ struct Scene {
     /// Whether that is the proxy's own fault.
     lacks_means: bool,
     dialed: Vec<LinkKey>,
+    /// The nodes of the copies, for each group of ranges that has a list: they all have the same.
+    groups: Vec<Box<[NodeIndex]>>,
 }
 
 impl Scene {
@@ -124,9 +127,14 @@ impl Scene {
         Scene::with(Config::default(), (client, node))
     }
 
-    fn with(mut config: Config, versions: (Version, Version)) -> Scene {
+    fn with(config: Config, versions: (Version, Version)) -> Scene {
+        Scene::of_nodes(COPIES as u8, config, versions)
+    }
+
+    /// The first nodes hold the copies.
+    fn of_nodes(nodes: u8, mut config: Config, versions: (Version, Version)) -> Scene {
         config.layouts.enabled = true;
-        let mut bench = Bench::with_nodes(COPIES as u8, config, versions);
+        let mut bench = Bench::with_nodes(nodes, config, versions);
         // Times of lists begin with the engine; 0 is no time.
         bench.now += Duration::from_millis(10);
         bench.renew();
@@ -143,6 +151,7 @@ impl Scene {
             refuses: false,
             lacks_means: false,
             dialed: Vec::new(),
+            groups: vec![(0..COPIES as u16).map(NodeIndex).collect()],
         };
         scene.adopt(table());
         scene.read();
@@ -193,8 +202,10 @@ impl Scene {
     }
 
     fn publish(&mut self) {
-        let owners: Box<[NodeIndex]> = (0..COPIES as u16).map(NodeIndex).collect();
-        let groups = [(owners, self.copies.clone())].into_iter().collect();
+        let groups = self.groups.iter();
+        let groups = groups
+            .map(|owners| (owners.clone(), self.copies.clone()))
+            .collect();
         let of_keyspace = [(TABLE.to_owned(), groups)].into_iter().collect();
         let lists = Lists {
             membership: Some(Membership {
