@@ -187,6 +187,9 @@ impl<'a> Several<'a> {
                     KeyValue::Key(column) => PartValue::Key(*column),
                 };
                 let keys = self.keys(cx)?;
+                if keys.count() == 0 {
+                    return Err(self.refused(NO_COPY));
+                }
                 let meanings = of.values.iter().map(meaning).collect();
                 (&of.reads, meanings, Left::Keys { keys, next: 0 })
             }

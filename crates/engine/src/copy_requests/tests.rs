@@ -9,6 +9,7 @@ mod given_up;
 mod late;
 mod overtaken;
 mod parts;
+mod parts_failing;
 mod read;
 mod read_again;
 mod refused;
@@ -298,7 +299,7 @@ impl Scene {
 
     /// No node has been sent anything.
     fn nothing_sent(&mut self) {
-        for node in 0..COPIES {
+        for node in 0..self.bench.nodes() {
             assert!(self.bench.at(node).is_empty(), "at node {node}");
         }
     }

@@ -4,23 +4,23 @@
 use helenus_policy::token::murmur3_token;
 use helenus_wire::{QueryView, RowsView, ValueRef};
 
-use super::read::COLUMNS;
+pub(super) use super::read::COLUMNS;
 use super::*;
 use crate::testing::bench::{BIGINT, Spec, rows_of};
 
 const NODES: usize = 2 * COPIES;
 /// Where the upper half ends: what is behind it belongs to the first nodes again.
-const UPPER: i64 = 1 << 62;
+pub(super) const UPPER: i64 = 1 << 62;
 /// The ends of what each group of owners holds, in the order of the ring.
-const ENDS: [i64; 7] = [0, 1, 2, UPPER, UPPER + 1, UPPER + 2, i64::MAX];
+pub(super) const ENDS: [i64; 7] = [0, 1, 2, UPPER, UPPER + 1, UPPER + 2, i64::MAX];
 /// The node of the first copy, which alone has the table's order, in each of these.
 const FIRSTS: [usize; 7] = [0, 3, 3, 3, 0, 0, 0];
-const SCAN: &str = "SELECT day, total FROM app.orders";
-const BY_KEYS: &str = "SELECT day, total FROM app.orders WHERE customer IN ?";
-const COUNT: &str = "SELECT count(*) FROM app.orders";
+pub(super) const SCAN: &str = "SELECT day, total FROM app.orders";
+pub(super) const BY_KEYS: &str = "SELECT day, total FROM app.orders WHERE customer IN ?";
+pub(super) const COUNT: &str = "SELECT count(*) FROM app.orders";
 const COUNTED: [Spec; 1] = [("count", BIGINT)];
 
-fn scene() -> Scene {
+pub(super) fn scene() -> Scene {
     scene_of((Version::V4, Version::V5))
 }
 
@@ -61,16 +61,16 @@ fn scene_of(versions: (Version, Version)) -> Scene {
 
 /// What one node has been asked.
 #[derive(Debug, PartialEq, Eq)]
-struct Part {
-    node: usize,
-    stream: i16,
-    text: String,
-    values: Vec<Vec<u8>>,
-    page_size: Option<i32>,
-    state: Option<Vec<u8>>,
+pub(super) struct Part {
+    pub node: usize,
+    pub stream: i16,
+    pub text: String,
+    pub values: Vec<Vec<u8>>,
+    pub page_size: Option<i32>,
+    pub state: Option<Vec<u8>>,
 }
 
-fn part(scene: &mut Scene) -> Part {
+pub(super) fn part(scene: &mut Scene) -> Part {
     let nodes = 0..scene.bench.nodes();
     let nodes = nodes.map(|node| (node, scene.bench.at(node)));
     let asked: Vec<_> = nodes
@@ -97,7 +97,7 @@ fn part(scene: &mut Scene) -> Part {
     }
 }
 
-fn give(scene: &mut Scene, part: &Part, page: &[u8]) {
+pub(super) fn give(scene: &mut Scene, part: &Part, page: &[u8]) {
     scene
         .bench
         .say_as(part.node, Opcode::Result, part.stream, page);
@@ -105,7 +105,7 @@ fn give(scene: &mut Scene, part: &Part, page: &[u8]) {
 }
 
 /// A page of the copy that a node holds: rows of these numbers.
-fn page(part: &Part, state: Option<&[u8]>, numbers: &[i64]) -> Vec<u8> {
+pub(super) fn page(part: &Part, state: Option<&[u8]>, numbers: &[i64]) -> Vec<u8> {
     let cells: Vec<[u8; 8]> = numbers
         .iter()
         .flat_map(|n| [*n, *n])
@@ -122,7 +122,7 @@ fn page(part: &Part, state: Option<&[u8]>, numbers: &[i64]) -> Vec<u8> {
 }
 
 /// The client gets rows of these numbers; the paging state.
-fn gets(scene: &mut Scene, numbers: &[i64]) -> Option<Vec<u8>> {
+pub(super) fn gets(scene: &mut Scene, numbers: &[i64]) -> Option<Vec<u8>> {
     let (opcode, body) = scene.bench.answer();
     assert_eq!(
         opcode,
@@ -143,7 +143,11 @@ fn gets(scene: &mut Scene, numbers: &[i64]) -> Option<Vec<u8>> {
     state
 }
 
-fn asks<'a>(values: &'a [&'a [u8]], page_size: Option<i32>, state: Option<&'a [u8]>) -> Asking<'a> {
+pub(super) fn asks<'a>(
+    values: &'a [&'a [u8]],
+    page_size: Option<i32>,
+    state: Option<&'a [u8]>,
+) -> Asking<'a> {
     Asking {
         values,
         page_size,
@@ -152,23 +156,23 @@ fn asks<'a>(values: &'a [&'a [u8]], page_size: Option<i32>, state: Option<&'a [u
     }
 }
 
-fn tokens(part: &Part) -> (i64, i64) {
+pub(super) fn tokens(part: &Part) -> (i64, i64) {
     let token = |value: &[u8]| i64::from_be_bytes(value.try_into().expect("a token"));
     (token(&part.values[0]), token(&part.values[1]))
 }
 
 /// A node's own state of a stretch, behind a row of this partition.
-fn behind_row(key: i64) -> Vec<u8> {
+pub(super) fn behind_row(key: i64) -> Vec<u8> {
     helenus_wire::PageStart::behind_partition(&key.to_be_bytes(), 100).write()
 }
 
 /// A partition whose token is in this stretch.
-fn key_in(above: i64, up_to: i64) -> i64 {
+pub(super) fn key_in(above: i64, up_to: i64) -> i64 {
     let is_in = |key: &i64| (above + 1..=up_to).contains(&murmur3_token(&key.to_be_bytes()));
     (1..).find(is_in).expect("one")
 }
 
-fn list_of(keys: &[i64]) -> Vec<u8> {
+pub(super) fn list_of(keys: &[i64]) -> Vec<u8> {
     let mut list = Vec::new();
     write::i32(&mut list, keys.len() as i32);
     for key in keys {
