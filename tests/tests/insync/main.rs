@@ -1,7 +1,6 @@
 //! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; writes reach all
-//! copies (`writes`); what is given up is made good (`given_up`); copies come back (`returning`); several
-//! partitions are read (`several`); and the node of the last
-//! one is restarted (`last`).
+//! copies (`writes`); what is given up is made good (`given_up`); copies come back (`returning`); several partitions
+//! are read (`several`); and the node of the last one is restarted (`last`).
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. Tables of
 //! mode `replace` are made by hand here, with lists as the tests want them; commands are tried in `replace`.
