@@ -13,14 +13,13 @@ use crate::execution::copy_parts::keys::{Keys, NoKeys};
 use crate::execution::copy_parts::state::{At, State};
 use crate::execution::copy_parts::{CopyParts, InParts, Inner, Left, PartValue, Together, within};
 use crate::execution::copy_read::BoundValue;
-use crate::execution::fan_out_write::in_order;
+use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::layout_read::{identity, unwrap};
 use crate::execution::rewriting::Refusal;
 use crate::execution::token_splits::Stretch;
 use crate::execution::values::integer;
 use crate::layout_reads::INVALID_STATE;
 use crate::layout_writes::unordered;
-use crate::memory::Held;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
 use crate::statement::copy_rules::because;
 use crate::statement::divided::Divided;
@@ -230,11 +229,8 @@ impl<'a> Several<'a> {
             }
             Some(_) => return Err(Refusal::new(code::PROTOCOL, INVALID_STATE)),
         };
-        let kept = match &left {
-            Left::Keys { keys, .. } => keys.byte_len(),
-            Left::Ring(_) => 0,
-        };
-        if cx.memory.is_full(kept) {
+        // Keys and values take about as much again.
+        if cx.memory.is_full(bytes_of(&values)) {
             return Err(Refusal::no_memory());
         }
         let of = InParts {
@@ -249,14 +245,8 @@ impl<'a> Several<'a> {
             now_in_seconds: i32::try_from(cx.since_1970().as_secs()).ok(),
             warning: warning.filter(|_| has_warning),
         };
-        let held = Held::new(&cx.memory, kept);
-        Ok(CopyParts::new(
-            of,
-            (left, inner),
-            limit_left,
-            together,
-            held,
-        ))
+        let at = (left, inner);
+        Ok(CopyParts::new(of, at, limit_left, together, &cx.memory))
     }
 
     /// Where a paging state says that it goes on; `None` if the state is none of this statement's.

@@ -16,6 +16,7 @@
 pub(crate) mod keys;
 pub(crate) mod state;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{Stretch, token_of};
 use crate::execution::values::clamp;
 use crate::execution::warnings::Warnings;
-use crate::memory::Held;
+use crate::memory::{Held, Ledger};
 use crate::statement::copy_reads::ReadsOfCopies;
 use crate::statement::copy_rules::{because, too_few, unavailable};
 use crate::statement::prepared::Statement;
@@ -81,6 +82,17 @@ pub(crate) enum PartValue {
     Key(usize),
     Above,
     UpTo,
+}
+
+impl InParts {
+    fn byte_len(&self) -> usize {
+        let of_value = |value: &PartValue| match value {
+            PartValue::Own(BoundValue::Set(bytes)) => bytes.len(),
+            _ => 0,
+        };
+        let values: usize = self.values.iter().map(of_value).sum();
+        size_of::<CopyParts>() + size_of_val(&*self.values) + values
+    }
 }
 
 /// What is still to be read. It begins with the part that is asked for.
@@ -138,10 +150,10 @@ impl CopyParts {
         (left, inner): (Left, Option<Inner>),
         limit_left: Option<usize>,
         together: Together,
-        held: Held,
+        ledger: &Rc<Ledger>,
     ) -> CopyParts {
         let size = of.page_size.and_then(|size| usize::try_from(size).ok());
-        CopyParts {
+        let mut parts = CopyParts {
             of,
             left,
             inner,
@@ -152,8 +164,10 @@ impl CopyParts {
             warnings: Warnings::default(),
             tracing_id: None,
             read: None,
-            held,
-        }
+            held: Held::new(ledger, 0),
+        };
+        parts.held.set(parts.byte_len());
+        parts
     }
 
     /// The part that is read.
@@ -451,7 +465,7 @@ impl CopyParts {
 
     /// Bytes of what is kept.
     fn byte_len(&self) -> usize {
-        let values = match &self.left {
+        let keys = match &self.left {
             Left::Keys { keys, .. } => keys.byte_len(),
             Left::Ring(_) => 0,
         };
@@ -460,7 +474,7 @@ impl CopyParts {
             Together::Rows(_) => 0,
             Together::Folded(_, so_far) => so_far.as_ref().map_or(0, Vec::len),
         };
-        values + rows
+        self.of.byte_len() + keys + rows
     }
 
     fn note_prelude(

@@ -55,9 +55,10 @@ impl Keys {
             .zip(key)
             .map(of_column)
             .collect::<Result<_, _>>()?;
-        let counts = columns.iter().map(Vec::len);
-        let count = counts.fold(Some(1_usize), |all, count| all?.checked_mul(count));
-        let count = count.ok_or(NoKeys::TooMany)?;
+        let mut counts = columns.iter().map(Vec::len);
+        let count = counts
+            .try_fold(1_usize, usize::checked_mul)
+            .ok_or(NoKeys::TooMany)?;
         Ok(Keys { columns, count })
     }
 
@@ -123,8 +124,8 @@ fn sort(all: &mut Vec<Box<[u8]>>, cql_type: &str) -> Result<(), NoKeys> {
         return Ok(());
     }
     let order = Order::of_name(cql_type).ok_or(NoKeys::Order)?;
-    let is_known = |value: &Box<[u8]>| order.compare(value, value).is_some();
-    if !all.iter().all(is_known) {
+    let mut values = all.iter();
+    if !values.all(|value| order.compare(value, value).is_some()) {
         return Err(NoKeys::Value);
     }
     all.sort_by(|one, other| order.compare(one, other).unwrap_or(Ordering::Equal));
@@ -155,8 +156,90 @@ fn bound<'a>(term: &Term, values: &[ValueRef<'a>]) -> Result<&'a [u8], NoKeys> {
 /// The values of a list; `None` if one is null, or it is none.
 fn list(bytes: &[u8]) -> Option<Vec<Box<[u8]>>> {
     let mut reader = Reader::new(bytes);
-    let count = reader.i32().ok()?;
+    let count = u32::try_from(reader.i32().ok()?).ok()?;
     let all = (0..count).map(|_| Some(reader.bytes().ok()??.into()));
     let all = all.collect::<Option<_>>()?;
     reader.is_empty().then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_cql::{facts, one_key};
+    use helenus_wire::write;
+
+    use super::*;
+
+    fn keys(text: &str, types: [&str; 2], values: &[ValueRef<'_>]) -> Result<Keys, NoKeys> {
+        let made = one_key(text, &facts(text), &["a", "b"]).expect("keys");
+        let column = |name: &str, cql_type: &str| KeyColumn {
+            name: name.into(),
+            cql_type: cql_type.into(),
+        };
+        let key = [column("a", types[0]), column("b", types[1])];
+        Keys::of(&made.columns, &key, values)
+    }
+
+    fn list(values: &[i32]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write::i32(&mut out, values.len() as i32);
+        for value in values {
+            write::bytes(&mut out, Some(&value.to_be_bytes()));
+        }
+        out
+    }
+
+    #[test]
+    fn keys_come_in_the_order_of_their_columns_types_each_once() {
+        let text = "SELECT * FROM t WHERE b IN (?, 'x', 'a', 'x') AND a IN ?";
+        let list = list(&[3, -1, 3]);
+        let values = [ValueRef::Set(&b"k"[..]), ValueRef::Set(&list)];
+        let keys = keys(text, ["int", "text"], &values).expect("keys");
+        let expected: Vec<(i32, &[u8])> = [-1, 3]
+            .into_iter()
+            .flat_map(|a| [b"a", b"k", b"x"].map(|b| (a, &b[..])))
+            .collect();
+        assert_eq!(keys.count(), expected.len());
+        for (number, (a, b)) in expected.into_iter().enumerate() {
+            let (a, mut key) = (a.to_be_bytes(), Vec::new());
+            assert_eq!(keys.column(number, 0), Some(&a[..]));
+            assert_eq!(keys.column(number, 1), Some(b));
+            composite_key([&a[..], b].into_iter(), &mut key);
+            assert_eq!(keys.key(number), Some(key.clone()));
+            assert_eq!(keys.number_of(&key), Some(number));
+            key.push(0);
+            assert_eq!(keys.number_of(&key), None, "one byte more");
+        }
+        assert_eq!(keys.key(6), None, "there are six");
+        assert_eq!(
+            keys.number_of(b"\0\x04\0\0\0\x07\0\0\x01a\0"),
+            None,
+            "another one"
+        );
+        assert_eq!(keys.number_of(b"nonsense"), None);
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let text = "SELECT * FROM t WHERE a = 1 AND b IN ?";
+        let (two, one, none) = (list(&[1, 2]), list(&[1]), list(&[]));
+        let of = |cql_type, value| keys(text, ["int", cql_type], &[value]).map(|keys| keys.count());
+        assert_eq!(of("int", ValueRef::Set(&two)), Ok(2));
+        assert_eq!(of("varint", ValueRef::Set(&two)), Err(NoKeys::Order));
+        assert_eq!(
+            of("varint", ValueRef::Set(&one)),
+            Ok(1),
+            "one alone has no order"
+        );
+        assert_eq!(of("int", ValueRef::Set(&none)), Ok(0));
+        assert_eq!(
+            of("bigint", ValueRef::Set(&two)),
+            Err(NoKeys::Value),
+            "of no such type"
+        );
+        assert_eq!(of("int", ValueRef::Null), Err(NoKeys::Value));
+        assert_eq!(of("int", ValueRef::Set(&two[..9])), Err(NoKeys::Value));
+        let mut null = 1_i32.to_be_bytes().to_vec();
+        null.extend([0xff; 4]);
+        assert_eq!(of("int", ValueRef::Set(&null)), Err(NoKeys::Value));
+    }
 }
