@@ -8,9 +8,11 @@ use helenus_layout::insync::Verdict;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, code};
 
-use crate::copy_requests::has_copies_on;
 use crate::ends::Reply;
 use crate::engine::Engine;
+use crate::execution::Execution;
+use crate::execution::copy_owners::has_copies_on;
+use crate::execution::copy_parts::PartAnswer;
 use crate::execution::copy_read::{Arrived, CopyRead, NOT_LISTED};
 use crate::execution::outcome::Step;
 use crate::keys::ClientRequestKey;
@@ -55,7 +57,7 @@ impl Engine {
         };
         let snapshot = &self.cx.snapshot;
         let is_as_it_was = read.epoch() == snapshot.epoch
-            || has_copies_on(snapshot, (&**read.table(), read.token()), read.owners());
+            || has_copies_on(snapshot, (&**read.table(), read.extent()), read.owners());
         if !is_held || !is_as_it_was {
             let text = if is_held { CHANGED } else { NOT_LISTED };
             return self.fail_client(client, code::OVERLOADED, text, &[]);
@@ -89,7 +91,19 @@ impl Engine {
             learned.note_answer(arrived.content.len(), arrived.service_us);
             on.note_measured(now_us);
         }
+        let is_part = request.is_some_and(|of| matches!(of.execution, Execution::FromCopies(_)));
         match read.answer(arrived) {
+            Ok(Some(body)) if is_part => {
+                let answer = PartAnswer {
+                    copy: arrived.copy(),
+                    header_flags: arrived.header_flags,
+                    body: &body,
+                };
+                let step = self.advance(client, |execution, around| {
+                    execution.take_part(around, &answer)
+                });
+                self.take_step(client, step, None);
+            }
             Ok(Some(body)) => {
                 let reply = Reply {
                     opcode: Opcode::Result,

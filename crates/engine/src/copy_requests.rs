@@ -1,6 +1,8 @@
 //! Requests about tables whose replicas are copies in sync: a write of one partition goes to all of them
-//! ([`crate::execution::copied_write`]), a read of one partition to one of them ([`crate::execution::copy_read`]),
-//! all else is refused.
+//! ([`crate::execution::copied_write`]), a read to one of them ([`crate::execution::copy_read`]), or to one for each
+//! part of it ([`crate::execution::copy_parts`]), all else is refused.
+
+mod several;
 
 use std::sync::Arc;
 
@@ -8,13 +10,14 @@ use helenus_cql::Kind;
 use helenus_layout::insync::{Copies, Members};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::token::Token;
 use helenus_wire::{Consistency, Opcode, Options, code};
 
 use crate::arrival::Arrival;
 use crate::copies::View;
+use crate::copy_requests::several::{NO_COPY, Several};
 use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, Purpose};
+use crate::execution::copy_owners::{Extent, NotOne, first_run, owners_now};
 use crate::execution::copy_read::{self, Asked as AskedOfCopies, CopyRead};
 use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::layout_read::{identity, unwrap};
@@ -26,7 +29,6 @@ use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
 use crate::layouts::Layouts;
 use crate::memory::Held;
 use crate::node::to_copies::Obstacle;
-use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
 use crate::statement::copy_rules::{self, because, needed, needed_in_sync, refused};
@@ -43,13 +45,6 @@ const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to v
                            them by markers, one partition at a time";
 const SERIAL: &str = "a read at SERIAL or LOCAL_SERIAL completes conditional writes, which are not carried out on \
                       them; read at QUORUM or LOCAL_QUORUM, which see all acknowledged writes";
-const SEVERAL_PARTITIONS: &str = "only one partition is read at a time, with all columns of its key bound by = to values \
-                                  that Helenus can read; read the partitions of an IN one by one, in parallel, and \
-                                  keep a table of the keys in place of scans and token()";
-const NO_COPY: &str = "none of them gives the rows as this statement needs them: no copy has the table's own order, and \
-                       Helenus does not sort what is aggregated, grouped, DISTINCT, JSON, compared by tuples or \
-                       limited by a marker, nor filters without ALLOW FILTERING; select columns, with LIMIT as a number";
-
 impl Engine {
     /// What a request about a table with copies becomes; `None` if it is about none.
     pub(crate) fn on_copies(
@@ -75,7 +70,7 @@ impl Engine {
         if kind == Kind::Select {
             let read = self.read_of_copies(arrival, analysis, (statement, table))?;
             add(&self.cx.shared.stats.global.layout_reads, 1);
-            return Ok(Some(Box::new(Rewriting::ReadOfCopy(Box::new(read)))));
+            return Ok(Some(Box::new(read)));
         }
         let write = self.copied_write(arrival, analysis, (statement, table))?;
         add(&self.cx.shared.stats.global.layout_writes, 1);
@@ -150,7 +145,7 @@ impl Engine {
             let why = format!("a write at {} is none; write at QUORUM", level.name());
             Refusal::invalid(because(table, &why))
         })?;
-        let owners = self.owners_of_copies(table, token)?;
+        let owners = self.owners_of_copies(table, Extent::Partition(token))?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
         let ring = self.cx.snapshot.copy_rings.of(&table.keyspace, &table.name);
@@ -257,7 +252,7 @@ impl Engine {
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
         (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
-    ) -> Result<CopyRead, Refusal> {
+    ) -> Result<Rewriting, Refusal> {
         let options = options_of(arrival).ok_or(Refusal::invalid(NOT_READABLE))?;
         let level = options.consistency;
         if level.is_serial() {
@@ -267,16 +262,43 @@ impl Engine {
             let why = format!("a read at {} is none; read at QUORUM", level.name());
             Refusal::invalid(because(table, &why))
         })?;
-        let place = analysis.place.as_ref();
-        let token = place.and_then(|place| place.token);
-        let token = token.ok_or_else(|| Refusal::invalid(because(table, SEVERAL_PARTITIONS)))?;
         let plan = statement.layout_plan(table).plan;
-        let reads = match &*plan {
-            Plan::ReadInPlace(reads) if !reads.is_empty() => reads,
-            _ => return Err(Refusal::invalid(because(table, NO_COPY))),
+        let Plan::ReadInPlace(in_place) = &*plan else {
+            return Err(Refusal::invalid(because(table, NO_COPY)));
         };
+        let prepared = analysis.prepared.as_ref();
+        let knows_columns =
+            prepared.is_some_and(|prepared| knows_columns(arrival, prepared, &options));
+        let place = analysis.place.as_ref();
+        let extent = match place.and_then(|place| place.token) {
+            Some(token) => Extent::Partition(token),
+            None => {
+                let several = Several {
+                    table,
+                    statement,
+                    in_place,
+                    options: &options,
+                    names: Asked::of(arrival, analysis).and_then(|asked| asked.names),
+                    knows_columns,
+                    level,
+                    needed,
+                };
+                let alone = several.alone(&self.cx, |extent| self.in_sync_of(table, extent));
+                match alone.map_err(|why| not_one(table, &why))? {
+                    Some(extent) => extent,
+                    None => {
+                        let parts = several.in_parts(&self.cx)?;
+                        return Ok(Rewriting::ReadOfCopies(Box::new(parts)));
+                    }
+                }
+            }
+        };
+        let reads = &in_place.whole;
+        if reads.is_empty() {
+            return Err(Refusal::invalid(because(table, NO_COPY)));
+        }
         let (candidates, continued) = candidates(table, reads, &options)?;
-        let owners = self.owners_of_copies(table, token)?;
+        let owners = self.owners_of_copies(table, extent)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
         let ring = self.cx.snapshot.copy_rings.of(&table.keyspace, &table.name);
@@ -289,73 +311,55 @@ impl Engine {
         if in_sync < needed {
             return Err(unavailable(table, level, (needed, in_sync)));
         }
-        let prepared = analysis.prepared.as_ref();
-        Ok(CopyRead::new(AskedOfCopies {
+        let read = CopyRead::new(AskedOfCopies {
             table: table.clone(),
             owners,
-            token,
+            extent,
             level,
+            reads: reads.clone(),
+            part: None,
             candidates,
             continued: continued.map(|(from, state)| (from, state.into())),
             page_size: options.page_size,
-            knows_columns: prepared
-                .is_some_and(|prepared| knows_columns(arrival, prepared, &options)),
+            knows_columns,
             began: self.cx.now,
             ring,
             epoch: self.cx.snapshot.epoch,
-            plan,
-        }))
+        });
+        Ok(Rewriting::ReadOfCopy(Box::new(read)))
+    }
+
+    /// The copies of a part of the ring that are in sync.
+    fn in_sync_of(&self, table: &LogicalTable, extent: Extent) -> Members {
+        let owners = self.owners_of_copies(table, extent);
+        let lists = self.cx.shared.copies.lists();
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        let named = (&*table.keyspace, &*table.name);
+        let view = owners.ok().and_then(|owners| {
+            let ring = self.cx.snapshot.copy_rings.of(named.0, named.1);
+            let view = lists.view(named, (&owners, ring))?;
+            Some(view.list(now_us)?.in_sync())
+        });
+        view.unwrap_or(Members::EMPTY)
     }
 
     /// The node of each copy. The snapshot may be a later one than that of the analysis.
     fn owners_of_copies(
         &self,
         table: &LogicalTable,
-        token: i64,
+        extent: Extent,
     ) -> Result<Box<[NodeIndex]>, Refusal> {
-        let owners = owners_now(&self.cx.snapshot, table, token);
-        let owners = owners.zip(&table.copies).map(|(owner, copy)| {
-            owner.map_err(|count| {
-                let why = format!(
-                    "keyspace {} has {count} replicas of this partition where it should have one; give it a \
-                     replication factor of 1",
-                    copy.keyspace
-                );
-                Refusal::invalid(because(table, &why))
-            })
-        });
-        owners.collect()
+        let snapshot = &self.cx.snapshot;
+        let owners = match extent {
+            Extent::Partition(token) => owners_now(snapshot, table, token).collect(),
+            Extent::Stretch(stretch) => first_run(snapshot, table, stretch).map(|run| run.owners),
+        };
+        owners.map_err(|why| not_one(table, &why))
     }
 }
 
-/// The node of each copy by this snapshot, or how many there are if it is not one.
-fn owners_now<'a>(
-    snapshot: &'a Snapshot,
-    table: &'a LogicalTable,
-    token: i64,
-) -> impl Iterator<Item = Result<NodeIndex, usize>> + 'a {
-    let ring = snapshot.ring.as_ref();
-    let slot = ring.map(|ring| ring.slot(&Token::Murmur3(token)));
-    table.copies.iter().map(move |copy| {
-        let owners = snapshot.keyspaces.get(&copy.keyspace);
-        match owners.zip(slot).map(|(owners, slot)| owners.of_slot(slot)) {
-            Some([owner]) => Ok(*owner),
-            owners => Err(owners.map_or(0, <[NodeIndex]>::len)),
-        }
-    })
-}
-
-/// Whether a table has the copies that it had, and these nodes own a partition of it: others may have been written
-/// since.
-pub(crate) fn has_copies_on(
-    snapshot: &Snapshot,
-    (table, token): (&LogicalTable, i64),
-    owners: &[NodeIndex],
-) -> bool {
-    let known = snapshot.layouts.replaced(&table.keyspace, &table.name);
-    let now = owners_now(snapshot, table, token);
-    known.is_some_and(|known| known.has_copies_of(table))
-        && now.eq(owners.iter().map(|owner| Ok(*owner)))
+fn not_one(table: &LogicalTable, why: &NotOne) -> Refusal {
+    Refusal::invalid(because(table, &why.text()))
 }
 
 /// Fewer copies are listed than the level asks for.
@@ -364,12 +368,7 @@ fn unavailable(
     level: Consistency,
     (needed, alive): (usize, usize),
 ) -> Refusal {
-    let text = format!(
-        "{}.{}: {alive} of {needed} copies that {} asks for are in sync",
-        table.keyspace,
-        table.name,
-        level.name()
-    );
+    let text = copy_rules::too_few(table, level, (needed, alive));
     let mut refusal = Refusal::new(code::UNAVAILABLE, text);
     refusal.fields = copy_rules::unavailable(level, needed, alive);
     refusal

@@ -13,11 +13,11 @@ use helenus_wire::{ErrorBody, Opcode, code};
 use crate::backlog::How;
 use crate::copies::Lists;
 use crate::copy_ends::told;
-use crate::copy_requests::has_copies_on;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::copied_write::{Copied, End, Failure, Passed, Steps, Waits, Why};
 use crate::execution::copied_writes::ALONE_SHARE;
+use crate::execution::copy_owners::{Extent, has_copies_on};
 use crate::execution::copy_read::is_of_statement;
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
@@ -266,7 +266,11 @@ impl Engine {
             return true;
         }
         let is_same = write.sent.version <= snapshot.version
-            && has_copies_on(snapshot, (&*write.table, write.token), &write.owners);
+            && has_copies_on(
+                snapshot,
+                (&*write.table, Extent::Partition(write.token)),
+                &write.owners,
+            );
         if is_same {
             write.seen_epoch = snapshot.epoch;
         }

@@ -6,6 +6,8 @@ pub(crate) mod aggregate;
 pub(crate) mod begin_scan;
 pub(crate) mod copied_write;
 pub(crate) mod copied_writes;
+pub(crate) mod copy_owners;
+pub(crate) mod copy_parts;
 pub(crate) mod copy_read;
 pub(crate) mod fan_out_write;
 pub(crate) mod fold;
@@ -40,6 +42,7 @@ use helenus_policy::schedule::Class;
 
 use crate::execution::aggregate::Aggregate;
 use crate::execution::copied_write::Copied;
+use crate::execution::copy_parts::{CopyParts, PartAnswer};
 use crate::execution::copy_read::{Arrived, CopyRead};
 use crate::execution::in_sequence::InSequence;
 use crate::execution::multi_get::{MultiGet, Spread};
@@ -72,6 +75,8 @@ pub(crate) enum Execution {
     Copied(Copied),
     /// A read of one of the copies in sync.
     FromCopy(Box<CopyRead>),
+    /// The same of one part after the other.
+    FromCopies(Box<CopyParts>),
     /// It has been carried out, and its answer waits until the nodes agree on the schema.
     Held,
 }
@@ -100,6 +105,7 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.begin(around),
             Execution::InSequence(sequence) => sequence.send(around),
             Execution::FromCopy(read) => read.send(around),
+            Execution::FromCopies(parts) => parts.send(around),
             Execution::Single(Some(_))
             | Execution::Hedged { .. }
             | Execution::MultiGet(_)
@@ -127,6 +133,10 @@ impl Execution {
             }
             (Execution::InSequence(sequence), Some(_)) => sequence.on_layout(around, outcome),
             (Execution::FromCopy(read), Some(_)) => read.on_attempt(around, outcome),
+            (Execution::FromCopies(parts), Some(_)) => match parts.read_mut() {
+                Some(read) => read.on_attempt(around, outcome),
+                None => Step::Wait,
+            },
             (execution @ Execution::MultiGet(_), Some(part)) => {
                 let Execution::MultiGet(multi_get) = execution else {
                     return Step::Wait;
@@ -147,6 +157,7 @@ impl Execution {
                 | Execution::InSequence(_)
                 | Execution::Copied(_)
                 | Execution::FromCopy(_)
+                | Execution::FromCopies(_)
                 | Execution::Held,
                 _,
             ) => outcome.unchanged(),
@@ -159,32 +170,50 @@ impl Execution {
         around: &mut Surroundings<'_>,
         arrived: &Arrived,
     ) -> Step<'static> {
-        match self {
-            Execution::FromCopy(read) => read.ask_another(around, arrived),
-            _ => Step::Wait,
+        match self.copy_read_mut() {
+            Some(read) => read.ask_another(around, arrived),
+            None => Step::Wait,
         }
     }
 
     /// Its rows cannot be put into the table's order: one that has it is asked.
     pub(crate) fn ask_in_order(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        match self.copy_read_mut() {
+            Some(read) => read.ask_in_order(around),
+            None => Step::Wait,
+        }
+    }
+
+    /// What has come of a part of a read of copies in sync counts.
+    pub(crate) fn take_part(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        answer: &PartAnswer<'_>,
+    ) -> Step<'static> {
         match self {
-            Execution::FromCopy(read) => read.ask_in_order(around),
+            Execution::FromCopies(parts) => parts.take(around, answer),
             _ => Step::Wait,
         }
     }
 
     /// What a copy in sync has answered, to be judged.
     pub(crate) fn take_arrived(&mut self) -> Option<Arrived> {
+        self.copy_read_mut()?.take_arrived()
+    }
+
+    /// The read of a copy in sync that it is, or that is under way for a part of it.
+    pub(crate) fn copy_read(&self) -> Option<&CopyRead> {
         match self {
-            Execution::FromCopy(read) => read.take_arrived(),
+            Execution::FromCopy(read) => Some(read),
+            Execution::FromCopies(parts) => parts.read(),
             _ => None,
         }
     }
 
-    /// The read of a copy in sync that it is.
-    pub(crate) fn copy_read(&self) -> Option<&CopyRead> {
+    fn copy_read_mut(&mut self) -> Option<&mut CopyRead> {
         match self {
             Execution::FromCopy(read) => Some(read),
+            Execution::FromCopies(parts) => parts.read_mut(),
             _ => None,
         }
     }
@@ -223,6 +252,7 @@ impl Execution {
             Execution::MultiGet(_)
             | Execution::Copied(_)
             | Execution::FromCopy(_)
+            | Execution::FromCopies(_)
             | Execution::Held => None,
         }
     }
@@ -232,7 +262,10 @@ impl Execution {
         match self {
             Execution::PagedScan(scan) => scan.is_in_parts(),
             Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
-            Execution::MultiGet(_) | Execution::Copied(_) | Execution::FromCopy(_) => true,
+            Execution::MultiGet(_)
+            | Execution::Copied(_)
+            | Execution::FromCopy(_)
+            | Execution::FromCopies(_) => true,
             Execution::InSequence(sequence) => sequence.whole().is_none(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
@@ -254,7 +287,10 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.children(),
             Execution::MultiGet(multi_get) => multi_get.children(),
             Execution::InSequence(sequence) => sequence.children(),
-            Execution::FromCopy(read) => read.child().into_iter().collect(),
+            Execution::FromCopy(_) | Execution::FromCopies(_) => {
+                let child = self.copy_read().and_then(CopyRead::child);
+                child.into_iter().collect()
+            }
             Execution::Single(_)
             | Execution::Hedged { .. }
             | Execution::Copied(_)
@@ -270,7 +306,9 @@ impl Execution {
             Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
             Execution::InSequence(sequence) => sequence.awaits(part, child),
             // One at a time, each of which has a number of its own.
-            Execution::FromCopy(read) => read.awaits(child),
+            Execution::FromCopy(_) | Execution::FromCopies(_) => {
+                self.copy_read().is_some_and(|read| read.awaits(child))
+            }
             Execution::Single(_)
             | Execution::Hedged { .. }
             | Execution::Copied(_)
@@ -280,7 +318,11 @@ impl Execution {
 
     /// Whether it is a page of a scan, which any number of node requests may go to.
     pub(crate) fn is_page(&self) -> bool {
-        matches!(self, Execution::PagedScan(_))
+        match self {
+            Execution::PagedScan(_) => true,
+            Execution::FromCopies(parts) => parts.is_page(),
+            _ => false,
+        }
     }
 
     /// Whether a page of it has been read already.
@@ -302,6 +344,7 @@ impl Execution {
             Execution::InSequence(_) => "layouts in sequence",
             Execution::Copied(_) => "to copies in sync",
             Execution::FromCopy(_) => "from a copy in sync",
+            Execution::FromCopies(_) => "from copies in sync, in parts",
             Execution::Held => "schema change",
         }
     }
@@ -317,6 +360,7 @@ impl Execution {
             | Execution::InSequence(_)
             | Execution::Copied(_)
             | Execution::FromCopy(_)
+            | Execution::FromCopies(_)
             | Execution::Held => 0,
         }
     }

@@ -251,6 +251,7 @@ impl ClientRequest {
                 self.execution = Execution::Copied(Copied::Begins(write));
             }
             Rewriting::ReadOfCopy(read) => self.execution = Execution::FromCopy(read),
+            Rewriting::ReadOfCopies(parts) => self.execution = Execution::FromCopies(parts),
             Rewriting::Schema(SchemaForm { read, instead }) => {
                 if let Some(body) = instead {
                     self.query.opcode = Opcode::Query;

@@ -8,6 +8,7 @@ pub(crate) mod children;
 pub mod classify;
 pub(crate) mod copy_reads;
 pub(crate) mod copy_rules;
+pub(crate) mod divided;
 pub(crate) mod encoded_plan;
 pub(crate) mod encoded_rules;
 pub(crate) mod hot_keys;

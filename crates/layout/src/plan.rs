@@ -30,6 +30,7 @@ pub use in_place::{InPlace, read_in_place};
 pub use logical_table::{
     ClusteringColumn, Column, Copy, LogicalTable, is_one_cell, may_hold_time, partition_name,
 };
+pub use question::selectable;
 pub use read::{Read, read, read_and_sort, read_from};
 pub use restore::{ROWS_MAX, Restore, SORTABLE, SortKey};
 pub use write::{Write, write};

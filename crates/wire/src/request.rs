@@ -327,10 +327,10 @@ pub fn write_query(
 
 /// Appends the body of an EXECUTE of version `to` with another request's options, but other values,
 /// another page, and metadata with the rows.
-pub fn write_execute<'a>(
+pub fn write_execute(
     (id, result_metadata_id): (&[u8], Option<&[u8]>),
     options: &Options<'_>,
-    values: &[ValueRef<'a>],
+    values: &[ValueRef<'_>],
     page: Page<'_>,
     to: Version,
     out: &mut Vec<u8>,
@@ -339,6 +339,18 @@ pub fn write_execute<'a>(
     if to == Version::V5 {
         write::short_bytes(out, result_metadata_id.unwrap_or(&[]));
     }
+    write_asked_page(options, values, page, to, out);
+}
+
+/// Appends what follows the statement in QUERY and EXECUTE of version `to`, with another request's options, but
+/// other values, another page, the columns of the result and no keyspace.
+pub fn write_asked_page(
+    options: &Options<'_>,
+    values: &[ValueRef<'_>],
+    page: Page<'_>,
+    to: Version,
+    out: &mut Vec<u8>,
+) {
     let options = Options {
         flags: options.flags & !query_flags::SKIP_METADATA,
         ..*options

@@ -1,6 +1,6 @@
 //! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; writes reach all
-//! copies (`writes`); what is given up is made good (`given_up`); copies come back (`returning`); the node of the last
-//! one is restarted (`last`); and a node joins and leaves (`regrouped`).
+//! copies (`writes`); what is given up is made good (`given_up`); copies come back (`returning`); several partitions
+//! are read (`several`); the node of the last one is restarted (`last`); and a node joins and leaves (`regrouped`).
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. Tables of
 //! mode `replace` are made by hand here, with lists as the tests want them; commands are tried in `replace`.
@@ -9,6 +9,7 @@ mod given_up;
 mod last;
 mod regrouped;
 mod returning;
+mod several;
 mod writes;
 
 use std::process::{Output, Stdio};

@@ -8,6 +8,8 @@ mod failing;
 mod given_up;
 mod late;
 mod overtaken;
+mod parts;
+mod parts_failing;
 mod read;
 mod read_again;
 mod refused;
@@ -102,6 +104,8 @@ struct Scene {
     /// Whether that is the proxy's own fault.
     lacks_means: bool,
     dialed: Vec<LinkKey>,
+    /// The nodes of the copies, for each group of ranges that has a list: they all have the same.
+    groups: Vec<Box<[NodeIndex]>>,
 }
 
 impl Scene {
@@ -125,9 +129,14 @@ impl Scene {
         Scene::with(Config::default(), (client, node))
     }
 
-    fn with(mut config: Config, versions: (Version, Version)) -> Scene {
+    fn with(config: Config, versions: (Version, Version)) -> Scene {
+        Scene::of_nodes(COPIES as u8, config, versions)
+    }
+
+    /// The first nodes hold the copies.
+    fn of_nodes(nodes: u8, mut config: Config, versions: (Version, Version)) -> Scene {
         config.layouts.enabled = true;
-        let mut bench = Bench::with_nodes(COPIES as u8, config, versions);
+        let mut bench = Bench::with_nodes(nodes, config, versions);
         // Times of lists begin with the engine; 0 is no time.
         bench.now += Duration::from_millis(10);
         bench.renew();
@@ -144,6 +153,7 @@ impl Scene {
             refuses: false,
             lacks_means: false,
             dialed: Vec::new(),
+            groups: vec![(0..COPIES as u16).map(NodeIndex).collect()],
         };
         scene.adopt(table());
         scene.read();
@@ -200,8 +210,10 @@ impl Scene {
 
     /// Lists that are about the ranges of this ring.
     fn publish_for(&mut self, ring: RingId) {
-        let owners: Box<[NodeIndex]> = (0..COPIES as u16).map(NodeIndex).collect();
-        let groups = [(owners, self.copies.clone())].into_iter().collect();
+        let groups = self.groups.iter();
+        let groups = groups
+            .map(|owners| (owners.clone(), self.copies.clone()))
+            .collect();
         let of_table = OfTable { ring, groups };
         let of_keyspace = [(TABLE.to_owned(), of_table)].into_iter().collect();
         let lists = Lists {
@@ -295,7 +307,7 @@ impl Scene {
 
     /// No node has been sent anything.
     fn nothing_sent(&mut self) {
-        for node in 0..COPIES {
+        for node in 0..self.bench.nodes() {
             assert!(self.bench.at(node).is_empty(), "at node {node}");
         }
     }

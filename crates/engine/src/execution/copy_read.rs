@@ -1,5 +1,5 @@
-//! A read of one partition of a table whose replicas are copies in sync: asked of one copy, on the one node that
-//! holds it, at ONE.
+//! A read of one partition, or of a stretch of the ring, of a table whose replicas are copies in sync: asked of one
+//! copy, on the one node that holds it, at ONE.
 //!
 //! Whether a copy may be asked, and whether its answer counts, is the business of [`helenus_layout::insync`], in
 //! the variant in which proxies do not tell each other of their writes (*each copy*). What is decided here is
@@ -24,7 +24,7 @@
 mod asking;
 mod judging;
 
-pub(crate) use asking::Asked;
+pub(crate) use asking::{Asked, BoundValue, PartForm};
 
 use std::sync::Arc;
 
@@ -34,13 +34,13 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, Version, code};
 
 use crate::copies::{Lists, View};
+use crate::execution::copy_owners::Extent;
 use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
 use crate::memory::Held;
-use crate::node_request::{Prediction, Target};
+use crate::node_request::Target;
 use crate::statement::copy_rules::{because, renamed_to_own, unavailable};
-use crate::statement::layout_plan::Plan;
 use crate::stats::add;
 
 /// Each copy may be asked once by what the nodes have prepared, and once by its text.
@@ -99,6 +99,13 @@ pub(crate) struct Arrived {
     _held: Held,
 }
 
+impl Arrived {
+    /// The copy that has given it.
+    pub(crate) fn copy(&self) -> usize {
+        self.read.copy()
+    }
+}
+
 impl CopyRead {
     pub(crate) fn new(asked: Asked) -> CopyRead {
         CopyRead {
@@ -121,8 +128,8 @@ impl CopyRead {
         &self.asked.owners
     }
 
-    pub(crate) fn token(&self) -> i64 {
-        self.asked.token
+    pub(crate) fn extent(&self) -> Extent {
+        self.asked.extent
     }
 
     /// The snapshot by which it was asked.
@@ -138,10 +145,8 @@ impl CopyRead {
         let Some(view) = view.filter(|view| view.list(now_us).is_some()) else {
             return told(code::OVERLOADED, NOT_LISTED.to_owned(), Vec::new());
         };
-        let plan = self.asked.plan.clone();
-        let (Some((at, read)), Plan::ReadInPlace(reads)) =
-            (self.next(around, &view, now_us), &*plan)
-        else {
+        let reads = self.asked.reads.clone();
+        let Some((at, read)) = self.next(around, &view, now_us) else {
             return self.give_up();
         };
         let (Some(on), Some(node)) = (reads.on(at), self.asked.owners.get(at)) else {
@@ -157,7 +162,8 @@ impl CopyRead {
             node: *node,
             is_tried: false,
         };
-        let key = around.send_part(self.attempts, query, Prediction::Learned, target);
+        let prediction = self.asked.prediction(&query, on);
+        let key = around.send_part(self.attempts, query, prediction, target);
         if let Some(request) = around.requests.get_mut(key) {
             request.time_runs_since = self.asked.began;
         }
@@ -242,7 +248,7 @@ impl CopyRead {
         copy: usize,
         failure: &Failure<'_>,
     ) -> Step<'static> {
-        let on = self.asked.reads().and_then(|reads| reads.on(copy));
+        let on = self.asked.reads.on(copy);
         let is_own = on.is_some_and(|on| on.is_own);
         // What comes next is the text.
         if failure.is_unprepared() {
@@ -426,7 +432,7 @@ impl CopyRead {
 
     /// The rows of an answer cannot be put into the table's order: only copies that have it are asked.
     pub(super) fn ask_in_order(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        let reads = self.asked.reads().into_iter().flat_map(|of| of.iter());
+        let reads = self.asked.reads.iter();
         let (sorted, in_order): (Vec<_>, Vec<_>) = reads.partition(|of| of.order.is_some());
         let sorted: Members = sorted.into_iter().map(|of| of.at).collect();
         // Others may be in sync again.

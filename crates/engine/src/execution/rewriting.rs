@@ -8,6 +8,7 @@ use helenus_layout::plan::LogicalTable;
 use helenus_wire::{Malformed, Opcode, code, write};
 
 use crate::execution::copied_write::CopiedWrite;
+use crate::execution::copy_parts::CopyParts;
 use crate::execution::copy_read::CopyRead;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
@@ -32,6 +33,7 @@ pub(crate) enum Rewriting {
     InSequence(InSequence),
     Copied(Box<CopiedWrite>),
     ReadOfCopy(Box<CopyRead>),
+    ReadOfCopies(Box<CopyParts>),
     Schema(SchemaForm),
 }
 

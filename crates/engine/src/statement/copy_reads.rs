@@ -1,5 +1,5 @@
-//! A SELECT of one partition as it is on each copy that takes the place of its table's replicas. That is found
-//! out once for each text.
+//! A SELECT as it is on each copy that takes the place of its table's replicas and can answer it alone. That is
+//! found out once for each text.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

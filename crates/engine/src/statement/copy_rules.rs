@@ -117,6 +117,16 @@ pub(crate) fn needed_in_sync(level: Consistency, copies: usize) -> Option<usize>
     }
 }
 
+/// What is told where fewer copies are there than a level asks for.
+pub(crate) fn too_few(
+    table: &LogicalTable,
+    level: Consistency,
+    (needed, alive): (usize, usize),
+) -> String {
+    let (name, level) = (name_of(table), level.name());
+    format!("{name}: {alive} of {needed} copies that {level} asks for are in sync")
+}
+
 /// What copies are called, and what the client calls them.
 pub(crate) fn names_of_copies(table: &LogicalTable) -> Vec<(String, String)> {
     let of_copy = |copy: &Copy| {

@@ -7,6 +7,7 @@ use helenus_cql::{Facts, Kind};
 use helenus_layout::plan::{self, LogicalTable};
 
 use crate::statement::copy_reads::ReadsOfCopies;
+use crate::statement::divided::Divided;
 use crate::statement::of_text::OfText;
 use crate::statement::restored_order::RestoredOrder;
 use crate::stats::{LayoutStats, Stats, add};
@@ -22,14 +23,36 @@ pub(crate) struct LayoutPlan<S> {
 pub(crate) enum Plan<S> {
     /// A read of one partition, maybe of a layout.
     Read(CopyReads<S>),
-    /// A read of one partition, of a copy that takes the place of a replica.
-    ReadInPlace(ReadsOfCopies<S>),
+    /// A read of copies that take the place of replicas.
+    ReadInPlace(ReadInPlace<S>),
     /// A write, with one more statement for each layout.
     Write(Box<[CopyWrite<S>]>),
     /// Why it cannot be carried out on layouts.
     Refused(Box<str>),
     /// As it came.
     Table,
+}
+
+/// A read of copies that take the place of replicas.
+#[derive(Debug)]
+pub(crate) struct ReadInPlace<S> {
+    /// As it came, on each copy that can answer it alone.
+    pub whole: Arc<ReadsOfCopies<S>>,
+    divided: OnceLock<Divided<S>>,
+}
+
+impl<S: OfText> ReadInPlace<S> {
+    fn of(table: &LogicalTable, text: &str, facts: &Facts) -> ReadInPlace<S> {
+        ReadInPlace {
+            whole: Arc::new(ReadsOfCopies::of(table, text, facts)),
+            divided: OnceLock::new(),
+        }
+    }
+
+    /// The same statement, of several partitions, for one part of them after the other.
+    pub(crate) fn divided(&self, table: &LogicalTable, text: &str, facts: &Facts) -> &Divided<S> {
+        self.divided.get_or_init(|| Divided::of(table, text, facts))
+    }
 }
 
 /// A read as it would be on each layout.
@@ -82,7 +105,7 @@ impl<S: OfText> LayoutPlan<S> {
     pub(crate) fn of(table: &Arc<LogicalTable>, text: &str, facts: &Facts) -> LayoutPlan<S> {
         let plan = match facts.kind {
             Kind::Select if table.is_replaced() => {
-                Plan::ReadInPlace(ReadsOfCopies::of(table, text, facts))
+                Plan::ReadInPlace(ReadInPlace::of(table, text, facts))
             }
             Kind::Select => Plan::Read(CopyReads::of(table, text, facts)),
             Kind::Insert | Kind::Update | Kind::Delete => match plan::write(table, text, facts) {

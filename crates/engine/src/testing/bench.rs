@@ -219,6 +219,10 @@ impl Bench {
         envelopes(framed, &bytes)
     }
 
+    pub(crate) fn nodes(&self) -> usize {
+        self.links.len()
+    }
+
     /// What the first node has been sent, probes aside.
     pub(crate) fn at_node(&mut self) -> Vec<Envelope> {
         self.at(0)

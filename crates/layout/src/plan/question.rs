@@ -177,7 +177,7 @@ fn is_plain(select: &SelectFacts) -> bool {
 }
 
 /// Calls no function that could be a user's.
-fn selectable(text: &str, select: &SelectFacts) -> bool {
+pub fn selectable(text: &str, select: &SelectFacts) -> bool {
     let Selected::Columns(items) = &select.columns else {
         return true;
     };

@@ -43,15 +43,6 @@ fn what_copies_cannot_follow_is_refused_with_a_way_out() {
              customer = 1 APPLY BATCH",
             "one by one",
         ),
-        (
-            "SELECT * FROM app.orders WHERE customer IN (1, 2)",
-            "one by one",
-        ),
-        ("SELECT * FROM app.orders", "keep a table of the keys"),
-        (
-            "SELECT * FROM app.orders WHERE token(customer) > 5",
-            "keep a table of the keys",
-        ),
         ("TRUNCATE app.orders", "delete its partitions"),
         ("ALTER TABLE app.orders ADD other int", "while it has them"),
         ("DROP TABLE app.orders", "while it has them"),

@@ -9,17 +9,19 @@ use helenus_policy::predict::Estimate;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{
-    Consistency, ExecuteView, Malformed, Opcode, QueryView, same_columns, strip_payload,
+    Consistency, ExecuteView, Malformed, Opcode, Options, Page, QueryView, ValueRef, Version,
+    same_columns, strip_payload, write_asked_page,
 };
 
 use crate::copies::{Lists, View};
 use crate::copy_rings::RingId;
+use crate::execution::copy_owners::Extent;
 use crate::execution::in_range::InRange;
 use crate::execution::surroundings::{RangePrepare, Surroundings};
+use crate::node_request::Prediction;
 use crate::query::Query;
 use crate::statement::classify::class_of_partition;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
-use crate::statement::layout_plan::Plan;
 use crate::statement::prepared::{Prepared, Statement};
 
 /// What a client asks of which table.
@@ -27,10 +29,12 @@ pub(crate) struct Asked {
     pub table: Arc<LogicalTable>,
     /// The node of each copy.
     pub owners: Box<[NodeIndex]>,
-    pub token: i64,
+    pub extent: Extent,
     pub level: Consistency,
     /// The statement on each copy that can answer it.
-    pub plan: Arc<Plan<Statement>>,
+    pub reads: Arc<ReadsOfCopies<Statement>>,
+    /// With other values than the client's, if it is a part of what the client asks.
+    pub part: Option<Box<PartForm>>,
     /// Copies that may be asked.
     pub candidates: Members,
     /// The copy from which the page before came, if one is continued, and the node's own paging state.
@@ -44,14 +48,44 @@ pub(crate) struct Asked {
     pub epoch: u64,
 }
 
-impl Asked {
-    pub(super) fn reads(&self) -> Option<&ReadsOfCopies<Statement>> {
-        match &*self.plan {
-            Plan::ReadInPlace(reads) => Some(reads),
-            Plan::Read(_) | Plan::Write(_) | Plan::Refused(_) | Plan::Table => None,
+/// How a part of a read is asked for.
+pub(crate) struct PartForm {
+    /// In the order of the statement's markers.
+    pub values: Box<[BoundValue]>,
+    /// Rows in a page, of a copy in the table's order and of others.
+    pub rows: i32,
+    pub rows_to_sort: i32,
+    /// What expires does so for all parts at once, in seconds since 1970.
+    pub now_in_seconds: Option<i32>,
+}
+
+/// A value of a request.
+#[derive(Clone, Debug)]
+pub(crate) enum BoundValue {
+    Set(Box<[u8]>),
+    Null,
+    Unset,
+}
+
+impl BoundValue {
+    pub(crate) fn of(value: ValueRef<'_>) -> BoundValue {
+        match value {
+            ValueRef::Set(bytes) => BoundValue::Set(bytes.into()),
+            ValueRef::Null => BoundValue::Null,
+            ValueRef::Unset => BoundValue::Unset,
         }
     }
 
+    fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            BoundValue::Set(bytes) => ValueRef::Set(bytes),
+            BoundValue::Null => ValueRef::Null,
+            BoundValue::Unset => ValueRef::Unset,
+        }
+    }
+}
+
+impl Asked {
     pub(super) fn view<'a>(&self, lists: &'a Lists) -> Option<View<'a>> {
         let table = &self.table;
         lists.view((&table.keyspace, &table.name), (&self.owners, self.ring))
@@ -64,7 +98,7 @@ impl Asked {
         view: &View<'_>,
         now_us: u64,
     ) -> Option<(usize, Read)> {
-        let reads = self.reads()?;
+        let reads = &*self.reads;
         let in_sync = view.list(now_us)?.in_sync();
         let candidates = in_sync.intersection(self.candidates);
         let continued = self.continued.as_ref().map(|(from, _)| *from);
@@ -108,11 +142,16 @@ impl Asked {
         on: &ReadOfCopy<Statement>,
     ) -> Result<Query, Malformed> {
         let own = around.query;
-        let (statement, version) = (on.statement().clone(), own.version);
-        let content = strip_payload(own.header_flags, version, &own.body)?;
+        let statement = on.statement().clone();
+        // What is put together anew is so for the nodes.
+        let version = match self.part {
+            Some(_) => around.cx.snapshot.version,
+            None => own.version,
+        };
+        let content = strip_payload(own.header_flags, own.version, &own.body)?;
         let options = match own.opcode {
-            Opcode::Execute => ExecuteView::parse(content, version)?.options,
-            _ => QueryView::parse(content, version)?.options,
+            Opcode::Execute => ExecuteView::parse(content, own.version)?.options,
+            _ => QueryView::parse(content, own.version)?.options,
         };
         let prepared = self.prepared(around, on);
         let payload_len = own.body.len() - content.len();
@@ -121,9 +160,12 @@ impl Asked {
         Prepared::write_asked(prepared.as_deref(), &on.text, version, &mut body);
         let options_at = body.len();
         let state = self.continued.as_ref().map(|(_, state)| &**state);
-        match prepared.is_none() && own.opcode == Opcode::Execute {
-            true => options.write_with_state_and_columns(content, version, state, &mut body),
-            false => options.write_with_state(content, state, &mut body),
+        match &self.part {
+            Some(part) => part.write(&options, (on, state), version, &mut body),
+            None if prepared.is_none() && own.opcode == Opcode::Execute => {
+                options.write_with_state_and_columns(content, version, state, &mut body);
+            }
+            None => options.write_with_state(content, state, &mut body),
         }
         // It is the only replica.
         let level = body.get_mut(options_at..options_at + 2);
@@ -136,7 +178,7 @@ impl Asked {
         };
         Ok(Query {
             header_flags: own.header_flags,
-            class: class_of_partition(&statement),
+            class: self.class(own.class, &statement),
             statement: Some(statement),
             prepared,
             table: own.table.clone(),
@@ -146,6 +188,23 @@ impl Asked {
             consistency: Consistency::ONE,
             ..Query::new(opcode, version, body)
         })
+    }
+
+    fn class(&self, own: Class, statement: &Statement) -> Class {
+        match self.extent {
+            Extent::Stretch(_) => own,
+            Extent::Partition(_) => class_of_partition(statement),
+        }
+    }
+
+    /// What it is expected to take.
+    pub(super) fn prediction(&self, query: &Query, on: &ReadOfCopy<Statement>) -> Prediction {
+        match query.class {
+            Class::Scan => Prediction::Scan {
+                work_us: work_us(&self.reads, on, Class::Scan),
+            },
+            _ => Prediction::Learned,
+        }
     }
 
     /// What the nodes have prepared, if its result is what the client knows. They are asked where they have not.
@@ -177,8 +236,30 @@ impl Asked {
         let of_copy = (&*known.result_metadata, (&*copy.keyspace, &*copy.physical));
         let of_table = (&*asked.result_metadata, (&*table.keyspace, &*table.name));
         let appended = on.order.as_ref().map_or(0, |order| order.appended());
-        let is_same = self.knows_columns && same_columns(of_copy, of_table, appended);
+        // A part has its columns told.
+        let is_same =
+            self.part.is_some() || self.knows_columns && same_columns(of_copy, of_table, appended);
         is_same.then_some(known)
+    }
+}
+
+impl PartForm {
+    /// Appends what follows the statement.
+    fn write(
+        &self,
+        options: &Options<'_>,
+        (on, state): (&ReadOfCopy<Statement>, Option<&[u8]>),
+        version: Version,
+        out: &mut Vec<u8>,
+    ) {
+        let values: Vec<ValueRef<'_>> = self.values.iter().map(BoundValue::as_ref).collect();
+        let size = match on.order {
+            Some(_) => self.rows_to_sort,
+            None => self.rows,
+        };
+        let mut options = *options;
+        options.now_in_seconds = options.now_in_seconds.or(self.now_in_seconds);
+        write_asked_page(&options, &values, Page { size, state }, version, out);
     }
 }
 

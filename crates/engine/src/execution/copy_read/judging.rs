@@ -60,7 +60,7 @@ impl CopyRead {
             (&*copy.keyspace, &*copy.physical),
             (&*table.keyspace, &*table.name),
         );
-        let on = self.asked.reads().and_then(|reads| reads.on(at));
+        let on = self.asked.reads.on(at);
         if let Some(order) = on.and_then(|on| on.order.as_ref()) {
             return Ok(order.write(&page, names, &mut out)?.then_some(out));
         }
@@ -72,6 +72,6 @@ impl CopyRead {
 
     /// What the copy was asked that has answered.
     pub(crate) fn asked_of(&self, arrived: &Arrived) -> Option<&ReadOfCopy<Statement>> {
-        self.asked.reads()?.on(arrived.read.copy())
+        self.asked.reads.on(arrived.read.copy())
     }
 }
