@@ -15,7 +15,9 @@ use helenus_policy::token::{Partitioner, Token, murmur3_token};
 use helenus_wire::{Version, write};
 use slotmap::SecondaryMap;
 
+use super::cassandra::{Holders, Table};
 use super::catalogue::{Leases, Rows};
+use super::insync::Control;
 use super::wide::TABLE;
 use crate::proxy::engines;
 pub(super) use crate::proxy::{At, all_of};
@@ -53,6 +55,12 @@ pub(super) struct Proxy {
     pub layouts: Rows,
     pub leases: Leases,
     pub catalogue_lost_until_us: u64,
+    /// What it knows of copies in place of replicas.
+    pub control: Option<Control>,
+    /// It stands still until then; how long it has done so in all; and a clock that was read before.
+    pub paused_until_us: u64,
+    pub paused_us: u64,
+    pub stale: Option<Instant>,
 }
 
 impl Proxy {
@@ -92,6 +100,10 @@ impl Proxy {
             layouts: Rows::new(),
             leases: Leases::default(),
             catalogue_lost_until_us: 0,
+            control: None,
+            paused_until_us: 0,
+            paused_us: 0,
+            stale: None,
         }
     }
 }
@@ -191,6 +203,20 @@ fn specs(nodes: usize) -> Vec<NodeSpec> {
 }
 
 pub(super) const CLUSTER_NAME: &str = "model";
+
+/// Adds what a snapshot has of copies in place of replicas: their keyspaces and tables.
+pub(super) fn add_copies(snapshot: &mut Snapshot, tables: &[Table], holders: &Holders) {
+    for (copy, table) in tables.iter().skip(1).enumerate() {
+        let owners = holders.of_copy(copy).clone();
+        snapshot.keyspaces.insert(table.keyspace.clone(), owners);
+        let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
+            name: "p".to_owned(),
+            cql_type: "bigint".to_owned(),
+        }]);
+        let of_keyspace = [(table.name.clone(), key)].into_iter().collect();
+        snapshot.tables.insert(table.keyspace.clone(), of_keyspace);
+    }
+}
 
 /// What the proxies know of the cluster.
 pub(super) fn snapshot(

@@ -8,19 +8,21 @@ use std::rc::Rc;
 
 use helenus_wire::{Consistency, Options, PageStart, code, write};
 
+use super::copies::CopyRead;
 use super::replicas::required;
 use super::served::{Served, error, error_saying, result, unavailable};
 use super::{Cluster, Mutation, Written};
 use crate::chaos::cql::{self, Metadata};
 use crate::chaos::wide::{
-    Action, CLUSTERING, Change, Histories, Order, Partition, Row, Select, Statement, TABLE,
-    all_rows,
+    Action, CLUSTERING, Change, Histories, KEYSPACE, Order, Partition, Row, Select, Statement,
+    TABLE, all_rows,
 };
 use crate::dice::Dice;
 
 /// A table: the first is the one that clients know, the others are its layouts.
 #[derive(Clone, Debug)]
 pub(in crate::chaos) struct Table {
+    pub keyspace: String,
     pub name: String,
     pub order: Order,
     pub exists: bool,
@@ -46,11 +48,13 @@ pub(in crate::chaos) fn tables(dice: &mut Dice) -> Vec<Table> {
     let other = (first + 1 + dice.below(3) as usize) % ORDERS.len();
     let orders = [ORDERS[first], ORDERS[other]];
     let own = Table {
+        keyspace: KEYSPACE.to_owned(),
         name: TABLE.to_owned(),
         order: Order::own(descending),
         exists: true,
     };
     let layout = |columns: &[usize; 3]| Table {
+        keyspace: KEYSPACE.to_owned(),
         name: format!("g__layout_{}", columns.map(|at| CLUSTERING[at]).concat()),
         order: Order {
             columns: *columns,
@@ -68,6 +72,11 @@ impl Update {
             let partition = tables.entry((*table, self.partition)).or_default();
             partition.apply(change, self.timestamp);
         }
+    }
+
+    /// The table and partition that it writes.
+    pub(super) fn place(&self) -> (usize, i64) {
+        (table_of(&self.changes), self.partition)
     }
 
     /// What makes it unlike all others: each partition has one writer, who writes once at a time.
@@ -160,7 +169,16 @@ impl Cluster {
             Ok(partition) => partition,
             Err(served) => return served,
         };
-        self.layout_reads += u64::from(at.0 > 0);
+        self.layout_reads += u64::from(at.0 > 0 && self.holders.is_none());
+        if let (Some(_), Some(asked_us)) = (&self.holders, options.timestamp)
+            && at.0 > 0
+        {
+            self.copy_reads.push(CopyRead {
+                partition: at.1,
+                asked_us,
+                copy: at.0 - 1,
+            });
+        }
         let columns = cql::columns(text, 0);
         if select.counts {
             let rows = select.page(&order, &partition, None, usize::MAX).rows;
@@ -203,7 +221,7 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Result<Partition, Served> {
-        let (mut alive, factor) = self.alive(at.1);
+        let (mut alive, factor) = self.alive_of(at);
         let required = required(level, factor);
         if alive.len() < required {
             return Err(unavailable(level, required, alive.len()));
@@ -226,8 +244,8 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Served {
-        for partition in changes.keys() {
-            let (alive, factor) = self.alive(*partition);
+        for (partition, changes) in &changes {
+            let (alive, factor) = self.alive_of((table_of(changes), *partition));
             let required = required(level, factor);
             if alive.len() < required {
                 return unavailable(level, required, alive.len());
@@ -235,13 +253,15 @@ impl Cluster {
         }
         let mut later = Vec::new();
         for (partition, changes) in changes {
-            let (mut alive, factor) = self.alive(partition);
+            let (mut alive, factor) = self.alive_of((table_of(&changes), partition));
             let update = Rc::new(Update {
                 partition,
                 changes,
                 timestamp,
             });
-            self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
+            if self.holders.is_none() {
+                self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
+            }
             let of = |node| Mutation {
                 node,
                 written: Written::Rows(update.clone()),
@@ -280,7 +300,7 @@ impl Cluster {
                         changes,
                         timestamp,
                     });
-                    let node = self.replicas_of(partition)[0];
+                    let node = self.replicas_of_table(table_of(&update.changes), partition)[0];
                     let written = Written::Rows(update);
                     self.apply(Mutation { node, written });
                 }
@@ -358,6 +378,11 @@ impl Cluster {
             )),
         }
     }
+}
+
+/// The table that is written: one, or several with the same replicas.
+fn table_of(changes: &[(usize, Change)]) -> usize {
+    changes.first().map_or(0, |(table, _)| *table)
 }
 
 fn cells(columns: &[(&'static str, u16)], partition: i64, row: &Row, value: i64) -> Vec<Vec<u8>> {

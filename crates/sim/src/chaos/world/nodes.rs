@@ -51,7 +51,9 @@ impl World {
             if in_range && self.dice.below(10) == 0 {
                 self.events.plan(self.dice.below(2_000), Event::Strike);
             }
-            let slow = match self.dice.below(50) {
+            // Whoever has a copy and is slow is left out.
+            let rarely = if self.lists.is_some() { 500 } else { 50 };
+            let slow = match self.dice.below(rarely) {
                 0 => self.dice.below(3_000_000),
                 _ => self.dice.below(2_000),
             };
@@ -85,6 +87,7 @@ impl World {
         let Some(served) = self.serve_by(number, node, header, body) else {
             return;
         };
+        self.note_copy_reads();
         let kind = served.kind;
         if kind == Some(Kind::Alter) && served.opcode == Opcode::Result {
             self.spread_schema();

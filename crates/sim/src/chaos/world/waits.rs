@@ -44,7 +44,8 @@ impl World {
             0 => 0,
             _ => PAUSES_MS,
         };
-        Some((waits.node_ms + queue_ms + pauses_ms + SLACK_MS) * 1_000)
+        let stopped_us = self.proxies[at.proxy].paused_us;
+        Some((waits.node_ms + queue_ms + pauses_ms + SLACK_MS) * 1_000 + stopped_us)
     }
 
     /// A request has its answer, or its connection has ended.

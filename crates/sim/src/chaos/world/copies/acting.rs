@@ -1,0 +1,171 @@
+//! What proxies do about copies: they bring them back, and make equal what writes have left; and what an operator
+//! does.
+
+use helenus_engine::copies::Eviction;
+
+use super::super::{Event, World};
+use super::OPERATE_US;
+use crate::chaos::coverage;
+use crate::chaos::insync::{Action, bucket_of};
+
+/// Operators wait for so long before they do something.
+const OPERATE_AFTER_US: u64 = 2_000_000;
+
+impl World {
+    pub(in crate::chaos::world) fn act_on_lists(&mut self, proxy: usize, action: Action) {
+        let now_us = self.copies_us(proxy);
+        match action {
+            Action::Change(change) => self.ask_to_change(proxy, change),
+            Action::Return(group, copy) => {
+                let boot = self.boot_of((group, copy), Some(proxy));
+                let control = self.proxies[proxy].control.as_ref();
+                let change = boot
+                    .zip(control)
+                    .and_then(|(boot, control)| control.with_joining((group, copy), boot));
+                if let Some(change) = change {
+                    self.ask_to_change(proxy, change);
+                }
+            }
+            Action::Compare(group, copy) => {
+                let boot = self.compare_copy(proxy, (group, copy));
+                if let Some(control) = &mut self.proxies[proxy].control {
+                    control.on_compared((group, copy), boot, now_us);
+                }
+            }
+            Action::MakeGood(bucket) => {
+                let is_good = self.make_good(proxy, bucket);
+                if is_good {
+                    self.count(coverage::GIVEN_UP_MADE_GOOD);
+                }
+                if let Some(control) = &mut self.proxies[proxy].control {
+                    control.on_made_good(bucket, is_good, now_us);
+                }
+            }
+            Action::MakeGoodOf(gone) => {
+                for number in gone {
+                    let left = self.lists.as_ref().map(|lists| lists.left_by(number));
+                    let left = left.unwrap_or_default();
+                    if left.is_empty() || !left.iter().all(|of| self.make_good(proxy, *of)) {
+                        continue;
+                    }
+                    self.count(coverage::LEFT_MADE_GOOD);
+                    if let Some(lists) = &mut self.lists {
+                        lists.forget(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Those that must have a write have a partition alike from now on, if all answer. They are on the starts that
+    /// the list knows.
+    pub(in crate::chaos::world) fn make_group_equal(
+        &mut self,
+        proxy: usize,
+        group: usize,
+        bucket: Option<usize>,
+    ) -> bool {
+        let now_us = self.copies_us(proxy);
+        let control = self.proxies[proxy].control.as_ref();
+        let Some((list, required)) = control.and_then(|of| of.required(group, now_us)) else {
+            return false;
+        };
+        let is_ready = |copy: &usize| {
+            let boot = self.boot_of((group, *copy), Some(proxy));
+            let is_listed = list.listed().contains(*copy);
+            boot.is_some() && (!is_listed || boot == Some(list.boot(*copy)))
+        };
+        if !required.iter().all(is_ready) {
+            // As a write of the comparison would find.
+            let lacking = required.iter().filter(|copy| !is_ready(copy));
+            let lacking: Vec<usize> = lacking.copied().collect();
+            if let Some(control) = &mut self.proxies[proxy].control {
+                control.on_lacking(group, &lacking, list.version());
+            }
+            return false;
+        }
+        let lists = self.lists.as_ref().expect("there are copies");
+        let partitions = lists.groups[group].partitions.clone();
+        for partition in partitions {
+            if bucket.is_none_or(|bucket| bucket_of(partition) == bucket)
+                && self.cluster.make_equal(&required, partition)
+            {
+                self.count(coverage::COPIES_DIFFERED);
+            }
+        }
+        true
+    }
+
+    /// Compares a copy that joins with one in sync, in both directions. Returns the start of its node.
+    pub(in crate::chaos::world) fn compare_copy(
+        &mut self,
+        proxy: usize,
+        name: (usize, usize),
+    ) -> Option<u32> {
+        let is_equal = self.make_group_equal(proxy, name.0, None);
+        self.boot_of(name, Some(proxy)).filter(|_| is_equal)
+    }
+
+    pub(in crate::chaos::world) fn make_good(&mut self, proxy: usize, bucket: usize) -> bool {
+        let groups = self.lists.as_ref().map_or(0, |lists| lists.groups.len());
+        (0..groups).all(|group| self.make_group_equal(proxy, group, Some(bucket)))
+    }
+
+    pub(in crate::chaos::world) fn forget_lost(&mut self, (group, copy): (usize, usize)) {
+        let lists = self.lists.as_ref().expect("there are copies");
+        let partitions = &lists.groups[group].partitions;
+        self.cluster.forget_lost(copy, partitions);
+    }
+
+    pub(in crate::chaos::world) fn want_eviction(&mut self, proxy: usize, eviction: &Eviction) {
+        let control = self.proxies[proxy].control.as_mut();
+        let group = control.and_then(|control| control.on_eviction(eviction));
+        let Some(group) = group else {
+            return self.violate(format!("{eviction:?} is of no list"));
+        };
+        self.note(|| {
+            format!(
+                "proxy {proxy} is to evict copy {} of {group}",
+                eviction.copy
+            )
+        });
+        let node = self.node_of((group, eviction.copy));
+        let lists = self.lists.as_ref().expect("there are copies");
+        if self.cluster.nodes[node].boot > lists.groups[group].list.boot(eviction.copy) {
+            self.count(coverage::RESTART_NOTICED);
+        }
+        self.look_after_lists(proxy);
+    }
+
+    /// The last copy in sync whose node was restarted: its disk is recovered, and it is taken as it is.
+    pub(in crate::chaos::world) fn operate(&mut self) {
+        let now_us = self.now_us();
+        self.events.plan(OPERATE_US, Event::Operate);
+        let groups = self.lists.as_ref().map_or(0, |lists| lists.groups.len());
+        for group in 0..groups {
+            self.judge_group(group);
+            let lists = self.lists.as_ref().expect("there are copies");
+            let list = lists.groups[group].list;
+            let mut in_sync = list.in_sync().iter();
+            let (Some(copy), None) = (in_sync.next(), in_sync.next()) else {
+                continue;
+            };
+            let boot = self.boot_of((group, copy), None);
+            let lists = self.lists.as_mut().expect("there are copies");
+            let of = &mut lists.groups[group];
+            let Some(boot) = boot.filter(|boot| *boot != list.boot(copy)) else {
+                of.restarted_us = None;
+                continue;
+            };
+            if now_us < *of.restarted_us.get_or_insert(now_us) + OPERATE_AFTER_US {
+                continue;
+            }
+            of.restarted_us = None;
+            if let Ok(adopted) = list.adopt_start(copy, boot) {
+                of.list = adopted;
+                self.cluster.recover(copy, &of.partitions);
+                self.count(coverage::RESTART_ADOPTED);
+            }
+        }
+    }
+}
