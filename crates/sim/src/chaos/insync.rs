@@ -193,3 +193,42 @@ impl Catalogued {
         groups.find(|group| group.partitions.contains(&partition))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_changes_of_one_version_one_is_made() {
+        let mut lists = Catalogued::new(&Holders::new(3, 3), 4, 7);
+        let count: usize = lists
+            .groups
+            .iter()
+            .map(|group| group.partitions.len())
+            .sum();
+        assert_eq!((lists.groups.len(), count), (1, 4), "each copy on one node");
+        let known = lists.groups[0].list;
+        let change = |copy| Change::Copies(0, known.evict(copy).expect("others are in sync"));
+        assert!(lists.change(&change(1), 50));
+        assert!(!lists.change(&change(2), 60));
+        let group = &lists.groups[0];
+        assert_eq!(group.list.in_sync().iter().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(group.evicted_us, Some(50));
+    }
+
+    #[test]
+    fn a_bit_is_what_its_last_change_says() {
+        let mut lists = Catalogued::new(&Holders::new(2, 2), 1, 7);
+        let bit = |number, set| BitChange {
+            bucket: 9,
+            set,
+            number,
+        };
+        lists.record(3, bit(2, true));
+        lists.record(3, bit(1, false));
+        assert_eq!(lists.left_by(3), [9]);
+        assert!(lists.has_leftovers(), "nobody has that number");
+        lists.record(3, bit(3, false));
+        assert!(lists.left_by(3).is_empty() && !lists.has_leftovers());
+    }
+}

@@ -234,3 +234,67 @@ impl Cluster {
         all_rows().any(|row| one.of_row(&row).value != other.of_row(&row).value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::cassandra::{Mutation, Owners, Written};
+    use crate::chaos::wide::Change;
+
+    fn cluster() -> Cluster {
+        let owners = Owners::new(vec![0, 1], &Replication::Simple { rf: 1 });
+        let mut cluster = Cluster::new(owners, 0, 1);
+        cluster.holders = Some(Holders::new(2, 2));
+        cluster
+    }
+
+    /// Writes a value to a copy of partition 5, which is that of the first of its rows.
+    fn write(cluster: &mut Cluster, copy: usize, value: i64, at_us: u64) {
+        cluster.now_us = at_us;
+        let row = [0, 0, value];
+        let change = (copy + 1, Change::Put(row, value));
+        let update = Update::new(5, vec![change], at_us as i64);
+        let node = cluster.replicas_of_table(copy + 1, 5)[0];
+        let written = Written::Rows(Rc::new(update));
+        cluster.apply(Mutation { node, written });
+    }
+
+    fn values(cluster: &Cluster, copy: usize) -> Vec<i64> {
+        let of_copy = cluster.of_copy(copy, 5);
+        of_copy.live().map(|(_, value)| value).collect()
+    }
+
+    #[test]
+    fn a_crash_takes_the_end_of_what_was_written_and_the_disk_may_give_it_back() {
+        let mut cluster = cluster();
+        let mut dice = Dice::of(1, 1, 1);
+        let node = cluster.replicas_of_table(1, 5)[0];
+        write(&mut cluster, 0, 1, 1_000);
+        write(&mut cluster, 0, 2, 60_000_000);
+        while values(&cluster, 0).len() == 2 {
+            cluster.lose_tail(node, &mut dice);
+        }
+        assert_eq!(values(&cluster, 0), [1], "it was written long before");
+        cluster.nodes[node].health = Health::Down;
+        let boot = cluster.nodes[node].boot;
+        cluster.restart(node);
+        cluster.restart(node);
+        assert_eq!(cluster.nodes[node].boot, boot + 1, "it was down once");
+        cluster.recover(1, &[5]);
+        cluster.recover(0, &[4]);
+        assert_eq!(values(&cluster, 0), [1], "of others");
+        cluster.recover(0, &[5]);
+        assert_eq!(values(&cluster, 0), [1, 2]);
+    }
+
+    #[test]
+    fn copies_are_made_equal_in_both_directions() {
+        let mut cluster = cluster();
+        write(&mut cluster, 0, 1, 1_000);
+        write(&mut cluster, 1, 2, 2_000);
+        assert!(cluster.differ((0, 1), 5));
+        assert!(cluster.make_equal(&[0, 1], 5));
+        assert!(!cluster.differ((0, 1), 5) && !cluster.make_equal(&[0, 1], 5));
+        assert_eq!(values(&cluster, 0), [1, 2]);
+    }
+}

@@ -74,6 +74,15 @@ impl Update {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn new(partition: i64, changes: Vec<(usize, Change)>, timestamp: i64) -> Update {
+        Update {
+            partition,
+            changes,
+            timestamp,
+        }
+    }
+
     /// The table and partition that it writes.
     pub(super) fn place(&self) -> (usize, i64) {
         (table_of(&self.changes), self.partition)
