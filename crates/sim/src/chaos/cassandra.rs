@@ -149,7 +149,7 @@ impl Cluster {
             schema: 0,
             cells: BTreeMap::new(),
             rows: BTreeMap::new(),
-            boot: copies::FIRST_BOOT,
+            boot: copies::first_boot(at),
             log: copies::CommitLog::default(),
         };
         let mut cluster = Cluster {

@@ -96,20 +96,26 @@ pub(super) fn bucket_of(partition: i64) -> usize {
 }
 
 impl Catalogued {
-    /// All copies are empty, and so in sync. No proxy has joined yet.
-    pub(super) fn new(holders: &Holders, partitions: i64, boot: u32) -> Catalogued {
+    /// All copies are empty, and so in sync, each on its node's start. No proxy has joined yet.
+    pub(super) fn new(holders: &Holders, partitions: i64, boots: &[u32]) -> Catalogued {
         let mut groups: Vec<Group> = Vec::new();
         for partition in 0..partitions {
             let owners = holders.of(partition);
             match groups.iter_mut().find(|group| group.owners == owners) {
                 Some(group) => group.partitions.push(partition),
-                None => groups.push(Group {
-                    owners,
-                    partitions: vec![partition],
-                    list: Copies::new(Members::first(holders.copies()), [boot; COPIES_MAX]),
-                    evicted_us: None,
-                    restarted_us: None,
-                }),
+                None => {
+                    let mut starts = [0; COPIES_MAX];
+                    for (start, owner) in starts.iter_mut().zip(&owners) {
+                        *start = boots[owner.as_usize()];
+                    }
+                    groups.push(Group {
+                        owners,
+                        partitions: vec![partition],
+                        list: Copies::new(Members::first(holders.copies()), starts),
+                        evicted_us: None,
+                        restarted_us: None,
+                    });
+                }
             }
         }
         Catalogued {
@@ -200,7 +206,7 @@ mod tests {
 
     #[test]
     fn of_two_changes_of_one_version_one_is_made() {
-        let mut lists = Catalogued::new(&Holders::new(3, 3), 4, 7);
+        let mut lists = Catalogued::new(&Holders::new(3, 3), 4, &[7, 8, 9]);
         let count: usize = lists
             .groups
             .iter()
@@ -218,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_bit_is_what_its_last_change_says() {
-        let mut lists = Catalogued::new(&Holders::new(2, 2), 1, 7);
+        let mut lists = Catalogued::new(&Holders::new(2, 2), 1, &[7, 8]);
         let bit = |number, set| BitChange {
             bucket: 9,
             set,

@@ -16,7 +16,12 @@ use crate::chaos::wide::{CLUSTERING, OF_COPIES, Order, Partition, TABLE, all_row
 use crate::dice::Dice;
 
 /// Generations are seconds, not counts.
-pub(super) const FIRST_BOOT: u32 = 1_700_000_000;
+const FIRST_BOOT: u32 = 1_700_000_000;
+
+/// The first start of a node: that of another node is never taken for it.
+pub(super) fn first_boot(node: usize) -> u32 {
+    FIRST_BOOT + 1_000 * node as u32
+}
 /// With `commitlog_sync: periodic` what a node has answered may be lost for so long.
 const SYNC_PERIOD_US: u64 = 10_000_000;
 
@@ -147,6 +152,18 @@ impl Cluster {
                 vec![holders.of(partition)[table - 1].as_usize()]
             }
             _ => self.replicas_of(partition),
+        }
+    }
+
+    /// A copy is on one node, and proxies are to ask that one: no other may take its requests.
+    pub(super) fn judge_holder(&self, node: usize, table: usize, partition: i64) {
+        if self.holders.is_some() && table > 0 {
+            let holder = self.replicas_of_table(table, partition)[0];
+            let copy = table - 1;
+            assert_eq!(
+                node, holder,
+                "of copy {copy} of partition {partition}: not its node"
+            );
         }
     }
 
@@ -285,6 +302,15 @@ mod tests {
         assert_eq!(values(&cluster, 0), [1], "of others");
         cluster.recover(0, &[5]);
         assert_eq!(values(&cluster, 0), [1, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "not its node")]
+    fn a_request_of_a_copy_at_another_node_is_noticed() {
+        let cluster = cluster();
+        let holder = cluster.replicas_of_table(1, 5)[0];
+        cluster.judge_holder(holder, 1, 5);
+        cluster.judge_holder(1 - holder, 1, 5);
     }
 
     #[test]

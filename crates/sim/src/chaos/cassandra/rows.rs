@@ -133,7 +133,7 @@ impl Cluster {
     pub(super) fn rows(
         &mut self,
         statement: &Statement,
-        now_us: u64,
+        (node, now_us): (usize, u64),
         options: &Options<'_>,
         text: &str,
         metadata: &Metadata,
@@ -143,6 +143,7 @@ impl Cluster {
             Ok(table) => table,
             Err(served) => return served,
         };
+        self.judge_holder(node, table, statement.partition);
         match &statement.action {
             Action::Uncopied => {
                 self.uncopied += 1;

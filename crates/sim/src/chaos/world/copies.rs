@@ -43,8 +43,8 @@ impl World {
         self.cluster.tables = copied_tables(own, copies, &mut dice);
         let holders = Holders::new(nodes, copies);
         let partitions = 1 + dice.below(12) as i64;
-        let boot = self.cluster.nodes[0].boot;
-        self.lists = Some(Catalogued::new(&holders, partitions, boot));
+        let boots: Vec<u32> = self.cluster.nodes.iter().map(|node| node.boot).collect();
+        self.lists = Some(Catalogued::new(&holders, partitions, &boots));
         self.cluster.holders = Some(holders);
         let ready = OfLayout {
             step: Step::Ready,
