@@ -96,11 +96,11 @@ impl Update {
 
 impl Cluster {
     /// The number of a table, or what a node says if it is not there.
-    pub(super) fn check_table(&self, name: &str) -> Result<usize, Served> {
-        let mut tables = self.tables.iter();
-        let found = tables.position(|table| table.exists && table.name == name);
-        let missing = || error_saying(code::INVALID, &format!("table {name} does not exist"), &[]);
-        found.ok_or_else(missing)
+    pub(super) fn check_table(&self, (keyspace, name): (&str, &str)) -> Result<usize, Served> {
+        let is_it = |of: &Table| of.exists && of.keyspace == keyspace && of.name == name;
+        let missing = format!("table {keyspace}.{name} does not exist");
+        let found = self.tables.iter().position(is_it);
+        found.ok_or_else(|| error_saying(code::INVALID, &missing, &[]))
     }
 
     /// A table is there from now on, or it is not any more: nodes forget what they have prepared for it.
@@ -139,7 +139,7 @@ impl Cluster {
         metadata: &Metadata,
         dice: &mut Dice,
     ) -> Served {
-        let table = match self.check_table(&statement.table) {
+        let table = match self.check_table(statement.place()) {
             Ok(table) => table,
             Err(served) => return served,
         };

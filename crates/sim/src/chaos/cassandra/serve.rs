@@ -11,7 +11,7 @@ use super::served::{NOT_PREPARED, Served, error, error_saying, result};
 use super::{Cell, Cluster, Peer, Stage};
 use crate::chaos::coverage::Kind;
 use crate::chaos::cql::{self, Asked, Metadata};
-use crate::chaos::wide::Action;
+use crate::chaos::wide::{self, Action};
 use crate::dice::Dice;
 
 impl Cluster {
@@ -55,7 +55,7 @@ impl Cluster {
                     return Served { kind, ..served };
                 }
                 if cql::is_about_rows(text)
-                    && let Err(served) = self.check_table(cql::table(text))
+                    && let Err(served) = self.check_table((wide::keyspace(text), cql::table(text)))
                 {
                     return Served { kind, ..served };
                 }
@@ -303,7 +303,7 @@ impl Cluster {
             let Asked::Rows(statement) = asked else {
                 continue;
             };
-            let table = self.check_table(&statement.table)?;
+            let table = self.check_table(statement.place())?;
             self.judge_holder(node, table, statement.partition);
             if let Action::Change(change) = statement.action {
                 let of_partition = changes.entry(statement.partition).or_default();

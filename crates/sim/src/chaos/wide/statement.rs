@@ -8,8 +8,8 @@ use super::{CLUSTERING, Change, KEYSPACE, OF_COPIES, Row, Select, TABLE};
 pub(in crate::chaos) struct Statement {
     /// The table's name, or that of a layout.
     pub table: String,
-    /// The keyspace is named.
-    pub qualified: bool,
+    /// The keyspace, if it is named.
+    pub keyspace: Option<String>,
     pub partition: i64,
     pub action: Action,
 }
@@ -27,7 +27,13 @@ pub(in crate::chaos) enum Action {
 impl Statement {
     /// Whether its table is in this keyspace.
     pub(in crate::chaos) fn is_in(&self, keyspace: Option<&str>) -> bool {
-        self.qualified || keyspace == Some(KEYSPACE)
+        self.keyspace.is_some() || keyspace == Some(KEYSPACE)
+    }
+
+    /// Its table with the keyspace, which is that of the session if none is named.
+    pub(in crate::chaos) fn place(&self) -> (&str, &str) {
+        let keyspace = self.keyspace.as_deref().unwrap_or(KEYSPACE);
+        (keyspace, &self.table)
     }
 }
 
@@ -164,7 +170,8 @@ pub(in crate::chaos) fn read(text: &str, given: &Values<'_>) -> Option<Statement
 /// The same with numbers.
 pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Option<Statement> {
     let table = table(text)?.to_owned();
-    let is_qualified = words(text).any(|word| qualified(word).is_some());
+    let named = words(text).find_map(qualified);
+    let keyspace = named.map(|(keyspace, _)| keyspace.to_owned());
     let mut words = words(text);
     let verb = words.next()?;
     let is_start = |word: &&str| !matches!(*word, "WHERE" | "VALUES" | "SET");
@@ -214,7 +221,7 @@ pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Optio
     };
     Some(Statement {
         table,
-        qualified: is_qualified,
+        keyspace,
         partition,
         action,
     })
@@ -282,7 +289,7 @@ mod tests {
                 .collect();
             let statement = with(text, &values).expect(text);
             assert_eq!(statement.partition, 1, "{text}");
-            assert_eq!(statement.qualified, !texts::HERE.contains(&text));
+            assert_eq!(statement.keyspace.is_some(), !texts::HERE.contains(&text));
             let row = [2, 3, 4];
             match statement.action {
                 Action::Change(Change::Put(of, value)) => assert_eq!((of, value), (row, 0)),
@@ -329,6 +336,8 @@ mod tests {
         assert_eq!(keyspace(text), "ks");
         let all = "SELECT * FROM ks__cab.g__layout_cab WHERE p = ?";
         assert_eq!(keyspace(all), "ks__cab");
+        let of_copy = with(all, &[2]).expect(all);
+        assert_eq!(of_copy.place(), ("ks__cab", "g__layout_cab"));
         assert!(with(all, &[2]).is_some_and(|of| of.is_in(None)));
         let all = columns(all);
         assert_eq!(all.expect(text), ["p", "c", "a", "b", "v"]);
