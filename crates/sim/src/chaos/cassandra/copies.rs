@@ -226,16 +226,41 @@ impl Cluster {
         }
         let mut has_changed = false;
         for copy in copies {
-            if self.of_copy(*copy, partition) != merged {
-                let node = self.replicas_of_table(copy + 1, partition)[0];
-                let node = &mut self.nodes[node];
-                let logged = Logged::Merged(copy + 1, partition, merged.clone());
-                logged.apply(&mut node.rows);
-                node.log.note(self.now_us, logged);
+            if let Some(rows) = self.of_copy(*copy, partition).differing(&merged) {
+                self.merge_into(*copy, partition, rows);
                 has_changed = true;
             }
         }
         has_changed
+    }
+
+    /// Rows in which a newcomer differs from its source get the newer of both, in all of these copies. What the others
+    /// have in these rows is not looked at, and neither are other rows. Returns whether some differed.
+    pub(in crate::chaos) fn repair(
+        &mut self,
+        (newcomer, source): (usize, usize),
+        copies: &[usize],
+        partition: i64,
+    ) -> bool {
+        let (own, other) = (
+            self.of_copy(newcomer, partition),
+            self.of_copy(source, partition),
+        );
+        let Some(rows) = own.differing(&other) else {
+            return false;
+        };
+        for copy in copies {
+            self.merge_into(*copy, partition, rows.clone());
+        }
+        true
+    }
+
+    fn merge_into(&mut self, copy: usize, partition: i64, rows: Partition) {
+        let node = self.replicas_of_table(copy + 1, partition)[0];
+        let node = &mut self.nodes[node];
+        let logged = Logged::Merged(copy + 1, partition, rows);
+        logged.apply(&mut node.rows);
+        node.log.note(self.now_us, logged);
     }
 
     /// What a copy has of a partition.
@@ -311,6 +336,19 @@ mod tests {
         let holder = cluster.replicas_of_table(1, 5)[0];
         cluster.judge_holder(holder, 1, 5);
         cluster.judge_holder(1 - holder, 1, 5);
+    }
+
+    #[test]
+    fn a_newcomer_is_compared_with_one_copy_only() {
+        let owners = Owners::new(vec![0, 1, 2], &Replication::Simple { rf: 1 });
+        let mut cluster = Cluster::new(owners, 0, 1);
+        cluster.holders = Some(Holders::new(3, 3));
+        write(&mut cluster, 0, 1, 1_000);
+        write(&mut cluster, 2, 2, 2_000);
+        assert!(cluster.repair((1, 0), &[0, 1, 2], 5));
+        assert_eq!([0, 1].map(|copy| values(&cluster, copy)), [[1], [1]]);
+        assert_eq!(values(&cluster, 2), [1, 2], "the others differ as before");
+        assert!(!cluster.repair((1, 0), &[0, 1, 2], 5));
     }
 
     #[test]

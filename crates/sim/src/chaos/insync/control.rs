@@ -175,8 +175,8 @@ impl Control {
         Some(group)
     }
 
-    /// These copies do not answer, or on another start than the list knows.
-    pub(in crate::chaos) fn on_lacking(&mut self, group: usize, copies: &[usize], version: u64) {
+    /// These copies answer on a later start than the list knows.
+    pub(in crate::chaos) fn on_restarted(&mut self, group: usize, copies: &[usize], version: u64) {
         let names = copies.iter().map(|copy| ((group, *copy), version));
         self.evictions.extend(names);
     }

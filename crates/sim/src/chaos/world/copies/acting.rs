@@ -2,6 +2,7 @@
 //! does.
 
 use helenus_engine::copies::Eviction;
+use helenus_layout::insync::Copies;
 
 use super::super::{Event, World};
 use super::OPERATE_US;
@@ -57,58 +58,64 @@ impl World {
         }
     }
 
-    /// Those that must have a write have a partition alike from now on, if all answer. They are on the starts that
-    /// the list knows.
-    pub(in crate::chaos::world) fn make_group_equal(
-        &mut self,
-        proxy: usize,
-        group: usize,
-        bucket: Option<usize>,
-    ) -> bool {
+    /// The list of a group with those that must have a write, if all answer, on the starts that the list knows. One that
+    /// answers on a later start is out, as its requests would show.
+    fn ready(&mut self, proxy: usize, group: usize) -> Option<(Copies, Vec<usize>)> {
         let now_us = self.copies_us(proxy);
-        let control = self.proxies[proxy].control.as_ref();
-        let Some((list, required)) = control.and_then(|of| of.required(group, now_us)) else {
-            return false;
-        };
-        let is_ready = |copy: &usize| {
-            let boot = self.boot_of((group, *copy), Some(proxy));
+        let control = self.proxies[proxy].control.as_ref()?;
+        let (list, required) = control.required(group, now_us)?;
+        let boot_of = |copy: usize| self.boot_of((group, copy), Some(proxy));
+        let is_restarted = |copy: &usize| {
             let is_listed = list.listed().contains(*copy);
-            boot.is_some() && (!is_listed || boot == Some(list.boot(*copy)))
+            is_listed && boot_of(*copy).is_some_and(|boot| boot > list.boot(*copy))
         };
-        if !required.iter().all(is_ready) {
-            // As a write of the comparison would find.
-            let lacking = required.iter().filter(|copy| !is_ready(copy));
-            let lacking: Vec<usize> = lacking.copied().collect();
-            if let Some(control) = &mut self.proxies[proxy].control {
-                control.on_lacking(group, &lacking, list.version());
-            }
-            return false;
+        let restarted: Vec<usize> = required.iter().copied().filter(is_restarted).collect();
+        let is_ready = |copy: &usize| {
+            let boot = boot_of(*copy);
+            boot.is_some() && (!list.listed().contains(*copy) || boot == Some(list.boot(*copy)))
+        };
+        let are_ready = required.iter().all(is_ready);
+        if let Some(control) = &mut self.proxies[proxy].control {
+            control.on_restarted(group, &restarted, list.version());
         }
+        are_ready.then_some((list, required))
+    }
+
+    /// Compares a copy that joins with the first in sync. Returns the start of its node.
+    fn compare_copy(&mut self, proxy: usize, (group, copy): (usize, usize)) -> Option<u32> {
+        let (list, required) = self.ready(proxy, group)?;
+        let source = list.in_sync().iter().next()?;
+        for partition in self.partitions_of(group) {
+            if self.cluster.repair((copy, source), &required, partition) {
+                self.count(coverage::COPIES_DIFFERED);
+            }
+        }
+        self.boot_of((group, copy), Some(proxy))
+    }
+
+    fn partitions_of(&self, group: usize) -> Vec<i64> {
         let lists = self.lists.as_ref().expect("there are copies");
-        let partitions = lists.groups[group].partitions.clone();
+        lists.groups[group].partitions.clone()
+    }
+
+    /// Those that must have a write have the partitions of a bucket alike from now on, if all answer.
+    fn make_group_equal(&mut self, proxy: usize, group: usize, bucket: usize) -> bool {
+        let Some((_, required)) = self.ready(proxy, group) else {
+            return false;
+        };
+        let mut partitions = self.partitions_of(group);
+        partitions.retain(|partition| bucket_of(*partition) == bucket);
         for partition in partitions {
-            if bucket.is_none_or(|bucket| bucket_of(partition) == bucket)
-                && self.cluster.make_equal(&required, partition)
-            {
+            if self.cluster.make_equal(&required, partition) {
                 self.count(coverage::COPIES_DIFFERED);
             }
         }
         true
     }
 
-    /// Compares a copy that joins with one in sync, in both directions. Returns the start of its node.
-    pub(in crate::chaos::world) fn compare_copy(
-        &mut self,
-        proxy: usize,
-        name: (usize, usize),
-    ) -> Option<u32> {
-        let is_equal = self.make_group_equal(proxy, name.0, None);
-        self.boot_of(name, Some(proxy)).filter(|_| is_equal)
-    }
-
     pub(in crate::chaos::world) fn make_good(&mut self, proxy: usize, bucket: usize) -> bool {
         let groups = self.lists.as_ref().map_or(0, |lists| lists.groups.len());
-        (0..groups).all(|group| self.make_group_equal(proxy, group, Some(bucket)))
+        (0..groups).all(|group| self.make_group_equal(proxy, group, bucket))
     }
 
     pub(in crate::chaos::world) fn forget_lost(&mut self, (group, copy): (usize, usize)) {
