@@ -57,9 +57,8 @@ pub(super) struct Proxy {
     pub catalogue_lost_until_us: u64,
     /// What it knows of copies in place of replicas.
     pub control: Option<Control>,
-    /// It stands still until then; how long it has done so in all; and a clock that was read before.
-    pub paused_until_us: u64,
-    pub paused_us: u64,
+    /// From when to when it has stood still; and a clock that was read before.
+    pub pauses: Vec<(u64, u64)>,
     pub stale: Option<Instant>,
 }
 
@@ -101,11 +100,29 @@ impl Proxy {
             leases: Leases::default(),
             catalogue_lost_until_us: 0,
             control: None,
-            paused_until_us: 0,
-            paused_us: 0,
+            pauses: Vec::new(),
             stale: None,
         }
     }
+
+    /// Until when it stands still, or has stood still last.
+    pub(super) fn paused_until_us(&self) -> Option<u64> {
+        self.pauses.last().map(|(_, until_us)| *until_us)
+    }
+
+    /// How long it has stood still between two times.
+    pub(super) fn paused_within_us(&self, span: (u64, u64)) -> u64 {
+        within(&self.pauses, span)
+    }
+}
+
+/// How much of a span lies in these pauses.
+fn within(pauses: &[(u64, u64)], (from_us, to_us): (u64, u64)) -> u64 {
+    let within = pauses.iter().map(|(from, until)| {
+        let (from, until) = (*from.max(&from_us), *until.min(&to_us));
+        until.saturating_sub(from)
+    });
+    within.sum()
 }
 
 /// How long clients may have to wait, by the settings that were ever in force.
@@ -279,5 +296,18 @@ pub(super) fn snapshot(
         local_dc: "dc1".to_owned(),
         ring: Some(ring),
         ..Snapshot::unknown()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pauses_within_a_span_count() {
+        let pauses = [(10, 20), (50, 90)];
+        assert_eq!(within(&pauses, (0, 5)), 0);
+        assert_eq!(within(&pauses, (15, 60)), 15);
+        assert_eq!(within(&pauses, (0, 100)), 50);
     }
 }

@@ -20,7 +20,8 @@ impl World {
     /// What an engine says of itself is true at any moment.
     pub(super) fn judge_books(&mut self, at: At) {
         // What has come while it stood still waits behind its timers.
-        if self.proxies[at.proxy].paused_until_us + BEHIND_US > self.now_us() {
+        let until_us = self.proxies[at.proxy].paused_until_us();
+        if until_us.is_some_and(|until_us| until_us + BEHIND_US > self.now_us()) {
             return;
         }
         let found = self.worker(at).engine.contradictions();

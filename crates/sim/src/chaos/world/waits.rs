@@ -44,7 +44,8 @@ impl World {
             0 => 0,
             _ => PAUSES_MS,
         };
-        let stopped_us = self.proxies[at.proxy].paused_us;
+        let span = (request.begun_us, self.now_us());
+        let stopped_us = self.proxies[at.proxy].paused_within_us(span);
         Some((waits.node_ms + queue_ms + pauses_ms + SLACK_MS) * 1_000 + stopped_us)
     }
 

@@ -56,15 +56,19 @@ impl World {
         };
         let (now, now_us) = (self.now(), self.now_us());
         let of = &mut self.proxies[proxy];
-        let until_us = of.paused_until_us.max(now_us + for_us);
-        of.paused_us += until_us - now_us.max(of.paused_until_us);
-        of.paused_until_us = until_us;
+        match of.pauses.last_mut() {
+            Some((_, until_us)) if *until_us >= now_us => {
+                *until_us = (now_us + for_us).max(*until_us);
+            }
+            _ => of.pauses.push((now_us, now_us + for_us)),
+        }
         of.stale = Some(now);
         self.note(|| format!("proxy {proxy} stands still for {for_us} us"));
     }
 
     pub(in crate::chaos::world) fn is_paused(&self, proxy: usize) -> bool {
-        self.proxies[proxy].paused_until_us > self.now_us()
+        let until_us = self.proxies[proxy].paused_until_us();
+        until_us.is_some_and(|until_us| until_us > self.now_us())
     }
 
     /// An event, unless it has to wait until its proxy goes on.
@@ -72,9 +76,8 @@ impl World {
         let Some(proxy) = self.proxy_of(&event) else {
             return Some(event);
         };
-        let wait_us = self.proxies[proxy]
-            .paused_until_us
-            .saturating_sub(self.now_us());
+        let until_us = self.proxies[proxy].paused_until_us().unwrap_or(0);
+        let wait_us = until_us.saturating_sub(self.now_us());
         if wait_us > 0 {
             self.events.plan(wait_us, event);
             return None;
