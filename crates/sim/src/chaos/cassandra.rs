@@ -15,7 +15,7 @@ mod views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-pub(super) use self::copies::{CopyRead, Holders, copied_tables};
+pub(super) use self::copies::{Came, CopyRead, Holders, copied_tables};
 pub(super) use self::rows::{Table, tables};
 pub(super) use self::served::{Served, error_saying, kind_of, overloaded, result, said};
 pub(super) use self::views::Owners;
@@ -87,7 +87,7 @@ pub(super) struct Cluster {
     pub uncopied: u64,
     /// The nodes of the copies, where the tables behind the first take the place of its replicas.
     pub holders: Option<Holders>,
-    /// Reads of copies that were carried out since somebody has looked.
+    /// Reads that copies have answered since somebody has looked.
     pub copy_reads: Vec<CopyRead>,
     /// Reads of layouts, and writes of a table together with them.
     pub layout_reads: u64,

@@ -198,16 +198,18 @@ pub(super) const SCAN_PAUSED: &str = "layouts: a scan is continued later";
 pub(super) const UNCOPIED_REFUSED: &str = "layouts: what cannot be copied is refused";
 pub(super) const FENCED: &str = "layouts: a write is refused without a lease";
 
-pub(super) const COPY_EVICTED: &str = "copies: a copy is evicted";
+pub(super) const COPY_EVICTED: &str = "copies: an engine has a copy evicted";
+pub(super) const COPY_EVICTED_BY_CONTROL: &str = "copies: a control side evicts a copy";
 pub(super) const COPY_CAME_BACK: &str = "copies: a copy has come back";
 pub(super) const COPIES_DIFFERED: &str = "copies: something is missing when copies are made equal";
 pub(super) const ACKNOWLEDGED_WITHOUT: &str =
     "copies: a write is acknowledged, and a copy was evicted meanwhile";
 pub(super) const ACKNOWLEDGED: &str = "copies: a write is acknowledged";
 pub(super) const COPY_READ: &str = "copies: a read is answered";
-pub(super) const READ_AGAIN: &str = "copies: a read is asked of another copy";
+pub(super) const READ_AGAIN: &str = "copies: a read is asked of another copy after an error";
 pub(super) const COPY_FENCED: &str = "copies: a write is refused without a lease";
-pub(super) const RESTART_NOTICED: &str = "copies: a restart is noticed";
+pub(super) const RESTART_NOTICED: &str =
+    "copies: a copy is evicted that has answered on a later start";
 pub(super) const RESTART_ADOPTED: &str = "copies: the last one in sync is taken after a restart";
 pub(super) const GIVEN_UP: &str = "copies: a write is given up";
 pub(super) const GIVEN_UP_MADE_GOOD: &str =

@@ -73,6 +73,8 @@ pub(super) struct Group {
     pub owners: Box<[NodeIndex]>,
     pub partitions: Vec<i64>,
     pub list: Copies,
+    /// The last list by which an engine has found that a copy is to be evicted.
+    pub wanted: [Option<u64>; COPIES_MAX],
     /// When one of its copies was evicted last.
     pub evicted_us: Option<u64>,
     /// Since when its last copy in sync is on a later start than the list knows.
@@ -112,6 +114,7 @@ impl Catalogued {
                         owners,
                         partitions: vec![partition],
                         list: Copies::new(Members::first(holders.copies()), starts),
+                        wanted: [None; COPIES_MAX],
                         evicted_us: None,
                         restarted_us: None,
                     });

@@ -1,5 +1,6 @@
 //! Proxies: engines, and what they share.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub(super) struct Worker {
     pub agreeing: usize,
     /// When it is to send its clients away.
     pub timetable: Option<Timetable>,
+    /// The last start of each node that has answered it.
+    pub heard: BTreeMap<usize, u32>,
     /// Whether it takes new clients.
     pub accepts: bool,
     /// It is no more, and an engine without anything has the place of its own.
@@ -86,6 +89,7 @@ impl Proxy {
             alarm: now + FAR,
             agreeing: 0,
             timetable: None,
+            heard: BTreeMap::new(),
             accepts: true,
             ended: false,
         });

@@ -37,6 +37,14 @@ pub(in crate::chaos) struct CopyRead {
     pub partition: i64,
     pub asked_us: i64,
     pub copy: usize,
+    pub came: Came,
+}
+
+/// What has come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::chaos) enum Came {
+    Rows,
+    Error,
 }
 
 /// What was written to copies on a node, in the order in which it was.

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use helenus_wire::{Consistency, Options, PageStart, code, write};
+use helenus_wire::{Consistency, Opcode, Options, PageStart, code, write};
 
-use super::copies::CopyRead;
+use super::copies::{Came, CopyRead};
 use super::replicas::required;
 use super::served::{Served, error, error_saying, result, unavailable};
 use super::{Cluster, Mutation, Written};
@@ -162,6 +162,32 @@ impl Cluster {
         }
     }
 
+    /// A copy has answered a read.
+    pub(super) fn note_copy_read(
+        &mut self,
+        statement: &Statement,
+        options: &Options<'_>,
+        served: &Served,
+    ) {
+        let table = self.check_table(statement.place());
+        if let (Some(_), Some(asked_us)) = (&self.holders, options.timestamp)
+            && let Ok(table) = table
+            && table > 0
+            && matches!(statement.action, Action::Select(_))
+        {
+            let came = match served.opcode {
+                Opcode::Error => Came::Error,
+                _ => Came::Rows,
+            };
+            self.copy_reads.push(CopyRead {
+                partition: statement.partition,
+                asked_us,
+                copy: table - 1,
+                came,
+            });
+        }
+    }
+
     fn select(
         &mut self,
         at: (usize, i64),
@@ -180,15 +206,6 @@ impl Cluster {
             Err(served) => return served,
         };
         self.layout_reads += u64::from(at.0 > 0 && self.holders.is_none());
-        if let (Some(_), Some(asked_us)) = (&self.holders, options.timestamp)
-            && at.0 > 0
-        {
-            self.copy_reads.push(CopyRead {
-                partition: at.1,
-                asked_us,
-                copy: at.0 - 1,
-            });
-        }
         let columns = cql::columns(text, 0);
         if select.counts {
             let rows = select.page(&order, &partition, None, usize::MAX).rows;

@@ -117,8 +117,12 @@ impl Cluster {
         fails: bool,
         dice: &mut Dice,
     ) -> Served {
-        let kind = cql::read(text, &options.values).map(|asked| asked.kind());
+        let asked = cql::read(text, &options.values);
+        let kind = asked.as_ref().map(Asked::kind);
         let served = self.execute_kind(at, text, options, peer, fails, dice);
+        if let Some(Asked::Rows(statement)) = &asked {
+            self.note_copy_read(statement, options, &served);
+        }
         Served { kind, ..served }
     }
 

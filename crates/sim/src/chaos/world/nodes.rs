@@ -190,6 +190,7 @@ impl World {
 
     pub(super) fn reply(&mut self, number: usize, answer: Header, body: &[u8]) {
         let Connection {
+            at,
             peer: Peer::Node(end),
             peer_has: true,
             ..
@@ -197,6 +198,9 @@ impl World {
         else {
             return;
         };
+        let boot = self.cluster.nodes[end.node].boot;
+        let worker = &mut self.proxies[at.proxy].workers[at.worker];
+        worker.heard.insert(end.node, boot);
         end.encoder.push_slice(answer, body);
         let opcode = Opcode::from_number(answer.opcode);
         if matches!(opcode, Some(Opcode::Ready | Opcode::Authenticate)) {

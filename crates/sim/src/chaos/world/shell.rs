@@ -114,7 +114,7 @@ impl World {
                 let now = self.now();
                 self.worker(at).engine.judge_copies(now);
             }
-            Output::Evict(eviction) => self.want_eviction(at.proxy, &eviction),
+            Output::Evict(eviction) => self.want_eviction(at, &eviction),
             Output::Intent(member, change) => self.want_bit(at.proxy, &member, change),
             Output::Resync(member, bucket) => self.note_given_up(at.proxy, &member, bucket),
         }

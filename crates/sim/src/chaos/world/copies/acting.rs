@@ -8,6 +8,7 @@ use super::super::{Event, World};
 use super::OPERATE_US;
 use crate::chaos::coverage;
 use crate::chaos::insync::{Action, bucket_of};
+use crate::chaos::proxy::At;
 
 /// Operators wait for so long before they do something.
 const OPERATE_AFTER_US: u64 = 2_000_000;
@@ -124,21 +125,20 @@ impl World {
         self.cluster.forget_lost(copy, partitions);
     }
 
-    pub(in crate::chaos::world) fn want_eviction(&mut self, proxy: usize, eviction: &Eviction) {
+    pub(in crate::chaos::world) fn want_eviction(&mut self, at: At, eviction: &Eviction) {
+        let (proxy, copy) = (at.proxy, eviction.copy);
         let control = self.proxies[proxy].control.as_mut();
         let group = control.and_then(|control| control.on_eviction(eviction));
         let Some(group) = group else {
             return self.violate(format!("{eviction:?} is of no list"));
         };
-        self.note(|| {
-            format!(
-                "proxy {proxy} is to evict copy {} of {group}",
-                eviction.copy
-            )
-        });
-        let node = self.node_of((group, eviction.copy));
-        let lists = self.lists.as_ref().expect("there are copies");
-        if self.cluster.nodes[node].boot > lists.groups[group].list.boot(eviction.copy) {
+        self.note(|| format!("{at:?} is to evict copy {copy} of {group}"));
+        let node = self.node_of((group, copy));
+        let heard = self.worker(at).heard.get(&node).copied();
+        let lists = self.lists.as_mut().expect("there are copies");
+        let of = &mut lists.groups[group];
+        of.wanted[copy] = of.wanted[copy].max(Some(eviction.version));
+        if heard > Some(of.list.boot(copy)) {
             self.count(coverage::RESTART_NOTICED);
         }
         self.look_after_lists(proxy);

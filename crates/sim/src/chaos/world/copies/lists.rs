@@ -193,7 +193,14 @@ impl World {
                     (State::Joining, State::InSync) => self.count(coverage::COPY_CAME_BACK),
                     (State::Out, State::Joining) => self.forget_lost((group, copy)),
                     (State::InSync | State::Joining, State::Out) => {
-                        self.count(coverage::COPY_EVICTED);
+                        let lists = self.lists.as_ref().expect("there are copies");
+                        // What an engine has wanted of an earlier state is no more asked for.
+                        let wanted = lists.groups[group].wanted[copy];
+                        let is_wanted = wanted.is_some_and(|version| version >= before.since(copy));
+                        self.count(match is_wanted {
+                            true => coverage::COPY_EVICTED,
+                            false => coverage::COPY_EVICTED_BY_CONTROL,
+                        });
                     }
                     _ => {}
                 }

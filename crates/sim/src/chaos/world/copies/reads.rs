@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::World;
+use crate::chaos::cassandra::Came;
 use crate::chaos::coverage;
 use crate::chaos::wide::{Row, Scan, all_rows};
 
@@ -14,12 +15,14 @@ type By = (usize, u64);
 pub(in crate::chaos::world) struct ReadsOfCopies {
     /// By partition and the time at which its client has asked: whoever has carried it out.
     carried_out: BTreeMap<(i64, i64), Vec<By>>,
+    /// Whose nodes have answered with an error.
+    failed: BTreeMap<(i64, i64), Vec<usize>>,
     /// When reads of a row have ended, and when what they gave was written; the latest of each time.
     seen: BTreeMap<(By, i64, Row), Vec<(u64, i64)>>,
 }
 
 impl World {
-    /// Nodes have carried out reads.
+    /// Nodes have answered reads.
     pub(in crate::chaos::world) fn note_copy_reads(&mut self) {
         for read in std::mem::take(&mut self.cluster.copy_reads) {
             let group = self
@@ -31,10 +34,14 @@ impl World {
             };
             let by = (read.copy, list.since(read.copy));
             let name = (read.partition, read.asked_us);
-            let known = self.reads_of_copies.carried_out.entry(name).or_default();
-            known.push(by);
-            let is_again = known.len() > 1 && known.iter().any(|of| of.0 != by.0);
-            if is_again {
+            let reads = &mut self.reads_of_copies;
+            if read.came == Came::Error {
+                reads.failed.entry(name).or_default().push(read.copy);
+                continue;
+            }
+            reads.carried_out.entry(name).or_default().push(by);
+            let failed = reads.failed.get(&name);
+            if failed.is_some_and(|failed| failed.iter().any(|copy| *copy != read.copy)) {
                 self.count(coverage::READ_AGAIN);
             }
         }
