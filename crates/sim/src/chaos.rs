@@ -15,6 +15,7 @@ mod checks;
 mod client;
 mod coverage;
 mod cql;
+mod insync;
 mod pipe;
 mod proxy;
 mod wide;

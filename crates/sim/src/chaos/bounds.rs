@@ -50,6 +50,8 @@ causes! {
     DropRole = "drop-role",
     Catalogue = "catalogue",
     Lie = "lie",
+    Kill = "kill",
+    Stop = "stop",
 }
 
 impl std::str::FromStr for Cause {

@@ -73,6 +73,14 @@ pub(super) struct Catalogue {
     pub changes: bool,
     /// Partitions of the table.
     pub partitions: i64,
+    pub mode: Mode,
+}
+
+/// Where the layouts are: beside the table, or in place of its replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Add,
+    Replace,
 }
 
 impl Catalogue {
@@ -91,12 +99,12 @@ impl Catalogue {
 }
 
 /// What a proxy makes of what it has read.
-pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
+pub(super) fn layouts(tables: &[Table], rows: &Rows, mode: Mode) -> Arc<Layouts> {
     let copies = tables.iter().skip(1).zip(rows);
     let copies: Vec<Copy> = copies
         .filter_map(|(table, row)| {
             Some(Copy {
-                keyspace: "ks".to_owned(),
+                keyspace: table.keyspace.clone(),
                 physical: table.name.clone(),
                 layout: Layout::new(&table.order.columns)?,
                 readable: (*row)?,
@@ -132,6 +140,10 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
         distinct: distinct.collect(),
         rows: Some(PARTITIONS * 27.0),
     };
+    if mode == Mode::Replace {
+        layouts.add_replaced(Arc::new(table));
+        return Arc::new(layouts);
+    }
     let of_keyspace = [(TABLE.to_owned(), Arc::new(table))];
     let of_keyspace = of_keyspace.into_iter().collect();
     layouts.tables.insert("ks".to_owned(), of_keyspace);
@@ -183,6 +195,7 @@ mod tests {
             }],
             changes: true,
             partitions: 1,
+            mode: Mode::Add,
         };
         let mut seen = vec![catalogue.rows()[0]];
         for _ in 0..5 {

@@ -89,6 +89,7 @@ pub(super) fn added_value(key: i64, column: &str) -> Option<i64> {
 }
 
 pub(super) const BIGINT: u16 = 0x02;
+pub(super) const INT: u16 = 0x09;
 const BOOLEAN: u16 = 0x04;
 pub(super) const VARCHAR: u16 = 0x0D;
 const LIST: u16 = 0x20;
@@ -278,7 +279,8 @@ pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
 
 /// Whether a text is about the table with clustering columns, or a layout.
 pub(super) fn is_about_rows(text: &str) -> bool {
-    (text.contains("ks.g") || text.contains(" g ")) && wide::table(text).is_some()
+    let may_be = text.contains("ks.g") || text.contains(" g ") || text.contains(wide::OF_COPIES);
+    may_be && wide::table(text).is_some()
 }
 
 /// Name and type of each column of a statement's result, under a schema.
@@ -316,6 +318,9 @@ pub(super) const APPLIED: &[(&str, u16)] = &[("[applied]", BOOLEAN)];
 pub(super) const NOT_APPLIED: &[(&str, u16)] = &[("[applied]", BOOLEAN), ("v", BIGINT)];
 
 pub(super) fn table(text: &str) -> &str {
+    if is_about_rows(text) {
+        return wide::table(text).unwrap_or(TABLE);
+    }
     let found = text.split(' ').find_map(|word| match word {
         TABLE => Some(word),
         word => word.strip_prefix("ks."),
@@ -324,7 +329,7 @@ pub(super) fn table(text: &str) -> &str {
 }
 
 fn write_columns(out: &mut Vec<u8>, text: &str, columns: &[(&str, u16)]) {
-    write::string(out, "ks");
+    write::string(out, wide::keyspace(text));
     write::string(out, table(text));
     for (name, id) in columns {
         write::string(out, name);

@@ -2,6 +2,7 @@
 
 mod answers;
 mod clients;
+mod copies;
 mod drain;
 mod faults;
 mod greetings;
@@ -30,6 +31,7 @@ use helenus_engine::shared::WorkerMessage;
 use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
 
+use self::copies::{OfLists, ReadsOfCopies};
 use self::growth::Growth;
 use self::network::{Connection, End};
 use self::strikes::Scope;
@@ -39,6 +41,7 @@ use super::catalogue::{Catalogue, Rows};
 use super::checks::{Registers, Violation};
 use super::client::Client;
 use super::coverage::{Covered, Fault};
+use super::insync::Catalogued;
 use super::proxy::{At, Proxy, Worker};
 use super::wide::Histories;
 use crate::dice::Dice;
@@ -91,6 +94,12 @@ enum Event {
     AnswerCatalogue(usize, u64),
     TakeCatalogue(usize, u64, Rows),
     CompareLayouts,
+    /// What a proxy asks of the lists of copies in sync and of proxies, and what it hears.
+    Lists(usize, OfLists),
+    /// An operator looks after copies.
+    Operate,
+    /// Writes and reads of copies are judged by a clock that is read now.
+    Judge(At),
     Restart,
     Answered,
     LookForQuiet,
@@ -124,6 +133,9 @@ struct World {
     refused_rows: Vec<(i64, i64)>,
     /// Of the runs with layouts.
     catalogue: Option<Catalogue>,
+    /// Of those whose layouts take the place of replicas.
+    lists: Option<Catalogued>,
+    reads_of_copies: ReadsOfCopies,
     /// Things go wrong until then.
     trouble_us: u64,
     keys: i64,
@@ -207,12 +219,17 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         let now = self.now();
+        self.cluster.now_us = self.now_us();
+        let Some(event) = self.unless_paused(event) else {
+            return;
+        };
         match event {
             Event::Flush(at)
             | Event::Due(at)
             | Event::Message(at, _)
             | Event::Dialed(at, ..)
             | Event::DrainTick(at)
+            | Event::Judge(at)
             | Event::Agree(at, ..)
                 if self.worker(at).ended => {}
             Event::Piece(connection, End::Proxy) => self.read_at_proxy(connection),
@@ -263,6 +280,12 @@ impl World {
                 if self.trouble {
                     self.events.plan(1_000_000, Event::CompareLayouts);
                 }
+            }
+            Event::Lists(proxy, step) => self.on_lists(proxy, step),
+            Event::Operate => self.operate(),
+            Event::Judge(at) => {
+                self.worker(at).engine.judge_copies(now);
+                self.after(at);
             }
             Event::RoleBack(role) => _ = self.dropped.remove(&role),
             Event::Heal(node, _) if self.cluster.nodes[node].is_lost => {}

@@ -6,21 +6,23 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use helenus_wire::{Consistency, Options, PageStart, code, write};
+use helenus_wire::{Consistency, Opcode, Options, PageStart, code, write};
 
+use super::copies::{Came, CopyRead};
 use super::replicas::required;
 use super::served::{Served, error, error_saying, result, unavailable};
 use super::{Cluster, Mutation, Written};
 use crate::chaos::cql::{self, Metadata};
 use crate::chaos::wide::{
-    Action, CLUSTERING, Change, Histories, Order, Partition, Row, Select, Statement, TABLE,
-    all_rows,
+    Action, CLUSTERING, Change, Histories, KEYSPACE, Order, Partition, Row, Select, Statement,
+    TABLE, all_rows,
 };
 use crate::dice::Dice;
 
 /// A table: the first is the one that clients know, the others are its layouts.
 #[derive(Clone, Debug)]
 pub(in crate::chaos) struct Table {
+    pub keyspace: String,
     pub name: String,
     pub order: Order,
     pub exists: bool,
@@ -46,11 +48,13 @@ pub(in crate::chaos) fn tables(dice: &mut Dice) -> Vec<Table> {
     let other = (first + 1 + dice.below(3) as usize) % ORDERS.len();
     let orders = [ORDERS[first], ORDERS[other]];
     let own = Table {
+        keyspace: KEYSPACE.to_owned(),
         name: TABLE.to_owned(),
         order: Order::own(descending),
         exists: true,
     };
     let layout = |columns: &[usize; 3]| Table {
+        keyspace: KEYSPACE.to_owned(),
         name: format!("g__layout_{}", columns.map(|at| CLUSTERING[at]).concat()),
         order: Order {
             columns: *columns,
@@ -70,6 +74,20 @@ impl Update {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn new(partition: i64, changes: Vec<(usize, Change)>, timestamp: i64) -> Update {
+        Update {
+            partition,
+            changes,
+            timestamp,
+        }
+    }
+
+    /// The table and partition that it writes.
+    pub(super) fn place(&self) -> (usize, i64) {
+        (table_of(&self.changes), self.partition)
+    }
+
     /// What makes it unlike all others: each partition has one writer, who writes once at a time.
     pub(super) fn id(&self) -> (i64, i64) {
         (self.partition, self.timestamp)
@@ -78,11 +96,11 @@ impl Update {
 
 impl Cluster {
     /// The number of a table, or what a node says if it is not there.
-    pub(super) fn check_table(&self, name: &str) -> Result<usize, Served> {
-        let mut tables = self.tables.iter();
-        let found = tables.position(|table| table.exists && table.name == name);
-        let missing = || error_saying(code::INVALID, &format!("table {name} does not exist"), &[]);
-        found.ok_or_else(missing)
+    pub(super) fn check_table(&self, (keyspace, name): (&str, &str)) -> Result<usize, Served> {
+        let is_it = |of: &Table| of.exists && of.keyspace == keyspace && of.name == name;
+        let missing = format!("table {keyspace}.{name} does not exist");
+        let found = self.tables.iter().position(is_it);
+        found.ok_or_else(|| error_saying(code::INVALID, &missing, &[]))
     }
 
     /// A table is there from now on, or it is not any more: nodes forget what they have prepared for it.
@@ -115,16 +133,17 @@ impl Cluster {
     pub(super) fn rows(
         &mut self,
         statement: &Statement,
-        now_us: u64,
+        (node, now_us): (usize, u64),
         options: &Options<'_>,
         text: &str,
         metadata: &Metadata,
         dice: &mut Dice,
     ) -> Served {
-        let table = match self.check_table(&statement.table) {
+        let table = match self.check_table(statement.place()) {
             Ok(table) => table,
             Err(served) => return served,
         };
+        self.judge_holder(node, table, statement.partition);
         match &statement.action {
             Action::Uncopied => {
                 self.uncopied += 1;
@@ -140,6 +159,32 @@ impl Cluster {
                 let at = (table, statement.partition);
                 self.select(at, select, options, text, metadata, dice)
             }
+        }
+    }
+
+    /// A copy has answered a read.
+    pub(super) fn note_copy_read(
+        &mut self,
+        statement: &Statement,
+        options: &Options<'_>,
+        served: &Served,
+    ) {
+        let table = self.check_table(statement.place());
+        if let (Some(_), Some(asked_us)) = (&self.holders, options.timestamp)
+            && let Ok(table) = table
+            && table > 0
+            && matches!(statement.action, Action::Select(_))
+        {
+            let came = match served.opcode {
+                Opcode::Error => Came::Error,
+                _ => Came::Rows,
+            };
+            self.copy_reads.push(CopyRead {
+                partition: statement.partition,
+                asked_us,
+                copy: table - 1,
+                came,
+            });
         }
     }
 
@@ -160,7 +205,7 @@ impl Cluster {
             Ok(partition) => partition,
             Err(served) => return served,
         };
-        self.layout_reads += u64::from(at.0 > 0);
+        self.layout_reads += u64::from(at.0 > 0 && self.holders.is_none());
         let columns = cql::columns(text, 0);
         if select.counts {
             let rows = select.page(&order, &partition, None, usize::MAX).rows;
@@ -203,7 +248,7 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Result<Partition, Served> {
-        let (mut alive, factor) = self.alive(at.1);
+        let (mut alive, factor) = self.alive_of(at);
         let required = required(level, factor);
         if alive.len() < required {
             return Err(unavailable(level, required, alive.len()));
@@ -226,8 +271,8 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Served {
-        for partition in changes.keys() {
-            let (alive, factor) = self.alive(*partition);
+        for (partition, changes) in &changes {
+            let (alive, factor) = self.alive_of((table_of(changes), *partition));
             let required = required(level, factor);
             if alive.len() < required {
                 return unavailable(level, required, alive.len());
@@ -235,13 +280,15 @@ impl Cluster {
         }
         let mut later = Vec::new();
         for (partition, changes) in changes {
-            let (mut alive, factor) = self.alive(partition);
+            let (mut alive, factor) = self.alive_of((table_of(&changes), partition));
             let update = Rc::new(Update {
                 partition,
                 changes,
                 timestamp,
             });
-            self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
+            if self.holders.is_none() {
+                self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
+            }
             let of = |node| Mutation {
                 node,
                 written: Written::Rows(update.clone()),
@@ -280,7 +327,7 @@ impl Cluster {
                         changes,
                         timestamp,
                     });
-                    let node = self.replicas_of(partition)[0];
+                    let node = self.replicas_of_table(table_of(&update.changes), partition)[0];
                     let written = Written::Rows(update);
                     self.apply(Mutation { node, written });
                 }
@@ -358,6 +405,11 @@ impl Cluster {
             )),
         }
     }
+}
+
+/// The table that is written: one, or several with the same replicas.
+fn table_of(changes: &[(usize, Change)]) -> usize {
+    changes.first().map_or(0, |(table, _)| *table)
 }
 
 fn cells(columns: &[(&'static str, u16)], partition: i64, row: &Row, value: i64) -> Vec<Vec<u8>> {

@@ -51,7 +51,8 @@ impl World {
         let worker = self.dice.below(self.proxies[proxy].workers.len() as u64) as usize;
         let at = At { proxy, worker };
         let of = self.worker(at);
-        if of.ended || !of.accepts {
+        let is_closed = of.ended || !of.accepts;
+        if is_closed || self.is_paused(proxy) {
             return self.connect_later(client);
         }
         let (now, now_us) = (self.now(), self.now_us());

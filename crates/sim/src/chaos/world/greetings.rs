@@ -139,9 +139,23 @@ impl World {
             self.set_stage(number, Stage::Foreign, None);
             name = ANOTHER_CLUSTER;
         }
-        let columns = [("cluster_name", cql::VARCHAR)];
-        let row = vec![name.as_bytes().to_vec()];
+        let mut columns = vec![("cluster_name", cql::VARCHAR)];
+        let mut row = vec![name.as_bytes().to_vec()];
+        if self.lists.is_some()
+            && let Some(boot) = self.boot_at(number)
+        {
+            columns.push(("gossip_generation", cql::INT));
+            row.push(boot.to_be_bytes().to_vec());
+        }
         result(cql::rows(text, &columns, &[row], None, &Metadata::Full))
+    }
+
+    /// Which start of its node a connection leads to.
+    fn boot_at(&self, number: usize) -> Option<u32> {
+        match &self.connections[number].peer {
+            Peer::Node(end) => Some(self.cluster.nodes[end.node].boot),
+            Peer::Client(..) => None,
+        }
     }
 
     fn stage(&self, number: usize) -> Option<Stage> {

@@ -2,7 +2,7 @@
 
 use super::{Event, World};
 use crate::chaos::cassandra::tables;
-use crate::chaos::catalogue::{Catalogue, OfLayout, Rows, Step, WAIT_US, layouts};
+use crate::chaos::catalogue::{Catalogue, Mode, OfLayout, Rows, Step, WAIT_US, layouts};
 use crate::chaos::client::Purpose;
 use crate::chaos::coverage;
 use crate::chaos::proxy::At;
@@ -47,6 +47,7 @@ impl World {
             layouts,
             changes,
             partitions,
+            mode: Mode::Add,
         });
         if changes {
             self.trouble_us = LONG_TROUBLE_US;
@@ -64,15 +65,16 @@ impl World {
         }
     }
 
-    /// Clients take their time where layouts come and go, which takes long.
+    /// Clients take their time where layouts, or copies, come and go, which takes long.
     pub(super) fn slowness(&self) -> u64 {
         match &self.catalogue {
             Some(catalogue) if catalogue.changes => 20,
+            Some(catalogue) if catalogue.mode == Mode::Replace => 15,
             _ => 1,
         }
     }
 
-    fn catalogue_rows(&self) -> Rows {
+    pub(super) fn catalogue_rows(&self) -> Rows {
         let catalogue = self.catalogue.as_ref();
         catalogue.map(Catalogue::rows).unwrap_or_default()
     }
@@ -169,7 +171,7 @@ impl World {
         self.events.plan(delay, Event::ReadCatalogue(proxy));
     }
 
-    fn take_catalogue(&mut self, proxy: usize, sent_us: u64, rows: Rows) {
+    pub(super) fn take_catalogue(&mut self, proxy: usize, sent_us: u64, rows: Rows) {
         let now_us = self.now_us();
         if self.proxies[proxy].layouts != rows {
             self.note(|| format!("proxy {proxy} hears of layouts: {rows:?}"));
@@ -188,22 +190,31 @@ impl World {
         &self,
         proxy: usize,
     ) -> std::sync::Arc<helenus_engine::layouts::Layouts> {
-        layouts(&self.cluster.tables, &self.proxies[proxy].layouts)
+        let mode = self.catalogue.as_ref().map_or(Mode::Add, |of| of.mode);
+        layouts(&self.cluster.tables, &self.proxies[proxy].layouts, mode)
     }
 
     /// For a while a proxy cannot read the catalogue.
     pub(super) fn lose_catalogue(&mut self, proxy: usize) -> &'static str {
-        let for_us = match self.dice.below(2) {
-            0 => self.dice.below(5_000_000),
-            _ => 5_000_000 + self.dice.below(15_000_000),
+        let for_us = match self.lists.is_some() && self.dice.below(8) > 0 {
+            true => self.dice.below(2_500_000),
+            false => self.any_loss(),
         };
         let until_us = self.now_us() + for_us;
         self.proxies[proxy].catalogue_lost_until_us = until_us;
         coverage::CATALOGUE_LOST
     }
 
+    fn any_loss(&mut self) -> u64 {
+        match self.dice.below(2) {
+            0 => self.dice.below(5_000_000),
+            _ => 5_000_000 + self.dice.below(15_000_000),
+        }
+    }
+
     pub(super) fn compare_layouts(&mut self) {
-        let Some(catalogue) = &self.catalogue else {
+        let catalogue = self.catalogue.as_ref().filter(|of| of.mode == Mode::Add);
+        let Some(catalogue) = catalogue else {
             return;
         };
         let ready = catalogue.layouts.iter().enumerate();

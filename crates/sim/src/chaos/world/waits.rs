@@ -44,7 +44,9 @@ impl World {
             0 => 0,
             _ => PAUSES_MS,
         };
-        Some((waits.node_ms + queue_ms + pauses_ms + SLACK_MS) * 1_000)
+        let span = (request.begun_us, self.now_us());
+        let stopped_us = self.proxies[at.proxy].paused_within_us(span);
+        Some((waits.node_ms + queue_ms + pauses_ms + SLACK_MS) * 1_000 + stopped_us)
     }
 
     /// A request has its answer, or its connection has ended.
