@@ -129,7 +129,7 @@ fn page(
 ) -> Result<Answer, Fault> {
     let mut body = client.query_body(text, QUORUM);
     let flags = body.len() - 1;
-    body[flags] = u8::from(size.is_some()) * 4 | u8::from(state.is_some()) * 8;
+    body[flags] = (u8::from(size.is_some()) * 4) | (u8::from(state.is_some()) * 8);
     body.extend(size.into_iter().flat_map(i32::to_be_bytes));
     if let Some(state) = state {
         body.extend((state.len() as u32).to_be_bytes());
