@@ -338,8 +338,8 @@ impl CopyParts {
                 let is_sorted = on.is_some_and(|on| on.order.is_some());
                 if is_sorted && self.page_left.is_some_and(|left| rows > left) {
                     // All rows of a key have come to be sorted, and do not fit any more.
-                    let state = self.state(from, None);
-                    return Ok(self.finish(around, state));
+                    let state = self.state(from, None)?;
+                    return Ok(self.finish(around, Some(state)));
                 }
                 let kept = page.first_rows(rows);
                 let kept = kept.ok_or(Malformed("fewer rows than announced"))?;
@@ -373,8 +373,8 @@ impl CopyParts {
         let is_full = self.page_left.is_some_and(|left| left == 0 || late);
         if self.is_page() && is_full {
             let inner = self.inner.take();
-            let state = self.state(from, inner.as_ref().map(|(_, state)| &**state));
-            return Ok(self.finish(around, state));
+            let state = self.state(from, inner.as_ref().map(|(_, state)| &**state))?;
+            return Ok(self.finish(around, Some(state)));
         }
         Ok(self.send(around))
     }
@@ -406,9 +406,9 @@ impl CopyParts {
     }
 
     /// The paging state of what is left.
-    fn state(&self, identity: u64, inner: Option<&[u8]>) -> Option<Vec<u8>> {
+    fn state(&self, identity: u64, inner: Option<&[u8]>) -> Result<Vec<u8>, Malformed> {
         let key = match &self.left {
-            Left::Keys { keys, next } => keys.key(*next)?,
+            Left::Keys { keys, next } => keys.key(*next).ok_or(Malformed("the next key"))?,
             Left::Ring(_) => Vec::new(),
         };
         let at = match (&self.left, inner) {
@@ -422,7 +422,7 @@ impl CopyParts {
             left: self.limit_left.map(clamp),
             at,
         };
-        Some(state.write())
+        Ok(state.write())
     }
 
     /// The client gets what has come.

@@ -283,3 +283,55 @@ fn what_there_is_no_memory_for_is_given_up_and_all_is_let_go() {
     assert_eq!(scene.bench.engine.requests_in_flight(), 0);
     assert_eq!(scene.bench.engine.bytes_held(), 0);
 }
+
+/// The first column of its key is of this type from now on.
+fn set_key_type(scene: &mut Scene, cql_type: &str) {
+    let known = scene.bench.common.snapshot.load();
+    let mut snapshot = Snapshot::clone(&known);
+    snapshot.epoch += 1;
+    let column = crate::snapshot::KeyColumn {
+        name: "customer".into(),
+        cql_type: cql_type.into(),
+    };
+    let tables = snapshot.tables.entry("app".into()).or_default();
+    tables.insert(TABLE.into(), Arc::new([column]));
+    scene.bench.common.store(snapshot);
+    scene.read();
+}
+
+#[test]
+fn keys_that_no_node_takes_or_too_many_are_refused_before_anything_is_asked() {
+    let mut scene = scene();
+    set_key_type(&mut scene, "text");
+    let list_of_texts = |keys: &[&[u8]]| {
+        let mut list = Vec::new();
+        write::i32(&mut list, keys.len() as i32);
+        keys.iter()
+            .for_each(|key| write::bytes(&mut list, Some(key)));
+        list
+    };
+    let long = vec![b'b'; 70_000];
+    for strange in [&long[..], b""] {
+        let list = list_of_texts(&[b"a", strange, b"c"]);
+        scene.ask(BY_KEYS, &asks(&[&list], Some(1), None));
+        let (code, why) = scene.bench.error();
+        assert_eq!(code, code::INVALID, "{why}");
+        assert!(why.contains("65,535"), "{why}");
+        scene.is_done();
+    }
+    let list = list_of_texts(&[b"a", b"b", b"c"]);
+    scene.ask(BY_KEYS, &asks(&[&list], Some(1), None));
+    let first = part(&mut scene);
+    give(&mut scene, &first, &page(&first, None, &[1]));
+    assert!(gets(&mut scene, &[1]).is_some());
+    let many = vec![&b"a"[..]; 10_001];
+    let list = list_of_texts(&many);
+    scene.ask(BY_KEYS, &asks(&[&list], Some(1), None));
+    let (code, why) = scene.bench.error();
+    assert_eq!(code, code::INVALID, "{why}");
+    assert!(
+        why.contains("10001") && why.contains("10000 at most"),
+        "{why}"
+    );
+    scene.is_done();
+}
