@@ -316,11 +316,11 @@ impl Execution {
         }
     }
 
-    /// Whether it is a page of a scan, which any number of node requests may go to.
+    /// Whether any number of node requests may go to it, one after the other: a page of a scan, or a read of
+    /// several partitions in parts, whatever becomes of their rows.
     pub(crate) fn is_page(&self) -> bool {
         match self {
-            Execution::PagedScan(_) => true,
-            Execution::FromCopies(parts) => parts.is_page(),
+            Execution::PagedScan(_) | Execution::FromCopies(_) => true,
             _ => false,
         }
     }

@@ -11,7 +11,8 @@
 //! - **Aggregates** are those of the parts put together ([`crate::execution::fold`]).
 //! - **Each part** is judged by itself when it has come: it has what was acknowledged before it was asked for. Like
 //!   any read of several partitions it is no picture of one moment.
-//! - **After 5 s** a page ends with the rows that it has.
+//! - **After 5 s** a page ends with the rows that it has. What has no pages ends after `limits.page_timeout_ms` with a
+//!   time-out, as scans do ([`crate::expiry`]).
 
 pub(crate) mod keys;
 pub(crate) mod state;
@@ -180,7 +181,7 @@ impl CopyParts {
     }
 
     /// Whether its rows are a page, and no aggregates.
-    pub(super) fn is_page(&self) -> bool {
+    fn is_page(&self) -> bool {
         matches!(self.together, Together::Rows(_))
     }
 
