@@ -137,6 +137,12 @@ impl<'a> Several<'a> {
         self.statement.facts.select.as_deref()
     }
 
+    /// Whether it gives the aggregates of all rows.
+    fn is_one_row(&self) -> bool {
+        self.select()
+            .is_some_and(|select| select.aggregates && !select.group_by)
+    }
+
     fn values(&self) -> Result<Vec<ValueRef<'a>>, Refusal> {
         let values = in_order(&self.options.values, &self.statement.facts, self.names);
         values.map_err(|why| unordered(self.table, why))
@@ -172,8 +178,7 @@ impl<'a> Several<'a> {
         if !select.order_by.is_empty() || select.ann {
             return Err(self.refused(ORDER));
         }
-        let is_one_row = select.aggregates && !select.group_by;
-        if !is_one_row && selectable(&statement.text, select) {
+        if !self.is_one_row() && selectable(&statement.text, select) {
             return Ok(Together::Rows(RowsJoin::default()));
         }
         let named = (&*table.keyspace, &*table.name);
@@ -232,7 +237,8 @@ impl<'a> Several<'a> {
         let together = self.together(cx, parts)?;
         let folds = |select: &SelectFacts| select.aggregates || select.group_by;
         let has_warning = self.select().is_some_and(folds);
-        let limit = self.limit();
+        // Of aggregates it says nothing of the rows that are counted.
+        let limit = self.limit().filter(|_| !self.is_one_row());
         let (left, inner, limit_left) = match self.options.paging_state {
             None => (left, None, limit),
             Some(state) if matches!(together, Together::Rows(_)) => {
@@ -272,16 +278,21 @@ impl<'a> Several<'a> {
             let mut copies = 0..self.table.copies.len();
             copies.find(|at| identity(self.table, *at) == id)
         };
-        // One copy alone had all until now, whose state counts for all of it.
-        if let (Some((id, inner)), Left::Ring(stretch)) = (unwrap(state), &left) {
-            let at = from(id).filter(|at| reads.on(*at).is_some())?;
-            let rows = PageStart::parse(inner).ok()?.remaining;
-            let left = Left::Ring(within(*stretch, inner)?);
-            let limit_left = limit.map(|_| rows as usize).filter(|rows| *rows > 0);
-            (limit.is_some() == limit_left.is_some()).then_some(())?;
-            return Some((left, Some((at, inner.into())), limit_left));
-        }
-        let state = State::parse(state)?;
+        let state = match unwrap(state) {
+            // One copy alone had all until now, whose state counts for all of it.
+            Some((identity, inner)) => {
+                let start = PageStart::parse(inner).ok()?;
+                State {
+                    identity,
+                    left: limit.map(|_| start.remaining),
+                    at: match &left {
+                        Left::Ring(_) => At::InStretch(inner),
+                        Left::Keys { .. } => At::InKey(start.key, inner),
+                    },
+                }
+            }
+            None => State::parse(state)?,
+        };
         let at = from(state.identity)?;
         let limit_left = match (limit, state.left) {
             (None, None) => None,
