@@ -116,6 +116,21 @@ fn what_was_asked_before_the_ring_changed_does_not_count_and_pages_go_on_on_the_
         give(&mut other, &asked, &page(&asked, None, &[3]));
         gets(&mut other, &[3]);
     }
+    // So do keys.
+    let inner = behind_row(5);
+    by_keys(&mut scene, &[1, 5, 7], Some(1), None);
+    let whole = part(&mut scene);
+    assert_eq!(whole.text, on_copy(BY_KEYS, 0));
+    give(&mut scene, &whole, &page(&whole, Some(&inner), &[1]));
+    let of_one = gets(&mut scene, &[1]).expect("more");
+    by_keys(&mut other, &[1, 5, 7], Some(1), Some(&of_one));
+    let asked = part(&mut other);
+    assert_eq!(asked.values, [5_i64.to_be_bytes()]);
+    assert_eq!(asked.state.as_ref(), Some(&inner));
+    give(&mut other, &asked, &page(&asked, None, &[2]));
+    assert!(gets(&mut other, &[2]).is_some(), "7 is left");
+    by_keys(&mut other, &[1, 7], Some(1), Some(&of_one));
+    assert_eq!(other.bench.error().0, code::PROTOCOL, "of other keys");
 }
 
 #[test]
@@ -126,6 +141,7 @@ fn states_that_are_none_of_this_statement_are_refused() {
     let key = 1_i64.to_be_bytes();
     let strange = 9_i64.to_be_bytes();
     let inner = behind_row(key_in(2, UPPER));
+    let before = behind_row(key_in(i64::MIN, 0));
     let no_key = PageStart::behind_partition(b"", 3).write();
     let of_scan = [
         written(identity ^ 1, None, At::Behind(5)),
@@ -146,6 +162,8 @@ fn states_that_are_none_of_this_statement_are_refused() {
     let of_bounded = [
         written(identity, None, At::Behind(-1)),
         written(identity, None, At::InStretch(&inner)),
+        // Before its lower bound.
+        written(identity, None, At::InStretch(&before)),
     ];
     let text =
         "SELECT day, total FROM app.orders WHERE token(customer) > 0 AND token(customer) <= 2";
@@ -254,6 +272,51 @@ fn a_page_that_takes_long_ends_with_what_has_come() {
         give(&mut scene, &asked, &page(&asked, None, &[at as i64]));
     }
     gets(&mut scene, &[0, 1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn what_has_no_pages_has_one_time_limit_over_all_parts() {
+    let mut config = Config::default();
+    config.limits.page_timeout_ms = 20_000;
+    // Nodes are slow, and not suspected of being gone.
+    config.links.silence_ms = 600_000;
+    let mut scene = scene_with(config, (Version::V4, Version::V5));
+    let began = scene.bench.now;
+    scene.ask(COUNT, &asks(&[], Some(100), None));
+    // Each comes in time.
+    for _ in 0..5 {
+        let asked = part(&mut scene);
+        scene.wait_and_read(4_000);
+        give(&mut scene, &asked, &counted(&asked, 1));
+    }
+    let late = part(&mut scene);
+    scene.is_unanswered();
+    scene.wait_and_read(1_000);
+    let (code, why) = scene.bench.error();
+    assert_eq!(code, code::READ_TIMEOUT, "{why}");
+    assert!(why.contains("page_timeout_ms"), "{why}");
+    assert!(scene.bench.now - began < std::time::Duration::from_secs(22));
+    give(&mut scene, &late, &counted(&late, 1));
+    scene.is_done();
+}
+
+#[test]
+fn without_a_lease_on_the_catalogue_no_part_is_asked_for_although_the_lists_are_read() {
+    let mut scene = scene();
+    for _ in 0..50 {
+        scene.wait(200);
+        scene.read_lists();
+    }
+    for text in [SCAN, COUNT] {
+        scene.ask(text, &asks(&[], Some(100), None));
+        let (code, why) = scene.bench.error();
+        assert_eq!(code, code::OVERLOADED, "{why}");
+        scene.nothing_sent();
+        scene.is_done();
+    }
+    scene.read();
+    scene.ask(SCAN, &asks(&[], Some(100), None));
+    assert_eq!(part(&mut scene).node, 0);
 }
 
 #[test]
