@@ -319,10 +319,7 @@ impl Execution {
     /// Whether any number of node requests may go to it, one after the other: a page of a scan, or a read of
     /// several partitions in parts, whatever becomes of their rows.
     pub(crate) fn is_page(&self) -> bool {
-        match self {
-            Execution::PagedScan(_) | Execution::FromCopies(_) => true,
-            _ => false,
-        }
+        matches!(self, Execution::PagedScan(_) | Execution::FromCopies(_))
     }
 
     /// Whether a page of it has been read already.

@@ -100,15 +100,15 @@ impl Keys {
         (is_one && !out.is_empty()).then_some(out)
     }
 
-    /// Whether nodes take all of them: the shortest value of each column makes the shortest key.
+    /// Whether nodes take all of them: the longest value of each column makes the longest key, and the
+    /// shortest the shortest.
     fn are_taken(&self) -> bool {
         let is_taken = |longest: bool| {
             let of_column = |values: &Vec<Box<[u8]>>| {
-                let len = |value: &Box<[u8]>| value.len();
                 let all = values.iter().enumerate();
                 let at = match longest {
-                    true => all.max_by_key(|(_, value)| len(value)),
-                    false => all.min_by_key(|(_, value)| len(value)),
+                    true => all.max_by_key(|(_, value)| value.len()),
+                    false => all.min_by_key(|(_, value)| value.len()),
                 };
                 at.map_or(0, |(at, _)| at)
             };
