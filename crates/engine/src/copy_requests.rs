@@ -4,6 +4,7 @@
 
 mod several;
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use helenus_cql::Kind;
@@ -282,6 +283,7 @@ impl Engine {
                     knows_columns,
                     level,
                     needed,
+                    known_keys: OnceCell::new(),
                 };
                 let alone = several.alone(&self.cx, |extent| self.in_sync_of(table, extent));
                 match alone.map_err(|why| not_one(table, &why))? {

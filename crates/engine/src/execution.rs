@@ -316,13 +316,10 @@ impl Execution {
         }
     }
 
-    /// Whether it is a page of a scan, which any number of node requests may go to.
+    /// Whether any number of node requests may go to it, one after the other: a page of a scan, or a read of
+    /// several partitions in parts, whatever becomes of their rows.
     pub(crate) fn is_page(&self) -> bool {
-        match self {
-            Execution::PagedScan(_) => true,
-            Execution::FromCopies(parts) => parts.is_page(),
-            _ => false,
-        }
+        matches!(self, Execution::PagedScan(_) | Execution::FromCopies(_))
     }
 
     /// Whether a page of it has been read already.

@@ -1,6 +1,8 @@
 //! A read of several partitions of a table with copies in sync: whether one copy can answer it alone, and else in
 //! which parts it is asked for.
 
+use std::cell::OnceCell;
+
 use helenus_cql::{KeyValue, Op, RangeValue, SelectFacts};
 use helenus_layout::insync::Members;
 use helenus_layout::plan::{LogicalTable, selectable};
@@ -9,7 +11,7 @@ use helenus_wire::{Consistency, Options, PageStart, RowsJoin, ValueRef, code};
 use crate::context::Context;
 use crate::execution::begin_scan::folds;
 use crate::execution::copy_owners::{Extent, NotOne, first_run};
-use crate::execution::copy_parts::keys::{Keys, NoKeys};
+use crate::execution::copy_parts::keys::{KEYS_MAX, Keys, NoKeys};
 use crate::execution::copy_parts::state::{At, State};
 use crate::execution::copy_parts::{CopyParts, InParts, Inner, Left, PartValue, Together, within};
 use crate::execution::copy_read::BoundValue;
@@ -37,7 +39,8 @@ const KEY_VALUES: &str =
     "a value of its partition key is missing, null, or none that Helenus can read: bind each";
 const KEY_ORDER: &str = "Helenus does not know in which order nodes take several keys of this type: read the partitions \
                          one by one";
-const KEYS_MAX: &str = "it names too many partitions";
+const KEY_LENGTH: &str =
+    "one of its partition keys is empty, or longer than 65,535 bytes: leave it out";
 
 /// What nodes say of aggregates of several partitions.
 const WITHOUT_KEY: &str = "Aggregation query used without partition key";
@@ -58,6 +61,8 @@ pub(super) struct Several<'a> {
     /// The level, and how many copies must be in sync for it.
     pub level: Consistency,
     pub needed: usize,
+    /// Those of an `IN`, once they have been asked for.
+    pub known_keys: OnceCell<Result<Keys, NoKeys>>,
 }
 
 /// The statement's own bounds on the ring.
@@ -107,7 +112,8 @@ impl<'a> Several<'a> {
         let Divided::Keys(of) = self.divided() else {
             return true;
         };
-        if self.keys(cx).is_ok_and(|keys| keys.count() == 0) || self.together(cx, 2).is_err() {
+        let keys = self.keys(cx);
+        if keys.as_ref().is_ok_and(|keys| keys.count() == 0) || self.together(cx, 2).is_err() {
             return true;
         }
         let least = |is_fit: fn(&ReadOfCopy<Statement>) -> bool| {
@@ -116,7 +122,7 @@ impl<'a> Several<'a> {
             costs.reduce(f64::min)
         };
         match (least(|read| read.is_own), least(|_| true)) {
-            (Some(own), Some(least)) => least >= own * WORTH_PARTS,
+            (Some(own), Some(least)) => keys.is_err() || least >= own * WORTH_PARTS,
             (None, Some(_)) => false,
             _ => true,
         }
@@ -131,24 +137,35 @@ impl<'a> Several<'a> {
         self.statement.facts.select.as_deref()
     }
 
+    /// Whether it gives the aggregates of all rows.
+    fn is_one_row(&self) -> bool {
+        self.select()
+            .is_some_and(|select| select.aggregates && !select.group_by)
+    }
+
     fn values(&self) -> Result<Vec<ValueRef<'a>>, Refusal> {
         let values = in_order(&self.options.values, &self.statement.facts, self.names);
         values.map_err(|why| unordered(self.table, why))
     }
 
-    fn keys(&self, cx: &Context) -> Result<Keys, Refusal> {
-        let Divided::Keys(of) = self.divided() else {
-            return Err(self.refused(KEY_VALUES));
-        };
-        let LogicalTable { keyspace, name, .. } = &**self.table;
-        let key = cx.snapshot.partition_key(keyspace, name);
-        let key = key.ok_or_else(|| self.refused(KEY_VALUES))?;
-        Keys::of(&of.columns, key, &self.values()?).map_err(|why| {
-            self.refused(match why {
-                NoKeys::Value => KEY_VALUES,
-                NoKeys::Order => KEY_ORDER,
-                NoKeys::TooMany => KEYS_MAX,
-            })
+    fn keys(&self, cx: &Context) -> Result<&Keys, Refusal> {
+        let values = self.values()?;
+        let known = self.known_keys.get_or_init(|| {
+            let Divided::Keys(of) = self.divided() else {
+                return Err(NoKeys::Value);
+            };
+            let LogicalTable { keyspace, name, .. } = &**self.table;
+            let key = cx.snapshot.partition_key(keyspace, name);
+            Keys::of(&of.columns, key.ok_or(NoKeys::Value)?, &values)
+        });
+        known.as_ref().map_err(|why| match why {
+            NoKeys::Value => self.refused(KEY_VALUES),
+            NoKeys::Order => self.refused(KEY_ORDER),
+            NoKeys::Length => self.refused(KEY_LENGTH),
+            NoKeys::TooMany(count) => self.refused(&format!(
+                "it names {count} partitions, and Helenus asks for {KEYS_MAX} at most, one after the other: name \
+                 fewer in each statement"
+            )),
         })
     }
 
@@ -161,8 +178,7 @@ impl<'a> Several<'a> {
         if !select.order_by.is_empty() || select.ann {
             return Err(self.refused(ORDER));
         }
-        let is_one_row = select.aggregates && !select.group_by;
-        if !is_one_row && selectable(&statement.text, select) {
+        if !self.is_one_row() && selectable(&statement.text, select) {
             return Ok(Together::Rows(RowsJoin::default()));
         }
         let named = (&*table.keyspace, &*table.name);
@@ -173,7 +189,7 @@ impl<'a> Several<'a> {
     }
 
     /// The parts that it is asked for in.
-    pub(super) fn in_parts(&self, cx: &Context) -> Result<CopyParts, Refusal> {
+    pub(super) fn in_parts(mut self, cx: &Context) -> Result<CopyParts, Refusal> {
         let values = self.values()?;
         let own = |at: u16| {
             let value = values.get(usize::from(at)).copied();
@@ -185,10 +201,11 @@ impl<'a> Several<'a> {
                     KeyValue::Own(at) => own(*at),
                     KeyValue::Key(column) => PartValue::Key(*column),
                 };
-                let keys = self.keys(cx)?;
-                if keys.count() == 0 {
+                if self.keys(cx)?.count() == 0 {
                     return Err(self.refused(NO_COPY));
                 }
+                let known = self.known_keys.take().and_then(Result::ok);
+                let keys = known.ok_or_else(|| self.refused(KEY_VALUES))?;
                 let meanings = of.values.iter().map(meaning).collect();
                 (&of.reads, meanings, Left::Keys { keys, next: 0 })
             }
@@ -220,7 +237,8 @@ impl<'a> Several<'a> {
         let together = self.together(cx, parts)?;
         let folds = |select: &SelectFacts| select.aggregates || select.group_by;
         let has_warning = self.select().is_some_and(folds);
-        let limit = self.limit();
+        // Of aggregates it says nothing of the rows that are counted.
+        let limit = self.limit().filter(|_| !self.is_one_row());
         let (left, inner, limit_left) = match self.options.paging_state {
             None => (left, None, limit),
             Some(state) if matches!(together, Together::Rows(_)) => {
@@ -260,16 +278,21 @@ impl<'a> Several<'a> {
             let mut copies = 0..self.table.copies.len();
             copies.find(|at| identity(self.table, *at) == id)
         };
-        // One copy alone had all until now, whose state counts for all of it.
-        if let (Some((id, inner)), Left::Ring(stretch)) = (unwrap(state), &left) {
-            let at = from(id).filter(|at| reads.on(*at).is_some())?;
-            let rows = PageStart::parse(inner).ok()?.remaining;
-            let left = Left::Ring(within(*stretch, inner)?);
-            let limit_left = limit.map(|_| rows as usize).filter(|rows| *rows > 0);
-            (limit.is_some() == limit_left.is_some()).then_some(())?;
-            return Some((left, Some((at, inner.into())), limit_left));
-        }
-        let state = State::parse(state)?;
+        let state = match unwrap(state) {
+            // One copy alone had all until now, whose state counts for all of it.
+            Some((identity, inner)) => {
+                let start = PageStart::parse(inner).ok()?;
+                State {
+                    identity,
+                    left: limit.map(|_| start.remaining),
+                    at: match &left {
+                        Left::Ring(_) => At::InStretch(inner),
+                        Left::Keys { .. } => At::InKey(start.key, inner),
+                    },
+                }
+            }
+            None => State::parse(state)?,
+        };
         let at = from(state.identity)?;
         let limit_left = match (limit, state.left) {
             (None, None) => None,

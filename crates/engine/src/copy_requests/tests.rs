@@ -196,10 +196,20 @@ impl Scene {
     }
 
     fn read_with(&mut self, proxies: Proxies) {
+        self.bench.renew();
+        self.read_lists_with(proxies);
+    }
+
+    /// The same, without the catalogue.
+    fn read_lists(&mut self) {
+        let proxies = Proxies::new(Members::of(ME), [0; PROXIES_MAX]);
+        self.read_lists_with(proxies);
+    }
+
+    fn read_lists_with(&mut self, proxies: Proxies) {
         let now_us = self.bench.common.copies.us(self.bench.now);
         self.copies.adopt(self.list, now_us, now_us);
         self.proxies.adopt(proxies, now_us, now_us);
-        self.bench.renew();
         self.publish();
     }
 

@@ -11,7 +11,8 @@
 //! - **Aggregates** are those of the parts put together ([`crate::execution::fold`]).
 //! - **Each part** is judged by itself when it has come: it has what was acknowledged before it was asked for. Like
 //!   any read of several partitions it is no picture of one moment.
-//! - **After 5 s** a page ends with the rows that it has.
+//! - **After 5 s** a page ends with the rows that it has. What has no pages ends after `limits.page_timeout_ms` with a
+//!   time-out, as scans do ([`crate::expiry`]).
 
 pub(crate) mod keys;
 pub(crate) mod state;
@@ -180,7 +181,7 @@ impl CopyParts {
     }
 
     /// Whether its rows are a page, and no aggregates.
-    pub(super) fn is_page(&self) -> bool {
+    fn is_page(&self) -> bool {
         matches!(self.together, Together::Rows(_))
     }
 
@@ -342,8 +343,8 @@ impl CopyParts {
                 let is_sorted = on.is_some_and(|on| on.order.is_some());
                 if is_sorted && self.page_left.is_some_and(|left| rows > left) {
                     // All rows of a key have come to be sorted, and do not fit any more.
-                    let state = self.state(from, None);
-                    return Ok(self.finish(around, state));
+                    let state = self.state(from, None)?;
+                    return Ok(self.finish(around, Some(state)));
                 }
                 let kept = page.first_rows(rows);
                 let kept = kept.ok_or(Malformed("fewer rows than announced"))?;
@@ -377,8 +378,8 @@ impl CopyParts {
         let is_full = self.page_left.is_some_and(|left| left == 0 || late);
         if self.is_page() && is_full {
             let inner = self.inner.take();
-            let state = self.state(from, inner.as_ref().map(|(_, state)| &**state));
-            return Ok(self.finish(around, state));
+            let state = self.state(from, inner.as_ref().map(|(_, state)| &**state))?;
+            return Ok(self.finish(around, Some(state)));
         }
         Ok(self.send(around))
     }
@@ -410,9 +411,9 @@ impl CopyParts {
     }
 
     /// The paging state of what is left.
-    fn state(&self, identity: u64, inner: Option<&[u8]>) -> Option<Vec<u8>> {
+    fn state(&self, identity: u64, inner: Option<&[u8]>) -> Result<Vec<u8>, Malformed> {
         let key = match &self.left {
-            Left::Keys { keys, next } => keys.key(*next)?,
+            Left::Keys { keys, next } => keys.key(*next).ok_or(Malformed("the next key"))?,
             Left::Ring(_) => Vec::new(),
         };
         let at = match (&self.left, inner) {
@@ -426,7 +427,7 @@ impl CopyParts {
             left: self.limit_left.map(clamp),
             at,
         };
-        Some(state.write())
+        Ok(state.write())
     }
 
     /// The client gets what has come.

@@ -14,6 +14,8 @@ use crate::statement::of_text::OfText;
 
 const NOT_BY_VALUES: &str = "Helenus does not know which partitions are meant: write the values of the partition key as \
                              constants or markers";
+const KEY_UNREADABLE: &str =
+    "Helenus cannot read its partition key: bind it by markers, to values that are not null";
 const PARTLY: &str = "a part of its partition key is restricted, or a column with CONTAINS, LIKE or the like, so it \
                       cannot be asked for one stretch of the ring after the other: restrict the whole key, or read \
                       with token() alone and filter the rows";
@@ -84,5 +86,15 @@ fn why_not(facts: &Facts, key: &[&str]) -> &'static str {
     }
     let computes = terms.any(|term| of_key(&term.column) && term.term == Term::Other)
         || ins.any(|of| of.columns.iter().any(of_key) && is_computed(of));
-    if computes { NOT_BY_VALUES } else { PARTLY }
+    if computes {
+        return NOT_BY_VALUES;
+    }
+    let is_one = |column: &&str| {
+        let mut terms = facts.key_terms.iter();
+        terms.any(|term| term.column.as_str() == *column)
+    };
+    match key.iter().all(is_one) {
+        true => KEY_UNREADABLE,
+        false => PARTLY,
+    }
 }

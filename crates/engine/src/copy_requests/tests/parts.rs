@@ -25,7 +25,11 @@ pub(super) fn scene() -> Scene {
 }
 
 fn scene_of(versions: (Version, Version)) -> Scene {
-    let mut scene = Scene::of_nodes(NODES as u8, Config::default(), versions);
+    scene_with(Config::default(), versions)
+}
+
+pub(super) fn scene_with(config: Config, versions: (Version, Version)) -> Scene {
+    let mut scene = Scene::of_nodes(NODES as u8, config, versions);
     let tokens = [0, 1, 2, UPPER, UPPER + 1, UPPER + 2];
     let spec = |(node, token): (usize, i64)| NodeSpec {
         dc: format!("dc{}", node % COPIES),
@@ -411,7 +415,7 @@ fn a_limit_counts_over_all_parts_and_pages() {
     assert_eq!(gets(&mut scene, &[1, 2, 3, 4, 5]), None);
 }
 
-fn counted(part: &Part, count: i64) -> Vec<u8> {
+pub(super) fn counted(part: &Part, count: i64) -> Vec<u8> {
     let keyspace = format!("app__{}", part.node % COPIES);
     rows_of((&keyspace, TABLE), &COUNTED, None, &[&count.to_be_bytes()])
 }
@@ -443,6 +447,16 @@ fn aggregates_are_put_together_and_others_are_refused() {
     }
     let (_, body) = scene.bench.answer();
     assert!(body.ends_with(&8_i64.to_be_bytes()));
+    // LIMIT is of the one row that comes, not of those that are counted.
+    let one = list_of(&[1]);
+    scene.ask(
+        "SELECT count(*) FROM app.orders WHERE customer IN ? LIMIT 1",
+        &asks(&[&one], Some(100), None),
+    );
+    let asked = part(&mut scene);
+    assert_eq!(asked.page_size, Some(100));
+    give(&mut scene, &asked, &counted(&asked, 4));
+    assert!(scene.bench.answer().1.ends_with(&4_i64.to_be_bytes()));
     for (text, way_out) in [
         (
             "SELECT avg(total) FROM app.orders",
@@ -467,6 +481,10 @@ fn aggregates_are_put_together_and_others_are_refused() {
         (
             "SELECT * FROM app.orders WHERE customer IN (1, null)",
             "bind each",
+        ),
+        (
+            "SELECT * FROM app.orders WHERE customer = null",
+            "values that are not null",
         ),
         (
             "SELECT * FROM app.orders WHERE total CONTAINS 4 ALLOW FILTERING",

@@ -116,6 +116,21 @@ fn what_was_asked_before_the_ring_changed_does_not_count_and_pages_go_on_on_the_
         give(&mut other, &asked, &page(&asked, None, &[3]));
         gets(&mut other, &[3]);
     }
+    // So do keys.
+    let inner = behind_row(5);
+    by_keys(&mut scene, &[1, 5, 7], Some(1), None);
+    let whole = part(&mut scene);
+    assert_eq!(whole.text, on_copy(BY_KEYS, 0));
+    give(&mut scene, &whole, &page(&whole, Some(&inner), &[1]));
+    let of_one = gets(&mut scene, &[1]).expect("more");
+    by_keys(&mut other, &[1, 5, 7], Some(1), Some(&of_one));
+    let asked = part(&mut other);
+    assert_eq!(asked.values, [5_i64.to_be_bytes()]);
+    assert_eq!(asked.state.as_ref(), Some(&inner));
+    give(&mut other, &asked, &page(&asked, None, &[2]));
+    assert!(gets(&mut other, &[2]).is_some(), "7 is left");
+    by_keys(&mut other, &[1, 7], Some(1), Some(&of_one));
+    assert_eq!(other.bench.error().0, code::PROTOCOL, "of other keys");
 }
 
 #[test]
@@ -126,6 +141,7 @@ fn states_that_are_none_of_this_statement_are_refused() {
     let key = 1_i64.to_be_bytes();
     let strange = 9_i64.to_be_bytes();
     let inner = behind_row(key_in(2, UPPER));
+    let before = behind_row(key_in(i64::MIN, 0));
     let no_key = PageStart::behind_partition(b"", 3).write();
     let of_scan = [
         written(identity ^ 1, None, At::Behind(5)),
@@ -146,6 +162,8 @@ fn states_that_are_none_of_this_statement_are_refused() {
     let of_bounded = [
         written(identity, None, At::Behind(-1)),
         written(identity, None, At::InStretch(&inner)),
+        // Before its lower bound.
+        written(identity, None, At::InStretch(&before)),
     ];
     let text =
         "SELECT day, total FROM app.orders WHERE token(customer) > 0 AND token(customer) <= 2";
@@ -257,6 +275,51 @@ fn a_page_that_takes_long_ends_with_what_has_come() {
 }
 
 #[test]
+fn what_has_no_pages_has_one_time_limit_over_all_parts() {
+    let mut config = Config::default();
+    config.limits.page_timeout_ms = 20_000;
+    // Nodes are slow, and not suspected of being gone.
+    config.links.silence_ms = 600_000;
+    let mut scene = scene_with(config, (Version::V4, Version::V5));
+    let began = scene.bench.now;
+    scene.ask(COUNT, &asks(&[], Some(100), None));
+    // Each comes in time.
+    for _ in 0..5 {
+        let asked = part(&mut scene);
+        scene.wait_and_read(4_000);
+        give(&mut scene, &asked, &counted(&asked, 1));
+    }
+    let late = part(&mut scene);
+    scene.is_unanswered();
+    scene.wait_and_read(1_000);
+    let (code, why) = scene.bench.error();
+    assert_eq!(code, code::READ_TIMEOUT, "{why}");
+    assert!(why.contains("page_timeout_ms"), "{why}");
+    assert!(scene.bench.now - began < std::time::Duration::from_secs(22));
+    give(&mut scene, &late, &counted(&late, 1));
+    scene.is_done();
+}
+
+#[test]
+fn without_a_lease_on_the_catalogue_no_part_is_asked_for_although_the_lists_are_read() {
+    let mut scene = scene();
+    for _ in 0..50 {
+        scene.wait(200);
+        scene.read_lists();
+    }
+    for text in [SCAN, COUNT] {
+        scene.ask(text, &asks(&[], Some(100), None));
+        let (code, why) = scene.bench.error();
+        assert_eq!(code, code::OVERLOADED, "{why}");
+        scene.nothing_sent();
+        scene.is_done();
+    }
+    scene.read();
+    scene.ask(SCAN, &asks(&[], Some(100), None));
+    assert_eq!(part(&mut scene).node, 0);
+}
+
+#[test]
 fn what_there_is_no_memory_for_is_given_up_and_all_is_let_go() {
     let mut scene = scene();
     let memory = scene.bench.engine.cx.memory.clone();
@@ -282,4 +345,56 @@ fn what_there_is_no_memory_for_is_given_up_and_all_is_let_go() {
     scene.wait(500);
     assert_eq!(scene.bench.engine.requests_in_flight(), 0);
     assert_eq!(scene.bench.engine.bytes_held(), 0);
+}
+
+/// The first column of its key is of this type from now on.
+fn set_key_type(scene: &mut Scene, cql_type: &str) {
+    let known = scene.bench.common.snapshot.load();
+    let mut snapshot = Snapshot::clone(&known);
+    snapshot.epoch += 1;
+    let column = crate::snapshot::KeyColumn {
+        name: "customer".into(),
+        cql_type: cql_type.into(),
+    };
+    let tables = snapshot.tables.entry("app".into()).or_default();
+    tables.insert(TABLE.into(), Arc::new([column]));
+    scene.bench.common.store(snapshot);
+    scene.read();
+}
+
+#[test]
+fn keys_that_no_node_takes_or_too_many_are_refused_before_anything_is_asked() {
+    let mut scene = scene();
+    set_key_type(&mut scene, "text");
+    let list_of_texts = |keys: &[&[u8]]| {
+        let mut list = Vec::new();
+        write::i32(&mut list, keys.len() as i32);
+        keys.iter()
+            .for_each(|key| write::bytes(&mut list, Some(key)));
+        list
+    };
+    let long = vec![b'b'; 70_000];
+    for strange in [&long[..], b""] {
+        let list = list_of_texts(&[b"a", strange, b"c"]);
+        scene.ask(BY_KEYS, &asks(&[&list], Some(1), None));
+        let (code, why) = scene.bench.error();
+        assert_eq!(code, code::INVALID, "{why}");
+        assert!(why.contains("65,535"), "{why}");
+        scene.is_done();
+    }
+    let list = list_of_texts(&[b"a", b"b", b"c"]);
+    scene.ask(BY_KEYS, &asks(&[&list], Some(1), None));
+    let first = part(&mut scene);
+    give(&mut scene, &first, &page(&first, None, &[1]));
+    assert!(gets(&mut scene, &[1]).is_some());
+    let many = vec![&b"a"[..]; 10_001];
+    let list = list_of_texts(&many);
+    scene.ask(BY_KEYS, &asks(&[&list], Some(1), None));
+    let (code, why) = scene.bench.error();
+    assert_eq!(code, code::INVALID, "{why}");
+    assert!(
+        why.contains("10001") && why.contains("10000 at most"),
+        "{why}"
+    );
+    scene.is_done();
 }

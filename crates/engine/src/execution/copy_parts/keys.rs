@@ -24,8 +24,14 @@ pub(crate) enum NoKeys {
     Value,
     /// In which order nodes take them.
     Order,
-    TooMany,
+    /// One of them is none that a node takes.
+    Length,
+    /// So many are named.
+    TooMany(usize),
 }
+
+/// More keys are not looked at one by one: other clients would have to wait for that.
+pub(crate) const KEYS_MAX: usize = 10_000;
 
 impl Keys {
     /// `values`: those bound, in the order of the statement's markers.
@@ -37,6 +43,7 @@ impl Keys {
         if columns.len() != key.len() {
             return Err(NoKeys::Value);
         }
+        is_bounded(columns, values)?;
         let of_column = |(said, column): (&KeyColumnValues, &KeyColumn)| {
             let cql_type = &*column.cql_type;
             let mut all = match said {
@@ -55,11 +62,12 @@ impl Keys {
             .zip(key)
             .map(of_column)
             .collect::<Result<_, _>>()?;
-        let mut counts = columns.iter().map(Vec::len);
-        let count = counts
-            .try_fold(1_usize, usize::checked_mul)
-            .ok_or(NoKeys::TooMany)?;
-        Ok(Keys { columns, count })
+        let count = columns.iter().map(Vec::len).product();
+        let keys = Keys { columns, count };
+        match count == 0 || keys.are_taken() {
+            true => Ok(keys),
+            false => Err(NoKeys::Length),
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -92,6 +100,25 @@ impl Keys {
         (is_one && !out.is_empty()).then_some(out)
     }
 
+    /// Whether nodes take all of them: the longest value of each column makes the longest key, and the
+    /// shortest the shortest.
+    fn are_taken(&self) -> bool {
+        let is_taken = |longest: bool| {
+            let of_column = |values: &Vec<Box<[u8]>>| {
+                let all = values.iter().enumerate();
+                let at = match longest {
+                    true => all.max_by_key(|(_, value)| value.len()),
+                    false => all.min_by_key(|(_, value)| value.len()),
+                };
+                at.map_or(0, |(at, _)| at)
+            };
+            let number =
+                |number: usize, values: &Vec<Box<[u8]>>| number * values.len() + of_column(values);
+            self.key(self.columns.iter().fold(0, number)).is_some()
+        };
+        is_taken(true) && is_taken(false)
+    }
+
     /// The number of a partition key.
     pub(crate) fn number_of(&self, key: &[u8]) -> Option<usize> {
         let mut parts = Vec::with_capacity(self.columns.len());
@@ -113,6 +140,28 @@ impl Keys {
             number = number * values.len() + at;
         }
         Some(number)
+    }
+}
+
+/// Whether so few keys are named that they are looked at, by what is said of their number.
+fn is_bounded(columns: &[KeyColumnValues], values: &[ValueRef<'_>]) -> Result<(), NoKeys> {
+    let mut product = 1_usize;
+    for said in columns {
+        let count = match said {
+            KeyColumnValues::One(_) => 1,
+            KeyColumnValues::Each(terms) => terms.len(),
+            KeyColumnValues::List(term) => {
+                let count = Reader::new(bound(term, values)?).i32();
+                let count = count.ok().and_then(|count| usize::try_from(count).ok());
+                count.ok_or(NoKeys::Value)?
+            }
+        };
+        // A list that is empty leaves none, but the others would be sorted all the same.
+        product = product.saturating_mul(count.max(1));
+    }
+    match product > KEYS_MAX {
+        true => Err(NoKeys::TooMany(product)),
+        false => Ok(()),
     }
 }
 
@@ -241,5 +290,37 @@ mod tests {
         let mut null = 1_i32.to_be_bytes().to_vec();
         null.extend([0xff; 4]);
         assert_eq!(of("int", ValueRef::Set(&null)), Err(NoKeys::Value));
+    }
+
+    #[test]
+    fn keys_that_no_node_takes_and_too_many_are_none() {
+        let text = "SELECT * FROM t WHERE a = 1 AND b IN (?, ?, 'c')";
+        let long = |len: usize| vec![b'x'; len];
+        let of = |len: usize| {
+            let long = long(len);
+            let values = [ValueRef::Set(&b"b"[..]), ValueRef::Set(&long)];
+            keys(text, ["int", "text"], &values).map(|keys| keys.count())
+        };
+        // Four bytes of an int, and three around each value.
+        assert_eq!(of(65_535 - 10), Ok(3));
+        assert_eq!(of(65_535 - 9), Err(NoKeys::Length));
+        assert_eq!(of(70_000), Err(NoKeys::Length));
+        assert_eq!(of(0), Ok(3), "one of several columns may be empty");
+        let text = "SELECT * FROM t WHERE a IN ? AND b IN ?";
+        let product = |a: i32, b: i32| {
+            let lists = [a, b].map(|count| list(&(0..count).collect::<Vec<_>>()));
+            let values = [ValueRef::Set(&lists[0][..]), ValueRef::Set(&lists[1][..])];
+            keys(text, ["int", "int"], &values).map(|keys| keys.count())
+        };
+        assert_eq!(product(100, 100), Ok(KEYS_MAX));
+        assert_eq!(product(101, 100), Err(NoKeys::TooMany(10_100)));
+        assert_eq!(product(0, 10_001), Err(NoKeys::TooMany(10_001)));
+        // It is its number that counts, before anything is read.
+        let mut announced = i32::MAX.to_be_bytes().to_vec();
+        announced.extend([0; 9]);
+        let one = list(&[1]);
+        let values = [ValueRef::Set(&announced[..]), ValueRef::Set(&one[..])];
+        let known = keys(text, ["int", "int"], &values).map(|keys| keys.count());
+        assert_eq!(known, Err(NoKeys::TooMany(i32::MAX as usize)));
     }
 }
