@@ -113,6 +113,8 @@ pub(super) struct Peer {
     pub stage: Stage,
     pub role: Option<String>,
     pub keyspace: Option<String>,
+    /// It could not say which cluster it is of, and which start this is.
+    pub is_silent: bool,
 }
 
 /// What is written to one partition of a replica, as a whole.

@@ -155,7 +155,8 @@ fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
 }
 
 /// What some runs must have been through.
-const ALWAYS_SOME: [&str; 27] = [
+const ALWAYS_SOME: [&str; 28] = [
+    DONE_IN_CALM,
     COPY_EVICTED,
     COPY_CAME_BACK,
     COPIES_DIFFERED,
@@ -211,6 +212,8 @@ pub(super) const COPY_FENCED: &str = "copies: a write is refused without a lease
 pub(super) const RESTART_NOTICED: &str =
     "copies: a copy is evicted that has answered on a later start";
 pub(super) const RESTART_ADOPTED: &str = "copies: the last one in sync is taken after a restart";
+/// Writes and reads of copies, each through some proxy.
+pub(super) const DONE_IN_CALM: &str = "copies: done once nothing goes wrong";
 pub(super) const GIVEN_UP: &str = "copies: a write is given up";
 pub(super) const GIVEN_UP_MADE_GOOD: &str =
     "copies: a bucket of a write that was given up is made equal";

@@ -31,7 +31,7 @@ use helenus_engine::shared::WorkerMessage;
 use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
 
-use self::copies::{OfLists, ReadsOfCopies};
+use self::copies::{OfLists, Probe, ReadsOfCopies};
 use self::growth::Growth;
 use self::network::{Connection, End};
 use self::strikes::Scope;
@@ -136,6 +136,7 @@ struct World {
     /// Of those whose layouts take the place of replicas.
     lists: Option<Catalogued>,
     reads_of_copies: ReadsOfCopies,
+    probe: Probe,
     /// Things go wrong until then.
     trouble_us: u64,
     keys: i64,

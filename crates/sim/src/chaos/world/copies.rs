@@ -2,6 +2,7 @@
 
 mod acting;
 mod lists;
+mod probing;
 mod reads;
 mod recording;
 mod stopping;
@@ -14,6 +15,7 @@ use crate::chaos::insync::{Catalogued, Control, Which};
 use crate::dice::Dice;
 
 pub(in crate::chaos::world) use self::lists::OfLists;
+pub(super) use self::probing::Probe;
 pub(super) use self::reads::ReadsOfCopies;
 
 /// How long things go wrong: copies are to leave and come back.

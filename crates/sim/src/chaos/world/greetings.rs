@@ -109,7 +109,7 @@ impl World {
         if self.stage(number) != Some(Stage::Asked) {
             panic!("a token that no node has asked for");
         }
-        if self.fails() || self.dice.below(40) == 0 {
+        if self.fails() || self.dice.below(40) == 0 && self.trouble {
             let text = "Unable to perform authentication, says the model";
             return error_saying(code::BAD_CREDENTIALS, text, &[]);
         }
@@ -131,6 +131,9 @@ impl World {
             panic!("a query before the login");
         }
         if self.fails() {
+            if let Peer::Node(end) = &mut self.connections[number].peer {
+                end.peer.is_silent = true;
+            }
             return error_saying(code::OVERLOADED, "so the model, of system.local", &[]);
         }
         let mut name = CLUSTER_NAME;

@@ -7,7 +7,7 @@ use helenus_engine::config::{AggregationMode, Config, Names, RuleSettings};
 use helenus_policy::ring::Replication;
 use helenus_wire::Version;
 
-use super::copies::{ReadsOfCopies, dice_of_copies};
+use super::copies::{Probe, ReadsOfCopies, dice_of_copies};
 use super::growth::{NEWCOMERS, grows};
 use super::layouts::dice_of_layouts;
 use super::{ANSWERED_AFTER_US, Event, THAWED_AFTER_US, TROUBLE_US, World};
@@ -96,6 +96,7 @@ impl World {
             catalogue: None,
             lists: None,
             reads_of_copies: ReadsOfCopies::default(),
+            probe: Probe::default(),
             trouble_us: TROUBLE_US,
             keys,
             merges,

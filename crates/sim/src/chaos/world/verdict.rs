@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::copies::Probe;
 use super::network::End;
 use super::{ANSWERED_AFTER_US, Event, QUIET_FOR_US, World};
 use crate::chaos::coverage;
@@ -37,6 +38,10 @@ impl World {
             let Some(number) = self.clients[client].connection else {
                 continue;
             };
+            // That one has only begun.
+            if self.is_probing(client) {
+                continue;
+            }
             if let Some((stream, request)) = self.clients[client].in_flight.iter().next() {
                 let at = self.connections[number].at;
                 let residue = self.proxies[at.proxy].workers[at.worker].engine.residue();
@@ -76,7 +81,11 @@ impl World {
         let mut workers = self.proxies.iter().flat_map(|proxy| &proxy.workers);
         let is_quiet =
             all_left && workers.all(|w| w.engine.residue().is_empty()) && self.are_copies_calm();
-        match is_quiet || self.now_us() > self.trouble_us + ANSWERED_AFTER_US {
+        let is_probing = matches!(self.probe, Probe::Asks(_));
+        let is_probed = (is_quiet || is_probing) && self.is_probed();
+        let last_us = self.trouble_us.max(self.probed_us()) + ANSWERED_AFTER_US;
+        let is_late = self.now_us() > last_us && !is_quiet && !is_probing;
+        match is_quiet && is_probed || is_late {
             true => self.events.plan(QUIET_FOR_US, Event::Quiet),
             false => self.events.plan(1_000_000, Event::LookForQuiet),
         }
