@@ -51,7 +51,7 @@ use self::progress::{EXPIRING_LOOKS_MAX, Progress};
 use self::regrouping::Regrouping;
 use self::returning::{EXPIRED_US, GIVEN_UP_US, Right, Stint};
 use self::trouble::Trouble;
-use super::asked::{CopyName, Start};
+use super::asked::{CopyName, Start, TableName};
 use super::member::TIMING;
 use super::rings::{OwnedOfTables, Rings};
 use crate::boot_time::now_us;
@@ -168,7 +168,7 @@ impl Upkeep {
                 let snapshot = self.common.snapshot.load_full();
                 let rings = self.rings.of(&snapshot);
                 jobs.extend(self.jobs(&lists, &rings));
-                let due = self.regrouping.due(&lists, (&snapshot, &rings), now_us);
+                let due = self.regrouping.due(&lists, &rings, now_us);
                 jobs.extend(due.into_iter().map(|(name, ring)| Job::Regroup(name, ring)));
             }
             // Another proxy does it, or this one has no lease at this moment: what is compared stays equal.
@@ -512,7 +512,15 @@ impl Upkeep {
         self.status.comparing = comparing.collect();
         self.status.buckets_left = self.left.len();
         self.status.buckets_given_up = self.own.len();
-        self.status.problems = self.problems.values().cloned().collect();
+        let is_told = |name: &TableName, ring| {
+            let job = Job::Regroup(name.clone(), ring);
+            self.problems.contains_key(&job)
+        };
+        let missing = match is_caretaker {
+            true => self.regrouping.missing(is_told),
+            false => Vec::new(),
+        };
+        self.status.problems = self.problems.values().cloned().chain(missing).collect();
         if **self.common.upkeep.load() != self.status {
             self.common.upkeep.store(Arc::new(self.status.clone()));
         }
