@@ -186,6 +186,10 @@ impl Upkeep {
         };
         let done = self.carry_out(&job).await;
         self.note_end(&job, done);
+        // It is nobody else's turn that it has had.
+        if job.is_regroup() {
+            return;
+        }
         self.was_comeback = job.is_comeback();
         if let Some(last) = self.last.get_mut(usize::from(self.was_comeback)) {
             *last = Some(job);
@@ -217,8 +221,12 @@ impl Upkeep {
         }
     }
 
-    /// Every second turn is for a copy that comes back, however many buckets there are.
+    /// Lists that are missing come first: clients wait for them. Every second other turn is for a copy that comes back,
+    /// however many buckets there are.
     fn next(&self, due: &[Job]) -> Option<Job> {
+        if let Some(job) = due.iter().find(|job| job.is_regroup()) {
+            return Some(job.clone());
+        }
         let of = |is_comeback: bool| {
             let mut jobs = due.iter().filter(|job| job.is_comeback() == is_comeback);
             let last = self.last.get(usize::from(is_comeback));
