@@ -302,8 +302,8 @@ impl Upkeep {
         let failures = self.waits.get(job).map_or(0, |wait| wait.of_nodes);
         let page_rows_max = page_rows_max(failures);
         match job {
-            Job::Regroup(name, _) => {
-                regrouping::regroup(&self.common, name).await?;
+            Job::Regroup(name, ring) => {
+                regrouping::regroup(&self.common, (name, *ring)).await?;
                 // Until the lists say so, too.
                 Ok(End::Later(RETRY_US, None))
             }

@@ -105,10 +105,18 @@ fn is_other(lists: &Lists, (keyspace, table): &TableName, owned: &Owned) -> bool
     count > 0 && (count != owned.groups.len() || !known.clone().all(is_same))
 }
 
-/// Makes the lists of a table that are missing, and forgets those of owners that have no ranges any more.
-pub(super) async fn regroup(common: &Process, name: &TableName) -> Result<(), Trouble> {
+/// Makes the lists of a table that are missing, and forgets those of owners that have no ranges any more. Only by the
+/// ring that was found to be steady.
+pub(super) async fn regroup(
+    common: &Process,
+    (name, steady): (&TableName, RingId),
+) -> Result<(), Trouble> {
     let table = table(common, name)?;
-    let now = rings::owned(&common.snapshot.load_full(), &table);
+    let snapshot = common.snapshot.load_full();
+    if snapshot.copy_rings.of(&name.0, &name.1) != steady {
+        return Err(Trouble::Changed);
+    }
+    let now = rings::owned(&snapshot, &table);
     let now = now.map_err(Trouble::Unfit)?.into_iter();
     let now = now
         .map(|(owners, ranges)| (owners, whole(&ranges)))
