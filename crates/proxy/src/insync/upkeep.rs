@@ -66,6 +66,8 @@ const TICK: Duration = Duration::from_millis(250);
 const RETRY_US: u64 = 1_000_000;
 /// up to so long.
 const RETRY_MAX_US: u64 = 60_000_000;
+/// Lists that clients wait for, and that somebody else has changed meanwhile, or a node did not let change.
+const REGROUP_RETRY_MAX_US: u64 = 2_000_000;
 /// A copy whose node has failed so often in a row while one is joining, and fails again, is out.
 const COMPARISONS_FAILED_MAX: u32 = 2;
 /// How often it is looked for what proxies that are gone have left.
@@ -481,6 +483,9 @@ impl Upkeep {
             // Only an operator can help, or time.
             (Job::Resynchronise(..) | Job::MakeGood(_), Trouble::Unfit(_)) => GIVEN_UP_US,
             (Job::LookAtLast(_), Trouble::Unfit(_)) => LOOK_AT_LAST_US,
+            (Job::Regroup(..), Trouble::Changed | Trouble::Catalogue(_)) => {
+                (RETRY_US << wait.failures.min(16)).min(REGROUP_RETRY_MAX_US)
+            }
             _ => (RETRY_US << wait.failures.min(16)).min(RETRY_MAX_US),
         };
         // It has not been tried.
