@@ -25,7 +25,7 @@ mod show;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use helenus_layout::insync::{self, BadList, Copies, Proxies, Ranges, Stored, StoredProxy};
 use helenus_rows::TableName;
 use scylla::cluster::Node;
@@ -81,6 +81,18 @@ pub(super) fn create() -> [String; 3] {
     [COPIES, PROXIES, INTENTS].map(str::to_owned)
 }
 
+/// Adds the columns of `helenus.copies` that this version reads, where an earlier one has made the table.
+pub(super) async fn complete(cluster: &Cluster) -> Result<()> {
+    let known = keyspace::columns(cluster, "copies").await?;
+    if known.is_empty() || ADDED.iter().all(|(name, _)| known.contains(*name)) {
+        return Ok(());
+    }
+    let added = keyspace::add_columns(cluster, "copies", &ADDED).await;
+    added.context(
+        "helenus.copies was made by an earlier version and lacks columns: run this as a role that may ALTER it",
+    )
+}
+
 /// What the catalogue says of copies and proxies.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
@@ -130,6 +142,7 @@ impl Lists {
         if !keyspace::has_all(cluster, &["copies", "proxies"]).await? {
             return Ok(Lists::default());
         }
+        complete(cluster).await?;
         let names = match of {
             Some(name) => vec![name.clone()],
             None => keyspace::named_in(cluster, "copies").await?,

@@ -1,6 +1,7 @@
 //! The lists of copies beside the ring: which parts of it have other owners than when their lists were made.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use anyhow::{Result, bail};
 use helenus_layout::insync::{self, OldGroup, Owners, Ranges, Regrouping, Stuck};
@@ -19,6 +20,7 @@ pub(super) async fn check(
     lists: &[CopiesRow],
 ) -> Result<()> {
     let groups = groups(cluster, (name, known)).await?;
+    check_told(name, lists)?;
     match without_list(&groups, lists) {
         0 => Ok(()),
         count => bail!(
@@ -26,6 +28,22 @@ pub(super) async fn check(
              (helenus layouts status {name})"
         ),
     }
+}
+
+/// Fails if a list does not tell of which ranges it is: proxies make none from it.
+fn check_told(name: &TableName, lists: &[CopiesRow]) -> Result<()> {
+    match lists.iter().find(|row| row.ranges.is_none()) {
+        None => Ok(()),
+        Some(row) => bail!("{}", untold(name, row)),
+    }
+}
+
+fn untold(name: impl Display, row: &CopiesRow) -> String {
+    format!(
+        "the list of the copies on {} does not tell of which ranges it is: it was made by hand, or by an earlier version, \
+         and nobody uses it. Take a copy that was in sync: helenus layouts drop {name} --all --from LAYOUT",
+        row.owners.join(", ")
+    )
 }
 
 /// What is wrong with the lists for the ring as it is; nothing as long as nodes do not agree on it.
@@ -60,15 +78,7 @@ fn told(groups: &Groups, lists: &[CopiesRow]) -> Vec<String> {
         return Vec::new();
     }
     let unknown = lists.iter().filter(|row| row.ranges.is_none());
-    let mut told: Vec<String> = unknown
-        .map(|row| {
-            format!(
-                "the list of the copies on {} does not tell of which ranges it is: it was made by hand, or by an earlier \
-                 version, and nobody uses it",
-                row.owners.join(", ")
-            )
-        })
-        .collect();
+    let mut told: Vec<String> = unknown.map(|row| untold(&row.table, row)).collect();
     let Some(regrouping) = regrouping(groups, lists) else {
         told.push(format!(
             "there is no list of the copies of {count} groups of ranges: clients cannot use these parts of the ring"
@@ -213,7 +223,13 @@ mod tests {
         );
         let mut untold = row([0, 1], &[(0, 10)]);
         untold.ranges = None;
-        let why = told(&ring(&[([0, 1], &[(0, 10)])]), &[untold]);
-        assert!(why.len() == 2 && why[0].contains("by hand"), "{why:?}");
+        let untold = [untold];
+        let name = "shop.orders".parse().expect("a name");
+        assert!(check_told(&name, &untold).is_err());
+        check_told(&name, &lists).expect("ranges are told");
+        let why = told(&ring(&[([0, 1], &[(0, 10)])]), &untold);
+        assert_eq!(why.len(), 2, "{why:?}");
+        let command = "helenus layouts drop shop.orders --all --from LAYOUT";
+        assert!(why[0].contains(command), "{why:?}");
     }
 }

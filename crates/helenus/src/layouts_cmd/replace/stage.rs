@@ -116,6 +116,7 @@ pub(in crate::layouts_cmd) async fn read(cluster: &Cluster, table: &TableName) -
     if !catalogue::exists(cluster).await? {
         return Ok(Standing::default());
     }
+    lists::complete(cluster).await?;
     let mut select = Statement::new(format!(
         "SELECT created, stage, sources, boots FROM helenus.copies WHERE {} LIMIT 1",
         place(table)
