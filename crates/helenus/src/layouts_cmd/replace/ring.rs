@@ -30,6 +30,33 @@ pub(super) async fn check(
     }
 }
 
+/// A number for who owns what: that of other owners, or other ranges, is another one.
+pub(super) fn number(groups: &Groups) -> i64 {
+    let text = groups.iter().map(|(owners, ranges)| {
+        let ranges = ranges
+            .stored()
+            .iter()
+            .map(i64::to_string)
+            .collect::<Vec<_>>();
+        format!("{}: {};", owners.join(","), ranges.join(","))
+    });
+    // FNV-1a: it is kept in the catalogue.
+    let hash = text
+        .flat_map(String::into_bytes)
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    hash.cast_signed()
+}
+
+/// That of what lists are about; none if one does not tell it.
+pub(super) fn number_of(lists: &[CopiesRow]) -> Option<i64> {
+    let groups = lists
+        .iter()
+        .map(|row| Some((row.owners.clone(), row.ranges.clone()?)));
+    groups.collect::<Option<Groups>>().as_ref().map(number)
+}
+
 /// Fails if a list does not tell of which ranges it is: proxies make none from it.
 fn check_told(name: &TableName, lists: &[CopiesRow]) -> Result<()> {
     match lists.iter().find(|row| row.ranges.is_none()) {
@@ -187,6 +214,20 @@ mod tests {
         let of =
             |(numbers, ranges): &Owned<'_>| (owners(*numbers), Ranges::new(ranges.iter().copied()));
         groups.iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_ring_has_another_number_when_a_token_has_another_owner() {
+        let lists = [row([0, 1], &[(0, 4)]), row([2, 1], &[(4, 10)])];
+        let same = ring(&[([2, 1], &[(4, 10)]), ([0, 1], &[(0, 2), (2, 4)])]);
+        assert_eq!(number_of(&lists), Some(number(&same)));
+        let moved = ring(&[([0, 1], &[(0, 5)]), ([2, 1], &[(5, 10)])]);
+        assert_ne!(number(&moved), number(&same));
+        let swapped = ring(&[([2, 1], &[(0, 4)]), ([0, 1], &[(4, 10)])]);
+        assert_ne!(number(&swapped), number(&same));
+        let mut untold = row([0, 1], &[(0, 4)]);
+        untold.ranges = None;
+        assert_eq!(number_of(&[untold]), None);
     }
 
     #[test]
