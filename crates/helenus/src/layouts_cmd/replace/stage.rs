@@ -240,8 +240,8 @@ pub(in crate::layouts_cmd) async fn drain(
 ) -> Result<()> {
     let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
     let boots = boots.iter().map(|(host, boot)| format!("{host}: {boot}"));
-    let ring = ring::number_of(&known.lists);
-    let ring = ring.map_or_else(|| "null".to_owned(), |ring| ring.to_string());
+    // No ring has the number 0: lists that do not tell their ranges are not brought back.
+    let ring = ring::number_of(&known.lists).unwrap_or_default();
     let set = format!(
         "created = {created}, stage = '{}', sources = {{{}}}, boots = {{{}}}, ring = {ring}",
         Stage::Draining.name(),

@@ -3,6 +3,8 @@
 //! Nothing was acknowledged since the lists were taken away, so the copies that had all rows then still have them. The
 //! others come back by `rebuild`: how long they had been out was forgotten with the lists.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use helenus_rows::TableName;
 use serde_json::json;
@@ -64,7 +66,15 @@ async fn reopen(
     let data_centers = super::data_centers(cluster, name, &known.entries).await?;
     let groups = nodes::groups(&nodes, &data_centers)?;
     // A copy is in sync only on the nodes that had its ranges then.
-    if standing.ring != Some(ring::number(&groups)) {
+    let is_same = match standing.ring {
+        Some(number) => number == ring::number(&groups),
+        // An earlier version has noted no more than the nodes.
+        None => {
+            let owners: BTreeSet<&String> = groups.keys().flatten().collect();
+            owners.into_iter().eq(standing.boots.keys())
+        }
+    };
+    if !is_same {
         bail!(
             "the ring has changed since clients used the copies of {name}: bring the rows back to the table (helenus \
              layouts drop {name} --all)"
