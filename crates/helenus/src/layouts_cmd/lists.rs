@@ -25,7 +25,7 @@ mod show;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use helenus_layout::insync::{self, BadList, Copies, Proxies, Ranges, Stored, StoredProxy};
 use helenus_rows::TableName;
 use scylla::cluster::Node;
@@ -48,7 +48,7 @@ const COPIES: &str = "CREATE TABLE IF NOT EXISTS helenus.copies (\
     version bigint, in_sync frozen<set<int>>, joining frozen<set<int>>, \
     since frozen<list<bigint>>, boot frozen<list<int>>, ranges frozen<list<bigint>>, changed timestamp, left map<int, timestamp>, \
     created bigint static, stage text static, sources frozen<set<int>> static, \
-    boots frozen<map<uuid, int>> static, \
+    boots frozen<map<uuid, int>> static, ring bigint static, \
     PRIMARY KEY ((keyspace_name, table_name), owners)) WITH speculative_retry = 'ALWAYS'";
 /// All proxies, a row for each start of one: in the partition [`PROXIES_NAME`]. A number is that of one start
 /// at a time; who takes one again removes the row of the start before.
@@ -67,18 +67,31 @@ const INTENTS: &str = "CREATE TABLE IF NOT EXISTS helenus.intents (\
 pub(super) const CHANGED: [&str; 3] = ["copies", "proxies", "intents"];
 
 /// Columns that earlier versions do not have.
-pub(super) const ADDED: [(&str, &str); 6] = [
+pub(super) const ADDED: [(&str, &str); 7] = [
     ("ranges", "frozen<list<bigint>>"),
     ("left", "map<int, timestamp>"),
     ("created", "bigint static"),
     ("stage", "text static"),
     ("sources", "frozen<set<int>> static"),
     ("boots", "frozen<map<uuid, int>> static"),
+    ("ring", "bigint static"),
 ];
 
 /// The statements that create their tables.
 pub(super) fn create() -> [String; 3] {
     [COPIES, PROXIES, INTENTS].map(str::to_owned)
+}
+
+/// Adds the columns of `helenus.copies` that this version reads, where an earlier one has made the table.
+pub(super) async fn complete(cluster: &Cluster) -> Result<()> {
+    let known = keyspace::columns(cluster, "copies").await?;
+    if known.is_empty() || ADDED.iter().all(|(name, _)| known.contains(*name)) {
+        return Ok(());
+    }
+    let added = keyspace::add_columns(cluster, "copies", &ADDED).await;
+    added.context(
+        "helenus.copies was made by an earlier version and lacks columns: run this as a role that may ALTER it",
+    )
 }
 
 /// What the catalogue says of copies and proxies.
@@ -130,6 +143,7 @@ impl Lists {
         if !keyspace::has_all(cluster, &["copies", "proxies"]).await? {
             return Ok(Lists::default());
         }
+        complete(cluster).await?;
         let names = match of {
             Some(name) => vec![name.clone()],
             None => keyspace::named_in(cluster, "copies").await?,

@@ -51,7 +51,7 @@ use self::progress::{EXPIRING_LOOKS_MAX, Progress};
 use self::regrouping::Regrouping;
 use self::returning::{EXPIRED_US, GIVEN_UP_US, Right, Stint};
 use self::trouble::Trouble;
-use super::asked::{CopyName, Start};
+use super::asked::{CopyName, Start, TableName};
 use super::member::TIMING;
 use super::rings::{OwnedOfTables, Rings};
 use crate::boot_time::now_us;
@@ -66,6 +66,8 @@ const TICK: Duration = Duration::from_millis(250);
 const RETRY_US: u64 = 1_000_000;
 /// up to so long.
 const RETRY_MAX_US: u64 = 60_000_000;
+/// Lists that clients wait for, and that somebody else has changed meanwhile, or a node did not let change.
+const REGROUP_RETRY_MAX_US: u64 = 2_000_000;
 /// A copy whose node has failed so often in a row while one is joining, and fails again, is out.
 const COMPARISONS_FAILED_MAX: u32 = 2;
 /// How often it is looked for what proxies that are gone have left.
@@ -168,7 +170,7 @@ impl Upkeep {
                 let snapshot = self.common.snapshot.load_full();
                 let rings = self.rings.of(&snapshot);
                 jobs.extend(self.jobs(&lists, &rings));
-                let due = self.regrouping.due(&lists, (&snapshot, &rings), now_us);
+                let due = self.regrouping.due(&lists, &rings, now_us);
                 jobs.extend(due.into_iter().map(|(name, ring)| Job::Regroup(name, ring)));
             }
             // Another proxy does it, or this one has no lease at this moment: what is compared stays equal.
@@ -186,6 +188,10 @@ impl Upkeep {
         };
         let done = self.carry_out(&job).await;
         self.note_end(&job, done);
+        // It is nobody else's turn that it has had.
+        if job.is_regroup() {
+            return;
+        }
         self.was_comeback = job.is_comeback();
         if let Some(last) = self.last.get_mut(usize::from(self.was_comeback)) {
             *last = Some(job);
@@ -217,8 +223,12 @@ impl Upkeep {
         }
     }
 
-    /// Every second turn is for a copy that comes back, however many buckets there are.
+    /// Lists that are missing come first: clients wait for them. Every second other turn is for a copy that comes back,
+    /// however many buckets there are.
     fn next(&self, due: &[Job]) -> Option<Job> {
+        if let Some(job) = due.iter().find(|job| job.is_regroup()) {
+            return Some(job.clone());
+        }
         let of = |is_comeback: bool| {
             let mut jobs = due.iter().filter(|job| job.is_comeback() == is_comeback);
             let last = self.last.get(usize::from(is_comeback));
@@ -294,8 +304,8 @@ impl Upkeep {
         let failures = self.waits.get(job).map_or(0, |wait| wait.of_nodes);
         let page_rows_max = page_rows_max(failures);
         match job {
-            Job::Regroup(name, _) => {
-                regrouping::regroup(&self.common, name).await?;
+            Job::Regroup(name, ring) => {
+                regrouping::regroup(&self.common, (name, *ring)).await?;
                 // Until the lists say so, too.
                 Ok(End::Later(RETRY_US, None))
             }
@@ -473,6 +483,9 @@ impl Upkeep {
             // Only an operator can help, or time.
             (Job::Resynchronise(..) | Job::MakeGood(_), Trouble::Unfit(_)) => GIVEN_UP_US,
             (Job::LookAtLast(_), Trouble::Unfit(_)) => LOOK_AT_LAST_US,
+            (Job::Regroup(..), Trouble::Changed | Trouble::Catalogue(_)) => {
+                (RETRY_US << wait.failures.min(16)).min(REGROUP_RETRY_MAX_US)
+            }
             _ => (RETRY_US << wait.failures.min(16)).min(RETRY_MAX_US),
         };
         // It has not been tried.
@@ -512,7 +525,15 @@ impl Upkeep {
         self.status.comparing = comparing.collect();
         self.status.buckets_left = self.left.len();
         self.status.buckets_given_up = self.own.len();
-        self.status.problems = self.problems.values().cloned().collect();
+        let is_told = |name: &TableName, ring| {
+            let job = Job::Regroup(name.clone(), ring);
+            self.problems.contains_key(&job)
+        };
+        let missing = match is_caretaker {
+            true => self.regrouping.missing(is_told),
+            false => Vec::new(),
+        };
+        self.status.problems = self.problems.values().cloned().chain(missing).collect();
         if **self.common.upkeep.load() != self.status {
             self.common.upkeep.store(Arc::new(self.status.clone()));
         }

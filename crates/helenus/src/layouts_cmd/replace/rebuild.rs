@@ -87,19 +87,17 @@ pub(in crate::layouts_cmd) async fn run(
     let more = settle.for_emptying(emptying);
     settle.wait_longer(more, "no longer read").await;
     if let Err(why) = take_out(cluster, name, number).await {
-        // It has not been emptied: it is read again, where it is in sync.
-        return match open(cluster, name, &closed).await {
-            Ok(_) => Err(why),
-            Err(error) => Err(why.context(format!(
-                "{layout} of {name} is not read until this is run again: {error:#}"
-            ))),
-        };
+        return not_emptied(cluster, name, &closed, why).await;
     }
     tokio::time::sleep(LISTS_LEASE_OVER).await;
     let now = catalogue::read(cluster, name).await?;
     now.check_unchanged(name, std::slice::from_ref(&closed))?;
     let now = stage::read(cluster, name).await?;
     check_in_use(name, &standing, &now)?;
+    // The ring may have changed meanwhile.
+    if let Err(why) = ring::check(cluster, (name, &known), &now.lists).await {
+        return not_emptied(cluster, name, &closed, why).await;
+    }
     let of_copy = closed.table(name);
     let truncate = format!("TRUNCATE {}", of_copy.to_cql());
     cluster.run(&truncate).await.with_context(|| {
@@ -148,6 +146,22 @@ async fn open(cluster: &Cluster, name: &TableName, closed: &Entry) -> Result<Ent
     now.check_unchanged(name, std::slice::from_ref(closed))?;
     catalogue::change(cluster, name, &now, &[Change::Put(&ready)]).await?;
     Ok(ready)
+}
+
+/// It has not been emptied: it is read again, where it is in sync, and comes back elsewhere.
+async fn not_emptied(
+    cluster: &Cluster,
+    name: &TableName,
+    closed: &Entry,
+    why: anyhow::Error,
+) -> Result<()> {
+    match open(cluster, name, closed).await {
+        Ok(_) => Err(why),
+        Err(error) => Err(why.context(format!(
+            "{} of {name} is not read until this is run again: {error:#}",
+            closed.layout
+        ))),
+    }
 }
 
 /// Fails if the copies are no longer used as when this command began: the one that is taken out may be the one from

@@ -1,6 +1,7 @@
 //! The lists of copies beside the ring: which parts of it have other owners than when their lists were made.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use anyhow::{Result, bail};
 use helenus_layout::insync::{self, OldGroup, Owners, Ranges, Regrouping, Stuck};
@@ -19,6 +20,7 @@ pub(super) async fn check(
     lists: &[CopiesRow],
 ) -> Result<()> {
     let groups = groups(cluster, (name, known)).await?;
+    check_told(name, lists)?;
     match without_list(&groups, lists) {
         0 => Ok(()),
         count => bail!(
@@ -26,6 +28,49 @@ pub(super) async fn check(
              (helenus layouts status {name})"
         ),
     }
+}
+
+/// A number for who owns what: that of other owners, or other ranges, is another one.
+pub(super) fn number(groups: &Groups) -> i64 {
+    let text = groups.iter().map(|(owners, ranges)| {
+        let ranges = ranges
+            .stored()
+            .iter()
+            .map(i64::to_string)
+            .collect::<Vec<_>>();
+        format!("{}: {};", owners.join(","), ranges.join(","))
+    });
+    // FNV-1a: it is kept in the catalogue.
+    let hash = text
+        .flat_map(String::into_bytes)
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    hash.cast_signed()
+}
+
+/// That of what lists are about; none if one does not tell it.
+pub(super) fn number_of(lists: &[CopiesRow]) -> Option<i64> {
+    let groups = lists
+        .iter()
+        .map(|row| Some((row.owners.clone(), row.ranges.clone()?)));
+    groups.collect::<Option<Groups>>().as_ref().map(number)
+}
+
+/// Fails if a list does not tell of which ranges it is: proxies make none from it.
+fn check_told(name: &TableName, lists: &[CopiesRow]) -> Result<()> {
+    match lists.iter().find(|row| row.ranges.is_none()) {
+        None => Ok(()),
+        Some(row) => bail!("{}", untold(name, row)),
+    }
+}
+
+fn untold(name: impl Display, row: &CopiesRow) -> String {
+    format!(
+        "the list of the copies on {} does not tell of which ranges it is: it was made by hand, or by an earlier version, \
+         and nobody uses it. Take a copy that was in sync: helenus layouts drop {name} --all --from LAYOUT",
+        row.owners.join(", ")
+    )
 }
 
 /// What is wrong with the lists for the ring as it is; nothing as long as nodes do not agree on it.
@@ -60,15 +105,7 @@ fn told(groups: &Groups, lists: &[CopiesRow]) -> Vec<String> {
         return Vec::new();
     }
     let unknown = lists.iter().filter(|row| row.ranges.is_none());
-    let mut told: Vec<String> = unknown
-        .map(|row| {
-            format!(
-                "the list of the copies on {} does not tell of which ranges it is: it was made by hand, or by an earlier \
-                 version, and nobody uses it",
-                row.owners.join(", ")
-            )
-        })
-        .collect();
+    let mut told: Vec<String> = unknown.map(|row| untold(&row.table, row)).collect();
     let Some(regrouping) = regrouping(groups, lists) else {
         told.push(format!(
             "there is no list of the copies of {count} groups of ranges: clients cannot use these parts of the ring"
@@ -180,6 +217,20 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_has_another_number_when_a_token_has_another_owner() {
+        let lists = [row([0, 1], &[(0, 4)]), row([2, 1], &[(4, 10)])];
+        let same = ring(&[([2, 1], &[(4, 10)]), ([0, 1], &[(0, 2), (2, 4)])]);
+        assert_eq!(number_of(&lists), Some(number(&same)));
+        let moved = ring(&[([0, 1], &[(0, 5)]), ([2, 1], &[(5, 10)])]);
+        assert_ne!(number(&moved), number(&same));
+        let swapped = ring(&[([2, 1], &[(0, 4)]), ([0, 1], &[(4, 10)])]);
+        assert_ne!(number(&swapped), number(&same));
+        let mut untold = row([0, 1], &[(0, 4)]);
+        untold.ranges = None;
+        assert_eq!(number_of(&[untold]), None);
+    }
+
+    #[test]
     fn what_the_proxies_do_about_a_changed_ring_is_told_and_what_they_cannot() {
         let lists = [row([0, 1], &[(0, 10)])];
         assert_eq!(
@@ -213,7 +264,13 @@ mod tests {
         );
         let mut untold = row([0, 1], &[(0, 10)]);
         untold.ranges = None;
-        let why = told(&ring(&[([0, 1], &[(0, 10)])]), &[untold]);
-        assert!(why.len() == 2 && why[0].contains("by hand"), "{why:?}");
+        let untold = [untold];
+        let name = "shop.orders".parse().expect("a name");
+        assert!(check_told(&name, &untold).is_err());
+        check_told(&name, &lists).expect("ranges are told");
+        let why = told(&ring(&[([0, 1], &[(0, 10)])]), &untold);
+        assert_eq!(why.len(), 2, "{why:?}");
+        let command = "helenus layouts drop shop.orders --all --from LAYOUT";
+        assert!(why[0].contains(command), "{why:?}");
     }
 }

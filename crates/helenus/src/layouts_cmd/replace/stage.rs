@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use super::super::catalogue::{self, Entry};
 use super::super::lists::{self, CopiesRow};
 use super::nodes::Groups;
+use super::ring;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{now_ms, place};
 
@@ -60,6 +61,8 @@ pub(in crate::layouts_cmd) struct Standing {
     pub sources: Vec<usize>,
     /// and the starts of nodes in which they had it.
     pub boots: BTreeMap<String, i32>,
+    /// and who owned what then ([`ring::number`]).
+    pub ring: Option<i64>,
     pub lists: Vec<CopiesRow>,
 }
 
@@ -112,17 +115,19 @@ pub(in crate::layouts_cmd) async fn read(cluster: &Cluster, table: &TableName) -
         Option<String>,
         Option<Vec<i32>>,
         Option<CqlValue>,
+        Option<i64>,
     );
     if !catalogue::exists(cluster).await? {
         return Ok(Standing::default());
     }
+    lists::complete(cluster).await?;
     let mut select = Statement::new(format!(
-        "SELECT created, stage, sources, boots FROM helenus.copies WHERE {} LIMIT 1",
+        "SELECT created, stage, sources, boots, ring FROM helenus.copies WHERE {} LIMIT 1",
         place(table)
     ));
     select.set_consistency(Consistency::Serial);
     let rows: Vec<Row> = cluster.rows(select).await?;
-    let (created, stage, sources, boots) = rows.into_iter().next().unwrap_or_default();
+    let (created, stage, sources, boots, ring) = rows.into_iter().next().unwrap_or_default();
     let sources = sources.unwrap_or_default().into_iter();
     let boots = boots.as_ref().and_then(CqlValue::as_map).into_iter();
     let boot = |(host, boot): &(CqlValue, CqlValue)| Some((lists::uuid_text(host), boot.as_int()?));
@@ -133,6 +138,7 @@ pub(in crate::layouts_cmd) async fn read(cluster: &Cluster, table: &TableName) -
             .filter_map(|copy| usize::try_from(copy).ok())
             .collect(),
         boots: boots.flatten().filter_map(boot).collect(),
+        ring,
         lists: lists::read_copies(cluster, table).await?,
     })
 }
@@ -234,8 +240,10 @@ pub(in crate::layouts_cmd) async fn drain(
 ) -> Result<()> {
     let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
     let boots = boots.iter().map(|(host, boot)| format!("{host}: {boot}"));
+    // No ring has the number 0: lists that do not tell their ranges are not brought back.
+    let ring = ring::number_of(&known.lists).unwrap_or_default();
     let set = format!(
-        "created = {created}, stage = '{}', sources = {{{}}}, boots = {{{}}}",
+        "created = {created}, stage = '{}', sources = {{{}}}, boots = {{{}}}, ring = {ring}",
         Stage::Draining.name(),
         sources.join(", "),
         boots.collect::<Vec<_>>().join(", ")
@@ -263,7 +271,7 @@ pub(in crate::layouts_cmd) async fn forget(
     table: &TableName,
     known: &Standing,
 ) -> Result<()> {
-    let set = "created = null, stage = null, sources = null, boots = null";
+    let set = "created = null, stage = null, sources = null, boots = null, ring = null";
     let update = update(table, set, known);
     change(cluster, table, &update, |now| now.is(None, None)).await
 }

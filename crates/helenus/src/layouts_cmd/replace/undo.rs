@@ -13,7 +13,7 @@ use super::super::catalogue::Partition;
 use super::super::work::Work;
 use super::create::empty;
 use super::stage::{self, Stage, Standing};
-use super::{check_tables, checks, nodes, remove};
+use super::{check_tables, checks, nodes, remove, ring};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::later_than;
 use crate::online::settle::Settle;
@@ -62,11 +62,19 @@ async fn reopen(
 ) -> Result<(Partition, Vec<String>)> {
     let own = table::load(cluster, name).await?;
     check_tables(cluster, &own, &known.entries).await?;
-    let ring = nodes::read(cluster).await?;
+    let nodes = nodes::read(cluster).await?;
     let data_centers = super::data_centers(cluster, name, &known.entries).await?;
-    let groups = nodes::groups(&ring, &data_centers)?;
-    let owners: BTreeSet<&String> = groups.keys().flatten().collect();
-    if !owners.into_iter().eq(standing.boots.keys()) {
+    let groups = nodes::groups(&nodes, &data_centers)?;
+    // A copy is in sync only on the nodes that had its ranges then.
+    let is_same = match standing.ring {
+        Some(number) => number == ring::number(&groups),
+        // An earlier version has noted no more than the nodes.
+        None => {
+            let owners: BTreeSet<&String> = groups.keys().flatten().collect();
+            owners.into_iter().eq(standing.boots.keys())
+        }
+    };
+    if !is_same {
         bail!(
             "the ring has changed since clients used the copies of {name}: bring the rows back to the table (helenus \
              layouts drop {name} --all)"
@@ -75,7 +83,7 @@ async fn reopen(
     let numbers = known.entries.iter().map(|entry| entry.created);
     let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
     let kept = (&*standing.sources, &standing.boots, None);
-    remove::source(cluster, (name, known), kept, &ring).await?;
+    remove::source(cluster, (name, known), kept, &nodes).await?;
     stage::claim(cluster, name, (standing, Stage::Draining), created).await?;
     let known = super::take_over(cluster, name, known, created).await?;
     settle.wait("what was being copied back arrives").await;

@@ -18,6 +18,7 @@ pub(in crate::layouts_cmd) async fn run(
     let name = &table.name;
     verdict::chosen(&known.entries, layouts, name)?;
     check_tables(cluster, table, &known.entries).await?;
+    lists::complete(cluster).await?;
     let rows = lists::read_copies(cluster, name).await?;
     ring::check(cluster, (name, known), &rows).await?;
     let in_sync = in_sync_everywhere(&rows, known.entries.len());

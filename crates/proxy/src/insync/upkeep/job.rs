@@ -29,6 +29,10 @@ impl Job {
         matches!(self, Job::Join(_) | Job::Compare(_))
     }
 
+    pub(super) fn is_regroup(&self) -> bool {
+        matches!(self, Job::Regroup(..))
+    }
+
     pub(super) fn described(&self) -> String {
         let copy = |of: &CopyName| format!("copy {} of {}.{}", of.copy, of.table.0, of.table.1);
         match self {

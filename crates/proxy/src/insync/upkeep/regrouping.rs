@@ -1,18 +1,17 @@
 //! Lists of ranges that have other owners than when they were made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_engine::copy_rings::RingId;
-use helenus_engine::snapshot::Snapshot;
 use helenus_layout::insync::{self, OldGroup, Stuck};
 use helenus_wire::Consistency;
 
 use super::catalogue;
-use super::group::{groups, whole};
+use super::group::whole;
 use super::returning::table;
 use super::trouble::Trouble;
 use crate::insync::asked::{GroupRow, Owners, TableName};
-use crate::insync::rings::{Owned, OwnedOfTables};
+use crate::insync::rings::{self, Owned, OwnedOfTables};
 use crate::insync::rows;
 use crate::lists::{CopiesOf, Lists};
 use crate::process::Process;
@@ -23,41 +22,67 @@ use crate::wall_clock::now_ms;
 /// The ring is to have stayed as it is for so long: nodes that join or leave together make one change.
 const STEADY_US: u64 = 1_000_000;
 
-/// Tables whose lists are about other ranges than their owners have, each with its ring and since when that is so.
+/// Tables whose lists are not about the ranges that their owners have.
 #[derive(Debug, Default)]
-pub(super) struct Regrouping(BTreeMap<TableName, (RingId, u64)>);
+pub(super) struct Regrouping {
+    /// Each with its ring, and since when that is so.
+    others: BTreeMap<TableName, (RingId, u64)>,
+    /// Those of which it is not known who owns what.
+    unknown: BTreeSet<TableName>,
+}
 
 impl Regrouping {
-    /// Tables for which lists are to be made now, by a ring that all nodes tell alike.
+    /// Tables for which lists are to be made now, by the ring as this proxy knows it. Not all nodes have to tell it alike:
+    /// one that joins may hang for ever, and a copy with another owner is only compared once they do.
     pub(super) fn due(
         &mut self,
         lists: &Lists,
-        (snapshot, rings): (&Snapshot, &OwnedOfTables),
+        rings: &OwnedOfTables,
         now_us: u64,
     ) -> Vec<(TableName, RingId)> {
-        if snapshot.is_moving() {
-            self.0.clear();
-            return Vec::new();
-        }
+        let with_lists = lists.copies.iter();
+        let with_lists = with_lists.map(|of| (of.keyspace.clone(), of.table.clone()));
+        self.unknown = with_lists
+            .filter(|name| !rings.contains_key(name))
+            .collect();
         let others = rings
             .iter()
             .filter(|(name, owned)| is_other(lists, name, owned));
         let since = |name: &TableName, ring: RingId| {
-            let known = self.0.get(name).filter(|(known, _)| *known == ring);
+            let known = self.others.get(name).filter(|(known, _)| *known == ring);
             known.map_or(now_us, |(_, since_us)| *since_us)
         };
         let now = others.map(|(name, owned)| {
             let ring = owned.ring;
             (name.clone(), (ring, since(name, ring)))
         });
-        self.0 = now.collect();
+        self.others = now.collect();
         let steady = self
-            .0
+            .others
             .iter()
             .filter(|(_, (_, since_us))| now_us.saturating_sub(*since_us) >= STEADY_US);
         steady
             .map(|(name, (ring, _))| (name.clone(), *ring))
             .collect()
+    }
+
+    /// Of which tables lists are missing, but for those of which it is told why they cannot be made.
+    pub(super) fn missing(&self, is_told: impl Fn(&TableName, RingId) -> bool) -> Vec<String> {
+        let others = self.others.iter();
+        let others = others.filter(|(name, (ring, _))| !is_told(name, *ring));
+        let others = others.map(|((keyspace, table), _)| {
+            format!(
+                "parts of the ring of {keyspace}.{table} have other owners: clients cannot use them until their lists of \
+                 copies are made, which is once the ring has not changed for a second"
+            )
+        });
+        let unknown = self.unknown.iter().map(|(keyspace, table)| {
+            format!(
+                "which nodes own the copies of {keyspace}.{table} is not known: each of their keyspaces is to have one \
+                 replica, in a data center that has nodes, and the partitioner is to be Murmur3Partitioner"
+            )
+        });
+        others.chain(unknown).collect()
     }
 }
 
@@ -80,10 +105,19 @@ fn is_other(lists: &Lists, (keyspace, table): &TableName, owned: &Owned) -> bool
     count > 0 && (count != owned.groups.len() || !known.clone().all(is_same))
 }
 
-/// Makes the lists of a table that are missing, and forgets those of owners that have no ranges any more.
-pub(super) async fn regroup(common: &Process, name: &TableName) -> Result<(), Trouble> {
+/// Makes the lists of a table that are missing, and forgets those of owners that have no ranges any more. Only by the
+/// ring that was found to be steady.
+pub(super) async fn regroup(
+    common: &Process,
+    (name, steady): (&TableName, RingId),
+) -> Result<(), Trouble> {
     let table = table(common, name)?;
-    let now = groups(&common.snapshot.load_full(), &table)?.into_iter();
+    let snapshot = common.snapshot.load_full();
+    if snapshot.copy_rings.of(&name.0, &name.1) != steady {
+        return Err(Trouble::Changed);
+    }
+    let now = rings::owned(&snapshot, &table);
+    let now = now.map_err(Trouble::Unfit)?.into_iter();
     let now = now
         .map(|(owners, ranges)| (owners, whole(&ranges)))
         .collect();
@@ -209,7 +243,7 @@ mod tests {
         }
     }
 
-    fn rings(owned: &[(u8, &[(i64, i64)])]) -> OwnedOfTables {
+    fn ring(owned: &[(u8, &[(i64, i64)])]) -> OwnedOfTables {
         let groups = owned.iter().map(|(owner, ranges)| {
             let of = of(*owner, ranges);
             (of.owners, of.ranges.expect("ranges"))
@@ -224,35 +258,30 @@ mod tests {
     #[test]
     fn lists_are_made_when_a_ring_is_another_one_for_a_while() {
         let mut regrouping = Regrouping::default();
-        let mut snapshot = Snapshot::unknown();
         let mut lists = Lists::default();
-        let before = rings(&[(1, &[(0, 10)])]);
-        let after = rings(&[(1, &[(0, 5)]), (2, &[(5, 10)])]);
-        let mut due = |lists: &Lists, snapshot: &Snapshot, rings: &OwnedOfTables, now_us| {
-            regrouping.due(lists, (snapshot, rings), now_us).len()
+        let before = ring(&[(1, &[(0, 10)])]);
+        let after = ring(&[(1, &[(0, 5)]), (2, &[(5, 10)])]);
+        let mut due = |lists: &Lists, rings: &OwnedOfTables, now_us| {
+            let due = regrouping.due(lists, rings, now_us).len();
+            (due, regrouping.missing(|_, _| false).len())
         };
-        assert_eq!(due(&lists, &snapshot, &before, 0), 0, "no list is there");
+        assert_eq!(due(&lists, &before, 0), (0, 0), "no list is there");
         lists.copies = vec![of(1, &[(0, 10)])];
-        assert_eq!(due(&lists, &snapshot, &before, 0), 0);
-        assert_eq!(due(&lists, &snapshot, &after, 10), 0, "for how long?");
-        assert_eq!(due(&lists, &snapshot, &after, STEADY_US), 0);
-        assert_eq!(due(&lists, &snapshot, &after, STEADY_US + 10), 1);
+        assert_eq!(due(&lists, &before, 0), (0, 0));
+        assert_eq!(due(&lists, &after, 10), (0, 1), "for how long?");
+        assert_eq!(due(&lists, &after, STEADY_US), (0, 1));
+        assert_eq!(due(&lists, &after, STEADY_US + 10), (1, 1));
         // It becomes what it was, and then another one again.
-        assert_eq!(due(&lists, &snapshot, &before, STEADY_US + 20), 0);
-        assert_eq!(due(&lists, &snapshot, &after, STEADY_US + 30), 0);
-        snapshot.leaving.push(helenus_engine::snapshot::Mover {
-            host_id: [1; 16],
-            address: ([127, 0, 0, 1], 1).into(),
-        });
-        assert_eq!(due(&lists, &snapshot, &after, 9 * STEADY_US), 0);
+        assert_eq!(due(&lists, &before, STEADY_US + 20), (0, 0));
+        assert_eq!(due(&lists, &after, STEADY_US + 30), (0, 1));
+        assert_eq!(due(&lists, &OwnedOfTables::new(), 2 * STEADY_US), (0, 1));
         // Somebody has made them.
         let made = Lists {
             copies: vec![of(1, &[(0, 5)]), of(2, &[(5, 10)])],
             ..Lists::default()
         };
-        let still = Snapshot::unknown();
         for now_us in [10 * STEADY_US, 12 * STEADY_US] {
-            assert_eq!(due(&made, &still, &after, now_us), 0);
+            assert_eq!(due(&made, &after, now_us), (0, 0));
         }
         assert!(is_of_ring(&made.copies[1], &after));
         assert!(!is_of_ring(&lists.copies[0], &after));

@@ -2,6 +2,7 @@ use super::*;
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::testing::process;
+use helenus_engine::copy_rings::RingId;
 
 fn upkeep() -> Upkeep {
     Upkeep::new(Arc::new(process(Config::default())))
@@ -129,4 +130,45 @@ fn buckets_with_values_that_expire_are_looked_at_again_a_few_times() {
 fn after_failures_fewer_rows_are_asked_for() {
     let rows = [0, 1, 2, 3, 40].map(page_rows_max);
     assert_eq!(rows, [1_000, 31, 1, 1, 1]);
+}
+
+fn regroup() -> Job {
+    Job::Regroup(("s".to_owned(), "t".to_owned()), RingId::default())
+}
+
+#[test]
+fn lists_that_are_missing_are_made_before_anything_else() {
+    let mut upkeep = upkeep();
+    let mut due = vec![regroup(), job(1), job(2), Job::Look];
+    due.sort_unstable();
+    for was_comeback in [false, true] {
+        upkeep.was_comeback = was_comeback;
+        upkeep.last = [Some(Job::Look), Some(job(1))];
+        assert_eq!(upkeep.next(&due), Some(regroup()));
+    }
+    due.retain(|job| !job.is_regroup());
+    assert_eq!(upkeep.next(&due), Some(Job::Look));
+}
+
+#[test]
+fn lists_that_are_missing_are_tried_again_soon_unless_the_ring_does_not_allow_them() {
+    for (why, longest_s) in [
+        (|| Trouble::Changed, 2),
+        (|| Trouble::Catalogue(ConnError::Closed), 2),
+        (|| Trouble::Unfit("no copy".to_owned()), 60),
+    ] as [(fn() -> Trouble, u64); 3]
+    {
+        let mut upkeep = upkeep();
+        let waits: Vec<Option<u64>> = (0..8)
+            .map(|_| {
+                upkeep.note_end(&regroup(), Err(why()));
+                wait_s(&upkeep, &regroup())
+            })
+            .collect();
+        assert_eq!(
+            (waits[0], waits[7]),
+            (Some(1), Some(longest_s)),
+            "{waits:?}"
+        );
+    }
 }
