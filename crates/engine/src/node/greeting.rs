@@ -82,6 +82,8 @@ pub(crate) struct Greeting {
     encoder: Encoder,
     /// Which start of the node this is, once it has told.
     boot: Option<u32>,
+    /// Why it has not told its cluster and start.
+    untold: Option<OpenError>,
     /// What has come behind the last answer, in the same bytes.
     behind: Vec<Envelope>,
 }
@@ -119,6 +121,7 @@ impl Greeting {
             decoder: Decoder::new(MAX_RESPONSE_BODY),
             encoder: Encoder::new(),
             boot: None,
+            untold: None,
             behind: Vec::new(),
         }
     }
@@ -190,6 +193,7 @@ impl Greeting {
             encoder: self.encoder,
             version: self.version,
             boot: self.boot,
+            untold: self.untold,
         };
         (opened, self.behind)
     }
@@ -285,7 +289,10 @@ impl Greeting {
             Stage::LogIn if is_refusal(code, &message) => Err(OpenError::BadCredentials(message)),
             Stage::LogIn => Err(OpenError::Unjudged { code, message }),
             // A node that cannot answer now is most likely still the same node.
-            Stage::ClusterName => Ok(self.ask_keyspace()),
+            Stage::ClusterName => {
+                self.untold = Some(OpenError::Node { code, message });
+                Ok(self.ask_keyspace())
+            }
             _ => Err(OpenError::Node { code, message }),
         }
     }

@@ -30,6 +30,8 @@ pub(crate) struct OpenedLink {
     pub(crate) version: Version,
     /// Which start of the node it leads to, if the node has told: the number grows with each.
     pub(crate) boot: Option<u32>,
+    /// Why the node has not told its cluster and start, if it has answered with an error.
+    pub(crate) untold: Option<OpenError>,
 }
 
 /// Why a connection to a node could not be set up.

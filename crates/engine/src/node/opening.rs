@@ -55,7 +55,14 @@ impl Links {
                     next: Next::NoLink,
                 })
             }
-            Ok(link) => self.take_link(cx, key, opening, link),
+            Ok(mut link) => {
+                let is_needed = cx.shared.config.layouts.enabled;
+                match link.untold.take().filter(|_| is_needed) {
+                    // Nothing that it answers of copies, now or later, would count for as long as the connection lasts.
+                    Some(why) => self.take_failure(cx, opening, why),
+                    None => self.take_link(cx, key, opening, link),
+                }
+            }
             Err(e) => self.take_failure(cx, opening, e),
         }
     }

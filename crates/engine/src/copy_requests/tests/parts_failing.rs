@@ -94,6 +94,13 @@ fn what_was_asked_before_the_ring_changed_does_not_count_and_pages_go_on_on_the_
     give(&mut scene, &second, &page(&second, None, &[2]));
     assert_eq!(scene.bench.error().0, code::OVERLOADED);
     scene.ask(SCAN, &asks(&[], Some(1), Some(&state)));
+    assert_eq!(
+        scene.bench.error().0,
+        code::OVERLOADED,
+        "no list is about this ring"
+    );
+    scene.publish();
+    scene.ask(SCAN, &asks(&[], Some(1), Some(&state)));
     let again = part(&mut scene);
     assert_eq!((again.node, tokens(&again)), (0, (0, i64::MAX)));
     let key = key_in(0, UPPER);

@@ -4,6 +4,7 @@ use super::read::{
     BY_DAY, BY_STATUS, CELLS, asked, asked_one, gets_the_row, give, page, read, reads_one,
 };
 use super::*;
+use crate::testing::{bytes_of, dial_all, error, take_sent};
 
 /// Of the two copies that are the cheapest by status, one is asked; it, and its stream.
 fn asked_first(scene: &mut Scene) -> (usize, i16) {
@@ -344,6 +345,27 @@ fn why_a_node_is_not_believed_is_told() {
         );
         scene.is_done();
     }
+}
+
+#[test]
+fn a_holder_that_cannot_tell_its_start_is_connected_to_again() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    scene.bench.break_link();
+    scene.bench.wait(Duration::from_secs(1));
+    let (now, engine) = (scene.bench.now, &mut scene.bench.engine);
+    let (_, link) = dial_all(engine, now)[0];
+    take_sent(engine, link);
+    let mut say = |stream, opcode, body: &[u8]| {
+        let bytes = bytes_of((Version::V4, false), stream, opcode, body);
+        engine.on_link_bytes(now, link, &bytes);
+    };
+    say(1, Opcode::Ready, &[]);
+    say(2, Opcode::Error, &error(code::OVERLOADED, "not now"));
+    assert!(
+        !scene.bench.engine.is_link_open(link),
+        "what it answers would not count"
+    );
+    assert_eq!(scene.bench.engine.contradictions(), Vec::<String>::new());
 }
 
 #[test]

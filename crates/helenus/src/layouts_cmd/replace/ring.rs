@@ -10,7 +10,6 @@ use helenus_rows::TableName;
 use super::super::catalogue::Partition;
 use super::super::lists::CopiesRow;
 use super::nodes::{self, Groups};
-use super::stage::Standing;
 use crate::online::cluster::Cluster;
 
 /// Fails if lists are about other ranges than nodes own by now: what they say is not so of these.
@@ -77,10 +76,10 @@ fn untold(name: impl Display, row: &CopiesRow) -> String {
 pub(super) async fn problems(
     cluster: &Cluster,
     name: &TableName,
-    (partition, standing): (&Partition, &Standing),
+    (partition, lists): (&Partition, &[CopiesRow]),
 ) -> Vec<String> {
     match groups(cluster, (name, partition)).await {
-        Ok(groups) => told(&groups, &standing.lists),
+        Ok(groups) => told(&groups, lists),
         Err(_) => Vec::new(),
     }
 }

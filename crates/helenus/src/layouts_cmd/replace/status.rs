@@ -31,7 +31,7 @@ impl InPlace {
         let stage = standing.stage(name)?;
         let mut problems = Vec::new();
         if let Some(Stage::Open | Stage::InUse) = stage {
-            problems.extend(ring::problems(cluster, name, (partition, &standing)).await);
+            problems.extend(ring::problems(cluster, name, (partition, &standing.lists)).await);
             problems.extend(unread(partition, &standing));
         }
         Ok(Some(InPlace {

@@ -180,21 +180,8 @@ impl World {
                 self.tell_node_up(node);
             }
         }
-        self.end_silent_links();
         for client in 0..self.clients.len() {
             self.events.plan(self.dice.below(1_000), Event::Act(client));
-        }
-    }
-
-    /// What comes over a link whose node has not told its start does not count for copies, and engines keep such a link
-    /// as long as it lasts: no write of them would come to its end.
-    fn end_silent_links(&mut self) {
-        for number in 0..self.connections.len() {
-            let of = &self.connections[number];
-            let is_silent = matches!(&of.peer, Peer::Node(end) if end.peer.is_silent);
-            if self.lists.is_some() && is_silent && of.is_open() {
-                self.break_off(number);
-            }
         }
     }
 
