@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use helenus_wire::{
     Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    Reader, RowsView, Version, strip_prelude, write,
+    Reader, RowsView, Version, code, strip_prelude, write,
 };
 
 use crate::client::authenticator::Authenticators;
@@ -290,7 +290,7 @@ impl Greeting {
             Stage::LogIn => Err(OpenError::Unjudged { code, message }),
             // A node that cannot answer now is most likely still the same node.
             Stage::ClusterName => {
-                self.untold = Some(OpenError::Node { code, message });
+                self.untold = passes(code).then_some(OpenError::Untold { code, message });
                 Ok(self.ask_keyspace())
             }
             _ => Err(OpenError::Node { code, message }),
@@ -405,6 +405,20 @@ fn auth_response(token: &[u8]) -> Vec<u8> {
 
 fn unexpected(got: Option<Opcode>, expected: &'static str) -> OpenError {
     OpenError::Unexpected(got.map_or("an unknown message", Opcode::name), expected)
+}
+
+/// Whether a node that has answered its first question with this error may answer it later. A role without any right
+/// (UNAUTHORIZED) does not, and says nothing of the node.
+fn passes(code: i32) -> bool {
+    matches!(
+        code,
+        code::SERVER
+            | code::UNAVAILABLE
+            | code::OVERLOADED
+            | code::IS_BOOTSTRAPPING
+            | code::READ_TIMEOUT
+            | code::READ_FAILURE
+    )
 }
 
 #[cfg(test)]

@@ -49,8 +49,7 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
             );
         };
         let of = (&args.table, &**layout);
-        let how = (args.no_proxies, args.json);
-        return replace::rebuild::run(&cluster, of, known, &args.work, how).await;
+        return replace::rebuild::run(&cluster, of, known, (args.no_proxies, args.json)).await;
     }
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;

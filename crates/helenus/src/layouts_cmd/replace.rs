@@ -24,7 +24,6 @@ pub(super) mod create;
 pub(super) mod nodes;
 mod proxies;
 pub(super) mod rebuild;
-mod refill;
 pub(super) mod remove;
 mod ring;
 pub(super) mod stage;

@@ -104,6 +104,8 @@ struct Upkeep {
     /// What had the last turns, of buckets and of copies that come back: the next one has its turn, of each in turn.
     last: [Option<Job>; 2],
     was_comeback: bool,
+    /// The last turn was that of lists that are missing, and could not be made.
+    has_not_regrouped: bool,
     status: Status,
     /// Why jobs do not succeed, and what of that was logged last.
     problems: BTreeMap<Job, String>,
@@ -153,6 +155,7 @@ impl Upkeep {
             expiring: BTreeMap::new(),
             last: [None, None],
             was_comeback: false,
+            has_not_regrouped: false,
             status: Status::default(),
             problems: BTreeMap::new(),
             logged: BTreeMap::new(),
@@ -187,6 +190,7 @@ impl Upkeep {
             return sleep(TICK).await;
         };
         let done = self.carry_out(&job).await;
+        self.has_not_regrouped = job.is_regroup() && done.is_err();
         self.note_end(&job, done);
         // It is nobody else's turn that it has had.
         if job.is_regroup() {
@@ -223,20 +227,23 @@ impl Upkeep {
         }
     }
 
-    /// Lists that are missing come first: clients wait for them. Every second other turn is for a copy that comes back,
-    /// however many buckets there are.
+    /// Lists that are missing come first, because clients wait for them, but for one turn after such a try has failed.
+    /// Every second other turn is for a copy that comes back, however many buckets there are.
     fn next(&self, due: &[Job]) -> Option<Job> {
-        if let Some(job) = due.iter().find(|job| job.is_regroup()) {
-            return Some(job.clone());
+        let regroup = || due.iter().find(|job| job.is_regroup()).cloned();
+        if let Some(job) = regroup().filter(|_| !self.has_not_regrouped) {
+            return Some(job);
         }
         let of = |is_comeback: bool| {
-            let mut jobs = due.iter().filter(|job| job.is_comeback() == is_comeback);
+            let is_of = |job: &&Job| !job.is_regroup() && job.is_comeback() == is_comeback;
+            let mut jobs = due.iter().filter(is_of);
             let last = self.last.get(usize::from(is_comeback));
             let last = last.and_then(Option::as_ref);
             let later = jobs.clone().find(|job| Some(*job) > last);
             later.or_else(|| jobs.next()).cloned()
         };
-        of(!self.was_comeback).or_else(|| of(self.was_comeback))
+        let other = of(!self.was_comeback).or_else(|| of(self.was_comeback));
+        other.or_else(regroup)
     }
 
     fn is_caretaker(&self, lists: &Lists, now_us: u64) -> bool {

@@ -3,8 +3,7 @@
 //!
 //! 1. The catalogue says `writing`: proxies do not read the copy, and do not let it join.
 //! 2. It is taken out of all lists, in none of which it may be the last one in sync, and emptied.
-//! 3. Rows of a copy in sync are copied to it.
-//! 4. The catalogue says `ready`: proxies let it join, and compare it with another one.
+//! 3. The catalogue says `ready`: proxies let it join, and compare it with another one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,10 +15,9 @@ use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Partition, State};
 use super::super::lists::{self, CopiesRow};
-use super::super::work::Work;
 use super::proxies::{beats, gives_sign, is_proxy_alive};
 use super::stage::{self, Stage, Standing};
-use super::{check_tables, checks, described, nodes, refill, ring};
+use super::{check_tables, checks, described, nodes, ring};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{now_ms, place};
 use crate::online::settle::{Emptying, Settle};
@@ -40,7 +38,6 @@ pub(in crate::layouts_cmd) async fn run(
     cluster: &Cluster,
     (name, layout): (&TableName, &str),
     known: Partition,
-    work: &Work,
     (no_proxies, as_json): (bool, bool),
 ) -> Result<()> {
     let begun = Instant::now();
@@ -105,33 +102,15 @@ pub(in crate::layouts_cmd) async fn run(
             "{of_copy} is out of use, and may be empty or not: run this again when all nodes are up"
         )
     })?;
-    let refilled = refill::run(cluster, (&table, &known), (&closed, number), work).await;
-    // Fails if another command is at work on it, which may have been the reason.
     let ready = open(cluster, name, &closed).await?;
-    let copied = match refilled {
-        Ok(Some(rows)) => rows,
-        Ok(None) => {
-            eprintln!(
-                "helenus: no other copy is in sync in all ranges: proxies bring {layout} back without a copy of its rows, \
-                 which takes longer"
-            );
-            0
-        }
-        Err(why) => {
-            eprintln!("helenus: {why:#}: proxies bring the others, which takes longer");
-            0
-        }
-    };
     wait_until_back(cluster, (name, &ready), number).await?;
     let seconds = begun.elapsed().as_secs_f64();
     match as_json {
         true => println!(
             "{:#}",
-            json!({ "table": name.to_string(), "rebuilt": [layout], "rows": copied, "seconds": seconds })
+            json!({ "table": name.to_string(), "rebuilt": [layout], "seconds": seconds })
         ),
-        false => println!(
-            "rebuilt {layout} of {name}: {copied} rows were copied, and it is in sync again after {seconds:.1} s"
-        ),
+        false => println!("rebuilt {layout} of {name}: it is in sync again after {seconds:.1} s"),
     }
     Ok(())
 }

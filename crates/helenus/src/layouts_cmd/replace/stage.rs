@@ -10,7 +10,7 @@ use scylla::statement::unprepared::Statement;
 use scylla::value::CqlValue;
 use tokio::sync::Mutex;
 
-use super::super::catalogue::{self, Entry};
+use super::super::catalogue;
 use super::super::lists::{self, CopiesRow};
 use super::nodes::Groups;
 use super::ring;
@@ -318,32 +318,18 @@ async fn change(
 #[derive(Debug)]
 pub(in crate::layouts_cmd) struct Claim {
     table: TableName,
-    on: On,
+    created: i64,
+    stage: Stage,
     /// When it was last asked for.
     asked: Mutex<Option<Instant>>,
 }
 
-#[derive(Debug)]
-enum On {
-    /// All copies of a table, under a number.
-    Stage(i64, Stage),
-    /// One layout, as it stands in the catalogue.
-    Layout(Entry),
-}
-
 impl Claim {
     pub(in crate::layouts_cmd) fn new(table: &TableName, created: i64, stage: Stage) -> Claim {
-        Claim::on(table, On::Stage(created, stage))
-    }
-
-    pub(in crate::layouts_cmd) fn of_layout(table: &TableName, entry: &Entry) -> Claim {
-        Claim::on(table, On::Layout(entry.clone()))
-    }
-
-    fn on(table: &TableName, on: On) -> Claim {
         Claim {
             table: table.clone(),
-            on,
+            created,
+            stage,
             asked: Mutex::default(),
         }
     }
@@ -356,31 +342,20 @@ impl Claim {
             return Ok(());
         }
         let begun = Instant::now();
-        match &self.on {
-            On::Stage(created, stage) => self.check_stage(cluster, *created, *stage).await?,
-            On::Layout(entry) => {
-                let now = catalogue::read(cluster, &self.table).await?;
-                now.check_unchanged(&self.table, std::slice::from_ref(entry))?;
-            }
-        }
-        *asked = Some(begun);
-        Ok(())
-    }
-
-    async fn check_stage(&self, cluster: &Cluster, created: i64, stage: Stage) -> Result<()> {
         let select = format!(
             "SELECT created, stage FROM helenus.copies WHERE {} LIMIT 1",
             place(&self.table)
         );
         let rows: Vec<(Option<i64>, Option<String>)> = cluster.rows(select).await?;
-        let now = rows.into_iter().next().unwrap_or_default();
-        if (now.0, now.1.as_deref()) != (Some(created), Some(stage.name())) {
+        let (created, stage) = rows.into_iter().next().unwrap_or_default();
+        if (created, stage.as_deref()) != (Some(self.created), Some(self.stage.name())) {
             bail!(
                 "another command is at work on {}: see `helenus layouts status {}`",
                 self.table,
                 self.table
             );
         }
+        *asked = Some(begun);
         Ok(())
     }
 }

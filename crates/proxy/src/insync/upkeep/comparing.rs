@@ -2,7 +2,7 @@
 //! many as are held at a time, then row by row. Clients go on writing to both meanwhile.
 
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::try_join;
 use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, Write, batches, whole};
@@ -18,6 +18,9 @@ use crate::process::Process;
 const ROWS_HELD: usize = 100_000;
 /// A copy that lacks more rows than this of a range gets them page by page, before rows are compared one by one.
 const FEW: usize = 32;
+
+/// Between two pages.
+const REST_MAX: Duration = Duration::from_secs(1);
 
 /// What became of the rows that differed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -285,7 +288,7 @@ async fn all<T>(
 }
 
 /// The rows of a range of one copy, page by page, with a rest after each page for as long as the node took for it: so
-/// that it has half of the time for clients, and more the busier it is.
+/// that it has half of the time for clients.
 struct Pages<'a> {
     reading: Rows<'a>,
     range: Range,
@@ -315,7 +318,7 @@ impl<'a> Pages<'a> {
         let read = copy.page(&mut self.reading, self.range, self.state.as_deref());
         let (rows, next) = read.await?;
         let answered = Instant::now();
-        self.not_before = answered + (answered - asked);
+        self.not_before = answered + (answered - asked).min(REST_MAX);
         (self.is_over, self.state) = (next.is_none(), next);
         Ok(Some((rows, asked)))
     }
