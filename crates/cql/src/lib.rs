@@ -26,6 +26,7 @@ mod normalised;
 mod one_key;
 mod parse;
 mod scan;
+mod splice;
 mod token_range;
 mod weight;
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::facts::{Facts, InValues, Kind, Term};
 use crate::name::quote_identifier;
 use crate::scan::scan;
+use crate::splice::spliced;
 
 /// The statement with `column = ?` in place of each `IN` on the partition key.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +98,7 @@ pub fn one_key(text: &str, facts: &Facts, key: &[&str]) -> Option<OneKey> {
         values.splice(gone, [KeyValue::Key(column)]);
     }
     Some(OneKey {
-        text: splice(text, pieces)?,
+        text: spliced(text, pieces)?,
         values,
         columns,
     })
@@ -110,19 +111,6 @@ fn known(term: &Term) -> Option<Term> {
 
 fn is_marker(term: &Term) -> bool {
     matches!(term, Term::Marker(_) | Term::NamedMarker(_))
-}
-
-fn splice(text: &str, mut pieces: Vec<(Range<usize>, String)>) -> Option<String> {
-    pieces.sort_unstable_by_key(|(span, _)| span.start);
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut at = 0;
-    for (span, piece) in pieces {
-        out.push_str(text.get(at..span.start)?);
-        out.push_str(&piece);
-        at = span.end;
-    }
-    out.push_str(text.get(at..)?);
-    Some(out)
 }
 
 #[cfg(test)]

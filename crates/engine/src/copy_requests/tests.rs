@@ -367,6 +367,17 @@ impl Scene {
         assert_eq!(self.bench.engine.copied.len(), 0);
     }
 
+    /// The client has been told why this statement is invalid, of which table, and what to do.
+    fn is_refused(&mut self, text: &str, way_out: &str) {
+        let (code, why) = self.bench.error();
+        assert_eq!(code, code::INVALID, "{text}: {why}");
+        assert!(
+            why.contains("app.orders") && why.contains(way_out),
+            "{text}: {why}"
+        );
+        self.is_done();
+    }
+
     /// The code, text and numbers of the error that the client has got: level; received and asked for, or asked for
     /// and alive.
     fn counted(&mut self) -> (i32, String, (u16, i32, i32)) {
