@@ -231,9 +231,7 @@ impl Lexer<'_> {
             return (TokenKind::Uuid, end);
         }
         if first == b'P'
-            && let Some(end) = self.iso_duration(start)
-            // A longer word is a name.
-            && !self.at(end).is_some_and(is_word_byte)
+            && let Some(end) = self.iso_word(start)
         {
             return (TokenKind::Duration, end);
         }
@@ -300,6 +298,17 @@ impl Lexer<'_> {
             (b'y' | b'w' | b'd' | b'h' | b'm' | b's', _) => Some(pos + 1),
             _ => None,
         }
+    }
+
+    /// A duration where a word could stand.
+    fn iso_word(&self, start: usize) -> Option<usize> {
+        // No name has the dashes and colons of this form, so what follows is a token of its own.
+        if let Some(end) = self.iso_alternative(start + 1) {
+            return Some(end);
+        }
+        self.iso_duration(start)
+            // A longer word is a name.
+            .filter(|end| !self.at(*end).is_some_and(is_word_byte))
     }
 
     /// ISO 8601: `P1Y2M3DT4H5M6S`, `P4W` or `P0001-02-03T04:05:06`; `start` is at the P.
