@@ -78,6 +78,13 @@ impl Cluster {
                 return Ok(());
             };
             if Instant::now() >= end {
+                // It answers, and others do not for it: after a pause while all started, nodes may never mark each
+                // other up.
+                if matches!(error, Error::Cql(_)) && self.second_tries.insert(number) {
+                    self.start_again(number, &error.to_string())?;
+                    end = Instant::now() + patience;
+                    continue;
+                }
                 let what = format!("was not ready after {patience_s} s ({error})");
                 return Err(self.failed(number, what));
             }
@@ -103,18 +110,22 @@ impl Cluster {
                 && let Some(why) = transient_failure(&self.dir, number)
             {
                 self.second_tries.insert(number);
-                self.say(format!(
-                    "node {number} failed to start ({why}); starting it again"
-                ));
-                self.kill(number)?;
-                thread::sleep(CHANCE_PAUSE);
-                self.spawn(number)?;
+                self.start_again(number, why)?;
                 restarted = true;
             } else if self.run_state(number)? == RunState::Gone {
                 return Err(self.failed(number, "exited instead of getting ready".into()));
             }
         }
         Ok(restarted)
+    }
+
+    fn start_again(&mut self, number: u16, why: &str) -> Result<()> {
+        self.say(format!(
+            "node {number} failed to start ({why}); starting it again"
+        ));
+        self.kill(number)?;
+        thread::sleep(CHANCE_PAUSE);
+        self.spawn(number)
     }
 
     fn failed(&self, node: u16, what: String) -> Error {

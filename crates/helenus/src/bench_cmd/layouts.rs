@@ -102,6 +102,9 @@ pub(super) struct LayoutsArgs {
     /// Seconds per cell [default: 8, or 1 with --quick]
     #[arg(long)]
     cell_seconds: Option<f64>,
+    /// Seconds of reads before the first round, of all arms in turn [default: 80, or 16 with --quick]
+    #[arg(long, value_name = "SECONDS")]
+    warmup: Option<f64>,
     /// Seconds a client waits; a failed read counts with this time
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     time_out: f64,
@@ -238,6 +241,10 @@ impl LayoutsArgs {
                 "{flag} must be above 0 and at most {max}"
             );
         }
+        ensure!(
+            (0.0..=3600.0).contains(&self.warmup.unwrap_or(0.0)),
+            "--warmup must be from 0 to 3600"
+        );
         for level in &self.consistency {
             parse_consistency(level)?;
         }
@@ -465,7 +472,7 @@ impl LayoutsArgs {
             writing_clients: self.writing_clients.into(),
             measured_rows: measured as usize,
             repetitions: if common.quick { 5 } else { 9 },
-            warmup: span(16.0, 80.0),
+            warmup: self.warmup.map_or_else(|| span(16.0, 80.0), seconds),
             cell_warmup: span(0.2, 1.0),
             cell_time: self.cell_seconds.map_or_else(|| span(1.0, 8.0), seconds),
             time_out: seconds(self.time_out),
