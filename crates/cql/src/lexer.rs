@@ -238,11 +238,14 @@ impl Lexer<'_> {
         (TokenKind::Word, self.take_while(start, is_word_byte))
     }
 
-    /// `-NaN` and `-Infinity`, in any case.
+    /// `-NaN` and `-Infinity`, in any case, whatever follows: no name begins with a sign.
     fn negative_name(&self, start: usize) -> Option<usize> {
-        let end = self.take_while(start + 1, is_word_byte);
-        let name = self.bytes.get(start + 1..end)?;
-        (name.eq_ignore_ascii_case(b"nan") || name.eq_ignore_ascii_case(b"infinity")).then_some(end)
+        let is = |name: &&str| {
+            let word = self.bytes.get(start + 1..start + 1 + name.len());
+            word.is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        let name = ["nan", "infinity"].into_iter().find(is)?;
+        Some(start + 1 + name.len())
     }
 
     fn number(&self, start: usize) -> (TokenKind, usize) {

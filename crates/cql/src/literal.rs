@@ -8,7 +8,7 @@ pub enum Literal {
     Null,
     Bool(bool),
     Int(i128),
-    /// Decimal digits of an integer too large for [`Literal::Int`], possibly with a minus sign.
+    /// Decimal digits of an integer too large for [`Literal::Int`], possibly with a minus sign; without zeros in front.
     BigInt(Box<str>),
     /// As written; `NaN`, `Infinity` and `-Infinity` in this spelling.
     Float(Box<str>),
@@ -27,7 +27,7 @@ impl Literal {
             TokenKind::Word => return Literal::from_word(written),
             TokenKind::Integer => match written.parse() {
                 Ok(number) => Literal::Int(number),
-                Err(_) => Literal::BigInt(written.into()),
+                Err(_) => Literal::BigInt(without_zeros(written)),
             },
             TokenKind::Float => match written.strip_prefix('-').unwrap_or(written) {
                 // Cassandra reads -NaN as NaN.
@@ -67,6 +67,14 @@ impl Literal {
         } else {
             return None;
         })
+    }
+}
+
+/// An integer as Cassandra keeps it.
+fn without_zeros(written: &str) -> Box<str> {
+    match written.strip_prefix('-') {
+        Some(digits) => format!("-{}", digits.trim_start_matches('0')).into(),
+        None => written.trim_start_matches('0').into(),
     }
 }
 

@@ -211,9 +211,9 @@ fn spans_cut_out_the_clauses() {
     assert!(text[f.spans.statement.clone()].ends_with("LIMIT 5"));
 }
 
-/// Behind a sign, or with dashes in it, a duration is no name: it ends where it ends.
+/// Behind a sign, or with dashes in it, what could be a name is none: it ends where it ends.
 #[test]
-fn a_duration_that_is_no_name_ends_before_a_word() {
+fn what_is_no_name_ends_before_a_word() {
     for (cql, kind) in [
         ("SELECT * FROM k.t WHERE a >= -P3WAND b = 1", Kind::Select),
         (
@@ -222,6 +222,10 @@ fn a_duration_that_is_no_name_ends_before_a_word() {
         ),
         (
             "SELECT * FROM k.t WHERE a >= P0001-02-03T04:05:06AND b = 1",
+            Kind::Select,
+        ),
+        (
+            "SELECT * FROM k.t WHERE a >= -infinityAND b < -NanAND c = 1",
             Kind::Select,
         ),
         ("SELECT P3WAND FROM k.t", Kind::Select),
