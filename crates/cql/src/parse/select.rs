@@ -64,12 +64,21 @@ impl Parser<'_> {
             && (self.scan.kind(after) == Some(TokenKind::Comma) || self.scan.is_word(after, "from"))
     }
 
-    /// Whether the next token is a column of which a slice is taken: `json[1..2]`.
+    /// Whether the next token is a column of which a slice is taken: `json[1..2]`, and not a list: `json [a[1..2]]`.
     fn slice_follows(&self) -> bool {
-        self.peek_second() == Some(TokenKind::LBracket)
-            && self.partner(self.pos + 1).is_some_and(|close| {
-                (self.pos..close).any(|at| self.scan.kind(at) == Some(TokenKind::Range))
-            })
+        let open = self.pos + 1;
+        let bracket = self.peek_second() == Some(TokenKind::LBracket);
+        let Some(close) = self.partner(open).filter(|_| bracket) else {
+            return false;
+        };
+        let mut at = open + 1;
+        while at < close {
+            if self.scan.kind(at) == Some(TokenKind::Range) {
+                return true;
+            }
+            at = self.partner(at).unwrap_or(at) + 1;
+        }
+        false
     }
 
     /// Up to FROM, which is reserved and so cannot be part of a selection outside brackets.
