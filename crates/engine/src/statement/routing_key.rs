@@ -71,7 +71,7 @@ impl Recipe {
             // A key that is partly literal, or of a batch: the text knows more than the node says.
             return Recipe::of_text(facts, keyspace, snapshot).by_position(&view.markers);
         }
-        if has_several_keys(facts, view) {
+        if has_several_keys(facts, keyspace, view, snapshot) {
             return Recipe::default();
         }
         let parts = view.partition_key.iter().map(|i| Part::Marker(*i));
@@ -150,11 +150,99 @@ impl Recipe {
 }
 
 /// Whether a node's markers of the partition key are among those of an `IN`: `k IN (?, ?)`.
-fn has_several_keys(facts: &Facts, view: &PreparedView<'_>) -> bool {
-    let mut ins = facts.select.iter().flat_map(|s| &s.ins);
-    let marked = view.partition_key.iter();
-    let names: Vec<&str> = marked
-        .filter_map(|at| Some(view.markers.get(usize::from(*at))?.name))
-        .collect();
+fn has_several_keys(
+    facts: &Facts,
+    session: Option<&str>,
+    view: &PreparedView<'_>,
+    snapshot: &Snapshot,
+) -> bool {
+    let mut ins = facts.select.iter().flat_map(|s| &s.ins).peekable();
+    if ins.peek().is_none() {
+        return false;
+    }
+    let keyspace = facts
+        .keyspace
+        .as_ref()
+        .map(|name| name.as_str())
+        .or(session);
+    let table = facts.table.as_ref().map(|name| name.as_str());
+    let key = keyspace
+        .zip(table)
+        .and_then(|(keyspace, table)| snapshot.partition_key(keyspace, table));
+    let names: Vec<&str> = match key {
+        Some(key) => key.iter().map(|column| &*column.name).collect(),
+        // Markers without names of their own have the columns'.
+        None => {
+            let marked = view.partition_key.iter();
+            let markers = marked.filter_map(|at| view.markers.get(usize::from(*at)));
+            markers.map(|marker| marker.name).collect()
+        }
+    };
     ins.any(|relation| relation.columns.iter().any(|c| names.contains(&c.as_str())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use helenus_cql::facts;
+    use helenus_wire::{Version, write};
+
+    use super::*;
+    use crate::snapshot::KeyColumn;
+
+    /// What a node says of a statement on `app.orders`, whose key is bound by the last marker.
+    fn described(markers: &[&str]) -> Vec<u8> {
+        let mut body = Vec::new();
+        write::i32(&mut body, 4);
+        write::short_bytes(&mut body, b"id");
+        write::u32(&mut body, 1);
+        write::u32(&mut body, markers.len() as u32);
+        write::u32(&mut body, 1);
+        body.extend((markers.len() as u16 - 1).to_be_bytes());
+        write::string(&mut body, "app");
+        write::string(&mut body, "orders");
+        for marker in markers {
+            write::string(&mut body, marker);
+            body.extend(2_u16.to_be_bytes());
+        }
+        write::u32(&mut body, 4);
+        write::u32(&mut body, 0);
+        body
+    }
+
+    #[test]
+    fn several_keys_are_not_taken_for_the_last_of_them() {
+        let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
+            name: "customer".into(),
+            cql_type: "bigint".into(),
+        }]);
+        let mut snapshot = Snapshot::unknown();
+        snapshot
+            .tables
+            .entry("app".into())
+            .or_default()
+            .insert("orders".into(), key);
+        for (text, markers) in [
+            (
+                "SELECT * FROM app.orders WHERE customer IN (?, ?)",
+                ["customer", "customer"],
+            ),
+            (
+                "SELECT * FROM app.orders WHERE customer IN (:a, :b)",
+                ["a", "b"],
+            ),
+        ] {
+            let body = described(&markers);
+            let view = PreparedView::parse(&body, Version::V4).expect("PREPARED");
+            assert_eq!(view.partition_key, [1]);
+            let recipe = Recipe::of_prepared(&facts(text), None, &view, &snapshot);
+            assert_eq!(recipe, Recipe::default(), "{text}");
+        }
+        let body = described(&["day", "a"]);
+        let view = PreparedView::parse(&body, Version::V4).expect("PREPARED");
+        let text = "SELECT * FROM app.orders WHERE day IN (:day) AND customer = :a";
+        let recipe = Recipe::of_prepared(&facts(text), None, &view, &snapshot);
+        assert_eq!(recipe.parts, [Part::Marker(1)]);
+    }
 }
