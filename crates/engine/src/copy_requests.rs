@@ -2,6 +2,7 @@
 //! ([`crate::execution::copied_write`]), a read to one of them ([`crate::execution::copy_read`]), or to one for each
 //! part of it ([`crate::execution::copy_parts`]), all else is refused.
 
+mod batches;
 mod several;
 
 use std::cell::OnceCell;
@@ -11,7 +12,7 @@ use helenus_cql::Kind;
 use helenus_layout::insync::{Copies, Members};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Consistency, Opcode, Options, code};
+use helenus_wire::{Consistency, Opcode, Options, ValueRef, code};
 
 use crate::arrival::Arrival;
 use crate::copies::View;
@@ -23,7 +24,7 @@ use crate::execution::copy_read::{self, Asked as AskedOfCopies, CopyRead};
 use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::layout_read::{identity, unwrap};
 use crate::execution::rewriting::{Refusal, Rewriting};
-use crate::execution::sent_to_copies::{SentToCopies, write_options};
+use crate::execution::sent_to_copies::{SentToCopies, Written, write_options};
 use crate::keys::PoolKey;
 use crate::layout_reads::{INVALID_STATE, knows_columns, options_of};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
@@ -55,9 +56,12 @@ impl Engine {
         (kind, statement): (Kind, Option<&Arc<Statement>>),
         layouts: &Layouts,
     ) -> Result<Option<Box<Rewriting>>, Refusal> {
-        // The statements of a batch are looked at where those about layouts are found.
-        if layouts.replaced.is_empty() || kind == Kind::Batch {
+        if layouts.replaced.is_empty() {
             return Ok(None);
+        }
+        if kind == Kind::Batch {
+            let write = self.batch_on_copies(arrival, analysis, statement, layouts)?;
+            return Ok(write.map(|write| self.on_copied(write)));
         }
         let table = analysis.table(statement.map(|statement| &**statement));
         let of = statement.map(|statement| &**statement);
@@ -74,11 +78,15 @@ impl Engine {
             return Ok(Some(Box::new(read)));
         }
         let write = self.copied_write(arrival, analysis, (statement, table))?;
-        add(&self.cx.shared.stats.global.layout_writes, 1);
-        Ok(Some(Box::new(Rewriting::Copied(Box::new(write)))))
+        Ok(Some(self.on_copied(write)))
     }
 
-    /// A write of one partition to each copy.
+    fn on_copied(&self, write: CopiedWrite) -> Box<Rewriting> {
+        add(&self.cx.shared.stats.global.layout_writes, 1);
+        Box::new(Rewriting::Copied(Box::new(write)))
+    }
+
+    /// A write of one partition to each copy, which may be the text of a batch.
     fn copied_write(
         &mut self,
         arrival: &Arrival<'_>,
@@ -91,36 +99,67 @@ impl Engine {
         let values = in_order(&asked.options.values, &statement.facts, asked.names);
         let values = values.map_err(|why| unordered(table, why))?;
         let bytes = asked.statement_len() + bytes_of(&values);
-        self.is_room_for(bytes)?;
-        if self.cx.memory.is_full(bytes.saturating_mul(copies.len())) {
-            return Err(Refusal::no_memory());
-        }
-        if self.copied.is_full() {
-            return Err(Refusal::new(code::OVERLOADED, TOO_MANY));
-        }
-        let purpose = self.purpose((analysis, arrival.pool), table, asked.options.consistency)?;
+        self.may_begin(bytes, copies.len())?;
+        let token = match statement.facts.kind {
+            Kind::Batch => Some(self.partition_of_text(analysis, (statement, table), &asked)?),
+            _ => analysis.place.as_ref().and_then(|place| place.token),
+        };
+        let token = token.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
+        let purpose = self.purpose((token, arrival.pool), table, asked.options.consistency)?;
         let is_prepared = arrival.opcode == Opcode::Execute;
         if is_prepared {
             self.prepare_copies(arrival.pool, copies.iter().map(CopyWrite::statement));
         }
+        let held = match statement.keeps_plans() {
+            true => 0,
+            false => copies.iter().map(|copy| copy.text.len()).sum(),
+        };
+        let written = Written::Statement {
+            plan: planned.plan,
+            is_prepared,
+        };
+        let of = (Some(statement), (written, held));
+        Ok(self.to_copies((arrival, analysis), purpose, of, (&asked.options, &values)))
+    }
+
+    /// Refuses a write of so many bytes, if there is no room for it.
+    fn may_begin(&self, bytes: usize, copies: usize) -> Result<(), Refusal> {
+        self.is_room_for(bytes)?;
+        if self.cx.memory.is_full(bytes.saturating_mul(copies)) {
+            return Err(Refusal::no_memory());
+        }
+        match self.copied.is_full() {
+            true => Err(Refusal::new(code::OVERLOADED, TOO_MANY)),
+            false => Ok(()),
+        }
+    }
+
+    /// A write with its one timestamp and its one time. `values`: what stands behind all statements; `held`: the bytes
+    /// that `written` holds.
+    fn to_copies(
+        &mut self,
+        (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
+        purpose: Purpose,
+        (statement, (written, held)): (Option<&Arc<Statement>>, (Written, usize)),
+        (asked, values): (&Options<'_>, &[ValueRef<'_>]),
+    ) -> CopiedWrite {
         let since_1970 = self.cx.since_1970();
         let since_1970_us = i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX);
-        let timestamp_us = match asked.options.timestamp {
+        let timestamp_us = match asked.timestamp {
             Some(timestamp_us) => timestamp_us,
             None => self.copied.timestamp_us(since_1970_us),
         };
         let now_in_seconds = i32::try_from(since_1970.as_secs()).unwrap_or(i32::MAX);
         let version = self.cx.snapshot.version;
-        let mut options = Vec::with_capacity(bytes + 32);
-        let own = (&asked.options, now_in_seconds);
-        write_options(&values, timestamp_us, own, version, &mut options);
+        let mut options = Vec::with_capacity(bytes_of(values) + 32);
+        let own = (asked, now_in_seconds);
+        write_options(values, timestamp_us, own, version, &mut options);
         let payload: Box<[u8]> = arrival.payload().into();
-        let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners);
+        let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners) + held;
         let held = Held::new(&self.cx.memory, own + payload.len() + options.len());
-        let of = Some(&**statement);
+        let of = statement.map(|statement| &**statement);
         let sent = SentToCopies {
-            plan: planned.plan,
-            is_prepared,
+            written,
             payload,
             options: options.into(),
             version,
@@ -129,19 +168,16 @@ impl Engine {
                 .statements
                 .table_stats(&self.cx, analysis, of, arrival.opcode),
         };
-        Ok(CopiedWrite::new(purpose, sent, held))
+        CopiedWrite::new(purpose, sent, held)
     }
 
     /// Who must have a write, if enough copies are listed.
     fn purpose(
         &mut self,
-        (analysis, pool): (&Analysis<'_>, PoolKey),
+        (token, pool): (i64, PoolKey),
         table: &Arc<LogicalTable>,
         level: Consistency,
     ) -> Result<Purpose, Refusal> {
-        let place = analysis.place.as_ref();
-        let token = place.and_then(|place| place.token);
-        let token = token.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
         let needed = needed(level, table.copies.len()).ok_or_else(|| {
             let why = format!("a write at {} is none; write at QUORUM", level.name());
             Refusal::invalid(because(table, &why))

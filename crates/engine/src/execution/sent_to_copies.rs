@@ -10,18 +10,29 @@ use helenus_wire::{
 };
 
 use crate::execution::fan_out_write::known;
+use crate::execution::sent_batch::SentBatch;
 use crate::keys::PoolKey;
 use crate::query::Query;
-use crate::statement::layout_plan::{CopyWrite, Plan};
+use crate::statement::layout_plan::Plan;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
 
+/// What is written.
+pub(crate) enum Written {
+    /// A statement, which may be the text of a batch.
+    Statement {
+        /// On each copy.
+        plan: Arc<Plan<Statement>>,
+        /// Whether the client has prepared it.
+        is_prepared: bool,
+    },
+    /// The statements of a BATCH.
+    Batch(SentBatch),
+}
+
 /// What is sent to each copy.
 pub(crate) struct SentToCopies {
-    /// The statement on each copy.
-    pub plan: Arc<Plan<Statement>>,
-    /// Whether the client has prepared it.
-    pub is_prepared: bool,
+    pub written: Written,
     /// In front of the body; the same for all.
     pub payload: Box<[u8]>,
     /// Behind the statement; the same for all.
@@ -32,7 +43,8 @@ pub(crate) struct SentToCopies {
     pub table: Option<Arc<TableStats>>,
 }
 
-/// Appends what stands behind the statement in a QUERY or EXECUTE to one copy, which is its only replica.
+/// Appends what stands behind the statement in a QUERY or EXECUTE, or, without values, behind those in a BATCH, to
+/// one copy, which is its only replica.
 pub(crate) fn write_options(
     values: &[ValueRef<'_>],
     timestamp_us: i64,
@@ -58,37 +70,41 @@ pub(crate) fn write_options(
 impl SentToCopies {
     /// Bytes of one request, about.
     pub(crate) fn byte_len(&self) -> usize {
-        self.payload.len() + self.options.len()
-    }
-
-    fn copies(&self) -> &[CopyWrite<Statement>] {
-        match &*self.plan {
-            Plan::Write(copies) => copies,
-            Plan::Read(_) | Plan::ReadInPlace(_) | Plan::Refused(_) | Plan::Table => &[],
-        }
-    }
-
-    /// What is sent to a copy until then: an EXECUTE, once the nodes have prepared the statement.
-    pub(crate) fn query(&self, copy: usize, send_before: Instant) -> Option<Query> {
-        let copy = self.copies().get(copy)?;
-        let statement = copy.statement().clone();
-        let prepared = known(copy).filter(|_| self.is_prepared);
-        let len = self.payload.len() + copy.text.len() + self.options.len() + 32;
-        let mut body = Vec::with_capacity(len);
-        body.extend_from_slice(&self.payload);
-        Prepared::write_asked(prepared.as_deref(), &copy.text, self.version, &mut body);
-        body.extend_from_slice(&self.options);
-        let opcode = match prepared {
-            Some(_) => Opcode::Execute,
-            None => Opcode::Query,
+        let of_batch = match &self.written {
+            Written::Statement { .. } => 0,
+            Written::Batch(batch) => batch.request_len(),
         };
+        self.payload.len() + self.options.len() + of_batch
+    }
+
+    /// What is sent to a copy until then: by the ids of statements, once the nodes have prepared them.
+    pub(crate) fn query(&self, copy: usize, send_before: Instant) -> Option<Query> {
+        let mut body = Vec::with_capacity(self.byte_len() + 32);
+        body.extend_from_slice(&self.payload);
+        let (opcode, statement, prepared) = match &self.written {
+            Written::Statement { plan, is_prepared } => {
+                let copy = plan.copies().get(copy)?;
+                let prepared = known(copy).filter(|_| *is_prepared);
+                Prepared::write_asked(prepared.as_deref(), &copy.text, self.version, &mut body);
+                let opcode = match prepared {
+                    Some(_) => Opcode::Execute,
+                    None => Opcode::Query,
+                };
+                (opcode, Some(copy.statement().clone()), prepared)
+            }
+            Written::Batch(batch) => {
+                batch.write(copy, &mut body)?;
+                (Opcode::Batch, None, None)
+            }
+        };
+        body.extend_from_slice(&self.options);
         let header_flags = match self.payload.is_empty() {
             true => 0,
             false => flags::CUSTOM_PAYLOAD,
         };
         Some(Query {
             header_flags,
-            statement: Some(statement),
+            statement,
             prepared,
             table: self.table.clone(),
             pool: self.pool,
@@ -101,10 +117,17 @@ impl SentToCopies {
         })
     }
 
-    /// The nodes do not know the statement on a copy any more: its text is sent.
+    /// The nodes do not know what is written to a copy any more: texts are sent.
     pub(crate) fn forget_prepared(&self, copy: usize) {
-        if let Some(copy) = self.copies().get(copy) {
-            copy.statement().forget_range();
+        match &self.written {
+            Written::Statement { plan, .. } => forget(plan, copy),
+            Written::Batch(batch) => batch.plans().for_each(|plan| forget(plan, copy)),
         }
+    }
+}
+
+fn forget(plan: &Plan<Statement>, copy: usize) {
+    if let Some(copy) = plan.copies().get(copy) {
+        copy.statement().forget_range();
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Plan<S> {
     Read(CopyReads<S>),
     /// A read of copies that take the place of replicas.
     ReadInPlace(ReadInPlace<S>),
-    /// A write, with one more statement for each layout.
+    /// A write, with one more statement for each layout; or, on copies in place of replicas, a whole batch for each.
     Write(Box<[CopyWrite<S>]>),
     /// Why it cannot be carried out on layouts.
     Refused(Box<str>),
@@ -92,6 +92,23 @@ impl<S: OfText> CopyWrite<S> {
     }
 }
 
+impl<S> Plan<S> {
+    fn of_write(planned: plan::Write) -> Plan<S> {
+        match planned {
+            plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),
+            plan::Write::Refused(why) => Plan::Refused(why.into()),
+        }
+    }
+
+    /// A write as it is on each copy.
+    pub(crate) fn copies(&self) -> &[CopyWrite<S>] {
+        match self {
+            Plan::Write(copies) => copies,
+            Plan::Read(_) | Plan::ReadInPlace(_) | Plan::Refused(_) | Plan::Table => &[],
+        }
+    }
+}
+
 impl<S> Clone for LayoutPlan<S> {
     fn clone(&self) -> Self {
         LayoutPlan {
@@ -108,10 +125,12 @@ impl<S: OfText> LayoutPlan<S> {
                 Plan::ReadInPlace(ReadInPlace::of(table, text, facts))
             }
             Kind::Select => Plan::Read(CopyReads::of(table, text, facts)),
-            Kind::Insert | Kind::Update | Kind::Delete => match plan::write(table, text, facts) {
-                plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),
-                plan::Write::Refused(why) => Plan::Refused(why.into()),
-            },
+            Kind::Insert | Kind::Update | Kind::Delete => {
+                Plan::of_write(plan::write(table, text, facts))
+            }
+            Kind::Batch if table.is_replaced() => {
+                Plan::of_write(plan::write_batch(table, text, facts))
+            }
             _ => Plan::Table,
         };
         LayoutPlan {

@@ -1,0 +1,180 @@
+//! Batches about a table with copies in place of replicas: all that is in one is of one partition of that table, and
+//! so one write to each copy.
+
+use std::sync::Arc;
+
+use helenus_cql::Kind;
+use helenus_layout::plan::LogicalTable;
+use helenus_wire::{BatchChild, BatchView};
+
+use crate::arrival::Arrival;
+use crate::engine::Engine;
+use crate::execution::copied_write::CopiedWrite;
+use crate::execution::fan_out_write::in_order;
+use crate::execution::rewriting::Refusal;
+use crate::execution::sent_batch::SentBatch;
+use crate::execution::sent_to_copies::Written;
+use crate::layout_writes::{Asked, NOT_READABLE, copies_of, named_table, table_of, unordered};
+use crate::layouts::Layouts;
+use crate::statement::analysis::Analysis;
+use crate::statement::copy_rules::{because, in_batch, mixed};
+use crate::statement::layout_plan::{CopyWrite, LayoutPlan};
+use crate::statement::partitions::Partitions;
+use crate::statement::prepared::Statement;
+
+use super::KEY_UNKNOWN;
+
+/// The number of a batch of counters.
+const COUNTERS: u8 = 2;
+const NO_COUNTERS: &str =
+    "a batch of counters cannot be written to them; keep counters in a table of their own";
+const OTHER_PARTITION: &str =
+    "it is of another partition than those before it: send a batch for each partition";
+/// As nodes say it.
+const NO_MODIFICATION: &str =
+    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
+
+impl Engine {
+    /// A batch that begins with a table with copies in place of replicas; `None` if it does not. `text`: of one that is
+    /// no BATCH.
+    pub(super) fn batch_on_copies(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        text: Option<&Arc<Statement>>,
+        layouts: &Layouts,
+    ) -> Result<Option<CopiedWrite>, Refusal> {
+        let replaced = |named: Option<(&str, &str)>| {
+            let (keyspace, table) = named?;
+            layouts.replaced(keyspace, table).cloned()
+        };
+        if let Some(text) = text {
+            let named = |inner| named_table(inner, analysis.in_force());
+            let mut inner = text.facts.inner.iter();
+            let Some(table) = inner.next().and_then(|first| replaced(named(first))) else {
+                return Ok(None);
+            };
+            if let Some(at) = inner.position(|inner| !is_named(named(inner), &table)) {
+                return Err(Refusal::invalid(in_batch(at + 1, &mixed(&table))));
+            }
+            return self
+                .copied_write(arrival, analysis, (text, &table))
+                .map(Some);
+        }
+        let view = BatchView::parse(arrival.content, arrival.version);
+        let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
+        let Some(first) = view.children.first() else {
+            return Ok(None);
+        };
+        let (statement, prepared) = self.statement_of(first)?;
+        let named = table_of(&statement, prepared.as_deref(), analysis.keyspace);
+        match replaced(named) {
+            None => Ok(None),
+            Some(table) => {
+                let write = self.copied_batch((arrival, analysis), &view, &table, &statement)?;
+                Ok(Some(write))
+            }
+        }
+    }
+
+    /// A BATCH, to each copy.
+    fn copied_batch(
+        &mut self,
+        (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
+        view: &BatchView<'_>,
+        table: &Arc<LogicalTable>,
+        first: &Arc<Statement>,
+    ) -> Result<CopiedWrite, Refusal> {
+        if view.batch_type == COUNTERS {
+            return Err(Refusal::invalid(because(table, NO_COUNTERS)));
+        }
+        // Before anything is put together.
+        self.may_begin(arrival.content.len(), table.copies.len())?;
+        let mut batch = SentBatch::default();
+        let mut partitions = Partitions::default();
+        let mut last: Option<(Arc<Statement>, LayoutPlan<Statement>)> = None;
+        let mut texts_len = 0;
+        for (at, child) in view.children.iter().enumerate() {
+            let refuse = |why: &str| Refusal::invalid(in_batch(at, why));
+            let (statement, prepared) = self.statement_of(child)?;
+            let named = table_of(&statement, prepared.as_deref(), analysis.keyspace);
+            if !is_named(named, table) {
+                return Err(refuse(&mixed(table)));
+            }
+            if !matches!(
+                statement.facts.kind,
+                Kind::Insert | Kind::Update | Kind::Delete
+            ) {
+                return Err(refuse(NO_MODIFICATION));
+            }
+            // Most batches have one statement many times.
+            let planned = match last.take() {
+                Some((of, planned)) if Arc::ptr_eq(&of, &statement) => planned,
+                _ => {
+                    let planned = statement.layout_plan(table);
+                    let copies = copies_of(&planned).map_err(|why| refuse(&why.text))?;
+                    if prepared.is_some() {
+                        self.prepare_copies(arrival.pool, copies.iter().map(CopyWrite::statement));
+                    }
+                    planned
+                }
+            };
+            let (own_len, values) = match child {
+                BatchChild::Text(text, values) => (text.len(), values),
+                BatchChild::Prepared(id, values) => (id.len(), values),
+            };
+            let snapshot = &self.cx.snapshot;
+            let partition = match &prepared {
+                Some(prepared) => partitions.of_prepared(prepared, values, snapshot),
+                None => partitions.of_text(&statement, analysis.keyspace, values, snapshot),
+            };
+            is_first(partition).map_err(|why| refuse(&because(table, why)))?;
+            let values = in_order(values, &statement.facts, None);
+            let values = values.map_err(|why| refuse(&unordered(table, why).text))?;
+            if !statement.keeps_plans() {
+                let copies = planned.plan.copies().iter();
+                texts_len += copies.map(|copy| copy.text.len()).sum::<usize>();
+            }
+            batch.push((planned.plan.clone(), prepared.is_some()), own_len, &values);
+            last = Some((statement, planned));
+        }
+        let token = partitions.tokens().first();
+        let token = *token.ok_or_else(|| Refusal::invalid(NOT_READABLE))?;
+        let purpose = self.purpose((token, arrival.pool), table, view.options.consistency)?;
+        let held = batch.byte_len() + texts_len;
+        let of = (Some(first), (Written::Batch(batch), held));
+        Ok(self.to_copies((arrival, analysis), purpose, of, (&view.options, &[])))
+    }
+
+    /// The token of the only partition that the text of a batch is about.
+    pub(super) fn partition_of_text(
+        &self,
+        analysis: &Analysis<'_>,
+        (statement, table): (&Statement, &LogicalTable),
+        asked: &Asked<'_>,
+    ) -> Result<i64, Refusal> {
+        let values = (&asked.options.values, asked.names.unwrap_or_default());
+        let in_force = analysis.in_force();
+        let mut partitions = Partitions::default();
+        for (at, inner) in statement.facts.inner.iter().enumerate() {
+            let partition = partitions.of_inner(inner, in_force, values, &self.cx.snapshot);
+            is_first(partition)
+                .map_err(|why| Refusal::invalid(in_batch(at, &because(table, why))))?;
+        }
+        let token = partitions.tokens().first();
+        token.copied().ok_or_else(|| Refusal::invalid(NOT_READABLE))
+    }
+}
+
+fn is_named(named: Option<(&str, &str)>, table: &LogicalTable) -> bool {
+    named == Some((&*table.keyspace, &*table.name))
+}
+
+/// Whether a partition is the first one that was found, or why it is not.
+fn is_first(partition: Option<usize>) -> Result<(), &'static str> {
+    match partition {
+        Some(0) => Ok(()),
+        Some(_) => Err(OTHER_PARTITION),
+        None => Err(KEY_UNKNOWN),
+    }
+}
