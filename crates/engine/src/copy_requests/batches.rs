@@ -30,6 +30,7 @@ const NO_COUNTERS: &str =
     "a batch of counters cannot be written to them; keep counters in a table of their own";
 const OTHER_PARTITION: &str =
     "it is of another partition than those before it: send a batch for each partition";
+const OPAQUE: &str = "Helenus does not understand this statement; write it another way";
 /// As nodes say it.
 const NO_MODIFICATION: &str =
     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
@@ -98,6 +99,9 @@ impl Engine {
             let refuse = |why: &str| Refusal::invalid(in_batch(at, why));
             let (statement, prepared) = self.statement_of(child)?;
             let named = table_of(&statement, prepared.as_deref(), analysis.keyspace);
+            if statement.facts.kind == Kind::Opaque {
+                return Err(refuse(&because(table, OPAQUE)));
+            }
             if !is_named(named, table) {
                 return Err(refuse(&mixed(table)));
             }
@@ -112,10 +116,7 @@ impl Engine {
                 Some((of, planned)) if Arc::ptr_eq(&of, &statement) => planned,
                 _ => {
                     let planned = statement.layout_plan(table);
-                    let copies = copies_of(&planned).map_err(|why| refuse(&why.text))?;
-                    if prepared.is_some() {
-                        self.prepare_copies(arrival.pool, copies.iter().map(CopyWrite::statement));
-                    }
+                    copies_of(&planned).map_err(|why| refuse(&why.text))?;
                     planned
                 }
             };
@@ -141,6 +142,10 @@ impl Engine {
         let token = partitions.tokens().first();
         let token = *token.ok_or_else(|| Refusal::invalid(NOT_READABLE))?;
         let purpose = self.purpose((token, arrival.pool), table, view.options.consistency)?;
+        for plan in batch.plans_to_prepare() {
+            let statements = plan.copies().iter().map(CopyWrite::statement);
+            self.prepare_copies(arrival.pool, statements);
+        }
         let held = batch.byte_len() + texts_len;
         let of = (Some(first), (Written::Batch(batch), held));
         Ok(self.to_copies((arrival, analysis), purpose, of, (&view.options, &[])))

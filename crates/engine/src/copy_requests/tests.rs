@@ -2,6 +2,7 @@
 //! them say. The test is the control side, too: it publishes the lists.
 
 mod asleep;
+mod batches;
 mod bounded;
 mod choice;
 mod failing;

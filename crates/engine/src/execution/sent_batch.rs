@@ -61,6 +61,18 @@ impl SentBatch {
         self.children.iter().map(|child| &*child.plan)
     }
 
+    /// Those of statements that their client has prepared, each once as long as one follows another.
+    pub(crate) fn plans_to_prepare(&self) -> impl Iterator<Item = &Plan<Statement>> {
+        let prepared = self.children.iter().filter(|child| child.is_prepared);
+        let mut last = None;
+        let plans = prepared.map(|child| &child.plan).filter(move |plan| {
+            let is_other = last.is_none_or(|last| !Arc::ptr_eq(last, plan));
+            last = Some(*plan);
+            is_other
+        });
+        plans.map(|plan| &**plan)
+    }
+
     /// Appends the BATCH to a copy, without what stands behind its statements; `None` if there is no such copy.
     pub(crate) fn write(&self, copy: usize, out: &mut Vec<u8>) -> Option<()> {
         let count = u16::try_from(self.children.len()).ok()?;
