@@ -120,23 +120,27 @@ impl Engine {
                     planned
                 }
             };
-            let (own_len, values) = match child {
+            let (own_len, bound) = match child {
                 BatchChild::Text(text, values) => (text.len(), values),
                 BatchChild::Prepared(id, values) => (id.len(), values),
             };
+            let ordered = in_order(bound, &statement.facts, None);
+            let ordered = ordered.map_err(|why| refuse(&unordered(table, why).text))?;
             let snapshot = &self.cx.snapshot;
             let partition = match &prepared {
-                Some(prepared) => partitions.of_prepared(prepared, values, snapshot),
-                None => partitions.of_text(&statement, analysis.keyspace, values, snapshot),
+                Some(prepared) => partitions.of_prepared(prepared, bound, snapshot),
+                None => partitions.of_text(&statement, analysis.keyspace, bound, snapshot),
             };
             is_first(partition).map_err(|why| refuse(&because(table, why)))?;
-            let values = in_order(values, &statement.facts, None);
-            let values = values.map_err(|why| refuse(&unordered(table, why).text))?;
             if !statement.keeps_plans() {
                 let copies = planned.plan.copies().iter();
                 texts_len += copies.map(|copy| copy.text.len()).sum::<usize>();
             }
-            batch.push((planned.plan.clone(), prepared.is_some()), own_len, &values);
+            batch.push(
+                (planned.plan.clone(), prepared.is_some()),
+                own_len,
+                &ordered,
+            );
             last = Some((statement, planned));
         }
         let token = partitions.tokens().first();

@@ -17,18 +17,23 @@ const MARKERS: [Spec; 4] = [
 ];
 const ONE: &[u8] = &1_i64.to_be_bytes();
 const TWO: &[u8] = &2_i64.to_be_bytes();
-const DELETE: &str = "DELETE FROM app.orders WHERE customer = 1";
-const UPDATE: &str =
+pub(super) const DELETE: &str = "DELETE FROM app.orders WHERE customer = 1";
+pub(super) const UPDATE: &str =
     "UPDATE app.orders SET total = ? WHERE customer = ? AND day = 2 AND status = 'a'";
 const LOGGED: u8 = 0;
 const UNLOGGED: u8 = 1;
 const OF_COUNTERS: u8 = 2;
 
 /// A statement by its text or its id, and its values.
-type Sent<'a> = (Result<&'a str, &'a [u8]>, &'a [&'a [u8]]);
+pub(super) type Sent<'a> = (Result<&'a str, &'a [u8]>, &'a [&'a [u8]]);
 
 /// The body of a BATCH at LOCAL_QUORUM.
-fn batch(version: Version, kind: u8, children: &[Sent<'_>], timestamp: Option<i64>) -> Vec<u8> {
+pub(super) fn batch(
+    version: Version,
+    kind: u8,
+    children: &[Sent<'_>],
+    timestamp: Option<i64>,
+) -> Vec<u8> {
     let mut body = vec![kind];
     write::u16(&mut body, children.len() as u16);
     for (statement, values) in children {
@@ -55,9 +60,9 @@ fn batch(version: Version, kind: u8, children: &[Sent<'_>], timestamp: Option<i6
 }
 
 /// What a copy is sent: each statement, by its text or id, with its values.
-type Got = Vec<(String, Vec<Vec<u8>>)>;
+pub(super) type Got = Vec<(String, Vec<Vec<u8>>)>;
 
-fn values_of(values: &helenus_wire::Values<'_>) -> Vec<Vec<u8>> {
+pub(super) fn values_of(values: &helenus_wire::Values<'_>) -> Vec<Vec<u8>> {
     let bytes = |(_, value)| match value {
         ValueRef::Set(bytes) => bytes.to_vec(),
         ValueRef::Null | ValueRef::Unset => panic!("a value that is none"),
@@ -65,7 +70,7 @@ fn values_of(values: &helenus_wire::Values<'_>) -> Vec<Vec<u8>> {
     values.iter().map(bytes).collect()
 }
 
-fn got(view: &BatchView<'_>) -> Got {
+pub(super) fn got(view: &BatchView<'_>) -> Got {
     let of = |child: &BatchChild<'_>| match child {
         BatchChild::Text(text, values) => ((*text).to_owned(), values_of(values)),
         BatchChild::Prepared(id, values) => {
