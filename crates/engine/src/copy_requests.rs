@@ -2,7 +2,6 @@
 //! ([`crate::execution::copied_write`]), a read to one of them ([`crate::execution::copy_read`]), or to one for each
 //! part of it ([`crate::execution::copy_parts`]), all else is refused.
 
-mod batches;
 mod several;
 
 use std::cell::OnceCell;
@@ -34,7 +33,7 @@ use crate::node::to_copies::Obstacle;
 use crate::statement::analysis::Analysis;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
 use crate::statement::copy_rules::{self, because, needed, needed_in_sync, refused};
-use crate::statement::layout_plan::{CopyWrite, Plan};
+use crate::statement::layout_plan::{CopyWrite, LayoutPlan, Plan};
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
@@ -43,7 +42,7 @@ const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies co
                           replicas wait until they are there (helenus layouts status)";
 const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place of replicas are under way: have \
                         fewer requests in flight, or wait until the node that is away is back or left out";
-const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
+pub(crate) const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
                            them by markers, one partition at a time";
 const SERIAL: &str = "a read at SERIAL or LOCAL_SERIAL completes conditional writes, which are not carried out on \
                       them; read at QUORUM or LOCAL_QUORUM, which see all acknowledged writes";
@@ -56,12 +55,9 @@ impl Engine {
         (kind, statement): (Kind, Option<&Arc<Statement>>),
         layouts: &Layouts,
     ) -> Result<Option<Box<Rewriting>>, Refusal> {
-        if layouts.replaced.is_empty() {
+        // Batches are looked at elsewhere: [`crate::copied_batches`].
+        if layouts.replaced.is_empty() || kind == Kind::Batch {
             return Ok(None);
-        }
-        if kind == Kind::Batch {
-            let write = self.batch_on_copies(arrival, analysis, statement, layouts)?;
-            return Ok(write.map(|write| self.on_copied(write)));
         }
         let table = analysis.table(statement.map(|statement| &**statement));
         let of = statement.map(|statement| &**statement);
@@ -77,33 +73,29 @@ impl Engine {
             add(&self.cx.shared.stats.global.layout_reads, 1);
             return Ok(Some(Box::new(read)));
         }
-        let write = self.copied_write(arrival, analysis, (statement, table))?;
-        Ok(Some(self.on_copied(write)))
-    }
-
-    fn on_copied(&self, write: CopiedWrite) -> Box<Rewriting> {
+        let planned = statement.layout_plan(table);
+        let place = analysis.place.as_ref();
+        let token = place.and_then(|place| place.token);
+        let write = self.copied_write(arrival, analysis, (statement, planned), token)?;
         add(&self.cx.shared.stats.global.layout_writes, 1);
-        Box::new(Rewriting::Copied(Box::new(write)))
+        Ok(Some(Box::new(Rewriting::Copied(Box::new(write)))))
     }
 
-    /// A write of one partition to each copy, which may be the text of a batch.
-    fn copied_write(
+    /// A write to each copy, which may be the text of a batch. `token`: of its only partition, if it is known.
+    pub(crate) fn copied_write(
         &mut self,
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
-        (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
+        (statement, planned): (&Arc<Statement>, LayoutPlan<Statement>),
+        token: Option<i64>,
     ) -> Result<CopiedWrite, Refusal> {
-        let planned = statement.layout_plan(table);
+        let table = &planned.table;
         let copies = copies_of(&planned)?;
         let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
         let values = in_order(&asked.options.values, &statement.facts, asked.names);
         let values = values.map_err(|why| unordered(table, why))?;
         let bytes = asked.statement_len() + bytes_of(&values);
         self.may_begin(bytes, copies.len())?;
-        let token = match statement.facts.kind {
-            Kind::Batch => Some(self.partition_of_text(analysis, (statement, table), &asked)?),
-            _ => analysis.place.as_ref().and_then(|place| place.token),
-        };
         let token = token.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
         let purpose = self.purpose((token, arrival.pool), table, asked.options.consistency)?;
         let is_prepared = arrival.opcode == Opcode::Execute;
@@ -119,11 +111,11 @@ impl Engine {
             is_prepared,
         };
         let of = (Some(statement), (written, held));
-        Ok(self.to_copies((arrival, analysis), purpose, of, (&asked.options, &values)))
+        Ok(self.begun((arrival, analysis), purpose, of, (&asked.options, &values)))
     }
 
     /// Refuses a write of so many bytes, if there is no room for it.
-    fn may_begin(&self, bytes: usize, copies: usize) -> Result<(), Refusal> {
+    pub(crate) fn may_begin(&self, bytes: usize, copies: usize) -> Result<(), Refusal> {
         self.is_room_for(bytes)?;
         if self.cx.memory.is_full(bytes.saturating_mul(copies)) {
             return Err(Refusal::no_memory());
@@ -136,7 +128,7 @@ impl Engine {
 
     /// A write with its one timestamp and its one time. `values`: what stands behind all statements; `held`: the bytes
     /// that `written` holds.
-    fn to_copies(
+    pub(crate) fn begun(
         &mut self,
         (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
         purpose: Purpose,
@@ -172,7 +164,7 @@ impl Engine {
     }
 
     /// Who must have a write, if enough copies are listed.
-    fn purpose(
+    pub(crate) fn purpose(
         &mut self,
         (token, pool): (i64, PoolKey),
         table: &Arc<LogicalTable>,

@@ -7,7 +7,7 @@ use helenus_wire::{ValueRef, write, write_values};
 
 use crate::execution::fan_out_write::{UNLOGGED, bytes_of, known};
 use crate::statement::layout_plan::Plan;
-use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::prepared::Statement;
 
 /// One of the statements.
 struct Child {
@@ -79,18 +79,14 @@ impl SentBatch {
         out.push(UNLOGGED);
         write::u16(out, count);
         // Most batches have one statement many times.
-        let mut last: Option<(&Arc<Plan<Statement>>, Option<Arc<Prepared>>)> = None;
+        let (mut last, mut prepared) = (None, None);
         let mut values_start = 0;
         for child in &self.children {
             let of_copy = child.plan.copies().get(copy)?;
-            let is_last = last
-                .as_ref()
-                .is_some_and(|(plan, _)| Arc::ptr_eq(plan, &child.plan));
-            if !is_last {
-                last = Some((&child.plan, known(of_copy)));
+            if last.is_none_or(|last| !Arc::ptr_eq(last, &child.plan)) {
+                (last, prepared) = (Some(&child.plan), known(of_copy));
             }
-            let prepared = last.as_ref().and_then(|(_, prepared)| prepared.as_ref());
-            match prepared.filter(|_| child.is_prepared) {
+            match prepared.as_ref().filter(|_| child.is_prepared) {
                 Some(prepared) => {
                     out.push(1);
                     write::short_bytes(out, &prepared.id);

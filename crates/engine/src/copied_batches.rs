@@ -8,10 +8,11 @@ use helenus_layout::plan::LogicalTable;
 use helenus_wire::{BatchChild, BatchView};
 
 use crate::arrival::Arrival;
+use crate::copy_requests::KEY_UNKNOWN;
 use crate::engine::Engine;
 use crate::execution::copied_write::CopiedWrite;
 use crate::execution::fan_out_write::in_order;
-use crate::execution::rewriting::Refusal;
+use crate::execution::rewriting::{Refusal, Rewriting};
 use crate::execution::sent_batch::SentBatch;
 use crate::execution::sent_to_copies::Written;
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, named_table, table_of, unordered};
@@ -21,8 +22,7 @@ use crate::statement::copy_rules::{because, in_batch, mixed};
 use crate::statement::layout_plan::{CopyWrite, LayoutPlan};
 use crate::statement::partitions::Partitions;
 use crate::statement::prepared::Statement;
-
-use super::KEY_UNKNOWN;
+use crate::stats::add;
 
 /// The number of a batch of counters.
 const COUNTERS: u8 = 2;
@@ -38,54 +38,71 @@ const NO_MODIFICATION: &str =
 impl Engine {
     /// A batch that begins with a table with copies in place of replicas; `None` if it does not. `text`: of one that is
     /// no BATCH.
-    pub(super) fn batch_on_copies(
+    pub(crate) fn batch_on_copies(
         &mut self,
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
         text: Option<&Arc<Statement>>,
         layouts: &Layouts,
-    ) -> Result<Option<CopiedWrite>, Refusal> {
-        let replaced = |named: Option<(&str, &str)>| {
-            let (keyspace, table) = named?;
-            layouts.replaced(keyspace, table).cloned()
-        };
-        if let Some(text) = text {
-            let named = |inner| named_table(inner, analysis.in_force());
-            let mut inner = text.facts.inner.iter();
-            let Some(table) = inner.next().and_then(|first| replaced(named(first))) else {
-                return Ok(None);
-            };
-            if let Some(at) = inner.position(|inner| !is_named(named(inner), &table)) {
-                return Err(Refusal::invalid(in_batch(at + 1, &mixed(&table))));
-            }
-            return self
-                .copied_write(arrival, analysis, (text, &table))
-                .map(Some);
+    ) -> Result<Option<Box<Rewriting>>, Refusal> {
+        if layouts.replaced.is_empty() {
+            return Ok(None);
         }
-        let view = BatchView::parse(arrival.content, arrival.version);
-        let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
-        let Some(first) = view.children.first() else {
+        let write = match text {
+            Some(text) => self.copied_text(arrival, analysis, text, layouts)?,
+            None => self.copied_batch(arrival, analysis, layouts)?,
+        };
+        Ok(write.map(|write| {
+            add(&self.cx.shared.stats.global.layout_writes, 1);
+            Box::new(Rewriting::Copied(Box::new(write)))
+        }))
+    }
+
+    /// A text `BEGIN … APPLY BATCH`, to each copy.
+    fn copied_text(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        text: &Arc<Statement>,
+        layouts: &Layouts,
+    ) -> Result<Option<CopiedWrite>, Refusal> {
+        let named = |inner| named_table(inner, analysis.in_force());
+        let mut inner = text.facts.inner.iter();
+        let Some(table) = inner
+            .next()
+            .and_then(|first| replaced(named(first), layouts))
+        else {
             return Ok(None);
         };
-        let (statement, prepared) = self.statement_of(first)?;
-        let named = table_of(&statement, prepared.as_deref(), analysis.keyspace);
-        match replaced(named) {
-            None => Ok(None),
-            Some(table) => {
-                let write = self.copied_batch((arrival, analysis), &view, &table, &statement)?;
-                Ok(Some(write))
-            }
+        if let Some(at) = inner.position(|inner| !is_named(named(inner), table)) {
+            return Err(Refusal::invalid(in_batch(at + 1, &mixed(table))));
         }
+        // Before anything is put together.
+        self.may_begin(arrival.content.len(), table.copies.len())?;
+        let planned = text.layout_plan(table);
+        copies_of(&planned)?;
+        let token = self.partition_of_text(arrival, analysis, (text, table))?;
+        let write = self.copied_write(arrival, analysis, (text, planned), Some(token))?;
+        Ok(Some(write))
     }
 
     /// A BATCH, to each copy.
     fn copied_batch(
         &mut self,
-        (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
-        view: &BatchView<'_>,
-        table: &Arc<LogicalTable>,
-        first: &Arc<Statement>,
-    ) -> Result<CopiedWrite, Refusal> {
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        layouts: &Layouts,
+    ) -> Result<Option<CopiedWrite>, Refusal> {
+        let view = BatchView::parse(arrival.content, arrival.version);
+        let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
+        let Some(child) = view.children.first() else {
+            return Ok(None);
+        };
+        let (first, prepared) = self.statement_of(child)?;
+        let named = table_of(&first, prepared.as_deref(), analysis.keyspace);
+        let Some(table) = replaced(named, layouts) else {
+            return Ok(None);
+        };
         if view.batch_type == COUNTERS {
             return Err(Refusal::invalid(because(table, NO_COUNTERS)));
         }
@@ -151,17 +168,19 @@ impl Engine {
             self.prepare_copies(arrival.pool, statements);
         }
         let held = batch.byte_len() + texts_len;
-        let of = (Some(first), (Written::Batch(batch), held));
-        Ok(self.to_copies((arrival, analysis), purpose, of, (&view.options, &[])))
+        let of = (Some(&first), (Written::Batch(batch), held));
+        let write = self.begun((arrival, analysis), purpose, of, (&view.options, &[]));
+        Ok(Some(write))
     }
 
     /// The token of the only partition that the text of a batch is about.
-    pub(super) fn partition_of_text(
+    fn partition_of_text(
         &self,
+        arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
         (statement, table): (&Statement, &LogicalTable),
-        asked: &Asked<'_>,
     ) -> Result<i64, Refusal> {
+        let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
         let values = (&asked.options.values, asked.names.unwrap_or_default());
         let in_force = analysis.in_force();
         let mut partitions = Partitions::default();
@@ -173,6 +192,14 @@ impl Engine {
         let token = partitions.tokens().first();
         token.copied().ok_or_else(|| Refusal::invalid(NOT_READABLE))
     }
+}
+
+fn replaced<'l>(
+    named: Option<(&str, &str)>,
+    layouts: &'l Layouts,
+) -> Option<&'l Arc<LogicalTable>> {
+    let (keyspace, table) = named?;
+    layouts.replaced(keyspace, table)
 }
 
 fn is_named(named: Option<(&str, &str)>, table: &LogicalTable) -> bool {
