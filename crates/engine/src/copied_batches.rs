@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use helenus_cql::Kind;
 use helenus_layout::plan::LogicalTable;
-use helenus_wire::{BatchChild, BatchView};
+use helenus_wire::{BatchChild, BatchView, code};
 
 use crate::arrival::Arrival;
 use crate::copy_requests::KEY_UNKNOWN;
@@ -78,7 +78,8 @@ impl Engine {
             return Err(Refusal::invalid(in_batch(at + 1, &mixed(table))));
         }
         // Before anything is put together.
-        self.may_begin(arrival.content.len(), table.copies.len())?;
+        let bytes = arrival.content.len().max(text.text.len());
+        self.may_begin(bytes, table.copies.len())?;
         let planned = text.layout_plan(table);
         copies_of(&planned)?;
         let token = self.partition_of_text(arrival, analysis, (text, table))?;
@@ -106,12 +107,15 @@ impl Engine {
         if view.batch_type == COUNTERS {
             return Err(Refusal::invalid(because(table, NO_COUNTERS)));
         }
+        if view.batch_type > COUNTERS {
+            let why = format!("Invalid BATCH message type {}", view.batch_type);
+            return Err(Refusal::new(code::PROTOCOL, why));
+        }
         // Before anything is put together.
         self.may_begin(arrival.content.len(), table.copies.len())?;
         let mut batch = SentBatch::default();
         let mut partitions = Partitions::default();
         let mut last: Option<(Arc<Statement>, LayoutPlan<Statement>)> = None;
-        let mut texts_len = 0;
         for (at, child) in view.children.iter().enumerate() {
             let refuse = |why: &str| Refusal::invalid(in_batch(at, why));
             let (statement, prepared) = self.statement_of(child)?;
@@ -137,37 +141,28 @@ impl Engine {
                     planned
                 }
             };
-            let (own_len, bound) = match child {
-                BatchChild::Text(text, values) => (text.len(), values),
-                BatchChild::Prepared(id, values) => (id.len(), values),
-            };
+            let (BatchChild::Text(_, bound) | BatchChild::Prepared(_, bound)) = child;
             let ordered = in_order(bound, &statement.facts, None);
             let ordered = ordered.map_err(|why| refuse(&unordered(table, why).text))?;
             let snapshot = &self.cx.snapshot;
             let partition = match &prepared {
-                Some(prepared) => partitions.of_prepared(prepared, bound, snapshot),
-                None => partitions.of_text(&statement, analysis.keyspace, bound, snapshot),
+                Some(prepared) => partitions.of_prepared(prepared, &ordered, snapshot),
+                None => partitions.of_text(&statement.facts, analysis.keyspace, &ordered, snapshot),
             };
             is_first(partition).map_err(|why| refuse(&because(table, why)))?;
-            if !statement.keeps_plans() {
-                let copies = planned.plan.copies().iter();
-                texts_len += copies.map(|copy| copy.text.len()).sum::<usize>();
-            }
-            batch.push(
-                (planned.plan.clone(), prepared.is_some()),
-                own_len,
-                &ordered,
-            );
+            batch.push((planned.plan.clone(), prepared.is_some()), &ordered);
             last = Some((statement, planned));
         }
         let token = partitions.tokens().first();
         let token = *token.ok_or_else(|| Refusal::invalid(NOT_READABLE))?;
+        let max = self.cx.shared.config.limits.request_bytes_max;
+        self.may_begin(batch.request_len(max), table.copies.len())?;
         let purpose = self.purpose((token, arrival.pool), table, view.options.consistency)?;
         for plan in batch.plans_to_prepare() {
             let statements = plan.copies().iter().map(CopyWrite::statement);
             self.prepare_copies(arrival.pool, statements);
         }
-        let held = batch.byte_len() + texts_len;
+        let held = batch.byte_len();
         let of = (Some(&first), (Written::Batch(batch), held));
         let write = self.begun((arrival, analysis), purpose, of, (&view.options, &[]));
         Ok(Some(write))
@@ -181,11 +176,12 @@ impl Engine {
         (statement, table): (&Statement, &LogicalTable),
     ) -> Result<i64, Refusal> {
         let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
-        let values = (&asked.options.values, asked.names.unwrap_or_default());
+        let values = in_order(&asked.options.values, &statement.facts, asked.names);
+        let values = values.map_err(|why| unordered(table, why))?;
         let in_force = analysis.in_force();
         let mut partitions = Partitions::default();
         for (at, inner) in statement.facts.inner.iter().enumerate() {
-            let partition = partitions.of_inner(inner, in_force, values, &self.cx.snapshot);
+            let partition = partitions.of_text(inner, in_force, &values, &self.cx.snapshot);
             is_first(partition)
                 .map_err(|why| Refusal::invalid(in_batch(at, &because(table, why))))?;
         }

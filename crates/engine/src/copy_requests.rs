@@ -94,18 +94,19 @@ impl Engine {
         let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
         let values = in_order(&asked.options.values, &statement.facts, asked.names);
         let values = values.map_err(|why| unordered(table, why))?;
-        let bytes = asked.statement_len() + bytes_of(&values);
-        self.may_begin(bytes, copies.len())?;
+        let is_prepared = arrival.opcode == Opcode::Execute;
+        // What does not fit with its text waits until it is prepared.
+        let statement_len = match asked.statement_len() {
+            len if is_prepared => len,
+            len => len.max(planned.plan.text_len()),
+        };
+        self.may_begin(statement_len + bytes_of(&values), copies.len())?;
         let token = token.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
         let purpose = self.purpose((token, arrival.pool), table, asked.options.consistency)?;
-        let is_prepared = arrival.opcode == Opcode::Execute;
         if is_prepared {
             self.prepare_copies(arrival.pool, copies.iter().map(CopyWrite::statement));
         }
-        let held = match statement.keeps_plans() {
-            true => 0,
-            false => copies.iter().map(|copy| copy.text.len()).sum(),
-        };
+        let held = planned.plan.byte_len();
         let written = Written::Statement {
             plan: planned.plan,
             is_prepared,
@@ -155,6 +156,7 @@ impl Engine {
             payload,
             options: options.into(),
             version,
+            max: self.cx.shared.config.limits.request_bytes_max,
             pool: arrival.pool,
             table: self
                 .statements

@@ -13,7 +13,7 @@ use crate::execution::fan_out_write::known;
 use crate::execution::sent_batch::SentBatch;
 use crate::keys::PoolKey;
 use crate::query::Query;
-use crate::statement::layout_plan::Plan;
+use crate::statement::layout_plan::{CopyWrite, Plan};
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
 
@@ -39,6 +39,9 @@ pub(crate) struct SentToCopies {
     pub options: Box<[u8]>,
     /// In which it is written.
     pub version: Version,
+    /// Bytes that a request may have in which texts take the place of what the nodes have not prepared yet. It waits as
+    /// long as it has more.
+    pub max: usize,
     pub pool: PoolKey,
     pub table: Option<Arc<TableStats>>,
 }
@@ -70,21 +73,30 @@ pub(crate) fn write_options(
 impl SentToCopies {
     /// Bytes of one request, about.
     pub(crate) fn byte_len(&self) -> usize {
-        let of_batch = match &self.written {
-            Written::Statement { .. } => 0,
-            Written::Batch(batch) => batch.request_len(),
+        let statements = match &self.written {
+            Written::Statement { plan, .. } => plan.text_len(),
+            Written::Batch(batch) => batch.request_len(self.max),
         };
-        self.payload.len() + self.options.len() + of_batch
+        self.payload.len() + self.options.len() + statements
     }
 
-    /// What is sent to a copy until then: by the ids of statements, once the nodes have prepared them.
+    /// What is sent to a copy until then: by the ids of statements, once the nodes have prepared them. `None` if it has
+    /// to wait for that, or if there is no such copy.
     pub(crate) fn query(&self, copy: usize, send_before: Instant) -> Option<Query> {
-        let mut body = Vec::with_capacity(self.byte_len() + 32);
+        let least = match &self.written {
+            Written::Statement { .. } => 32,
+            Written::Batch(batch) => batch.least_len(),
+        };
+        let around = self.payload.len() + self.options.len();
+        let mut body = Vec::with_capacity(around + least + 32);
         body.extend_from_slice(&self.payload);
         let (opcode, statement, prepared) = match &self.written {
             Written::Statement { plan, is_prepared } => {
                 let copy = plan.copies().get(copy)?;
-                let prepared = known(copy).filter(|_| *is_prepared);
+                let prepared = is_prepared.then(|| known(copy)).flatten();
+                if *is_prepared && prepared.is_none() && around + copy.text.len() > self.max {
+                    return None;
+                }
                 Prepared::write_asked(prepared.as_deref(), &copy.text, self.version, &mut body);
                 let opcode = match prepared {
                     Some(_) => Opcode::Execute,
@@ -93,7 +105,7 @@ impl SentToCopies {
                 (opcode, Some(copy.statement().clone()), prepared)
             }
             Written::Batch(batch) => {
-                batch.write(copy, &mut body)?;
+                batch.write(copy, self.max, &mut body)?;
                 (Opcode::Batch, None, None)
             }
         };
@@ -117,17 +129,34 @@ impl SentToCopies {
         })
     }
 
-    /// The nodes do not know what is written to a copy any more: texts are sent.
-    pub(crate) fn forget_prepared(&self, copy: usize) {
-        match &self.written {
-            Written::Statement { plan, .. } => forget(plan, copy),
-            Written::Batch(batch) => batch.plans().for_each(|plan| forget(plan, copy)),
-        }
+    /// What the nodes are to prepare, or have prepared, for a copy.
+    pub(crate) fn to_prepare(&self, copy: usize) -> Vec<&CopyWrite<Statement>> {
+        let plans: Vec<&Plan<Statement>> = match &self.written {
+            Written::Statement {
+                plan,
+                is_prepared: true,
+            } => vec![plan],
+            Written::Statement { .. } => Vec::new(),
+            Written::Batch(batch) => batch.plans_to_prepare().collect(),
+        };
+        let of_copy = plans.into_iter().map(|plan| plan.copies().get(copy));
+        of_copy.flatten().collect()
     }
-}
 
-fn forget(plan: &Plan<Statement>, copy: usize) {
-    if let Some(copy) = plan.copies().get(copy) {
-        copy.statement().forget_range();
+    /// What the nodes have prepared for a copy by this id.
+    pub(crate) fn prepared(&self, copy: usize, id: &[u8]) -> Option<Arc<Prepared>> {
+        let mut prepared = self.to_prepare(copy).into_iter().filter_map(known);
+        prepared.find(|prepared| *prepared.id == *id)
+    }
+
+    /// The nodes do not know any more what has this id on a copy: its text is sent. So is that of all others, if it is
+    /// none that is known.
+    pub(crate) fn forget_prepared(&self, copy: usize, id: &[u8]) {
+        let all = self.to_prepare(copy);
+        let has_id = |of: &&CopyWrite<Statement>| known(of).is_some_and(|of| *of.id == *id);
+        match all.iter().find(|of| has_id(of)) {
+            Some(of) => of.statement().forget_range(),
+            None => all.iter().for_each(|of| of.statement().forget_range()),
+        }
     }
 }

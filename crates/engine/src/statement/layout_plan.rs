@@ -107,6 +107,18 @@ impl<S> Plan<S> {
             Plan::Read(_) | Plan::ReadInPlace(_) | Plan::Refused(_) | Plan::Table => &[],
         }
     }
+
+    /// Bytes of the longest text that a write is on a copy.
+    pub(crate) fn text_len(&self) -> usize {
+        let lens = self.copies().iter().map(|copy| copy.text.len());
+        lens.max().unwrap_or_default()
+    }
+
+    /// Bytes that a write takes, without what the nodes prepare of it.
+    pub(crate) fn byte_len(&self) -> usize {
+        let texts = self.copies().iter().map(|copy| copy.text.len());
+        size_of::<Plan<S>>() + size_of_val(self.copies()) + texts.sum::<usize>()
+    }
 }
 
 impl<S> Clone for LayoutPlan<S> {

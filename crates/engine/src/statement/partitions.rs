@@ -1,14 +1,14 @@
 //! The partitions of the statements of a batch, found one after the other.
 
 use helenus_cql::Facts;
-use helenus_wire::Values;
+use helenus_wire::ValueRef;
 use rustc_hash::FxHashMap;
 
 use crate::snapshot::Snapshot;
-use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::prepared::Prepared;
 use crate::statement::routing_key::Recipe;
 
-/// By their routing keys. They are numbered in the order in which they are found.
+/// By their routing keys, made of values in the order of the markers. They are numbered in the order in which they are found.
 #[derive(Default)]
 pub(crate) struct Partitions {
     by_key: FxHashMap<Box<[u8]>, usize>,
@@ -25,47 +25,36 @@ impl Partitions {
         &self.tokens
     }
 
-    /// The partition of a text; `None` if it cannot be told.
+    /// The partition of a text, or of one of the statements in a text, whose values are those of the whole; `None` if
+    /// it cannot be told.
     pub(crate) fn of_text(
         &mut self,
-        statement: &Statement,
+        facts: &Facts,
         keyspace: Option<&str>,
-        values: &Values<'_>,
+        values: &[ValueRef<'_>],
         snapshot: &Snapshot,
     ) -> Option<usize> {
-        let recipe = Recipe::of_text(&statement.facts, keyspace, snapshot);
-        self.find(&recipe, (values, &[]), snapshot)
+        let recipe = Recipe::in_order(facts, keyspace, snapshot);
+        self.find(&recipe, values, snapshot)
     }
 
     /// The same of a prepared statement.
     pub(crate) fn of_prepared(
         &mut self,
         prepared: &Prepared,
-        values: &Values<'_>,
+        values: &[ValueRef<'_>],
         snapshot: &Snapshot,
     ) -> Option<usize> {
-        self.find(&prepared.key, (values, &prepared.names), snapshot)
-    }
-
-    /// The same of one of the statements in a text. `names`: of the text's markers, if it was prepared.
-    pub(crate) fn of_inner(
-        &mut self,
-        facts: &Facts,
-        keyspace: Option<&str>,
-        (values, names): (&Values<'_>, &[Box<str>]),
-        snapshot: &Snapshot,
-    ) -> Option<usize> {
-        let recipe = Recipe::of_text(facts, keyspace, snapshot).by_names(names);
-        self.find(&recipe, (values, names), snapshot)
+        self.find(&prepared.key, values, snapshot)
     }
 
     fn find(
         &mut self,
         recipe: &Recipe,
-        (values, names): (&Values<'_>, &[Box<str>]),
+        values: &[ValueRef<'_>],
         snapshot: &Snapshot,
     ) -> Option<usize> {
-        if !recipe.build(values, names, &mut self.key) {
+        if !recipe.build_in_order(values, &mut self.key) {
             return None;
         }
         if let Some((key, at)) = &self.last

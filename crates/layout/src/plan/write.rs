@@ -42,7 +42,7 @@ pub fn write(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
 }
 
 /// How a text `BEGIN … APPLY BATCH`, all of whose statements are about the table, is written to its copies that
-/// take the place of replicas: whole, to each its own. One that is of several partitions is not told here.
+/// take the place of replicas: whole, to each its own, and unlogged. One that is of several partitions is not told here.
 pub fn write_batch(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
     let of = format!("{}.{}", table.keyspace, table.name);
     if facts.batch == Some(BatchKind::Counter) {
@@ -56,16 +56,30 @@ pub fn write_batch(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
             ));
         }
     }
+    let unlogged = match facts.batch {
+        Some(BatchKind::Logged) => {
+            second_word(text, facts).map(|at| (at..at, "UNLOGGED ".to_owned()))
+        }
+        _ => None,
+    };
     let copy = |copy| {
         let piece = |inner: &Facts| Some((inner.spans.table.clone()?, qualified(copy)));
         let pieces: Option<Vec<Piece>> = facts.inner.iter().map(piece).collect();
-        splice(text, facts.spans.statement.clone(), pieces?)
+        let pieces = unlogged.iter().cloned().chain(pieces?);
+        splice(text, facts.spans.statement.clone(), pieces.collect())
     };
     let copies: Option<Vec<String>> = table.copies.iter().map(copy).collect();
     match copies {
         Some(copies) if facts.kind == Kind::Batch => Write::Copies(copies),
         _ => Write::Refused(format!("{of}: {NOT_UNDERSTOOD}")),
     }
+}
+
+/// Where the second word of a statement begins.
+fn second_word(text: &str, facts: &Facts) -> Option<usize> {
+    let start = facts.spans.statement.start;
+    let token = Lexer::new(text.get(start..)?).nth(1)?;
+    Some(start + token.start)
 }
 
 const COUNTERS: &str = "counters cannot be copied exactly; keep them in a table of their own";

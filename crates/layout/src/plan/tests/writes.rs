@@ -183,7 +183,7 @@ fn a_batch_is_written_whole_to_copies_in_place_of_replicas() {
     check_batch(
         " begin batch using timestamp ? insert into t (k, s) values (?, :x);delete from\"ks\".t where k = ? \
          UPDATE t USING TTL :ttl SET st = st + ? WHERE k = 1 and a = 2 and b = 3 and c = 4; apply batch;",
-        "begin batch using timestamp ? insert into # (k, s) values (?, :x);delete from # where k = ? \
+        "begin UNLOGGED batch using timestamp ? insert into # (k, s) values (?, :x);delete from # where k = ? \
          UPDATE # USING TTL :ttl SET st = st + ? WHERE k = 1 and a = 2 and b = 3 and c = 4; apply batch",
     );
     check_batch(
