@@ -3,6 +3,7 @@
 
 mod asleep;
 mod batches;
+mod batches_bounded;
 mod batches_random;
 mod bounded;
 mod choice;

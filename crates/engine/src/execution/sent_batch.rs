@@ -69,6 +69,11 @@ impl SentBatch {
         self.children.capacity() * size_of::<Child>() + self.values.capacity() + of_plans
     }
 
+    #[cfg(test)]
+    pub(crate) fn plans(&self) -> impl Iterator<Item = &Plan<Statement>> {
+        self.children.iter().map(|child| &*child.plan)
+    }
+
     /// Bytes of it in a request, about, by the ids of what is prepared: fewer are never sent.
     pub(crate) fn least_len(&self) -> usize {
         self.by_ids + self.values.len()

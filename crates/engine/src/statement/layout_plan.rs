@@ -92,6 +92,14 @@ impl<S: OfText> CopyWrite<S> {
     }
 }
 
+#[cfg(test)]
+impl<S> CopyWrite<S> {
+    /// Whether its text was read.
+    pub(crate) fn is_statement(&self) -> bool {
+        self.statement.get().is_some()
+    }
+}
+
 impl<S> Plan<S> {
     fn of_write(planned: plan::Write) -> Plan<S> {
         match planned {

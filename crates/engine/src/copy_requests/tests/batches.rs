@@ -15,12 +15,12 @@ const MARKERS: [Spec; 4] = [
     ("status", VARCHAR),
     ("total", BIGINT),
 ];
-const ONE: &[u8] = &1_i64.to_be_bytes();
-const TWO: &[u8] = &2_i64.to_be_bytes();
+pub(super) const ONE: &[u8] = &1_i64.to_be_bytes();
+pub(super) const TWO: &[u8] = &2_i64.to_be_bytes();
 pub(super) const DELETE: &str = "DELETE FROM app.orders WHERE customer = 1";
 pub(super) const UPDATE: &str =
     "UPDATE app.orders SET total = ? WHERE customer = ? AND day = 2 AND status = 'a'";
-const LOGGED: u8 = 0;
+pub(super) const LOGGED: u8 = 0;
 const UNLOGGED: u8 = 1;
 const OF_COUNTERS: u8 = 2;
 
@@ -102,13 +102,13 @@ fn prepared(scene: &Scene, body: &[u8]) -> Vec<u8> {
         .prepared_of(id.as_bytes(), (&keyspace, TABLE), markers, &[])
 }
 
-fn id_of(text: &str, copy: usize) -> String {
+pub(super) fn id_of(text: &str, copy: usize) -> String {
     let first = text.split(' ').next().unwrap_or_default();
     format!("{first} {copy}")
 }
 
 /// Answers all PREPAREs, and acknowledges all else. Returns that, by copies.
-fn answer_all(scene: &mut Scene) -> Vec<(usize, Opcode, Vec<u8>)> {
+pub(super) fn answer_all(scene: &mut Scene) -> Vec<(usize, Opcode, Vec<u8>)> {
     let mut written = Vec::new();
     for _ in 0..3 {
         for node in 0..COPIES {
@@ -127,19 +127,19 @@ fn answer_all(scene: &mut Scene) -> Vec<(usize, Opcode, Vec<u8>)> {
     written
 }
 
-fn ask(scene: &mut Scene, body: &[u8]) {
+pub(super) fn ask(scene: &mut Scene, body: &[u8]) {
     scene.bench.ask(Opcode::Batch, 2, body);
     scene.carry_out();
 }
 
 /// The first day of two rows, inserted by what is prepared.
-fn prepare(scene: &mut Scene) {
+pub(super) fn prepare(scene: &mut Scene) {
     scene.bench.prepare_of_any(INSERT, b"own", &MARKERS);
     let update = [MARKERS[3], MARKERS[0]];
     scene.bench.prepare_of_any(UPDATE, b"other", &update);
 }
 
-const ROW: [&[u8]; 4] = [ONE, TWO, b"open", TWO];
+pub(super) const ROW: [&[u8]; 4] = [ONE, TWO, b"open", TWO];
 const OTHER_ROW: [&[u8]; 4] = [ONE, ONE, b"open", ONE];
 const MIXED: [Sent<'_>; 5] = [
     (Err(b"own"), &ROW),
@@ -215,7 +215,8 @@ fn a_batch_that_is_a_text_goes_to_each_copy_whole() {
         for (copy, (node, opcode, body)) in sent.iter().enumerate() {
             assert_eq!((*node, *opcode), (copy, Opcode::Query));
             let view = QueryView::parse(body, versions.1).expect("a QUERY");
-            assert_eq!(view.text, on_copy(text, copy));
+            let unlogged = text.replace("BEGIN BATCH", "BEGIN UNLOGGED BATCH");
+            assert_eq!(view.text, on_copy(&unlogged, copy));
             assert_eq!(values_of(&view.options.values), ROW);
             times(&view.options);
         }
@@ -374,7 +375,7 @@ fn batches_of_other_tables_go_as_they_came() {
 }
 
 /// Asks for the batch of all kinds of statements when the nodes know what is prepared; what each was sent.
-fn sent_by_ids(scene: &mut Scene) -> Vec<Envelope> {
+pub(super) fn sent_by_ids(scene: &mut Scene) -> Vec<Envelope> {
     prepare(scene);
     let body = batch(scene.bench.versions.0, UNLOGGED, &MIXED, None);
     ask(scene, &body);
@@ -505,7 +506,8 @@ fn a_batch_that_there_is_no_memory_for_is_refused_and_one_that_ends_gives_all_ba
     );
     let prepared: [Sent<'_>; 2] = [(Err(b"own"), &row), (Err(b"own"), &row)];
     let texts: [Sent<'_>; 2] = [(Ok(&text), &[]), (Ok(&text), &[])];
-    for (children, copied) in [(prepared, 1), (texts, COPIES)] {
+    // A text is held once for each copy.
+    for (children, held) in [(prepared, 2 * long.len()), (texts, COPIES * long.len())] {
         let memory = scene.bench.engine.cx.memory.clone();
         let body = batch(Version::V4, LOGGED, &children, None);
         memory.set_max(memory.held() + 8_000);
@@ -517,7 +519,7 @@ fn a_batch_that_there_is_no_memory_for_is_refused_and_one_that_ends_gives_all_ba
         );
         memory.set_max(1 << 20);
         ask(&mut scene, &body);
-        let least = 2 * long.len() * (copied + COPIES);
+        let least = held + 2 * long.len() * COPIES;
         assert!(memory.held() >= least, "{} of {least}", memory.held());
         answer_all(&mut scene);
         scene.is_acknowledged();
