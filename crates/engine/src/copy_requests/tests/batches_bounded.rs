@@ -103,14 +103,6 @@ fn texts_that_are_too_long_on_copies_are_refused() {
     assert_eq!(code, code::INVALID);
     assert!(why.contains("request_bytes_max"), "{why}");
     scene.is_done();
-    // So is a single one, which has 23 bytes more on a copy.
-    let mut scene = bounded(5_000);
-    let filler = "x".repeat(5_000 - DELETE.len() - 6);
-    scene.ask(&format!("{DELETE} /*{filler}*/"), &Asking::default());
-    let (code, why) = scene.bench.error();
-    assert_eq!(code, code::INVALID);
-    assert!(why.contains("request_bytes_max"), "{why}");
-    scene.is_done();
 }
 
 #[test]
@@ -196,29 +188,6 @@ fn texts_in_a_batch_are_not_read_on_copies() {
     assert_eq!(written.plans().count(), 2);
     answer_all(&mut scene);
     scene.is_acknowledged();
-}
-
-#[test]
-fn what_a_write_is_on_copies_is_counted_while_it_is_under_way() {
-    let long = "x".repeat(20_000);
-    let text = format!(
-        "UPDATE app.orders SET total = ? WHERE customer = 1 AND day = 2 AND status = 'a' /*{long}*/"
-    );
-    let mut scene = Scene::new(V4.0, V4.1);
-    let asking = Asking {
-        values: &[TWO],
-        ..Asking::default()
-    };
-    scene.ask(&text, &asking);
-    let least = 2 * COPIES * long.len();
-    let memory = scene.bench.engine.cx.memory.clone();
-    assert!(memory.held() >= least, "{} of {least}", memory.held());
-    let write = write_of(&scene);
-    assert!(write.sent.byte_len() >= long.len());
-    assert!(write.bytes() >= least, "{} of {least}", write.bytes());
-    answer_all(&mut scene);
-    scene.is_acknowledged();
-    assert_eq!(memory.held(), 0);
 }
 
 #[test]
