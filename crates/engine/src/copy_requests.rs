@@ -11,7 +11,7 @@ use helenus_cql::Kind;
 use helenus_layout::insync::{Copies, Members};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Consistency, Opcode, Options, code};
+use helenus_wire::{Consistency, Opcode, Options, ValueRef, code};
 
 use crate::arrival::Arrival;
 use crate::copies::View;
@@ -23,7 +23,7 @@ use crate::execution::copy_read::{self, Asked as AskedOfCopies, CopyRead};
 use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::layout_read::{identity, unwrap};
 use crate::execution::rewriting::{Refusal, Rewriting};
-use crate::execution::sent_to_copies::{SentToCopies, write_options};
+use crate::execution::sent_to_copies::{SentToCopies, Written, write_options};
 use crate::keys::PoolKey;
 use crate::layout_reads::{INVALID_STATE, knows_columns, options_of};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
@@ -33,7 +33,7 @@ use crate::node::to_copies::Obstacle;
 use crate::statement::analysis::Analysis;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
 use crate::statement::copy_rules::{self, because, needed, needed_in_sync, refused};
-use crate::statement::layout_plan::{CopyWrite, Plan};
+use crate::statement::layout_plan::{CopyWrite, LayoutPlan, Plan};
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
@@ -42,7 +42,7 @@ const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies co
                           replicas wait until they are there (helenus layouts status)";
 const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place of replicas are under way: have \
                         fewer requests in flight, or wait until the node that is away is back or left out";
-const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
+pub(crate) const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
                            them by markers, one partition at a time";
 const SERIAL: &str = "a read at SERIAL or LOCAL_SERIAL completes conditional writes, which are not carried out on \
                       them; read at QUORUM or LOCAL_QUORUM, which see all acknowledged writes";
@@ -55,7 +55,7 @@ impl Engine {
         (kind, statement): (Kind, Option<&Arc<Statement>>),
         layouts: &Layouts,
     ) -> Result<Option<Box<Rewriting>>, Refusal> {
-        // The statements of a batch are looked at where those about layouts are found.
+        // Batches are looked at elsewhere: [`crate::copied_batches`].
         if layouts.replaced.is_empty() || kind == Kind::Batch {
             return Ok(None);
         }
@@ -73,75 +73,105 @@ impl Engine {
             add(&self.cx.shared.stats.global.layout_reads, 1);
             return Ok(Some(Box::new(read)));
         }
-        let write = self.copied_write(arrival, analysis, (statement, table))?;
+        let planned = statement.layout_plan(table);
+        let place = analysis.place.as_ref();
+        let token = place.and_then(|place| place.token);
+        let write = self.copied_write(arrival, analysis, (statement, planned), token)?;
         add(&self.cx.shared.stats.global.layout_writes, 1);
         Ok(Some(Box::new(Rewriting::Copied(Box::new(write)))))
     }
 
-    /// A write of one partition to each copy.
-    fn copied_write(
+    /// A write to each copy, which may be the text of a batch. `token`: of its only partition, if it is known.
+    pub(crate) fn copied_write(
         &mut self,
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
-        (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
+        (statement, planned): (&Arc<Statement>, LayoutPlan<Statement>),
+        token: Option<i64>,
     ) -> Result<CopiedWrite, Refusal> {
-        let planned = statement.layout_plan(table);
+        let table = &planned.table;
         let copies = copies_of(&planned)?;
         let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
         let values = in_order(&asked.options.values, &statement.facts, asked.names);
         let values = values.map_err(|why| unordered(table, why))?;
-        let bytes = asked.statement_len() + bytes_of(&values);
-        self.is_room_for(bytes)?;
-        if self.cx.memory.is_full(bytes.saturating_mul(copies.len())) {
-            return Err(Refusal::no_memory());
-        }
-        if self.copied.is_full() {
-            return Err(Refusal::new(code::OVERLOADED, TOO_MANY));
-        }
-        let purpose = self.purpose((analysis, arrival.pool), table, asked.options.consistency)?;
         let is_prepared = arrival.opcode == Opcode::Execute;
+        // What does not fit with its text waits until it is prepared.
+        let statement_len = match asked.statement_len() {
+            len if is_prepared => len,
+            len => len.max(planned.plan.text_len()),
+        };
+        self.may_begin(statement_len + bytes_of(&values), copies.len())?;
+        let token = token.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
+        let purpose = self.purpose((token, arrival.pool), table, asked.options.consistency)?;
         if is_prepared {
             self.prepare_copies(arrival.pool, copies.iter().map(CopyWrite::statement));
         }
+        let held = planned.plan.byte_len();
+        let written = Written::Statement {
+            plan: planned.plan,
+            is_prepared,
+        };
+        let of = (Some(statement), (written, held));
+        Ok(self.begun((arrival, analysis), purpose, of, (&asked.options, &values)))
+    }
+
+    /// Refuses a write of so many bytes, if there is no room for it.
+    pub(crate) fn may_begin(&self, bytes: usize, copies: usize) -> Result<(), Refusal> {
+        self.is_room_for(bytes)?;
+        if self.cx.memory.is_full(bytes.saturating_mul(copies)) {
+            return Err(Refusal::no_memory());
+        }
+        match self.copied.is_full() {
+            true => Err(Refusal::new(code::OVERLOADED, TOO_MANY)),
+            false => Ok(()),
+        }
+    }
+
+    /// A write with its one timestamp and its one time. `values`: what stands behind all statements; `held`: the bytes
+    /// that `written` holds.
+    pub(crate) fn begun(
+        &mut self,
+        (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
+        purpose: Purpose,
+        (statement, (written, held)): (Option<&Arc<Statement>>, (Written, usize)),
+        (asked, values): (&Options<'_>, &[ValueRef<'_>]),
+    ) -> CopiedWrite {
         let since_1970 = self.cx.since_1970();
         let since_1970_us = i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX);
-        let timestamp_us = match asked.options.timestamp {
+        let timestamp_us = match asked.timestamp {
             Some(timestamp_us) => timestamp_us,
             None => self.copied.timestamp_us(since_1970_us),
         };
         let now_in_seconds = i32::try_from(since_1970.as_secs()).unwrap_or(i32::MAX);
         let version = self.cx.snapshot.version;
-        let mut options = Vec::with_capacity(bytes + 32);
-        let own = (&asked.options, now_in_seconds);
-        write_options(&values, timestamp_us, own, version, &mut options);
+        let mut options = Vec::with_capacity(bytes_of(values) + 32);
+        let own = (asked, now_in_seconds);
+        write_options(values, timestamp_us, own, version, &mut options);
         let payload: Box<[u8]> = arrival.payload().into();
-        let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners);
+        let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners) + held;
         let held = Held::new(&self.cx.memory, own + payload.len() + options.len());
-        let of = Some(&**statement);
+        let of = statement.map(|statement| &**statement);
         let sent = SentToCopies {
-            plan: planned.plan,
-            is_prepared,
+            written,
             payload,
             options: options.into(),
             version,
+            max: self.cx.shared.config.limits.request_bytes_max,
             pool: arrival.pool,
             table: self
                 .statements
                 .table_stats(&self.cx, analysis, of, arrival.opcode),
         };
-        Ok(CopiedWrite::new(purpose, sent, held))
+        CopiedWrite::new(purpose, sent, held)
     }
 
     /// Who must have a write, if enough copies are listed.
-    fn purpose(
+    pub(crate) fn purpose(
         &mut self,
-        (analysis, pool): (&Analysis<'_>, PoolKey),
+        (token, pool): (i64, PoolKey),
         table: &Arc<LogicalTable>,
         level: Consistency,
     ) -> Result<Purpose, Refusal> {
-        let place = analysis.place.as_ref();
-        let token = place.and_then(|place| place.token);
-        let token = token.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
         let needed = needed(level, table.copies.len()).ok_or_else(|| {
             let why = format!("a write at {} is none; write at QUORUM", level.name());
             Refusal::invalid(because(table, &why))

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use helenus_layout::insync::Members;
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, Opcode, code};
+use helenus_wire::{ErrorBody, Opcode, Reader, code};
 
 use crate::backlog::How;
 use crate::copies::Lists;
@@ -278,12 +278,18 @@ impl Engine {
     }
 
     fn send_to_copies(&mut self, key: CopiedWriteKey, copies: Members, until: Instant) {
+        let now_us = self.cx.shared.copies.us(self.cx.now);
         for copy in copies.iter() {
             let Some(write) = self.copied.get_mut(key) else {
                 return;
             };
             let Some((query, node)) = write.sent.query(copy, until).zip(write.owners.get(copy))
             else {
+                write.on_unsent(copy, now_us);
+                let statements = write.sent.to_prepare(copy).into_iter();
+                let statements: Vec<_> = statements.map(|of| of.statement().clone()).collect();
+                let pool = write.sent.pool;
+                self.prepare_copies(pool, statements.iter());
                 continue;
             };
             let target = Target::Only {
@@ -346,7 +352,8 @@ impl Engine {
             let failure = failure_of(how, may_have_left, error.code);
             let is_unprepared = error.code == code::UNPREPARED;
             if is_unprepared {
-                of.sent.forget_prepared(copy);
+                let id = Reader::new(error.fields).short_bytes();
+                of.sent.forget_prepared(copy, id.unwrap_or_default());
             }
             // That a node must be taught the statement is nothing for the client.
             let is_told = how != How::TimedOut && !is_unprepared;

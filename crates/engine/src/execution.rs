@@ -29,6 +29,7 @@ pub(crate) mod rewriting;
 pub(crate) mod ring_parts;
 pub(crate) mod scatter_gather;
 pub(crate) mod schema_read;
+pub(crate) mod sent_batch;
 pub(crate) mod sent_to_copies;
 pub(crate) mod stretch_window;
 pub(crate) mod stretches;

@@ -109,7 +109,10 @@ impl Engine {
         if layouts.is_empty() {
             return Ok(rewritten);
         }
-        rewritten.form = self.on_copies(arrival, analysis, (kind, statement), &layouts)?;
+        rewritten.form = match kind {
+            Kind::Batch => self.batch_on_copies(arrival, analysis, statement, &layouts)?,
+            _ => self.on_copies(arrival, analysis, (kind, statement), &layouts)?,
+        };
         if rewritten.form.is_some() {
             return Ok(rewritten);
         }

@@ -169,14 +169,7 @@ impl Engine {
         let layouts = self.cx.snapshot.layouts.clone();
         let mut children = Vec::with_capacity(view.children.len());
         for child in &view.children {
-            let (statement, prepared) = match child {
-                BatchChild::Text(text, _) => (self.statements.of_text(text), None),
-                BatchChild::Prepared(id, _) => {
-                    let prepared = self.statements.prepared(&self.cx.shared, id);
-                    let prepared = prepared.ok_or_else(|| Refusal::unprepared(id))?;
-                    (prepared.statement.clone(), Some(prepared))
-                }
-            };
+            let (statement, prepared) = self.statement_of(child)?;
             let named = table_of(&statement, prepared.as_deref(), keyspace);
             refuse_in_batch(named, &layouts)?;
             if statement.facts.kind == Kind::Opaque {
@@ -194,6 +187,21 @@ impl Engine {
             children.push(Child { statement, planned });
         }
         Ok(children)
+    }
+
+    /// A statement of a BATCH, and the same as it was prepared.
+    pub(crate) fn statement_of(
+        &mut self,
+        child: &BatchChild<'_>,
+    ) -> Result<(Arc<Statement>, Option<Arc<Prepared>>), Refusal> {
+        match child {
+            BatchChild::Text(text, _) => Ok((self.statements.of_text(text), None)),
+            BatchChild::Prepared(id, _) => {
+                let prepared = self.statements.prepared(&self.cx.shared, id);
+                let prepared = prepared.ok_or_else(|| Refusal::unprepared(id))?;
+                Ok((prepared.statement.clone(), Some(prepared)))
+            }
+        }
     }
 
     /// A batch that is one text, with further statements for layouts; `None` if it writes to none.
@@ -264,14 +272,15 @@ struct Child {
     planned: Option<LayoutPlan<Statement>>,
 }
 
-/// Refuses a batch with a statement about this table.
+/// Refuses a batch with a statement about this table. One that begins with a table that has copies in place of replicas
+/// is not looked at here.
 fn refuse_in_batch(named: Option<(&str, &str)>, layouts: &Layouts) -> Result<(), Refusal> {
     let refused = copy_rules::batch_refused(named, layouts);
     let refused = refused.or_else(|| write_refused(named, layouts));
     refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
 }
 
-fn table_of<'s>(
+pub(crate) fn table_of<'s>(
     statement: &'s Statement,
     prepared: Option<&'s Prepared>,
     keyspace: Option<&'s str>,
@@ -282,7 +291,10 @@ fn table_of<'s>(
     }
 }
 
-fn named_table<'f>(facts: &'f Facts, in_force: Option<&'f str>) -> Option<(&'f str, &'f str)> {
+pub(crate) fn named_table<'f>(
+    facts: &'f Facts,
+    in_force: Option<&'f str>,
+) -> Option<(&'f str, &'f str)> {
     let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
     Some((keyspace.or(in_force)?, facts.table.as_ref()?.as_str()))
 }

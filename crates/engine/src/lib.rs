@@ -17,6 +17,7 @@ pub mod client;
 pub mod config;
 mod connections;
 mod context;
+mod copied_batches;
 pub mod copies;
 mod copy_ends;
 mod copy_evictions;

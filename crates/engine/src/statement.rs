@@ -20,6 +20,7 @@ pub(crate) mod layout_rules;
 pub mod learned;
 pub(crate) mod of_text;
 pub mod order;
+pub(crate) mod partitions;
 pub(crate) mod pieces;
 pub(crate) mod place;
 pub mod prepared;

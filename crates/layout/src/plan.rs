@@ -33,4 +33,4 @@ pub use logical_table::{
 pub use question::selectable;
 pub use read::{Read, read, read_and_sort, read_from};
 pub use restore::{ROWS_MAX, Restore, SORTABLE, SortKey};
-pub use write::{Write, write};
+pub use write::{Write, write, write_batch};

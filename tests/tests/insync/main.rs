@@ -1,10 +1,11 @@
 //! Copies in sync before three real nodes: proxies join their list, are evicted, come back and leave; writes reach all
-//! copies (`writes`); what is given up is made good (`given_up`); copies come back (`returning`); several partitions
+//! copies (`writes`), batches, too (`batches`); what is given up is made good (`given_up`); copies come back (`returning`); several partitions
 //! are read (`several`); the node of the last one is restarted (`last`); and a node joins and leaves (`regrouped`).
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. Tables of
 //! mode `replace` are made by hand here, with lists as the tests want them; commands are tried in `replace`.
 
+mod batches;
 mod given_up;
 mod last;
 mod regrouped;

@@ -2,6 +2,9 @@
 //! them say. The test is the control side, too: it publishes the lists.
 
 mod asleep;
+mod batches;
+mod batches_bounded;
+mod batches_random;
 mod bounded;
 mod choice;
 mod failing;

@@ -479,6 +479,16 @@ impl CopiedWrite {
         self.protocol.on_acked(copy, boot);
     }
 
+    /// A copy could not be asked yet.
+    pub(crate) fn on_unsent(&mut self, copy: usize, now_us: u64) {
+        let Some(of) = self.copies.get_mut(copy) else {
+            return;
+        };
+        of.failure = Some(Failure::Untried);
+        of.not_before_us = now_us + PAUSE_US;
+        self.protocol.on_failed(copy);
+    }
+
     /// A copy has failed. `told`: what the client may hear of it.
     pub(crate) fn on_failed(
         &mut self,

@@ -71,12 +71,19 @@ impl Engine {
 
     /// What the proxy has prepared for layouts of a request, and has forgotten meanwhile.
     fn recall_copy(&mut self, key: NodeRequestKey, id: &[u8]) -> Option<Arc<Prepared>> {
-        let request = self.requests.nodes.get(key);
-        let of_copy = request.is_some_and(|request| matches!(request.owner, Owner::Copy(..)));
-        let own = self.requests.query(key).filter(|_| of_copy);
+        let of_copy = match self.requests.nodes.get(key).map(|request| &request.owner) {
+            Some(Owner::Copy(write, copy)) => Some((*write, *copy)),
+            _ => None,
+        };
+        let own = self.requests.query(key).filter(|_| of_copy.is_some());
         let own = own.and_then(|query| query.prepared.as_ref());
         let mut copies = self.copies_prepared(key).iter().chain(own);
-        let copy = copies.find(|copy| *copy.id == *id)?.clone();
+        let written = || {
+            let (write, copy) = of_copy?;
+            self.copied.get(write)?.sent.prepared(copy, id)
+        };
+        let copy = copies.find(|copy| *copy.id == *id).cloned();
+        let copy = copy.or_else(written)?;
         self.statements.recall(&self.cx.shared, &copy);
         Some(copy)
     }

@@ -20,13 +20,9 @@ pub(crate) fn refused(
     layouts: &Layouts,
 ) -> Option<String> {
     if (may_write(kind) || kind == Kind::Ddl)
-        && let Some(of) = table.and_then(|(keyspace, table)| layouts.table_of_copy(keyspace, table))
+        && let Some(why) = copy_refused(table, layouts)
     {
-        let (keyspace, physical) = table?;
-        let own = name_of(of);
-        return Some(format!(
-            "{keyspace}.{physical} is a copy of {own} that is kept in sync: write to {own}"
-        ));
+        return Some(why);
     }
     let replaced = table.and_then(|(keyspace, table)| layouts.replaced(keyspace, table));
     match (kind, replaced) {
@@ -55,15 +51,32 @@ pub(crate) fn unavailable(level: Consistency, needed: usize, alive: usize) -> Ve
     fields
 }
 
-/// Why a batch is refused that has a statement about this table.
-pub(crate) fn batch_refused(named: Option<(&str, &str)>, layouts: &Layouts) -> Option<String> {
-    let named = named?;
-    let replaced = layouts.replaced(named.0, named.1);
-    let table = replaced.or_else(|| layouts.table_of_copy(named.0, named.1))?;
-    Some(because(
-        table,
-        "a batch is not written to all of them yet; write its statements one by one",
+/// Why a copy is not written by itself.
+fn copy_refused(named: Option<(&str, &str)>, layouts: &Layouts) -> Option<String> {
+    let (keyspace, physical) = named?;
+    let own = name_of(layouts.table_of_copy(keyspace, physical)?);
+    Some(format!(
+        "{keyspace}.{physical} is a copy of {own} that is kept in sync: write to {own}"
     ))
+}
+
+/// Why a batch is refused that has a statement about this table, and begins with another table.
+pub(crate) fn batch_refused(named: Option<(&str, &str)>, layouts: &Layouts) -> Option<String> {
+    let refused = copy_refused(named, layouts);
+    refused.or_else(|| Some(mixed(layouts.replaced(named?.0, named?.1)?)))
+}
+
+/// Why a batch is refused that is about such a table and another one.
+pub(crate) fn mixed(table: &LogicalTable) -> String {
+    because(
+        table,
+        "a batch with statements about it may have no others: send those in a batch of their own",
+    )
+}
+
+/// What a statement of a batch is refused for, with its number, counted from 0.
+pub(crate) fn in_batch(at: usize, why: &str) -> String {
+    format!("statement {} of the batch: {why}", at + 1)
 }
 
 /// Why a statement that Helenus does not understand is refused: it may write such a table.

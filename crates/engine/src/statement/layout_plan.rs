@@ -25,7 +25,7 @@ pub(crate) enum Plan<S> {
     Read(CopyReads<S>),
     /// A read of copies that take the place of replicas.
     ReadInPlace(ReadInPlace<S>),
-    /// A write, with one more statement for each layout.
+    /// A write, with one more statement for each layout; or, on copies in place of replicas, a whole batch for each.
     Write(Box<[CopyWrite<S>]>),
     /// Why it cannot be carried out on layouts.
     Refused(Box<str>),
@@ -92,6 +92,43 @@ impl<S: OfText> CopyWrite<S> {
     }
 }
 
+#[cfg(test)]
+impl<S> CopyWrite<S> {
+    /// Whether its text was read.
+    pub(crate) fn is_statement(&self) -> bool {
+        self.statement.get().is_some()
+    }
+}
+
+impl<S> Plan<S> {
+    fn of_write(planned: plan::Write) -> Plan<S> {
+        match planned {
+            plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),
+            plan::Write::Refused(why) => Plan::Refused(why.into()),
+        }
+    }
+
+    /// A write as it is on each copy.
+    pub(crate) fn copies(&self) -> &[CopyWrite<S>] {
+        match self {
+            Plan::Write(copies) => copies,
+            Plan::Read(_) | Plan::ReadInPlace(_) | Plan::Refused(_) | Plan::Table => &[],
+        }
+    }
+
+    /// Bytes of the longest text that a write is on a copy.
+    pub(crate) fn text_len(&self) -> usize {
+        let lens = self.copies().iter().map(|copy| copy.text.len());
+        lens.max().unwrap_or_default()
+    }
+
+    /// Bytes that a write takes, without what the nodes prepare of it.
+    pub(crate) fn byte_len(&self) -> usize {
+        let texts = self.copies().iter().map(|copy| copy.text.len());
+        size_of::<Plan<S>>() + size_of_val(self.copies()) + texts.sum::<usize>()
+    }
+}
+
 impl<S> Clone for LayoutPlan<S> {
     fn clone(&self) -> Self {
         LayoutPlan {
@@ -108,10 +145,12 @@ impl<S: OfText> LayoutPlan<S> {
                 Plan::ReadInPlace(ReadInPlace::of(table, text, facts))
             }
             Kind::Select => Plan::Read(CopyReads::of(table, text, facts)),
-            Kind::Insert | Kind::Update | Kind::Delete => match plan::write(table, text, facts) {
-                plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),
-                plan::Write::Refused(why) => Plan::Refused(why.into()),
-            },
+            Kind::Insert | Kind::Update | Kind::Delete => {
+                Plan::of_write(plan::write(table, text, facts))
+            }
+            Kind::Batch if table.is_replaced() => {
+                Plan::of_write(plan::write_batch(table, text, facts))
+            }
             _ => Plan::Table,
         };
         LayoutPlan {

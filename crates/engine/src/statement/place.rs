@@ -72,7 +72,7 @@ impl Placer {
         (values, names): (&Values<'_>, &[Box<str>]),
         snapshot: &Snapshot,
     ) -> Option<Place> {
-        let recipe = Recipe::of_text(facts, keyspace, snapshot).by_names(names);
+        let recipe = Recipe::of_inner(facts, keyspace, names, snapshot);
         let keyspace = facts.keyspace.as_ref().map(|k| k.as_str()).or(keyspace)?;
         self.place(&recipe, values, names, keyspace, snapshot)
     }

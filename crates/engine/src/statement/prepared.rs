@@ -136,11 +136,15 @@ impl Statement {
         }
         let still = known.as_ref().and_then(|of| of.still_of(table));
         let made = still.unwrap_or_else(|| LayoutPlan::of(table, &self.text, &self.facts));
-        // A write with its values in the text hardly comes twice.
-        if self.is_read() || self.facts.markers > 0 {
+        if self.keeps_plans() {
             *known = Some(made.clone());
         }
         made
+    }
+
+    /// Whether what it becomes is kept with it. A write with its values in the text hardly comes twice.
+    pub(crate) fn keeps_plans(&self) -> bool {
+        self.is_read() || self.facts.markers > 0
     }
 
     /// What it becomes where columns of its table are encoded. Known texts take as much memory again.
@@ -157,8 +161,7 @@ impl Statement {
             return of.clone();
         }
         let made = EncodedPlan::of(table, &self.text, &self.facts, coding);
-        // A write with its values in the text hardly comes twice.
-        if self.is_read() || self.facts.markers > 0 {
+        if self.keeps_plans() {
             *known = Some(made.clone());
         }
         made

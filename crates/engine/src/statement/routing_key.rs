@@ -2,7 +2,7 @@
 
 use helenus_cql::{Facts, Kind, Term, encode_literal};
 use helenus_policy::token::composite_key;
-use helenus_wire::{ColumnSpec, PreparedView, ValueRef, Values};
+use helenus_wire::{PreparedView, ValueRef, Values};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot;
@@ -24,6 +24,38 @@ enum Part {
 impl Recipe {
     /// As far as text and schema tell.
     pub(super) fn of_text(whole: &Facts, session: Option<&str>, snapshot: &Snapshot) -> Recipe {
+        let named = |at: u16| {
+            let (name, _) = whole.named_markers.iter().find(|(_, of)| *of == at)?;
+            Some(Part::Name(name.as_str().into()))
+        };
+        Recipe::of_terms(whole, session, snapshot, named)
+    }
+
+    /// The same for values in the order of the markers, of which several may have the same name.
+    pub(super) fn in_order(whole: &Facts, session: Option<&str>, snapshot: &Snapshot) -> Recipe {
+        Recipe::of_terms(whole, session, snapshot, |at| Some(Part::Marker(at)))
+    }
+
+    /// One of the statements in a text. `names`: of the text's markers, if it was prepared.
+    pub(super) fn of_inner(
+        facts: &Facts,
+        session: Option<&str>,
+        names: &[Box<str>],
+        snapshot: &Snapshot,
+    ) -> Recipe {
+        match names {
+            [] => Recipe::of_text(facts, session, snapshot),
+            _ => Recipe::in_order(facts, session, snapshot),
+        }
+    }
+
+    /// `named`: what a marker with a name is, by its number among all.
+    fn of_terms(
+        whole: &Facts,
+        session: Option<&str>,
+        snapshot: &Snapshot,
+        named: impl Fn(u16) -> Option<Part>,
+    ) -> Recipe {
         let facts = match whole.kind {
             Kind::Batch => match whole.inner.first() {
                 Some(first) => first,
@@ -45,10 +77,7 @@ impl Recipe {
                 .find(|t| t.column.as_str() == column.name)?;
             Some(match &term.term {
                 Term::Marker(index) => Part::Marker(*index),
-                Term::NamedMarker(index) => {
-                    let name = whole.named_markers.iter().find(|(_, i)| i == index)?;
-                    Part::Name(name.0.as_str().into())
-                }
+                Term::NamedMarker(index) => named(*index)?,
                 Term::Literal(literal) => {
                     Part::Bytes(encode_literal(literal, &column.cql_type)?.into())
                 }
@@ -69,7 +98,7 @@ impl Recipe {
     ) -> Recipe {
         if view.partition_key.is_empty() {
             // A key that is partly literal, or of a batch: the text knows more than the node says.
-            return Recipe::of_text(facts, keyspace, snapshot).by_position(&view.markers);
+            return Recipe::in_order(facts, keyspace, snapshot);
         }
         if has_several_keys(facts, keyspace, view, snapshot) {
             return Recipe::default();
@@ -80,41 +109,32 @@ impl Recipe {
         }
     }
 
-    /// A prepared statement's named markers have positions, too: those of its marker list.
-    fn by_position(mut self, markers: &[ColumnSpec<'_>]) -> Recipe {
-        for part in &mut self.parts {
-            if let Part::Name(name) = part
-                && let Some(at) = markers.iter().position(|m| m.name == &**name)
-            {
-                *part = Part::Marker(at as u16);
-            }
-        }
-        self
-    }
-
-    /// The same of the names of its markers.
-    pub(super) fn by_names(mut self, markers: &[Box<str>]) -> Recipe {
-        for part in &mut self.parts {
-            if let Part::Name(name) = part
-                && let Some(at) = markers.iter().position(|marker| marker == name)
-            {
-                *part = Part::Marker(at as u16);
-            }
-        }
-        self
-    }
-
     /// Builds the routing key into `out`; false if a value is missing.
     pub(super) fn build(&self, values: &Values<'_>, names: &[Box<str>], out: &mut Vec<u8>) -> bool {
-        out.clear();
-        let value = |part: &'_ Part| -> Option<ValueRef<'_>> {
-            match part {
-                Part::Marker(index) if values.named => values.named(names.get(*index as usize)?),
-                Part::Marker(index) => values.get(*index as usize),
-                Part::Name(name) => values.named(name),
-                Part::Bytes(_) => None,
-            }
+        let value = |part: &Part| match part {
+            Part::Marker(index) if values.named => values.named(names.get(*index as usize)?),
+            Part::Marker(index) => values.get(*index as usize),
+            Part::Name(name) => values.named(name),
+            Part::Bytes(_) => None,
         };
+        self.build_of(value, out)
+    }
+
+    /// The same of values in the order of the markers.
+    pub(super) fn build_in_order(&self, values: &[ValueRef<'_>], out: &mut Vec<u8>) -> bool {
+        let value = |part: &Part| match part {
+            Part::Marker(index) => values.get(*index as usize).copied(),
+            Part::Name(_) | Part::Bytes(_) => None,
+        };
+        self.build_of(value, out)
+    }
+
+    fn build_of<'v>(
+        &'v self,
+        value: impl Fn(&Part) -> Option<ValueRef<'v>>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        out.clear();
         let set = |part| match value(part) {
             Some(ValueRef::Set(bytes)) => Some(bytes),
             _ => None,

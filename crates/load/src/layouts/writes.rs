@@ -1,7 +1,7 @@
 //! Writing orders: in batches to fill the tables, one by one to measure.
 
 use super::orders::{COLUMNS, Order, Orders};
-use super::tables::{Copies, Form};
+use super::tables::Copies;
 use crate::endpoint::Endpoint;
 use crate::failure::error_kind;
 use crate::fill::{ATTEMPTS, fill, pause_before};
@@ -25,8 +25,6 @@ const BATCH_ROWS: usize = 50;
 /// A session that writes one arm's tables.
 pub(super) struct Writer {
     session: Session,
-    /// Rows of a batch when tables are filled.
-    batch_rows: usize,
     /// One for each table that the client writes.
     inserts: Vec<PreparedStatement>,
     orders: Arc<Orders>,
@@ -46,14 +44,8 @@ impl Writer {
                 format!("INSERT INTO {table} ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
             inserts.push(prepare(&session, &text).await?);
         }
-        let batch_rows = match copies.form {
-            // Helenus refuses batches for these.
-            Form::InPlace => 1,
-            _ => BATCH_ROWS,
-        };
         Ok(Self {
             session,
-            batch_rows,
             inserts,
             orders: orders.clone(),
         })
@@ -84,7 +76,7 @@ impl Writer {
         clients: usize,
         written: &Arc<AtomicU64>,
     ) -> Result<()> {
-        let groups = Arc::new(self.orders.groups(rows, self.batch_rows));
+        let groups = Arc::new(self.orders.groups(rows, BATCH_ROWS));
         let (writer, written) = (self.clone(), written.clone());
         fill(groups.len() as u64, clients, move |number| {
             let (writer, groups, written) = (writer.clone(), groups.clone(), written.clone());

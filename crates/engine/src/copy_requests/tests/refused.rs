@@ -2,7 +2,6 @@ use helenus_layout::plan::Column;
 use helenus_wire::Consistency;
 
 use super::*;
-use crate::testing::batch_of;
 
 const DELETE: &str = "DELETE FROM app.orders WHERE customer = 1";
 
@@ -35,13 +34,9 @@ fn what_copies_cannot_follow_is_refused_with_a_way_out() {
             "one partition at a time",
         ),
         (
-            "BEGIN BATCH DELETE FROM app.orders WHERE customer = 1 APPLY BATCH",
-            "one by one",
-        ),
-        (
             "BEGIN BATCH DELETE FROM app.others WHERE customer = 1; DELETE FROM app__1.orders WHERE \
              customer = 1 APPLY BATCH",
-            "one by one",
+            "write to app.orders",
         ),
         ("TRUNCATE app.orders", "delete its partitions"),
         ("ALTER TABLE app.orders ADD other int", "while it has them"),
@@ -92,21 +87,6 @@ fn counters_are_refused() {
         "{why}"
     );
     scene.is_done();
-}
-
-#[test]
-fn batches_are_refused() {
-    let other = "INSERT INTO app.others (customer) VALUES (1)";
-    let copy = "DELETE FROM app__0.orders WHERE customer = 1";
-    for children in [[DELETE, other], [other, DELETE], [other, copy]] {
-        let mut scene = Scene::new(Version::V4, Version::V4);
-        let children = children.map(Ok);
-        let body = batch_of((Version::V4, 1), &children);
-        scene.bench.ask(Opcode::Batch, 2, &body);
-        let (code, why) = scene.bench.error();
-        assert!(code == code::INVALID && why.contains("one by one"), "{why}");
-        scene.is_done();
-    }
 }
 
 #[test]

@@ -143,15 +143,15 @@ impl World {
         }
         let partitions: Vec<i64> = written.iter().map(|(partition, _)| *partition).collect();
         let first = *partitions.first()?;
-        // Copies that take the place of replicas take no batches.
-        let copied = match self.lists.is_some() || !self.layouts_change() && self.dice.below(8) == 0
-        {
+        let is_mixed = self.lists.is_none() && !self.layouts_change() && self.dice.below(8) == 0;
+        if is_mixed {
+            children.push((texts::DELETE_RANGE, bytes(&[first, 0])));
+        }
+        // Copies that take the place of replicas take batches of one partition.
+        let copied = match is_mixed || self.lists.is_some() && partitions.len() > 1 {
             true => Copied::No,
             false => Copied::Yes,
         };
-        if copied == Copied::No && self.lists.is_none() {
-            children.push((texts::DELETE_RANGE, bytes(&[first, 0])));
-        }
         for (partition, changes) in written {
             self.histories.begin(partition, changes, now_us);
         }
