@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use helenus_layout::insync::{
-    BitChange, COPIES_MAX, Copies, Intents, Known, PROXIES_MAX, Proxies, State,
+    BitChange, Copies, Intents, Known, LISTED_MAX, PROXIES_MAX, Proxies, State,
 };
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
@@ -45,7 +45,7 @@ pub struct OfTable {
 }
 
 /// Lists by the nodes that own a partition, one for each copy.
-pub type Groups = FxHashMap<Box<[NodeIndex]>, Known<COPIES_MAX>>;
+pub type Groups = FxHashMap<Box<[NodeIndex]>, Known<LISTED_MAX>>;
 
 /// A member of the list of proxies, and that list.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl Member {
 pub(crate) struct View<'a> {
     pub member: &'a Arc<Member>,
     pub proxies: &'a Known<PROXIES_MAX>,
-    pub copies: &'a Known<COPIES_MAX>,
+    pub copies: &'a Known<LISTED_MAX>,
 }
 
 impl Lists {

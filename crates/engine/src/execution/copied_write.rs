@@ -23,7 +23,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_layout::insync::{COPIES_MAX, Members, Step, Write};
+use helenus_layout::insync::{COPIES_MAX, LISTED_MAX, Members, Step, Write};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::Consistency;
@@ -122,7 +122,7 @@ pub(crate) struct CopiedWrite {
     is_recorded: bool,
     began_us: u64,
     protocol: Write,
-    copies: [OfCopy; COPIES_MAX],
+    copies: [OfCopy; LISTED_MAX],
     /// Those that were late at the last tick.
     late: Members,
     /// What was said that says most of why it fails.
@@ -207,7 +207,7 @@ impl CopiedWrite {
             bucket: None,
             is_recorded: false,
             began_us: 0,
-            copies: [OfCopy::default(); COPIES_MAX],
+            copies: [OfCopy::default(); LISTED_MAX],
             late: Members::EMPTY,
             said: None,
             held,

@@ -143,7 +143,7 @@ impl<const N: usize> Known<N> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::list::{COPIES_MAX, Copies};
+    use super::super::list::{Copies, LISTED_MAX};
     use super::*;
 
     const TIMING: Timing = Timing {
@@ -152,7 +152,7 @@ mod tests {
     };
 
     fn three() -> Copies {
-        Copies::new(Members::first(3), [1; COPIES_MAX])
+        Copies::new(Members::first(3), [1; LISTED_MAX])
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         // Asked at 1,000 by the other clock, and heard of at 10,000 by the first.
         assert!(!renewed.is_overdue(0, 900, 1_099) && renewed.is_overdue(0, 900, 1_100));
         assert!(!renewed.is_gone(2, 2_649) && renewed.is_gone(2, 2_650));
-        let never = Known::<COPIES_MAX>::new(TIMING).behind(9_000, 9_030);
+        let never = Known::<LISTED_MAX>::new(TIMING).behind(9_000, 9_030);
         assert_eq!((never.lease_until_us(), never.last_read()), (0, None));
     }
 

@@ -5,7 +5,7 @@
 //! anew. The lease must hold when the answer arrives; what happens to the answer later does not matter.
 
 use super::known::Known;
-use super::list::{COPIES_MAX, PROXIES_MAX, State};
+use super::list::{LISTED_MAX, PROXIES_MAX, State};
 use super::members::Members;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Read {
     ///
     /// `me` is the proxy that reads.
     pub fn begin(
-        copies: &Known<COPIES_MAX>,
+        copies: &Known<LISTED_MAX>,
         proxies: &Known<PROXIES_MAX>,
         me: usize,
         preferred: &[u8],
@@ -64,7 +64,7 @@ impl Read {
     /// proxy, may have writes in its bucket that not all copies have ([`super::Marks`]).
     pub fn judge(
         &self,
-        copies: &Known<COPIES_MAX>,
+        copies: &Known<LISTED_MAX>,
         proxies: &Known<PROXIES_MAX>,
         me: usize,
         boot: u32,
@@ -96,8 +96,8 @@ mod tests {
     const TIMING: Timing = Timing::TESTED;
     const ME: usize = 1;
 
-    fn known() -> (Known<COPIES_MAX>, Known<PROXIES_MAX>, Copies) {
-        let list = Copies::new(Members::first(3), [4; COPIES_MAX]);
+    fn known() -> (Known<LISTED_MAX>, Known<PROXIES_MAX>, Copies) {
+        let list = Copies::new(Members::first(3), [4; LISTED_MAX]);
         let mut copies = Known::new(TIMING);
         copies.adopt(list, 0, 0);
         let mut proxies = Known::new(TIMING);

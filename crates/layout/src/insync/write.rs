@@ -15,7 +15,7 @@
 //! ([`super::Verdict::Merge`]). If all have it, nothing is recorded, told or sent.
 
 use super::known::Known;
-use super::list::{COPIES_MAX, PROXIES_MAX, State};
+use super::list::{LISTED_MAX, PROXIES_MAX, State};
 use super::members::Members;
 
 /// One write to all copies, always with the same timestamp, so that it may be sent again.
@@ -32,10 +32,10 @@ pub struct Write {
     /// All proxies knew of it at some moment, or need not.
     all_know: bool,
     sent: Members,
-    sent_at_us: [u64; COPIES_MAX],
+    sent_at_us: [u64; LISTED_MAX],
     acked: Members,
     /// Which start of the node has acknowledged it.
-    acked_boot: [u32; COPIES_MAX],
+    acked_boot: [u32; LISTED_MAX],
 }
 
 /// Which copies have it, and which required ones do not.
@@ -79,9 +79,9 @@ impl Write {
             told: Members::EMPTY,
             all_know: false,
             sent: Members::EMPTY,
-            sent_at_us: [0; COPIES_MAX],
+            sent_at_us: [0; LISTED_MAX],
             acked: Members::EMPTY,
-            acked_boot: [0; COPIES_MAX],
+            acked_boot: [0; LISTED_MAX],
         }
     }
 
@@ -115,7 +115,7 @@ impl Write {
 
     /// It has left for these copies, whose time runs from now on. It may be said again.
     pub fn on_sent(&mut self, copies: Members, now_us: u64) {
-        for copy in copies.iter().filter(|copy| *copy < COPIES_MAX) {
+        for copy in copies.iter().filter(|copy| *copy < LISTED_MAX) {
             // From when it has waited: sending it again does not make it young.
             if self.sent_at_us[copy] == 0 {
                 self.sent_at_us[copy] = now_us;
@@ -127,7 +127,7 @@ impl Write {
     /// So much time, up to now, does not count against these copies: this proxy could not send to them, or could
     /// not hear them.
     pub fn excuse(&mut self, copies: Members, time_us: u64, now_us: u64) {
-        for copy in copies.iter().filter(|copy| *copy < COPIES_MAX) {
+        for copy in copies.iter().filter(|copy| *copy < LISTED_MAX) {
             let since_us = &mut self.sent_at_us[copy];
             if *since_us > 0 {
                 *since_us = since_us.saturating_add(time_us).min(now_us);
@@ -174,7 +174,7 @@ impl Write {
     /// [is recorded](super::Intents::is_recorded).
     pub fn next(
         &mut self,
-        copies: &Known<COPIES_MAX>,
+        copies: &Known<LISTED_MAX>,
         proxies: &Known<PROXIES_MAX>,
         recorded: bool,
         now_us: u64,
@@ -204,7 +204,7 @@ impl Write {
     /// The copies that are to be evicted because they have not acknowledged the write for too long since it was
     /// first sent. [`Write::next`] says so of those that it waits for; of one that fails as often as it is sent
     /// the write again, only this does.
-    pub fn late(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
+    pub fn late(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Members {
         let is_late = |copy: &usize| {
             let sent_us = self.sent_at_us[*copy];
             sent_us > 0 && copies.is_overdue(*copy, sent_us, now_us)
@@ -216,19 +216,19 @@ impl Write {
     }
 
     /// The required copies that do not have it, as far as is known; none without a lease.
-    pub fn missing(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
+    pub fn missing(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Members {
         let standing = self.standing(copies, now_us);
         standing.map_or(Members::EMPTY, |standing| standing.missing)
     }
 
     /// The copies that have it, as far as that counts.
-    pub fn acked(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
+    pub fn acked(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Members {
         let standing = self.standing(copies, now_us);
         standing.map_or(self.acked, |standing| standing.acked)
     }
 
     /// None without a lease.
-    fn standing(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Option<Standing> {
+    fn standing(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Option<Standing> {
         let (required, list) = (copies.required(now_us)?, copies.list(now_us)?);
         let has_it = |copy: &usize| match list.state(*copy) {
             // Nobody reads it by this list; but it counts for the level.
@@ -281,14 +281,14 @@ mod tests {
     const TIMING: Timing = Timing::TESTED;
 
     struct Scene {
-        copies: Known<COPIES_MAX>,
+        copies: Known<LISTED_MAX>,
         proxies: Known<PROXIES_MAX>,
         list: Copies,
     }
 
     /// Three copies and two proxies, known by a read that was sent at 1,010.
     fn scene() -> Scene {
-        let list = Copies::new(Members::first(3), [1; COPIES_MAX]);
+        let list = Copies::new(Members::first(3), [1; LISTED_MAX]);
         let mut copies = Known::new(TIMING);
         copies.adopt(list, 1_010, 1_010);
         let mut proxies = Known::new(TIMING);

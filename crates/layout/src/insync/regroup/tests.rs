@@ -30,7 +30,7 @@ fn now(groups: &[Owned<'_>]) -> BTreeMap<Owners, Ranges> {
 
 /// All three in sync, each with this start.
 fn all(boot: u32) -> Copies {
-    Copies::new(Members::first(3), [boot, boot, boot, 0, 0])
+    Copies::new(Members::first(3), [boot, boot, boot, 0, 0, 0])
 }
 
 fn changed(change: impl Fn(Copies) -> Result<Copies, Refused>) -> Copies {
