@@ -12,7 +12,7 @@ use helenus_layout::Layout;
 use helenus_layout::insync::{Copies, Members, State, TABLE};
 use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Consistency, Opcode, Options, code};
+use helenus_wire::{Consistency, Opcode, Options, PageStart, code};
 
 use crate::arrival::Arrival;
 use crate::copies::View;
@@ -49,7 +49,7 @@ const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place 
 const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
                            them by markers, one partition at a time";
 const SERIAL: &str = "a read at SERIAL or LOCAL_SERIAL completes conditional writes, which are not carried out on \
-                      them; read at QUORUM or LOCAL_QUORUM, which see all acknowledged writes";
+                      them; read at QUORUM or LOCAL_QUORUM, which see what is acknowledged at the same level";
 impl Engine {
     /// What a request about a table with copies becomes; `None` if it is about none.
     pub(crate) fn on_copies(
@@ -96,7 +96,11 @@ impl Engine {
         let values = values.map_err(|why| unordered(table, why))?;
         let bytes = asked.statement_len() + bytes_of(&values);
         self.is_room_for(bytes)?;
-        if self.cx.memory.is_full(bytes.saturating_mul(copies.len())) {
+        if self
+            .cx
+            .memory
+            .is_full(bytes.saturating_mul(copies.len() + 1))
+        {
             return Err(Refusal::no_memory());
         }
         if self.copied.is_full() {
@@ -119,13 +123,14 @@ impl Engine {
         let own = (&asked.options, now_in_seconds);
         write_options(&values, timestamp_us, own, version, &mut options);
         let payload: Box<[u8]> = arrival.payload().into();
-        let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners);
-        let held = Held::new(&self.cx.memory, own + payload.len() + options.len());
         let of = Some(&**statement);
         let keyspace = match asked.options.keyspace {
             Some(keyspace) => Some(keyspace.into()),
             None => arrival.keyspace.cloned(),
         };
+        let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners);
+        let own = own + keyspace.as_ref().map_or(0, |keyspace| keyspace.len());
+        let held = Held::new(&self.cx.memory, own + payload.len() + options.len());
         let sent = SentToCopies {
             plan: planned.plan,
             is_prepared,
@@ -279,14 +284,16 @@ impl Engine {
             Refusal::invalid(because(table, &why))
         })?;
         let token = analysis.place.as_ref().and_then(|place| place.token);
-        if token.is_none()
-            && let Some(read) = self.read_of_table(table, &options)?
-        {
-            return Ok(Rewriting::ReadOfTable(Box::new(read)));
-        }
+        let of_table = match token {
+            None => self.read_of_table(table, &options)?,
+            Some(_) => None,
+        };
         let plan = statement.layout_plan(table).plan;
         let Plan::ReadInPlace(in_place) = &*plan else {
-            return Err(Refusal::invalid(because(table, NO_COPY)));
+            return match of_table {
+                Some(read) => Ok(Rewriting::ReadOfTable(Box::new(read))),
+                None => Err(Refusal::invalid(because(table, NO_COPY))),
+            };
         };
         let prepared = analysis.prepared.as_ref();
         let knows_columns =
@@ -305,6 +312,12 @@ impl Engine {
                     needed,
                     known_keys: OnceCell::new(),
                 };
+                if let Some(read) = of_table {
+                    let is_first = options.paging_state.is_none();
+                    let by_copies = is_first.then(|| several.in_parts(&self.cx).ok()).flatten();
+                    let read = read.or_by_copies(by_copies);
+                    return Ok(Rewriting::ReadOfTable(Box::new(read)));
+                }
                 let alone = several.alone(&self.cx, |extent| self.in_sync_of(table, extent));
                 match alone.map_err(|why| not_one(table, &why))? {
                     Some(extent) => extent,
@@ -379,7 +392,7 @@ impl Engine {
                 StateForTable::Own => None,
                 StateForTable::Of(state) => {
                     let size = options.page_size.unwrap_or(i32::MAX);
-                    Some((state.into(), size))
+                    Some((state, size))
                 }
                 StateForTable::Copies => return Ok(None),
             },
@@ -475,35 +488,52 @@ fn candidates<'a>(
 }
 
 /// What the table itself makes of a paging state of a read of several partitions.
-enum StateForTable<'a> {
+enum StateForTable {
     /// It is the table's own.
     Own,
-    /// A copy in the table's order has had it within another one.
-    Of(&'a [u8]),
+    /// A copy in the table's order has had this one, as the table would have it.
+    Of(Box<[u8]>),
     /// Only copies go on there.
     Copies,
 }
 
-fn state_for_table<'a>(table: &LogicalTable, state: &'a [u8]) -> StateForTable<'a> {
-    let (id, inner) = match (unwrap(state), StateOfParts::is_one(state)) {
-        (Some(one), _) => one,
+fn state_for_table(table: &LogicalTable, state: &[u8]) -> StateForTable {
+    let (id, at, left) = match (unwrap(state), StateOfParts::is_one(state)) {
+        (Some((id, inner)), _) => (id, At::InStretch(inner), None),
         (None, false) => return StateForTable::Own,
         (None, true) => match StateOfParts::parse(state) {
-            Some(StateOfParts {
-                identity,
-                left: None,
-                at: At::InStretch(inner) | At::InKey(_, inner),
-            }) => (identity, inner),
+            Some(StateOfParts { identity, left, at }) if left != Some(0) => (identity, at, left),
             _ => return StateForTable::Copies,
         },
     };
     let own = Layout::own(table.clustering.len());
     let mut copies = table.copies.iter().enumerate();
     let is_own = |(at, copy): (usize, &Copy)| identity(table, at) == id && copy.layout == own;
-    match copies.any(is_own) {
-        true => StateForTable::Of(inner),
-        false => StateForTable::Copies,
+    if !copies.any(is_own) {
+        return StateForTable::Copies;
     }
+    match as_of_whole(at, left) {
+        Some(state) => StateForTable::Of(state),
+        None => StateForTable::Copies,
+    }
+}
+
+/// What a node has said of a part, as it says it of the whole; `None` if it has said nothing. Of a part that is one
+/// partition it leaves out the key, by which the table finds its place among several; and a LIMIT it knows of the part
+/// alone.
+fn as_of_whole(at: At<'_>, left: Option<u32>) -> Option<Box<[u8]>> {
+    let (key, inner) = match at {
+        At::InStretch(inner) => (None, inner),
+        At::InKey(key, inner) => (Some(key), inner),
+        At::Behind(_) | At::Key(_) => return None,
+    };
+    if key.is_none() && left.is_none() {
+        return Some(inner.into());
+    }
+    let start = PageStart::parse(inner).ok()?;
+    let start = key.map_or(start, |key| start.with_key(key));
+    let start = left.map_or(start, |left| start.with_remaining(left));
+    Some(start.write().into())
 }
 
 #[cfg(test)]

@@ -228,9 +228,6 @@ impl Engine {
 
     fn advance_copied(&mut self, key: CopiedWriteKey, pass: &Pass) {
         let is_as_it_was = self.is_as_it_was(key);
-        if !is_as_it_was {
-            self.look_for_copies(key);
-        }
         let links = &self.links;
         let Some(write) = self.copied.get_mut(key) else {
             return;
@@ -265,14 +262,21 @@ impl Engine {
     }
 
     /// Whether a write's table has the same copies as when it began, on the same nodes, and can still be written
-    /// in this form. That is looked up once for each snapshot.
+    /// in this form. That is looked up once for each snapshot. It is noted whether it has copies at all: if they have
+    /// come back, they are others.
     fn is_as_it_was(&mut self, key: CopiedWriteKey) -> bool {
         let snapshot = &self.cx.snapshot;
         let Some(write) = self.copied.get_mut(key) else {
             return false;
         };
         if write.seen_epoch == snapshot.epoch {
-            return true;
+            return !write.is_of_table();
+        }
+        let (keyspace, name) = (&write.table.keyspace, &write.table.name);
+        let has_copies = snapshot.layouts.replaced(keyspace, name).is_some();
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        if write.note_copies(has_copies, now_us) {
+            return false;
         }
         let is_same = write.sent.version <= snapshot.version
             && has_copies_on(
@@ -284,18 +288,6 @@ impl Engine {
             write.seen_epoch = snapshot.epoch;
         }
         is_same
-    }
-
-    /// Whether a write's table has no copies any more, by the catalogue.
-    fn look_for_copies(&mut self, key: CopiedWriteKey) {
-        let layouts = &self.cx.snapshot.layouts;
-        if let Some(write) = self.copied.get_mut(key)
-            && layouts
-                .replaced(&write.table.keyspace, &write.table.name)
-                .is_none()
-        {
-            write.note_copies_gone();
-        }
     }
 
     fn send_to_copies(&mut self, key: CopiedWriteKey, copies: Members, until: Instant) {
@@ -368,6 +360,8 @@ impl Engine {
     pub(crate) fn on_copy_failed(&mut self, key: NodeRequestKey, how: How, error: &ErrorBody<'_>) {
         let request = self.requests.nodes.get(key);
         let may_have_left = request.is_some_and(NodeRequest::may_have_left);
+        // By a node that was asked before this one.
+        let may_have_it = request.is_some_and(|request| request.maybe_applied);
         let Some((write, copy)) = self.take_copy(key) else {
             return;
         };
@@ -384,6 +378,9 @@ impl Engine {
                 TABLE => told_of_table(of, error),
                 _ => told(of, error),
             });
+            if may_have_it {
+                of.note_may_have(copy, key);
+            }
             of.on_failed((copy, key), failure, told, now_us);
         }
         self.touch_copied(write);

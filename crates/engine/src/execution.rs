@@ -114,7 +114,7 @@ impl Execution {
                 let step = self.send_parts(around);
                 self.or_of_table(around, step)
             }
-            Execution::FromTable(read) => read.send(around),
+            Execution::FromTable(_) => self.send_to_table(around),
             Execution::Single(Some(_))
             | Execution::Hedged { .. }
             | Execution::MultiGet(_)
@@ -198,6 +198,21 @@ impl Execution {
         }
     }
 
+    /// If the table has left, its copies are read instead.
+    fn send_to_table(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let Execution::FromTable(read) = self else {
+            return Step::Wait;
+        };
+        if let Some(step) = read.send(around) {
+            return step;
+        }
+        let Some(parts) = read.take_by_copies() else {
+            return table_read::left();
+        };
+        *self = Execution::FromCopies(parts);
+        self.send_parts(around)
+    }
+
     /// Copies that were read in parts have left, but for the table itself: it is read from the beginning.
     fn or_of_table<'a>(&mut self, around: &mut Surroundings<'_>, step: Step<'a>) -> Step<'a> {
         let Execution::FromCopies(parts) = self else {
@@ -211,10 +226,9 @@ impl Execution {
             AfterCopies::Nothing => step,
             AfterCopies::InvalidState => Step::Told(Box::new(Told::invalid_state())),
             AfterCopies::Table => {
-                let mut read = TableRead::new(parts.table().clone(), None);
-                let step = read.send(around);
+                let read = TableRead::new(parts.table().clone(), None);
                 *self = Execution::FromTable(Box::new(read));
-                step
+                self.send_to_table(around)
             }
         }
     }

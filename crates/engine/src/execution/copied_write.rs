@@ -19,7 +19,7 @@
 //!
 //! - **The table itself** is sent the write while it is listed, through whichever node coordinates it. It is never late.
 //!   When the catalogue says that the table has no copies any more, the write is done once the table has it, as one that
-//!   begins then is.
+//!   begins then is; of one that nobody waits for any more, for ten seconds.
 //!
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
 //! ids of nodes do not reach the client. A role needs the same rights on all copies, or its writes are given up.
@@ -27,7 +27,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_layout::insync::{COPIES_MAX, LISTED_MAX, Members, Step, TABLE, Write};
+use helenus_layout::insync::{COPIES_MAX, LISTED_MAX, Members, State, Step, TABLE, Write};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::Consistency;
@@ -48,6 +48,9 @@ const LOOKED_MAX_US: u64 = TICK.as_micros() as u64 * 3 / 2;
 /// For how long a write goes on that nobody waits for. A node is restarted in less, and the time is far below
 /// `gc_grace_seconds`, after which what is sent again could bring back what was deleted meanwhile.
 const LIFE_MAX_US: u64 = 300_000_000;
+
+/// The same of one whose table has no copies any more: far less than it takes until the table may have some again.
+const LIFE_ON_TABLE_MAX_US: u64 = 10_000_000;
 
 /// A client request that is a write to copies.
 pub(crate) enum Copied {
@@ -125,8 +128,8 @@ pub(crate) struct CopiedWrite {
     bucket: Option<usize>,
     is_recorded: bool,
     began_us: u64,
-    /// Its table has no copies any more: it is an ordinary write.
-    is_of_table: bool,
+    /// Since when it was found that its table has no copies any more: it is an ordinary write.
+    of_table_since_us: Option<u64>,
     protocol: Write,
     copies: [OfCopy; LISTED_MAX],
     /// Those that were late at the last tick.
@@ -213,7 +216,7 @@ impl CopiedWrite {
             bucket: None,
             is_recorded: false,
             began_us: 0,
-            is_of_table: false,
+            of_table_since_us: None,
             copies: [OfCopy::default(); LISTED_MAX],
             late: Members::EMPTY,
             said: None,
@@ -252,8 +255,8 @@ impl CopiedWrite {
 
     /// What is next by these lists. `may_send`: what is known of the table may be relied on.
     pub(crate) fn advance(&mut self, lists: &Lists, may_send: bool, now_us: u64) -> Steps {
-        if self.is_of_table {
-            return self.advance_on_table(may_send, now_us);
+        if let Some(since_us) = self.of_table_since_us {
+            return self.advance_on_table(since_us, may_send, now_us);
         }
         let mut steps = Steps {
             end: self.end_by(lists, now_us),
@@ -288,22 +291,30 @@ impl CopiedWrite {
         steps
     }
 
-    /// Its table has no copies any more.
-    pub(crate) fn note_copies_gone(&mut self) {
-        self.is_of_table = true;
+    /// Whether its table has copies, by the catalogue. Returns whether it had none before, and has some again.
+    pub(crate) fn note_copies(&mut self, has_some: bool, now_us: u64) -> bool {
+        match has_some {
+            true => self.of_table_since_us.take().is_some(),
+            false => {
+                self.of_table_since_us.get_or_insert(now_us);
+                false
+            }
+        }
     }
 
     pub(crate) fn is_of_table(&self) -> bool {
-        self.is_of_table
+        self.of_table_since_us.is_some()
     }
 
-    fn advance_on_table(&mut self, may_send: bool, now_us: u64) -> Steps {
+    fn advance_on_table(&mut self, since_us: u64, may_send: bool, now_us: u64) -> Steps {
+        let age_us = now_us.saturating_sub(since_us);
+        let is_old = self.waits.is_none() && age_us >= LIFE_ON_TABLE_MAX_US;
         let of = &self.copies[TABLE];
         let is_due = may_send && of.flying.is_none() && of.not_before_us <= now_us;
         let end = match of.boot {
             Some(_) => Some(End::Complete),
             None if self.has_come_to_nothing() => Some(End::Refused),
-            None if self.is_too_old(now_us) => Some(End::GivenUp(Why::Old)),
+            None if is_old => Some(End::GivenUp(Why::Old)),
             None => None,
         };
         let is_sent = is_due && end.is_none();
@@ -438,7 +449,8 @@ impl CopiedWrite {
             if of.since != list.since(copy) {
                 of.since = list.since(copy);
                 (of.failure, of.failures, of.not_before_us) = (None, 0, 0);
-                if copy == TABLE {
+                // It was emptied while it was out.
+                if copy == TABLE && list.state(copy) == State::Joining {
                     of.boot = None;
                 }
             }
@@ -495,6 +507,14 @@ impl CopiedWrite {
     /// A copy is being asked.
     pub(crate) fn note_sent(&mut self, copy: usize, key: NodeRequestKey) {
         self.copies[copy].flying = Some(key);
+    }
+
+    /// A copy may have it, whatever comes of this node request.
+    pub(crate) fn note_may_have(&mut self, copy: usize, key: NodeRequestKey) {
+        let of = self.copies.get_mut(copy);
+        if let Some(of) = of.filter(|of| of.flying == Some(key)) {
+            of.may_have = true;
+        }
     }
 
     /// The copy that this node request was for, if it is still awaited; it is no longer.

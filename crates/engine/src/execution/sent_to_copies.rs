@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use helenus_layout::insync::TABLE;
 use helenus_policy::schedule::Class;
 use helenus_wire::{
     Consistency, Opcode, Options, ValueRef, Version, flags, query_flags, write, write_flags,
@@ -146,8 +147,11 @@ impl SentToCopies {
         }
     }
 
-    /// The nodes do not know the statement on a copy any more: its text is sent.
-    pub(crate) fn forget_prepared(&self, copy: usize) {
+    /// The nodes do not know the statement on a copy any more, or on the table itself: its text is sent.
+    pub(crate) fn forget_prepared(&mut self, copy: usize) {
+        if copy == TABLE {
+            self.own.prepared = None;
+        }
         if let Some(copy) = self.copies().get(copy) {
             copy.statement().forget_range();
         }

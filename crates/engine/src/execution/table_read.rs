@@ -1,5 +1,6 @@
 //! A read of several partitions of a table with copies in sync, while the table itself is in sync in all its lists: as
-//! it came, through any node. Its answer counts if the table has stayed so until it came.
+//! it came, through any node. Its answer counts if the table has stayed so until it came. If the table has left, a first
+//! page is read from the copies instead.
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use helenus_wire::{Opcode, Version, code};
 
 use crate::copies::TableInSync;
 use crate::copy_rings::RingId;
+use crate::execution::copy_parts::CopyParts;
 use crate::execution::outcome::{Outcome, Response, Step, Told};
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
@@ -19,8 +21,17 @@ use crate::statement::learned::Learned;
 /// How often it is asked in all, if the lists change each time.
 const ASKED_MAX: u16 = 3;
 
-pub(crate) const LEFT: &str = "Helenus: the table has left the lists of what is in sync while it was read, or this proxy \
+const LEFT: &str = "Helenus: the table has left the lists of what is in sync while it was read, or this proxy \
                                has; read again, from its copies";
+
+pub(super) fn left() -> Step<'static> {
+    Step::Told(Box::new(Told {
+        code: code::OVERLOADED,
+        text: LEFT.to_owned(),
+        fields: Vec::new(),
+        version: None,
+    }))
+}
 
 /// A read of the table itself that is under way.
 pub(crate) struct TableRead {
@@ -30,6 +41,8 @@ pub(crate) struct TableRead {
     attempts: u16,
     under_way: Option<UnderWay>,
     arrived: Option<Arrived>,
+    /// The same read of copies, if they give it.
+    by_copies: Option<Box<CopyParts>>,
 }
 
 impl std::fmt::Debug for TableRead {
@@ -83,30 +96,35 @@ impl TableRead {
             attempts: 0,
             under_way: None,
             arrived: None,
+            by_copies: None,
         }
     }
 
-    pub(super) fn send(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    pub(crate) fn or_by_copies(self, by_copies: Option<CopyParts>) -> TableRead {
+        let by_copies = by_copies.map(Box::new);
+        TableRead { by_copies, ..self }
+    }
+
+    /// What is asked of copies now that the table has left.
+    pub(super) fn take_by_copies(&mut self) -> Option<Box<CopyParts>> {
+        self.by_copies.take()
+    }
+
+    /// `None`: the table has left, or comes and goes.
+    pub(super) fn send(&mut self, around: &mut Surroundings<'_>) -> Option<Step<'static>> {
         let named = (&*self.table.keyspace, &*self.table.name);
         let lists = around.cx.shared.copies.lists();
         let now_us = around.cx.shared.copies.us(around.cx.now);
         let ring = around.cx.snapshot.copy_rings.with_groups(named.0, named.1);
         let in_sync = lists.table_in_sync(named, ring, now_us);
-        let Some(in_sync) = in_sync.filter(|_| self.attempts < ASKED_MAX) else {
-            return Step::Told(Box::new(Told {
-                code: code::OVERLOADED,
-                text: LEFT.to_owned(),
-                fields: Vec::new(),
-                version: None,
-            }));
-        };
+        let in_sync = in_sync.filter(|_| self.attempts < ASKED_MAX)?;
         let continued = self.continued.as_ref();
         let continued = continued.map(|(state, size)| (&**state, *size));
         let (form, work) = own_form(around, continued);
         let key = around.send_own_part(self.attempts, form, work);
         self.attempts += 1;
         self.under_way = Some(UnderWay { key, in_sync, ring });
-        Step::Wait
+        Some(Step::Wait)
     }
 
     /// The node request under way.
@@ -150,7 +168,7 @@ impl TableRead {
             header_flags: response.header.flags,
             version: response.version,
             body: [*prelude, *content].concat(),
-            _held: Held::new(&around.cx.memory, content.len()),
+            _held: Held::new(&around.cx.memory, prelude.len() + content.len()),
         });
         around.todo.judge = true;
     }

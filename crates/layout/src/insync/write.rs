@@ -40,8 +40,8 @@ pub struct Write {
     acked: Members,
     /// Which start of the node has acknowledged it.
     acked_boot: [u32; LISTED_MAX],
-    /// By the list that was looked at last.
-    table_was_out: bool,
+    /// Since which version the table itself is in its state, by the list that was looked at last.
+    table_since: u64,
 }
 
 /// Which copies have it, and which required ones do not.
@@ -90,7 +90,7 @@ impl Write {
             sent_at_us: [0; LISTED_MAX],
             acked: Members::EMPTY,
             acked_boot: [0; LISTED_MAX],
-            table_was_out: false,
+            table_since: 0,
         }
     }
 
@@ -189,7 +189,7 @@ impl Write {
         now_us: u64,
     ) -> Step {
         if let Some(list) = copies.list(now_us) {
-            self.note_table(list.listed().contains(TABLE));
+            self.note_table(list.state(TABLE), list.since(TABLE));
         }
         let Some(standing) = self.standing(copies, now_us) else {
             return Step::NoLease;
@@ -213,14 +213,15 @@ impl Write {
         late.map_or(Step::Wait, Step::Evict)
     }
 
-    /// A table that comes back was emptied while it was out: what it has acknowledged before does not count.
-    fn note_table(&mut self, listed: bool) {
+    /// A table that comes back was emptied while it was out, which may not have been seen: what it has acknowledged
+    /// before does not count.
+    fn note_table(&mut self, state: State, since: u64) {
         let of_table = Members::of(TABLE);
-        if listed && self.table_was_out && self.acked.contains(TABLE) {
+        let before = std::mem::replace(&mut self.table_since, since);
+        if state == State::Joining && since != before && self.acked.contains(TABLE) {
             self.acked = self.acked.minus(of_table);
             self.sent = self.sent.minus(of_table);
         }
-        self.table_was_out = !listed;
     }
 
     /// The copies that are to be evicted because they have not acknowledged the write for too long since it was
@@ -568,6 +569,34 @@ mod tests {
         write.on_acked(TABLE, 0);
         write.on_acked(0, 1);
         assert_eq!(scene.next(&mut write, 1_060), Step::Acknowledge);
+    }
+
+    #[test]
+    fn a_table_that_was_emptied_unseen_is_sent_the_write_again() {
+        let mut scene = scene_of_table();
+        let joined = scene.list.join(0, 1).and_then(|list| list.promote(0, 2));
+        scene.list = joined.expect("it joins");
+        scene.copies.adopt(scene.list, 1_020, 1_020);
+        let mut write = Write::unannounced(0, 1);
+        write.on_sent(Members::of(0).with(TABLE), 1_020);
+        write.on_acked(TABLE, 0);
+        assert_eq!(scene.next(&mut write, 1_030), Step::Wait);
+        let back = scene
+            .list
+            .evict(TABLE)
+            .and_then(|list| list.join(TABLE, 0))
+            .expect("a copy is in sync");
+        scene.copies.adopt(back, 1_060, 1_060);
+        let step = scene.next(&mut write, 1_060);
+        assert_eq!(step, Step::Send(Members::of(TABLE)));
+        write.on_sent(Members::of(TABLE), 1_060);
+        write.on_acked(TABLE, 0);
+        let promoted = back.promote(TABLE, back.since(TABLE));
+        scene
+            .copies
+            .adopt(promoted.expect("it has joined"), 1_070, 1_070);
+        write.on_acked(0, 1);
+        assert_eq!(scene.next(&mut write, 1_080), Step::Acknowledge);
     }
 
     #[test]

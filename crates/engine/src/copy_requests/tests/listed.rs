@@ -91,7 +91,7 @@ fn a_table_alone_in_sync_is_written_as_the_client_has_it_at_quorum_at_least() {
         (Of::ONE, Of::QUORUM),
         (Of::LOCAL_ONE, Of::QUORUM),
         (Consistency(2), Of::QUORUM),
-        (Of::LOCAL_QUORUM, Of::QUORUM),
+        (Of::LOCAL_QUORUM, Of::LOCAL_QUORUM),
         (Of::QUORUM, Of::QUORUM),
         (Consistency(3), Consistency(3)),
         (Of::EACH_QUORUM, Of::EACH_QUORUM),
@@ -168,7 +168,7 @@ fn what_the_client_has_prepared_is_executed_on_the_table_by_its_own_id() {
     let (node, stream, body) = own.remove(0);
     let view = ExecuteView::parse(&body, Version::V5).expect("an EXECUTE");
     assert_eq!(view.id, b"own");
-    assert_eq!(view.options.consistency, Consistency::QUORUM);
+    assert_eq!(view.options.consistency, Consistency::LOCAL_QUORUM);
     assert!(view.options.timestamp.is_some());
     scene.void(node, stream);
     scene.is_acknowledged();
@@ -350,4 +350,113 @@ fn a_write_is_done_on_the_table_when_the_catalogue_forgets_its_copies() {
         scene.is_done();
         assert_eq!(scene.resyncs, []);
     }
+}
+
+#[test]
+fn a_write_whose_coordinator_stands_still_is_sent_to_the_table_through_another() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    alone(&mut scene);
+    insert_at(&mut scene, Consistency::ONE);
+    let first = sent_to_table(&mut scene);
+    let mut again = Vec::new();
+    for _ in 0..8 {
+        scene.wait_and_read(200);
+        again.extend(sent(&mut scene).0);
+        if !again.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(again.len(), 1);
+    assert_ne!(again[0].node, first.node);
+    scene.is_unanswered();
+    scene.void(again[0].node, again[0].stream);
+    scene.is_acknowledged();
+    assert_eq!(scene.bench.engine.copied.len(), 0);
+}
+
+#[test]
+fn what_a_lost_coordinator_may_have_written_is_not_said_to_be_refused() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    alone(&mut scene);
+    scene.insert();
+    let first = sent_to_table(&mut scene);
+    scene.bench.break_link_to(first.node);
+    scene.carry_out();
+    let mut answers = Vec::new();
+    let mut refused = 0;
+    for _ in 0..30 {
+        for own in sent(&mut scene).0 {
+            refused += 1;
+            scene.error(own.node, own.stream, code::INVALID, "Undefined column name");
+        }
+        answers.extend(scene.bench.answers());
+        if !answers.is_empty() {
+            break;
+        }
+        scene.wait_and_read(200);
+    }
+    assert!(refused > 1, "it goes on until its time is up");
+    let [(Opcode::Error, _, body)] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+    let error = helenus_wire::ErrorBody::parse(body).expect("an error");
+    let is_unknown = error.message.contains("is not known");
+    assert!(error.code == code::INVALID && is_unknown, "{error:?}");
+    assert_eq!(scene.bench.engine.copied.len(), 0);
+    assert_eq!(scene.resyncs.len(), 1);
+}
+
+#[test]
+fn a_write_on_the_table_is_given_up_when_it_has_copies_again() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    alone(&mut scene);
+    scene.insert();
+    let own = sent_to_table(&mut scene);
+    scene.bench.adopt_none();
+    scene.publish();
+    scene.is_unanswered();
+    assert_eq!(scene.bench.engine.copied.len(), 1);
+    scene.adopt(table());
+    scene.read();
+    let (code, why, _) = scene.counted();
+    assert!(
+        code == code::WRITE_TIMEOUT && why.contains("copies are others"),
+        "{why}"
+    );
+    assert_eq!(scene.bench.engine.copied.len(), 0);
+    assert_eq!(scene.resyncs.len(), 1);
+    scene.void(own.node, own.stream);
+    scene.is_unanswered();
+}
+
+#[test]
+fn a_write_on_the_table_that_nobody_waits_for_is_soon_given_up() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    alone(&mut scene);
+    scene.insert();
+    sent_to_table(&mut scene);
+    scene.bench.adopt_none();
+    scene.publish();
+    scene.wait(4_000);
+    assert_eq!(scene.bench.error().0, code::WRITE_TIMEOUT);
+    assert_eq!(scene.bench.engine.copied.len(), 1);
+    scene.wait(7_000);
+    assert_eq!(scene.bench.engine.copied.len(), 0);
+    assert_eq!(scene.resyncs.len(), 1);
+}
+
+#[test]
+fn what_a_table_has_acknowledged_while_it_joined_tells_that_copies_are_late() {
+    let mut scene = Scene::new(Version::V4, Version::V4);
+    let joining = scene.list.join(ITSELF, 0).expect("it is out");
+    scene.list = joining;
+    scene.read();
+    scene.insert();
+    let (own, _) = sent(&mut scene);
+    scene.void(own[0].node, own[0].stream);
+    let promoted = joining.promote(ITSELF, joining.since(ITSELF));
+    scene.list = promoted.expect("it has joined");
+    scene.read();
+    scene.wait_and_read(1_000);
+    assert!(!scene.evictions.is_empty());
 }

@@ -1,12 +1,12 @@
 //! Reads of several partitions while the table itself is in sync, and when it comes or goes.
 
 use helenus_layout::insync::TABLE as ITSELF;
-use helenus_wire::QueryView;
+use helenus_wire::{PageStart, QueryView};
 
 use super::listed::{alone, beside};
 use super::parts::{
-    BY_KEYS, COLUMNS, COUNT, SCAN, UPPER, asks, behind_row, gets, give, key_in, list_of, page,
-    part, scene, tokens,
+    BY_KEYS, COLUMNS, COUNT, ENDS, SCAN, UPPER, asks, behind_row, gets, give, key_in, list_of,
+    page, part, scene, tokens,
 };
 use super::*;
 use crate::testing::bench::rows_of;
@@ -146,15 +146,71 @@ fn a_table_that_leaves_while_it_is_scanned_is_believed_for_the_rest_of_the_lease
         match counts {
             true => assert_eq!(gets(&mut scene, &[1]), None),
             false => {
-                let (code, why) = scene.bench.error();
-                assert!(
-                    code == code::OVERLOADED && why.contains("read again"),
-                    "{why}"
-                );
+                scene.is_unanswered();
+                let numbers: Vec<i64> = (1..=ENDS.len() as i64).collect();
+                for number in &numbers {
+                    let asked = part(&mut scene);
+                    give(&mut scene, &asked, &page(&asked, None, &[*number]));
+                }
+                assert_eq!(gets(&mut scene, &numbers), None);
             }
         }
         scene.is_done();
     }
+}
+
+#[test]
+fn what_no_copy_gives_is_read_again_by_the_client_when_the_table_has_left() {
+    let mut scene = scene();
+    beside(&mut scene);
+    scene.ask(GROUPED, &asks(&[], Some(100), None));
+    let asked = whole(&mut scene, GROUPED);
+    gone(&mut scene);
+    for _ in 0..2 {
+        scene.bench.now += Duration::from_millis(500);
+        scene.read();
+    }
+    give_whole(&mut scene, &asked, None, &[1]);
+    let (code, why) = scene.bench.error();
+    assert!(
+        code == code::OVERLOADED && why.contains("read again"),
+        "{why}"
+    );
+    scene.is_done();
+}
+
+#[test]
+fn pages_of_several_keys_go_on_in_the_table_by_their_key() {
+    let keys = list_of(&[1, 5, 7]);
+    // A node leaves out the key of a partition that it reads alone.
+    let inner = PageStart::behind_partition(b"", 90);
+    let written = inner.write();
+    let mut scene = scene();
+    scene.ask(BY_KEYS, &asks(&[&keys], Some(1), None));
+    let asked = part(&mut scene);
+    give(&mut scene, &asked, &page(&asked, Some(&written), &[1]));
+    let state = gets(&mut scene, &[1]).expect("more");
+    beside(&mut scene);
+    scene.ask(BY_KEYS, &asks(&[&keys], Some(1), Some(&state)));
+    let whole = whole(&mut scene, BY_KEYS);
+    let wanted = inner.with_key(&asked.values[0]).write();
+    assert_eq!(whole.state, Some(wanted));
+}
+
+#[test]
+fn pages_with_a_limit_go_on_in_the_table_with_what_is_left_of_it() {
+    let text = "SELECT day, total FROM app.orders LIMIT 5";
+    let inner = behind_row(key_in(i64::MIN, 0));
+    let mut scene = scene();
+    scene.ask(text, &asks(&[], Some(2), None));
+    let asked = part(&mut scene);
+    give(&mut scene, &asked, &page(&asked, Some(&inner), &[1, 2]));
+    let state = gets(&mut scene, &[1, 2]).expect("more");
+    beside(&mut scene);
+    scene.ask(text, &asks(&[], Some(2), Some(&state)));
+    let whole = whole(&mut scene, text);
+    let start = PageStart::parse(&inner).expect("a state");
+    assert_eq!(whole.state, Some(start.with_remaining(3).write()));
 }
 
 #[test]
