@@ -492,10 +492,13 @@ impl CopiedWrite {
         let listed = view.copies.last_read()?.listed();
         let failure = |copy: usize| self.copies[copy].failure;
         let has_failed = |copy| matches!(failure(copy), Some(Failure::Refused | Failure::Unclear));
-        if listed.iter().all(has_failed) && !self.is_acknowledged() {
+        let refuses = |copy| failure(copy) == Some(Failure::Refused);
+        // Another attempt may have written it.
+        let is_unclear = |copy: usize| refuses(copy) && self.copies[copy].may_have;
+        let all_fail = listed.iter().all(has_failed) && !listed.iter().any(is_unclear);
+        if all_fail && !self.is_acknowledged() {
             return Some(Why::Failing);
         }
-        let refuses = |copy| failure(copy) == Some(Failure::Refused);
         listed.iter().any(refuses).then_some(Why::Refused)
     }
 

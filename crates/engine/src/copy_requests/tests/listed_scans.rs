@@ -160,11 +160,12 @@ fn a_table_that_leaves_while_it_is_scanned_is_believed_for_the_rest_of_the_lease
 }
 
 #[test]
-fn what_no_copy_gives_is_read_again_by_the_client_when_the_table_has_left() {
+fn a_page_that_goes_on_in_a_table_that_has_left_is_asked_for_again_by_the_client() {
+    let state = behind_row(key_in(2, UPPER));
     let mut scene = scene();
     beside(&mut scene);
-    scene.ask(GROUPED, &asks(&[], Some(100), None));
-    let asked = whole(&mut scene, GROUPED);
+    scene.ask(SCAN, &asks(&[], Some(100), Some(&state)));
+    let asked = whole(&mut scene, SCAN);
     gone(&mut scene);
     for _ in 0..2 {
         scene.bench.now += Duration::from_millis(500);
