@@ -306,11 +306,12 @@ impl CopiedWrite {
             None if self.is_too_old(now_us) => Some(End::GivenUp(Why::Old)),
             None => None,
         };
-        let is_sent = is_due && end.is_none();
+        let send = match is_due && end.is_none() {
+            true => Members::of(TABLE),
+            false => Members::EMPTY,
+        };
         Steps {
-            send: is_sent
-                .then_some(Members::of(TABLE))
-                .unwrap_or(Members::EMPTY),
+            send,
             evict: None,
             end,
         }
