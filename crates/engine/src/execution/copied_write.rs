@@ -24,6 +24,8 @@
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
 //! ids of nodes do not reach the client. A role needs the same rights on all copies, or its writes are given up.
 
+mod on_table;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -48,9 +50,6 @@ const LOOKED_MAX_US: u64 = TICK.as_micros() as u64 * 3 / 2;
 /// For how long a write goes on that nobody waits for. A node is restarted in less, and the time is far below
 /// `gc_grace_seconds`, after which what is sent again could bring back what was deleted meanwhile.
 const LIFE_MAX_US: u64 = 300_000_000;
-
-/// The same of one whose table has no copies any more: far less than it takes until the table may have some again.
-const LIFE_ON_TABLE_MAX_US: u64 = 10_000_000;
 
 /// A client request that is a write to copies.
 pub(crate) enum Copied {
@@ -289,42 +288,6 @@ impl CopiedWrite {
             }
         }
         steps
-    }
-
-    /// Whether its table has copies, by the catalogue. Returns whether it had none before, and has some again.
-    pub(crate) fn note_copies(&mut self, has_some: bool, now_us: u64) -> bool {
-        match has_some {
-            true => self.of_table_since_us.take().is_some(),
-            false => {
-                self.of_table_since_us.get_or_insert(now_us);
-                false
-            }
-        }
-    }
-
-    pub(crate) fn is_of_table(&self) -> bool {
-        self.of_table_since_us.is_some()
-    }
-
-    fn advance_on_table(&mut self, since_us: u64, may_send: bool, now_us: u64) -> Steps {
-        let age_us = now_us.saturating_sub(since_us);
-        let is_old = self.waits.is_none() && age_us >= LIFE_ON_TABLE_MAX_US;
-        let of = &self.copies[TABLE];
-        let is_due = may_send && of.flying.is_none() && of.not_before_us <= now_us;
-        let end = match of.boot {
-            Some(_) => Some(End::Complete),
-            None if self.has_come_to_nothing() => Some(End::Refused),
-            None if is_old => Some(End::GivenUp(Why::Old)),
-            None => None,
-        };
-        let is_sent = is_due && end.is_none();
-        Steps {
-            send: is_sent
-                .then_some(Members::of(TABLE))
-                .unwrap_or(Members::EMPTY),
-            evict: None,
-            end,
-        }
     }
 
     fn is_too_old(&self, now_us: u64) -> bool {
