@@ -14,7 +14,7 @@ use crate::execution::copied_write::CopiedWrite;
 use crate::execution::fan_out_write::in_order;
 use crate::execution::rewriting::{Refusal, Rewriting};
 use crate::execution::sent_batch::SentBatch;
-use crate::execution::sent_to_copies::Written;
+use crate::execution::sent_to_copies::{OwnAsked, Written};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, named_table, table_of, unordered};
 use crate::layouts::Layouts;
 use crate::statement::analysis::Analysis;
@@ -162,8 +162,9 @@ impl Engine {
             let statements = plan.copies().iter().map(CopyWrite::statement);
             self.prepare_copies(arrival.pool, statements);
         }
-        let held = batch.byte_len();
-        let of = (Some(&first), (Written::Batch(batch), held));
+        let held = batch.byte_len() + view.statements.len();
+        let own = OwnAsked::Batch(view.statements.into());
+        let of = (&first, (own, Written::Batch(batch), held));
         let write = self.begun((arrival, analysis), purpose, of, (&view.options, &[]));
         Ok(Some(write))
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use helenus_layout::insync::{
-    BitChange, COPIES_MAX, Copies, Intents, Known, PROXIES_MAX, Proxies, State,
+    BitChange, Copies, Intents, Known, LISTED_MAX, Members, PROXIES_MAX, Proxies, State, TABLE,
 };
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
@@ -45,7 +45,7 @@ pub struct OfTable {
 }
 
 /// Lists by the nodes that own a partition, one for each copy.
-pub type Groups = FxHashMap<Box<[NodeIndex]>, Known<COPIES_MAX>>;
+pub type Groups = FxHashMap<Box<[NodeIndex]>, Known<LISTED_MAX>>;
 
 /// A member of the list of proxies, and that list.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl Member {
 pub(crate) struct View<'a> {
     pub member: &'a Arc<Member>,
     pub proxies: &'a Known<PROXIES_MAX>,
-    pub copies: &'a Known<COPIES_MAX>,
+    pub copies: &'a Known<LISTED_MAX>,
 }
 
 impl Lists {
@@ -166,6 +166,88 @@ impl Lists {
             member,
             proxies,
             copies,
+        })
+    }
+}
+
+/// The table itself in the lists of all its partitions, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableInSync {
+    /// All versions since which it is in sync, added up: each only grows.
+    since: u128,
+    /// This proxy in the list of proxies.
+    me: usize,
+    reader_since: u64,
+}
+
+impl Lists {
+    /// `None` if it is not in sync in each of these lists, of which there are so many by this ring.
+    pub(crate) fn table_in_sync(
+        &self,
+        named: (&str, &str),
+        of_ring: (RingId, usize),
+        now_us: u64,
+    ) -> Option<TableInSync> {
+        self.table_by(named, of_ring, now_us, |known| {
+            let list = known.list(now_us)?;
+            (list.state(TABLE) == State::InSync).then(|| list.since(TABLE))
+        })
+    }
+
+    /// Whether the table itself was ever a member of its lists.
+    pub(crate) fn has_listed_table(&self, named: (&str, &str)) -> bool {
+        self.all_of(named).any(|list| list.since(TABLE) > 0)
+    }
+
+    /// Whether any copy is in sync, of whichever partitions.
+    pub(crate) fn has_copies_in_sync(&self, named: (&str, &str)) -> bool {
+        let of_table = Members::of(TABLE);
+        let mut lists = self.all_of(named);
+        lists.any(|list| !list.in_sync().minus(of_table).is_empty())
+    }
+
+    fn all_of(&self, (keyspace, table): (&str, &str)) -> impl Iterator<Item = &Copies> {
+        let of_table = self.tables.get(keyspace).and_then(|of| of.get(table));
+        let groups = of_table.into_iter().flat_map(|of| of.groups.values());
+        groups.filter_map(Known::last_read)
+    }
+
+    /// Whether it has stayed so up to now, as far as that counts for what it has answered.
+    pub(crate) fn has_stayed(
+        &self,
+        named: (&str, &str),
+        of_ring: (RingId, usize),
+        (then, now_us): (TableInSync, u64),
+    ) -> bool {
+        let now = self.table_by(named, of_ring, now_us, |known| {
+            known.counts_since(TABLE, now_us)
+        });
+        now == Some(then)
+    }
+
+    fn table_by(
+        &self,
+        (keyspace, table): (&str, &str),
+        (ring, groups): (RingId, usize),
+        now_us: u64,
+        since: impl Fn(&Known<LISTED_MAX>) -> Option<u64>,
+    ) -> Option<TableInSync> {
+        let Membership { member, proxies } = self.membership.as_ref()?;
+        let readers = proxies.list(now_us)?;
+        let may_read = readers.state(member.number) == State::InSync;
+        let of_table = self.tables.get(keyspace)?.get(table)?;
+        let has_all = of_table.ring == ring && of_table.groups.len() == groups && groups > 0;
+        if !may_read || !has_all {
+            return None;
+        }
+        let since = of_table
+            .groups
+            .values()
+            .map(|known| Some(u128::from(since(known)?)));
+        Some(TableInSync {
+            since: since.sum::<Option<u128>>()?,
+            me: member.number,
+            reader_since: readers.since(member.number),
         })
     }
 }

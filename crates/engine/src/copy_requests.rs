@@ -5,13 +5,15 @@
 mod several;
 
 use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use helenus_cql::Kind;
-use helenus_layout::insync::{Copies, Members};
-use helenus_layout::plan::LogicalTable;
+use helenus_layout::Layout;
+use helenus_layout::insync::{Copies, Members, State, TABLE};
+use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Consistency, Opcode, Options, ValueRef, code};
+use helenus_wire::{Consistency, Opcode, Options, PageStart, ValueRef, code};
 
 use crate::arrival::Arrival;
 use crate::copies::View;
@@ -19,13 +21,16 @@ use crate::copy_requests::several::{NO_COPY, Several};
 use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, Purpose};
 use crate::execution::copy_owners::{Extent, NotOne, first_run, owners_now};
+use crate::execution::copy_parts::state::{At, State as StateOfParts};
 use crate::execution::copy_read::{self, Asked as AskedOfCopies, CopyRead};
 use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::layout_read::{identity, unwrap};
+use crate::execution::outcome::INVALID_STATE;
 use crate::execution::rewriting::{Refusal, Rewriting};
-use crate::execution::sent_to_copies::{SentToCopies, Written, write_options};
+use crate::execution::sent_to_copies::{Own, OwnAsked, SentToCopies, Written, write_options};
+use crate::execution::table_read::TableRead;
 use crate::keys::PoolKey;
-use crate::layout_reads::{INVALID_STATE, knows_columns, options_of};
+use crate::layout_reads::{knows_columns, options_of};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
 use crate::layouts::Layouts;
 use crate::memory::Held;
@@ -45,7 +50,7 @@ const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place 
 pub(crate) const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
                            them by markers, one partition at a time";
 const SERIAL: &str = "a read at SERIAL or LOCAL_SERIAL completes conditional writes, which are not carried out on \
-                      them; read at QUORUM or LOCAL_QUORUM, which see all acknowledged writes";
+                      them; read at QUORUM or LOCAL_QUORUM, which see what is acknowledged at the same level";
 impl Engine {
     /// What a request about a table with copies becomes; `None` if it is about none.
     pub(crate) fn on_copies(
@@ -111,14 +116,16 @@ impl Engine {
             plan: planned.plan,
             is_prepared,
         };
-        let of = (Some(statement), (written, held));
+        let prepared = analysis.prepared.clone().filter(|_| is_prepared);
+        let own = OwnAsked::Statement(statement.clone(), prepared);
+        let of = (statement, (own, written, held));
         Ok(self.begun((arrival, analysis), purpose, of, (&asked.options, &values)))
     }
 
-    /// Refuses a write of so many bytes, if there is no room for it.
+    /// Refuses a write of so many bytes to so many copies, and to the table itself, if there is no room for it.
     pub(crate) fn may_begin(&self, bytes: usize, copies: usize) -> Result<(), Refusal> {
         self.is_room_for(bytes)?;
-        if self.cx.memory.is_full(bytes.saturating_mul(copies)) {
+        if self.cx.memory.is_full(bytes.saturating_mul(copies + 1)) {
             return Err(Refusal::no_memory());
         }
         match self.copied.is_full() {
@@ -127,13 +134,13 @@ impl Engine {
         }
     }
 
-    /// A write with its one timestamp and its one time. `values`: what stands behind all statements; `held`: the bytes
-    /// that `written` holds.
+    /// A write with its one timestamp and its one time. `statement`: it, or the first one of a BATCH; `values`: what
+    /// stands behind all statements; `held`: the bytes that `asked_for` and `written` hold.
     pub(crate) fn begun(
         &mut self,
         (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
         purpose: Purpose,
-        (statement, (written, held)): (Option<&Arc<Statement>>, (Written, usize)),
+        (statement, (asked_for, written, held)): (&Arc<Statement>, (OwnAsked, Written, usize)),
         (asked, values): (&Options<'_>, &[ValueRef<'_>]),
     ) -> CopiedWrite {
         let since_1970 = self.cx.since_1970();
@@ -148,9 +155,17 @@ impl Engine {
         let own = (asked, now_in_seconds);
         write_options(values, timestamp_us, own, version, &mut options);
         let payload: Box<[u8]> = arrival.payload().into();
+        let keyspace = match asked.keyspace {
+            Some(keyspace) => Some(keyspace.into()),
+            None => arrival.keyspace.cloned(),
+        };
         let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners) + held;
+        let own = own
+            + keyspace
+                .as_ref()
+                .map_or(0, |keyspace: &Rc<str>| keyspace.len());
         let held = Held::new(&self.cx.memory, own + payload.len() + options.len());
-        let of = statement.map(|statement| &**statement);
+        let of = Some(&**statement);
         let sent = SentToCopies {
             written,
             payload,
@@ -161,6 +176,12 @@ impl Engine {
             table: self
                 .statements
                 .table_stats(&self.cx, analysis, of, arrival.opcode),
+            own: Own {
+                asked: asked_for,
+                keyspace,
+                place: analysis.place.clone(),
+                level: asked.consistency,
+            },
         };
         CopiedWrite::new(purpose, sent, held)
     }
@@ -187,8 +208,8 @@ impl Engine {
         let Some((view, list)) = listed else {
             return Err(Refusal::new(code::OVERLOADED, NOT_LISTED));
         };
-        let alive = list.listed().len();
-        if alive < needed {
+        let alive = list.listed().minus(Members::of(TABLE)).len();
+        if alive < needed && list.state(TABLE) != State::InSync {
             return Err(unavailable(table, level, (needed, alive)));
         }
         if let Some(copy) = self.restarted_alone(list, &owners) {
@@ -293,15 +314,22 @@ impl Engine {
             let why = format!("a read at {} is none; read at QUORUM", level.name());
             Refusal::invalid(because(table, &why))
         })?;
+        let token = analysis.place.as_ref().and_then(|place| place.token);
+        let of_table = match token {
+            None => self.read_of_table(table, &options)?,
+            Some(_) => None,
+        };
         let plan = statement.layout_plan(table).plan;
         let Plan::ReadInPlace(in_place) = &*plan else {
-            return Err(Refusal::invalid(because(table, NO_COPY)));
+            return match of_table {
+                Some(read) => Ok(Rewriting::ReadOfTable(Box::new(read))),
+                None => Err(Refusal::invalid(because(table, NO_COPY))),
+            };
         };
         let prepared = analysis.prepared.as_ref();
         let knows_columns =
             prepared.is_some_and(|prepared| knows_columns(arrival, prepared, &options));
-        let place = analysis.place.as_ref();
-        let extent = match place.and_then(|place| place.token) {
+        let extent = match token {
             Some(token) => Extent::Partition(token),
             None => {
                 let several = Several {
@@ -315,6 +343,12 @@ impl Engine {
                     needed,
                     known_keys: OnceCell::new(),
                 };
+                if let Some(read) = of_table {
+                    let is_first = options.paging_state.is_none();
+                    let by_copies = is_first.then(|| several.in_parts(&self.cx).ok()).flatten();
+                    let read = read.or_by_copies(by_copies);
+                    return Ok(Rewriting::ReadOfTable(Box::new(read)));
+                }
                 let alone = several.alone(&self.cx, |extent| self.in_sync_of(table, extent));
                 match alone.map_err(|why| not_one(table, &why))? {
                     Some(extent) => extent,
@@ -326,10 +360,6 @@ impl Engine {
             }
         };
         let reads = &in_place.whole;
-        if reads.is_empty() {
-            return Err(Refusal::invalid(because(table, NO_COPY)));
-        }
-        let (candidates, continued) = candidates(table, reads, &options)?;
         let owners = self.owners_of_copies(table, extent)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
@@ -339,9 +369,21 @@ impl Engine {
         let is_held = self.cx.shared.layouts.is_held(self.cx.now);
         let list = list.filter(|_| is_held);
         let list = list.ok_or_else(|| Refusal::new(code::OVERLOADED, copy_read::NOT_LISTED))?;
-        let in_sync = list.in_sync().len();
-        if in_sync < needed {
+        let has_table = list.state(TABLE) == State::InSync;
+        if reads.is_empty() && !has_table {
+            return Err(Refusal::invalid(because(table, NO_COPY)));
+        }
+        let (candidates, continued) = candidates(table, reads, &options)?;
+        let in_sync = list.in_sync().minus(Members::of(TABLE)).len();
+        if in_sync < needed && !has_table {
             return Err(unavailable(table, level, (needed, in_sync)));
+        }
+        // Where the table itself has come or gone, what cannot go on will never be able to.
+        let is_tables = matches!(continued, Some((TABLE, _)));
+        let goes_on = !candidates.intersection(list.in_sync()).is_empty();
+        let never = continued.is_some() && (has_table || is_tables) && !goes_on;
+        if never || is_tables && list.since(TABLE) == 0 {
+            return Err(Refusal::new(code::PROTOCOL, INVALID_STATE));
         }
         let read = CopyRead::new(AskedOfCopies {
             table: table.clone(),
@@ -359,6 +401,34 @@ impl Engine {
             epoch: self.cx.snapshot.epoch,
         });
         Ok(Rewriting::ReadOfCopy(Box::new(read)))
+    }
+
+    /// A read of the table itself, whatever it asks, if the table is in sync in all its lists.
+    fn read_of_table(
+        &self,
+        table: &Arc<LogicalTable>,
+        options: &Options<'_>,
+    ) -> Result<Option<TableRead>, Refusal> {
+        let named = (&*table.keyspace, &*table.name);
+        let ring = self.cx.snapshot.copy_rings.with_groups(named.0, named.1);
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        let lists = self.cx.shared.copies.lists();
+        let is_held = self.cx.shared.layouts.is_held(self.cx.now);
+        if !is_held || lists.table_in_sync(named, ring, now_us).is_none() {
+            return Ok(None);
+        }
+        let continued = match options.paging_state {
+            None => None,
+            Some(state) => match state_for_table(table, state) {
+                StateForTable::Own => None,
+                StateForTable::Of(state) => {
+                    let size = options.page_size.unwrap_or(i32::MAX);
+                    Some((state, size))
+                }
+                StateForTable::Copies => return Ok(None),
+            },
+        };
+        Ok(Some(TableRead::new(table.clone(), continued)))
     }
 
     /// The copies of a part of the ring that are in sync.
@@ -406,10 +476,10 @@ fn unavailable(
     refusal
 }
 
-/// The copy that a page came from, and the node's own paging state.
+/// The copy that a page came from, or the table itself, and the node's own paging state.
 type PageBefore<'a> = (usize, &'a [u8]);
 
-/// The copies that may be asked, and what is continued: a page is continued on a copy that has the same
+/// The copies that may be asked, and the table itself, and what is continued: a page is continued on a copy that has the same
 /// order as the one that it came from.
 fn candidates<'a>(
     table: &LogicalTable,
@@ -417,22 +487,84 @@ fn candidates<'a>(
     options: &Options<'a>,
 ) -> Result<(Members, Option<PageBefore<'a>>), Refusal> {
     let Some(state) = options.paging_state else {
-        return Ok((reads.iter().map(|read| read.at).collect(), None));
+        let copies: Members = reads.iter().map(|read| read.at).collect();
+        return Ok((copies.with(TABLE), None));
     };
     let invalid = || Refusal::new(code::PROTOCOL, INVALID_STATE);
-    let (id, state) = unwrap(state).ok_or_else(invalid)?;
-    let mut copies = table.copies.iter().enumerate();
-    let from = copies.find(|(at, _)| identity(table, *at) == id);
-    let (from_at, from) = from.ok_or_else(invalid)?;
+    if StateOfParts::is_one(state) {
+        return Err(invalid());
+    }
+    let own = Layout::own(table.clustering.len());
+    let (from_at, layout, state) = match unwrap(state) {
+        Some((id, state)) => {
+            let mut copies = table.copies.iter().enumerate();
+            let from = copies.find(|(at, _)| identity(table, *at) == id);
+            let (from_at, from) = from.ok_or_else(invalid)?;
+            (from_at, &from.layout, state)
+        }
+        None => (TABLE, &own, state),
+    };
     let is_alike = |read: &&ReadOfCopy<Statement>| {
         let copy = table.copies.get(read.at);
-        read.order.is_none() && copy.is_some_and(|copy| copy.layout == from.layout)
+        read.order.is_none() && copy.is_some_and(|copy| copy.layout == *layout)
     };
-    let alike: Members = reads.iter().filter(is_alike).map(|read| read.at).collect();
+    let mut alike: Members = reads.iter().filter(is_alike).map(|read| read.at).collect();
+    if *layout == own {
+        alike = alike.with(TABLE);
+    }
     match alike.is_empty() {
         true => Err(invalid()),
         false => Ok((alike, Some((from_at, state)))),
     }
+}
+
+/// What the table itself makes of a paging state of a read of several partitions.
+enum StateForTable {
+    /// It is the table's own.
+    Own,
+    /// A copy in the table's order has had this one, as the table would have it.
+    Of(Box<[u8]>),
+    /// Only copies go on there.
+    Copies,
+}
+
+fn state_for_table(table: &LogicalTable, state: &[u8]) -> StateForTable {
+    let (id, at, left) = match (unwrap(state), StateOfParts::is_one(state)) {
+        (Some((id, inner)), _) => (id, At::InStretch(inner), None),
+        (None, false) => return StateForTable::Own,
+        (None, true) => match StateOfParts::parse(state) {
+            Some(StateOfParts { identity, left, at }) if left != Some(0) => (identity, at, left),
+            _ => return StateForTable::Copies,
+        },
+    };
+    let own = Layout::own(table.clustering.len());
+    let mut copies = table.copies.iter().enumerate();
+    let is_own = |(at, copy): (usize, &Copy)| identity(table, at) == id && copy.layout == own;
+    if !copies.any(is_own) {
+        return StateForTable::Copies;
+    }
+    match as_of_whole(at, left) {
+        Some(state) => StateForTable::Of(state),
+        None => StateForTable::Copies,
+    }
+}
+
+/// What a node has said of a part, as it says it of the whole; `None` if it has said nothing. Of a part that is one
+/// partition it leaves out the key, by which the table finds its place among several; and a LIMIT it knows of the part
+/// alone.
+fn as_of_whole(at: At<'_>, left: Option<u32>) -> Option<Box<[u8]>> {
+    let (key, inner) = match at {
+        At::InStretch(inner) => (None, inner),
+        At::InKey(key, inner) => (Some(key), inner),
+        At::Behind(_) | At::Key(_) => return None,
+    };
+    if key.is_none() && left.is_none() {
+        return Some(inner.into());
+    }
+    let start = PageStart::parse(inner).ok()?;
+    let start = key.map_or(start, |key| start.with_key(key));
+    let start = left.map_or(start, |left| start.with_remaining(left));
+    Some(start.write().into())
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_layout::insync::Members;
+use helenus_layout::insync::{Members, TABLE};
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Reader, code};
 
 use crate::backlog::How;
 use crate::copies::Lists;
-use crate::copy_ends::told;
+use crate::copy_ends::{told, told_of_table};
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::copied_write::{Copied, End, Failure, Passed, Steps, Waits, Why};
@@ -234,17 +234,23 @@ impl Engine {
         };
         write.note_boots(|node| links.newest_boot(node));
         let mut steps = write.advance(&pass.lists, pass.until.is_some(), pass.now_us);
-        if !is_as_it_was && steps.end != Some(End::Left) {
+        if !is_as_it_was && !write.is_of_table() && steps.end != Some(End::Left) {
             // A list is found by owners, and is another one where others own the partition.
             steps = Steps {
                 end: Some(End::GivenUp(Why::Moved)),
                 ..Steps::default()
             };
         }
-        if let Some(view) = write.view(&pass.lists)
-            && let Some(until) = pass.until
-        {
-            let until = until.min(self.cx.shared.copies.instant(view.lease_until_us()));
+        let until = match write.is_of_table() {
+            true => pass.until,
+            false => pass
+                .until
+                .zip(write.view(&pass.lists))
+                .map(|(until, view)| {
+                    until.min(self.cx.shared.copies.instant(view.lease_until_us()))
+                }),
+        };
+        if let Some(until) = until {
             self.send_to_copies(key, steps.send, until);
         }
         if let Some(copy) = steps.evict {
@@ -256,14 +262,21 @@ impl Engine {
     }
 
     /// Whether a write's table has the same copies as when it began, on the same nodes, and can still be written
-    /// in this form. That is looked up once for each snapshot.
+    /// in this form. That is looked up once for each snapshot. It is noted whether it has copies at all: if they have
+    /// come back, they are others.
     fn is_as_it_was(&mut self, key: CopiedWriteKey) -> bool {
         let snapshot = &self.cx.snapshot;
         let Some(write) = self.copied.get_mut(key) else {
             return false;
         };
         if write.seen_epoch == snapshot.epoch {
-            return true;
+            return !write.is_of_table();
+        }
+        let (keyspace, name) = (&write.table.keyspace, &write.table.name);
+        let has_copies = snapshot.layouts.replaced(keyspace, name).is_some();
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        if write.note_copies(has_copies, now_us) {
+            return false;
         }
         let is_same = write.sent.version <= snapshot.version
             && has_copies_on(
@@ -283,18 +296,25 @@ impl Engine {
             let Some(write) = self.copied.get_mut(key) else {
                 return;
             };
-            let Some((query, node)) = write.sent.query(copy, until).zip(write.owners.get(copy))
-            else {
+            let on_copy = || {
+                let (query, node) = write.sent.query(copy, until).zip(write.owners.get(copy))?;
+                let target = Target::Only {
+                    node: *node,
+                    is_tried: false,
+                };
+                Some((query, target))
+            };
+            let asked = match copy {
+                TABLE => Some(write.sent.query_of_table(until)),
+                _ => on_copy(),
+            };
+            let Some((query, target)) = asked else {
                 write.on_unsent(copy, now_us);
                 let statements = write.sent.to_prepare(copy).into_iter();
                 let statements: Vec<_> = statements.map(|of| of.statement().clone()).collect();
                 let pool = write.sent.pool;
                 self.prepare_copies(pool, statements.iter());
                 continue;
-            };
-            let target = Target::Only {
-                node: *node,
-                is_tried: false,
             };
             let (owner, form) = (Owner::Copy(key, copy), Form::Other(Box::new(query)));
             let sent = NodeRequest::new(owner, form, Prediction::Learned, target, self.cx.now);
@@ -330,6 +350,8 @@ impl Engine {
             return;
         };
         let now_us = self.cx.shared.copies.us(self.cx.now);
+        // The table has several replicas, and no start.
+        let boot = if copy == TABLE { Some(0) } else { boot };
         if let Some(of) = self.copied.get_mut(write) {
             match boot.filter(|_| opcode == Opcode::Result) {
                 Some(boot) => of.on_acked(copy, key, boot, now_us),
@@ -344,6 +366,8 @@ impl Engine {
     pub(crate) fn on_copy_failed(&mut self, key: NodeRequestKey, how: How, error: &ErrorBody<'_>) {
         let request = self.requests.nodes.get(key);
         let may_have_left = request.is_some_and(NodeRequest::may_have_left);
+        // By a node that was asked before this one.
+        let may_have_it = request.is_some_and(|request| request.maybe_applied);
         let Some((write, copy)) = self.take_copy(key) else {
             return;
         };
@@ -357,7 +381,13 @@ impl Engine {
             }
             // That a node must be taught the statement is nothing for the client.
             let is_told = how != How::TimedOut && !is_unprepared;
-            let told = is_told.then(|| told(of, error));
+            let told = is_told.then(|| match copy {
+                TABLE => told_of_table(of, error),
+                _ => told(of, error),
+            });
+            if may_have_it {
+                of.note_may_have(copy, key);
+            }
             of.on_failed((copy, key), failure, told, now_us);
         }
         self.touch_copied(write);

@@ -59,7 +59,7 @@ pub use comeback::{Comeback, is_caretaker};
 pub use intents::{BitChange, GivenUp, Intents};
 pub use join::{Join, JoinStep};
 pub use known::Known;
-pub use list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State};
+pub use list::{COPIES_MAX, Copies, LISTED_MAX, List, PROXIES_MAX, Proxies, Refused, State, TABLE};
 pub use marks::{Marks, Notice};
 pub use members::Members;
 pub use ranges::Ranges;

@@ -4,7 +4,7 @@
 //!
 //! Times in it are those of [`crate::boot_time`].
 
-use helenus_layout::insync::{COPIES_MAX, Join, Known, PROXIES_MAX, Ranges};
+use helenus_layout::insync::{Join, Known, LISTED_MAX, PROXIES_MAX, Ranges};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
@@ -30,7 +30,7 @@ pub(crate) struct CopiesOf {
     pub owners: Vec<[u8; 16]>,
     /// Those that the list is about; None if that is not known.
     pub ranges: Option<Ranges>,
-    pub known: Known<COPIES_MAX>,
+    pub known: Known<LISTED_MAX>,
     /// Copies that are joining.
     pub joins: Vec<Join>,
 }

@@ -467,6 +467,8 @@ pub struct BatchView<'a> {
     /// 0 logged, 1 unlogged, 2 counter.
     pub batch_type: u8,
     pub children: Vec<BatchChild<'a>>,
+    /// All in front of the options, as it came.
+    pub statements: &'a [u8],
     pub options: Options<'a>,
 }
 
@@ -489,10 +491,12 @@ impl<'a> BatchView<'a> {
                 _ => return Err(Malformed("invalid query kind in a batch")),
             });
         }
+        let statements = body.get(..body.len() - reader.rest().len());
         let options = Options::parse(&mut reader, version)?;
         Ok(BatchView {
             batch_type,
             children,
+            statements: statements.unwrap_or_default(),
             options,
         })
     }

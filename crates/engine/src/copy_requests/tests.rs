@@ -10,6 +10,9 @@ mod choice;
 mod failing;
 mod given_up;
 mod late;
+mod listed;
+mod listed_reads;
+mod listed_scans;
 mod overtaken;
 mod parts;
 mod parts_failing;
@@ -22,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_layout::Layout;
-use helenus_layout::insync::{COPIES_MAX, Copies, Known, Members, PROXIES_MAX, Proxies, Timing};
+use helenus_layout::insync::{Copies, Known, LISTED_MAX, Members, PROXIES_MAX, Proxies, Timing};
 use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_policy::ring::{NodeIndex, NodeSpec, ReplicaSets, Replication, Ring};
 use helenus_policy::token::{Partitioner, Token};
@@ -93,7 +96,7 @@ fn owned(tokens: usize, holders: [usize; COPIES]) -> (Ring, Vec<(String, Arc<Rep
 struct Scene {
     bench: Bench,
     list: Copies,
-    copies: Known<COPIES_MAX>,
+    copies: Known<LISTED_MAX>,
     proxies: Known<PROXIES_MAX>,
     member: Arc<Member>,
     /// Whether the catalogue takes intents; how many it was to take, and evictions that were asked for.
@@ -145,7 +148,7 @@ impl Scene {
         bench.renew();
         let mut scene = Scene {
             bench,
-            list: Copies::new(Members::first(COPIES), [1; COPIES_MAX]),
+            list: Copies::new(Members::first(COPIES), [1; LISTED_MAX]),
             copies: Known::new(TIMING),
             proxies: Known::new(TIMING),
             member: Arc::new(Member::new(ME)),

@@ -17,13 +17,19 @@
 //!   until this proxy is not the member any more that has begun it: then others resynchronise what it has left.
 //! - **A write that cannot be finished is given up** ([`Why`]), and its bucket is to be resynchronised.
 //!
+//! - **The table itself** is sent the write while it is listed, through whichever node coordinates it. It is never late.
+//!   When the catalogue says that the table has no copies any more, the write is done once the table has it, as one that
+//!   begins then is; of one that nobody waits for any more, for ten seconds.
+//!
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
 //! ids of nodes do not reach the client. A role needs the same rights on all copies, or its writes are given up.
+
+mod on_table;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_layout::insync::{COPIES_MAX, Members, Step, Write};
+use helenus_layout::insync::{COPIES_MAX, LISTED_MAX, Members, State, Step, TABLE, Write};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::Consistency;
@@ -121,8 +127,10 @@ pub(crate) struct CopiedWrite {
     bucket: Option<usize>,
     is_recorded: bool,
     began_us: u64,
+    /// Since when it was found that its table has no copies any more: it is an ordinary write.
+    of_table_since_us: Option<u64>,
     protocol: Write,
-    copies: [OfCopy; COPIES_MAX],
+    copies: [OfCopy; LISTED_MAX],
     /// Those that were late at the last tick.
     late: Members,
     /// What was said that says most of why it fails.
@@ -207,7 +215,8 @@ impl CopiedWrite {
             bucket: None,
             is_recorded: false,
             began_us: 0,
-            copies: [OfCopy::default(); COPIES_MAX],
+            of_table_since_us: None,
+            copies: [OfCopy::default(); LISTED_MAX],
             late: Members::EMPTY,
             said: None,
             held,
@@ -245,6 +254,9 @@ impl CopiedWrite {
 
     /// What is next by these lists. `may_send`: what is known of the table may be relied on.
     pub(crate) fn advance(&mut self, lists: &Lists, may_send: bool, now_us: u64) -> Steps {
+        if let Some(since_us) = self.of_table_since_us {
+            return self.advance_on_table(since_us, may_send, now_us);
+        }
         let mut steps = Steps {
             end: self.end_by(lists, now_us),
             ..Steps::default()
@@ -278,6 +290,10 @@ impl CopiedWrite {
         steps
     }
 
+    fn is_too_old(&self, now_us: u64) -> bool {
+        self.waits.is_none() && now_us.saturating_sub(self.began_us) >= LIFE_MAX_US
+    }
+
     /// How it ends, if it does before all required copies have it.
     fn end_by(&self, lists: &Lists, now_us: u64) -> Option<End> {
         let membership = lists.membership.as_ref();
@@ -297,8 +313,7 @@ impl CopiedWrite {
         if let Some(why) = self.fails(&view) {
             return Some(End::GivenUp(why));
         }
-        let age_us = now_us.saturating_sub(self.began_us);
-        (age_us >= LIFE_MAX_US).then_some(End::GivenUp(Why::Old))
+        self.is_too_old(now_us).then_some(End::GivenUp(Why::Old))
     }
 
     /// How it ends now that its client has waited long enough; `None`: it goes on. `may_have_left`: a node
@@ -397,6 +412,10 @@ impl CopiedWrite {
             if of.since != list.since(copy) {
                 of.since = list.since(copy);
                 (of.failure, of.failures, of.not_before_us) = (None, 0, 0);
+                // It was emptied while it was out.
+                if copy == TABLE && list.state(copy) == State::Joining {
+                    of.boot = None;
+                }
             }
         }
     }
@@ -436,10 +455,13 @@ impl CopiedWrite {
         let listed = view.copies.last_read()?.listed();
         let failure = |copy: usize| self.copies[copy].failure;
         let has_failed = |copy| matches!(failure(copy), Some(Failure::Refused | Failure::Unclear));
-        if listed.iter().all(has_failed) && !self.is_acknowledged() {
+        let refuses = |copy| failure(copy) == Some(Failure::Refused);
+        // Another attempt may have written it.
+        let is_unclear = |copy: usize| refuses(copy) && self.copies[copy].may_have;
+        let all_fail = listed.iter().all(has_failed) && !listed.iter().any(is_unclear);
+        if all_fail && !self.is_acknowledged() {
             return Some(Why::Failing);
         }
-        let refuses = |copy| failure(copy) == Some(Failure::Refused);
         listed.iter().any(refuses).then_some(Why::Refused)
     }
 
@@ -451,6 +473,14 @@ impl CopiedWrite {
     /// A copy is being asked.
     pub(crate) fn note_sent(&mut self, copy: usize, key: NodeRequestKey) {
         self.copies[copy].flying = Some(key);
+    }
+
+    /// A copy may have it, whatever comes of this node request.
+    pub(crate) fn note_may_have(&mut self, copy: usize, key: NodeRequestKey) {
+        let of = self.copies.get_mut(copy);
+        if let Some(of) = of.filter(|of| of.flying == Some(key)) {
+            of.may_have = true;
+        }
     }
 
     /// The copy that this node request was for, if it is still awaited; it is no longer.

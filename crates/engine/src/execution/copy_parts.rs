@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_cql::Fold;
-use helenus_layout::insync::Members;
+use helenus_layout::insync::{Members, TABLE};
 use helenus_layout::plan::{Copy, LogicalTable, ROWS_MAX};
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::token::murmur3_token;
@@ -73,6 +73,8 @@ pub(crate) struct InParts {
     pub now_in_seconds: Option<i32>,
     /// What a node says of the whole.
     pub warning: Option<&'static str>,
+    /// It begins where a page before has ended.
+    pub is_continued: bool,
 }
 
 /// The meaning of a marker of a part's statement.
@@ -138,6 +140,15 @@ impl std::fmt::Debug for CopyParts {
     }
 }
 
+/// What becomes of parts that copies do not give.
+pub(super) enum AfterCopies {
+    Nothing,
+    /// The table itself is read from the beginning.
+    Table,
+    /// It cannot go on where copies have ended, which will not come back.
+    InvalidState,
+}
+
 /// What has come of a part, as an answer of the table.
 pub(crate) struct PartAnswer<'a> {
     pub copy: usize,
@@ -169,6 +180,24 @@ impl CopyParts {
         };
         parts.held.set(parts.byte_len());
         parts
+    }
+
+    pub(crate) fn table(&self) -> &Arc<LogicalTable> {
+        &self.of.table
+    }
+
+    /// What is left where copies could not be read: the table itself may be in sync by now.
+    pub(super) fn after_copies(&self, around: &Surroundings<'_>) -> AfterCopies {
+        let named = (&*self.of.table.keyspace, &*self.of.table.name);
+        let ring = around.cx.snapshot.copy_rings.with_groups(named.0, named.1);
+        let now_us = around.cx.shared.copies.us(around.cx.now);
+        let lists = around.cx.shared.copies.lists();
+        match lists.table_in_sync(named, ring, now_us) {
+            None => AfterCopies::Nothing,
+            Some(_) if !self.of.is_continued => AfterCopies::Table,
+            Some(_) if lists.has_copies_in_sync(named) => AfterCopies::Nothing,
+            Some(_) => AfterCopies::InvalidState,
+        }
     }
 
     /// The part that is read.
@@ -260,7 +289,8 @@ impl CopyParts {
         let list = view.as_ref().and_then(|view| view.list(now_us));
         let list = list.filter(|_| shared.layouts.is_held(around.cx.now));
         let list = list.ok_or_else(|| told(code::OVERLOADED, NOT_LISTED.to_owned()))?;
-        let (level, needed, alive) = (self.of.level, self.of.needed, list.in_sync().len());
+        let (level, needed) = (self.of.level, self.of.needed);
+        let alive = list.in_sync().minus(Members::of(TABLE)).len();
         if alive < needed {
             return Err(Told {
                 code: code::UNAVAILABLE,

@@ -1,8 +1,11 @@
-//! What is sent to each copy of a write to copies in sync ([`crate::execution::copied_write`]).
+//! What is sent to each copy of a write to copies in sync ([`crate::execution::copied_write`]), and to the table itself
+//! while it is listed: the client's own statement, with the same timestamp and the same time.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use helenus_layout::insync::TABLE;
 use helenus_policy::schedule::Class;
 use helenus_wire::{
     Consistency, Opcode, Options, ValueRef, Version, flags, query_flags, write, write_flags,
@@ -12,8 +15,11 @@ use helenus_wire::{
 use crate::execution::fan_out_write::known;
 use crate::execution::sent_batch::SentBatch;
 use crate::keys::PoolKey;
+use crate::node_request::Target;
 use crate::query::Query;
+use crate::statement::copy_rules::at_least_quorum;
 use crate::statement::layout_plan::{CopyWrite, Plan};
+use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
 
@@ -44,6 +50,24 @@ pub(crate) struct SentToCopies {
     pub max: usize,
     pub pool: PoolKey,
     pub table: Option<Arc<TableStats>>,
+    pub own: Own,
+}
+
+/// A write as its client has asked for it.
+pub(crate) struct Own {
+    pub asked: OwnAsked,
+    /// Of names without one.
+    pub keyspace: Option<Rc<str>>,
+    pub place: Option<Place>,
+    pub level: Consistency,
+}
+
+/// What a client has asked for.
+pub(crate) enum OwnAsked {
+    /// Prepared, if the client has prepared it.
+    Statement(Arc<Statement>, Option<Arc<Prepared>>),
+    /// The statements of a BATCH and what is in front of them.
+    Batch(Box<[u8]>),
 }
 
 /// Appends what stands behind the statement in a QUERY or EXECUTE, or, without values, behind those in a BATCH, to
@@ -98,10 +122,7 @@ impl SentToCopies {
                     return None;
                 }
                 Prepared::write_asked(prepared.as_deref(), &copy.text, self.version, &mut body);
-                let opcode = match prepared {
-                    Some(_) => Opcode::Execute,
-                    None => Opcode::Query,
-                };
+                let opcode = opcode(prepared.is_some());
                 (opcode, Some(copy.statement().clone()), prepared)
             }
             Written::Batch(batch) => {
@@ -110,12 +131,8 @@ impl SentToCopies {
             }
         };
         body.extend_from_slice(&self.options);
-        let header_flags = match self.payload.is_empty() {
-            true => 0,
-            false => flags::CUSTOM_PAYLOAD,
-        };
         Some(Query {
-            header_flags,
+            header_flags: self.header_flags(),
             statement,
             prepared,
             table: self.table.clone(),
@@ -127,6 +144,50 @@ impl SentToCopies {
             send_before: Some(send_before),
             ..Query::new(opcode, self.version, body)
         })
+    }
+
+    /// What is sent to the table itself until then, and where.
+    pub(crate) fn query_of_table(&self, send_before: Instant) -> (Query, Target) {
+        let own = &self.own;
+        let level = at_least_quorum(own.level);
+        let mut body = Vec::with_capacity(self.byte_len() + 32);
+        body.extend_from_slice(&self.payload);
+        let (opcode, statement, prepared) = match &own.asked {
+            OwnAsked::Statement(statement, prepared) => {
+                let text = &*statement.text;
+                Prepared::write_asked(prepared.as_deref(), text, self.version, &mut body);
+                let opcode = opcode(prepared.is_some());
+                (opcode, Some(statement.clone()), prepared.clone())
+            }
+            OwnAsked::Batch(statements) => {
+                body.extend_from_slice(statements);
+                (Opcode::Batch, None, None)
+            }
+        };
+        write::u16(&mut body, level.0);
+        body.extend_from_slice(self.options.get(2..).unwrap_or_default());
+        let query = Query {
+            header_flags: self.header_flags(),
+            keyspace: own.keyspace.clone(),
+            statement,
+            prepared,
+            table: self.table.clone(),
+            pool: self.pool,
+            class: Class::Write,
+            // It has a timestamp of its own.
+            idempotent: true,
+            consistency: level,
+            send_before: Some(send_before),
+            ..Query::new(opcode, self.version, body)
+        };
+        (query, Target::of(own.place.clone()))
+    }
+
+    fn header_flags(&self) -> u8 {
+        match self.payload.is_empty() {
+            true => 0,
+            false => flags::CUSTOM_PAYLOAD,
+        }
     }
 
     /// What the nodes are to prepare, or have prepared, for a copy.
@@ -149,14 +210,26 @@ impl SentToCopies {
         prepared.find(|prepared| *prepared.id == *id)
     }
 
-    /// The nodes do not know any more what has this id on a copy: its text is sent. So is that of all others, if it is
-    /// none that is known.
-    pub(crate) fn forget_prepared(&self, copy: usize, id: &[u8]) {
+    /// The nodes do not know any more what has this id on a copy, or on the table itself: its text is sent. So is that
+    /// of all others, if it is none that is known. The statements of a BATCH to the table stay as the client has sent them.
+    pub(crate) fn forget_prepared(&mut self, copy: usize, id: &[u8]) {
+        if copy == TABLE
+            && let OwnAsked::Statement(_, prepared) = &mut self.own.asked
+        {
+            *prepared = None;
+        }
         let all = self.to_prepare(copy);
         let has_id = |of: &&CopyWrite<Statement>| known(of).is_some_and(|of| *of.id == *id);
         match all.iter().find(|of| has_id(of)) {
             Some(of) => of.statement().forget_range(),
             None => all.iter().for_each(|of| of.statement().forget_range()),
         }
+    }
+}
+
+fn opcode(is_prepared: bool) -> Opcode {
+    match is_prepared {
+        true => Opcode::Execute,
+        false => Opcode::Query,
     }
 }

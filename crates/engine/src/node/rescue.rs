@@ -1,5 +1,6 @@
 //! Node requests whose link is silent or gone: whether another node may have them.
 
+use helenus_layout::insync::TABLE;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
@@ -58,7 +59,7 @@ impl Engine {
             node != silent && sound && self.links.has_link(query.pool, node)
         };
         match &request.owner {
-            Owner::Whole(_) | Owner::Part(..) => {
+            Owner::Whole(_) | Owner::Part(..) | Owner::Copy(_, TABLE) => {
                 let another = request
                     .target
                     .untried()

@@ -120,6 +120,21 @@ pub(crate) fn needed(level: Consistency, copies: usize) -> Option<usize> {
     }
 }
 
+/// The level at which the table itself is written while it is listed: whatever is acknowledged, reads at QUORUM see.
+///
+/// LOCAL_QUORUM stays: where a table has replicas in several datacenters, a quorum of all need not have one of the
+/// client's own, whose reads at LOCAL_QUORUM would miss the write. It promises what it promises without copies:
+/// reads at LOCAL_QUORUM in the same datacenter see the write. The other levels stay, too; THREE is less than
+/// QUORUM where there are six replicas or more, and promises no more than it does there.
+pub(crate) fn at_least_quorum(level: Consistency) -> Consistency {
+    match level {
+        Consistency::ANY | Consistency::ONE | Consistency::LOCAL_ONE | Consistency(2) => {
+            Consistency::QUORUM
+        }
+        level => level,
+    }
+}
+
 /// How many copies must be in sync for a read at this level, of which one answers; `None`: there are no such reads.
 pub(crate) fn needed_in_sync(level: Consistency, copies: usize) -> Option<usize> {
     match level {

@@ -89,7 +89,7 @@ impl Join {
 
 #[cfg(test)]
 mod tests {
-    use super::super::list::{COPIES_MAX, Copies};
+    use super::super::list::{Copies, LISTED_MAX};
     use super::super::members::Members;
     use super::super::timing::Timing;
     use super::*;
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn what_was_compared_before_all_wait_is_not_promoted() {
         let mut known = Known::new(Timing::TESTED);
-        let two = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        let two = Copies::new(Members::first(2), [1; LISTED_MAX]);
         let joining = two.evict(1).and_then(|l| l.join(1, 2)).expect("joins");
         known.adopt(joining, 900, 950);
         let mut join = Join::begin(&known, 1, 950).expect("it is joining");
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_newcomer_is_compared_after_a_lease_and_then_promoted() {
         let mut known = Known::new(Timing::TESTED);
-        let three = Copies::new(Members::first(3), [1; COPIES_MAX]);
+        let three = Copies::new(Members::first(3), [1; LISTED_MAX]);
         let joining = three.evict(1).and_then(|l| l.join(1, 2)).expect("joins");
         known.adopt(three, 0, 0);
         assert_eq!(Join::begin(&known, 1, 0), None);

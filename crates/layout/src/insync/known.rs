@@ -21,6 +21,8 @@ pub struct Known<const N: usize> {
     lingers_until_us: [u64; N],
     /// When this proxy heard of a member's present state.
     heard_us: [u64; N],
+    /// Since when a member was last in sync that is so no longer, and until when what it answers counts.
+    was_in_sync: [(u64, u64); N],
 }
 
 impl<const N: usize> Known<N> {
@@ -31,6 +33,7 @@ impl<const N: usize> Known<N> {
             lease_until_us: 0,
             lingers_until_us: [0; N],
             heard_us: [0; N],
+            was_in_sync: [(0, 0); N],
         }
     }
 
@@ -56,6 +59,12 @@ impl<const N: usize> Known<N> {
             let heard = |known: &List<N>| known.since(member) == list.since(member);
             if !self.list.as_ref().is_some_and(heard) {
                 self.heard_us[member] = now_us;
+            }
+            if let Some(known) = &self.list
+                && known.state(member) == State::InSync
+                && known.since(member) != list.since(member)
+            {
+                self.was_in_sync[member] = (known.since(member), self.lease_until_us);
             }
             if could_be_read && list.state(member) == State::Out {
                 self.lingers_until_us[member] = outlasted;
@@ -99,6 +108,9 @@ impl<const N: usize> Known<N> {
             lease_until_us: self.lease_until_us.saturating_sub(most_us),
             lingers_until_us: self.lingers_until_us.map(waits),
             heard_us: self.heard_us.map(waits),
+            was_in_sync: self
+                .was_in_sync
+                .map(|(since, until_us)| (since, until_us.saturating_sub(most_us))),
             ..self.clone()
         }
     }
@@ -119,6 +131,17 @@ impl<const N: usize> Known<N> {
         let lingers = |member: &usize| now_us < self.lingers_until_us[*member];
         let lingering: Members = (0..N).filter(lingers).collect();
         Some(list.listed().union(lingering))
+    }
+
+    /// Since which version a member is in sync; or was, if it has left and the lease on the list before still runs:
+    /// nobody acknowledges anything without that member yet.
+    pub fn counts_since(&self, member: usize, now_us: u64) -> Option<u64> {
+        let list = self.list(now_us)?;
+        if list.state(member) == State::InSync {
+            return Some(list.since(member));
+        }
+        let (since, until_us) = self.was_in_sync.get(member)?;
+        (now_us < *until_us).then_some(*since)
     }
 
     /// Whether a member that was asked at `asked_us` may be evicted because it has not answered. One that
@@ -143,7 +166,7 @@ impl<const N: usize> Known<N> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::list::{COPIES_MAX, Copies};
+    use super::super::list::{Copies, LISTED_MAX};
     use super::*;
 
     const TIMING: Timing = Timing {
@@ -152,7 +175,7 @@ mod tests {
     };
 
     fn three() -> Copies {
-        Copies::new(Members::first(3), [1; COPIES_MAX])
+        Copies::new(Members::first(3), [1; LISTED_MAX])
     }
 
     #[test]
@@ -225,8 +248,28 @@ mod tests {
         // Asked at 1,000 by the other clock, and heard of at 10,000 by the first.
         assert!(!renewed.is_overdue(0, 900, 1_099) && renewed.is_overdue(0, 900, 1_100));
         assert!(!renewed.is_gone(2, 2_649) && renewed.is_gone(2, 2_650));
-        let never = Known::<COPIES_MAX>::new(TIMING).behind(9_000, 9_030);
+        let never = Known::<LISTED_MAX>::new(TIMING).behind(9_000, 9_030);
         assert_eq!((never.lease_until_us(), never.last_read()), (0, None));
+    }
+
+    #[test]
+    fn who_has_left_counts_until_the_lease_on_the_list_before_ends() {
+        let mut known = Known::new(TIMING);
+        known.adopt(three(), 0, 10);
+        known.adopt(three(), 100, 110);
+        assert_eq!(known.counts_since(2, 500), Some(1));
+        let evicted = three().evict(2).expect("others are in sync");
+        for sent_us in [500, 1_000] {
+            known.adopt(evicted, sent_us, sent_us + 10);
+        }
+        let of = |known: &Known<LISTED_MAX>, us: [u64; 2]| us.map(|us| known.counts_since(2, us));
+        assert_eq!(of(&known, [1_099, 1_100]), [Some(1), None]);
+        assert_eq!(known.counts_since(0, 1_999), Some(1));
+        assert_eq!(known.counts_since(0, 2_000), None, "without a lease");
+        assert_eq!(of(&known.behind(50, 80), [1_019, 1_020]), [Some(1), None]);
+        let back = evicted.join(2, 1).and_then(|list| list.promote(2, 3));
+        known.adopt(back.expect("it comes back"), 1_050, 1_060);
+        assert_eq!(known.counts_since(2, 1_070), Some(4));
     }
 
     #[test]

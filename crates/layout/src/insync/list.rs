@@ -11,7 +11,13 @@ pub const COPIES_MAX: usize = 5;
 /// Proxies of a cluster, at most. One that starts takes a number of its own.
 pub const PROXIES_MAX: usize = Members::MAX;
 
-pub type Copies = List<COPIES_MAX>;
+/// The number of the table itself, beside those of its copies: while it is listed, Cassandra keeps all rows in it, too.
+/// It has replicas of its own, on any nodes, so it has no start ([`List::boot`]).
+pub const TABLE: usize = COPIES_MAX;
+/// Members of a list of copies, at most.
+pub const LISTED_MAX: usize = COPIES_MAX + 1;
+
+pub type Copies = List<LISTED_MAX>;
 pub type Proxies = List<PROXIES_MAX>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_member_leaves_and_comes_back_in_two_steps() {
-        let list = Copies::new(Members::first(3), [1; COPIES_MAX]);
+        let list = Copies::new(Members::first(3), [1; LISTED_MAX]);
         let out = list.evict(2).expect("two others are in sync");
         assert_eq!(
             (out.version(), out.state(2), out.since(2)),
@@ -208,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_member_that_joined_anew_is_not_promoted_by_who_saw_it_join_before() {
-        let list = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        let list = Copies::new(Members::first(2), [1; LISTED_MAX]);
         let first = list.evict(1).and_then(|l| l.join(1, 1)).expect("joins");
         let again = first.evict(1).and_then(|l| l.join(1, 1)).expect("joins");
         let since = first.since(1);
@@ -217,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_later_start_of_the_last_one_in_sync_makes_a_version() {
-        let list = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        let list = Copies::new(Members::first(2), [1; LISTED_MAX]);
         assert_eq!(list.adopt_start(0, 9), Err(Refused::NotLastInSync(0)));
         let last = list.evict(1).expect("another is in sync");
         let adopted = last.adopt_start(0, 9).expect("it is in sync");
@@ -230,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_last_in_sync_stays() {
-        let list = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        let list = Copies::new(Members::first(2), [1; LISTED_MAX]);
         let one = list.evict(0).expect("another is in sync");
         assert_eq!(one.evict(1), Err(Refused::LastInSync(1)));
         assert_eq!(one.evict(0), Err(Refused::IsOut(0)));
@@ -241,7 +247,7 @@ mod tests {
             Err(Refused::LastInSync(1)),
             "joining is not enough"
         );
-        assert_eq!(joining.join(COPIES_MAX, 1), Err(Refused::NoSuchMember(5)));
+        assert_eq!(joining.join(LISTED_MAX, 1), Err(Refused::NoSuchMember(6)));
         assert_eq!(joining.join(1, 1), Err(Refused::IsNotOut(1)));
     }
 }

@@ -21,7 +21,7 @@
 
 use std::collections::BTreeMap;
 
-use super::list::{COPIES_MAX, Copies, State};
+use super::list::{COPIES_MAX, Copies, LISTED_MAX, State, TABLE};
 use super::members::Members;
 use super::ranges::Ranges;
 
@@ -194,11 +194,16 @@ fn list(
         return Err(Stuck::NoList(owners.clone()));
     }
     let (mut in_sync, mut joining) = (Members::EMPTY, Members::EMPTY);
-    let (mut since, mut boot) = ([0; COPIES_MAX], [0; COPIES_MAX]);
+    let (mut since, mut boot) = ([0; LISTED_MAX], [0; LISTED_MAX]);
     let mut left = Vec::new();
-    for (copy, owner) in owners.iter().enumerate() {
+    // The table itself has no owner that could be another one.
+    let is_listed = of.iter().any(|old| old.list.since(TABLE) > 0);
+    let members = (0..owners.len()).chain(is_listed.then_some(TABLE));
+    for copy in members {
         since[copy] = version;
-        let stayed = of.iter().filter(|old| old.owners.get(copy) == Some(owner));
+        let has_stayed =
+            |old: &&&OldGroup| copy == TABLE || old.owners.get(copy) == owners.get(copy);
+        let stayed = of.iter().filter(has_stayed);
         let mut boots = stayed.clone().map(|old| old.list.boot(copy));
         boot[copy] = boots.next().unwrap_or_default();
         let is_same = stayed.clone().count() == of.len() && boots.all(|one| one == boot[copy]);

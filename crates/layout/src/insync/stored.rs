@@ -3,7 +3,7 @@
 //! Rows are written by other proxies, by other versions, and by hand. A list decides who is waited for, so
 //! what cannot be true is refused, and never mended here.
 
-use super::list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, State};
+use super::list::{COPIES_MAX, Copies, LISTED_MAX, List, PROXIES_MAX, Proxies, State, TABLE};
 use super::members::Members;
 
 /// A list as it is stored.
@@ -78,7 +78,7 @@ pub enum BadList {
     /// Each change makes a version and brings one member into its state with it.
     #[error("no member is as it is since version {0}, which is that of the list")]
     Torn(i64),
-    #[error("no copy is in sync")]
+    #[error("neither a copy nor the table is in sync")]
     NoneInSync,
     #[error("it has version {now}, and had version {before} before")]
     WentBack { before: u64, now: u64 },
@@ -105,11 +105,15 @@ impl State {
 }
 
 impl Stored {
-    /// What is to be stored of a list with this many members.
-    pub fn of<const N: usize>(list: &List<N>, members: usize) -> Stored {
+    /// What is to be stored of the list of so many copies. The table itself has a place from when it was first
+    /// listed; between its place and theirs nobody was ever listed.
+    pub fn of(list: &Copies, copies: usize) -> Stored {
         // None of these numbers comes near the limits of its type: they are checked when read, and grow by one.
         let numbers = |members: Members| members.iter().map(|member| member as i32).collect();
-        let all = || 0..members.min(N);
+        let all = || match list.since(TABLE) {
+            0 => 0..copies.min(COPIES_MAX),
+            _ => 0..LISTED_MAX,
+        };
         Stored {
             version: list.version() as i64,
             in_sync: numbers(list.in_sync()),
@@ -119,22 +123,32 @@ impl Stored {
         }
     }
 
-    /// The list of a row's copies, of which there are `members`.
+    /// The list of a row's copies, of which there are `members`, and of the table itself if it was ever listed.
     pub fn copies(&self, members: usize) -> Result<Copies, BadList> {
         if !(1..=COPIES_MAX).contains(&members) {
             let max = COPIES_MAX;
             return Err(BadList::MemberCount { members, max });
         }
+        let has_table = self.since.len() == LISTED_MAX;
+        let places = if has_table { LISTED_MAX } else { members };
         for (column, told) in [("since", self.since.len()), ("boot", self.boot.len())] {
-            if told != members {
+            if told != places {
                 return Err(BadList::ColumnLength {
                     column,
                     told,
-                    members,
+                    members: places,
                 });
             }
         }
-        let list = self.list()?;
+        let list: Copies = self.list()?;
+        let mut nobody = (members..COPIES_MAX).filter(|_| has_table);
+        if let Some(member) = nobody.find(|member| list.since(*member) > 0) {
+            return Err(BadList::NoSuchMember(member as i32));
+        }
+        if let boot @ 1.. = list.boot(TABLE) {
+            let (member, boot) = (TABLE, boot as i32);
+            return Err(BadList::NoBoot { member, boot });
+        }
         // The list of a new table has all in sync, and the last one is never evicted.
         if list.in_sync().is_empty() {
             return Err(BadList::NoneInSync);
@@ -256,7 +270,7 @@ mod tests {
     use super::*;
 
     fn three() -> Copies {
-        let list = Copies::new(Members::first(3), [4; COPIES_MAX]);
+        let list = Copies::new(Members::first(3), [4; LISTED_MAX]);
         let list = list.evict(1).expect("others are in sync");
         list.join(1, 5).expect("it is out")
     }
@@ -362,6 +376,70 @@ mod tests {
     }
 
     #[test]
+    fn the_table_itself_has_a_place_behind_those_that_copies_may_have() {
+        let alone = Copies::new(Members::of(TABLE), [4, 4, 0, 0, 0, 0]);
+        let stored = Stored::of(&alone, 2);
+        let expected = Stored {
+            version: 1,
+            in_sync: vec![5],
+            joining: vec![],
+            since: vec![0, 0, 0, 0, 0, 1],
+            boot: vec![4, 4, 0, 0, 0, 0],
+        };
+        assert_eq!(stored, expected);
+        assert_eq!(stored.copies(2), Ok(alone));
+        let gone = alone.join(0, 4).and_then(|list| list.promote(0, 2));
+        let gone = gone.and_then(|list| list.evict(TABLE)).expect("another is");
+        let stored = Stored::of(&gone, 2);
+        assert_eq!(stored.since, [3, 0, 0, 0, 0, 4]);
+        assert_eq!(stored.copies(2), Ok(gone));
+        // As it was stored before tables could be listed.
+        let before = Copies::new(Members::first(2), [4, 4, 0, 0, 0, 0]);
+        let stored = Stored::of(&before, 2);
+        assert_eq!((stored.since.len(), stored.boot.len()), (2, 2));
+        let listed = before.join(TABLE, 0).expect("it is out");
+        let listed = Stored::of(&listed, 2).copies(2).expect("it is good");
+        assert_eq!(check_order(&before, &listed), Ok(()));
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_listed_so_is_refused() {
+        let good = Stored::of(&Copies::new(Members::of(TABLE), [4, 4, 0, 0, 0, 0]), 2);
+        type Spoil = fn(&mut Stored);
+        let unlisted = BadList::NoSuchSince {
+            member: TABLE,
+            since: 0,
+            version: 1,
+        };
+        let short = BadList::ColumnLength {
+            column: "boot",
+            told: 2,
+            members: LISTED_MAX,
+        };
+        let cases: [(Spoil, BadList); 5] = [
+            (|list| list.since[3] = 1, BadList::NoSuchMember(3)),
+            (|list| list.since[5] = 0, unlisted),
+            (|list| list.boot.truncate(2), short),
+            (
+                |list| list.boot[5] = 7,
+                BadList::NoBoot {
+                    member: TABLE,
+                    boot: 7,
+                },
+            ),
+            (|list| list.in_sync = vec![6], BadList::NoSuchMember(6)),
+        ];
+        for (spoil, expected) in cases {
+            let mut list = good.clone();
+            spoil(&mut list);
+            assert_eq!(list.copies(2), Err(expected), "{list:?}");
+        }
+        let mut without = Stored::of(&three(), 3);
+        without.in_sync = vec![0, 5];
+        assert_eq!(without.copies(3), Err(BadList::NoSuchMember(5)));
+    }
+
+    #[test]
     fn proxies_are_read_from_a_row_each() {
         let empty = proxies(0, &[]).expect("nobody has joined yet");
         assert_eq!((empty.version(), empty.listed()), (0, Members::EMPTY));
@@ -408,7 +486,7 @@ mod tests {
 
     #[test]
     fn a_list_follows_only_what_it_can_have_come_from() {
-        let before = Copies::new(Members::first(3), [4; COPIES_MAX]);
+        let before = Copies::new(Members::first(3), [4; LISTED_MAX]);
         let now = three();
         assert_eq!(check_order(&before, &now), Ok(()));
         assert_eq!(check_order(&now, &now), Ok(()));
@@ -416,14 +494,14 @@ mod tests {
         assert_eq!(check_order(&now, &before), Err(back));
         let parts = |version, joining, since| {
             let in_sync = Members::first(3).minus(joining);
-            Copies::from_parts(version, in_sync, joining, since, [4; COPIES_MAX])
+            Copies::from_parts(version, in_sync, joining, since, [4; LISTED_MAX])
         };
         let none = Members::EMPTY;
-        let changed = parts(1, Members::of(1), [1, 1, 1, 0, 0]);
+        let changed = parts(1, Members::of(1), [1, 1, 1, 0, 0, 0]);
         assert_eq!(check_order(&before, &changed), Err(BadList::SameVersion(1)));
-        let unseen = parts(2, Members::of(1), [2, 1, 1, 0, 0]);
+        let unseen = parts(2, Members::of(1), [2, 1, 1, 0, 0, 0]);
         assert_eq!(check_order(&before, &unseen), Err(BadList::SameSince(1)));
-        let older = parts(4, none, [4, 2, 1, 0, 0]);
+        let older = parts(4, none, [4, 2, 1, 0, 0, 0]);
         assert_eq!(check_order(&now, &older), Err(BadList::SameSince(1)));
     }
 }

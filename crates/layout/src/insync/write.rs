@@ -11,11 +11,15 @@
 //! A write that its client no longer waits for goes on all the same, until all required copies have it:
 //! only then do reads of different copies agree about it.
 //!
+//! The **table itself** is sent the write, too, while it is listed or has just left. Its own coordinator counts replicas,
+//! so once it has the write, no level asks for more as long as it is in sync. It is never evicted for being late, nor for
+//! a restart.
+//!
 //! What a merged read has found is a write, too, that the copies which gave it have already
 //! ([`super::Verdict::Merge`]). If all have it, nothing is recorded, told or sent.
 
 use super::known::Known;
-use super::list::{COPIES_MAX, PROXIES_MAX, State};
+use super::list::{LISTED_MAX, PROXIES_MAX, State, TABLE};
 use super::members::Members;
 
 /// One write to all copies, always with the same timestamp, so that it may be sent again.
@@ -32,16 +36,20 @@ pub struct Write {
     /// All proxies knew of it at some moment, or need not.
     all_know: bool,
     sent: Members,
-    sent_at_us: [u64; COPIES_MAX],
+    sent_at_us: [u64; LISTED_MAX],
     acked: Members,
     /// Which start of the node has acknowledged it.
-    acked_boot: [u32; COPIES_MAX],
+    acked_boot: [u32; LISTED_MAX],
+    /// Since which version the table itself is in its state, by the list that was looked at last.
+    table_since: u64,
 }
 
 /// Which copies have it, and which required ones do not.
 struct Standing {
     acked: Members,
     missing: Members,
+    /// As the level asks for.
+    is_enough: bool,
 }
 
 /// What is next.
@@ -79,9 +87,10 @@ impl Write {
             told: Members::EMPTY,
             all_know: false,
             sent: Members::EMPTY,
-            sent_at_us: [0; COPIES_MAX],
+            sent_at_us: [0; LISTED_MAX],
             acked: Members::EMPTY,
-            acked_boot: [0; COPIES_MAX],
+            acked_boot: [0; LISTED_MAX],
+            table_since: 0,
         }
     }
 
@@ -115,7 +124,7 @@ impl Write {
 
     /// It has left for these copies, whose time runs from now on. It may be said again.
     pub fn on_sent(&mut self, copies: Members, now_us: u64) {
-        for copy in copies.iter().filter(|copy| *copy < COPIES_MAX) {
+        for copy in copies.iter().filter(|copy| *copy < LISTED_MAX) {
             // From when it has waited: sending it again does not make it young.
             if self.sent_at_us[copy] == 0 {
                 self.sent_at_us[copy] = now_us;
@@ -127,7 +136,7 @@ impl Write {
     /// So much time, up to now, does not count against these copies: this proxy could not send to them, or could
     /// not hear them.
     pub fn excuse(&mut self, copies: Members, time_us: u64, now_us: u64) {
-        for copy in copies.iter().filter(|copy| *copy < COPIES_MAX) {
+        for copy in copies.iter().filter(|copy| *copy < LISTED_MAX) {
             let since_us = &mut self.sent_at_us[copy];
             if *since_us > 0 {
                 *since_us = since_us.saturating_add(time_us).min(now_us);
@@ -174,19 +183,22 @@ impl Write {
     /// [is recorded](super::Intents::is_recorded).
     pub fn next(
         &mut self,
-        copies: &Known<COPIES_MAX>,
+        copies: &Known<LISTED_MAX>,
         proxies: &Known<PROXIES_MAX>,
         recorded: bool,
         now_us: u64,
     ) -> Step {
-        let Some(Standing { acked, missing }) = self.standing(copies, now_us) else {
+        if let Some(list) = copies.list(now_us) {
+            self.note_table(list.state(TABLE), list.since(TABLE));
+        }
+        let Some(standing) = self.standing(copies, now_us) else {
             return Step::NoLease;
         };
+        let missing = standing.missing;
         if missing.is_empty() {
-            return if acked.len() >= self.needed {
-                Step::Acknowledge
-            } else {
-                Step::TooFew
+            return match standing.is_enough {
+                true => Step::Acknowledge,
+                false => Step::TooFew,
             };
         }
         // Acknowledged, but by another start: sent anew.
@@ -201,34 +213,44 @@ impl Write {
         late.map_or(Step::Wait, Step::Evict)
     }
 
+    /// A table that comes back was emptied while it was out, which may not have been seen: what it has acknowledged
+    /// before does not count.
+    fn note_table(&mut self, state: State, since: u64) {
+        let of_table = Members::of(TABLE);
+        let before = std::mem::replace(&mut self.table_since, since);
+        if state == State::Joining && since != before && self.acked.contains(TABLE) {
+            self.acked = self.acked.minus(of_table);
+            self.sent = self.sent.minus(of_table);
+        }
+    }
+
     /// The copies that are to be evicted because they have not acknowledged the write for too long since it was
     /// first sent. [`Write::next`] says so of those that it waits for; of one that fails as often as it is sent
     /// the write again, only this does.
-    pub fn late(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
+    pub fn late(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Members {
         let is_late = |copy: &usize| {
             let sent_us = self.sent_at_us[*copy];
             sent_us > 0 && copies.is_overdue(*copy, sent_us, now_us)
         };
-        self.missing(copies, now_us)
-            .iter()
-            .filter(is_late)
-            .collect()
+        let missing = self.missing(copies, now_us).minus(Members::of(TABLE));
+        missing.iter().filter(is_late).collect()
     }
 
     /// The required copies that do not have it, as far as is known; none without a lease.
-    pub fn missing(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
+    pub fn missing(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Members {
         let standing = self.standing(copies, now_us);
         standing.map_or(Members::EMPTY, |standing| standing.missing)
     }
 
-    /// The copies that have it, as far as that counts.
-    pub fn acked(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Members {
+    /// The copies that have it, as far as that counts. The table itself is none.
+    pub fn acked(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Members {
         let standing = self.standing(copies, now_us);
-        standing.map_or(self.acked, |standing| standing.acked)
+        let acked = standing.map_or(self.acked, |standing| standing.acked);
+        acked.minus(Members::of(TABLE))
     }
 
     /// None without a lease.
-    fn standing(&self, copies: &Known<COPIES_MAX>, now_us: u64) -> Option<Standing> {
+    fn standing(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Option<Standing> {
         let (required, list) = (copies.required(now_us)?, copies.list(now_us)?);
         let has_it = |copy: &usize| match list.state(*copy) {
             // Nobody reads it by this list; but it counts for the level.
@@ -236,8 +258,14 @@ impl Write {
             State::InSync | State::Joining => self.acked_boot[*copy] == list.boot(*copy),
         };
         let acked: Members = self.acked.iter().filter(has_it).collect();
-        let missing = required.minus(acked);
-        Some(Standing { acked, missing })
+        let of_table = Members::of(TABLE);
+        let has_table = !acked.intersection(of_table).is_empty();
+        let has_level = acked.minus(of_table).len() >= self.needed;
+        Some(Standing {
+            acked,
+            missing: required.minus(acked),
+            is_enough: has_level || has_table && list.state(TABLE) == State::InSync,
+        })
     }
 
     /// What must happen before anything is sent. Only who is in sync among the proxies sends: of others
@@ -273,223 +301,4 @@ impl Write {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::list::{Copies, Proxies};
-    use super::super::timing::Timing;
-    use super::*;
-
-    const TIMING: Timing = Timing::TESTED;
-
-    struct Scene {
-        copies: Known<COPIES_MAX>,
-        proxies: Known<PROXIES_MAX>,
-        list: Copies,
-    }
-
-    /// Three copies and two proxies, known by a read that was sent at 1,010.
-    fn scene() -> Scene {
-        let list = Copies::new(Members::first(3), [1; COPIES_MAX]);
-        let mut copies = Known::new(TIMING);
-        copies.adopt(list, 1_010, 1_010);
-        let mut proxies = Known::new(TIMING);
-        let two = Proxies::new(Members::first(2), [0; PROXIES_MAX]);
-        proxies.adopt(two, 1_010, 1_010);
-        Scene {
-            copies,
-            proxies,
-            list,
-        }
-    }
-
-    impl Scene {
-        fn next(&self, write: &mut Write, now_us: u64) -> Step {
-            write.next(&self.copies, &self.proxies, true, now_us)
-        }
-    }
-
-    #[test]
-    fn a_write_is_told_sent_and_acknowledged_when_all_have_it() {
-        let scene = scene();
-        let mut write = Write::new(0, 2);
-        let step = write.next(&scene.copies, &scene.proxies, false, 1_011);
-        assert_eq!(step, Step::Record);
-        write.on_told(0);
-        assert_eq!(scene.next(&mut write, 1_011), Step::Tell(Members::of(1)));
-        write.on_told(1);
-        let all = Members::first(3);
-        assert_eq!(scene.next(&mut write, 1_012), Step::Send(all));
-        write.on_sent(all, 1_012);
-        write.on_acked(0, 1);
-        write.on_acked(2, 1);
-        assert_eq!(scene.next(&mut write, 1_020), Step::Wait);
-        write.on_failed(1);
-        assert_eq!(scene.next(&mut write, 1_020), Step::Send(Members::of(1)));
-        write.on_acked(1, 1);
-        assert_eq!(scene.next(&mut write, 1_020), Step::Acknowledge);
-        assert_eq!(scene.next(&mut write, 2_010), Step::NoLease);
-    }
-
-    #[test]
-    fn a_copy_that_does_not_answer_is_evicted_and_still_waited_for_while_it_may_be_read() {
-        let mut scene = scene();
-        let mut write = Write::unannounced(0, 2);
-        write.on_sent(Members::first(3), 1_010);
-        write.on_acked(0, 1);
-        write.on_acked(1, 1);
-        assert_eq!(scene.next(&mut write, 1_109), Step::Wait);
-        assert_eq!(scene.next(&mut write, 1_110), Step::Evict(2));
-        let evicted = scene.list.evict(2).expect("others are in sync");
-        scene.copies.adopt(evicted, 1_110, 1_150);
-        scene.copies.adopt(evicted, 1_900, 1_900);
-        assert_eq!(scene.next(&mut write, 2_149), Step::Wait);
-        assert_eq!(scene.next(&mut write, 2_150), Step::Acknowledge);
-        let joining = evicted.join(2, 1).expect("it is out");
-        scene.copies.adopt(joining, 2_160, 2_160);
-        write.on_sent(Members::of(2), 2_160);
-        assert_eq!(scene.next(&mut write, 2_259), Step::Wait, "it has time");
-        let step = scene.next(&mut write, 2_260);
-        assert_eq!(step, Step::Evict(2), "who joins is waited for");
-    }
-
-    #[test]
-    fn a_copy_that_fails_each_time_is_late_like_one_that_is_silent() {
-        let scene = scene();
-        let mut write = Write::unannounced(0, 2);
-        let late = write.late(&scene.copies, 1_500);
-        assert_eq!(late, Members::EMPTY, "it was never sent");
-        write.on_sent(Members::first(3), 1_020);
-        write.on_acked(0, 1);
-        write.on_acked(1, 1);
-        assert_eq!(write.acked(&scene.copies, 1_020), Members::first(2));
-        for now_us in [1_030, 1_120] {
-            write.on_failed(2);
-            assert_eq!(scene.next(&mut write, now_us), Step::Send(Members::of(2)));
-            let late = match now_us {
-                1_120 => Members::of(2),
-                _ => Members::EMPTY,
-            };
-            assert_eq!(write.late(&scene.copies, now_us), late);
-            write.on_sent(Members::of(2), now_us);
-        }
-        let late = write.late(&scene.copies, 2_010);
-        assert_eq!(late, Members::EMPTY, "without a lease");
-    }
-
-    #[test]
-    fn a_copy_that_refuses_the_write_is_not_late_until_it_is_silent() {
-        let scene = scene();
-        let mut write = Write::unannounced(0, 2);
-        write.on_sent(Members::of(2), 1_020);
-        write.on_refused(2);
-        assert_eq!(write.late(&scene.copies, 1_500), Members::EMPTY);
-        write.on_sent(Members::of(2), 1_500);
-        assert_eq!(write.late(&scene.copies, 1_599), Members::EMPTY);
-        assert_eq!(write.late(&scene.copies, 1_600), Members::of(2));
-    }
-
-    #[test]
-    fn time_that_is_the_proxys_own_does_not_count_against_a_copy() {
-        let scene = scene();
-        let mut write = Write::unannounced(0, 2);
-        write.on_queued(Members::first(3));
-        assert_eq!(scene.next(&mut write, 1_500), Step::Wait, "it has not left");
-        write.on_sent(Members::of(2), 1_500);
-        write.on_sent(Members::of(2), 1_550);
-        assert_eq!(scene.next(&mut write, 1_599), Step::Wait);
-        write.excuse(Members::of(2), 70, 1_600);
-        assert_eq!(scene.next(&mut write, 1_669), Step::Wait);
-        assert_eq!(scene.next(&mut write, 1_670), Step::Evict(2));
-        write.excuse(Members::first(3), 400, 1_700);
-        assert_eq!(
-            scene.next(&mut write, 1_799),
-            Step::Wait,
-            "from now at most"
-        );
-        assert_eq!(scene.next(&mut write, 1_800), Step::Evict(2));
-    }
-
-    #[test]
-    fn what_an_earlier_start_has_acknowledged_does_not_count_for_the_level() {
-        let mut scene = scene();
-        let mut write = Write::unannounced(0, 2);
-        write.on_sent(Members::first(3), 1_010);
-        write.on_acked(0, 1);
-        write.on_acked(2, 1);
-        let out = scene.list.evict(1).and_then(|list| list.evict(2));
-        let out = out.expect("one stays");
-        scene.copies.adopt(out, 1_020, 1_020);
-        scene.copies.adopt(out, 2_010, 2_020);
-        assert_eq!(scene.next(&mut write, 2_030), Step::Acknowledge);
-        write.on_restarted(2, 1);
-        assert_eq!(scene.next(&mut write, 2_030), Step::Acknowledge, "no other");
-        let mut told = write.clone();
-        told.on_restarted(2, 2);
-        assert_eq!(scene.next(&mut told, 2_030), Step::TooFew);
-        // It has been back meanwhile, on a later start.
-        let back = out.join(2, 2).and_then(|list| list.evict(2));
-        let back = back.expect("it joins, and is evicted");
-        scene.copies.adopt(back, 2_040, 2_040);
-        scene.copies.adopt(back, 3_030, 3_041);
-        assert_eq!(scene.next(&mut write, 3_045), Step::TooFew);
-    }
-
-    #[test]
-    fn a_node_that_was_restarted_may_have_lost_what_it_acknowledged() {
-        let mut scene = scene();
-        let mut write = Write::unannounced(0, 2);
-        write.on_sent(Members::first(3), 1_010);
-        write.on_acked(0, 1);
-        write.on_acked(1, 1);
-        let joined = scene.list.evict(1).and_then(|l| l.join(1, 2));
-        let back = joined.and_then(|l| l.promote(1, 3)).expect("it comes back");
-        scene.copies.adopt(back, 1_020, 1_020);
-        write.on_acked(2, 1);
-        assert_eq!(scene.next(&mut write, 1_030), Step::Send(Members::of(1)));
-        write.on_sent(Members::of(1), 1_030);
-        assert_eq!(scene.next(&mut write, 1_040), Step::Wait);
-        write.on_acked(1, 2);
-        assert_eq!(scene.next(&mut write, 1_050), Step::Acknowledge);
-    }
-
-    #[test]
-    fn what_all_copies_have_is_neither_told_nor_sent() {
-        let scene = scene();
-        let mut found = Write::new(0, 2);
-        found.on_acked(0, 1);
-        found.on_acked(2, 1);
-        let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
-        assert_eq!(step, Step::Record, "one does not have it");
-        found.on_acked(1, 1);
-        let step = found.next(&scene.copies, &scene.proxies, false, 1_011);
-        assert_eq!(step, Step::Acknowledge);
-    }
-
-    #[test]
-    fn a_proxy_that_does_not_answer_is_evicted() {
-        let scene = scene();
-        let mut write = Write::new(0, 2);
-        write.on_told(0);
-        let step = scene.next(&mut write, 1_110);
-        assert_eq!(step, Step::Tell(Members::of(1)), "it was not told yet");
-        write.on_telling(Members::of(1), 1_110);
-        write.on_telling(Members::of(1), 1_200);
-        assert_eq!(scene.next(&mut write, 1_209), Step::Tell(Members::of(1)));
-        assert_eq!(scene.next(&mut write, 1_210), Step::EvictProxy(1));
-    }
-
-    #[test]
-    fn all_that_are_required_may_be_too_few_for_the_level() {
-        let mut scene = scene();
-        let two = scene
-            .list
-            .evict(2)
-            .and_then(|l| l.evict(1))
-            .expect("one stays");
-        scene.copies.adopt(two, 1_020, 1_020);
-        scene.copies.adopt(two, 2_010, 2_015);
-        let mut write = Write::unannounced(0, 2);
-        write.on_sent(Members::of(0), 2_016);
-        write.on_acked(0, 1);
-        assert_eq!(scene.next(&mut write, 2_500), Step::TooFew);
-    }
-}
+mod tests;

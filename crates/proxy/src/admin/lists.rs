@@ -110,7 +110,7 @@ fn next<const N: usize>(join: &Join, known: &Known<N>, now_us: u64) -> Option<&'
 
 #[cfg(test)]
 mod tests {
-    use helenus_layout::insync::{COPIES_MAX, Copies, Members, PROXIES_MAX, Proxies, Timing};
+    use helenus_layout::insync::{Copies, LISTED_MAX, Members, PROXIES_MAX, Proxies, Timing};
 
     use super::*;
 
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn states_leases_and_what_a_newcomer_waits_for_are_shown() {
-        let three = Copies::new(Members::first(2), [1; COPIES_MAX]);
+        let three = Copies::new(Members::first(2), [1; LISTED_MAX]);
         let joining = three.evict(1).and_then(|list| list.join(1, 2));
         let mut known = Known::new(TIMING);
         known.adopt(joining.expect("it joins"), 0, 0);

@@ -61,7 +61,7 @@ struct Group {
     ranges: Option<Ranges>,
     /// Until then others may rely on what the lists of these ranges were before.
     settled_us: u64,
-    known: Known<{ insync::COPIES_MAX }>,
+    known: Known<{ insync::LISTED_MAX }>,
     joins: Vec<Join>,
 }
 

@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn lists_of_ranges_with_other_owners_are_made_together_and_only_from_what_was_read() {
-        let list = Copies::new(Members::of(1), [7, 8, 0, 0, 0]);
+        let list = Copies::new(Members::of(1), [7, 8, 0, 0, 0, 0]);
         let group = |owner: u8, known, left_ms: &[(usize, i64)]| NewGroup {
             owners: vec![[owner; 16], [0x22; 16]],
             ranges: Ranges::new([(-5, 9), (20, 30)]),

@@ -9,7 +9,8 @@ mod control;
 use std::collections::BTreeMap;
 
 use helenus_layout::insync::{
-    BitChange, COPIES_MAX, Copies, Intents, Members, PROXIES_MAX, Proxies, Timing, proxies,
+    BitChange, COPIES_MAX, Copies, Intents, LISTED_MAX, Members, PROXIES_MAX, Proxies, Timing,
+    proxies,
 };
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::token::murmur3_token;
@@ -106,7 +107,7 @@ impl Catalogued {
             match groups.iter_mut().find(|group| group.owners == owners) {
                 Some(group) => group.partitions.push(partition),
                 None => {
-                    let mut starts = [0; COPIES_MAX];
+                    let mut starts = [0; LISTED_MAX];
                     for (start, owner) in starts.iter_mut().zip(&owners) {
                         *start = boots[owner.as_usize()];
                     }

@@ -333,7 +333,7 @@ async fn wait_until_back(
 
 #[cfg(test)]
 mod tests {
-    use helenus_layout::insync::{COPIES_MAX, Members};
+    use helenus_layout::insync::{LISTED_MAX, Members};
 
     use super::super::tests::entry;
     use super::*;
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn nothing_is_emptied_once_another_command_has_begun() {
         let name: TableName = "shop.orders".parse().expect("a name");
-        let both = || vec![row(Copies::new(Members::first(2), [7; COPIES_MAX]))];
+        let both = || vec![row(Copies::new(Members::first(2), [7; LISTED_MAX]))];
         let in_use = Standing::of(5, Stage::InUse, both());
         check_in_use(&name, &in_use, &in_use).expect("the same");
         for other in [
@@ -383,11 +383,11 @@ mod tests {
 
     #[test]
     fn a_copy_whose_node_was_restarted_is_not_the_one_that_stays() {
-        let both = row(Copies::new(Members::first(2), [7; COPIES_MAX]));
+        let both = row(Copies::new(Members::first(2), [7; LISTED_MAX]));
         let boots = |boot| OWNERS.map(|owner| (owner.to_owned(), boot)).into();
         assert!(keeps_one(&both, 1, &boots(7)));
         assert!(!keeps_one(&both, 1, &boots(8)));
-        let alone = row(Copies::new(Members::first(2), [7; COPIES_MAX])
+        let alone = row(Copies::new(Members::first(2), [7; LISTED_MAX])
             .evict(0)
             .expect("two"));
         assert!(!keeps_one(&alone, 1, &boots(7)));
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn the_last_copy_in_sync_stays() {
         let name: TableName = "shop.orders".parse().expect("a name");
-        let both = Copies::new(Members::first(2), [7; COPIES_MAX]);
+        let both = Copies::new(Members::first(2), [7; LISTED_MAX]);
         let alone = both.evict(0).expect("another is in sync");
         let changed = evicted(&name, 1, &[row(both)]).expect("another is in sync");
         assert_eq!(changed.len(), 1);

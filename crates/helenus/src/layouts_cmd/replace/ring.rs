@@ -182,7 +182,7 @@ fn host(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
-    use helenus_layout::insync::{COPIES_MAX, Copies, Members};
+    use helenus_layout::insync::{Copies, LISTED_MAX, Members};
 
     use super::*;
 
@@ -201,7 +201,7 @@ mod tests {
             table: "shop.orders".to_owned(),
             owners: owners(numbers),
             ranges: Some(Ranges::new(ranges.iter().copied())),
-            list: Ok(Copies::new(Members::first(2), [7; COPIES_MAX])),
+            list: Ok(Copies::new(Members::first(2), [7; LISTED_MAX])),
             changed_ms: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::list::{COPIES_MAX, Copies, PROXIES_MAX, Proxies};
+use super::super::list::{Copies, LISTED_MAX, PROXIES_MAX, Proxies};
 use super::super::members::Members;
 
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Answer {
 impl Catalogue {
     pub(super) fn new(copies: usize) -> Catalogue {
         Catalogue {
-            copies: Copies::new(Members::first(copies), [1; COPIES_MAX]),
+            copies: Copies::new(Members::first(copies), [1; LISTED_MAX]),
             proxies: Proxies::new(Members::EMPTY, [0; PROXIES_MAX]),
             bits: BTreeMap::new(),
             beats: BTreeMap::new(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::super::intents::{BitChange, Intents};
 use super::super::join::Join;
 use super::super::known::Known;
-use super::super::list::{COPIES_MAX, Copies, PROXIES_MAX, State};
+use super::super::list::{Copies, LISTED_MAX, PROXIES_MAX, State};
 use super::super::marks::{Marks, Notice};
 use super::super::members::Members;
 use super::super::read::Read;
@@ -157,9 +157,9 @@ pub(super) struct Proxy {
     pub(super) bug: Option<Bug>,
     guarantee: Guarantee,
     read_timeout_us: u64,
-    pub(super) copies: Known<COPIES_MAX>,
+    pub(super) copies: Known<LISTED_MAX>,
     /// Without those that are joining, for a bug.
-    copies_misread: Known<COPIES_MAX>,
+    copies_misread: Known<LISTED_MAX>,
     pub(super) proxies: Known<PROXIES_MAX>,
     lease_until_us: u64,
     marks: Marks,

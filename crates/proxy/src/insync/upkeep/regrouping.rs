@@ -220,7 +220,7 @@ fn told(stuck: &Stuck, more: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use helenus_layout::insync::{COPIES_MAX, Copies, Known, Members, Ranges};
+    use helenus_layout::insync::{Copies, Known, LISTED_MAX, Members, Ranges};
 
     use super::*;
     use crate::insync::member::TIMING;
@@ -232,7 +232,7 @@ mod tests {
     fn of(owner: u8, ranges: &[(i64, i64)]) -> CopiesOf {
         let (keyspace, table) = table();
         let mut known = Known::new(TIMING);
-        known.adopt(Copies::new(Members::first(2), [1; COPIES_MAX]), 0, 0);
+        known.adopt(Copies::new(Members::first(2), [1; LISTED_MAX]), 0, 0);
         CopiesOf {
             keyspace,
             table,

@@ -473,7 +473,7 @@ fn described_as(name: &CopyName) -> String {
 
 #[cfg(test)]
 mod tests {
-    use helenus_layout::insync::COPIES_MAX;
+    use helenus_layout::insync::LISTED_MAX;
 
     use super::*;
 
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_stays_with_what_it_is_compared_with() {
-        let three = List::new(Members::first(3), [1; COPIES_MAX]);
+        let three = List::new(Members::first(3), [1; LISTED_MAX]);
         let list = three.evict(0).and_then(|list| list.evict(2));
         let list = list.and_then(|list| list.join(2, 1)).expect("joins");
         let mut progress = Progress::default();
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn the_copy_whose_node_fails_is_left_out_but_for_the_last_one() {
-        let three = List::new(Members::first(3), [1; COPIES_MAX]);
+        let three = List::new(Members::first(3), [1; LISTED_MAX]);
         let joining = three.evict(2).and_then(|list| list.join(2, 1));
         let joining = joining.expect("joins");
         let name = CopyName {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use helenus_engine::copies::{Eviction, Groups, Lists, Member, Membership, OfTable};
 use helenus_engine::copy_rings::RingId;
 use helenus_layout::insync::{
-    BitChange, COPIES_MAX, Comeback, Copies, GivenUp, Join, JoinStep, Known, PROXIES_MAX, Proxies,
+    BitChange, Comeback, Copies, GivenUp, Join, JoinStep, Known, LISTED_MAX, PROXIES_MAX, Proxies,
     State, is_caretaker,
 };
 use helenus_policy::ring::NodeIndex;
@@ -54,7 +54,7 @@ pub(in crate::chaos) struct Control {
     owners: Vec<Box<[NodeIndex]>>,
     pub member: Option<Arc<Member>>,
     proxies: Known<PROXIES_MAX>,
-    groups: Vec<Known<COPIES_MAX>>,
+    groups: Vec<Known<LISTED_MAX>>,
     /// Since when each of both lists is to be read before it is changed.
     unread_us: [Option<u64>; 2],
     /// A change is under way.
