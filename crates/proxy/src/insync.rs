@@ -45,7 +45,7 @@ use crate::wall_clock::now_ms;
 
 pub(crate) use self::upkeep::{Status as UpkeepStatus, Unreachable};
 
-/// How often it is looked whether there is a table in mode `replace`.
+/// How often it is looked whether there is a table in mode `replace`, or one that is to be.
 const LOOK: Duration = Duration::from_secs(1);
 /// While one of two renewing connections waits for so long, the other one renews at each tick.
 const RENEWAL_PATIENCE: Duration = Duration::from_millis(600);
@@ -168,8 +168,11 @@ async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool>, mut want
     }
 }
 
+/// Also for tables that are to be in mode `replace` soon: who takes part by then goes on without a break.
 fn is_wanted(common: &Process) -> bool {
-    !common.catalogue.load().layouts.replaced.is_empty()
+    let known = common.catalogue.load();
+    let (replaced, announced) = (&known.layouts.replaced, &known.layouts.announced);
+    !replaced.is_empty() || !announced.is_empty()
 }
 
 /// One start of this proxy, with its connections.
@@ -380,7 +383,8 @@ impl Part {
         let own_now_us = self.common.copies.us(std::time::Instant::now());
         self.own.clear_idle(own_now_us);
         let known = self.common.catalogue.load_full();
-        self.member.set_tables(&known.layouts.replaced);
+        let (replaced, announced) = (&known.layouts.replaced, &known.layouts.announced);
+        self.member.set_tables(replaced, announced);
         self.beat += 1;
         let start = self.member.start();
         let proxies = Question::RenewProxies {

@@ -179,6 +179,34 @@ pub(crate) async fn let_keep(cluster: &Cluster, role: &str, keyspace: &Name) -> 
     Ok(())
 }
 
+/// The roles that may.
+pub(crate) async fn keepers(cluster: &Cluster, keyspace: &Name) -> Result<Vec<String>> {
+    let grants = on(cluster, &format!("data/{keyspace}")).await?;
+    let may = |permissions: &BTreeSet<String>| {
+        ["SELECT", "MODIFY"]
+            .iter()
+            .all(|needed| permissions.contains(*needed))
+    };
+    let roles = grants
+        .into_iter()
+        .filter(|(_, permissions)| may(permissions));
+    Ok(roles.map(|(role, _)| role).collect())
+}
+
+/// The same for one table.
+pub(crate) async fn let_keep_table(cluster: &Cluster, role: &str, table: &TableName) -> Result<()> {
+    let role = Name::from_stored(role);
+    for permission in ["SELECT", "MODIFY"] {
+        let grant = format!(
+            "GRANT {permission} ON TABLE {} TO {}",
+            table.to_cql(),
+            role.to_cql()
+        );
+        cluster.run(&grant).await?;
+    }
+    Ok(())
+}
+
 /// Whether the cluster checks what its clients may do.
 pub(crate) async fn are_checked(cluster: &Cluster) -> bool {
     let list = "LIST ALL PERMISSIONS ON KEYSPACE system_schema";

@@ -26,6 +26,28 @@ pub(super) async fn beats(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
     Ok(rows.into_iter().filter_map(beat).collect())
 }
 
+/// In how many buckets proxies that are out have recorded intents, which no other one has made good.
+pub(super) async fn left_by_others(cluster: &Cluster) -> Result<usize> {
+    type Proxy = (Option<CqlValue>, Option<String>);
+    type Intent = (Option<CqlValue>, Option<bool>);
+    let proxies: Vec<Proxy> = cluster
+        .rows("SELECT start, state FROM helenus.proxies WHERE name = 'proxies'")
+        .await?;
+    let intents: Vec<Intent> = cluster
+        .rows("SELECT start, recorded FROM helenus.intents")
+        .await?;
+    let is_out = |start: &Option<CqlValue>| {
+        let mut proxies = proxies.iter();
+        proxies.any(|(of, state)| {
+            of.is_some() && of == start && state.as_deref() == Some(CopyState::Out.name())
+        })
+    };
+    let left = intents
+        .iter()
+        .filter(|(start, recorded)| *recorded == Some(true) && is_out(start));
+    Ok(left.count())
+}
+
 pub(super) async fn is_proxy_alive(cluster: &Cluster) -> Result<bool> {
     let before = beats(cluster).await?;
     tokio::time::sleep(SIGN_OF_LIFE).await;

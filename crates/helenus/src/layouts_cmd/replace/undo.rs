@@ -1,6 +1,7 @@
 //! `helenus layouts drop --undo`: a `drop --all` that has not come to its end is given up, and clients use the copies again.
 //!
-//! Nothing was acknowledged since the lists were taken away, so the copies that had all rows then still have them. The
+//! While copies are in sync beside the table, it is taken out of the lists, and emptied ([`super::returning`]). Otherwise
+//! nothing was acknowledged since the lists were taken away, so the copies that had all rows then still have them. The
 //! others come back by `rebuild`: how long they had been out was forgotten with the lists.
 
 use std::collections::BTreeSet;
@@ -11,9 +12,11 @@ use serde_json::json;
 
 use super::super::catalogue::Partition;
 use super::super::work::Work;
-use super::create::empty;
+use super::emptying::empty;
+use super::returning;
+use super::sources::source;
 use super::stage::{self, Stage, Standing};
-use super::{check_tables, checks, nodes, remove, ring};
+use super::{check_tables, checks, nodes, ring};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::later_than;
 use crate::online::settle::Settle;
@@ -30,18 +33,29 @@ pub(in crate::layouts_cmd) async fn run(
     }
     let settle = Settle::of(cluster, no_proxies).await;
     let standing = stage::read(cluster, name).await?;
-    let is_resumed = match standing.stage(name)? {
-        Some(Stage::Draining) if !known.entries.is_empty() => false,
-        Some(Stage::Open) => true,
+    let stage = standing.stage(name)?;
+    match stage {
+        Some(Stage::Draining | Stage::Returning) if !known.entries.is_empty() => {}
+        Some(Stage::Open) => {}
+        Some(Stage::Closing) => bail!(
+            "clients use {name} itself by now: finish it (helenus layouts drop {name} --all), then create the layouts again"
+        ),
         _ => bail!("{name} is not being dropped: see `helenus layouts status {name}`"),
-    };
+    }
     Work::of_all().check_nodes(cluster).await?;
     let mut known = known.clone();
     let mut out = Vec::new();
-    if !is_resumed {
-        (known, out) = reopen(cluster, name, &known, (&standing, settle)).await?;
+    match stage {
+        Some(Stage::Draining) => {
+            (known, out) = reopen(cluster, name, &known, (&standing, settle)).await?;
+        }
+        Some(Stage::Returning) => {
+            known = returning::undo(cluster, (name, known), standing, settle).await?;
+        }
+        _ => {}
     }
     let level = Work::of_all().level();
+    let is_resumed = stage == Some(Stage::Open);
     empty(cluster, name, &known.entries, (level, settle, is_resumed)).await?;
     match json {
         true => println!(
@@ -83,7 +97,7 @@ async fn reopen(
     let numbers = known.entries.iter().map(|entry| entry.created);
     let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
     let kept = (&*standing.sources, &standing.boots, None);
-    remove::source(cluster, (name, known), kept, &nodes).await?;
+    source(cluster, (name, known), kept, &nodes).await?;
     stage::claim(cluster, name, (standing, Stage::Draining), created).await?;
     let known = super::take_over(cluster, name, known, created).await?;
     settle.wait("what was being copied back arrives").await;
@@ -91,8 +105,9 @@ async fn reopen(
     if standing.created != Some(created) || standing.stage(name)? != Some(Stage::Draining) {
         bail!("another command is at work on {name}: see `helenus layouts status {name}`");
     }
-    let of = (&groups, &*standing.sources);
-    stage::open(cluster, name, &standing, of, &standing.boots).await?;
+    let in_sync = (standing.sources.iter().copied().collect(), Stage::Open);
+    let ring = (&groups, &standing.boots);
+    stage::open(cluster, name, &standing, ring, in_sync).await?;
     if settle.is_needed() {
         eprintln!("helenus: clients can use {name} again, and with it its copies");
     }

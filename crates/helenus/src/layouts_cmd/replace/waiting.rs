@@ -1,0 +1,142 @@
+//! Waiting until proxies have brought members of the lists in sync.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use helenus_layout::insync::State;
+use helenus_rows::TableName;
+use indicatif::ProgressBar;
+
+use super::super::lists::CopiesRow;
+use super::proxies::{beats, gives_sign, left_by_others};
+use crate::online::cluster::Cluster;
+use crate::terminal::spinner;
+
+/// Without a sign of life of a proxy for so long, nobody brings anything in sync.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// For so long it is waited for proxies to make good what others have left.
+const LEFT_MAX: Duration = Duration::from_secs(120);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct Waiting {
+    bar: ProgressBar,
+    seen: BTreeMap<String, i64>,
+    heard: Instant,
+    begun: Instant,
+    /// Since when all is in sync, and proxies have left something.
+    left_since: Option<Instant>,
+}
+
+impl Waiting {
+    pub(super) async fn begin(cluster: &Cluster) -> Result<Waiting> {
+        Ok(Waiting {
+            bar: spinner(""),
+            seen: beats(cluster).await?,
+            heard: Instant::now(),
+            begun: Instant::now(),
+            left_since: None,
+        })
+    }
+
+    /// Whether these members are in sync in all lists. It shows how far they are.
+    pub(super) async fn look(
+        &mut self,
+        cluster: &Cluster,
+        (name, rows): (&TableName, &[CopiesRow]),
+        (members, what): (&[usize], &str),
+    ) -> Result<bool> {
+        if rows.is_empty() {
+            bail!(
+                "another command has taken the lists of copies of {name} away, and {what} does not come in sync: see \
+                 `helenus layouts status {name}`"
+            );
+        }
+        let all = rows.len() * members.len();
+        let (in_sync, joining) = (
+            count(rows, members, State::InSync),
+            count(rows, members, State::Joining),
+        );
+        if in_sync == all {
+            return Ok(true);
+        }
+        self.left_since = None;
+        let now = beats(cluster).await?;
+        if gives_sign(&self.seen, &now) {
+            self.heard = Instant::now();
+        }
+        self.seen = now;
+        if self.heard.elapsed() > SILENCE_MAX {
+            bail!(
+                "no proxy gives signs of life any more: {what} comes in sync when one does. Then run this again"
+            );
+        }
+        // It says how long what is left takes if it goes on like that.
+        let left = match in_sync {
+            0 => String::new(),
+            done => {
+                let left = self.begun.elapsed().as_secs_f64() / done as f64 * (all - done) as f64;
+                format!(", about {left:.0} s left")
+            }
+        };
+        self.bar.set_message(format!(
+            "proxies bring {what} in sync: {in_sync} of {all} (groups of ranges of each), joining {joining}{left}"
+        ));
+        Ok(false)
+    }
+
+    /// Whether proxies that are gone have left nothing that others have not made equal in all members: who is taken out
+    /// before that may have a write that no other one has, and that somebody has read. Not for ever: that write was not
+    /// acknowledged.
+    pub(super) async fn is_made_good(&mut self, cluster: &Cluster) -> Result<bool> {
+        let left = left_by_others(cluster).await?;
+        if left == 0 {
+            return Ok(true);
+        }
+        let since = *self.left_since.get_or_insert_with(Instant::now);
+        self.bar.set_message(format!(
+            "proxies make good what others have left in {left} buckets of the ring"
+        ));
+        Ok(since.elapsed() > LEFT_MAX)
+    }
+
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn count(rows: &[CopiesRow], members: &[usize], state: State) -> usize {
+    let lists = rows.iter().filter_map(|row| row.list.as_ref().ok());
+    let of = |list: &helenus_layout::insync::Copies| {
+        let members = members.iter();
+        members
+            .filter(|member| list.state(**member) == state)
+            .count()
+    };
+    lists.map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_layout::insync::{Copies, LISTED_MAX, Members, TABLE};
+
+    use super::*;
+
+    #[test]
+    fn members_are_counted_in_all_lists_that_can_be_so() {
+        let row = |list| CopiesRow {
+            table: "shop.orders".to_owned(),
+            owners: Vec::new(),
+            ranges: None,
+            list,
+            changed_ms: None,
+        };
+        let alone = Copies::new(Members::of(TABLE), [0; LISTED_MAX]);
+        let joining = alone.join(0, 1).expect("it is out");
+        let bad = Err(helenus_layout::insync::BadList::NoneInSync);
+        let rows = [row(Ok(alone)), row(Ok(joining)), row(bad)];
+        assert_eq!(count(&rows, &[TABLE], State::InSync), 2);
+        assert_eq!(count(&rows, &[0, 1], State::InSync), 0);
+        assert_eq!(count(&rows, &[0, 1], State::Joining), 1);
+    }
+}
