@@ -21,6 +21,8 @@ pub struct Known<const N: usize> {
     lingers_until_us: [u64; N],
     /// When this proxy heard of a member's present state.
     heard_us: [u64; N],
+    /// Since when a member was last in sync that is so no longer, and until when what it answers counts.
+    was_in_sync: [(u64, u64); N],
 }
 
 impl<const N: usize> Known<N> {
@@ -31,6 +33,7 @@ impl<const N: usize> Known<N> {
             lease_until_us: 0,
             lingers_until_us: [0; N],
             heard_us: [0; N],
+            was_in_sync: [(0, 0); N],
         }
     }
 
@@ -56,6 +59,12 @@ impl<const N: usize> Known<N> {
             let heard = |known: &List<N>| known.since(member) == list.since(member);
             if !self.list.as_ref().is_some_and(heard) {
                 self.heard_us[member] = now_us;
+            }
+            if let Some(known) = &self.list
+                && known.state(member) == State::InSync
+                && known.since(member) != list.since(member)
+            {
+                self.was_in_sync[member] = (known.since(member), self.lease_until_us);
             }
             if could_be_read && list.state(member) == State::Out {
                 self.lingers_until_us[member] = outlasted;
@@ -99,6 +108,9 @@ impl<const N: usize> Known<N> {
             lease_until_us: self.lease_until_us.saturating_sub(most_us),
             lingers_until_us: self.lingers_until_us.map(waits),
             heard_us: self.heard_us.map(waits),
+            was_in_sync: self
+                .was_in_sync
+                .map(|(since, until_us)| (since, until_us.saturating_sub(most_us))),
             ..self.clone()
         }
     }
@@ -119,6 +131,19 @@ impl<const N: usize> Known<N> {
         let lingers = |member: &usize| now_us < self.lingers_until_us[*member];
         let lingering: Members = (0..N).filter(lingers).collect();
         Some(list.listed().union(lingering))
+    }
+
+    /// Whether a member that was in sync since this version has stayed so, or has left since, and the lease on the list
+    /// before still runs: nobody acknowledges anything without that member yet.
+    pub fn still_counts(&self, member: usize, since: u64, now_us: u64) -> bool {
+        let Some(list) = self.list(now_us) else {
+            return false;
+        };
+        let (was_since, until_us) = self.was_in_sync.get(member).copied().unwrap_or_default();
+        match list.since(member) == since {
+            true => list.state(member) == State::InSync,
+            false => was_since == since && now_us < until_us,
+        }
     }
 
     /// Whether a member that was asked at `asked_us` may be evicted because it has not answered. One that
@@ -227,6 +252,23 @@ mod tests {
         assert!(!renewed.is_gone(2, 2_649) && renewed.is_gone(2, 2_650));
         let never = Known::<LISTED_MAX>::new(TIMING).behind(9_000, 9_030);
         assert_eq!((never.lease_until_us(), never.last_read()), (0, None));
+    }
+
+    #[test]
+    fn who_has_left_counts_until_the_lease_on_the_list_before_ends() {
+        let mut known = Known::new(TIMING);
+        known.adopt(three(), 0, 10);
+        known.adopt(three(), 100, 110);
+        assert!(known.still_counts(2, 1, 500) && !known.still_counts(2, 2, 500));
+        let evicted = three().evict(2).expect("others are in sync");
+        for sent_us in [500, 1_000] {
+            known.adopt(evicted, sent_us, sent_us + 10);
+        }
+        assert!(known.still_counts(2, 1, 1_099) && !known.still_counts(2, 1, 1_100));
+        assert!(!known.still_counts(2, 2, 1_099), "it is out");
+        assert!(known.still_counts(0, 1, 1_999) && !known.still_counts(0, 1, 2_000));
+        let other = known.behind(50, 80);
+        assert!(other.still_counts(2, 1, 1_019) && !other.still_counts(2, 1, 1_020));
     }
 
     #[test]

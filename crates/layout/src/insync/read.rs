@@ -3,9 +3,12 @@
 //! The answer is judged when it arrives. By then the copy may have been evicted, and even be back: so it
 //! must have been in sync *since the same version* of the list, and its node must not have been started
 //! anew. The lease must hold when the answer arrives; what happens to the answer later does not matter.
+//!
+//! The table itself has no start, and what it answers still counts for the rest of the lease on the list before it left:
+//! it leaves all lists at one moment, and many reads of it are under way.
 
 use super::known::Known;
-use super::list::{LISTED_MAX, PROXIES_MAX, State};
+use super::list::{LISTED_MAX, PROXIES_MAX, State, TABLE};
 use super::members::Members;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +77,14 @@ impl Read {
         let (Some(list), Some(readers)) = (copies.list(now_us), proxies.list(now_us)) else {
             return Verdict::Again;
         };
-        let copy_stayed = list.state(self.copy) == State::InSync
-            && list.since(self.copy) == self.copy_since
-            && list.boot(self.copy) == boot;
+        let copy_stayed = match self.copy {
+            TABLE => copies.still_counts(TABLE, self.copy_since, now_us),
+            copy => {
+                list.state(copy) == State::InSync
+                    && list.since(copy) == self.copy_since
+                    && list.boot(copy) == boot
+            }
+        };
         let reader_stayed =
             readers.state(me) == State::InSync && readers.since(me) == self.reader_since;
         match (copy_stayed && reader_stayed, unsettled) {
@@ -139,5 +147,26 @@ mod tests {
         copies.adopt(back, 20, 20);
         let verdict = judge(&copies, 4, false, 30);
         assert_eq!(verdict, Verdict::Again, "it was out in between");
+    }
+
+    #[test]
+    fn what_the_table_answers_counts_while_nobody_acknowledges_without_it() {
+        let (mut copies, mut proxies, list) = known();
+        let list = list.join(TABLE, 0).and_then(|list| list.promote(TABLE, 2));
+        let list = list.expect("it joins");
+        copies.adopt(list, 100, 100);
+        let begin = |copies: &_, now_us| {
+            let none = Members::EMPTY;
+            Read::begin(copies, &proxies, ME, &[TABLE as u8], none, now_us)
+        };
+        let read = begin(&copies, 110).expect("it is in sync");
+        let gone = list.evict(TABLE).expect("copies are in sync");
+        copies.adopt(gone, 200, 210);
+        assert_eq!(begin(&copies, 210), None);
+        copies.adopt(gone, 1_050, 1_060);
+        proxies.adopt(*proxies.last_read().expect("it was read"), 1_050, 1_060);
+        let judge = |now_us| read.judge(&copies, &proxies, ME, 0, false, now_us);
+        assert_eq!(judge(1_099), Verdict::Answer);
+        assert_eq!(judge(1_100), Verdict::Again, "the lease before has ended");
     }
 }

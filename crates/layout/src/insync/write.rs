@@ -11,11 +11,15 @@
 //! A write that its client no longer waits for goes on all the same, until all required copies have it:
 //! only then do reads of different copies agree about it.
 //!
+//! The **table itself** is sent the write, too, while it is listed or has just left. Its own coordinator counts replicas,
+//! so once it has the write, no level asks for more as long as it is in sync. It is never evicted for being late, nor for
+//! a restart.
+//!
 //! What a merged read has found is a write, too, that the copies which gave it have already
 //! ([`super::Verdict::Merge`]). If all have it, nothing is recorded, told or sent.
 
 use super::known::Known;
-use super::list::{LISTED_MAX, PROXIES_MAX, State};
+use super::list::{LISTED_MAX, PROXIES_MAX, State, TABLE};
 use super::members::Members;
 
 /// One write to all copies, always with the same timestamp, so that it may be sent again.
@@ -36,12 +40,16 @@ pub struct Write {
     acked: Members,
     /// Which start of the node has acknowledged it.
     acked_boot: [u32; LISTED_MAX],
+    /// By the list that was looked at last.
+    table_was_out: bool,
 }
 
 /// Which copies have it, and which required ones do not.
 struct Standing {
     acked: Members,
     missing: Members,
+    /// As the level asks for.
+    is_enough: bool,
 }
 
 /// What is next.
@@ -82,6 +90,7 @@ impl Write {
             sent_at_us: [0; LISTED_MAX],
             acked: Members::EMPTY,
             acked_boot: [0; LISTED_MAX],
+            table_was_out: false,
         }
     }
 
@@ -179,14 +188,17 @@ impl Write {
         recorded: bool,
         now_us: u64,
     ) -> Step {
-        let Some(Standing { acked, missing }) = self.standing(copies, now_us) else {
+        if let Some(list) = copies.list(now_us) {
+            self.note_table(list.listed().contains(TABLE));
+        }
+        let Some(standing) = self.standing(copies, now_us) else {
             return Step::NoLease;
         };
+        let missing = standing.missing;
         if missing.is_empty() {
-            return if acked.len() >= self.needed {
-                Step::Acknowledge
-            } else {
-                Step::TooFew
+            return match standing.is_enough {
+                true => Step::Acknowledge,
+                false => Step::TooFew,
             };
         }
         // Acknowledged, but by another start: sent anew.
@@ -201,6 +213,16 @@ impl Write {
         late.map_or(Step::Wait, Step::Evict)
     }
 
+    /// A table that comes back was emptied while it was out: what it has acknowledged before does not count.
+    fn note_table(&mut self, listed: bool) {
+        let of_table = Members::of(TABLE);
+        if listed && self.table_was_out && self.acked.contains(TABLE) {
+            self.acked = self.acked.minus(of_table);
+            self.sent = self.sent.minus(of_table);
+        }
+        self.table_was_out = !listed;
+    }
+
     /// The copies that are to be evicted because they have not acknowledged the write for too long since it was
     /// first sent. [`Write::next`] says so of those that it waits for; of one that fails as often as it is sent
     /// the write again, only this does.
@@ -209,10 +231,8 @@ impl Write {
             let sent_us = self.sent_at_us[*copy];
             sent_us > 0 && copies.is_overdue(*copy, sent_us, now_us)
         };
-        self.missing(copies, now_us)
-            .iter()
-            .filter(is_late)
-            .collect()
+        let missing = self.missing(copies, now_us).minus(Members::of(TABLE));
+        missing.iter().filter(is_late).collect()
     }
 
     /// The required copies that do not have it, as far as is known; none without a lease.
@@ -221,10 +241,11 @@ impl Write {
         standing.map_or(Members::EMPTY, |standing| standing.missing)
     }
 
-    /// The copies that have it, as far as that counts.
+    /// The copies that have it, as far as that counts. The table itself is none.
     pub fn acked(&self, copies: &Known<LISTED_MAX>, now_us: u64) -> Members {
         let standing = self.standing(copies, now_us);
-        standing.map_or(self.acked, |standing| standing.acked)
+        let acked = standing.map_or(self.acked, |standing| standing.acked);
+        acked.minus(Members::of(TABLE))
     }
 
     /// None without a lease.
@@ -236,8 +257,14 @@ impl Write {
             State::InSync | State::Joining => self.acked_boot[*copy] == list.boot(*copy),
         };
         let acked: Members = self.acked.iter().filter(has_it).collect();
-        let missing = required.minus(acked);
-        Some(Standing { acked, missing })
+        let of_table = Members::of(TABLE);
+        let has_table = !acked.intersection(of_table).is_empty();
+        let has_level = acked.minus(of_table).len() >= self.needed;
+        Some(Standing {
+            acked,
+            missing: required.minus(acked),
+            is_enough: has_level || has_table && list.state(TABLE) == State::InSync,
+        })
     }
 
     /// What must happen before anything is sent. Only who is in sync among the proxies sends: of others
@@ -491,5 +518,86 @@ mod tests {
         write.on_sent(Members::of(0), 2_016);
         write.on_acked(0, 1);
         assert_eq!(scene.next(&mut write, 2_500), Step::TooFew);
+    }
+
+    /// The same with the table alone in sync.
+    fn scene_of_table() -> Scene {
+        let mut scene = scene();
+        scene.list = Copies::new(Members::of(TABLE), [1, 1, 1, 0, 0, 0]);
+        scene.copies = Known::new(TIMING);
+        scene.copies.adopt(scene.list, 1_010, 1_010);
+        scene
+    }
+
+    #[test]
+    fn the_table_alone_is_enough_for_any_level_while_it_is_in_sync() {
+        let mut scene = scene_of_table();
+        let mut write = Write::unannounced(0, 3);
+        let table = Members::of(TABLE);
+        assert_eq!(scene.next(&mut write, 1_010), Step::Send(table));
+        write.on_sent(table, 1_010);
+        assert_eq!(scene.next(&mut write, 2_009), Step::Wait, "it is not late");
+        assert_eq!(write.late(&scene.copies, 2_009), Members::EMPTY);
+        write.on_acked(TABLE, 0);
+        assert_eq!(scene.next(&mut write, 2_009), Step::Acknowledge);
+        assert_eq!(write.acked(&scene.copies, 2_009), Members::EMPTY);
+        let joining = scene.list.join(1, 4).expect("it is out");
+        scene.copies.adopt(joining, 1_900, 1_900);
+        let step = scene.next(&mut write, 2_009);
+        assert_eq!(step, Step::Send(Members::of(1)), "who joins is waited for");
+    }
+
+    #[test]
+    fn a_table_that_was_emptied_while_it_was_out_is_sent_the_write_again() {
+        let mut scene = scene_of_table();
+        let joined = scene.list.join(0, 1).and_then(|list| list.promote(0, 2));
+        scene.list = joined.expect("it joins");
+        scene.copies.adopt(scene.list, 1_020, 1_020);
+        let mut write = Write::unannounced(0, 1);
+        write.on_sent(Members::of(0).with(TABLE), 1_020);
+        write.on_acked(TABLE, 0);
+        assert_eq!(scene.next(&mut write, 1_030), Step::Wait);
+        let out = scene.list.evict(TABLE).expect("a copy is in sync");
+        scene.copies.adopt(out, 1_040, 1_040);
+        assert_eq!(scene.next(&mut write, 1_050), Step::Wait);
+        let back = out.join(TABLE, 0).expect("it is out");
+        scene.copies.adopt(back, 1_060, 1_060);
+        let step = scene.next(&mut write, 1_060);
+        assert_eq!(step, Step::Send(Members::of(TABLE)));
+        write.on_sent(Members::of(TABLE), 1_060);
+        write.on_acked(TABLE, 0);
+        write.on_acked(0, 1);
+        assert_eq!(scene.next(&mut write, 1_060), Step::Acknowledge);
+    }
+
+    #[test]
+    fn a_table_that_joins_or_has_left_is_waited_for_and_is_none_of_the_copies() {
+        let mut scene = scene();
+        let joining = scene.list.join(TABLE, 0).expect("it is out");
+        scene.copies.adopt(joining, 1_020, 1_020);
+        let mut write = Write::unannounced(0, 3);
+        write.on_sent(Members::first(3).with(TABLE), 1_020);
+        for copy in [0, 1] {
+            write.on_acked(copy, 1);
+        }
+        write.on_acked(TABLE, 0);
+        let late = write.late(&scene.copies, 1_500);
+        assert_eq!(late, Members::of(2));
+        let less = joining.evict(2).expect("others are in sync");
+        scene.copies.adopt(less, 1_510, 1_510);
+        scene.copies.adopt(less, 2_500, 2_510);
+        assert_eq!(scene.next(&mut write, 2_600), Step::TooFew);
+        let gone = less.promote(TABLE, 2).and_then(|list| list.evict(TABLE));
+        let gone = gone.expect("it comes and goes");
+        scene.copies.adopt(gone, 2_700, 2_710);
+        scene.copies.adopt(gone, 3_600, 3_610);
+        let two = Proxies::new(Members::first(2), [0; PROXIES_MAX]);
+        scene.proxies.adopt(two, 3_600, 3_610);
+        let mut next = Write::unannounced(0, 2);
+        let step = scene.next(&mut next, 3_700);
+        assert_eq!(step, Step::Send(Members::first(2).with(TABLE)));
+        scene.copies.adopt(gone, 3_700, 3_710);
+        let step = scene.next(&mut next, 3_710);
+        assert_eq!(step, Step::Send(Members::first(2)), "nobody reads it");
     }
 }

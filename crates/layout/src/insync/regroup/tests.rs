@@ -393,3 +393,54 @@ fn check(old: &[OldGroup], ring: &BTreeMap<Owners, Ranges>, regrouping: &Regroup
         }
     }
 }
+
+#[test]
+fn the_table_itself_is_in_sync_where_it_was_in_all_lists() {
+    let alone = Copies::new(Members::of(TABLE), [7, 7, 7, 0, 0, 0]);
+    let listed = changed(|list| list.join(TABLE, 0));
+    let in_sync = listed.promote(TABLE, 2).expect("it has joined");
+    let out = in_sync.evict(TABLE).expect("copies are in sync");
+    // A range of each goes to another owner of the first copy.
+    let of = |one: Copies, other: Copies| {
+        let mut old = [
+            group([A, B, C], &[(0, 9)], one),
+            group([B, C, A], &[(10, 19)], other),
+        ];
+        old[0].left_ms = vec![None, None, None, None, None, Some(1_000)];
+        let ring = now(&[([D, B, C], &[(0, 9), (10, 19)])]);
+        let regrouping = regroup(&old, &ring, NOW_MS);
+        let made = |change: &Change| {
+            let group = &change.groups[0];
+            let list = Stored::of(&group.list, 3).copies(3).expect("it is good");
+            let left = group.left_ms.iter().find(|(of, _)| *of == TABLE);
+            (list.state(TABLE), left.map(|(_, left_ms)| *left_ms))
+        };
+        (regrouping.changes.first().map(made), regrouping.stuck.len())
+    };
+    assert_eq!(of(alone, in_sync), (Some((State::InSync, None)), 0));
+    assert_eq!(of(alone, alone), (Some((State::InSync, None)), 0));
+    // No copy has kept its owner.
+    assert_eq!(of(listed, in_sync), (None, 1));
+    assert_eq!(of(alone, out), (None, 1));
+    let one_of = one;
+    let kept = |one: Copies, other: Copies| {
+        let mut old = [
+            group([A, B, C], &[(0, 9)], one),
+            group([D, B, C], &[(10, 19)], other),
+        ];
+        old[0].left_ms = vec![None, None, None, None, None, Some(1_000)];
+        let ring = now(&[([A, B, C], &[(0, 9), (10, 19)])]);
+        let regrouping = regroup(&old, &ring, NOW_MS);
+        let group = &one_of(&regrouping).groups[0];
+        let list = group.list;
+        let left = group.left_ms.iter().find(|(of, _)| *of == TABLE);
+        (
+            list.state(TABLE),
+            list.since(TABLE),
+            left.map(|(_, left_ms)| *left_ms),
+        )
+    };
+    assert_eq!(kept(listed, in_sync), (State::Joining, 4, Some(1_000)));
+    assert_eq!(kept(out, in_sync), (State::Out, 5, Some(1_000)));
+    assert_eq!(kept(all(7), all(7)), (State::Out, 0, None), "never listed");
+}
