@@ -280,27 +280,21 @@ fn a_list_is_in_force_for_the_ranges_that_its_owners_have_and_a_lease_after_it_w
     scene.now_us += TIMING.outlast_us();
     assert!(is_in_force(&scene, &after));
     // The table itself is in sync, and all copies leave at once: nobody else has had these ranges.
-    let with_table = |version: i64, copies: &[i32]| Stored {
+    let with_table = |version: i64, copies: &[i32], since: [i64; 2]| Stored {
         version,
         in_sync: copies.iter().copied().chain([5]).collect(),
-        since: vec![version, version, 0, 0, 0, 8],
+        since: vec![since[0], since[0], 0, 0, 0, since[1]],
         boot: vec![7, 8, 0, 0, 0, 0],
         joining: Vec::new(),
     };
-    let joined = Stored {
-        in_sync: vec![0, 1],
-        joining: vec![5],
-        since: vec![7, 7, 0, 0, 0, 8],
-        ..with_table(8, &[])
-    };
-    read(&mut scene, (0, 6), joined);
-    read(&mut scene, (0, 6), with_table(9, &[]));
+    read(&mut scene, (0, 6), with_table(8, &[0, 1], [7, 8]));
+    read(&mut scene, (0, 6), with_table(10, &[], [10, 8]));
     assert!(is_in_force(&scene, &after));
     // Of which ranges it is cannot be read.
     let row = GroupRow {
         owners: FIRST.to_vec(),
         ranges: None,
-        list: with_table(12, &[]),
+        list: with_table(12, &[], [12, 8]),
     };
     let now_us = scene.now_us;
     scene.member.on_copies(&table(), &[row], now_us, now_us);
