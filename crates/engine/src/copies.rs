@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use helenus_layout::insync::{
-    BitChange, Copies, Intents, Known, LISTED_MAX, PROXIES_MAX, Proxies, State,
+    BitChange, Copies, Intents, Known, LISTED_MAX, PROXIES_MAX, Proxies, State, TABLE,
 };
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
@@ -166,6 +166,79 @@ impl Lists {
             member,
             proxies,
             copies,
+        })
+    }
+}
+
+/// The table itself in the lists of all its partitions, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableInSync {
+    /// All versions since which it is in sync, added up: each only grows.
+    since: u128,
+    /// This proxy in the list of proxies.
+    me: usize,
+    reader_since: u64,
+}
+
+impl Lists {
+    /// `None` if it is not in sync in each of these lists, of which there are so many by this ring.
+    pub(crate) fn table_in_sync(
+        &self,
+        named: (&str, &str),
+        of_ring: (RingId, usize),
+        now_us: u64,
+    ) -> Option<TableInSync> {
+        self.table_by(named, of_ring, now_us, |known| {
+            let list = known.list(now_us)?;
+            (list.state(TABLE) == State::InSync).then(|| list.since(TABLE))
+        })
+    }
+
+    /// Whether the table itself was ever a member of its lists.
+    pub(crate) fn has_listed_table(&self, (keyspace, table): (&str, &str)) -> bool {
+        let of_table = self.tables.get(keyspace).and_then(|of| of.get(table));
+        let mut groups = of_table.into_iter().flat_map(|of| of.groups.values());
+        let is_known =
+            |known: &Known<LISTED_MAX>| known.last_read().is_some_and(|list| list.since(TABLE) > 0);
+        groups.any(is_known)
+    }
+
+    /// Whether it has stayed so up to now, as far as that counts for what it has answered.
+    pub(crate) fn has_stayed(
+        &self,
+        named: (&str, &str),
+        of_ring: (RingId, usize),
+        (then, now_us): (TableInSync, u64),
+    ) -> bool {
+        let now = self.table_by(named, of_ring, now_us, |known| {
+            known.counts_since(TABLE, now_us)
+        });
+        now == Some(then)
+    }
+
+    fn table_by(
+        &self,
+        (keyspace, table): (&str, &str),
+        (ring, groups): (RingId, usize),
+        now_us: u64,
+        since: impl Fn(&Known<LISTED_MAX>) -> Option<u64>,
+    ) -> Option<TableInSync> {
+        let Membership { member, proxies } = self.membership.as_ref()?;
+        let readers = proxies.list(now_us)?;
+        let may_read = readers.state(member.number) == State::InSync;
+        let of_table = self.tables.get(keyspace)?.get(table)?;
+        let has_all = of_table.ring == ring && of_table.groups.len() == groups && groups > 0;
+        if !may_read || !has_all {
+            return None;
+        }
+        let since = of_table
+            .groups
+            .values()
+            .map(|known| Some(u128::from(since(known)?)));
+        Some(TableInSync {
+            since: since.sum::<Option<u128>>()?,
+            me: member.number,
+            reader_since: readers.since(member.number),
         })
     }
 }

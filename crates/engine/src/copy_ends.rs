@@ -122,6 +122,24 @@ pub(crate) fn told(write: &CopiedWrite, error: &ErrorBody<'_>) -> Told {
     }
 }
 
+/// What is said of the table itself, by which replicas were counted.
+pub(crate) fn told_of_table(write: &CopiedWrite, error: &ErrorBody<'_>) -> Told {
+    let mut fields = error.fields.to_vec();
+    let has_level = matches!(
+        error.code,
+        code::UNAVAILABLE | code::WRITE_TIMEOUT | code::WRITE_FAILURE
+    );
+    if has_level && let Some(level) = fields.get_mut(..2) {
+        level.copy_from_slice(&write.level.0.to_be_bytes());
+    }
+    Told {
+        code: error.code,
+        text: error.message.to_owned(),
+        fields,
+        version: None,
+    }
+}
+
 /// The fields of an error with the level that the client has asked for, and not that of its copy.
 fn fields_of(write: &CopiedWrite, error: &ErrorBody<'_>) -> Vec<u8> {
     let mut fields = Vec::with_capacity(error.fields.len());

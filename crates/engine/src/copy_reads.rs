@@ -4,7 +4,7 @@
 //! Answers are kept when they come, and judged when the clock has been read after them
 //! ([`crate::output::Output::Judge`]).
 
-use helenus_layout::insync::Verdict;
+use helenus_layout::insync::{TABLE, Verdict};
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, code};
 
@@ -15,6 +15,7 @@ use crate::execution::copy_owners::has_copies_on;
 use crate::execution::copy_parts::PartAnswer;
 use crate::execution::copy_read::{Arrived, CopyRead, NOT_LISTED};
 use crate::execution::outcome::Step;
+use crate::execution::table_read::Arrived as OfTable;
 use crate::keys::ClientRequestKey;
 use crate::memory::Body;
 use crate::stats::add;
@@ -49,13 +50,21 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(client) else {
             return;
         };
+        if let Some(read) = request.execution.table_read_mut() {
+            let arrived = read.take_arrived();
+            return self.judge_table(client, arrived, is_held);
+        }
         let Some(arrived) = request.execution.take_arrived() else {
             return;
         };
         let Some(read) = request.execution.copy_read() else {
             return;
         };
-        let snapshot = &self.cx.snapshot;
+        let (snapshot, table) = (&self.cx.snapshot, read.table());
+        let replaced = snapshot.layouts.replaced(&table.keyspace, &table.name);
+        if is_held && arrived.copy() == TABLE && replaced.is_none() {
+            return self.answer_from_copy(client, &arrived);
+        }
         let is_as_it_was = read.epoch() == snapshot.epoch
             || has_copies_on(snapshot, (&**read.table(), read.extent()), read.owners());
         if !is_held || !is_as_it_was {
@@ -75,6 +84,39 @@ impl Engine {
             execution.ask_another(around, &arrived)
         });
         self.take_step(client, step, None);
+    }
+
+    /// What the table itself has answered to a read of several partitions is judged.
+    fn judge_table(&mut self, client: ClientRequestKey, arrived: Option<OfTable>, is_held: bool) {
+        let request = self.requests.clients.get_mut(client);
+        let read = request.and_then(|request| request.execution.table_read_mut());
+        let Some((arrived, read)) = arrived.zip(read) else {
+            return;
+        };
+        if !is_held {
+            return self.fail_client(client, code::OVERLOADED, NOT_LISTED, &[]);
+        }
+        let named = (&*read.table.keyspace, &*read.table.name);
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        let lists = self.cx.shared.copies.lists();
+        // Without copies it is a table like others.
+        let is_replaced = self
+            .cx
+            .snapshot
+            .layouts
+            .replaced(named.0, named.1)
+            .is_some();
+        if is_replaced && !lists.has_stayed(named, arrived.ring, (arrived.in_sync, now_us)) {
+            let step = self.advance(client, |execution, around| execution.begin(around));
+            return self.take_step(client, step, None);
+        }
+        let reply = Reply {
+            opcode: Opcode::Result,
+            header_flags: arrived.header_flags,
+            body: Body::Joined(arrived.body.into()),
+            version: arrived.version,
+        };
+        self.take_step(client, Step::AsItCame, Some(reply));
     }
 
     fn answer_from_copy(&mut self, client: ClientRequestKey, arrived: &Arrived) {

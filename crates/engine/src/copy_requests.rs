@@ -8,8 +8,9 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use helenus_cql::Kind;
-use helenus_layout::insync::{Copies, Members};
-use helenus_layout::plan::LogicalTable;
+use helenus_layout::Layout;
+use helenus_layout::insync::{Copies, Members, State, TABLE};
+use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Consistency, Opcode, Options, code};
 
@@ -19,11 +20,13 @@ use crate::copy_requests::several::{NO_COPY, Several};
 use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, Purpose};
 use crate::execution::copy_owners::{Extent, NotOne, first_run, owners_now};
+use crate::execution::copy_parts::state::{At, State as StateOfParts};
 use crate::execution::copy_read::{self, Asked as AskedOfCopies, CopyRead};
 use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::layout_read::{identity, unwrap};
 use crate::execution::rewriting::{Refusal, Rewriting};
-use crate::execution::sent_to_copies::{SentToCopies, write_options};
+use crate::execution::sent_to_copies::{Own, SentToCopies, write_options};
+use crate::execution::table_read::TableRead;
 use crate::keys::PoolKey;
 use crate::layout_reads::{INVALID_STATE, knows_columns, options_of};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
@@ -118,6 +121,10 @@ impl Engine {
         let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners);
         let held = Held::new(&self.cx.memory, own + payload.len() + options.len());
         let of = Some(&**statement);
+        let keyspace = match asked.options.keyspace {
+            Some(keyspace) => Some(keyspace.into()),
+            None => arrival.keyspace.cloned(),
+        };
         let sent = SentToCopies {
             plan: planned.plan,
             is_prepared,
@@ -128,6 +135,13 @@ impl Engine {
             table: self
                 .statements
                 .table_stats(&self.cx, analysis, of, arrival.opcode),
+            own: Own {
+                statement: statement.clone(),
+                prepared: analysis.prepared.clone().filter(|_| is_prepared),
+                keyspace,
+                place: analysis.place.clone(),
+                level: asked.options.consistency,
+            },
         };
         Ok(CopiedWrite::new(purpose, sent, held))
     }
@@ -157,8 +171,8 @@ impl Engine {
         let Some((view, list)) = listed else {
             return Err(Refusal::new(code::OVERLOADED, NOT_LISTED));
         };
-        let alive = list.listed().len();
-        if alive < needed {
+        let alive = list.listed().minus(Members::of(TABLE)).len();
+        if alive < needed && list.state(TABLE) != State::InSync {
             return Err(unavailable(table, level, (needed, alive)));
         }
         if let Some(copy) = self.restarted_alone(list, &owners) {
@@ -263,6 +277,12 @@ impl Engine {
             let why = format!("a read at {} is none; read at QUORUM", level.name());
             Refusal::invalid(because(table, &why))
         })?;
+        let token = analysis.place.as_ref().and_then(|place| place.token);
+        if token.is_none()
+            && let Some(read) = self.read_of_table(table, &options)?
+        {
+            return Ok(Rewriting::ReadOfTable(Box::new(read)));
+        }
         let plan = statement.layout_plan(table).plan;
         let Plan::ReadInPlace(in_place) = &*plan else {
             return Err(Refusal::invalid(because(table, NO_COPY)));
@@ -270,8 +290,7 @@ impl Engine {
         let prepared = analysis.prepared.as_ref();
         let knows_columns =
             prepared.is_some_and(|prepared| knows_columns(arrival, prepared, &options));
-        let place = analysis.place.as_ref();
-        let extent = match place.and_then(|place| place.token) {
+        let extent = match token {
             Some(token) => Extent::Partition(token),
             None => {
                 let several = Several {
@@ -296,10 +315,6 @@ impl Engine {
             }
         };
         let reads = &in_place.whole;
-        if reads.is_empty() {
-            return Err(Refusal::invalid(because(table, NO_COPY)));
-        }
-        let (candidates, continued) = candidates(table, reads, &options)?;
         let owners = self.owners_of_copies(table, extent)?;
         let lists = self.cx.shared.copies.lists();
         let now_us = self.cx.shared.copies.us(self.cx.now);
@@ -309,9 +324,21 @@ impl Engine {
         let is_held = self.cx.shared.layouts.is_held(self.cx.now);
         let list = list.filter(|_| is_held);
         let list = list.ok_or_else(|| Refusal::new(code::OVERLOADED, copy_read::NOT_LISTED))?;
-        let in_sync = list.in_sync().len();
-        if in_sync < needed {
+        let has_table = list.state(TABLE) == State::InSync;
+        if reads.is_empty() && !has_table {
+            return Err(Refusal::invalid(because(table, NO_COPY)));
+        }
+        let (candidates, continued) = candidates(table, reads, &options)?;
+        let in_sync = list.in_sync().minus(Members::of(TABLE)).len();
+        if in_sync < needed && !has_table {
             return Err(unavailable(table, level, (needed, in_sync)));
+        }
+        // Where the table itself has come or gone, what cannot go on will never be able to.
+        let is_tables = matches!(continued, Some((TABLE, _)));
+        let goes_on = !candidates.intersection(list.in_sync()).is_empty();
+        let never = continued.is_some() && (has_table || is_tables) && !goes_on;
+        if never || is_tables && list.since(TABLE) == 0 {
+            return Err(Refusal::new(code::PROTOCOL, INVALID_STATE));
         }
         let read = CopyRead::new(AskedOfCopies {
             table: table.clone(),
@@ -329,6 +356,34 @@ impl Engine {
             epoch: self.cx.snapshot.epoch,
         });
         Ok(Rewriting::ReadOfCopy(Box::new(read)))
+    }
+
+    /// A read of the table itself, whatever it asks, if the table is in sync in all its lists.
+    fn read_of_table(
+        &self,
+        table: &Arc<LogicalTable>,
+        options: &Options<'_>,
+    ) -> Result<Option<TableRead>, Refusal> {
+        let named = (&*table.keyspace, &*table.name);
+        let ring = self.cx.snapshot.copy_rings.with_groups(named.0, named.1);
+        let now_us = self.cx.shared.copies.us(self.cx.now);
+        let lists = self.cx.shared.copies.lists();
+        let is_held = self.cx.shared.layouts.is_held(self.cx.now);
+        if !is_held || lists.table_in_sync(named, ring, now_us).is_none() {
+            return Ok(None);
+        }
+        let continued = match options.paging_state {
+            None => None,
+            Some(state) => match state_for_table(table, state) {
+                StateForTable::Own => None,
+                StateForTable::Of(state) => {
+                    let size = options.page_size.unwrap_or(i32::MAX);
+                    Some((state.into(), size))
+                }
+                StateForTable::Copies => return Ok(None),
+            },
+        };
+        Ok(Some(TableRead::new(table.clone(), continued)))
     }
 
     /// The copies of a part of the ring that are in sync.
@@ -376,10 +431,10 @@ fn unavailable(
     refusal
 }
 
-/// The copy that a page came from, and the node's own paging state.
+/// The copy that a page came from, or the table itself, and the node's own paging state.
 type PageBefore<'a> = (usize, &'a [u8]);
 
-/// The copies that may be asked, and what is continued: a page is continued on a copy that has the same
+/// The copies that may be asked, and the table itself, and what is continued: a page is continued on a copy that has the same
 /// order as the one that it came from.
 fn candidates<'a>(
     table: &LogicalTable,
@@ -387,21 +442,66 @@ fn candidates<'a>(
     options: &Options<'a>,
 ) -> Result<(Members, Option<PageBefore<'a>>), Refusal> {
     let Some(state) = options.paging_state else {
-        return Ok((reads.iter().map(|read| read.at).collect(), None));
+        let copies: Members = reads.iter().map(|read| read.at).collect();
+        return Ok((copies.with(TABLE), None));
     };
     let invalid = || Refusal::new(code::PROTOCOL, INVALID_STATE);
-    let (id, state) = unwrap(state).ok_or_else(invalid)?;
-    let mut copies = table.copies.iter().enumerate();
-    let from = copies.find(|(at, _)| identity(table, *at) == id);
-    let (from_at, from) = from.ok_or_else(invalid)?;
+    if StateOfParts::is_one(state) {
+        return Err(invalid());
+    }
+    let own = Layout::own(table.clustering.len());
+    let (from_at, layout, state) = match unwrap(state) {
+        Some((id, state)) => {
+            let mut copies = table.copies.iter().enumerate();
+            let from = copies.find(|(at, _)| identity(table, *at) == id);
+            let (from_at, from) = from.ok_or_else(invalid)?;
+            (from_at, &from.layout, state)
+        }
+        None => (TABLE, &own, state),
+    };
     let is_alike = |read: &&ReadOfCopy<Statement>| {
         let copy = table.copies.get(read.at);
-        read.order.is_none() && copy.is_some_and(|copy| copy.layout == from.layout)
+        read.order.is_none() && copy.is_some_and(|copy| copy.layout == *layout)
     };
-    let alike: Members = reads.iter().filter(is_alike).map(|read| read.at).collect();
+    let mut alike: Members = reads.iter().filter(is_alike).map(|read| read.at).collect();
+    if *layout == own {
+        alike = alike.with(TABLE);
+    }
     match alike.is_empty() {
         true => Err(invalid()),
         false => Ok((alike, Some((from_at, state)))),
+    }
+}
+
+/// What the table itself makes of a paging state of a read of several partitions.
+enum StateForTable<'a> {
+    /// It is the table's own.
+    Own,
+    /// A copy in the table's order has had it within another one.
+    Of(&'a [u8]),
+    /// Only copies go on there.
+    Copies,
+}
+
+fn state_for_table<'a>(table: &LogicalTable, state: &'a [u8]) -> StateForTable<'a> {
+    let (id, inner) = match (unwrap(state), StateOfParts::is_one(state)) {
+        (Some(one), _) => one,
+        (None, false) => return StateForTable::Own,
+        (None, true) => match StateOfParts::parse(state) {
+            Some(StateOfParts {
+                identity,
+                left: None,
+                at: At::InStretch(inner) | At::InKey(_, inner),
+            }) => (identity, inner),
+            _ => return StateForTable::Copies,
+        },
+    };
+    let own = Layout::own(table.clustering.len());
+    let mut copies = table.copies.iter().enumerate();
+    let is_own = |(at, copy): (usize, &Copy)| identity(table, at) == id && copy.layout == own;
+    match copies.any(is_own) {
+        true => StateForTable::Of(inner),
+        false => StateForTable::Copies,
     }
 }
 

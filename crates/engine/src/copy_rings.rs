@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use helenus_policy::ring::{NodeIndex, ReplicaSets, Ring};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::layouts::Layouts;
 
@@ -15,11 +15,28 @@ pub struct RingId(u64);
 
 /// Of all tables that have such copies, by keyspace and table.
 #[derive(Clone, Debug, Default)]
-pub struct CopyRings(FxHashMap<String, FxHashMap<String, RingId>>);
+pub struct CopyRings(FxHashMap<String, FxHashMap<String, OfTable>>);
+
+/// The ring of a table, and how many groups of nodes own its partitions there.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfTable {
+    ring: RingId,
+    groups: usize,
+}
 
 impl CopyRings {
     /// Of a table that has none, it is that of no ring.
     pub fn of(&self, keyspace: &str, table: &str) -> RingId {
+        self.of_table(keyspace, table).ring
+    }
+
+    /// The same, and how many lists are about all partitions of the table.
+    pub(crate) fn with_groups(&self, keyspace: &str, table: &str) -> (RingId, usize) {
+        let OfTable { ring, groups } = self.of_table(keyspace, table);
+        (ring, groups)
+    }
+
+    fn of_table(&self, keyspace: &str, table: &str) -> OfTable {
         let of_keyspace = self.0.get(keyspace);
         let known = of_keyspace.and_then(|tables| tables.get(table));
         known.copied().unwrap_or_default()
@@ -46,7 +63,7 @@ impl CopyRings {
 }
 
 /// Parts of the ring that touch and have the same owners are one, however many tokens are within it.
-fn number(ring: &Ring, copies: &[Option<&ReplicaSets>]) -> RingId {
+fn number(ring: &Ring, copies: &[Option<&ReplicaSets>]) -> OfTable {
     let owners = |slot: usize| {
         let of_copy = copies
             .iter()
@@ -60,14 +77,19 @@ fn number(ring: &Ring, copies: &[Option<&ReplicaSets>]) -> RingId {
         _ => owners(0),
     };
     of_slot.hash(&mut hasher);
+    let mut groups: FxHashSet<Vec<Option<&[NodeIndex]>>> = FxHashSet::default();
     for slot in 0..count {
         let next = owners((slot + 1) % count);
         if next != of_slot {
             (ring.end_token(slot), &next).hash(&mut hasher);
-            of_slot = next;
+            groups.insert(std::mem::replace(&mut of_slot, next));
         }
     }
-    RingId(hasher.finish())
+    groups.insert(of_slot);
+    OfTable {
+        ring: RingId(hasher.finish()),
+        groups: groups.len(),
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +101,10 @@ mod tests {
 
     /// Nodes in two data centers, by their tokens, with a copy in each of the first ones.
     fn ring(nodes: &[(&str, &[i64])], copies: &[&str]) -> RingId {
+        of_table(nodes, copies).ring
+    }
+
+    fn of_table(nodes: &[(&str, &[i64])], copies: &[&str]) -> OfTable {
         let spec = |(dc, tokens): &(&str, &[i64])| NodeSpec {
             dc: (*dc).to_owned(),
             rack: String::new(),
@@ -106,5 +132,20 @@ mod tests {
         let moved = ring(&[("a", &[0, 50]), ("b", &[10]), ("a", &[31])], &["a", "b"]);
         assert_ne!(joined, moved);
         assert_ne!(before, ring(&[("a", &[0, 50]), ("b", &[10])], &["b", "a"]));
+    }
+
+    #[test]
+    fn groups_of_owners_are_counted_once_each() {
+        let groups = |nodes: &[(&str, &[i64])]| of_table(nodes, &["a", "b"]).groups;
+        assert_eq!(groups(&[("a", &[0, 50]), ("b", &[10])]), 1);
+        let two = [("a", &[0, 50][..]), ("b", &[10]), ("a", &[30, 70])];
+        assert_eq!(groups(&two), 2);
+        let four = [
+            ("a", &[0, 50][..]),
+            ("b", &[10, 60]),
+            ("a", &[30]),
+            ("b", &[40]),
+        ];
+        assert_eq!(groups(&four), 4);
     }
 }

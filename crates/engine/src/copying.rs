@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_layout::insync::Members;
+use helenus_layout::insync::{Members, TABLE};
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, code};
 
 use crate::backlog::How;
 use crate::copies::Lists;
-use crate::copy_ends::told;
+use crate::copy_ends::{told, told_of_table};
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::copied_write::{Copied, End, Failure, Passed, Steps, Waits, Why};
@@ -228,23 +228,32 @@ impl Engine {
 
     fn advance_copied(&mut self, key: CopiedWriteKey, pass: &Pass) {
         let is_as_it_was = self.is_as_it_was(key);
+        if !is_as_it_was {
+            self.look_for_copies(key);
+        }
         let links = &self.links;
         let Some(write) = self.copied.get_mut(key) else {
             return;
         };
         write.note_boots(|node| links.newest_boot(node));
         let mut steps = write.advance(&pass.lists, pass.until.is_some(), pass.now_us);
-        if !is_as_it_was && steps.end != Some(End::Left) {
+        if !is_as_it_was && !write.is_of_table() && steps.end != Some(End::Left) {
             // A list is found by owners, and is another one where others own the partition.
             steps = Steps {
                 end: Some(End::GivenUp(Why::Moved)),
                 ..Steps::default()
             };
         }
-        if let Some(view) = write.view(&pass.lists)
-            && let Some(until) = pass.until
-        {
-            let until = until.min(self.cx.shared.copies.instant(view.lease_until_us()));
+        let until = match write.is_of_table() {
+            true => pass.until,
+            false => pass
+                .until
+                .zip(write.view(&pass.lists))
+                .map(|(until, view)| {
+                    until.min(self.cx.shared.copies.instant(view.lease_until_us()))
+                }),
+        };
+        if let Some(until) = until {
             self.send_to_copies(key, steps.send, until);
         }
         if let Some(copy) = steps.evict {
@@ -277,18 +286,37 @@ impl Engine {
         is_same
     }
 
+    /// Whether a write's table has no copies any more, by the catalogue.
+    fn look_for_copies(&mut self, key: CopiedWriteKey) {
+        let layouts = &self.cx.snapshot.layouts;
+        if let Some(write) = self.copied.get_mut(key)
+            && layouts
+                .replaced(&write.table.keyspace, &write.table.name)
+                .is_none()
+        {
+            write.note_copies_gone();
+        }
+    }
+
     fn send_to_copies(&mut self, key: CopiedWriteKey, copies: Members, until: Instant) {
         for copy in copies.iter() {
             let Some(write) = self.copied.get_mut(key) else {
                 return;
             };
-            let Some((query, node)) = write.sent.query(copy, until).zip(write.owners.get(copy))
-            else {
-                continue;
+            let on_copy = || {
+                let (query, node) = write.sent.query(copy, until).zip(write.owners.get(copy))?;
+                let target = Target::Only {
+                    node: *node,
+                    is_tried: false,
+                };
+                Some((query, target))
             };
-            let target = Target::Only {
-                node: *node,
-                is_tried: false,
+            let asked = match copy {
+                TABLE => Some(write.sent.query_of_table(until)),
+                _ => on_copy(),
+            };
+            let Some((query, target)) = asked else {
+                continue;
             };
             let (owner, form) = (Owner::Copy(key, copy), Form::Other(Box::new(query)));
             let sent = NodeRequest::new(owner, form, Prediction::Learned, target, self.cx.now);
@@ -324,6 +352,8 @@ impl Engine {
             return;
         };
         let now_us = self.cx.shared.copies.us(self.cx.now);
+        // The table has several replicas, and no start.
+        let boot = if copy == TABLE { Some(0) } else { boot };
         if let Some(of) = self.copied.get_mut(write) {
             match boot.filter(|_| opcode == Opcode::Result) {
                 Some(boot) => of.on_acked(copy, key, boot, now_us),
@@ -350,7 +380,10 @@ impl Engine {
             }
             // That a node must be taught the statement is nothing for the client.
             let is_told = how != How::TimedOut && !is_unprepared;
-            let told = is_told.then(|| told(of, error));
+            let told = is_told.then(|| match copy {
+                TABLE => told_of_table(of, error),
+                _ => told(of, error),
+            });
             of.on_failed((copy, key), failure, told, now_us);
         }
         self.touch_copied(write);

@@ -33,12 +33,14 @@ pub(crate) mod sent_to_copies;
 pub(crate) mod stretch_window;
 pub(crate) mod stretches;
 pub(crate) mod surroundings;
+pub(crate) mod table_read;
 pub(crate) mod tail;
 pub(crate) mod token_splits;
 pub(crate) mod values;
 pub(crate) mod warnings;
 
 use helenus_policy::schedule::Class;
+use helenus_wire::code;
 
 use crate::execution::aggregate::Aggregate;
 use crate::execution::copied_write::Copied;
@@ -49,6 +51,7 @@ use crate::execution::multi_get::{MultiGet, Spread};
 use crate::execution::outcome::{Outcome, Step};
 use crate::execution::paged_scan::PagedScan;
 use crate::execution::surroundings::Surroundings;
+use crate::execution::table_read::TableRead;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Form, Prediction, Target};
 use crate::statement::learned::Learned;
@@ -77,6 +80,8 @@ pub(crate) enum Execution {
     FromCopy(Box<CopyRead>),
     /// The same of one part after the other.
     FromCopies(Box<CopyParts>),
+    /// A read of several partitions of the table itself, while it is in sync.
+    FromTable(Box<TableRead>),
     /// It has been carried out, and its answer waits until the nodes agree on the schema.
     Held,
 }
@@ -105,7 +110,11 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.begin(around),
             Execution::InSequence(sequence) => sequence.send(around),
             Execution::FromCopy(read) => read.send(around),
-            Execution::FromCopies(parts) => parts.send(around),
+            Execution::FromCopies(_) => {
+                let step = self.send_parts(around);
+                self.or_of_table(around, step)
+            }
+            Execution::FromTable(read) => read.send(around),
             Execution::Single(Some(_))
             | Execution::Hedged { .. }
             | Execution::MultiGet(_)
@@ -133,10 +142,14 @@ impl Execution {
             }
             (Execution::InSequence(sequence), Some(_)) => sequence.on_layout(around, outcome),
             (Execution::FromCopy(read), Some(_)) => read.on_attempt(around, outcome),
-            (Execution::FromCopies(parts), Some(_)) => match parts.read_mut() {
-                Some(read) => read.on_attempt(around, outcome),
+            (execution @ Execution::FromCopies(_), Some(_)) => match execution.copy_read_mut() {
+                Some(read) => {
+                    let step = read.on_attempt(around, outcome);
+                    execution.or_of_table(around, step)
+                }
                 None => Step::Wait,
             },
+            (Execution::FromTable(read), Some(_)) => read.on_attempt(around, outcome),
             (execution @ Execution::MultiGet(_), Some(part)) => {
                 let Execution::MultiGet(multi_get) = execution else {
                     return Step::Wait;
@@ -158,6 +171,7 @@ impl Execution {
                 | Execution::Copied(_)
                 | Execution::FromCopy(_)
                 | Execution::FromCopies(_)
+                | Execution::FromTable(_)
                 | Execution::Held,
                 _,
             ) => outcome.unchanged(),
@@ -170,9 +184,41 @@ impl Execution {
         around: &mut Surroundings<'_>,
         arrived: &Arrived,
     ) -> Step<'static> {
-        match self.copy_read_mut() {
+        let step = match self.copy_read_mut() {
             Some(read) => read.ask_another(around, arrived),
             None => Step::Wait,
+        };
+        self.or_of_table(around, step)
+    }
+
+    fn send_parts(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        match self {
+            Execution::FromCopies(parts) => parts.send(around),
+            _ => Step::Wait,
+        }
+    }
+
+    /// Copies that were read in parts have left, but for the table itself: it is read from the beginning.
+    fn or_of_table<'a>(&mut self, around: &mut Surroundings<'_>, step: Step<'a>) -> Step<'a> {
+        let Execution::FromCopies(parts) = self else {
+            return step;
+        };
+        match step {
+            Step::Told(told) if told.code == code::UNAVAILABLE && parts.is_of_table(around) => {
+                let mut read = TableRead::new(parts.table().clone(), None);
+                let step = read.send(around);
+                *self = Execution::FromTable(Box::new(read));
+                step
+            }
+            step => step,
+        }
+    }
+
+    /// The read of the table itself that it is.
+    pub(crate) fn table_read_mut(&mut self) -> Option<&mut TableRead> {
+        match self {
+            Execution::FromTable(read) => Some(read),
+            _ => None,
         }
     }
 
@@ -190,10 +236,11 @@ impl Execution {
         around: &mut Surroundings<'_>,
         answer: &PartAnswer<'_>,
     ) -> Step<'static> {
-        match self {
+        let step = match self {
             Execution::FromCopies(parts) => parts.take(around, answer),
             _ => Step::Wait,
-        }
+        };
+        self.or_of_table(around, step)
     }
 
     /// What a copy in sync has answered, to be judged.
@@ -253,6 +300,7 @@ impl Execution {
             | Execution::Copied(_)
             | Execution::FromCopy(_)
             | Execution::FromCopies(_)
+            | Execution::FromTable(_)
             | Execution::Held => None,
         }
     }
@@ -265,7 +313,8 @@ impl Execution {
             Execution::MultiGet(_)
             | Execution::Copied(_)
             | Execution::FromCopy(_)
-            | Execution::FromCopies(_) => true,
+            | Execution::FromCopies(_)
+            | Execution::FromTable(_) => true,
             Execution::InSequence(sequence) => sequence.whole().is_none(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
@@ -291,6 +340,7 @@ impl Execution {
                 let child = self.copy_read().and_then(CopyRead::child);
                 child.into_iter().collect()
             }
+            Execution::FromTable(read) => read.child().into_iter().collect(),
             Execution::Single(_)
             | Execution::Hedged { .. }
             | Execution::Copied(_)
@@ -309,6 +359,7 @@ impl Execution {
             Execution::FromCopy(_) | Execution::FromCopies(_) => {
                 self.copy_read().is_some_and(|read| read.awaits(child))
             }
+            Execution::FromTable(read) => read.child() == Some(child),
             Execution::Single(_)
             | Execution::Hedged { .. }
             | Execution::Copied(_)
@@ -342,6 +393,7 @@ impl Execution {
             Execution::Copied(_) => "to copies in sync",
             Execution::FromCopy(_) => "from a copy in sync",
             Execution::FromCopies(_) => "from copies in sync, in parts",
+            Execution::FromTable(_) => "from the table in sync",
             Execution::Held => "schema change",
         }
     }
@@ -358,6 +410,7 @@ impl Execution {
             | Execution::Copied(_)
             | Execution::FromCopy(_)
             | Execution::FromCopies(_)
+            | Execution::FromTable(_)
             | Execution::Held => 0,
         }
     }

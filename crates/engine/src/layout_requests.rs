@@ -252,6 +252,7 @@ impl ClientRequest {
             }
             Rewriting::ReadOfCopy(read) => self.execution = Execution::FromCopy(read),
             Rewriting::ReadOfCopies(parts) => self.execution = Execution::FromCopies(parts),
+            Rewriting::ReadOfTable(read) => self.execution = Execution::FromTable(read),
             Rewriting::Schema(SchemaForm { read, instead }) => {
                 if let Some(body) = instead {
                     self.query.opcode = Opcode::Query;

@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 
 use helenus_cql::{KeyValue, Op, RangeValue, SelectFacts};
+use helenus_layout::Layout;
 use helenus_layout::insync::Members;
 use helenus_layout::plan::{LogicalTable, selectable};
 use helenus_wire::{Consistency, Options, PageStart, RowsJoin, ValueRef, code};
@@ -242,7 +243,7 @@ impl<'a> Several<'a> {
         let (left, inner, limit_left) = match self.options.paging_state {
             None => (left, None, limit),
             Some(state) if matches!(together, Together::Rows(_)) => {
-                let goes_on = self.goes_on(state, reads, (left, limit));
+                let goes_on = self.goes_on(cx, state, reads, (left, limit));
                 goes_on.ok_or_else(|| Refusal::new(code::PROTOCOL, INVALID_STATE))?
             }
             Some(_) => return Err(Refusal::new(code::PROTOCOL, INVALID_STATE)),
@@ -262,6 +263,7 @@ impl<'a> Several<'a> {
             began: cx.now,
             now_in_seconds: i32::try_from(cx.since_1970().as_secs()).ok(),
             warning: warning.filter(|_| has_warning),
+            is_continued: self.options.paging_state.is_some(),
         };
         let at = (left, inner);
         Ok(CopyParts::new(of, at, limit_left, together, &cx.memory))
@@ -270,6 +272,7 @@ impl<'a> Several<'a> {
     /// Where a paging state says that it goes on; `None` if the state is none of this statement's.
     fn goes_on(
         &self,
+        cx: &Context,
         state: &[u8],
         reads: &ReadsOfCopies<Statement>,
         (left, limit): (Left, Option<usize>),
@@ -278,8 +281,13 @@ impl<'a> Several<'a> {
             let mut copies = 0..self.table.copies.len();
             copies.find(|at| identity(self.table, *at) == id)
         };
-        let state = match unwrap(state) {
-            // One copy alone had all until now, whose state counts for all of it.
+        let of_one = match unwrap(state) {
+            // It comes from the table itself.
+            None if !State::is_one(state) => Some((self.in_own_order(cx, reads)?, state)),
+            of_one => of_one,
+        };
+        let state = match of_one {
+            // One alone had all until now, whose state counts for all of it.
             Some((identity, inner)) => {
                 let start = PageStart::parse(inner).ok()?;
                 State {
@@ -324,6 +332,21 @@ impl<'a> Several<'a> {
             _ => return None,
         };
         Some((left, inner, limit_left))
+    }
+
+    /// A copy that goes on where the table itself has ended, if the table was ever in sync.
+    fn in_own_order(&self, cx: &Context, reads: &ReadsOfCopies<Statement>) -> Option<u64> {
+        let lists = cx.shared.copies.lists();
+        let was_listed = lists.has_listed_table((&self.table.keyspace, &self.table.name));
+        was_listed.then_some(())?;
+        let own = Layout::own(self.table.clustering.len());
+        let is_own = |at: &usize| {
+            let copy = self.table.copies.get(*at);
+            copy.is_some_and(|copy| copy.layout == own)
+        };
+        let mut in_order = reads.iter().filter(|read| read.order.is_none());
+        let at = in_order.find(|read| is_own(&read.at))?.at;
+        Some(identity(self.table, at))
     }
 
     /// Its LIMIT, if it is one: what is none is left to nodes to say.

@@ -17,13 +17,17 @@
 //!   until this proxy is not the member any more that has begun it: then others resynchronise what it has left.
 //! - **A write that cannot be finished is given up** ([`Why`]), and its bucket is to be resynchronised.
 //!
+//! - **The table itself** is sent the write while it is listed, through whichever node coordinates it. It is never late.
+//!   When the catalogue says that the table has no copies any more, the write is done once the table has it, as one that
+//!   begins then is.
+//!
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
 //! ids of nodes do not reach the client. A role needs the same rights on all copies, or its writes are given up.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_layout::insync::{COPIES_MAX, LISTED_MAX, Members, Step, Write};
+use helenus_layout::insync::{COPIES_MAX, LISTED_MAX, Members, Step, TABLE, Write};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::Consistency;
@@ -121,6 +125,8 @@ pub(crate) struct CopiedWrite {
     bucket: Option<usize>,
     is_recorded: bool,
     began_us: u64,
+    /// Its table has no copies any more: it is an ordinary write.
+    is_of_table: bool,
     protocol: Write,
     copies: [OfCopy; LISTED_MAX],
     /// Those that were late at the last tick.
@@ -207,6 +213,7 @@ impl CopiedWrite {
             bucket: None,
             is_recorded: false,
             began_us: 0,
+            is_of_table: false,
             copies: [OfCopy::default(); LISTED_MAX],
             late: Members::EMPTY,
             said: None,
@@ -245,6 +252,9 @@ impl CopiedWrite {
 
     /// What is next by these lists. `may_send`: what is known of the table may be relied on.
     pub(crate) fn advance(&mut self, lists: &Lists, may_send: bool, now_us: u64) -> Steps {
+        if self.is_of_table {
+            return self.advance_on_table(may_send, now_us);
+        }
         let mut steps = Steps {
             end: self.end_by(lists, now_us),
             ..Steps::default()
@@ -278,6 +288,38 @@ impl CopiedWrite {
         steps
     }
 
+    /// Its table has no copies any more.
+    pub(crate) fn note_copies_gone(&mut self) {
+        self.is_of_table = true;
+    }
+
+    pub(crate) fn is_of_table(&self) -> bool {
+        self.is_of_table
+    }
+
+    fn advance_on_table(&mut self, may_send: bool, now_us: u64) -> Steps {
+        let of = &self.copies[TABLE];
+        let is_due = may_send && of.flying.is_none() && of.not_before_us <= now_us;
+        let end = match of.boot {
+            Some(_) => Some(End::Complete),
+            None if self.has_come_to_nothing() => Some(End::Refused),
+            None if self.is_too_old(now_us) => Some(End::GivenUp(Why::Old)),
+            None => None,
+        };
+        let is_sent = is_due && end.is_none();
+        Steps {
+            send: is_sent
+                .then_some(Members::of(TABLE))
+                .unwrap_or(Members::EMPTY),
+            evict: None,
+            end,
+        }
+    }
+
+    fn is_too_old(&self, now_us: u64) -> bool {
+        self.waits.is_none() && now_us.saturating_sub(self.began_us) >= LIFE_MAX_US
+    }
+
     /// How it ends, if it does before all required copies have it.
     fn end_by(&self, lists: &Lists, now_us: u64) -> Option<End> {
         let membership = lists.membership.as_ref();
@@ -297,8 +339,7 @@ impl CopiedWrite {
         if let Some(why) = self.fails(&view) {
             return Some(End::GivenUp(why));
         }
-        let age_us = now_us.saturating_sub(self.began_us);
-        (age_us >= LIFE_MAX_US).then_some(End::GivenUp(Why::Old))
+        self.is_too_old(now_us).then_some(End::GivenUp(Why::Old))
     }
 
     /// How it ends now that its client has waited long enough; `None`: it goes on. `may_have_left`: a node
@@ -397,6 +438,9 @@ impl CopiedWrite {
             if of.since != list.since(copy) {
                 of.since = list.since(copy);
                 (of.failure, of.failures, of.not_before_us) = (None, 0, 0);
+                if copy == TABLE {
+                    of.boot = None;
+                }
             }
         }
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_cql::Fold;
-use helenus_layout::insync::Members;
+use helenus_layout::insync::{Members, TABLE};
 use helenus_layout::plan::{Copy, LogicalTable, ROWS_MAX};
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::token::murmur3_token;
@@ -73,6 +73,8 @@ pub(crate) struct InParts {
     pub now_in_seconds: Option<i32>,
     /// What a node says of the whole.
     pub warning: Option<&'static str>,
+    /// It begins where a page before has ended.
+    pub is_continued: bool,
 }
 
 /// The meaning of a marker of a part's statement.
@@ -171,6 +173,19 @@ impl CopyParts {
         parts
     }
 
+    pub(crate) fn table(&self) -> &Arc<LogicalTable> {
+        &self.of.table
+    }
+
+    /// Whether the table itself is in sync by now, and can be read in place of all parts.
+    pub(super) fn is_of_table(&self, around: &Surroundings<'_>) -> bool {
+        let named = (&*self.of.table.keyspace, &*self.of.table.name);
+        let ring = around.cx.snapshot.copy_rings.with_groups(named.0, named.1);
+        let now_us = around.cx.shared.copies.us(around.cx.now);
+        let lists = around.cx.shared.copies.lists();
+        !self.of.is_continued && lists.table_in_sync(named, ring, now_us).is_some()
+    }
+
     /// The part that is read.
     pub(crate) fn read(&self) -> Option<&CopyRead> {
         self.read.as_ref()
@@ -260,7 +275,8 @@ impl CopyParts {
         let list = view.as_ref().and_then(|view| view.list(now_us));
         let list = list.filter(|_| shared.layouts.is_held(around.cx.now));
         let list = list.ok_or_else(|| told(code::OVERLOADED, NOT_LISTED.to_owned()))?;
-        let (level, needed, alive) = (self.of.level, self.of.needed, list.in_sync().len());
+        let (level, needed) = (self.of.level, self.of.needed);
+        let alive = list.in_sync().minus(Members::of(TABLE)).len();
         if alive < needed {
             return Err(Told {
                 code: code::UNAVAILABLE,

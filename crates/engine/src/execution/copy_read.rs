@@ -1,5 +1,6 @@
 //! A read of one partition, or of a stretch of the ring, of a table whose replicas are copies in sync: asked of one
-//! copy, on the one node that holds it, at ONE.
+//! copy, on the one node that holds it, at ONE. While the table itself is in sync, it is asked: as the client has, through
+//! any node, at the client's level.
 //!
 //! Whether a copy may be asked, and whether its answer counts, is the business of [`helenus_layout::insync`], in
 //! the variant in which proxies do not tell each other of their writes (*each copy*). What is decided here is
@@ -28,7 +29,7 @@ pub(crate) use asking::{Asked, BoundValue, PartForm};
 
 use std::sync::Arc;
 
-use helenus_layout::insync::{Members, Read};
+use helenus_layout::insync::{Members, Read, TABLE};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, Version, code};
@@ -37,6 +38,7 @@ use crate::copies::{Lists, View};
 use crate::execution::copy_owners::Extent;
 use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
 use crate::execution::surroundings::Surroundings;
+use crate::execution::table_read::own_form;
 use crate::keys::NodeRequestKey;
 use crate::memory::Held;
 use crate::node_request::Target;
@@ -149,6 +151,12 @@ impl CopyRead {
         let Some((at, read)) = self.next(around, &view, now_us) else {
             return self.give_up();
         };
+        let me = view.member.number;
+        if at == TABLE {
+            let (form, work) = own_form(around, self.asked.continued_from_copy());
+            let key = around.send_own_part(self.attempts, form, work);
+            return self.note_sent(around, UnderWay { key, read, me });
+        }
         let (Some(on), Some(node)) = (reads.on(at), self.asked.owners.get(at)) else {
             return self.give_up();
         };
@@ -164,12 +172,15 @@ impl CopyRead {
         };
         let prediction = self.asked.prediction(&query, on);
         let key = around.send_part(self.attempts, query, prediction, target);
-        if let Some(request) = around.requests.get_mut(key) {
+        self.note_sent(around, UnderWay { key, read, me })
+    }
+
+    fn note_sent(&mut self, around: &mut Surroundings<'_>, under_way: UnderWay) -> Step<'static> {
+        if let Some(request) = around.requests.get_mut(under_way.key) {
             request.time_runs_since = self.asked.began;
         }
         self.attempts += 1;
-        let me = view.member.number;
-        self.under_way = Some(UnderWay { key, read, me });
+        self.under_way = Some(under_way);
         Step::Wait
     }
 
@@ -230,7 +241,11 @@ impl CopyRead {
         self.arrived = Some(Arrived {
             read,
             me,
-            boot: around.links.boot_of(response.link),
+            // The table has several replicas, and no start.
+            boot: match read.copy() {
+                TABLE => Some(0),
+                _ => around.links.boot_of(response.link),
+            },
             header_flags: response.header.flags,
             version: response.version,
             service_us: response.service_us,
@@ -249,9 +264,10 @@ impl CopyRead {
         failure: &Failure<'_>,
     ) -> Step<'static> {
         let on = self.asked.reads.on(copy);
-        let is_own = on.is_some_and(|on| on.is_own);
-        // What comes next is the text.
-        if failure.is_unprepared() {
+        let is_own = copy == TABLE || on.is_some_and(|on| on.is_own);
+        // What comes next is the text of a copy's statement. That of the table is the client's.
+        let is_unprepared = copy != TABLE && failure.is_unprepared();
+        if is_unprepared {
             if let Some(on) = on {
                 on.statement().forget_range();
             }
@@ -260,8 +276,8 @@ impl CopyRead {
         }
         let is_over = match failure.by {
             // It is the same copy's turn.
-            _ if failure.is_unprepared() => false,
-            _ if self.is_last => true,
+            _ if is_unprepared => false,
+            _ if self.is_last || failure.is_unprepared() => true,
             // There is no room, or no time left, for another one.
             FailedBy::Proxy => failure.is_of_overload() || failure.error.code == code::READ_TIMEOUT,
             FailedBy::Node(_) if failure.is_of_overload() => {
@@ -271,7 +287,7 @@ impl CopyRead {
             FailedBy::Node(_) => is_own && is_of_statement(failure.error.code),
         };
         // The id of a copy's statement is none of the client's.
-        if !failure.is_unprepared() {
+        if !is_unprepared {
             self.failed = Some(self.as_told(failure));
         }
         match is_over {

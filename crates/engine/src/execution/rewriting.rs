@@ -14,6 +14,7 @@ use crate::execution::in_sequence::InSequence;
 use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
 use crate::execution::renaming::renamed_warnings;
 use crate::execution::schema_read::SchemaRead;
+use crate::execution::table_read::TableRead;
 use crate::layouts::Lease;
 use crate::memory::NO_MEMORY;
 use crate::statement::prepared::{Prepared, Statement};
@@ -34,6 +35,7 @@ pub(crate) enum Rewriting {
     Copied(Box<CopiedWrite>),
     ReadOfCopy(Box<CopyRead>),
     ReadOfCopies(Box<CopyParts>),
+    ReadOfTable(Box<TableRead>),
     Schema(SchemaForm),
 }
 

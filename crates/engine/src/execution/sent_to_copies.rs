@@ -1,5 +1,7 @@
-//! What is sent to each copy of a write to copies in sync ([`crate::execution::copied_write`]).
+//! What is sent to each copy of a write to copies in sync ([`crate::execution::copied_write`]), and to the table itself
+//! while it is listed: the client's own statement, with the same timestamp and the same time.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,8 +13,11 @@ use helenus_wire::{
 
 use crate::execution::fan_out_write::known;
 use crate::keys::PoolKey;
+use crate::node_request::Target;
 use crate::query::Query;
+use crate::statement::copy_rules::at_least_quorum;
 use crate::statement::layout_plan::{CopyWrite, Plan};
+use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
 
@@ -30,6 +35,18 @@ pub(crate) struct SentToCopies {
     pub version: Version,
     pub pool: PoolKey,
     pub table: Option<Arc<TableStats>>,
+    pub own: Own,
+}
+
+/// A write as its client has asked for it.
+pub(crate) struct Own {
+    pub statement: Arc<Statement>,
+    /// If the client has prepared it.
+    pub prepared: Option<Arc<Prepared>>,
+    /// Of names without one.
+    pub keyspace: Option<Rc<str>>,
+    pub place: Option<Place>,
+    pub level: Consistency,
 }
 
 /// Appends what stands behind the statement in a QUERY or EXECUTE to one copy, which is its only replica.
@@ -78,16 +95,9 @@ impl SentToCopies {
         body.extend_from_slice(&self.payload);
         Prepared::write_asked(prepared.as_deref(), &copy.text, self.version, &mut body);
         body.extend_from_slice(&self.options);
-        let opcode = match prepared {
-            Some(_) => Opcode::Execute,
-            None => Opcode::Query,
-        };
-        let header_flags = match self.payload.is_empty() {
-            true => 0,
-            false => flags::CUSTOM_PAYLOAD,
-        };
+        let opcode = opcode(prepared.is_some());
         Some(Query {
-            header_flags,
+            header_flags: self.header_flags(),
             statement: Some(statement),
             prepared,
             table: self.table.clone(),
@@ -101,10 +111,52 @@ impl SentToCopies {
         })
     }
 
+    /// What is sent to the table itself until then, and where.
+    pub(crate) fn query_of_table(&self, send_before: Instant) -> (Query, Target) {
+        let own = &self.own;
+        let level = at_least_quorum(own.level);
+        let text = &*own.statement.text;
+        let len = self.payload.len() + text.len() + self.options.len() + 32;
+        let mut body = Vec::with_capacity(len);
+        body.extend_from_slice(&self.payload);
+        Prepared::write_asked(own.prepared.as_deref(), text, self.version, &mut body);
+        write::u16(&mut body, level.0);
+        body.extend_from_slice(self.options.get(2..).unwrap_or_default());
+        let query = Query {
+            header_flags: self.header_flags(),
+            keyspace: own.keyspace.clone(),
+            statement: Some(own.statement.clone()),
+            prepared: own.prepared.clone(),
+            table: self.table.clone(),
+            pool: self.pool,
+            class: Class::Write,
+            // It has a timestamp of its own.
+            idempotent: true,
+            consistency: level,
+            send_before: Some(send_before),
+            ..Query::new(opcode(own.prepared.is_some()), self.version, body)
+        };
+        (query, Target::of(own.place.clone()))
+    }
+
+    fn header_flags(&self) -> u8 {
+        match self.payload.is_empty() {
+            true => 0,
+            false => flags::CUSTOM_PAYLOAD,
+        }
+    }
+
     /// The nodes do not know the statement on a copy any more: its text is sent.
     pub(crate) fn forget_prepared(&self, copy: usize) {
         if let Some(copy) = self.copies().get(copy) {
             copy.statement().forget_range();
         }
+    }
+}
+
+fn opcode(is_prepared: bool) -> Opcode {
+    match is_prepared {
+        true => Opcode::Execute,
+        false => Opcode::Query,
     }
 }

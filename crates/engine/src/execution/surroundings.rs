@@ -107,6 +107,16 @@ impl<'a> Surroundings<'a> {
         self.send(Owner::Part(self.key, part), form, work, target)
     }
 
+    /// The same of one that asks for the whole, where the whole goes.
+    pub(crate) fn send_own_part(
+        &mut self,
+        part: u16,
+        form: Form,
+        work: Prediction,
+    ) -> NodeRequestKey {
+        self.send(Owner::Part(self.key, part), form, work, self.target.clone())
+    }
+
     fn send(
         &mut self,
         owner: Owner,

@@ -107,6 +107,18 @@ pub(crate) fn needed(level: Consistency, copies: usize) -> Option<usize> {
     }
 }
 
+/// The level at which the table itself is written while it is listed beside its copies.
+pub(crate) fn at_least_quorum(level: Consistency) -> Consistency {
+    match level {
+        Consistency::ANY
+        | Consistency::ONE
+        | Consistency::LOCAL_ONE
+        | Consistency(2)
+        | Consistency::LOCAL_QUORUM => Consistency::QUORUM,
+        level => level,
+    }
+}
+
 /// How many copies must be in sync for a read at this level, of which one answers; `None`: there are no such reads.
 pub(crate) fn needed_in_sync(level: Consistency, copies: usize) -> Option<usize> {
     match level {

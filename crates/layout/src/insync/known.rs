@@ -133,17 +133,15 @@ impl<const N: usize> Known<N> {
         Some(list.listed().union(lingering))
     }
 
-    /// Whether a member that was in sync since this version has stayed so, or has left since, and the lease on the list
-    /// before still runs: nobody acknowledges anything without that member yet.
-    pub fn still_counts(&self, member: usize, since: u64, now_us: u64) -> bool {
-        let Some(list) = self.list(now_us) else {
-            return false;
-        };
-        let (was_since, until_us) = self.was_in_sync.get(member).copied().unwrap_or_default();
-        match list.since(member) == since {
-            true => list.state(member) == State::InSync,
-            false => was_since == since && now_us < until_us,
+    /// Since which version a member is in sync; or was, if it has left and the lease on the list before still runs:
+    /// nobody acknowledges anything without that member yet.
+    pub fn counts_since(&self, member: usize, now_us: u64) -> Option<u64> {
+        let list = self.list(now_us)?;
+        if list.state(member) == State::InSync {
+            return Some(list.since(member));
         }
+        let (since, until_us) = self.was_in_sync.get(member)?;
+        (now_us < *until_us).then_some(*since)
     }
 
     /// Whether a member that was asked at `asked_us` may be evicted because it has not answered. One that
@@ -259,16 +257,19 @@ mod tests {
         let mut known = Known::new(TIMING);
         known.adopt(three(), 0, 10);
         known.adopt(three(), 100, 110);
-        assert!(known.still_counts(2, 1, 500) && !known.still_counts(2, 2, 500));
+        assert_eq!(known.counts_since(2, 500), Some(1));
         let evicted = three().evict(2).expect("others are in sync");
         for sent_us in [500, 1_000] {
             known.adopt(evicted, sent_us, sent_us + 10);
         }
-        assert!(known.still_counts(2, 1, 1_099) && !known.still_counts(2, 1, 1_100));
-        assert!(!known.still_counts(2, 2, 1_099), "it is out");
-        assert!(known.still_counts(0, 1, 1_999) && !known.still_counts(0, 1, 2_000));
-        let other = known.behind(50, 80);
-        assert!(other.still_counts(2, 1, 1_019) && !other.still_counts(2, 1, 1_020));
+        let of = |known: &Known<LISTED_MAX>, us: [u64; 2]| us.map(|us| known.counts_since(2, us));
+        assert_eq!(of(&known, [1_099, 1_100]), [Some(1), None]);
+        assert_eq!(known.counts_since(0, 1_999), Some(1));
+        assert_eq!(known.counts_since(0, 2_000), None, "without a lease");
+        assert_eq!(of(&known.behind(50, 80), [1_019, 1_020]), [Some(1), None]);
+        let back = evicted.join(2, 1).and_then(|list| list.promote(2, 3));
+        known.adopt(back.expect("it comes back"), 1_050, 1_060);
+        assert_eq!(known.counts_since(2, 1_070), Some(4));
     }
 
     #[test]

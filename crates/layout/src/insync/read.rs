@@ -78,7 +78,7 @@ impl Read {
             return Verdict::Again;
         };
         let copy_stayed = match self.copy {
-            TABLE => copies.still_counts(TABLE, self.copy_since, now_us),
+            TABLE => copies.counts_since(TABLE, now_us) == Some(self.copy_since),
             copy => {
                 list.state(copy) == State::InSync
                     && list.since(copy) == self.copy_since

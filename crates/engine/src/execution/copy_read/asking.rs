@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_layout::insync::{Members, Read};
+use helenus_layout::insync::{Members, Read, TABLE};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::predict::Estimate;
 use helenus_policy::ring::NodeIndex;
@@ -35,9 +35,9 @@ pub(crate) struct Asked {
     pub reads: Arc<ReadsOfCopies<Statement>>,
     /// With other values than the client's, if it is a part of what the client asks.
     pub part: Option<Box<PartForm>>,
-    /// Copies that may be asked.
+    /// Copies that may be asked, and the table itself.
     pub candidates: Members,
-    /// The copy from which the page before came, if one is continued, and the node's own paging state.
+    /// From which the page before came, if one is continued, and the node's own paging state.
     pub continued: Option<(usize, Box<[u8]>)>,
     pub page_size: Option<i32>,
     /// Whether the client knows the columns of the statement that it has prepared, if it has.
@@ -101,6 +101,17 @@ impl Asked {
         let reads = &*self.reads;
         let in_sync = view.list(now_us)?.in_sync();
         let candidates = in_sync.intersection(self.candidates);
+        let me = view.member.number;
+        let (copies, proxies) = (view.copies, view.proxies);
+        let begin = |at: usize| {
+            let preferred = [u8::try_from(at).ok()?];
+            let read = Read::begin(copies, proxies, me, &preferred, Members::EMPTY, now_us)?;
+            Some((at, read))
+        };
+        // It takes any statement, and its replicas share the work.
+        if candidates.contains(TABLE) {
+            return begin(TABLE);
+        }
         let continued = self.continued.as_ref().map(|(from, _)| *from);
         let score = |of: &ReadOfCopy<Statement>| {
             let node = *self.owners.get(of.at)?;
@@ -128,11 +139,14 @@ impl Asked {
         {
             chosen = in_order;
         }
-        let me = view.member.number;
-        let preferred = [u8::try_from(chosen.at).ok()?];
-        let (copies, proxies) = (view.copies, view.proxies);
-        let read = Read::begin(copies, proxies, me, &preferred, Members::EMPTY, now_us)?;
-        Some((chosen.at, read))
+        begin(chosen.at)
+    }
+
+    /// What the table itself is asked, if not what the client has: the page before came from a copy.
+    pub(super) fn continued_from_copy(&self) -> Option<(&[u8], i32)> {
+        let (from, state) = self.continued.as_ref()?;
+        let size = self.page_size.unwrap_or(i32::MAX);
+        (*from != TABLE).then_some((state, size))
     }
 
     /// What a copy is asked: an EXECUTE, once the nodes have prepared its statement.
