@@ -24,6 +24,8 @@ use crate::online::settle::Emptying;
 
 /// Proxies that take part have read new lists by then, and may go by them.
 const LISTS_KNOWN: Duration = Duration::from_secs(4);
+/// Once a proxy has heard of the table.
+const PROXY_JOINS_MAX: Duration = Duration::from_secs(20);
 const HINTS_LEFT: &str = "clients use the table as before, but its copies cannot be compared with it yet, because a hint \
      could bring a write to it later";
 
@@ -56,15 +58,19 @@ async fn standing(job: &Job<'_>, created: i64) -> Result<Standing> {
 }
 
 async fn check_proxies(job: &Job<'_>) -> Result<()> {
-    match is_proxy_alive(job.cluster).await? {
-        true => Ok(()),
-        false => bail!(
+    let begun = Instant::now();
+    while !is_proxy_alive(job.cluster).await? {
+        if begun.elapsed() < PROXY_JOINS_MAX {
+            continue;
+        }
+        bail!(
             "no proxy is in the list of proxies and gives signs of life, and without one nobody brings the copies of {} in \
              sync: start one with layouts.enabled = true and cluster.allow_remote_dc = true, whose role has its rights on \
              the keyspace helenus (--proxy-role); its log tells what it lacks. Clients use the table as before",
             job.name
-        ),
+        );
     }
+    Ok(())
 }
 
 /// Makes the lists, with the table alone in sync.
@@ -130,7 +136,7 @@ async fn let_join(
     job.settle
         .wait_longer(more, "proxies use the table by the lists")
         .await;
-    hints::wait_for_none(cluster, hints::unseen_max(cluster), HINTS_LEFT).await?;
+    hints::wait_for_old(cluster, hints::unseen_max(cluster), HINTS_LEFT).await?;
     let targets: Vec<(TableName, &[String])> = entries
         .iter()
         .map(|entry| (entry.table(name), &*entry.clustering))

@@ -193,7 +193,7 @@ impl Job<'_> {
         let rows = compared?.0.rows;
         // What was sent and not answered may come later than what clients write once the table has joined.
         self.settle.wait("what was copied has arrived").await;
-        hints::wait_for_none(cluster, hints::unseen_max(cluster), HINTS_LEFT).await?;
+        hints::wait_for_old(cluster, hints::unseen_max(cluster), HINTS_LEFT).await?;
         Ok(Some(rows))
     }
 
