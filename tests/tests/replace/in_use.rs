@@ -34,7 +34,7 @@ const COPIES: [(usize, &str); 3] = [
 ];
 
 /// For so long a client may get nothing but errors of a proxy, on a busy machine.
-const OUTAGE_MAX: Duration = Duration::from_secs(3);
+const OUTAGE_MAX: Duration = Duration::from_secs(2);
 
 /// All copies have what the client was told.
 fn check_copies(nodes: &mut Nodes, history: &History) {

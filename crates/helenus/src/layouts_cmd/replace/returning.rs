@@ -29,7 +29,7 @@ use super::stage::{self, Claim, Stage, Standing};
 use super::switch::{Switch, without};
 use super::waiting::{PAUSE, Waiting};
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::later_than;
+use crate::online::compare_and_set::{later_than, now_ms};
 use crate::online::reading::Reader;
 use crate::online::settle::Settle;
 use crate::online::{grants, hints};
@@ -119,6 +119,13 @@ impl Job<'_> {
             return super::take_over(cluster, name, &known, self.created).await;
         }
         // Nothing that is found now has changed anything.
+        if is_too_old(Some(now_ms()), table) {
+            bail!(
+                "gc_grace_seconds of {name} is {}, so what is deleted from its copies while its rows come back would be \
+                 forgotten: set it to more than that takes, of the table and of its copies' tables, past the proxies",
+                table.gc_grace_seconds
+            );
+        }
         let of = in_sync_everywhere(&standing.lists, known.entries.len());
         let boots = listed_boots(&standing.lists);
         let ring = nodes::read(cluster).await?;
@@ -187,14 +194,23 @@ impl Job<'_> {
             claim: Some(Arc::new(Claim::new(name, self.created, Stage::Returning))),
             ..Work::of_all()
         };
-        let entries = [entry];
-        backfill::fill(cluster, table, &copy, &entries, &work).await?;
-        let compared = verdict::verify(cluster, (table, &copy), &entries, &work, true).await;
-        let rows = compared?.0.rows;
+        // Once all is copied the table may have joined, and left: then it may have writes that are still on their way to
+        // the copies, and comparing is for proxies.
+        let is_filled = match ranges::done(cluster, name, &entry).await? {
+            (done, Some(all)) => done.len() as u64 >= all,
+            (_, None) => false,
+        };
+        let mut rows = None;
+        if !is_filled {
+            let entries = [entry];
+            backfill::fill(cluster, table, &copy, &entries, &work).await?;
+            let compared = verdict::verify(cluster, (table, &copy), &entries, &work, true).await;
+            rows = Some(compared?.0.rows);
+        }
         // What was sent and not answered may come later than what clients write once the table has joined.
         self.settle.wait("what was copied has arrived").await;
         hints::wait_for_old(cluster, hints::unseen_max(cluster), HINTS_LEFT).await?;
-        Ok(Some(rows))
+        Ok(rows)
     }
 
     /// Proxies may read and write the table as they may its copies.
