@@ -52,7 +52,7 @@ pub(crate) async fn wait_for_old(
     wait(cluster, quiet, otherwise, Some(seen)).await
 }
 
-/// `seen`: hints in files that are younger than this do not count, once that time has come.
+/// `seen`: hints in files that are younger than this do not count.
 async fn wait(
     cluster: &Cluster,
     quiet: Duration,
@@ -61,33 +61,45 @@ async fn wait(
 ) -> Result<()> {
     let begin = Instant::now();
     let bar = spinner("waiting until no node keeps hints");
-    let mut none_since = None;
+    let mut free = Free::default();
     loop {
         let kept = kept(cluster).await;
         let is_old = |(_, oldest): &&(String, Option<i64>)| {
             seen.is_none_or(|seen| oldest.is_none_or(|oldest| oldest <= seen))
         };
         let old: Vec<&str> = kept.iter().filter(is_old).map(|(why, _)| &**why).collect();
-        let is_seen = seen.is_some_and(|seen| now_ms() >= seen);
-        if kept.is_empty() {
-            if none_since.get_or_insert_with(Instant::now).elapsed() >= quiet {
-                bar.finish_and_clear();
-                return Ok(());
-            }
-        } else if old.is_empty() && is_seen {
+        // With files that are young by the clock of their node.
+        let more = match kept.is_empty() {
+            true => Duration::ZERO,
+            false => CLOCKS_DIFFER_MAX,
+        };
+        if free.is_for(Instant::now(), old.is_empty(), quiet + more) {
             bar.finish_and_clear();
             return Ok(());
-        } else {
-            none_since = None;
-            if begin.elapsed() > PATIENCE {
-                bail!(
-                    "{}; {otherwise}: run this again when all nodes are up and hints have been delivered \
-                     (nodetool statushandoff, system_views.pending_hints)",
-                    old.join("; ")
-                );
-            }
+        }
+        if !old.is_empty() && begin.elapsed() > PATIENCE {
+            bail!(
+                "{}; {otherwise}: run this again when all nodes are up and hints have been delivered \
+                 (nodetool statushandoff, system_views.pending_hints)",
+                old.join("; ")
+            );
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+/// Since when all nodes have answered at each look, and none had hints that count.
+#[derive(Debug, Default)]
+struct Free(Option<Instant>);
+
+impl Free {
+    /// Whether that is so for that long, with what the look has shown that has just ended.
+    fn is_for(&mut self, now: Instant, is_free: bool, time: Duration) -> bool {
+        if !is_free {
+            self.0 = None;
+            return false;
+        }
+        now.duration_since(*self.0.get_or_insert(now)) >= time
     }
 }
 
@@ -126,4 +138,24 @@ async fn kept(cluster: &Cluster) -> Vec<(String, Option<i64>)> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_hint_or_a_silent_node_begins_the_quiet_time_anew() {
+        let (begin, s) = (Instant::now(), Duration::from_secs);
+        let mut free = Free::default();
+        assert!(!free.is_for(begin, true, s(20)));
+        assert!(!free.is_for(begin + s(19), true, s(20)));
+        assert!(!free.is_for(begin + s(20), false, s(20)));
+        assert!(!free.is_for(begin + s(22), true, s(20)));
+        assert!(!free.is_for(begin + s(41), true, s(20)));
+        // With young files it takes longer.
+        assert!(!free.is_for(begin + s(42), true, s(30)));
+        assert!(free.is_for(begin + s(52), true, s(30)));
+        assert!(Free::default().is_for(begin, true, s(0)), "one node");
+    }
 }
