@@ -46,12 +46,7 @@ pub(crate) struct Outage {
 impl Outage {
     fn on_answer(&mut self, fault: Option<&Fault>, asked: Instant) {
         let Some(fault) = fault else {
-            if let Some(since) = self.since.take()
-                && since.elapsed() > self.longest
-            {
-                self.longest = since.elapsed();
-                self.why = std::mem::take(&mut self.first);
-            }
+            self.close();
             return;
         };
         assert!(
@@ -65,6 +60,31 @@ impl Outage {
             self.since = Some(asked);
             self.first = format!("{:#x}: {}", fault.code, fault.message);
         }
+    }
+}
+
+impl Outage {
+    /// It is over, or nothing more is asked.
+    fn close(&mut self) {
+        if let Some(since) = self.since.take()
+            && since.elapsed() > self.longest
+        {
+            self.longest = since.elapsed();
+            self.why = std::mem::take(&mut self.first);
+        }
+    }
+
+    /// The longest of them, and all errors.
+    fn of_all(outages: impl IntoIterator<Item = Outage>) -> Outage {
+        let mut all = Outage::default();
+        for mut outage in outages {
+            outage.close();
+            all.errors += outage.errors;
+            if outage.longest > all.longest {
+                (all.longest, all.why) = (outage.longest, outage.why);
+            }
+        }
+        all
     }
 }
 
@@ -91,7 +111,8 @@ impl Writing {
                 table,
                 random: ChaCha8Rng::seed_from_u64(seed + u64::from(number.unsigned_abs())),
                 history: std::mem::replace(&mut history, later),
-                outages: [Outage::default(), Outage::default()],
+                writes: Default::default(),
+                reads: Default::default(),
                 value,
                 first,
                 level,
@@ -104,12 +125,8 @@ impl Writing {
                     }
                     thread::sleep(Duration::from_millis(4));
                 }
-                let [mut outage, other] = writer.outages;
-                outage.errors += other.errors;
-                if other.longest > outage.longest {
-                    (outage.longest, outage.why) = (other.longest, other.why);
-                }
-                (writer.history, outage)
+                let outages = writer.writes.into_iter().chain(writer.reads);
+                (writer.history, Outage::of_all(outages))
             })
         });
         let threads = threads.collect();
@@ -148,7 +165,8 @@ struct Writer {
     random: ChaCha8Rng,
     history: History,
     /// Of each proxy.
-    outages: [Outage; 2],
+    writes: [Outage; 2],
+    reads: [Outage; 2],
     value: i32,
     /// Its first partition.
     first: i32,
@@ -189,12 +207,12 @@ impl Writer {
             }
         }
         let possible = possible.clone();
-        self.outages[proxy].on_answer(answer.as_ref().err(), asked);
+        self.writes[proxy].on_answer(answer.as_ref().err(), asked);
         let select = format!("SELECT v FROM {table} WHERE k = {k} AND a = {a} AND b = 2");
         let (proxy, asked) = (self.random.random_range(0..2), Instant::now());
         let answer = self.clients[proxy].try_query(&select, self.level);
         let answer = answer.expect("an answer");
-        self.outages[proxy].on_answer(answer.as_ref().err(), asked);
+        self.reads[proxy].on_answer(answer.as_ref().err(), asked);
         if let Ok(answer) = answer {
             let rows = answer.rows().expect("rows");
             let found = rows.first().map(|row| crate::int(&row[0]));
