@@ -51,12 +51,7 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     if table.copies.len() != name.owners.len() {
         return Err(unfit(&table));
     }
-    // Whoever sets it to `writing` to empty it waits for as long as a reading of the catalogue counts.
-    if !may_join(common, name) || !common.layouts.is_held(Instant::now()) {
-        return Err(Trouble::Unfit(
-            "the catalogue does not say that it is ready, or could not be read: see `helenus layouts status`".to_owned(),
-        ));
-    }
+    check_may_join(common, name)?;
     let mut node = Node::connect(common, owner).await?;
     let described = describe(common, &mut node, &table, name.copy).await?;
     let list = standing(common, name)?.1;
@@ -74,12 +69,24 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     let joining = list
         .join(name.copy, node.boot())
         .map_err(|_| Trouble::Changed)?;
+    // A slow node may have taken longer than that.
+    check_may_join(common, name)?;
     catalogue::change(common, name, (&list, &joining), renewed).await?;
     tracing::info!(
         "{} joins, and is compared with the others",
         name.described()
     );
     Ok(())
+}
+
+/// Whoever sets it to `writing`, to empty it or to take it out, waits for as long as a reading of the catalogue counts.
+fn check_may_join(common: &Process, name: &CopyName) -> Result<(), Trouble> {
+    if may_join(common, name) && common.layouts.is_held(Instant::now()) {
+        return Ok(());
+    }
+    Err(Trouble::Unfit(
+        "the catalogue does not say that it is ready, or could not be read: see `helenus layouts status`".to_owned(),
+    ))
 }
 
 /// Whether the catalogue says that the copy is ready, as far as it is known.
