@@ -55,6 +55,26 @@ impl Differing {
     }
 }
 
+impl Differing {
+    /// What gives the table the rights that the layout has.
+    pub(crate) fn undoing(&self, table: &TableName) -> Vec<String> {
+        let of = |what: &str, to: &str, grants: &Grants| {
+            let mut commands = Vec::new();
+            for (role, permissions) in grants {
+                let role = Name::from_stored(role.as_str());
+                commands.extend(authorize_last(permissions).iter().map(|permission| {
+                    let (table, role) = (table.to_cql(), role.to_cql());
+                    format!("{what} {permission} ON TABLE {table} {to} {role};")
+                }));
+            }
+            commands
+        };
+        let mut commands = of("GRANT", "TO", &self.excess);
+        commands.extend(of("REVOKE", "FROM", &self.missing));
+        commands
+    }
+}
+
 /// Differences that are seen twice. Proxies carry out GRANT and REVOKE on the layouts first and on the
 /// table then: in between, each is seen as a difference, and must not be undone.
 pub(crate) async fn differing(
@@ -248,6 +268,23 @@ mod tests {
             both(&excess, &grants(&[("c", "ALTER"), ("d", "DROP")])),
             grants(&[("c", "ALTER")])
         );
+    }
+
+    #[test]
+    fn rights_on_the_table_are_made_those_of_a_layout() {
+        let differing = Differing {
+            missing: grants(&[("a", "MODIFY")]),
+            excess: grants(&[("b", "SELECT")]),
+        };
+        let table = "shop.orders".parse().expect("a name");
+        assert_eq!(
+            differing.undoing(&table),
+            [
+                "GRANT SELECT ON TABLE shop.orders TO b;",
+                "REVOKE MODIFY ON TABLE shop.orders FROM a;"
+            ]
+        );
+        assert_eq!(Differing::default().undoing(&table), [""; 0]);
     }
 
     #[test]

@@ -21,12 +21,11 @@ use super::super::create_args::CreateArgs;
 use super::super::ranges;
 use super::super::request::Wanted;
 use super::checks;
-use super::emptying::empty;
+use super::emptying::{empty, empty_again};
 use super::making::{Done, Job};
 use super::stage::{self, Claim, Stage};
 use super::{joining, nodes, offline};
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::later_than;
 use crate::online::settle::Settle;
 
 pub(in crate::layouts_cmd) async fn run(
@@ -68,8 +67,9 @@ pub(in crate::layouts_cmd) async fn run(
     let done = match (is_replaced, stage) {
         (true, Some(Stage::InUse)) => Done::default(),
         (true, Some(Stage::Open)) => {
-            let with = (args.work.level(), job.settle, true);
-            empty(cluster, name, &known.entries, with).await?;
+            let with = (args.work.level(), job.settle);
+            let created = standing.next(&known);
+            empty_again(cluster, (name, &known, created), &standing, with).await?;
             Done::default()
         }
         (_, Some(stage @ (Stage::Draining | Stage::Returning | Stage::Closing))) => {
@@ -111,9 +111,7 @@ async fn make(
 ) -> Result<Done> {
     let Job { cluster, name, .. } = *job;
     let mut done = Done::default();
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let last = numbers.chain(standing.created).max().unwrap_or_default();
-    let created = later_than(last);
+    let created = standing.next(&known);
     stage::claim(cluster, name, (standing, Stage::Filling), created).await?;
     let claim = Arc::new(Claim::new(name, created, Stage::Filling));
     let is_replaced = !known.entries.is_empty() && known.mode(name)? == Mode::Replace;
@@ -154,7 +152,7 @@ async fn make(
         false => offline::hand_over(job, (table, entries), (claim, &mut done)).await?,
     };
     let with = (job.args.work.level(), job.settle, false);
-    empty(cluster, name, &entries, with).await?;
+    empty(cluster, (name, &entries, created), with).await?;
     Ok(done)
 }
 
@@ -167,14 +165,13 @@ async fn go_on(
 ) -> Result<Done> {
     let Job { cluster, name, .. } = *job;
     let mut done = Done::default();
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
+    let created = standing.next(&known);
     stage::claim(cluster, name, (standing, Stage::Joining), created).await?;
     let known = super::take_over(cluster, name, &known, created).await?;
     let of = (table, known.entries);
     let entries = joining::hand_over(job, of, (created, None), &mut done).await?;
     let with = (job.args.work.level(), job.settle, false);
-    empty(cluster, name, &entries, with).await?;
+    empty(cluster, (name, &entries, created), with).await?;
     Ok(done)
 }
 

@@ -37,8 +37,12 @@ pub(super) async fn hand_over(
     (created, announced): (i64, Option<Instant>),
     done: &mut Done,
 ) -> Result<Vec<Entry>> {
-    list(job, &entries, (created, announced)).await?;
-    use_lists(job, &entries).await?;
+    loop {
+        list(job, &entries, (created, announced)).await?;
+        if use_lists(job, &entries, created).await? {
+            break;
+        }
+    }
     let entries = let_join(job, (table, entries), created).await?;
     let begun = Instant::now();
     bring_in_sync(job, (table, &entries), created).await?;
@@ -102,17 +106,24 @@ async fn list(
     stage::open(cluster, name, &standing, (&groups, &boots), with).await
 }
 
-/// Proxies go by the lists from when they hear of it; others use the table, too.
-async fn use_lists(job: &Job<'_>, entries: &[Entry]) -> Result<()> {
+/// Proxies go by the lists from when they hear of it; others use the table, too. False if the lists are to be made anew.
+async fn use_lists(job: &Job<'_>, entries: &[Entry], created: i64) -> Result<bool> {
     let (cluster, name) = (job.cluster, job.name);
     let known = catalogue::read(cluster, name).await?;
     if known.mode(name)? == Mode::Replace {
-        return Ok(());
+        return Ok(true);
     }
     known.check_unchanged(name, entries)?;
     tokio::time::sleep(LISTS_KNOWN).await;
     check_proxies(job).await?;
-    put(job, entries, Mode::Replace).await
+    let standing = standing(job, created).await?;
+    if !ring::is_whole(cluster, (name, entries), &standing.lists).await {
+        // They are about another ring, and clients would wait until proxies have made others. Nobody goes by them yet.
+        stage::unlist(cluster, name, &standing).await?;
+        return Ok(false);
+    }
+    put(job, entries, Mode::Replace).await?;
+    Ok(true)
 }
 
 /// Lets copies join, once all proxies go by the lists, and what was sent to the table before has arrived.
@@ -254,7 +265,7 @@ fn has_out(rows: &[CopiesRow], copies: &[usize]) -> bool {
 }
 
 /// Copies in sync whose nodes were restarted since.
-fn restarted(
+pub(super) fn restarted(
     owners: &[String],
     list: &Copies,
     boots: &BTreeMap<String, i32>,

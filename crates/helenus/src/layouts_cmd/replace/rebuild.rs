@@ -24,8 +24,8 @@ use crate::online::compare_and_set::{now_ms, place};
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
 
-/// No proxy reads a copy for so long after it was taken out: the lease of the lists, and twice as long again.
-const LISTS_LEASE_OVER: Duration = Duration::from_secs(3);
+/// When this has passed after a copy was taken out, no proxy reads it: the lease of the lists, and twice as long again.
+pub(super) const LISTS_LEASE_OVER: Duration = Duration::from_secs(3);
 /// Lists that are changed at the same time.
 const AT_A_TIME: usize = 32;
 /// Attempts to take a copy out of all lists, which proxies may change meanwhile.

@@ -17,19 +17,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use helenus_cql::Name;
+use helenus_layout::insync::{State as CopyState, TABLE};
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
 use super::super::catalogue::{self, Entry, Mode, Partition, State};
 use super::super::verdict;
 use super::super::work::Work;
-use super::super::{backfill, names, ranges};
+use super::super::{backfill, lists, names, ranges};
 use super::returning::{self, BACK, forget};
-use super::sources::{check_nodes, listed_boots, source};
+use super::sources::{check_nodes, check_read_repair, listed_boots, source};
 use super::stage::{self, Claim, Stage};
 use super::{check_tables, checks, in_sync_everywhere, nodes};
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::later_than;
 use crate::online::settle::Settle;
 use crate::online::table;
 
@@ -84,7 +84,8 @@ pub(in crate::layouts_cmd) async fn run(
             "helenus.copies has lists of copies of {name} that `create` has not made: nothing is dropped"
         ),
         Some(Stage::Joining) => {
-            closing = Some(returning::give_up(cluster, (name, known), settle).await?);
+            let of = (name, known);
+            closing = Some(returning::give_up(cluster, of, standing, settle).await?);
         }
         Some(Stage::Closing) => {
             closing = Some(returning::close(cluster, (name, known), settle).await?);
@@ -95,6 +96,9 @@ pub(in crate::layouts_cmd) async fn run(
             let table = table::load(cluster, name).await?;
             check_tables(cluster, &table, &known.entries).await?;
             let is_online = settle.is_needed() && from.is_none() && stage != Stage::Draining;
+            if !is_online {
+                check_table_is_out(name, &standing)?;
+            }
             match is_online {
                 true => {
                     let of = (&table, known);
@@ -133,6 +137,21 @@ pub(in crate::layouts_cmd) async fn run(
     Ok(())
 }
 
+/// Fails if the table itself is in sync in all lists: a copy may have lost what it has.
+fn check_table_is_out(name: &TableName, standing: &stage::Standing) -> Result<()> {
+    let is_in_sync = |row: &lists::CopiesRow| {
+        let list = row.list.as_ref();
+        list.is_ok_and(|list| list.state(TABLE) == CopyState::InSync)
+    };
+    match !standing.lists.is_empty() && standing.lists.iter().all(is_in_sync) {
+        false => Ok(()),
+        true => bail!(
+            "{name} itself is in sync by now, and has all rows: finish it while proxies run (helenus layouts drop {name} \
+             --all), without --from and --no-proxies"
+        ),
+    }
+}
+
 /// While nobody uses the table: its rows are in no list.
 async fn bring_back(
     cluster: &Cluster,
@@ -143,9 +162,9 @@ async fn bring_back(
 ) -> Result<()> {
     let name = &table.name;
     check_nodes(cluster, name).await?;
+    check_read_repair(cluster, name).await?;
     let ring = nodes::read(cluster).await?;
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
+    let created = standing.next(&known);
     let stopped = Instant::now();
     let begun = nodes::boots(cluster).await?;
     if standing.stage(name)? != Some(Stage::Draining) {
@@ -330,5 +349,36 @@ fn report(name: &TableName, dropped: &[(String, TableName)], done: &Done, as_jso
         ),
         (Some(rows), None) => println!("{rows} rows are back in the table"),
         (None, _) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_layout::insync::{Copies, Members};
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_not_taken_for_a_table_that_has_all_rows() {
+        let name: TableName = "shop.orders".parse().expect("a name");
+        let row = |list| lists::CopiesRow {
+            table: name.to_string(),
+            owners: Vec::new(),
+            ranges: None,
+            list: Ok(list),
+            changed_ms: None,
+        };
+        let both = Copies::new(Members::first(2), [7, 8, 0, 0, 0, 0]);
+        let joined = both.join(TABLE, 0).expect("it is out");
+        let all = joined.promote(TABLE, 2).expect("it joins");
+        let check = |of: &[Copies]| {
+            let rows = of.iter().copied().map(row).collect();
+            check_table_is_out(&name, &stage::Standing::of(5, Stage::Returning, rows))
+        };
+        for of in [&[][..], &[both], &[all, both], &[all, joined]] {
+            check(of).expect("it is not in sync everywhere");
+        }
+        let told = check(&[all, all]).expect_err("in sync");
+        assert!(told.to_string().contains("without --from"), "{told}");
     }
 }

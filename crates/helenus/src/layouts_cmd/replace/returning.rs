@@ -7,32 +7,34 @@
 //! 4. The catalogue forgets the copies: clients use the table by itself. Once all proxies know, nobody goes by the lists,
 //!    and they are taken away; then the copies' tables are dropped.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use helenus_layout::insync::{Copies, State as CopyState, TABLE};
+use helenus_layout::insync::{Copies, Members, State as CopyState, TABLE};
 use helenus_rows::{Table, TableName};
 
 use super::super::catalogue::{self, Change, Entry, Partition, State};
 use super::super::verdict;
 use super::super::work::Work;
 use super::super::{backfill, ranges};
-use super::emptying::empty;
+use super::emptying::empty_again;
 use super::in_sync_everywhere;
-use super::joining::is_too_old;
+use super::joining::{is_too_old, restarted};
 use super::nodes;
 use super::proxies::is_proxy_alive;
+use super::rebuild::LISTS_LEASE_OVER;
 use super::ring;
-use super::sources::{check_nodes, listed_boots, source};
+use super::sources::{check_nodes, check_read_repair, listed_boots, source};
 use super::stage::{self, Claim, Stage, Standing};
 use super::switch::{Switch, without};
 use super::waiting::{PAUSE, Waiting};
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::{later_than, now_ms};
+use crate::online::compare_and_set::now_ms;
 use crate::online::reading::Reader;
 use crate::online::settle::Settle;
-use crate::online::{grants, hints};
+use crate::online::{grants, hints, table};
 
 /// Under which the rows that have been copied back are noted: no layout has such a name.
 pub(super) const BACK: &str = "(table)";
@@ -59,6 +61,7 @@ pub(super) async fn bring_back(
 ) -> Result<(Option<u64>, i64)> {
     let name = &table.name;
     check_nodes(cluster, name).await?;
+    check_read_repair(cluster, name).await?;
     ring::check(cluster, (name, &known), &standing.lists).await?;
     if !is_proxy_alive(cluster).await? {
         bail!(
@@ -67,14 +70,17 @@ pub(super) async fn bring_back(
              uses the table"
         );
     }
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
+    let created = standing.next(&known);
     let job = Job {
         cluster,
         name,
         settle,
         created,
     };
+    if !is_listed(&standing) {
+        job.check_rights(&known).await?;
+    }
+    let table = &with_least_grace(cluster, table, &known).await?;
     let known = job.begin((table, known), &standing).await?;
     let rows = job.fill(table, &known, &standing).await?;
     job.bring_in_sync(table, &known).await?;
@@ -121,7 +127,7 @@ impl Job<'_> {
         // Nothing that is found now has changed anything.
         if is_too_old(Some(now_ms()), table) {
             bail!(
-                "gc_grace_seconds of {name} is {}, so what is deleted from its copies while its rows come back would be \
+                "gc_grace_seconds of {name}, or of one of its copies, is {}, so what is deleted from its copies while its rows come back would be \
                  forgotten: set it to more than that takes, of the table and of its copies' tables, past the proxies",
                 table.gc_grace_seconds
             );
@@ -134,15 +140,8 @@ impl Job<'_> {
         backfill::check_timed(cluster, table, &source.table(name), &work).await?;
         let reader = Reader::new(cluster, table, name, work.level()).await?;
         if !reader.is_empty().await? {
-            stage::claim(cluster, name, (standing, Stage::Open), self.created).await?;
-            let known = super::take_over(cluster, name, &known, self.created).await?;
-            empty(
-                cluster,
-                name,
-                &known.entries,
-                (work.level(), self.settle, true),
-            )
-            .await?;
+            let of = (name, &known, self.created);
+            empty_again(cluster, of, standing, (work.level(), self.settle)).await?;
         }
         let standing = stage::read(cluster, name).await?;
         if standing.stage(name)? != Some(Stage::InUse) {
@@ -162,14 +161,7 @@ impl Job<'_> {
         let (cluster, name) = (self.cluster, self.name);
         let standing = self.standing().await?;
         self.check_age(table, &standing)?;
-        let lists = standing
-            .lists
-            .iter()
-            .filter_map(|row| row.list.as_ref().ok());
-        if lists
-            .map(|list| list.state(TABLE))
-            .any(|state| state != CopyState::Out)
-        {
+        if is_listed(&standing) {
             return Ok(None);
         }
         self.let_keep(known).await?;
@@ -211,6 +203,33 @@ impl Job<'_> {
         self.settle.wait("what was copied has arrived").await;
         hints::wait_for_old(cluster, hints::unseen_max(cluster), HINTS_LEFT).await?;
         Ok(rows)
+    }
+
+    /// Fails if roles have other rights on the table than on its copies: clients need them once it joins.
+    async fn check_rights(&self, known: &Partition) -> Result<()> {
+        let (cluster, name) = (self.cluster, self.name);
+        if !grants::are_checked(cluster).await {
+            return Ok(());
+        }
+        let mut commands = BTreeSet::new();
+        for entry in &known.entries {
+            let copy = entry.table(name);
+            let mut differing = grants::differing(cluster, name, &copy).await?;
+            // Proxies have theirs on the copies' keyspaces.
+            for role in grants::keepers(cluster, &copy.keyspace).await? {
+                differing.missing.remove(&role);
+            }
+            commands.extend(differing.undoing(name));
+        }
+        match commands.is_empty() {
+            true => Ok(()),
+            false => bail!(
+                "roles have other rights on {name} than on its copies, and clients are to use {name} again. Make them the \
+                 same, on it or on each of its copies' tables, past the proxies, and run this again. To make those on \
+                 {name} what they are on its copies:\n{}",
+                commands.into_iter().collect::<Vec<_>>().join("\n")
+            ),
+        }
     }
 
     /// Proxies may read and write the table as they may its copies.
@@ -269,6 +288,7 @@ impl Job<'_> {
             if lists.any(is_out) {
                 self.check_age(table, &standing)?;
                 if Instant::now() >= again.0 {
+                    check_read_repair(cluster, name).await?;
                     let left = standing.begun.map(|begun| (TABLE, begun));
                     let join = |_: &[String], list: &Copies| match is_out(list) {
                         true => Ok(list.join(TABLE, 0)?),
@@ -289,6 +309,25 @@ impl Job<'_> {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// The table with the time for which it and all its copies remember what was deleted, as proxies judge it.
+async fn with_least_grace(cluster: &Cluster, table: &Table, known: &Partition) -> Result<Table> {
+    let mut least = table.clone();
+    for entry in &known.entries {
+        let copy = table::load(cluster, &entry.table(&table.name)).await?;
+        least.gc_grace_seconds = least.gc_grace_seconds.min(copy.gc_grace_seconds);
+    }
+    Ok(least)
+}
+
+/// Whether a list has the table.
+fn is_listed(standing: &Standing) -> bool {
+    let mut lists = standing.lists.iter();
+    lists.any(|row| {
+        let list = row.list.as_ref();
+        list.is_ok_and(|list| list.state(TABLE) != CopyState::Out)
+    })
 }
 
 /// Takes all copies out of all lists, where the table is in sync in all. False if lists have changed meanwhile.
@@ -319,11 +358,10 @@ async fn switch_to_table(
 pub(super) async fn give_up(
     cluster: &Cluster,
     (name, known): (&TableName, Partition),
+    standing: Standing,
     settle: Settle,
 ) -> Result<i64> {
-    let standing = stage::read(cluster, name).await?;
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
+    let created = standing.next(&known);
     stage::claim(cluster, name, (&standing, Stage::Joining), created).await?;
     let known = super::take_over(cluster, name, &known, created).await?;
     let known = let_none_join(cluster, (name, known), settle).await?;
@@ -343,15 +381,33 @@ pub(super) async fn give_up(
 /// Attempts at lists that proxies may change meanwhile.
 const ATTEMPTS: usize = 32;
 
+/// Whether the table is the only member in sync that has lost nothing.
+fn is_table_alone(owners: &[String], list: &Copies, boots: &BTreeMap<String, i32>) -> bool {
+    let restarted: Members = restarted(owners, list, boots).collect();
+    let sound = list.in_sync().minus(restarted);
+    sound == Members::of(TABLE)
+}
+
+/// The list without the table, and without copies that were restarted while it has what they may have lost.
+fn without_table(
+    owners: &[String],
+    list: &Copies,
+    boots: &BTreeMap<String, i32>,
+) -> Result<Copies> {
+    let list = match list.state(TABLE) {
+        CopyState::InSync => without(list, restarted(owners, list, boots))?,
+        CopyState::Joining | CopyState::Out => *list,
+    };
+    without(&list, [TABLE].into_iter())
+}
+
 /// The table is taken out of all lists, and is to be emptied: clients go on using the copies.
 pub(super) async fn undo(
     cluster: &Cluster,
-    (name, known): (&TableName, Partition),
+    (name, known, created): (&TableName, Partition, i64),
     standing: Standing,
     settle: Settle,
 ) -> Result<Partition> {
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
     stage::claim(cluster, name, (&standing, Stage::Returning), created).await?;
     let known = super::take_over(cluster, name, &known, created).await?;
     let is_ready = |entry: &Entry| entry.state == State::Ready.name();
@@ -367,14 +423,36 @@ pub(super) async fn undo(
         if !standing.is(Some(created), Some(Stage::Returning)) {
             bail!("another command is at work on {name}: see `helenus layouts status {name}`");
         }
-        let to = Switch {
+        let boots = nodes::boots(cluster).await?;
+        let to = |stage| Switch {
             table: name,
             created,
-            stage: Stage::Open,
+            stage,
             left: None,
         };
-        let copies = |_: &[String], list: &Copies| without(list, [TABLE].into_iter());
-        if to.is_made(cluster, &standing, copies).await? {
+        let mut lists = standing.lists.iter();
+        let alone = lists.find(|row| {
+            let list = row.list.as_ref();
+            list.is_ok_and(|list| is_table_alone(&row.owners, list, &boots))
+        });
+        if let Some(row) = alone {
+            // Proxies may not have noticed, if nothing was written there since.
+            let again =
+                |owners: &[String], list: &Copies| match is_table_alone(owners, list, &boots) {
+                    true => without(list, restarted(owners, list, &boots)),
+                    false => Ok(*list),
+                };
+            to(Stage::Returning)
+                .is_made(cluster, &standing, again)
+                .await?;
+            bail!(
+                "no copy of {name} is in sync on {} with a node that has not been restarted since, so the table itself is \
+                 needed: wait until proxies have brought one back (helenus layouts status {name}), and run this again",
+                row.owners.join(", ")
+            );
+        }
+        let copies = |owners: &[String], list: &Copies| without_table(owners, list, &boots);
+        if to(Stage::Open).is_made(cluster, &standing, copies).await? {
             return Ok(known);
         }
         tokio::time::sleep(PAUSE).await;
@@ -429,11 +507,13 @@ pub(super) async fn close(
     if standing.stage(name)? != Some(Stage::Closing) {
         bail!("another command is at work on {name}: see `helenus layouts status {name}`");
     }
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
+    let created = standing.next(&known);
     stage::claim(cluster, name, (&standing, Stage::Closing), created).await?;
     if !known.entries.is_empty() {
         let now = super::take_over(cluster, name, &known, created).await?;
+        // Who has forgotten the copies does not wait for them, and while somebody relies on a list with them he may read
+        // them.
+        tokio::time::sleep(LISTS_LEASE_OVER).await;
         forget(cluster, name, &now).await?;
     }
     settle.wait("proxies use the table without lists").await;
@@ -470,4 +550,34 @@ pub(super) async fn forget(cluster: &Cluster, name: &TableName, known: &Partitio
     let mut changes = vec![Change::Mode(None)];
     changes.extend(entries.map(|entry| Change::Remove(&entry.layout)));
     catalogue::change(cluster, name, known, &changes).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_leaves_only_where_a_copy_has_lost_nothing() {
+        let owners = ["a".to_owned(), "b".to_owned()];
+        let boots =
+            |of: [i32; 2]| -> BTreeMap<String, i32> { owners.iter().cloned().zip(of).collect() };
+        let both = Copies::new(Members::first(2), [7, 8, 0, 0, 0, 0]);
+        let joined = both.join(TABLE, 0).expect("it is out");
+        let all = joined.promote(TABLE, 2).expect("it joins");
+        let alone = |list: &Copies, of| is_table_alone(&owners, list, &boots(of));
+        let left = |list: &Copies, of| {
+            let list = without_table(&owners, list, &boots(of)).expect("somebody stays");
+            list.listed()
+        };
+        assert!(!alone(&all, [7, 8]) && !alone(&all, [7, 9]));
+        assert_eq!(left(&all, [7, 8]), Members::first(2));
+        assert_eq!(left(&all, [7, 9]), Members::of(0), "it comes back");
+        assert!(alone(&all, [6, 9]));
+        let again = without(&all, restarted(&owners, &all, &boots([6, 9])));
+        assert_eq!(again.expect("the table stays").listed(), Members::of(TABLE));
+        // It does not have all that they may have lost.
+        assert!(!alone(&joined, [6, 9]) && !alone(&both, [6, 9]));
+        assert_eq!(left(&joined, [6, 9]), Members::first(2));
+        assert_eq!(left(&both, [6, 9]), Members::first(2));
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use helenus_rows::TableName;
+use helenus_rows::{TableName, literal};
 
 use super::super::catalogue::{Entry, Partition, State};
 use super::super::lists::CopiesRow;
@@ -21,6 +21,33 @@ pub(super) async fn check_nodes(cluster: &Cluster, name: &TableName) -> Result<(
         );
     }
     Ok(())
+}
+
+/// Fails if reads of the table do not write back what some replicas lack. A write at ALL that fails may be on one of them,
+/// and a read at ALL shows it like one that all have: only if that read repairs it, enough replicas have it for QUORUM.
+pub(super) async fn check_read_repair(cluster: &Cluster, name: &TableName) -> Result<()> {
+    let rows: Vec<(Option<String>,)> = cluster
+        .rows(format!(
+            "SELECT read_repair FROM system_schema.tables WHERE keyspace_name = {} AND table_name = {}",
+            literal(&name.keyspace),
+            literal(&name.table)
+        ))
+        .await?;
+    let of = rows.into_iter().next().and_then(|row| row.0);
+    check_repairs(name, of.as_deref())
+}
+
+/// Without the option it is what it is by default.
+fn check_repairs(name: &TableName, read_repair: Option<&str>) -> Result<()> {
+    match read_repair {
+        Some(of) if !of.eq_ignore_ascii_case("BLOCKING") => bail!(
+            "{name} has read_repair = '{of}', so rows that come back to some of its replicas only would not be found: \
+             ALTER TABLE {} WITH read_repair = 'BLOCKING', past the proxies, and run this again. It can be set back when \
+             the layouts are dropped",
+            name.to_cql()
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Which starts of nodes the lists are about.
@@ -109,6 +136,16 @@ fn candidates<'a>(
 mod tests {
     use super::super::tests::entry;
     use super::*;
+
+    #[test]
+    fn rows_do_not_come_back_to_a_table_whose_reads_repair_nothing() {
+        let name: TableName = "shop.orders".parse().expect("a name");
+        check_repairs(&name, Some("BLOCKING")).expect("it does");
+        check_repairs(&name, None).expect("by default");
+        let told = check_repairs(&name, Some("NONE")).expect_err("it does not");
+        let command = "ALTER TABLE shop.orders WITH read_repair = 'BLOCKING'";
+        assert!(told.to_string().contains(command), "{told}");
+    }
 
     #[test]
     fn rows_come_from_copies_that_had_all_of_them() {

@@ -11,12 +11,12 @@ use scylla::statement::unprepared::Statement;
 use scylla::value::CqlValue;
 use tokio::sync::Mutex;
 
-use super::super::catalogue;
+use super::super::catalogue::{self, Partition};
 use super::super::lists::{self, CopiesRow};
 use super::nodes::Groups;
 use super::ring;
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::{now_ms, place};
+use crate::online::compare_and_set::{later_than, now_ms, place};
 
 /// For so long a command relies on the answer that it is still the one at work. Who takes over waits longer.
 const CHECK_MAX: Duration = Duration::from_secs(3);
@@ -113,6 +113,12 @@ impl Standing {
         }
     }
 
+    /// A number for the next command.
+    pub(super) fn next(&self, known: &Partition) -> i64 {
+        let numbers = known.entries.iter().map(|entry| entry.created);
+        later_than(numbers.chain(self.created).max().unwrap_or_default())
+    }
+
     /// The conditions under which it is still the same.
     pub(super) fn conditions(&self) -> String {
         let created = self.created.map(|created| created.to_string());
@@ -207,6 +213,17 @@ pub(in crate::layouts_cmd) async fn open(
     let created = known.created;
     let count = ring.0.len();
     let is_done = |now: &Standing| now.is(created, Some(stage)) && now.lists.len() == count;
+    change(cluster, table, &batch, is_done).await
+}
+
+/// Takes the lists away that nobody goes by yet.
+pub(super) async fn unlist(cluster: &Cluster, table: &TableName, known: &Standing) -> Result<()> {
+    let set = format!("stage = '{}'", Stage::Filling.name());
+    let mut batch = format!("BEGIN BATCH {}; ", update(table, &set, known));
+    batch.push_str(&without_lists(table, known)?);
+    batch.push_str("APPLY BATCH");
+    let is_done =
+        |now: &Standing| now.is(known.created, Some(Stage::Filling)) && now.lists.is_empty();
     change(cluster, table, &batch, is_done).await
 }
 

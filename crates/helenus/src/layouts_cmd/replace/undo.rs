@@ -12,13 +12,12 @@ use serde_json::json;
 
 use super::super::catalogue::Partition;
 use super::super::work::Work;
-use super::emptying::empty;
+use super::emptying::{empty, empty_again};
 use super::returning;
 use super::sources::source;
 use super::stage::{self, Stage, Standing};
 use super::{check_tables, checks, nodes, ring};
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::later_than;
 use crate::online::settle::Settle;
 use crate::online::table;
 
@@ -43,20 +42,30 @@ pub(in crate::layouts_cmd) async fn run(
         _ => bail!("{name} is not being dropped: see `helenus layouts status {name}`"),
     }
     Work::of_all().check_nodes(cluster).await?;
-    let mut known = known.clone();
+    let created = standing.next(known);
+    let level = Work::of_all().level();
     let mut out = Vec::new();
-    match stage {
+    let known = match stage {
         Some(Stage::Draining) => {
-            (known, out) = reopen(cluster, name, &known, (&standing, settle)).await?;
+            let with = (&standing, created, settle);
+            let (known, left) = reopen(cluster, name, known, with).await?;
+            out = left;
+            Some(known)
         }
         Some(Stage::Returning) => {
-            known = returning::undo(cluster, (name, known), standing, settle).await?;
+            let of = (name, known.clone(), created);
+            Some(returning::undo(cluster, of, standing, settle).await?)
         }
-        _ => {}
+        _ => {
+            let of = (name, known, created);
+            empty_again(cluster, of, &standing, (level, settle)).await?;
+            None
+        }
+    };
+    if let Some(known) = known {
+        let of = (name, &*known.entries, created);
+        empty(cluster, of, (level, settle, false)).await?;
     }
-    let level = Work::of_all().level();
-    let is_resumed = stage == Some(Stage::Open);
-    empty(cluster, name, &known.entries, (level, settle, is_resumed)).await?;
     match json {
         true => println!(
             "{:#}",
@@ -72,7 +81,7 @@ async fn reopen(
     cluster: &Cluster,
     name: &TableName,
     known: &Partition,
-    (standing, settle): (&Standing, Settle),
+    (standing, created, settle): (&Standing, i64, Settle),
 ) -> Result<(Partition, Vec<String>)> {
     let own = table::load(cluster, name).await?;
     check_tables(cluster, &own, &known.entries).await?;
@@ -94,8 +103,6 @@ async fn reopen(
              layouts drop {name} --all)"
         );
     }
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
     let kept = (&*standing.sources, &standing.boots, None);
     source(cluster, (name, known), kept, &nodes).await?;
     stage::claim(cluster, name, (standing, Stage::Draining), created).await?;

@@ -9,7 +9,7 @@ use helenus_rows::TableName;
 use indicatif::ProgressBar;
 
 use super::super::lists::CopiesRow;
-use super::proxies::{beats, gives_sign, left_by_others};
+use super::proxies::{SIGN_OF_LIFE, beats, gives_sign, left_by_others, silent};
 use crate::online::cluster::Cluster;
 use crate::terminal::spinner;
 
@@ -21,7 +21,9 @@ pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Waiting {
     bar: ProgressBar,
+    /// Signs of life at the last look.
     seen: BTreeMap<String, i64>,
+    seen_at: Instant,
     heard: Instant,
     begun: Instant,
     /// Since when all is in sync, and proxies have left something.
@@ -33,6 +35,7 @@ impl Waiting {
         Ok(Waiting {
             bar: spinner(""),
             seen: beats(cluster).await?,
+            seen_at: Instant::now(),
             heard: Instant::now(),
             begun: Instant::now(),
             left_since: None,
@@ -65,7 +68,7 @@ impl Waiting {
         if gives_sign(&self.seen, &now) {
             self.heard = Instant::now();
         }
-        self.seen = now;
+        (self.seen, self.seen_at) = (now, Instant::now());
         if self.heard.elapsed() > SILENCE_MAX {
             bail!(
                 "no proxy gives signs of life any more: {what} comes in sync when one does. Then run this again"
@@ -89,7 +92,14 @@ impl Waiting {
     /// before that may have a write that no other one has, and that somebody has read. Not for ever: that write was not
     /// acknowledged.
     pub(super) async fn is_made_good(&mut self, cluster: &Cluster) -> Result<bool> {
-        let left = left_by_others(cluster).await?;
+        if self.seen_at.elapsed() < SIGN_OF_LIFE {
+            return Ok(false);
+        }
+        // Those that have just been killed are still in the list.
+        let now = beats(cluster).await?;
+        let silent = silent(&self.seen, &now);
+        (self.seen, self.seen_at) = (now, Instant::now());
+        let left = left_by_others(cluster, &silent).await?;
         if left == 0 {
             return Ok(true);
         }
