@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use helenus_layout::insync::{
-    BitChange, Copies, Intents, Known, LISTED_MAX, PROXIES_MAX, Proxies, State, TABLE,
+    BitChange, Copies, Intents, Known, LISTED_MAX, Members, PROXIES_MAX, Proxies, State, TABLE,
 };
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
@@ -195,12 +195,21 @@ impl Lists {
     }
 
     /// Whether the table itself was ever a member of its lists.
-    pub(crate) fn has_listed_table(&self, (keyspace, table): (&str, &str)) -> bool {
+    pub(crate) fn has_listed_table(&self, named: (&str, &str)) -> bool {
+        self.all_of(named).any(|list| list.since(TABLE) > 0)
+    }
+
+    /// Whether any copy is in sync, of whichever partitions.
+    pub(crate) fn has_copies_in_sync(&self, named: (&str, &str)) -> bool {
+        let of_table = Members::of(TABLE);
+        let mut lists = self.all_of(named);
+        lists.any(|list| !list.in_sync().minus(of_table).is_empty())
+    }
+
+    fn all_of(&self, (keyspace, table): (&str, &str)) -> impl Iterator<Item = &Copies> {
         let of_table = self.tables.get(keyspace).and_then(|of| of.get(table));
-        let mut groups = of_table.into_iter().flat_map(|of| of.groups.values());
-        let is_known =
-            |known: &Known<LISTED_MAX>| known.last_read().is_some_and(|list| list.since(TABLE) > 0);
-        groups.any(is_known)
+        let groups = of_table.into_iter().flat_map(|of| of.groups.values());
+        groups.filter_map(Known::last_read)
     }
 
     /// Whether it has stayed so up to now, as far as that counts for what it has answered.

@@ -44,11 +44,11 @@ use helenus_wire::code;
 
 use crate::execution::aggregate::Aggregate;
 use crate::execution::copied_write::Copied;
-use crate::execution::copy_parts::{CopyParts, PartAnswer};
+use crate::execution::copy_parts::{AfterCopies, CopyParts, PartAnswer};
 use crate::execution::copy_read::{Arrived, CopyRead};
 use crate::execution::in_sequence::InSequence;
 use crate::execution::multi_get::{MultiGet, Spread};
-use crate::execution::outcome::{Outcome, Step};
+use crate::execution::outcome::{Outcome, Step, Told};
 use crate::execution::paged_scan::PagedScan;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::table_read::TableRead;
@@ -203,14 +203,19 @@ impl Execution {
         let Execution::FromCopies(parts) = self else {
             return step;
         };
-        match step {
-            Step::Told(told) if told.code == code::UNAVAILABLE && parts.is_of_table(around) => {
+        let after = match &step {
+            Step::Told(told) if told.code == code::UNAVAILABLE => parts.after_copies(around),
+            _ => AfterCopies::Nothing,
+        };
+        match after {
+            AfterCopies::Nothing => step,
+            AfterCopies::InvalidState => Step::Told(Box::new(Told::invalid_state())),
+            AfterCopies::Table => {
                 let mut read = TableRead::new(parts.table().clone(), None);
                 let step = read.send(around);
                 *self = Execution::FromTable(Box::new(read));
                 step
             }
-            step => step,
         }
     }
 

@@ -18,10 +18,10 @@ use crate::execution::copy_parts::{CopyParts, InParts, Inner, Left, PartValue, T
 use crate::execution::copy_read::BoundValue;
 use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::layout_read::{identity, unwrap};
+use crate::execution::outcome::INVALID_STATE;
 use crate::execution::rewriting::Refusal;
 use crate::execution::token_splits::Stretch;
 use crate::execution::values::integer;
-use crate::layout_reads::INVALID_STATE;
 use crate::layout_writes::unordered;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
 use crate::statement::copy_rules::because;

@@ -140,6 +140,15 @@ impl std::fmt::Debug for CopyParts {
     }
 }
 
+/// What becomes of parts that copies do not give.
+pub(super) enum AfterCopies {
+    Nothing,
+    /// The table itself is read from the beginning.
+    Table,
+    /// It cannot go on where copies have ended, which will not come back.
+    InvalidState,
+}
+
 /// What has come of a part, as an answer of the table.
 pub(crate) struct PartAnswer<'a> {
     pub copy: usize,
@@ -177,13 +186,18 @@ impl CopyParts {
         &self.of.table
     }
 
-    /// Whether the table itself is in sync by now, and can be read in place of all parts.
-    pub(super) fn is_of_table(&self, around: &Surroundings<'_>) -> bool {
+    /// What is left where copies could not be read: the table itself may be in sync by now.
+    pub(super) fn after_copies(&self, around: &Surroundings<'_>) -> AfterCopies {
         let named = (&*self.of.table.keyspace, &*self.of.table.name);
         let ring = around.cx.snapshot.copy_rings.with_groups(named.0, named.1);
         let now_us = around.cx.shared.copies.us(around.cx.now);
         let lists = around.cx.shared.copies.lists();
-        !self.of.is_continued && lists.table_in_sync(named, ring, now_us).is_some()
+        match lists.table_in_sync(named, ring, now_us) {
+            None => AfterCopies::Nothing,
+            Some(_) if !self.of.is_continued => AfterCopies::Table,
+            Some(_) if lists.has_copies_in_sync(named) => AfterCopies::Nothing,
+            Some(_) => AfterCopies::InvalidState,
+        }
     }
 
     /// The part that is read.

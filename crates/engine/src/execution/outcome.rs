@@ -5,6 +5,9 @@ use helenus_wire::{ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, c
 
 use crate::keys::LinkKey;
 
+/// What Cassandra says of a paging state that is none.
+pub(crate) const INVALID_STATE: &str = "Invalid value for the paging state";
+
 /// A node's answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Response<'a> {
@@ -90,6 +93,16 @@ impl Failure<'_> {
 }
 
 impl Told {
+    /// As a node says it.
+    pub(crate) fn invalid_state() -> Told {
+        Told {
+            code: code::PROTOCOL,
+            text: INVALID_STATE.to_owned(),
+            fields: Vec::new(),
+            version: None,
+        }
+    }
+
     pub(crate) fn byte_len(&self) -> usize {
         self.text.len() + self.fields.len()
     }
