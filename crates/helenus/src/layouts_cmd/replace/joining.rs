@@ -165,6 +165,7 @@ async fn let_join(
             let truncate = format!("TRUNCATE {}", entry.table(name).to_cql());
             cluster.run(&truncate).await?;
         }
+        stage::begin_anew(cluster, name, &standing(job, created).await?).await?;
     }
     standing(job, created).await?;
     let ready = with_state(&entries, State::Ready, created);
@@ -211,8 +212,6 @@ async fn bring_in_sync(
 ) -> Result<()> {
     let (cluster, name) = (job.cluster, job.name);
     let copies: Vec<usize> = (0..entries.len()).collect();
-    // Those that had been too old before were emptied, and have all the time that they need.
-    let were_emptied = is_too_old(standing(job, created).await?.begun, table);
     let mut waiting = Waiting::begin(cluster).await?;
     let to = |stage| Switch {
         table: name,
@@ -246,8 +245,7 @@ async fn bring_in_sync(
                     return Ok(());
                 }
             }
-        } else if !were_emptied && is_too_old(known.begun, table) && has_out(&known.lists, &copies)
-        {
+        } else if is_too_old(known.begun, table) && has_out(&known.lists, &copies) {
             bail!(
                 "copies of {name} are out of sync for almost gc_grace_seconds since they were filled, and do not join any \
                  more. Give it up (helenus layouts drop {name} --all), and set gc_grace_seconds to more than filling and \

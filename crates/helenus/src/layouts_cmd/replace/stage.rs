@@ -201,6 +201,18 @@ fn begun(known: &Standing, stage: Stage, now_ms: i64) -> Option<i64> {
     (is_filling && !goes_on).then_some(now_ms)
 }
 
+/// What is to come in sync is empty: its filling begins now.
+pub(super) async fn begin_anew(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Standing,
+) -> Result<()> {
+    let begun = now_ms();
+    let update = update(table, &format!("begun = {begun}"), known);
+    let is_done = |now: &Standing| now.created == known.created && now.begun == Some(begun);
+    change(cluster, table, &update, is_done).await
+}
+
 /// Adds the lists: one for each of these groups of owners, with these members in sync and the others out.
 pub(in crate::layouts_cmd) async fn open(
     cluster: &Cluster,
