@@ -24,6 +24,8 @@
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
 //! ids of nodes do not reach the client. A role needs the same rights on all copies, or its writes are given up.
 
+mod on_table;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -286,34 +288,6 @@ impl CopiedWrite {
             }
         }
         steps
-    }
-
-    /// Its table has no copies any more.
-    pub(crate) fn note_copies_gone(&mut self) {
-        self.is_of_table = true;
-    }
-
-    pub(crate) fn is_of_table(&self) -> bool {
-        self.is_of_table
-    }
-
-    fn advance_on_table(&mut self, may_send: bool, now_us: u64) -> Steps {
-        let of = &self.copies[TABLE];
-        let is_due = may_send && of.flying.is_none() && of.not_before_us <= now_us;
-        let end = match of.boot {
-            Some(_) => Some(End::Complete),
-            None if self.has_come_to_nothing() => Some(End::Refused),
-            None if self.is_too_old(now_us) => Some(End::GivenUp(Why::Old)),
-            None => None,
-        };
-        let is_sent = is_due && end.is_none();
-        Steps {
-            send: is_sent
-                .then_some(Members::of(TABLE))
-                .unwrap_or(Members::EMPTY),
-            evict: None,
-            end,
-        }
     }
 
     fn is_too_old(&self, now_us: u64) -> bool {
