@@ -17,6 +17,8 @@ use crate::terminal::spinner;
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// For so long it is waited for proxies to make good what others have left.
 const LEFT_MAX: Duration = Duration::from_secs(120);
+/// After so long without another member in sync it is said where to look.
+const STILL_MAX: Duration = Duration::from_secs(300);
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Waiting {
@@ -26,6 +28,8 @@ pub(super) struct Waiting {
     seen_at: Instant,
     heard: Instant,
     begun: Instant,
+    /// How many are in sync, and since when, or since that was told.
+    still: (usize, Instant),
     /// Since when all is in sync, and proxies have left something.
     left_since: Option<Instant>,
 }
@@ -38,6 +42,7 @@ impl Waiting {
             seen_at: Instant::now(),
             heard: Instant::now(),
             begun: Instant::now(),
+            still: (0, Instant::now()),
             left_since: None,
         })
     }
@@ -72,6 +77,16 @@ impl Waiting {
         if self.heard.elapsed() > SILENCE_MAX {
             bail!(
                 "no proxy gives signs of life any more: {what} comes in sync when one does. Then run this again"
+            );
+        }
+        if self.still.0 != in_sync {
+            self.still = (in_sync, Instant::now());
+        } else if self.still.1.elapsed() > STILL_MAX {
+            self.still.1 = Instant::now();
+            eprintln!(
+                "helenus: for {} s {what} has not come in sync in another group of ranges: unless the table is large, the logs \
+                 of the proxies tell what is in the way",
+                STILL_MAX.as_secs()
             );
         }
         // It says how long what is left takes if it goes on like that.
