@@ -7,7 +7,6 @@
 //! 4. The catalogue forgets the copies: clients use the table by itself. Once all proxies know, nobody goes by the lists,
 //!    and they are taken away; then the copies' tables are dropped.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -211,7 +210,7 @@ impl Job<'_> {
         if !grants::are_checked(cluster).await {
             return Ok(());
         }
-        let mut commands = BTreeSet::new();
+        let mut commands: Vec<String> = Vec::new();
         for entry in &known.entries {
             let copy = entry.table(name);
             let mut differing = grants::differing(cluster, name, &copy).await?;
@@ -219,7 +218,9 @@ impl Job<'_> {
             for role in grants::keepers(cluster, &copy.keyspace).await? {
                 differing.missing.remove(&role);
             }
-            commands.extend(differing.undoing(name));
+            let more = differing.undoing(name).into_iter();
+            let more: Vec<String> = more.filter(|of| !commands.contains(of)).collect();
+            commands.extend(more);
         }
         match commands.is_empty() {
             true => Ok(()),
@@ -227,7 +228,7 @@ impl Job<'_> {
                 "roles have other rights on {name} than on its copies, and clients are to use {name} again. Make them the \
                  same, on it or on each of its copies' tables, past the proxies, and run this again. To make those on \
                  {name} what they are on its copies:\n{}",
-                commands.into_iter().collect::<Vec<_>>().join("\n")
+                commands.join("\n")
             ),
         }
     }
