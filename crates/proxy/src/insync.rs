@@ -4,9 +4,9 @@
 //! `member` decides, `lane` speaks with nodes, `rows` knows the catalogue's tables. Two connections renew the lease of
 //! the list of proxies in turn and give signs of life, two renew those of the lists of copies, one changes lists,
 //! which may take longer, and one records write intents. What is known is published to the workers
-//! ([`helenus_engine::copies`]) whenever something has been read, and at each tick, because the ring may have changed.
-//! What they want is carried out: copies are evicted, intents recorded (`own`, `recording`). `upkeep` brings copies
-//! back that are out, and makes good what proxies have left that are gone.
+//! ([`helenus_engine::copies`]) whenever something has been read, at each tick, and when there is another snapshot: the
+//! ring may have changed, or the catalogue. What they want is carried out: copies are evicted, intents recorded (`own`,
+//! `recording`). `upkeep` brings copies back that are out, and makes good what proxies have left that are gone.
 
 mod asked;
 mod lane;
@@ -45,7 +45,7 @@ use crate::wall_clock::now_ms;
 
 pub(crate) use self::upkeep::{Status as UpkeepStatus, Unreachable};
 
-/// How often it is looked whether there is a table in mode `replace`.
+/// How often it is looked whether there is a table in mode `replace`, or one that is to be.
 const LOOK: Duration = Duration::from_secs(1);
 /// While one of two renewing connections waits for so long, the other one renews at each tick.
 const RENEWAL_PATIENCE: Duration = Duration::from_millis(600);
@@ -168,8 +168,11 @@ async fn run(common: Arc<Process>, mut stopping: watch::Receiver<bool>, mut want
     }
 }
 
+/// Also for tables that are to be in mode `replace` soon: who takes part by then goes on without a break.
 fn is_wanted(common: &Process) -> bool {
-    !common.catalogue.load().layouts.replaced.is_empty()
+    let known = common.catalogue.load();
+    let (replaced, announced) = (&known.layouts.replaced, &known.layouts.announced);
+    !replaced.is_empty() || !announced.is_empty()
 }
 
 /// One start of this proxy, with its connections.
@@ -241,6 +244,7 @@ impl Part {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leaving: Option<(Instant, End)> = None;
         let mut is_stopping = *stopping.borrow();
+        let common = self.common.clone();
         loop {
             if leaving.is_none() && (is_stopping || !is_wanted(&self.common)) {
                 let end = if is_stopping {
@@ -271,6 +275,11 @@ impl Part {
                     self.publish();
                 }
                 Some(answer) = self.answers.recv() => self.on_answers(answer),
+                // Until then workers refuse requests for tables that have other copies by the new snapshot.
+                () = common.lists_due.notified() => {
+                    self.set_tables();
+                    self.publish();
+                }
                 Some(intent) = wanted.intents.recv() => {
                     self.own.on_intent(intent);
                     // Bits that wait are recorded together.
@@ -379,8 +388,7 @@ impl Part {
         self.is_resting = false;
         let own_now_us = self.common.copies.us(std::time::Instant::now());
         self.own.clear_idle(own_now_us);
-        let known = self.common.catalogue.load_full();
-        self.member.set_tables(&known.layouts.replaced);
+        self.set_tables();
         self.beat += 1;
         let start = self.member.start();
         let proxies = Question::RenewProxies {
@@ -394,6 +402,12 @@ impl Part {
             tables.rotate_left(first as usize);
             self.ask_one_of(OF_COPIES, &Question::RenewCopies(tables));
         }
+    }
+
+    fn set_tables(&mut self) {
+        let known = self.common.catalogue.load_full();
+        let (replaced, announced) = (&known.layouts.replaced, &known.layouts.announced);
+        self.member.set_tables(replaced, announced);
     }
 
     fn ask_one_of(&mut self, lanes: [usize; 2], question: &Question) {

@@ -4,7 +4,7 @@
 //!
 //! Times in it are those of [`crate::boot_time`].
 
-use helenus_layout::insync::{Join, Known, LISTED_MAX, PROXIES_MAX, Ranges};
+use helenus_layout::insync::{Join, Known, LISTED_MAX, List, PROXIES_MAX, Ranges, TABLE};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
@@ -33,4 +33,12 @@ pub(crate) struct CopiesOf {
     pub known: Known<LISTED_MAX>,
     /// Copies that are joining.
     pub joins: Vec<Join>,
+}
+
+impl CopiesOf {
+    /// The numbers of all that are, or were, members of this list: those of the copies, and that of the table itself.
+    pub(crate) fn members(&self, list: &List<LISTED_MAX>) -> impl Iterator<Item = usize> + use<> {
+        let table = Some(TABLE).filter(|table| list.since(*table) > 0);
+        (0..self.owners.len()).chain(table)
+    }
 }

@@ -74,6 +74,8 @@ pub(crate) struct Process {
     pub has_given_up: AtomicBool,
     /// A table may have changed.
     pub schema_changed: Notify,
+    /// Another snapshot is published: what is known of lists is to be put in force for it.
+    pub lists_due: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
     /// What the admin server wants to know of them.
     pub questions: Questions,
@@ -249,6 +251,7 @@ impl Process {
             unreachable: Unreachable::default(),
             has_given_up: AtomicBool::new(false),
             schema_changed: Notify::new(),
+            lists_due: Notify::new(),
             workers: Mutex::new(Vec::new()),
             questions: Questions::default(),
             captures: Captures::default(),
@@ -360,5 +363,6 @@ impl Process {
         snapshot.epoch = snapshot.epoch.max(published + 1);
         self.store(snapshot);
         self.tell_workers(&WorkerMessage::Snapshot);
+        self.lists_due.notify_one();
     }
 }

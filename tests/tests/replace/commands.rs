@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::Nodes;
+use crate::{Nodes, eventually};
 
 const COLUMNS: &str = "k int, a int, b int, v int, PRIMARY KEY (k, a, b)";
 
@@ -56,6 +56,12 @@ fn rows_that_cannot_be_copied_back_stop_nobody() {
     }
     let drop_all = ["drop", "brief.t", "--all", "--no-proxies"];
     nodes.refused(&drop_all, "Give each of them a value");
+    nodes.run("ALTER TABLE brief.t WITH read_repair = 'NONE'");
+    eventually("reads repair nothing", || {
+        let (_, _, why) = nodes.layouts(&drop_all);
+        why.contains("ALTER TABLE brief.t WITH read_repair = 'BLOCKING'")
+    });
+    nodes.run("ALTER TABLE brief.t WITH read_repair = 'BLOCKING'");
     assert_eq!(nodes.stage("brief.t"), (json!("replace"), json!("in use")));
     // Other data centers than those of the copies.
     let other = ["--layout", "x=b,a@dc3", "--layout", "y=a,b@dc2"];

@@ -48,7 +48,7 @@ const COPIES: &str = "CREATE TABLE IF NOT EXISTS helenus.copies (\
     version bigint, in_sync frozen<set<int>>, joining frozen<set<int>>, \
     since frozen<list<bigint>>, boot frozen<list<int>>, ranges frozen<list<bigint>>, changed timestamp, left map<int, timestamp>, \
     created bigint static, stage text static, sources frozen<set<int>> static, \
-    boots frozen<map<uuid, int>> static, ring bigint static, \
+    boots frozen<map<uuid, int>> static, ring bigint static, begun bigint static, \
     PRIMARY KEY ((keyspace_name, table_name), owners)) WITH speculative_retry = 'ALWAYS'";
 /// All proxies, a row for each start of one: in the partition [`PROXIES_NAME`]. A number is that of one start
 /// at a time; who takes one again removes the row of the start before.
@@ -67,7 +67,7 @@ const INTENTS: &str = "CREATE TABLE IF NOT EXISTS helenus.intents (\
 pub(super) const CHANGED: [&str; 3] = ["copies", "proxies", "intents"];
 
 /// Columns that earlier versions do not have.
-pub(super) const ADDED: [(&str, &str); 7] = [
+pub(super) const ADDED: [(&str, &str); 8] = [
     ("ranges", "frozen<list<bigint>>"),
     ("left", "map<int, timestamp>"),
     ("created", "bigint static"),
@@ -75,6 +75,7 @@ pub(super) const ADDED: [(&str, &str); 7] = [
     ("sources", "frozen<set<int>> static"),
     ("boots", "frozen<map<uuid, int>> static"),
     ("ring", "bigint static"),
+    ("begun", "bigint static"),
 ];
 
 /// The statements that create their tables.

@@ -2,34 +2,48 @@
 //! copy with one replica, in a keyspace of its own in one data center.
 //!
 //! ```text
-//!  mode in helenus.layouts   stage in helenus.copies   clients
-//!  replacing                 filling                   use the table; its rows are copied
-//!  replace                   filling, no lists         wait: the copies are compared with the table
-//!  replace                   open, lists               use the copies; the table is about to be emptied
-//!  replace                   in use                    use the copies
-//!  replace                   draining, no lists        wait: the rows are copied back
-//!  add, or none              none                      use the table
+//!  mode in helenus.layouts   stage in helenus.copies   in sync in the lists       clients
+//!  replacing                 filling                   no lists                   use the table
+//!  replacing, then replace   joining                   the table, then copies     use the table
+//!  replace                   open                      copies                     use the copies; the table is emptied
+//!  replace                   in use                    copies                     use the copies
+//!  replace                   returning                 copies, then the table     use the copies, then the table
+//!  replace, then none        closing                   the table                  use the table
+//!  add, or none              none                      no lists                   use the table
+//!
+//!  replace                   filling                   no lists                   wait (without proxies)
+//!  replace                   draining                  no lists                   wait (`drop --from`)
 //! ```
 //!
-//! - Without lists of copies proxies neither read nor write such a table, so both changes of hands happen while nobody
-//!   writes. All rows are in the table until the lists are there, and in a copy until the catalogue forgets the copies.
-//! - The lists and the stage are one partition, which is changed by compare-and-set as a whole: that the lists are there
-//!   says that the comparison has come to its end.
+//! - While the table alone is in sync in all lists, it makes no difference whether a proxy goes by the lists or knows of
+//!   none. So the mode changes only then, and lists are made and taken away when no proxy goes by them.
+//! - All other changes of hands are those of the lists: members join, are compared by proxies, and are evicted.
+//! - The lists and the stage are one partition, which is changed by compare-and-set as a whole.
 //! - The stage has the number of the command that is at work. Another one that takes over has another number, and waits
 //!   until nothing that the first has sent can arrive any more; the first asks for its number before it writes
 //!   ([`stage::Claim`]).
+//! - Copies join while the catalogue says that they are ready; the table joins only by a command.
+//! - Without lists proxies neither read nor write a table in mode `replace`.
 
 pub(super) mod checks;
 pub(super) mod create;
+mod emptying;
+mod joining;
+mod making;
 pub(super) mod nodes;
+mod offline;
 mod proxies;
 pub(super) mod rebuild;
 pub(super) mod remove;
+mod returning;
 mod ring;
+mod sources;
 pub(super) mod stage;
 pub(super) mod status;
+mod switch;
 pub(super) mod undo;
 pub(super) mod verify;
+mod waiting;
 
 use anyhow::{Result, bail};
 use helenus_rows::{Table, TableName};

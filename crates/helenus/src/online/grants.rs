@@ -55,6 +55,26 @@ impl Differing {
     }
 }
 
+impl Differing {
+    /// What gives the table the rights that the layout has.
+    pub(crate) fn undoing(&self, table: &TableName) -> Vec<String> {
+        let of = |what: &str, to: &str, grants: &Grants| {
+            let mut commands = Vec::new();
+            for (role, permissions) in grants {
+                let role = Name::from_stored(role.as_str());
+                commands.extend(authorize_last(permissions).iter().map(|permission| {
+                    let (table, role) = (table.to_cql(), role.to_cql());
+                    format!("{what} {permission} ON TABLE {table} {to} {role};")
+                }));
+            }
+            commands
+        };
+        let mut commands = of("GRANT", "TO", &self.excess);
+        commands.extend(of("REVOKE", "FROM", &self.missing));
+        commands
+    }
+}
+
 /// Differences that are seen twice. Proxies carry out GRANT and REVOKE on the layouts first and on the
 /// table then: in between, each is seen as a difference, and must not be undone.
 pub(crate) async fn differing(
@@ -179,6 +199,34 @@ pub(crate) async fn let_keep(cluster: &Cluster, role: &str, keyspace: &Name) -> 
     Ok(())
 }
 
+/// The roles that may.
+pub(crate) async fn keepers(cluster: &Cluster, keyspace: &Name) -> Result<Vec<String>> {
+    let grants = on(cluster, &format!("data/{keyspace}")).await?;
+    let may = |permissions: &BTreeSet<String>| {
+        ["SELECT", "MODIFY"]
+            .iter()
+            .all(|needed| permissions.contains(*needed))
+    };
+    let roles = grants
+        .into_iter()
+        .filter(|(_, permissions)| may(permissions));
+    Ok(roles.map(|(role, _)| role).collect())
+}
+
+/// The same for one table.
+pub(crate) async fn let_keep_table(cluster: &Cluster, role: &str, table: &TableName) -> Result<()> {
+    let role = Name::from_stored(role);
+    for permission in ["SELECT", "MODIFY"] {
+        let grant = format!(
+            "GRANT {permission} ON TABLE {} TO {}",
+            table.to_cql(),
+            role.to_cql()
+        );
+        cluster.run(&grant).await?;
+    }
+    Ok(())
+}
+
 /// Whether the cluster checks what its clients may do.
 pub(crate) async fn are_checked(cluster: &Cluster) -> bool {
     let list = "LIST ALL PERMISSIONS ON KEYSPACE system_schema";
@@ -220,6 +268,23 @@ mod tests {
             both(&excess, &grants(&[("c", "ALTER"), ("d", "DROP")])),
             grants(&[("c", "ALTER")])
         );
+    }
+
+    #[test]
+    fn rights_on_the_table_are_made_those_of_a_layout() {
+        let differing = Differing {
+            missing: grants(&[("a", "MODIFY")]),
+            excess: grants(&[("b", "SELECT")]),
+        };
+        let table = "shop.orders".parse().expect("a name");
+        assert_eq!(
+            differing.undoing(&table),
+            [
+                "GRANT SELECT ON TABLE shop.orders TO b;",
+                "REVOKE MODIFY ON TABLE shop.orders FROM a;"
+            ]
+        );
+        assert_eq!(Differing::default().undoing(&table), [""; 0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The lists of copies in sync and of proxies as this proxy knows them, as JSON.
 
-use helenus_layout::insync::{Join, JoinStep, Known};
+use helenus_layout::insync::{Join, JoinStep, Known, LISTED_MAX, List, TABLE};
 use serde::Serialize;
 
 use crate::insync::UpkeepStatus;
@@ -41,6 +41,17 @@ struct CopiesView {
     version: Option<u64>,
     lease_ms: u64,
     copies: Vec<CopyView>,
+    /// The table itself, if it is, or was, in the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table_itself: Option<TableView>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct TableView {
+    state: &'static str,
+    since_version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<&'static str>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -80,16 +91,21 @@ pub(super) fn view(lists: &Lists, upkeep: &UpkeepStatus, now_us: u64) -> Option<
 
 fn copies(of: &CopiesOf, now_us: u64) -> CopiesView {
     let list = of.known.last_read();
+    let of_join = |member: usize| {
+        let join = of.joins.iter().find(|join| join.member() == member);
+        join.and_then(|join| next(join, &of.known, now_us))
+    };
     let copy = |(number, owner): (usize, &[u8; 16])| CopyView {
         number,
         host_id: uuid::text(*owner),
         state: list.map_or("out", |list| list.state(number).name()),
         since_version: list.map_or(0, |list| list.since(number)),
-        next: of
-            .joins
-            .iter()
-            .find(|join| join.member() == number)
-            .and_then(|join| next(join, &of.known, now_us)),
+        next: of_join(number),
+    };
+    let table = |list: &List<LISTED_MAX>| TableView {
+        state: list.state(TABLE).name(),
+        since_version: list.since(TABLE),
+        next: of_join(TABLE),
     };
     CopiesView {
         keyspace: of.keyspace.clone(),
@@ -97,6 +113,7 @@ fn copies(of: &CopiesOf, now_us: u64) -> CopiesView {
         version: list.map(|list| list.version()),
         lease_ms: of.known.lease_left_us(now_us) / 1_000,
         copies: of.owners.iter().enumerate().map(copy).collect(),
+        table_itself: list.filter(|list| list.since(TABLE) > 0).map(table),
     }
 }
 

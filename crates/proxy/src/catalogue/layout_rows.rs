@@ -41,6 +41,8 @@ pub(crate) enum Mode {
     Add,
     /// In place of its replicas.
     Replace,
+    /// The same soon: until then the table has none.
+    Replacing,
     /// Something else, which this version does not know.
     Other(String),
 }
@@ -52,10 +54,6 @@ pub(crate) const SELECT: &str = "SELECT * FROM helenus.layouts";
 pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
     let entry = |row: &Vec<Option<Vec<u8>>>| {
         let text = |name: &str| rows.text(row, name);
-        // Layouts that are being made in place of replicas: until that is done, the table has none.
-        if text("mode").as_deref() == Some("replacing") {
-            return None;
-        }
         Some(Entry {
             keyspace: text("keyspace_name")?,
             table: text("table_name")?,
@@ -74,6 +72,7 @@ pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
             mode: match text("mode").unwrap_or_default() {
                 mode if mode.is_empty() || mode == "add" => Mode::Add,
                 mode if mode == "replace" => Mode::Replace,
+                mode if mode == "replacing" => Mode::Replacing,
                 mode => Mode::Other(mode),
             },
             distinct: rows

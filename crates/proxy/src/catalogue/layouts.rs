@@ -20,6 +20,8 @@ pub(crate) struct Known {
     /// Keyspace and name of tables in mode `replace`: of these, copies and proxies are in lists
     /// ([`crate::insync`]).
     pub replaced: BTreeSet<(String, String)>,
+    /// Those that are soon to be: nobody goes by their lists yet, but all know them when the mode changes.
+    pub announced: BTreeSet<(String, String)>,
     /// Layouts that are read.
     pub readable: usize,
     /// Layouts that are only written.
@@ -38,6 +40,11 @@ pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
     let mut known = Known::default();
     let mut tables: BTreeMap<(&str, &str), LogicalTable> = BTreeMap::new();
     for entry in entries {
+        if entry.mode == Mode::Replacing {
+            let name = (entry.keyspace.clone(), entry.table.clone());
+            known.announced.insert(name);
+            continue;
+        }
         if entry.mode == Mode::Replace {
             let name = (entry.keyspace.clone(), entry.table.clone());
             known.replaced.insert(name);
@@ -94,7 +101,9 @@ fn problem(entry: &Entry, what: &str, why: &str) -> String {
     } = entry;
     let advice = match entry.mode {
         Mode::Replace => "without it no write to the table is carried out",
-        Mode::Add | Mode::Other(_) => "see `helenus layouts status` and drop it or create it again",
+        Mode::Add | Mode::Replacing | Mode::Other(_) => {
+            "see `helenus layouts status` and drop it or create it again"
+        }
     };
     format!("layout {layout} of {keyspace}.{table} is {what}: {why}; {advice}")
 }
@@ -112,7 +121,7 @@ fn judge<'a>(
         ..
     } = entry;
     let of_copy = match &entry.mode {
-        Mode::Add => &**keyspace,
+        Mode::Add | Mode::Replacing => &**keyspace,
         Mode::Replace if entry.physical_keyspace.is_empty() => {
             return Err("it has no keyspace of its own, as mode `replace` wants it".to_owned());
         }

@@ -1,7 +1,7 @@
 //! What is asked of the catalogue, and what it says.
 
 pub(super) use helenus_layout::insync::Owners;
-use helenus_layout::insync::{Copies, Ranges, State, Stored};
+use helenus_layout::insync::{Copies, Ranges, State, Stored, TABLE};
 
 /// Names one start of a proxy: a random UUID.
 pub(super) type Start = [u8; 16];
@@ -100,10 +100,21 @@ impl GroupChange {
     }
 }
 
-/// One of the copies of a group of ranges.
+/// One of the copies of a group of ranges, or the table itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CopyName {
     pub table: TableName,
     pub owners: Owners,
+    /// [`TABLE`] for the table itself.
     pub copy: usize,
+}
+
+impl CopyName {
+    pub(super) fn described(&self) -> String {
+        let (keyspace, table) = &self.table;
+        match self.copy {
+            TABLE => format!("the table {keyspace}.{table} itself"),
+            copy => format!("copy {copy} of {keyspace}.{table}"),
+        }
+    }
 }

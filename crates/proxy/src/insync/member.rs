@@ -74,6 +74,8 @@ pub(super) struct Member {
     proxies: Known<PROXIES_MAX>,
     rows: Vec<ProxyRow>,
     tables: Tables,
+    /// Those of them that nobody uses by their lists yet.
+    announced: BTreeSet<TableName>,
     /// To be read at SERIAL.
     unread: BTreeSet<ListName>,
     /// The list of copies that was asked for last: the next one has its turn.
@@ -99,6 +101,7 @@ impl Member {
             proxies: Known::new(TIMING),
             rows: Vec::new(),
             tables: BTreeMap::new(),
+            announced: BTreeSet::new(),
             unread: [ListName::Proxies].into(),
             last_copies: None,
             waits: Waits::new(start[15]),
@@ -131,8 +134,14 @@ impl Member {
         self.tables.keys()
     }
 
-    /// These are the tables in mode `replace`.
-    pub(super) fn set_tables(&mut self, tables: &BTreeSet<TableName>) {
+    /// These are the tables in mode `replace`, and those that are to be soon.
+    pub(super) fn set_tables(
+        &mut self,
+        replaced: &BTreeSet<TableName>,
+        announced: &BTreeSet<TableName>,
+    ) {
+        self.announced = announced.difference(replaced).cloned().collect();
+        let tables: BTreeSet<&TableName> = replaced.union(announced).collect();
         self.tables.retain(|name, _| tables.contains(name));
         let is_wanted = |list: &ListName| match list {
             ListName::Proxies => true,
@@ -507,8 +516,10 @@ impl Group {
         now_us: u64,
     ) {
         let is_one_as_it_was = |known: &Copies| {
-            let mut all = 0..copies;
-            all.any(|copy| known.since(copy) == list.since(copy))
+            // The table itself may never have been listed.
+            let table = Some(insync::TABLE).filter(|table| list.since(*table) > 0);
+            let mut all = (0..copies).chain(table);
+            all.any(|member| known.since(member) == list.since(member))
         };
         let is_as_it_was = self.known.last_read().is_some_and(is_one_as_it_was);
         if self.ranges != *ranges || !is_as_it_was {

@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use crate::lists::{CopiesOf, Lists};
 use helenus_engine::snapshot::HostId;
-use helenus_layout::insync::{Comeback, JoinStep, State, is_caretaker};
+use helenus_layout::insync::{Comeback, JoinStep, State, TABLE, is_caretaker};
 use helenus_rows::PAGE_ROWS;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -49,7 +49,7 @@ use self::job::Job;
 use self::own::Own;
 use self::progress::{EXPIRING_LOOKS_MAX, Progress};
 use self::regrouping::Regrouping;
-use self::returning::{EXPIRED_US, GIVEN_UP_US, Right, Stint};
+use self::returning::{EXPIRED_US, GIVEN_UP_US, Right, Stint, may_join};
 use self::trouble::Trouble;
 use super::asked::{CopyName, Start, TableName};
 use super::member::TIMING;
@@ -217,7 +217,11 @@ impl Upkeep {
     /// Whether it can be done now.
     fn is_ready(&self, job: &Job, lists: &Lists, now_us: u64) -> bool {
         match job {
-            Job::Join(name) => self.comebacks.get(name).is_some_and(|c| c.is_due(now_us)),
+            // While a command does not let it join, no attempt is made that would put off the next one.
+            Job::Join(name) => {
+                let is_due = |comeback: &Comeback| comeback.is_due(now_us);
+                self.comebacks.get(name).is_some_and(is_due) && may_join(&self.common, name)
+            }
             Job::Compare(name) => {
                 let is_it = |of: &&CopiesOf| self::name(of, name.copy) == *name;
                 let mut of = lists.copies.iter().filter(is_it);
@@ -266,8 +270,8 @@ impl Upkeep {
             let Some(list) = of.known.last_read() else {
                 continue;
             };
-            for copy in 0..of.owners.len() {
-                states.insert(name(of, copy), list.state(copy));
+            for member in of.members(list) {
+                states.insert(name(of, member), list.state(member));
             }
         }
         self.comebacks.retain(|name, _| states.contains_key(name));
@@ -290,9 +294,11 @@ impl Upkeep {
             let Some(list) = of.known.last_read().filter(|_| is_it) else {
                 continue;
             };
-            for copy in 0..of.owners.len() {
-                let name = name(of, copy);
-                match list.state(copy) {
+            for member in of.members(list) {
+                let name = name(of, member);
+                match list.state(member) {
+                    // Commands alone let the table itself join.
+                    State::Out if member == TABLE => {}
                     State::Out => jobs.push(Job::Join(name)),
                     State::Joining => jobs.push(Job::Compare(name)),
                     State::InSync => {}
@@ -525,7 +531,7 @@ impl Upkeep {
         let comparing = progress.map(|(name, progress)| status::Comparing {
             keyspace: name.table.0.clone(),
             table: name.table.1.clone(),
-            copy: name.copy,
+            copy: Some(name.copy).filter(|copy| *copy != TABLE),
             parts_compared: progress.done(),
             parts: progress.parts(),
         });

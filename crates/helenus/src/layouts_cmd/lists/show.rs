@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use chrono::{DateTime, SecondsFormat};
 use comfy_table::{Table as TextTable, presets};
-use helenus_layout::insync::{BadList, List};
+use helenus_layout::insync::{BadList, List, TABLE};
 use serde_json::{Value, json};
 
 use super::{CopiesRow, Lists, ProxiesList, ProxyRow};
@@ -28,11 +28,16 @@ impl Lists {
                     "boot": list.map(|list| list.boot(number)),
                 })
             });
+            let own = row.list.as_ref().ok().filter(|list| list.since(TABLE) > 0);
             json!({
                 "table": row.table,
                 "version": version(&row.list),
                 "changed_ms": row.changed_ms,
                 "copies": copies.collect::<Vec<_>>(),
+                "table_itself": own.map(|list| json!({
+                    "state": list.state(TABLE).name(),
+                    "since_version": list.since(TABLE),
+                })),
                 "problem": problem(&row.list),
             })
         };
@@ -104,6 +109,14 @@ impl Lists {
                 list.state(number).name().to_owned(),
                 format!("since version {}", list.since(number)),
                 self.addresses.get(owner).unwrap_or(owner).clone(),
+            ]);
+        }
+        if list.since(TABLE) > 0 {
+            lines.add_row([
+                "  the table itself".to_owned(),
+                list.state(TABLE).name().to_owned(),
+                format!("since version {}", list.since(TABLE)),
+                String::new(),
             ]);
         }
         line(text, &lines.to_string());
@@ -200,11 +213,22 @@ mod tests {
             since: vec![1, 3],
             boot: vec![7, 8],
         };
+        let alone = Stored {
+            version: 5,
+            in_sync: vec![5],
+            joining: Vec::new(),
+            since: vec![1, 3, 0, 0, 0, 5],
+            boot: vec![7, 8, 0, 0, 0, 0],
+        };
         let rows = vec![proxy(0, "in sync", 2), proxy(1, "out", 4)];
         let stored_rows: Vec<_> = rows.iter().map(ProxyRow::stored).collect();
         let list = insync::proxies(4, &stored_rows);
         Lists {
-            copies: vec![copies(stored.copies(2)), copies(stored.copies(3))],
+            copies: vec![
+                copies(stored.copies(2)),
+                copies(stored.copies(3)),
+                copies(alone.copies(2)),
+            ],
             proxies: Some(ProxiesList { rows, list }),
             addresses: [(HOSTS[0].to_owned(), "10.0.0.1:9042".to_owned())].into(),
             layouts: [("shop.orders".to_owned(), vec!["by_day".to_owned()])].into(),
@@ -229,6 +253,10 @@ mod tests {
                 "problem with those on {}, {}: it tells of 2 members in the column since, and has 3; {ADVICE}",
                 HOSTS[0], HOSTS[1]
             ),
+            "version 5, 2023-11-14T22:13:20Z",
+            "copy 0, by_day out since version 1 10.0.0.1:9042",
+            "copy 1 out since version 3 22222222-2222-2222-2222-222222222222",
+            "the table itself in sync since version 5",
             "proxies, version 4",
             "proxy 0 in sync since version 2 10.0.0.0:9042 0.1.0",
             "proxy 1 out since version 4 10.0.0.1:9042 0.1.0",
@@ -256,6 +284,9 @@ mod tests {
         assert_eq!(copies[1]["version"], Value::Null);
         assert_eq!(copies[1]["copies"][0]["state"], Value::Null);
         assert!(copies[1]["problem"].is_string());
+        assert_eq!(copies[0]["table_itself"], Value::Null);
+        let own = json!({ "state": "in sync", "since_version": 5 });
+        assert_eq!(copies[2]["table_itself"], own);
         let proxies = lists.proxies_as_json();
         assert_eq!(proxies["version"], 4);
         assert_eq!(proxies["proxies"][1]["state"], "out");

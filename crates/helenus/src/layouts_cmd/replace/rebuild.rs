@@ -15,24 +15,21 @@ use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Partition, State};
 use super::super::lists::{self, CopiesRow};
-use super::proxies::{beats, gives_sign, is_proxy_alive};
+use super::proxies::is_proxy_alive;
 use super::stage::{self, Stage, Standing};
+use super::waiting::{PAUSE, Waiting};
 use super::{check_tables, checks, described, nodes, ring};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{now_ms, place};
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
-use crate::terminal::spinner;
 
-/// Without one for so long, nobody brings the copy back.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// No proxy reads a copy for so long after it was taken out: the lease of the lists, and twice as long again.
-const LISTS_LEASE_OVER: Duration = Duration::from_secs(3);
+/// When this has passed after a copy was taken out, no proxy reads it: the lease of the lists, and twice as long again.
+pub(super) const LISTS_LEASE_OVER: Duration = Duration::from_secs(3);
 /// Lists that are changed at the same time.
 const AT_A_TIME: usize = 32;
 /// Attempts to take a copy out of all lists, which proxies may change meanwhile.
 const ATTEMPTS: usize = 32;
-const PAUSE: Duration = Duration::from_secs(1);
 
 pub(in crate::layouts_cmd) async fn run(
     cluster: &Cluster,
@@ -277,56 +274,15 @@ async fn wait_until_back(
     (name, entry): (&TableName, &Entry),
     number: usize,
 ) -> Result<()> {
-    let bar = spinner("");
-    let (mut seen, mut heard) = (beats(cluster).await?, Instant::now());
-    let begun = Instant::now();
+    let mut waiting = Waiting::begin(cluster).await?;
+    let what = described(entry, name);
     loop {
         let rows = lists::read_copies(cluster, name).await?;
-        if rows.is_empty() {
-            bail!(
-                "another command has taken the lists of copies of {name} away, and {} does not come back: see `helenus \
-                 layouts status {name}`",
-                described(entry, name)
-            );
-        }
-        let count = |state: CopyState| {
-            let rows = rows.iter();
-            let is_so = |row: &&CopiesRow| {
-                row.list
-                    .as_ref()
-                    .is_ok_and(|list| list.state(number) == state)
-            };
-            rows.filter(is_so).count()
-        };
-        let (in_sync, joining) = (count(CopyState::InSync), count(CopyState::Joining));
-        if in_sync == rows.len() {
-            bar.finish_and_clear();
+        let of = (&[number][..], &*what);
+        if waiting.look(cluster, (name, &rows), of).await? {
+            waiting.end();
             return Ok(());
         }
-        let now = beats(cluster).await?;
-        if gives_sign(&seen, &now) {
-            heard = Instant::now();
-        }
-        seen = now;
-        if heard.elapsed() > SILENCE_MAX {
-            bail!(
-                "no proxy gives signs of life any more: {} comes back when one does",
-                described(entry, name)
-            );
-        }
-        // It says how long what is left takes if it goes on like that.
-        let left = match in_sync {
-            0 => String::new(),
-            done => {
-                let left = begun.elapsed().as_secs_f64() / done as f64 * (rows.len() - done) as f64;
-                format!(", about {left:.0} s left")
-            }
-        };
-        bar.set_message(format!(
-            "proxies bring {} back: in sync in {in_sync} of {} groups of ranges, joining in {joining}{left}",
-            entry.layout,
-            rows.len()
-        ));
         tokio::time::sleep(PAUSE).await;
     }
 }

@@ -1,5 +1,8 @@
 //! `helenus layouts drop --all` of layouts in place of replicas: the rows go back to the table.
 //!
+//! As a rule clients go on meanwhile ([`super::returning`]). If no proxy runs, or a copy is to be taken that proxies would
+//! not take, nobody uses the table:
+//!
 //! 1. The lists are taken away, and it is noted which copies had all that was acknowledged: nobody writes any more.
 //! 2. Once nothing that was sent before can arrive any more, the rows of one of these copies are copied to the table, and
 //!    both compared.
@@ -7,30 +10,28 @@
 //!
 //! Until the catalogue forgets the copies, `drop --undo` lets clients use them again ([`super::undo`]).
 //!
-//! What `create` has not finished is given up: while there have never been lists, the table has all rows.
+//! What `create` has not finished is given up: until copies alone are in sync, the table has all rows.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use helenus_cql::Name;
+use helenus_layout::insync::{State as CopyState, TABLE};
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
-use super::super::catalogue::{self, Change, Entry, Mode, Partition, State};
+use super::super::catalogue::{self, Entry, Mode, Partition, State};
 use super::super::verdict;
 use super::super::work::Work;
-use super::super::{backfill, names, ranges};
+use super::super::{backfill, lists, names, ranges};
+use super::returning::{self, BACK, forget};
+use super::sources::{check_nodes, check_read_repair, listed_boots, source};
 use super::stage::{self, Claim, Stage};
-use super::{check_tables, checks, described, in_sync_everywhere, nodes};
+use super::{check_tables, checks, in_sync_everywhere, nodes};
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::later_than;
 use crate::online::settle::Settle;
 use crate::online::table;
-
-/// Under which the rows that have been copied back are noted: no layout has such a name.
-const BACK: &str = "(table)";
 
 /// What has been done.
 #[derive(Default)]
@@ -47,7 +48,8 @@ pub(in crate::layouts_cmd) async fn is_about(
 ) -> Result<bool> {
     match known.entries.is_empty() {
         false => Ok(known.mode(table)? != Mode::Add),
-        true => Ok(!left_behind(cluster, table, known).await?.is_empty()),
+        true if !left_behind(cluster, table, known).await?.is_empty() => Ok(true),
+        true => Ok(stage::read(cluster, table).await?.stage(table)?.is_some()),
     }
 }
 
@@ -61,32 +63,54 @@ pub(in crate::layouts_cmd) async fn run(
         checks::check_name(name, entry)?;
     }
     let mut dropped: Vec<(String, TableName)> = left_behind(cluster, name, &known).await?;
-    for (_, copy) in &dropped {
-        super::check_is_empty(cluster, name, copy).await?;
+    let standing = stage::read(cluster, name).await?;
+    let stage = standing.stage(name)?;
+    // Those of a `drop` that has got so far are about to be dropped, whatever they have.
+    if stage != Some(Stage::Closing) {
+        for (_, copy) in &dropped {
+            super::check_is_empty(cluster, name, copy).await?;
+        }
     }
     let entries = known.entries.iter();
     dropped.extend(entries.map(|entry| (entry.layout.clone(), entry.table(name))));
     let settle = Settle::of(cluster, no_proxies).await;
     let mut done = Done::default();
-    let standing = stage::read(cluster, name).await?;
-    match standing.stage(name)? {
+    let mut closing = None;
+    match stage {
         Some(Stage::Open) => bail!(
             "`create` has not emptied {name} yet: run it again to its end, then drop the layouts"
         ),
         None if !standing.lists.is_empty() => bail!(
             "helenus.copies has lists of copies of {name} that `create` has not made: nothing is dropped"
         ),
-        Some(Stage::InUse | Stage::Draining) if !known.entries.is_empty() => {
+        Some(Stage::Joining) => {
+            let of = (name, known);
+            closing = Some(returning::give_up(cluster, of, standing, settle).await?);
+        }
+        Some(Stage::Closing) => {
+            closing = Some(returning::close(cluster, (name, known), settle).await?);
+        }
+        Some(stage @ (Stage::InUse | Stage::Returning | Stage::Draining))
+            if !known.entries.is_empty() =>
+        {
             let table = table::load(cluster, name).await?;
             check_tables(cluster, &table, &known.entries).await?;
-            bring_back(
-                cluster,
-                (&table, known),
-                standing,
-                (settle, from),
-                &mut done,
-            )
-            .await?;
+            let is_online = settle.is_needed() && from.is_none() && stage != Stage::Draining;
+            if !is_online {
+                check_table_is_out(name, &standing)?;
+            }
+            match is_online {
+                true => {
+                    let of = (&table, known);
+                    let (rows, created) =
+                        returning::bring_back(cluster, of, standing, settle).await?;
+                    (done.rows, closing) = (rows, Some(created));
+                }
+                false => {
+                    let with = (settle, from);
+                    bring_back(cluster, (&table, known), standing, with, &mut done).await?;
+                }
+            }
         }
         // Nobody has ever written to the copies, or the catalogue has forgotten them.
         stage => {
@@ -106,21 +130,29 @@ pub(in crate::layouts_cmd) async fn run(
         ranges::forget(cluster, name, layout).await?;
     }
     ranges::forget(cluster, name, BACK).await?;
+    if let Some(created) = closing {
+        returning::end(cluster, name, created).await?;
+    }
     report(name, &dropped, &done, as_json);
     Ok(())
 }
 
-/// Takes the layouts out of the catalogue, if they are still what is known.
-async fn forget(cluster: &Cluster, name: &TableName, known: &Partition) -> Result<()> {
-    if known.entries.is_empty() {
-        return Ok(());
+/// Fails if the table itself is in sync in all lists: a copy may have lost what it has.
+fn check_table_is_out(name: &TableName, standing: &stage::Standing) -> Result<()> {
+    let is_in_sync = |row: &lists::CopiesRow| {
+        let list = row.list.as_ref();
+        list.is_ok_and(|list| list.state(TABLE) == CopyState::InSync)
+    };
+    match !standing.lists.is_empty() && standing.lists.iter().all(is_in_sync) {
+        false => Ok(()),
+        true => bail!(
+            "{name} itself is in sync by now, and has all rows: finish it while proxies run (helenus layouts drop {name} \
+             --all), without --from and --no-proxies"
+        ),
     }
-    let entries = known.entries.iter();
-    let mut changes = vec![Change::Mode(None)];
-    changes.extend(entries.map(|entry| Change::Remove(&entry.layout)));
-    catalogue::change(cluster, name, known, &changes).await
 }
 
+/// While nobody uses the table: its rows are in no list.
 async fn bring_back(
     cluster: &Cluster,
     (table, known): (&Table, Partition),
@@ -129,25 +161,19 @@ async fn bring_back(
     done: &mut Done,
 ) -> Result<()> {
     let name = &table.name;
-    let away = cluster.away().await;
-    if !away.is_empty() {
-        bail!(
-            "{} cannot be reached, and each row is written to all replicas of {name}: wait until all nodes are up",
-            away.join(", ")
-        );
-    }
+    check_nodes(cluster, name).await?;
+    check_read_repair(cluster, name).await?;
     let ring = nodes::read(cluster).await?;
-    let numbers = known.entries.iter().map(|entry| entry.created);
-    let created = later_than(numbers.chain(standing.created).max().unwrap_or_default());
+    let created = standing.next(&known);
     let stopped = Instant::now();
     let begun = nodes::boots(cluster).await?;
-    if standing.stage(name)? == Some(Stage::InUse) {
+    if standing.stage(name)? != Some(Stage::Draining) {
         // Who says which copy is to be taken takes what nodes have sent each other, too.
         if from.is_none() {
             super::ring::check(cluster, (name, &known), &standing.lists).await?;
         }
         let sources = in_sync_everywhere(&standing.lists, known.entries.len());
-        let boots = listed_boots(&standing);
+        let boots = listed_boots(&standing.lists);
         let source = source(cluster, (name, &known), (&sources, &boots, from), &ring).await?;
         // Nothing that is found now stops clients.
         backfill::check_timed(cluster, table, &source.table(name), &Work::of_all()).await?;
@@ -227,88 +253,6 @@ async fn bring_back(
         // Whoever has taken over finds that there is nothing to bring back.
         false => Ok(()),
     }
-}
-
-/// Which starts of nodes the lists are about.
-fn listed_boots(standing: &stage::Standing) -> BTreeMap<String, i32> {
-    let mut boots = BTreeMap::new();
-    for row in &standing.lists {
-        let Ok(list) = &row.list else { continue };
-        for (number, owner) in row.owners.iter().enumerate() {
-            if let Ok(boot) = i32::try_from(list.boot(number)) {
-                let of = boots.entry(owner.clone()).or_insert(boot);
-                // Of two starts, what was acknowledged by the earlier one may be lost.
-                *of = (*of).min(boot);
-            }
-        }
-    }
-    boots
-}
-
-/// The first of these copies all of whose nodes still run as they did when they had all that was acknowledged, or that
-/// which is asked for.
-pub(super) async fn source<'a>(
-    cluster: &Cluster,
-    (name, known): (&TableName, &'a Partition),
-    (sources, boots, from): (&[usize], &BTreeMap<String, i32>, Option<&str>),
-    ring: &[nodes::RingNode],
-) -> Result<&'a Entry> {
-    let sources = candidates(name, known, sources, from)?;
-    if let (Some(_), [entry]) = (from, &*sources) {
-        return Ok(entry);
-    }
-    let now = nodes::boots(cluster).await?;
-    for entry in &sources {
-        let keyspace = entry.table(name).keyspace;
-        let (replication, _) = table::find_keyspace(cluster, &keyspace)
-            .await?
-            .with_context(|| format!("there is no keyspace {keyspace}"))?;
-        let mut owners = ring
-            .iter()
-            .filter(|node| replication.contains_key(&node.data_center));
-        let is_sound = owners.all(|node| {
-            let boot = boots.get(&node.host);
-            boot.is_some() && boot == now.get(&node.host)
-        });
-        if is_sound {
-            return Ok(entry);
-        }
-    }
-    let all = sources.iter().map(|entry| described(entry, name));
-    bail!(
-        "no copy of {name} is in sync in all ranges with nodes that have not been restarted since (in sync: {}). While \
-         clients use the copies, wait until `helenus layouts status {name}` shows one: proxies find a restart by a write \
-         to each of its ranges. Otherwise `helenus layouts drop {name} --all --from LAYOUT` takes one of those in sync: \
-         what its nodes had acknowledged in the 10 s before they ended may be lost, if they did not end properly",
-        match all.len() {
-            0 => "none".to_owned(),
-            _ => all.collect::<Vec<_>>().join(", "),
-        }
-    )
-}
-
-/// The copies that may be taken, those first that are read; only one if it is asked for.
-fn candidates<'a>(
-    name: &TableName,
-    known: &'a Partition,
-    sources: &[usize],
-    from: Option<&str>,
-) -> Result<Vec<&'a Entry>> {
-    let of = sources
-        .iter()
-        .filter_map(|number| known.entries.get(*number));
-    let mut of: Vec<&Entry> = of.collect();
-    // A `rebuild` that has only begun has changed nothing of what is in sync.
-    of.sort_by_key(|entry| entry.state != State::Ready.name());
-    if let Some(from) = from {
-        of.retain(|entry| entry.layout == from);
-        if of.is_empty() {
-            bail!(
-                "no copy {from} of {name} is, or was, in sync in all ranges: it does not have all rows"
-            );
-        }
-    }
-    Ok(of)
 }
 
 /// Copies of the table that the catalogue does not have: their layouts and tables.
@@ -398,42 +342,43 @@ fn report(name: &TableName, dropped: &[(String, TableName)], done: &Done, as_jso
         return;
     }
     println!("dropped from {name}: {}", names.join(", "));
-    if let (Some(rows), Some(stopped)) = (done.rows, done.stopped) {
-        println!(
+    match (done.rows, done.stopped) {
+        (Some(rows), Some(stopped)) => println!(
             "{rows} rows are back in the table; clients could not use it for {:.1} s",
             stopped.as_secs_f64()
-        );
+        ),
+        (Some(rows), None) => println!("{rows} rows are back in the table"),
+        (None, _) => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::entry;
+    use helenus_layout::insync::{Copies, Members};
+
     use super::*;
 
     #[test]
-    fn rows_come_from_copies_that_had_all_of_them() {
+    fn a_copy_is_not_taken_for_a_table_that_has_all_rows() {
         let name: TableName = "shop.orders".parse().expect("a name");
-        let known = Partition {
-            entries: vec![
-                entry("a", State::Writing, 1),
-                entry("b", State::Ready, 1),
-                entry("c", State::Ready, 1),
-            ],
-            ..Partition::default()
+        let row = |list| lists::CopiesRow {
+            table: name.to_string(),
+            owners: Vec::new(),
+            ranges: None,
+            list: Ok(list),
+            changed_ms: None,
         };
-        let of = |sources: &[usize], from: Option<&str>| -> Option<Vec<String>> {
-            let found = candidates(&name, &known, sources, from).ok()?;
-            Some(found.iter().map(|entry| entry.layout.clone()).collect())
+        let both = Copies::new(Members::first(2), [7, 8, 0, 0, 0, 0]);
+        let joined = both.join(TABLE, 0).expect("it is out");
+        let all = joined.promote(TABLE, 2).expect("it joins");
+        let check = |of: &[Copies]| {
+            let rows = of.iter().copied().map(row).collect();
+            check_table_is_out(&name, &stage::Standing::of(5, Stage::Returning, rows))
         };
-        let names = |names: &[&str]| Some(names.iter().map(|n| (*n).to_owned()).collect());
-        assert_eq!(
-            of(&[0, 1], None),
-            names(&["b", "a"]),
-            "what is read comes first"
-        );
-        assert_eq!(of(&[0, 1], Some("a")), names(&["a"]));
-        assert_eq!(of(&[0, 1], Some("c")), None, "it lacks some");
-        assert_eq!(of(&[7], None), names(&[]));
+        for of in [&[][..], &[both], &[all, both], &[all, joined]] {
+            check(of).expect("it is not in sync everywhere");
+        }
+        let told = check(&[all, all]).expect_err("in sync");
+        assert!(told.to_string().contains("without --from"), "{told}");
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use helenus_layout::insync::{self, OldGroup, Owners, Ranges, Regrouping, Stuck};
 use helenus_rows::TableName;
 
-use super::super::catalogue::Partition;
+use super::super::catalogue::{Entry, Partition};
 use super::super::lists::CopiesRow;
 use super::nodes::{self, Groups};
 use crate::online::cluster::Cluster;
@@ -18,7 +18,7 @@ pub(super) async fn check(
     (name, known): (&TableName, &Partition),
     lists: &[CopiesRow],
 ) -> Result<()> {
-    let groups = groups(cluster, (name, known)).await?;
+    let groups = groups(cluster, (name, &known.entries)).await?;
     check_told(name, lists)?;
     match without_list(&groups, lists) {
         0 => Ok(()),
@@ -27,6 +27,16 @@ pub(super) async fn check(
              (helenus layouts status {name})"
         ),
     }
+}
+
+/// Whether all that nodes own by now has a list that is about it. Not while nodes do not agree on that.
+pub(super) async fn is_whole(
+    cluster: &Cluster,
+    (name, entries): (&TableName, &[Entry]),
+    lists: &[CopiesRow],
+) -> bool {
+    let groups = groups(cluster, (name, entries)).await;
+    groups.is_ok_and(|groups| without_list(&groups, lists) == 0 && groups.len() == lists.len())
 }
 
 /// A number for who owns what: that of other owners, or other ranges, is another one.
@@ -78,14 +88,14 @@ pub(super) async fn problems(
     name: &TableName,
     (partition, lists): (&Partition, &[CopiesRow]),
 ) -> Vec<String> {
-    match groups(cluster, (name, partition)).await {
+    match groups(cluster, (name, &partition.entries)).await {
         Ok(groups) => told(&groups, lists),
         Err(_) => Vec::new(),
     }
 }
 
-async fn groups(cluster: &Cluster, (name, known): (&TableName, &Partition)) -> Result<Groups> {
-    let data_centers = super::data_centers(cluster, name, &known.entries).await?;
+async fn groups(cluster: &Cluster, (name, entries): (&TableName, &[Entry])) -> Result<Groups> {
+    let data_centers = super::data_centers(cluster, name, entries).await?;
     nodes::groups(&nodes::read(cluster).await?, &data_centers)
 }
 

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use helenus_layout::insync::{COPIES_MAX, Copies, LISTED_MAX, Members, Stored, TABLE};
 use helenus_rows::TableName;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlValue;
 use tokio::sync::Mutex;
 
-use super::super::catalogue;
+use super::super::catalogue::{self, Partition};
 use super::super::lists::{self, CopiesRow};
 use super::nodes::Groups;
 use super::ring;
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::{now_ms, place};
+use crate::online::compare_and_set::{later_than, now_ms, place};
 
 /// For so long a command relies on the answer that it is still the one at work. Who takes over waits longer.
 const CHECK_MAX: Duration = Duration::from_secs(3);
@@ -27,27 +28,45 @@ const PAUSE: Duration = Duration::from_millis(300);
 pub(in crate::layouts_cmd) enum Stage {
     /// Rows are copied to the copies; there are no lists.
     Filling,
-    /// There are lists; the table still has its rows.
+    /// There are lists, with the table itself in sync; the copies come back.
+    Joining,
+    /// Copies alone are in sync; the table still has rows.
     Open,
     /// The table is empty.
     InUse,
-    /// Rows are copied back; there are no lists.
+    /// Rows are copied back to the table, which then joins, while copies are in sync.
+    Returning,
+    /// The table itself alone is in sync; the copies are about to be dropped.
+    Closing,
+    /// Rows are copied back, and nobody uses table or copies; there are no lists.
     Draining,
 }
 
 impl Stage {
+    const ALL: [Stage; 7] = [
+        Stage::Filling,
+        Stage::Joining,
+        Stage::Open,
+        Stage::InUse,
+        Stage::Returning,
+        Stage::Closing,
+        Stage::Draining,
+    ];
+
     pub(in crate::layouts_cmd) fn name(self) -> &'static str {
         match self {
             Stage::Filling => "filling",
+            Stage::Joining => "joining",
             Stage::Open => "open",
             Stage::InUse => "in use",
+            Stage::Returning => "returning",
+            Stage::Closing => "closing",
             Stage::Draining => "draining",
         }
     }
 
     fn of_name(name: &str) -> Option<Stage> {
-        let all = [Stage::Filling, Stage::Open, Stage::InUse, Stage::Draining];
-        all.into_iter().find(|stage| stage.name() == name)
+        Stage::ALL.into_iter().find(|stage| stage.name() == name)
     }
 }
 
@@ -63,6 +82,9 @@ pub(in crate::layouts_cmd) struct Standing {
     pub boots: BTreeMap<String, i32>,
     /// and who owned what then ([`ring::number`]).
     pub ring: Option<i64>,
+    /// When the filling of what is to come in sync began, in milliseconds since 1970: what was deleted since then may
+    /// have been copied before.
+    pub begun: Option<i64>,
     pub lists: Vec<CopiesRow>,
 }
 
@@ -91,8 +113,14 @@ impl Standing {
         }
     }
 
+    /// A number for the next command.
+    pub(super) fn next(&self, known: &Partition) -> i64 {
+        let numbers = known.entries.iter().map(|entry| entry.created);
+        later_than(numbers.chain(self.created).max().unwrap_or_default())
+    }
+
     /// The conditions under which it is still the same.
-    fn conditions(&self) -> String {
+    pub(super) fn conditions(&self) -> String {
         let created = self.created.map(|created| created.to_string());
         let stage = self.stage.as_deref().map(helenus_rows::literal);
         let or_null = |value: Option<String>| value.unwrap_or_else(|| "null".to_owned());
@@ -103,7 +131,7 @@ impl Standing {
         )
     }
 
-    fn is(&self, created: Option<i64>, stage: Option<Stage>) -> bool {
+    pub(super) fn is(&self, created: Option<i64>, stage: Option<Stage>) -> bool {
         self.created == created && self.stage.as_deref() == stage.map(Stage::name)
     }
 }
@@ -116,18 +144,19 @@ pub(in crate::layouts_cmd) async fn read(cluster: &Cluster, table: &TableName) -
         Option<Vec<i32>>,
         Option<CqlValue>,
         Option<i64>,
+        Option<i64>,
     );
     if !catalogue::exists(cluster).await? {
         return Ok(Standing::default());
     }
     lists::complete(cluster).await?;
     let mut select = Statement::new(format!(
-        "SELECT created, stage, sources, boots, ring FROM helenus.copies WHERE {} LIMIT 1",
+        "SELECT created, stage, sources, boots, ring, begun FROM helenus.copies WHERE {} LIMIT 1",
         place(table)
     ));
     select.set_consistency(Consistency::Serial);
     let rows: Vec<Row> = cluster.rows(select).await?;
-    let (created, stage, sources, boots, ring) = rows.into_iter().next().unwrap_or_default();
+    let (created, stage, sources, boots, ring, begun) = rows.into_iter().next().unwrap_or_default();
     let sources = sources.unwrap_or_default().into_iter();
     let boots = boots.as_ref().and_then(CqlValue::as_map).into_iter();
     let boot = |(host, boot): &(CqlValue, CqlValue)| Some((lists::uuid_text(host), boot.as_int()?));
@@ -139,6 +168,7 @@ pub(in crate::layouts_cmd) async fn read(cluster: &Cluster, table: &TableName) -
             .collect(),
         boots: boots.flatten().filter_map(boot).collect(),
         ring,
+        begun,
         lists: lists::read_copies(cluster, table).await?,
     })
 }
@@ -150,7 +180,13 @@ pub(in crate::layouts_cmd) async fn claim(
     (known, stage): (&Standing, Stage),
     created: i64,
 ) -> Result<()> {
-    let set = format!("created = {created}, stage = '{}'", stage.name());
+    let begun = begun(known, stage, now_ms());
+    let begun = begun.map(|begun| format!(", begun = {begun}"));
+    let set = format!(
+        "created = {created}, stage = '{}'{}",
+        stage.name(),
+        begun.unwrap_or_default()
+    );
     let update = update(table, &set, known);
     change(cluster, table, &update, |now| {
         now.is(Some(created), Some(stage))
@@ -158,18 +194,48 @@ pub(in crate::layouts_cmd) async fn claim(
     .await
 }
 
-/// Adds the lists: one for each of these groups of owners, with these copies in sync and the others out.
+/// When the filling has begun, if that is to be noted with this stage: only the first command begins it.
+fn begun(known: &Standing, stage: Stage, now_ms: i64) -> Option<i64> {
+    let goes_on = known.stage.as_deref() == Some(stage.name()) && known.begun.is_some();
+    let is_filling = matches!(stage, Stage::Filling | Stage::Returning);
+    (is_filling && !goes_on).then_some(now_ms)
+}
+
+/// What is to come in sync is empty: its filling begins now.
+pub(super) async fn begin_anew(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Standing,
+) -> Result<()> {
+    let begun = now_ms();
+    let update = update(table, &format!("begun = {begun}"), known);
+    let is_done = |now: &Standing| now.created == known.created && now.begun == Some(begun);
+    change(cluster, table, &update, is_done).await
+}
+
+/// Adds the lists: one for each of these groups of owners, with these members in sync and the others out.
 pub(in crate::layouts_cmd) async fn open(
     cluster: &Cluster,
     table: &TableName,
     known: &Standing,
-    (groups, in_sync): (&Groups, &[usize]),
-    boots: &BTreeMap<String, i32>,
+    ring: (&Groups, &BTreeMap<String, i32>),
+    (in_sync, stage): (Members, Stage),
 ) -> Result<()> {
-    let batch = opening(table, known, (groups, in_sync), boots)?;
+    let batch = opening(table, known, ring, (in_sync, stage))?;
     let created = known.created;
+    let count = ring.0.len();
+    let is_done = |now: &Standing| now.is(created, Some(stage)) && now.lists.len() == count;
+    change(cluster, table, &batch, is_done).await
+}
+
+/// Takes the lists away that nobody goes by yet.
+pub(super) async fn unlist(cluster: &Cluster, table: &TableName, known: &Standing) -> Result<()> {
+    let set = format!("stage = '{}'", Stage::Filling.name());
+    let mut batch = format!("BEGIN BATCH {}; ", update(table, &set, known));
+    batch.push_str(&without_lists(table, known)?);
+    batch.push_str("APPLY BATCH");
     let is_done =
-        |now: &Standing| now.is(created, Some(Stage::Open)) && now.lists.len() == groups.len();
+        |now: &Standing| now.is(known.created, Some(Stage::Filling)) && now.lists.is_empty();
     change(cluster, table, &batch, is_done).await
 }
 
@@ -178,42 +244,58 @@ pub(in crate::layouts_cmd) async fn open(
 fn opening(
     table: &TableName,
     known: &Standing,
-    (groups, in_sync): (&Groups, &[usize]),
-    boots: &BTreeMap<String, i32>,
+    (groups, boots): (&Groups, &BTreeMap<String, i32>),
+    (in_sync, stage): (Members, Stage),
 ) -> Result<String> {
     let version = now_ms().max(known.created.unwrap_or_default());
-    let numbers: Vec<String> = in_sync.iter().map(|copy| copy.to_string()).collect();
+    let version = u64::try_from(version).unwrap_or_default();
     let mut batch = format!(
         "BEGIN BATCH {}; ",
-        update(table, &format!("stage = '{}'", Stage::Open.name()), known)
+        update(table, &format!("stage = '{}'", stage.name()), known)
     );
     let (keyspace, name) = (
         helenus_rows::literal(&table.keyspace),
         helenus_rows::literal(&table.table),
     );
     for (owners, ranges) in groups {
-        let since = vec![version.to_string(); owners.len()];
-        let boot = owners.iter().map(|owner| boots.get(owner).copied());
-        let Some(boot) = boot.collect::<Option<Vec<i32>>>() else {
-            bail!("a node that owns a part of the ring does not tell when it was started");
-        };
-        let boot: Vec<String> = boot.iter().map(ToString::to_string).collect();
+        let (mut since, mut boot) = ([0; LISTED_MAX], [0; LISTED_MAX]);
+        for (copy, owner) in owners.iter().enumerate().take(COPIES_MAX) {
+            let told = boots.get(owner).and_then(|boot| u32::try_from(*boot).ok());
+            let Some(told) = told else {
+                bail!("a node that owns a part of the ring does not tell when it was started");
+            };
+            (since[copy], boot[copy]) = (version, told);
+        }
+        // Nobody asks for the start of the table itself.
+        since[TABLE] = if in_sync.contains(TABLE) { version } else { 0 };
+        let list = Copies::from_parts(version, in_sync, Members::EMPTY, since, boot);
+        let list = Stored::of(&list, owners.len());
+        // Copies that are out have what there was when their filling began.
+        let out = (0..owners.len()).filter(|copy| !in_sync.contains(*copy));
+        let left = out.filter_map(|copy| Some(format!("{copy}: {}", known.begun?)));
+        let left: Vec<String> = left.filter(|_| stage == Stage::Joining).collect();
         let bounds = ranges.stored();
         let bounds: Vec<String> = bounds.iter().map(ToString::to_string).collect();
         batch.push_str(&format!(
             "INSERT INTO helenus.copies (keyspace_name, table_name, owners, version, in_sync, joining, since, boot, \
-             ranges, changed) VALUES ({keyspace}, {name}, [{}], {version}, {{{}}}, {{}}, [{}], [{}], [{}], {}) IF NOT \
-             EXISTS; ",
+             ranges, left, changed) VALUES ({keyspace}, {name}, [{}], {version}, {{{}}}, {{}}, [{}], [{}], [{}], {{{}}}, \
+             {}) IF NOT EXISTS; ",
             owners.join(", "),
-            numbers.join(", "),
-            since.join(", "),
-            boot.join(", "),
+            in_commas(&list.in_sync),
+            in_commas(&list.since),
+            in_commas(&list.boot),
             bounds.join(", "),
+            left.join(", "),
             now_ms()
         ));
     }
     batch.push_str("APPLY BATCH");
     Ok(batch)
+}
+
+fn in_commas(items: &[impl ToString]) -> String {
+    let texts: Vec<String> = items.iter().map(ToString::to_string).collect();
+    texts.join(", ")
 }
 
 /// The table is empty.
@@ -249,34 +331,44 @@ pub(in crate::layouts_cmd) async fn drain(
         boots.collect::<Vec<_>>().join(", ")
     );
     let mut batch = format!("BEGIN BATCH {}; ", update(table, &set, known));
-    for row in &known.lists {
-        let version = match &row.list {
-            Ok(list) => list.version(),
-            Err(why) => bail!("a list of copies of {table} cannot be as it is: {why}"),
-        };
-        batch.push_str(&format!(
-            "DELETE FROM helenus.copies WHERE {} AND owners = [{}] IF version = {version}; ",
-            place(table),
-            row.owners.join(", ")
-        ));
-    }
+    batch.push_str(&without_lists(table, known)?);
     batch.push_str("APPLY BATCH");
     let is_done = |now: &Standing| now.is(Some(created), Some(Stage::Draining));
     change(cluster, table, &batch, is_done).await
 }
 
-/// No command is at work any more, and there are no lists.
+/// No command is at work any more, and nobody goes by the lists that are left.
 pub(in crate::layouts_cmd) async fn forget(
     cluster: &Cluster,
     table: &TableName,
     known: &Standing,
 ) -> Result<()> {
-    let set = "created = null, stage = null, sources = null, boots = null, ring = null";
-    let update = update(table, set, known);
-    change(cluster, table, &update, |now| now.is(None, None)).await
+    let set =
+        "created = null, stage = null, sources = null, boots = null, ring = null, begun = null";
+    let mut batch = format!("BEGIN BATCH {}; ", update(table, set, known));
+    batch.push_str(&without_lists(table, known)?);
+    batch.push_str("APPLY BATCH");
+    change(cluster, table, &batch, |now| now.is(None, None)).await
 }
 
-fn update(table: &TableName, set: &str, known: &Standing) -> String {
+/// Takes the lists away as they are known.
+fn without_lists(table: &TableName, known: &Standing) -> Result<String> {
+    let mut statements = String::new();
+    for row in &known.lists {
+        let version = match &row.list {
+            Ok(list) => list.version(),
+            Err(why) => bail!("a list of copies of {table} cannot be as it is: {why}"),
+        };
+        statements.push_str(&format!(
+            "DELETE FROM helenus.copies WHERE {} AND owners = [{}] IF version = {version}; ",
+            place(table),
+            row.owners.join(", ")
+        ));
+    }
+    Ok(statements)
+}
+
+pub(super) fn update(table: &TableName, set: &str, known: &Standing) -> String {
     format!(
         "UPDATE helenus.copies SET {set} WHERE {} IF {}",
         place(table),
@@ -379,17 +471,67 @@ mod tests {
         let boots = BTreeMap::from([("a".to_owned(), 7), ("b".to_owned(), 8)]);
         let of = |owners: &Vec<String>| {
             let groups = [(owners.clone(), Ranges::new([(-3, 9), (20, 30)]))].into();
-            opening(&table, &draining, (&groups, &[1]), &boots)
+            let with = (Members::of(1), Stage::Open);
+            opening(&table, &draining, (&groups, &boots), with)
         };
         let text = of(&owners).expect("a batch");
         let row = format!(
-            "[a, b], {created}, {{1}}, {{}}, [{created}, {created}], [7, 8], [-3, 9, 20, 30], "
+            "[a, b], {created}, {{1}}, {{}}, [{created}, {created}], [7, 8], [-3, 9, 20, 30], {{}}, "
         );
         assert!(text.contains(&row), "{text}");
         assert!(text.contains("SET stage = 'open'"), "{text}");
         assert!(
             of(&vec!["a".to_owned(), "c".to_owned()]).is_err(),
             "it has no start"
+        );
+    }
+
+    #[test]
+    fn lists_with_the_table_alone_tell_since_when_its_copies_are_being_filled() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let created = i64::MAX / 2;
+        let filling = Standing {
+            begun: Some(77),
+            ..Standing::of(created, Stage::Filling, Vec::new())
+        };
+        let owners = vec!["a".to_owned(), "b".to_owned()];
+        let boots = BTreeMap::from([("a".to_owned(), 7), ("b".to_owned(), 8)]);
+        let groups = [(owners, Ranges::new([(-3, 9)]))].into();
+        let with = (Members::of(TABLE), Stage::Joining);
+        let text = opening(&table, &filling, (&groups, &boots), with).expect("a batch");
+        let row = format!(
+            "[a, b], {created}, {{5}}, {{}}, [{created}, {created}, 0, 0, 0, {created}], [7, 8, 0, 0, 0, 0], [-3, 9], \
+             {{0: 77, 1: 77}}, "
+        );
+        assert!(text.contains(&row), "{text}");
+    }
+
+    #[test]
+    fn the_filling_began_with_the_first_command() {
+        let of = |stage: Stage, begun| Standing {
+            begun,
+            ..Standing::of(5, stage, Vec::new())
+        };
+        assert_eq!(begun(&Standing::default(), Stage::Filling, 99), Some(99));
+        assert_eq!(
+            begun(&of(Stage::Filling, Some(7)), Stage::Filling, 99),
+            None
+        );
+        assert_eq!(
+            begun(&of(Stage::Filling, None), Stage::Filling, 99),
+            Some(99)
+        );
+        assert_eq!(
+            begun(&of(Stage::InUse, Some(7)), Stage::Returning, 99),
+            Some(99)
+        );
+        assert_eq!(
+            begun(&of(Stage::Returning, Some(7)), Stage::Returning, 99),
+            None
+        );
+        assert_eq!(
+            begun(&of(Stage::Filling, Some(7)), Stage::Joining, 99),
+            None
         );
     }
 
@@ -412,7 +554,7 @@ mod tests {
         assert!(filling.is(Some(7), Some(Stage::Filling)));
         assert!(!filling.is(Some(8), Some(Stage::Filling)));
         assert!(!filling.is(Some(7), None));
-        for stage in [Stage::Filling, Stage::Open, Stage::InUse, Stage::Draining] {
+        for stage in Stage::ALL {
             assert_eq!(Stage::of_name(stage.name()), Some(stage));
         }
         let unknown = Standing {

@@ -30,8 +30,11 @@ impl InPlace {
         let standing = stage::read(cluster, name).await?;
         let stage = standing.stage(name)?;
         let mut problems = Vec::new();
-        if let Some(Stage::Open | Stage::InUse) = stage {
+        let are_used = |stage: &Stage| !matches!(stage, Stage::Filling | Stage::Draining);
+        if mode == Mode::Replace && stage.as_ref().is_some_and(are_used) {
             problems.extend(ring::problems(cluster, name, (partition, &standing.lists)).await);
+        }
+        if let Some(Stage::Open | Stage::InUse) = stage {
             problems.extend(unread(partition, &standing));
         }
         Ok(Some(InPlace {
@@ -44,6 +47,17 @@ impl InPlace {
     /// What clients can do, and what is to be done.
     pub(in crate::layouts_cmd) fn told(&self) -> &'static str {
         match (self.mode, self.stage) {
+            (_, Some(Stage::Joining)) => {
+                "clients use the table, and proxies bring the copies in sync: unless `create` is at work, run it again, or \
+                 drop them"
+            }
+            (_, Some(Stage::Returning)) => {
+                "clients use the copies, or the table once it is in sync, too: unless `drop --all` is at work, run it again, \
+                 or give it up (`drop --undo`)"
+            }
+            (_, Some(Stage::Closing)) => {
+                "clients use the table, and the copies are about to be dropped: unless `drop --all` is at work, run it again"
+            }
             (Mode::Replacing, _) => {
                 "rows are being copied, and clients use the table: unless `create` is at work, run it again, or drop them"
             }

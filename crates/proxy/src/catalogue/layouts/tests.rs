@@ -305,9 +305,21 @@ fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
 fn layouts_that_are_being_made_in_place_of_replicas_are_none_yet() {
     let names = ["keyspace_name", "table_name", "layout", "mode"];
     let row = |mode| ["shop", "orders", "a", mode];
-    for (mode, count) in [("replacing", 0), ("replace", 1), ("add", 1), ("other", 1)] {
+    let name = ("shop".to_owned(), "orders".to_owned());
+    for (mode, is_announced, is_replaced) in [
+        ("replacing", true, false),
+        ("replace", false, true),
+        ("add", false, false),
+        ("other", false, false),
+    ] {
         let found = rows(&names, &[&row(mode)]);
-        assert_eq!(entries(&found).len(), count, "{mode}");
+        let known = known(&entries(&found), &schema(&[ORDERS]));
+        let told = (
+            known.announced.contains(&name),
+            known.replaced.contains(&name),
+        );
+        assert_eq!(told, (is_announced, is_replaced), "{mode}");
+        assert_eq!(known.rejected, usize::from(!is_announced), "{mode}");
     }
 }
 

@@ -6,7 +6,9 @@ use crate::lists::{CopiesOf, Lists};
 
 impl Member {
     pub(in crate::insync) fn published(&self) -> Lists {
-        let copies = self.tables.iter().flat_map(|((keyspace, table), groups)| {
+        let tables = self.tables.iter();
+        let tables = tables.filter(|(name, _)| !self.announced.contains(*name));
+        let copies = tables.flat_map(|((keyspace, table), groups)| {
             groups.iter().map(|(owners, group)| CopiesOf {
                 keyspace: keyspace.clone(),
                 table: table.clone(),

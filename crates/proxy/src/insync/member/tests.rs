@@ -353,7 +353,7 @@ fn of_ranges(owners: Owners, after: i64, list: Stored) -> GroupRow {
 fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
     let mut member = Member::new(ME, 0);
     let table = ("shop".to_owned(), "orders".to_owned());
-    member.set_tables(&[table.clone()].into());
+    member.set_tables(&[table.clone()].into(), &BTreeSet::new());
     member.on_proxies(0, Vec::new(), 0, 0);
     let read = Action::Read(ListName::Copies(table.clone()));
     assert!(
@@ -409,15 +409,41 @@ fn copies_are_known_by_group_and_newcomers_wait_to_be_compared() {
     member.on_copies(&table, &rows, 2 * SECOND, 2 * SECOND);
     assert_eq!(left(&member, &b), Some(SECOND));
     assert!(of(&member, &b).is_some_and(|copies| copies.joins.is_empty()));
-    member.set_tables(&BTreeSet::new());
+    member.set_tables(&BTreeSet::new(), &BTreeSet::new());
     assert!(member.published().copies.is_empty());
+}
+
+#[test]
+fn lists_of_a_table_that_is_soon_to_be_replaced_are_known_and_not_gone_by() {
+    let mut member = Member::new(ME, 0);
+    let table = ("shop".to_owned(), "orders".to_owned());
+    let (one, none): (BTreeSet<TableName>, _) = ([table.clone()].into(), BTreeSet::new());
+    member.set_tables(&none, &one);
+    assert_eq!(member.tables().collect::<Vec<_>>(), [&table]);
+    let list = Stored {
+        version: 1,
+        in_sync: vec![5],
+        joining: Vec::new(),
+        since: vec![1, 1, 0, 0, 0, 1],
+        boot: vec![4, 4, 0, 0, 0, 0],
+    };
+    let rows = [of_ranges(vec![[1; 16], [2; 16]], 0, list)];
+    member.on_copies(&table, &rows, SECOND, SECOND);
+    assert!(member.published().copies.is_empty());
+    // The mode changes: what is known stays.
+    member.set_tables(&one, &none);
+    let copies = member.published().copies;
+    let known = copies.first().map(|of| of.known.lease_left_us(SECOND));
+    assert_eq!(known, Some(SECOND));
+    member.set_tables(&none, &none);
+    assert_eq!(member.tables().count(), 0);
 }
 
 #[test]
 fn a_group_that_cannot_be_so_leaves_the_others_alone() {
     let mut member = Member::new(ME, 0);
     let table = ("shop".to_owned(), "orders".to_owned());
-    member.set_tables(&[table.clone()].into());
+    member.set_tables(&[table.clone()].into(), &BTreeSet::new());
     let good = Stored {
         version: 1,
         in_sync: vec![0],
@@ -453,7 +479,9 @@ fn lists_of_copies_that_cannot_be_read_hold_up_nobody() {
     };
     let mut asked = BTreeMap::new();
     let mut changes = Vec::new();
-    scene.member.set_tables(&tables.iter().cloned().collect());
+    scene
+        .member
+        .set_tables(&tables.iter().cloned().collect(), &BTreeSet::new());
     for step in 0..80 {
         scene.now_us += RENEWAL_US;
         let living = if step < 40 {

@@ -1,11 +1,12 @@
-//! The copies of a group of ranges, each on a connection to the node that holds it: reading and writing their rows.
+//! The copies of a group of ranges, each on a connection to the node that holds it, and the table itself on one to any
+//! node: reading and writing their rows.
 
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use helenus_cql::Name;
 use helenus_engine::snapshot::HostId;
-use helenus_layout::insync::Members;
+use helenus_layout::insync::{Members, TABLE};
 use helenus_layout::plan::LogicalTable;
 use helenus_rows::{
     Cell, ColumnRow, Equalizing, Look, PAGE_ROWS_FIRST, Range, Row, Rows, Selects, Step, Table,
@@ -27,8 +28,9 @@ const PAST_US: i64 = 60_000_000;
 /// From this release on nodes tell when the elements of collections were written.
 const TELLS_ELEMENTS: u32 = 5;
 
-/// One of the copies.
+/// One of the copies, or the table itself.
 pub(super) struct Copy {
+    /// [`TABLE`] for the table itself.
     pub number: usize,
     node: Node,
     /// Full name of its table in CQL.
@@ -63,15 +65,15 @@ pub(super) async fn describe(
     table: &LogicalTable,
     copy: usize,
 ) -> Result<Table, Trouble> {
-    let copy = table.copies.get(copy).ok_or(Trouble::Changed)?;
+    let (keyspace, physical) = place_of(table, copy)?;
     let name = TableName {
-        keyspace: Name::from_stored(&*copy.keyspace),
-        table: Name::from_stored(&*copy.physical),
+        keyspace: Name::from_stored(keyspace),
+        table: Name::from_stored(physical),
     };
     let place = format!(
         "keyspace_name = {} AND table_name = {}",
-        literal(&copy.keyspace),
-        literal(&copy.physical)
+        literal(keyspace),
+        literal(physical)
     );
     let told = node
         .rows(&format!(
@@ -107,6 +109,17 @@ pub(super) async fn describe(
             column.name, described.name
         ))),
         None => Ok(described),
+    }
+}
+
+/// Keyspace and name of the table that holds a copy, or of the table itself.
+fn place_of(table: &LogicalTable, member: usize) -> Result<(&str, &str), Trouble> {
+    match member {
+        TABLE => Ok((&table.keyspace, &table.name)),
+        copy => {
+            let copy = table.copies.get(copy).ok_or(Trouble::Changed)?;
+            Ok((&copy.keyspace, &copy.physical))
+        }
     }
 }
 
@@ -205,7 +218,7 @@ pub(super) fn unfit(table: &LogicalTable) -> Trouble {
 }
 
 impl Copies {
-    /// `members`: which of the copies. So many rows are asked for at a time, at most.
+    /// `members`: which of the copies, and whether the table itself. So many rows are asked for at a time, at most.
     pub(super) async fn connect(
         common: &Process,
         table: &LogicalTable,
@@ -220,16 +233,19 @@ impl Copies {
         let nodes = members.iter().map(|number| {
             let owner = owners.get(number).copied();
             async move {
-                let owner = owner.ok_or(Trouble::Changed)?;
-                Ok::<_, Trouble>((number, Node::connect(common, owner).await?))
+                let node = match number {
+                    TABLE => Node::any(common).await?,
+                    _ => Node::connect(common, owner.ok_or(Trouble::Changed)?).await?,
+                };
+                Ok::<_, Trouble>((number, node))
             }
         });
         let mut nodes = try_join_all(nodes).await?;
         let asked = nodes.iter_mut().map(|(number, node)| (*number, node));
         let described = describe_all(common, table, asked).await?;
         let copies = nodes.into_iter().map(|(number, node)| {
-            let copy = table.copies.get(number).ok_or(Trouble::Changed)?;
-            let name = in_keyspace(&Name::from_stored(&*copy.keyspace), &copy.physical);
+            let (keyspace, physical) = place_of(table, number)?;
+            let name = in_keyspace(&Name::from_stored(keyspace), physical);
             Ok(Copy {
                 number,
                 node,
@@ -392,7 +408,7 @@ fn next_page_rows(last: i32, by_size: Option<i32>) -> i32 {
 }
 
 impl Copy {
-    /// Which start of its node answers.
+    /// Which start of its node answers; 0 if it may be any.
     pub(super) fn boot(&self) -> u32 {
         self.node.boot()
     }

@@ -34,13 +34,12 @@ impl Job {
     }
 
     pub(super) fn described(&self) -> String {
-        let copy = |of: &CopyName| format!("copy {} of {}.{}", of.copy, of.table.0, of.table.1);
         match self {
             Job::Regroup((keyspace, table), _) => format!(
                 "lists of copies of {keyspace}.{table} cannot be made for what nodes own of the ring by now"
             ),
-            Job::Join(name) => format!("{} cannot join", copy(name)),
-            Job::Compare(name) => format!("{} cannot be compared", copy(name)),
+            Job::Join(name) => format!("{} cannot join", name.described()),
+            Job::Compare(name) => format!("{} cannot be compared", name.described()),
             Job::LookAtLast(node) => format!(
                 "copies on node {} may not be written to",
                 crate::uuid::text(*node)

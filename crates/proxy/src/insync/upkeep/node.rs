@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::trouble::Trouble;
 use crate::boot_time::now_us;
 use crate::conn::{Conn, ConnError, Message};
+use crate::control;
 use crate::process::Process;
 use crate::rows::{ANSWER_MAX, Rows};
 use crate::uuid;
@@ -28,8 +29,10 @@ pub(super) type Bound = (String, Vec<Bytes>);
 pub(super) struct Node {
     pub address: SocketAddr,
     conn: Conn,
-    /// Which start of the node this is.
+    /// Which start of the node this is; 0 for any.
     boot: u32,
+    /// At which rows are read and written.
+    level: Consistency,
 }
 
 /// Some rows of a result, and where it goes on.
@@ -48,20 +51,7 @@ impl Node {
             .ok_or_else(|| Trouble::NoNode(uuid::text(owner)))?
             .address;
         common.unreachable.check(owner, now_us())?;
-        let config = common.settings.load_full();
-        let dialer = (**common.dialer.load()).clone();
-        let version = snapshot.version;
-        let opening = async {
-            let mut conn = dialer.dial(address, version).await?;
-            let token = config.control_token();
-            conn.open(&startup_options(&config.payload), token.as_deref())
-                .await?;
-            let told = conn.query(SELECT_START).await?;
-            let told = Rows::parse(told.content()?)?;
-            Ok((conn, told))
-        };
-        let opened = timeout(CONNECT_MAX, opening).await;
-        let opened = opened.unwrap_or(Err(ConnError::Timeout(CONNECT_MAX)));
+        let opened = open(common, address).await;
         let (conn, told) = opened.map_err(|why| {
             common.unreachable.on_failed(owner, now_us());
             Trouble::Node(address, why)
@@ -82,7 +72,32 @@ impl Node {
                     "node {address} does not say which start it is (gossip_generation of system.local)"
                 ))
             })?,
+            // It is the only replica.
+            level: Consistency::ONE,
         })
+    }
+
+    /// The first one that answers, for the table itself, which has replicas of its own: all of them are asked. What some
+    /// of them have may not have been acknowledged, or only by one of them, and a hint would bring it later.
+    pub(super) async fn any(common: &Process) -> Result<Node, Trouble> {
+        let (snapshot, config) = (common.snapshot.load_full(), common.settings.load_full());
+        // No node is the lost one.
+        let none = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut trouble = Trouble::Catalogue(ConnError::Closed);
+        for address in control::in_order(&snapshot, &config, none) {
+            match open(common, address).await {
+                Ok((conn, _)) => {
+                    return Ok(Node {
+                        address,
+                        conn,
+                        boot: 0,
+                        level: Consistency::ALL,
+                    });
+                }
+                Err(why) => trouble = Trouble::Node(address, why),
+            }
+        }
+        Err(trouble)
     }
 
     /// A connection ends with its node: all that was answered on it was answered by this start.
@@ -100,14 +115,14 @@ impl Node {
         matches!(value.as_deref(), Some("batch" | "group"))
     }
 
-    /// At ONE: the node is the only replica.
+    /// Of the copy that the node has, or of the table itself.
     pub(super) async fn page(
         &mut self,
         (text, values): (&str, &[Bytes]),
         rows: i32,
         from: Option<&[u8]>,
     ) -> Result<Page, Trouble> {
-        let body = query(self.conn.version, (text, values), rows, from);
+        let body = query((self.conn.version, self.level), (text, values), rows, from);
         let answer = self.call(Opcode::Query, &body).await?;
         let read = || -> Result<Page, ConnError> {
             let view = RowsView::parse(answer.content()?)?;
@@ -126,7 +141,8 @@ impl Node {
 
     /// All rows of a short result, by name.
     pub(super) async fn rows(&mut self, text: &str) -> Result<Rows, Trouble> {
-        let body = query(self.conn.version, (text, &[]), i32::MAX, None);
+        let how = (self.conn.version, Consistency::ONE);
+        let body = query(how, (text, &[]), i32::MAX, None);
         let answer = self.call(Opcode::Query, &body).await?;
         let rows = answer.content().and_then(Rows::parse);
         rows.map_err(|why| Trouble::Node(self.address, why))
@@ -137,7 +153,7 @@ impl Node {
         if writes.is_empty() {
             return Ok(());
         }
-        let body = batch(self.conn.version, writes);
+        let body = batch((self.conn.version, self.level), writes);
         let answer = self.call(Opcode::Batch, &body).await?;
         let done = answer.content().map(|_| ());
         done.map_err(|why| Trouble::Node(self.address, why))
@@ -150,15 +166,32 @@ impl Node {
     }
 }
 
+async fn open(common: &Process, address: SocketAddr) -> Result<(Conn, Rows), ConnError> {
+    let config = common.settings.load_full();
+    let dialer = (**common.dialer.load()).clone();
+    let version = common.snapshot.load().version;
+    let opening = async {
+        let mut conn = dialer.dial(address, version).await?;
+        let token = config.control_token();
+        conn.open(&startup_options(&config.payload), token.as_deref())
+            .await?;
+        let told = conn.query(SELECT_START).await?;
+        let told = Rows::parse(told.content()?)?;
+        Ok((conn, told))
+    };
+    let opened = timeout(CONNECT_MAX, opening).await;
+    opened.unwrap_or(Err(ConnError::Timeout(CONNECT_MAX)))
+}
+
 fn query(
-    version: Version,
+    (version, level): (Version, Consistency),
     (text, values): (&str, &[Bytes]),
     rows: i32,
     from: Option<&[u8]>,
 ) -> Vec<u8> {
     let mut body = Vec::with_capacity(text.len() + 64);
     write::long_string(&mut body, text);
-    write::u16(&mut body, Consistency::ONE.0);
+    write::u16(&mut body, level.0);
     let state = from.map_or(0, |_| query_flags::PAGING_STATE);
     let set = query_flags::VALUES | query_flags::PAGE_SIZE | state;
     flags(&mut body, version, set);
@@ -170,7 +203,7 @@ fn query(
     body
 }
 
-fn batch(version: Version, writes: &[Bound]) -> Vec<u8> {
+fn batch((version, level): (Version, Consistency), writes: &[Bound]) -> Vec<u8> {
     let mut body = vec![UNLOGGED];
     write::u16(&mut body, u16::try_from(writes.len()).unwrap_or(u16::MAX));
     for (text, values) in writes.iter().take(usize::from(u16::MAX)) {
@@ -178,7 +211,7 @@ fn batch(version: Version, writes: &[Bound]) -> Vec<u8> {
         write::long_string(&mut body, text);
         bound(&mut body, values);
     }
-    write::u16(&mut body, Consistency::ONE.0);
+    write::u16(&mut body, level.0);
     flags(&mut body, version, 0);
     body
 }
@@ -207,17 +240,19 @@ mod tests {
     fn requests_are_read_as_they_were_meant() {
         let values = [Some(vec![1, 2]), None];
         for version in [Version::V4, Version::V5] {
-            let body = query(version, ("SELECT 1", &values), 50, Some(b"state"));
+            let how = (version, Consistency::ALL);
+            let body = query(how, ("SELECT 1", &values), 50, Some(b"state"));
             let view = QueryView::parse(&body, version).expect("a query");
             assert_eq!(view.text, "SELECT 1");
             let options = view.options;
             let page = (options.page_size, options.paging_state);
             assert_eq!(page, (Some(50), Some(&b"state"[..])), "{version:?}");
-            assert_eq!(options.consistency, Consistency::ONE);
+            assert_eq!(options.consistency, Consistency::ALL);
             let writes = vec![("INSERT".to_owned(), values.to_vec()); 3];
-            let body = batch(version, &writes);
+            let body = batch(how, &writes);
             let view = BatchView::parse(&body, version).expect("a batch");
             assert_eq!(view.children.len(), 3);
+            assert_eq!(view.options.consistency, Consistency::ALL);
         }
     }
 }

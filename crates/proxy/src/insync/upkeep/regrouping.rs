@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_engine::copy_rings::RingId;
-use helenus_layout::insync::{self, OldGroup, Stuck};
+use helenus_layout::insync::{self, LISTED_MAX, OldGroup, Stuck};
 use helenus_wire::Consistency;
 
 use super::catalogue;
@@ -174,7 +174,7 @@ fn old_group(
     let ranges = row.ranges.clone().ok_or_else(|| {
         bad("does not tell of which ranges it is (column ranges of helenus.copies): it was made by hand or by an earlier version")
     })?;
-    let all = 0..row.owners.len();
+    let all = 0..LISTED_MAX;
     Ok(OldGroup {
         ranges,
         list,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::lists::{CopiesOf, Lists};
 use helenus_engine::snapshot::HostId;
-use helenus_layout::insync::{Copies as List, Join, JoinStep, Members, State, is_caretaker};
+use helenus_layout::insync::{Copies as List, Join, JoinStep, Members, State, TABLE, is_caretaker};
 use helenus_layout::plan::LogicalTable;
 use helenus_rows::{Range, Selects, Table};
 
@@ -51,16 +51,7 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     if table.copies.len() != name.owners.len() {
         return Err(unfit(&table));
     }
-    // Whoever sets it to `writing` to empty it waits for as long as a reading of the catalogue counts.
-    let is_readable = table
-        .copies
-        .get(name.copy)
-        .is_some_and(|copy| copy.readable);
-    if !is_readable || !common.layouts.is_held(Instant::now()) {
-        return Err(Trouble::Unfit(
-            "the catalogue does not say that it is ready, or could not be read: see `helenus layouts status`".to_owned(),
-        ));
-    }
+    check_may_join(common, name)?;
     let mut node = Node::connect(common, owner).await?;
     let described = describe(common, &mut node, &table, name.copy).await?;
     let list = standing(common, name)?.1;
@@ -78,12 +69,31 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     let joining = list
         .join(name.copy, node.boot())
         .map_err(|_| Trouble::Changed)?;
+    // A slow node may have taken longer than that.
+    check_may_join(common, name)?;
     catalogue::change(common, name, (&list, &joining), renewed).await?;
     tracing::info!(
         "{} joins, and is compared with the others",
-        described_as(name)
+        name.described()
     );
     Ok(())
+}
+
+/// Whoever sets it to `writing`, to empty it or to take it out, waits for as long as a reading of the catalogue counts.
+fn check_may_join(common: &Process, name: &CopyName) -> Result<(), Trouble> {
+    if may_join(common, name) && common.layouts.is_held(Instant::now()) {
+        return Ok(());
+    }
+    Err(Trouble::Unfit(
+        "the catalogue does not say that it is ready, or could not be read: see `helenus layouts status`".to_owned(),
+    ))
+}
+
+/// Whether the catalogue says that the copy is ready, as far as it is known.
+pub(super) fn may_join(common: &Process, name: &CopyName) -> bool {
+    let table = table(common, &name.table).ok();
+    let copy = table.as_ref().and_then(|table| table.copies.get(name.copy));
+    copy.is_some_and(|copy| copy.readable)
 }
 
 /// Until when the others remember what was deleted while a copy was not in sync, in milliseconds since 1970: a tenth of
@@ -223,7 +233,7 @@ pub(super) async fn compare(
     tracing::info!(
         rows_repaired = counts.repaired,
         "{} is equal to the others, and in sync",
-        described_as(name)
+        name.described()
     );
     Ok(Stint::InSync)
 }
@@ -286,7 +296,7 @@ pub(super) async fn give_up(
     evict(common, &of, &list).await?;
     tracing::warn!(
         "{} cannot be compared, or its node not be connected to, so it is out, and joins later",
-        described_as(&of)
+        of.described()
     );
     Ok(())
 }
@@ -311,7 +321,8 @@ impl Copies {
     ) -> Result<bool, Trouble> {
         for copy in &mut self.copies {
             let number = copy.number;
-            let is_listed = list.listed().contains(number);
+            // The table itself is on nodes of which each may be restarted.
+            let is_listed = number != TABLE && list.listed().contains(number);
             if is_listed && copy.boot() > list.boot(number) {
                 let of = CopyName {
                     copy: number,
@@ -337,7 +348,7 @@ async fn restarted(
     list: &List,
     node: &mut Node,
 ) -> Result<(), Trouble> {
-    let of = described_as(name);
+    let of = name.described();
     if let Ok(evicted) = list.evict(name.copy) {
         catalogue::change(common, name, (list, &evicted), None).await?;
         tracing::info!("{of}: its node was restarted, and it is to join anew");
@@ -465,10 +476,6 @@ pub(super) fn check(
         true => Ok(()),
         false => Err(Trouble::Changed),
     }
-}
-
-fn described_as(name: &CopyName) -> String {
-    format!("copy {} of {}.{}", name.copy, name.table.0, name.table.1)
 }
 
 #[cfg(test)]

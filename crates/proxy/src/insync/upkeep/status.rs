@@ -25,12 +25,13 @@ pub(crate) struct Status {
     pub problems: Vec<String>,
 }
 
-/// A copy that is joining.
+/// A copy that is joining, or the table itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparing {
     pub keyspace: String,
     pub table: String,
-    pub copy: usize,
+    /// Null: the table itself.
+    pub copy: Option<usize>,
     /// Parts of its ranges that are equal, and how many there are.
     pub parts_compared: usize,
     pub parts: usize,

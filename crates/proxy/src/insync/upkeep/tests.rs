@@ -176,3 +176,54 @@ fn lists_that_are_missing_are_tried_again_soon_unless_the_ring_does_not_allow_th
         );
     }
 }
+
+#[test]
+fn the_table_itself_is_compared_and_joins_only_by_a_command() {
+    let upkeep = upkeep();
+    let table = ("s".to_owned(), "t".to_owned());
+    let ranges = helenus_layout::insync::Ranges::new([(0, 10)]);
+    let owners = vec![[1; 16], [2; 16]];
+    let owned = super::super::rings::Owned {
+        ring: RingId::default(),
+        groups: [(owners.clone(), ranges.clone())].into(),
+    };
+    let rings: OwnedOfTables = [(table.clone(), owned)].into();
+    let jobs = |list: helenus_layout::insync::Copies| {
+        let mut known = helenus_layout::insync::Known::new(TIMING);
+        known.adopt(list, 0, 0);
+        let lists = Lists {
+            copies: vec![CopiesOf {
+                keyspace: table.0.clone(),
+                table: table.1.clone(),
+                owners: owners.clone(),
+                ranges: Some(ranges.clone()),
+                known,
+                joins: Vec::new(),
+            }],
+            ..Lists::default()
+        };
+        let mut jobs = upkeep.jobs(&lists, &rings);
+        jobs.retain(Job::is_comeback);
+        jobs
+    };
+    let of = |copy| CopyName {
+        table: table.clone(),
+        owners: owners.clone(),
+        copy,
+    };
+    let alone = helenus_layout::insync::Members::of(TABLE);
+    let alone = helenus_layout::insync::Copies::new(alone, [0; 6]);
+    assert_eq!(jobs(alone), [Job::Join(of(0)), Job::Join(of(1))]);
+    let both = alone.join(0, 1).and_then(|list| list.promote(0, 2));
+    let out = both
+        .and_then(|list| list.evict(TABLE))
+        .expect("one is in sync");
+    assert_eq!(jobs(out), [Job::Join(of(1))]);
+    let joins = out.join(TABLE, 0).expect("it is out");
+    let compare = Job::Compare(of(TABLE));
+    assert_eq!(jobs(joins), [Job::Join(of(1)), compare.clone()]);
+    assert_eq!(
+        compare.described(),
+        "the table s.t itself cannot be compared"
+    );
+}

@@ -50,7 +50,7 @@ impl Scene {
         let mut scene = Scene::with_other("in sync");
         scene.settle();
         scene.pass(3 * SECOND, &[ME, OTHER]);
-        scene.member.set_tables(&[table()].into());
+        scene.member.set_tables(&[table()].into(), &BTreeSet::new());
         scene.copies_are(None, None);
         scene
     }
@@ -279,11 +279,22 @@ fn a_list_is_in_force_for_the_ranges_that_its_owners_have_and_a_lease_after_it_w
     assert!(!is_in_force(&scene, &after));
     scene.now_us += TIMING.outlast_us();
     assert!(is_in_force(&scene, &after));
+    // The table itself is in sync, and all copies leave at once: nobody else has had these ranges.
+    let with_table = |version: i64, copies: &[i32], since: [i64; 2]| Stored {
+        version,
+        in_sync: copies.iter().copied().chain([5]).collect(),
+        since: vec![since[0], since[0], 0, 0, 0, since[1]],
+        boot: vec![7, 8, 0, 0, 0, 0],
+        joining: Vec::new(),
+    };
+    read(&mut scene, (0, 6), with_table(8, &[0, 1], [7, 8]));
+    read(&mut scene, (0, 6), with_table(10, &[], [10, 8]));
+    assert!(is_in_force(&scene, &after));
     // Of which ranges it is cannot be read.
     let row = GroupRow {
         owners: FIRST.to_vec(),
         ranges: None,
-        list: with_all_since(8),
+        list: with_table(12, &[], [12, 8]),
     };
     let now_us = scene.now_us;
     scene.member.on_copies(&table(), &[row], now_us, now_us);

@@ -1,0 +1,167 @@
+//! Waiting until proxies have brought members of the lists in sync.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use helenus_layout::insync::State;
+use helenus_rows::TableName;
+use indicatif::ProgressBar;
+
+use super::super::lists::CopiesRow;
+use super::proxies::{SIGN_OF_LIFE, beats, gives_sign, left_by_others, silent};
+use crate::online::cluster::Cluster;
+use crate::terminal::spinner;
+
+/// Without a sign of life of a proxy for so long, nobody brings anything in sync.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// For so long it is waited for proxies to make good what others have left.
+const LEFT_MAX: Duration = Duration::from_secs(120);
+/// After so long without another member in sync it is said where to look.
+const STILL_MAX: Duration = Duration::from_secs(300);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct Waiting {
+    bar: ProgressBar,
+    /// Signs of life at the last look.
+    seen: BTreeMap<String, i64>,
+    seen_at: Instant,
+    heard: Instant,
+    begun: Instant,
+    /// How many are in sync, and since when, or since that was told.
+    still: (usize, Instant),
+    /// Since when all is in sync, and proxies have left something.
+    left_since: Option<Instant>,
+}
+
+impl Waiting {
+    pub(super) async fn begin(cluster: &Cluster) -> Result<Waiting> {
+        Ok(Waiting {
+            bar: spinner(""),
+            seen: beats(cluster).await?,
+            seen_at: Instant::now(),
+            heard: Instant::now(),
+            begun: Instant::now(),
+            still: (0, Instant::now()),
+            left_since: None,
+        })
+    }
+
+    /// Whether these members are in sync in all lists. It shows how far they are.
+    pub(super) async fn look(
+        &mut self,
+        cluster: &Cluster,
+        (name, rows): (&TableName, &[CopiesRow]),
+        (members, what): (&[usize], &str),
+    ) -> Result<bool> {
+        if rows.is_empty() {
+            bail!(
+                "another command has taken the lists of copies of {name} away, and {what} does not come in sync: see \
+                 `helenus layouts status {name}`"
+            );
+        }
+        let all = rows.len() * members.len();
+        let (in_sync, joining) = (
+            count(rows, members, State::InSync),
+            count(rows, members, State::Joining),
+        );
+        if in_sync == all {
+            return Ok(true);
+        }
+        self.left_since = None;
+        let now = beats(cluster).await?;
+        if gives_sign(&self.seen, &now) {
+            self.heard = Instant::now();
+        }
+        (self.seen, self.seen_at) = (now, Instant::now());
+        if self.heard.elapsed() > SILENCE_MAX {
+            bail!(
+                "no proxy gives signs of life any more: {what} comes in sync when one does. Then run this again"
+            );
+        }
+        if self.still.0 != in_sync {
+            self.still = (in_sync, Instant::now());
+        } else if self.still.1.elapsed() > STILL_MAX {
+            self.still.1 = Instant::now();
+            eprintln!(
+                "helenus: for {} s {what} has not come in sync in another group of ranges: unless the table is large, the logs \
+                 of the proxies tell what is in the way",
+                STILL_MAX.as_secs()
+            );
+        }
+        // It says how long what is left takes if it goes on like that.
+        let left = match in_sync {
+            0 => String::new(),
+            done => {
+                let left = self.begun.elapsed().as_secs_f64() / done as f64 * (all - done) as f64;
+                format!(", about {left:.0} s left")
+            }
+        };
+        self.bar.set_message(format!(
+            "proxies bring {what} in sync: {in_sync} of {all} (groups of ranges of each), joining {joining}{left}"
+        ));
+        Ok(false)
+    }
+
+    /// Whether proxies that are gone have left nothing that others have not made equal in all members: who is taken out
+    /// before that may have a write that no other one has, and that somebody has read. Not for ever: that write was not
+    /// acknowledged.
+    pub(super) async fn is_made_good(&mut self, cluster: &Cluster) -> Result<bool> {
+        if self.seen_at.elapsed() < SIGN_OF_LIFE {
+            return Ok(false);
+        }
+        // Those that have just been killed are still in the list.
+        let now = beats(cluster).await?;
+        let silent = silent(&self.seen, &now);
+        (self.seen, self.seen_at) = (now, Instant::now());
+        let left = left_by_others(cluster, &silent).await?;
+        if left == 0 {
+            return Ok(true);
+        }
+        let since = *self.left_since.get_or_insert_with(Instant::now);
+        self.bar.set_message(format!(
+            "proxies make good what others have left in {left} buckets of the ring"
+        ));
+        Ok(since.elapsed() > LEFT_MAX)
+    }
+
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn count(rows: &[CopiesRow], members: &[usize], state: State) -> usize {
+    let lists = rows.iter().filter_map(|row| row.list.as_ref().ok());
+    let of = |list: &helenus_layout::insync::Copies| {
+        let members = members.iter();
+        members
+            .filter(|member| list.state(**member) == state)
+            .count()
+    };
+    lists.map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_layout::insync::{Copies, LISTED_MAX, Members, TABLE};
+
+    use super::*;
+
+    #[test]
+    fn members_are_counted_in_all_lists_that_can_be_so() {
+        let row = |list| CopiesRow {
+            table: "shop.orders".to_owned(),
+            owners: Vec::new(),
+            ranges: None,
+            list,
+            changed_ms: None,
+        };
+        let alone = Copies::new(Members::of(TABLE), [0; LISTED_MAX]);
+        let joining = alone.join(0, 1).expect("it is out");
+        let bad = Err(helenus_layout::insync::BadList::NoneInSync);
+        let rows = [row(Ok(alone)), row(Ok(joining)), row(bad)];
+        assert_eq!(count(&rows, &[TABLE], State::InSync), 2);
+        assert_eq!(count(&rows, &[0, 1], State::InSync), 0);
+        assert_eq!(count(&rows, &[0, 1], State::Joining), 1);
+    }
+}
