@@ -184,7 +184,7 @@ fn a_table_that_is_silent_is_never_evicted_and_its_write_goes_on() {
         scene.void(node, stream);
     }
     scene.wait_and_read(1_800);
-    assert_eq!(scene.evicted(), []);
+    assert_eq!(scene.evicted(), [0_usize; 0]);
     scene.is_unanswered();
     let mut answers = Vec::new();
     let mut last = own;
@@ -196,14 +196,14 @@ fn a_table_that_is_silent_is_never_evicted_and_its_write_goes_on() {
             break;
         }
     }
-    assert_eq!(scene.evicted(), []);
+    assert_eq!(scene.evicted(), [0_usize; 0]);
     assert_eq!(answers.len(), 1, "it has timed out");
     assert_eq!(scene.bench.engine.copied.len(), 1, "it goes on");
     for own in last {
         scene.void(own.node, own.stream);
     }
     assert_eq!(scene.bench.engine.copied.len(), 0);
-    assert_eq!(scene.resyncs, []);
+    assert_eq!(scene.resyncs, [0_usize; 0]);
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn copies_that_leave_together_leave_the_table() {
     assert_eq!(own.len(), 1);
     scene.void(own[0].node, own[0].stream);
     scene.is_acknowledged();
-    assert_eq!(scene.evicted(), []);
+    assert_eq!(scene.evicted(), [0_usize; 0]);
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn a_write_is_done_on_the_table_when_the_catalogue_forgets_its_copies() {
         scene.void(own.node, own.stream);
         scene.is_acknowledged();
         scene.is_done();
-        assert_eq!(scene.resyncs, []);
+        assert_eq!(scene.resyncs, [0_usize; 0]);
     }
 }
 
