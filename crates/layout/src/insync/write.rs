@@ -40,8 +40,8 @@ pub struct Write {
     acked: Members,
     /// Which start of the node has acknowledged it.
     acked_boot: [u32; LISTED_MAX],
-    /// Since which version the table itself is in its state, by the list that was looked at last.
-    table_since: u64,
+    /// Since which version the table itself is in its state, by the list that was looked at last, if one was.
+    table_since: Option<u64>,
 }
 
 /// Which copies have it, and which required ones do not.
@@ -90,7 +90,7 @@ impl Write {
             sent_at_us: [0; LISTED_MAX],
             acked: Members::EMPTY,
             acked_boot: [0; LISTED_MAX],
-            table_since: 0,
+            table_since: None,
         }
     }
 
@@ -217,8 +217,9 @@ impl Write {
     /// before does not count.
     fn note_table(&mut self, state: State, since: u64) {
         let of_table = Members::of(TABLE);
-        let before = std::mem::replace(&mut self.table_since, since);
-        if state == State::Joining && since != before && self.acked.contains(TABLE) {
+        let before = self.table_since.replace(since);
+        let is_back = state == State::Joining && before.is_some_and(|before| before != since);
+        if is_back && self.acked.contains(TABLE) {
             self.acked = self.acked.minus(of_table);
             self.sent = self.sent.minus(of_table);
         }
