@@ -24,8 +24,6 @@
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
 //! ids of nodes do not reach the client. A role needs the same rights on all copies, or its writes are given up.
 
-mod on_table;
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,6 +48,8 @@ const LOOKED_MAX_US: u64 = TICK.as_micros() as u64 * 3 / 2;
 /// For how long a write goes on that nobody waits for. A node is restarted in less, and the time is far below
 /// `gc_grace_seconds`, after which what is sent again could bring back what was deleted meanwhile.
 const LIFE_MAX_US: u64 = 300_000_000;
+/// The same of one whose table has no copies any more: far less than it takes until it may have some again.
+const LIFE_MAX_ON_TABLE_US: u64 = 10_000_000;
 
 /// A client request that is a write to copies.
 pub(crate) enum Copied {
@@ -250,6 +250,44 @@ impl CopiedWrite {
     pub(crate) fn view<'l>(&self, lists: &'l Lists) -> Option<View<'l>> {
         let owners = (&*self.owners, self.ring);
         lists.view((&self.table.keyspace, &self.table.name), owners)
+    }
+
+    /// Whether its table has copies, by the catalogue. Returns whether it had none before, and has some again.
+    pub(crate) fn note_copies(&mut self, has_some: bool, now_us: u64) -> bool {
+        match has_some {
+            true => self.of_table_since_us.take().is_some(),
+            false => {
+                self.of_table_since_us.get_or_insert(now_us);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn is_of_table(&self) -> bool {
+        self.of_table_since_us.is_some()
+    }
+
+    /// What is next while its table has no copies: as of an ordinary write, which has a timestamp and so may be sent again.
+    fn advance_on_table(&mut self, since_us: u64, may_send: bool, now_us: u64) -> Steps {
+        let age_us = now_us.saturating_sub(since_us);
+        let is_old = self.waits.is_none() && age_us >= LIFE_MAX_ON_TABLE_US;
+        let of = &self.copies[TABLE];
+        let is_due = may_send && of.flying.is_none() && of.not_before_us <= now_us;
+        let end = match of.boot {
+            Some(_) => Some(End::Complete),
+            None if self.has_come_to_nothing() => Some(End::Refused),
+            None if is_old => Some(End::GivenUp(Why::Old)),
+            None => None,
+        };
+        let send = match is_due && end.is_none() {
+            true => Members::of(TABLE),
+            false => Members::EMPTY,
+        };
+        Steps {
+            send,
+            evict: None,
+            end,
+        }
     }
 
     /// What is next by these lists. `may_send`: what is known of the table may be relied on.

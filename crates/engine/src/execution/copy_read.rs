@@ -32,18 +32,22 @@ use std::sync::Arc;
 use helenus_layout::insync::{Members, Read, TABLE};
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Version, code};
 
 use crate::copies::{Lists, View};
 use crate::execution::copy_owners::Extent;
 use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told};
 use crate::execution::surroundings::Surroundings;
-use crate::execution::table_read::own_form;
 use crate::keys::NodeRequestKey;
 use crate::memory::Held;
-use crate::node_request::Target;
+use crate::node_request::{Form, Prediction};
+use crate::node_request::{Form, Prediction, Target};
 use crate::statement::copy_rules::{because, renamed_to_own, unavailable};
+use crate::statement::learned::Learned;
+use crate::statement::learned::Learned;
 use crate::stats::add;
+use helenus_policy::schedule::Class;
 
 /// Each copy may be asked once by what the nodes have prepared, and once by its text.
 const ASKED_MAX: u16 = 10;
@@ -106,6 +110,26 @@ impl Arrived {
     pub(crate) fn copy(&self) -> usize {
         self.read.copy()
     }
+}
+
+/// What the table is asked as it came, wherever the whole of a request goes.
+pub(super) fn own_form(
+    around: &Surroundings<'_>,
+    continued: Option<(&[u8], i32)>,
+) -> (Form, Prediction) {
+    let is_known = around.learned().is_none_or(Learned::has_answers);
+    let work = match around.query.class {
+        Class::Scan if !is_known => around.whole_scan(None),
+        _ => Prediction::Learned,
+    };
+    let form = match continued {
+        Some((state, size)) => Form::Piece {
+            size,
+            state: Some(state.to_vec()),
+        },
+        None => Form::Own,
+    };
+    (form, work)
 }
 
 impl CopyRead {

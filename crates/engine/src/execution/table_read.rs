@@ -5,18 +5,16 @@
 use std::sync::Arc;
 
 use helenus_layout::plan::LogicalTable;
-use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Version, code};
 
 use crate::copies::TableInSync;
 use crate::copy_rings::RingId;
 use crate::execution::copy_parts::CopyParts;
+use crate::execution::copy_read::own_form;
 use crate::execution::outcome::{Outcome, Response, Step, Told};
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
 use crate::memory::Held;
-use crate::node_request::{Form, Prediction};
-use crate::statement::learned::Learned;
 
 /// How often it is asked in all, if the lists change each time.
 const ASKED_MAX: u16 = 3;
@@ -66,26 +64,6 @@ pub(crate) struct Arrived {
     pub version: Version,
     pub body: Vec<u8>,
     _held: Held,
-}
-
-/// What the table is asked as it came, wherever the whole of a request goes.
-pub(super) fn own_form(
-    around: &Surroundings<'_>,
-    continued: Option<(&[u8], i32)>,
-) -> (Form, Prediction) {
-    let is_known = around.learned().is_none_or(Learned::has_answers);
-    let work = match around.query.class {
-        Class::Scan if !is_known => around.whole_scan(None),
-        _ => Prediction::Learned,
-    };
-    let form = match continued {
-        Some((state, size)) => Form::Piece {
-            size,
-            state: Some(state.to_vec()),
-        },
-        None => Form::Own,
-    };
-    (form, work)
 }
 
 impl TableRead {

@@ -1,8 +1,9 @@
 //! Writes while the table itself is a member of its lists, beside its copies or alone.
 
 use helenus_layout::insync::TABLE as ITSELF;
-use helenus_wire::{ExecuteView, QueryView, ValueRef};
+use helenus_wire::{BatchChild, BatchView, ExecuteView, QueryView, ValueRef};
 
+use super::batches::{DELETE, LOGGED, ONE, Sent, TWO, UPDATE, batch, values_of};
 use super::*;
 use crate::testing::bench::{BIGINT, Spec, VARCHAR};
 
@@ -458,4 +459,45 @@ fn what_a_table_has_acknowledged_while_it_joined_tells_that_copies_are_late() {
     scene.read();
     scene.wait_and_read(1_000);
     assert!(!scene.evictions.is_empty());
+}
+
+#[test]
+fn a_batch_is_sent_to_the_table_as_it_came() {
+    for versions in [
+        (Version::V3, Version::V4),
+        (Version::V4, Version::V5),
+        (Version::V5, Version::V5),
+    ] {
+        let mut scene = Scene::new(versions.0, versions.1);
+        alone(&mut scene);
+        let id = b"own".as_slice();
+        scene.bench.prepare_as(INSERT, id, &MARKERS);
+        let children: [Sent<'_>; 3] = [
+            (Ok(DELETE), &[]),
+            (Err(id), &VALUES),
+            (Ok(UPDATE), &[TWO, ONE]),
+        ];
+        let body = batch(versions.0, LOGGED, &children, Some(12));
+        scene.bench.ask(Opcode::Batch, 2, &body);
+        scene.carry_out();
+        let own = sent_to_table(&mut scene);
+        assert_eq!(own.opcode, Opcode::Batch);
+        let view = BatchView::parse(&own.body, versions.1).expect("a BATCH");
+        assert_eq!(view.statements, &body[..view.statements.len()]);
+        assert_eq!(view.options.timestamp, Some(12));
+        assert_eq!(view.options.consistency, Consistency::LOCAL_QUORUM);
+        let has_now = view.options.now_in_seconds.is_some();
+        assert_eq!(has_now, versions.1 == Version::V5);
+        let BatchChild::Prepared(sent_id, values) = &view.children[1] else {
+            panic!("it was prepared");
+        };
+        assert_eq!(
+            (*sent_id, values_of(values)),
+            (id, VALUES.map(<[u8]>::to_vec).to_vec())
+        );
+        scene.is_unanswered();
+        scene.void(own.node, own.stream);
+        scene.is_acknowledged();
+        scene.is_done();
+    }
 }
