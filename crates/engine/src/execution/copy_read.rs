@@ -41,13 +41,10 @@ use crate::execution::outcome::{FailedBy, Failure, Outcome, Response, Step, Told
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
 use crate::memory::Held;
-use crate::node_request::{Form, Prediction};
 use crate::node_request::{Form, Prediction, Target};
 use crate::statement::copy_rules::{because, renamed_to_own, unavailable};
 use crate::statement::learned::Learned;
-use crate::statement::learned::Learned;
 use crate::stats::add;
-use helenus_policy::schedule::Class;
 
 /// Each copy may be asked once by what the nodes have prepared, and once by its text.
 const ASKED_MAX: u16 = 10;
