@@ -4,8 +4,9 @@ use helenus_wire::{ErrorBody, code, write};
 
 use crate::copies::Lists;
 use crate::engine::Engine;
-use crate::execution::copied_write::{CopiedWrite, End, Waits, Why};
+use crate::execution::copied_write::{CopiedWrite, Waits};
 use crate::execution::outcome::{Step, Told};
+use crate::execution::write_ends::{End, Why};
 use crate::keys::CopiedWriteKey;
 use crate::node_request::NodeRequest;
 use crate::output::Output;

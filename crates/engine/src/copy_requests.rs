@@ -47,10 +47,11 @@ const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies co
                           replicas wait until they are there (helenus layouts status)";
 const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place of replicas are under way: have \
                         fewer requests in flight, or wait until the node that is away is back or left out";
-pub(crate) const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: bind \
-                           them by markers, one partition at a time";
+pub(crate) const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: \
+                                      bind them by markers, one partition at a time";
 const SERIAL: &str = "a read at SERIAL or LOCAL_SERIAL completes conditional writes, which are not carried out on \
                       them; read at QUORUM or LOCAL_QUORUM, which see what is acknowledged at the same level";
+
 impl Engine {
     /// What a request about a table with copies becomes; `None` if it is about none.
     pub(crate) fn on_copies(

@@ -39,6 +39,7 @@ pub(crate) mod tail;
 pub(crate) mod token_splits;
 pub(crate) mod values;
 pub(crate) mod warnings;
+pub(crate) mod write_ends;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::code;

@@ -16,7 +16,6 @@
 //! - **A write whose client has been told that it timed out** goes on until all required copies have it, or
 //!   until this proxy is not the member any more that has begun it: then others resynchronise what it has left.
 //! - **A write that cannot be finished is given up** ([`Why`]), and its bucket is to be resynchronised.
-//!
 //! - **The table itself** is sent the write while it is listed, through whichever node coordinates it. It is never late.
 //!   When the catalogue says that the table has no copies any more, the write is done once the table has it, as one that
 //!   begins then is; of one that nobody waits for any more, for ten seconds.
@@ -36,6 +35,7 @@ use crate::copies::{Lists, Member, View};
 use crate::copy_rings::RingId;
 use crate::execution::outcome::Told;
 use crate::execution::sent_to_copies::SentToCopies;
+use crate::execution::write_ends::{End, Failure, Why};
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::memory::Held;
 use crate::tick::TICK;
@@ -64,21 +64,6 @@ impl std::fmt::Debug for Copied {
             Copied::Waits(key) => write!(f, "Waits({key:?})"),
         }
     }
-}
-
-/// What a failure says of the write on its copy. What says more comes later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Failure {
-    /// It was not sent to the node, or not in a form that the node knows.
-    Untried,
-    /// The node has done nothing, and may do it at another time.
-    Busy,
-    /// The node has refused the statement, or its role.
-    Refused,
-    /// The node has said something else, and may have the write.
-    Unclear,
-    /// The node has not said anything, and may have it.
-    Silent,
 }
 
 /// How far the write has come with one copy.
@@ -144,36 +129,6 @@ pub(crate) struct Steps {
     pub send: Members,
     pub evict: Option<usize>,
     pub end: Option<End>,
-}
-
-/// How a write ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// All required copies have it.
-    Complete,
-    /// No copy has it.
-    Refused,
-    /// No copy was sent it in time.
-    Unsent,
-    /// Others will resynchronise its bucket, because this proxy has left.
-    Left,
-    /// Its bucket is to be resynchronised while this proxy stays.
-    GivenUp(Why),
-}
-
-/// Why a write is given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// All copies answer with errors after which they may have it, and its client has waited long enough.
-    Failing,
-    /// A copy refuses the statement or its role, and its client has waited long enough.
-    Refused,
-    /// Other nodes own its partition, or its table's copies are others.
-    Moved,
-    /// Its role has ended, and nobody else may send it.
-    NoRole,
-    /// It has taken too long, or there are too many that nobody waits for.
-    Old,
 }
 
 /// Whom a write is for, and by which rules.
