@@ -7,6 +7,8 @@
 //! - **The catalogue** changes by compare-and-set, whose answers are lost; what timed out may still happen.
 //! - A key's value is the greatest that was written, so a history is judged in one pass (`checks.rs`).
 //!
+//! In some runs the table itself takes turns with its copies (`handover.rs`).
+//!
 //! After some time nothing fails any more, and all must become quiet and equal.
 //!
 //! Most rules can be broken on purpose ([`Bug`]), by wrong arguments to the module: the tests assert that
@@ -18,11 +20,13 @@
 mod catalogue;
 mod checks;
 mod comparing;
+mod handover;
 mod node;
 mod proxy;
 mod tests;
 mod world;
 
+use self::handover::{Task, Wait};
 use super::timing::Timing;
 
 /// Real time, in microseconds.
@@ -62,6 +66,8 @@ struct Setup {
     /// Between two requests of clients, at most.
     pause_us: u64,
     faults: Faults,
+    /// What a command does meanwhile.
+    task: Option<Task>,
     bug: Option<Bug>,
 }
 
@@ -89,4 +95,11 @@ enum Bug {
     SentBeforeTold,
     NoIntent,
     GivenUpWithItsClient,
+    /// Of the commands.
+    LeftOut(Wait),
+    TableTakenOutBeforeCopiesAreInSync,
+    /// Of proxies that know both the table and its copies.
+    StageLeaseIgnored,
+    TableReadWithoutLease,
+    TableNotWaitedForWhileJoining,
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::list::COPIES_MAX;
+use super::super::list::{LISTED_MAX, TABLE};
 use super::{Cell, Guarantee, KEYS};
 
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Checks {
     acknowledged: [Cell; KEYS],
     returned: [Cell; KEYS],
     /// By key and copy, with the version since which the copy is in sync.
-    returned_by: [[(u64, Cell); COPIES_MAX]; KEYS],
+    returned_by: [[(u64, Cell); LISTED_MAX]; KEYS],
     written: BTreeMap<Cell, usize>,
     pub(super) counts: Counts,
 }
@@ -30,6 +30,10 @@ pub(super) struct Counts {
     pub(super) promoted: u64,
     pub(super) resynchronised: u64,
     pub(super) completed_by_newcomer: u64,
+    /// Reads by the table, and how often it has left its lists, or its copies have.
+    pub(super) read_by_table: u64,
+    pub(super) table_left: u64,
+    pub(super) copies_left: u64,
     pub(super) slowest_write_us: u64,
     pub(super) slowest_read_us: u64,
 }
@@ -39,7 +43,7 @@ pub(super) struct Counts {
 pub(super) struct Floor {
     acknowledged: Cell,
     returned: Cell,
-    of_copies: [(u64, Cell); COPIES_MAX],
+    of_copies: [(u64, Cell); LISTED_MAX],
 }
 
 /// Who answered: the copy, and since which version it is in sync.
@@ -51,7 +55,7 @@ impl Checks {
             guarantee,
             acknowledged: [Cell::default(); KEYS],
             returned: [Cell::default(); KEYS],
-            returned_by: [[(0, Cell::default()); COPIES_MAX]; KEYS],
+            returned_by: [[(0, Cell::default()); LISTED_MAX]; KEYS],
             written: BTreeMap::new(),
             counts: Counts::default(),
         }
@@ -85,6 +89,7 @@ impl Checks {
         took_us: u64,
     ) -> Result<(), String> {
         self.counts.read += 1;
+        self.counts.read_by_table += u64::from(by.0 == TABLE);
         self.counts.slowest_read_us = self.counts.slowest_read_us.max(took_us);
         if cell != Cell::default() && self.written.get(&cell) != Some(&key) {
             return Err(format!("key {key}: {cell:?} was never written"));
@@ -112,6 +117,20 @@ impl Checks {
         let of_copy = &mut self.returned_by[key][by.0];
         *of_copy = (*of_copy).max((by.1, cell));
         Ok(())
+    }
+
+    /// Any read of the table gives at least this, and it is in sync.
+    pub(super) fn of_table(&self, certain: &[Cell; KEYS]) -> Result<(), String> {
+        let lacks = |key: &usize| certain[*key] < self.acknowledged[*key];
+        match (0..KEYS).find(lacks) {
+            Some(key) => {
+                let (held, acknowledged) = (certain[key], self.acknowledged[key]);
+                Err(format!(
+                    "key {key}: the table has {held:?}, and {acknowledged:?} was acknowledged"
+                ))
+            }
+            None => Ok(()),
+        }
     }
 
     /// All is quiet: the copies hold the same, and all that was acknowledged.

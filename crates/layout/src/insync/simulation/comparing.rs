@@ -87,7 +87,7 @@ impl Proxy {
                     key,
                     copy,
                 };
-                self.ask(copy, Ask::Read(key), purpose, now_us);
+                self.ask(copy, Ask::ReadAll(key), purpose, now_us);
             }
         }
     }
@@ -134,7 +134,7 @@ impl Proxy {
         };
         if of_source > of_newcomer {
             let purpose = Purpose::CopyOver { newcomer, key };
-            self.ask(newcomer, Ask::Write(key, of_source), purpose, now_us);
+            self.ask(newcomer, Ask::WriteAll(key, of_source), purpose, now_us);
             return;
         }
         comparison.copied_over[key] = true;
@@ -197,7 +197,7 @@ impl Proxy {
             for key in (0..KEYS).filter(|key| bucket_of(*key) == bucket) {
                 for copy in listed.iter() {
                     let purpose = Purpose::Resync { gone, key, copy };
-                    self.ask(copy, Ask::Read(key), purpose, now_us);
+                    self.ask(copy, Ask::ReadAll(key), purpose, now_us);
                 }
             }
         }

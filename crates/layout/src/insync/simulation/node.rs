@@ -72,6 +72,13 @@ impl Node {
         }
     }
 
+    /// DROP TABLE, and CREATE.
+    pub(super) fn empty(&mut self) {
+        self.cells = [Cell::default(); KEYS];
+        self.sync();
+        self.before_crash = self.cells;
+    }
+
     pub(super) fn unsynced(&self) -> usize {
         self.unsynced.len()
     }

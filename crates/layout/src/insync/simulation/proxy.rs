@@ -1,5 +1,6 @@
 //! One start of a proxy: what an engine and its control side will do with the module.
 
+mod by_table;
 mod lists;
 mod serving;
 
@@ -16,6 +17,7 @@ use super::super::write::Write;
 use super::catalogue::{Answer, Request};
 use super::checks::By;
 use super::comparing::{Comparing, Resync};
+use super::handover::Stage;
 use super::{BUCKETS, Bug, Cell, Guarantee, SECOND, Setup};
 use crate::rng::Rng;
 
@@ -23,6 +25,8 @@ use crate::rng::Rng;
 const NEEDED: usize = 2;
 /// For how long an answer of a node is waited for before the request is sent again.
 const NODE_TIMEOUT_US: u64 = 150_000;
+/// That of a client's write to the table.
+const WRITE_TIMEOUT_US: u64 = 5 * SECOND;
 const CATALOGUE_TIMEOUT_US: u64 = SECOND;
 const RENEWAL_US: u64 = 250_000;
 const IDLE_US: u64 = 400_000;
@@ -33,6 +37,9 @@ const SILENT_US: u64 = 2 * SECOND;
 pub(super) enum Ask {
     Read(usize),
     Write(usize, Cell),
+    /// Of all replicas, where there are several.
+    ReadAll(usize),
+    WriteAll(usize, Cell),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +87,7 @@ pub(super) enum Purpose {
     Renew {
         for_join: bool,
     },
+    Stage,
     ChangeCopies(Copies),
     ChangeProxies,
     Bit(BitChange),
@@ -93,6 +101,13 @@ pub(super) enum Purpose {
     },
     Read {
         read: u64,
+    },
+    /// Of the table, past the lists.
+    WriteByTable {
+        client: u64,
+    },
+    ReadByTable {
+        client: u64,
     },
     Merge {
         client: u64,
@@ -160,6 +175,11 @@ pub(super) struct Proxy {
     pub(super) copies: Known<LISTED_MAX>,
     /// Without those that are joining, for a bug.
     copies_misread: Known<LISTED_MAX>,
+    /// What a command does with the table, if there is one, until when that is relied on, and when it was asked for.
+    stage: Option<Stage>,
+    stage_until_us: u64,
+    stage_asked_us: u64,
+    has_command: bool,
     pub(super) proxies: Known<PROXIES_MAX>,
     lease_until_us: u64,
     marks: Marks,
@@ -193,6 +213,10 @@ impl Proxy {
             read_timeout_us: setup.read_timeout_us,
             copies: Known::new(timing),
             copies_misread: Known::new(timing),
+            stage: None,
+            stage_until_us: 0,
+            stage_asked_us: 0,
+            has_command: setup.task.is_some(),
             proxies: Known::new(timing),
             lease_until_us: 0,
             marks: Marks::new(BUCKETS),
@@ -284,6 +308,9 @@ impl Proxy {
                     self.finish_merge(client, now_us);
                 }
             }
+            Purpose::WriteByTable { client } => self.out.push(Out::Acknowledged { client }),
+            Purpose::ReadByTable { client } => self.on_read_by_table(client, cell),
+            Purpose::Probe { .. } if !self.lets_copies_join(now_us) => {}
             Purpose::Probe { copy } => {
                 let list = self.copies.last_read().map(|list| list.join(copy, boot));
                 list.into_iter()
@@ -309,11 +336,17 @@ impl Proxy {
         let Some((purpose, sent_us)) = self.waiting.remove(&token) else {
             return;
         };
+        if let Purpose::Stage = purpose {
+            return self.adopt_stage(answer.stage, sent_us, now_us);
+        }
         if let Purpose::Bit(change) = purpose {
             self.intents.on_changed(change);
         }
         let for_join = matches!(purpose, Purpose::Renew { for_join: true });
-        self.adopt(answer.copies, answer.proxies, sent_us, now_us);
+        self.proxies.adopt(answer.proxies, sent_us, now_us);
+        if answer.stage.has_lists() {
+            self.adopt(answer.copies, sent_us, now_us);
+        }
         self.adopt_bits(answer, for_join, sent_us, now_us);
         for (proxy, beat) in &answer.beats {
             let known = self.beats.entry(*proxy).or_insert((*beat, now_us));
@@ -349,6 +382,7 @@ impl Proxy {
         if !renewing && now_us >= self.renewed_us + RENEWAL_US {
             self.renew(false, now_us);
         }
+        self.look_after_stage(now_us);
         self.look_after_myself(now_us);
         if self.has(Bug::GivenUpWithItsClient) {
             let old = |pending: &Pending| {
@@ -377,11 +411,11 @@ impl Proxy {
     fn expire(&mut self, now_us: u64) {
         let late = |(purpose, sent_us): &(Purpose, u64)| {
             let after_us = match purpose {
-                Purpose::Renew { .. } | Purpose::Bit(_) | Purpose::ClearLeft { .. } => {
-                    CATALOGUE_TIMEOUT_US
-                }
+                Purpose::Renew { .. } | Purpose::Stage => CATALOGUE_TIMEOUT_US,
+                Purpose::Bit(_) | Purpose::ClearLeft { .. } => CATALOGUE_TIMEOUT_US,
                 Purpose::ChangeCopies(_) | Purpose::ChangeProxies => CATALOGUE_TIMEOUT_US,
                 Purpose::Read { .. } => self.read_timeout_us,
+                Purpose::WriteByTable { .. } => WRITE_TIMEOUT_US,
                 _ => NODE_TIMEOUT_US,
             };
             now_us > sent_us + after_us
@@ -399,9 +433,7 @@ impl Proxy {
         match purpose {
             Purpose::Renew { .. } => self.bits_asked_for = false,
             Purpose::ChangeCopies(list) if self.has(Bug::TimedOutTakenForDone) => {
-                if let Some(proxies) = self.proxies.last_read().copied() {
-                    self.adopt(list, proxies, sent_us, now_us);
-                }
+                self.adopt(list, sent_us, now_us);
             }
             // Read before acting.
             Purpose::ChangeCopies(_) | Purpose::ChangeProxies => self.renew(false, now_us),
@@ -434,7 +466,10 @@ impl Proxy {
                     self.finish_merge(client, now_us);
                 }
             }
-            Purpose::Probe { .. } => {}
+            // Its client hears nothing of it.
+            Purpose::WriteByTable { .. } => {}
+            Purpose::ReadByTable { client } => self.try_read(client, now_us),
+            Purpose::Probe { .. } | Purpose::Stage => {}
         }
     }
 }

@@ -1,4 +1,5 @@
 use super::checks::Counts;
+use super::handover::{Task, Wait};
 use super::world::run;
 use super::{Bug, Faults, Guarantee, KEYS, SECOND, Setup};
 use crate::insync::Timing;
@@ -27,7 +28,17 @@ fn setup(seed: u64, bug: Option<Bug>) -> Setup {
         keys: [2, KEYS][rng.below(2)],
         pause_us: [12_000, 50_000, 300_000][rng.below(3)],
         faults: Faults::Any,
+        task: None,
         bug,
+    }
+}
+
+/// A table changes hands.
+fn handover(seed: u64, bug: Option<Bug>) -> Setup {
+    let mut rng = Rng::new(seed ^ 0x7ab1e);
+    Setup {
+        task: Some([Task::Create, Task::Drop, Task::CreateAndDrop][rng.below(3)]),
+        ..setup(seed, bug)
     }
 }
 
@@ -58,6 +69,22 @@ fn what_is_promised_holds_whatever_fails() {
     assert!(is_one || reached.iter().all(|count| *count > SEEDS / 10));
 }
 
+#[test]
+fn what_is_promised_holds_while_a_table_changes_hands() {
+    let (mut by_table, mut by_copies, mut table_left, mut copies_left) = (0, 0, 0, 0);
+    let is_one = std::env::var("HELENUS_SEED").is_ok();
+    for_seeds(SEEDS / 3, |seed, _| {
+        let counts = run(seed, handover(seed, None), is_one).unwrap_or_else(|e| panic!("{e}"));
+        by_table += counts.read_by_table;
+        by_copies += counts.read - counts.read_by_table;
+        table_left += counts.table_left;
+        copies_left += counts.copies_left;
+    });
+    println!("reads {by_table} {by_copies}, changes of hands {table_left} {copies_left}");
+    let reached = [by_table, by_copies, table_left, copies_left];
+    assert!(is_one || reached.iter().all(|count| *count > SEEDS / 10));
+}
+
 /// Rules that are left out, and a seed in which the checks notice.
 const LEFT_OUT: [(Bug, u64); 14] = [
     (Bug::AcknowledgedWithoutLease, 2_752),
@@ -76,12 +103,32 @@ const LEFT_OUT: [(Bug, u64); 14] = [
     (Bug::GivenUpWithItsClient, 107),
 ];
 
+/// The same where a table changes hands.
+const LEFT_OUT_OF_HANDOVERS: [(Bug, u64); 7] = [
+    (Bug::LeftOut(Wait::BeforeCopiesJoin), 205),
+    (Bug::LeftOut(Wait::BeforeEmptying), 10),
+    (Bug::LeftOut(Wait::BeforeCopiesLeave), 0),
+    (Bug::TableTakenOutBeforeCopiesAreInSync, 3),
+    (Bug::StageLeaseIgnored, 525),
+    (Bug::TableReadWithoutLease, 1_203),
+    (Bug::TableNotWaitedForWhileJoining, 29),
+];
+
 /// The checks see what happens when a rule is left out. A change of the model
 /// moves the seeds: then the next one that notices is looked for, and printed.
 #[test]
 fn every_rule_that_is_left_out_is_noticed() {
+    are_noticed(&LEFT_OUT, setup);
+}
+
+#[test]
+fn every_rule_of_handovers_that_is_left_out_is_noticed() {
+    are_noticed(&LEFT_OUT_OF_HANDOVERS, handover);
+}
+
+fn are_noticed(rules: &[(Bug, u64)], setup: impl Fn(u64, Option<Bug>) -> Setup) {
     let mut missed = Vec::new();
-    for (bug, from) in LEFT_OUT {
+    for &(bug, from) in rules {
         let noticed = (from..from + TRIED).find_map(|seed| {
             let broken = run(seed, setup(seed, Some(bug)), false).err()?;
             let as_it_is = run(seed, setup(seed, None), false);

@@ -1,23 +1,25 @@
 //! Real time, the network, and what goes wrong.
 
+mod commanding;
 mod failing;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::super::list::PROXIES_MAX;
+use super::super::list::{LISTED_MAX, PROXIES_MAX, TABLE};
 use super::catalogue::{Answer, Catalogue, Request};
 use super::checks::{Checks, Counts, Floor};
+use super::handover::{Command, Stage, Switch, Table, Task};
 use super::node::Node;
 use super::proxy::{Ask, Message, Out, Proxy};
 use super::{Cell, Faults, SECOND, Setup};
 use crate::rng::Rng;
 
-/// Nothing fails any more.
+/// Nothing fails any more, where no command has begun; one that has takes longer.
 const CALM: u64 = 15 * SECOND;
-/// Clients stop.
-const LAST_REQUEST: u64 = 18 * SECOND;
-const END: u64 = 60 * SECOND;
+/// Clients stop, so much later.
+const LAST_REQUEST: u64 = 3 * SECOND;
+const END: u64 = 45 * SECOND;
 
 #[derive(Debug)]
 enum Event {
@@ -27,6 +29,17 @@ enum Event {
     /// Nodes write their commit logs to disk.
     Sync,
     Look,
+    Command,
+    AtCatalogueOfCommand {
+        switch: Switch,
+        answered: bool,
+    },
+    /// A replica of the table gets a write later than others.
+    AtReplica {
+        replica: usize,
+        key: usize,
+        cell: Cell,
+    },
     AtCopy {
         from: (usize, usize),
         copy: usize,
@@ -119,6 +132,10 @@ struct World {
     frozen_until: Vec<u64>,
     lost: Option<usize>,
     catalogue: Catalogue,
+    table: Table,
+    command: Command,
+    /// From when on nothing fails.
+    calm: u64,
     requests: BTreeMap<u64, Asked>,
     last_request: u64,
     checks: Checks,
@@ -134,7 +151,7 @@ pub(super) fn run(seed: u64, setup: Setup, logged: bool) -> Result<Counts, Strin
         offset_us: 1_000_000 + rng.below(1_000_000_000) as u64,
         rate_ppm: [-1, 0, 1][rng.below(3)] * drift,
         paused_until: 0,
-        cut_off_from_copy: vec![0; setup.copies],
+        cut_off_from_copy: vec![0; LISTED_MAX],
         cut_off_from_catalogue: 0,
         cut_off_from_others: 0,
         bad_until: 0,
@@ -150,7 +167,14 @@ pub(super) fn run(seed: u64, setup: Setup, logged: bool) -> Result<Counts, Strin
         nodes: vec![Node::new(); setup.copies],
         frozen_until: vec![0; setup.copies],
         lost: None,
-        catalogue: Catalogue::new(setup.copies),
+        catalogue: Catalogue::new(setup.copies, setup.task),
+        table: Table::default(),
+        command: Command::default(),
+        calm: match setup.task {
+            None => CALM,
+            Some(Task::Create | Task::Drop) => CALM + 5 * SECOND,
+            Some(Task::CreateAndDrop) => CALM + 20 * SECOND,
+        },
         requests: BTreeMap::new(),
         last_request: 0,
         checks: Checks::new(setup.guarantee),
@@ -163,6 +187,10 @@ pub(super) fn run(seed: u64, setup: Setup, logged: bool) -> Result<Counts, Strin
     }
     for event in [Event::Client, Event::Fault, Event::Sync, Event::Look] {
         world.plan(10_000, event);
+    }
+    if setup.task.is_some() {
+        // When clients have begun.
+        world.plan(3 * SECOND, Event::Command);
     }
     let result = world.run();
     if let Some(log) = &world.log {
@@ -187,7 +215,7 @@ impl World {
     }
 
     fn is_faulty(&self) -> bool {
-        self.now < CALM && self.setup.faults == Faults::Any
+        self.now < self.calm && self.setup.faults == Faults::Any
     }
 
     fn note(&mut self, line: impl FnOnce() -> String) {
@@ -211,15 +239,20 @@ impl World {
                 continue;
             }
             if matches!(event, Event::Look) {
+                self.look_at_table()?;
                 if self.is_over() {
                     let listed = self.catalogue.copies().in_sync();
                     let nodes = self.nodes.iter().enumerate();
                     let nodes = nodes.filter(|(copy, _)| listed.contains(*copy));
                     let cells: Vec<_> = nodes.map(|(_, node)| node.cells()).collect();
-                    self.checks.at_the_end(&cells)?;
+                    match cells.is_empty() {
+                        // Looked at above.
+                        true => {}
+                        false => self.checks.at_the_end(&cells)?,
+                    }
                     return Ok(self.checks.counts);
                 }
-                if self.now > END {
+                if self.now > self.calm + END {
                     return Err(format!("it does not calm down: {:?}", self.catalogue));
                 }
                 self.operate();
@@ -233,12 +266,18 @@ impl World {
     fn is_over(&self) -> bool {
         let quiet = |host: &Host| host.proxy.as_ref().is_some_and(Proxy::is_quiet);
         let in_sync = self.catalogue.copies().in_sync().len();
-        let present = self.setup.copies - usize::from(self.lost.is_some());
+        let is_dropped = self.catalogue.standing().stage == Stage::Dropped;
+        let present = match is_dropped {
+            true => 1,
+            false => self.setup.copies - usize::from(self.lost.is_some()),
+        };
         // What was sent late has arrived by then.
-        self.now > LAST_REQUEST + self.setup.timing.late_us
+        self.now > self.calm + LAST_REQUEST + self.setup.timing.late_us
+            && self.has_ended()
             && in_sync == present
             && self.hosts.iter().all(quiet)
-            && !self.catalogue.has_bits()
+            // Where there are no lists any more nobody looks at what proxies have left.
+            && (is_dropped || !self.catalogue.has_bits())
     }
 
     fn host_of(&self, event: &Event) -> Option<usize> {
@@ -294,7 +333,10 @@ impl World {
                     };
                     self.plan(delay, event);
                 }
-                if matches!(ask, Ask::Write(..)) && self.is_faulty() && self.chance(60) {
+                if matches!(ask, Ask::Write(..) | Ask::WriteAll(..))
+                    && self.is_faulty()
+                    && self.chance(60)
+                {
                     // A hint, or a request that was lost on the way and not at its end.
                     let delay = self.between(0, self.setup.timing.late_us);
                     let token = u64::MAX;
@@ -334,6 +376,10 @@ impl World {
                 }
             }
             Out::Answered { client, cell, by } => {
+                let by = match by {
+                    (TABLE, 0) => (TABLE, self.catalogue.copies().since(TABLE)),
+                    by => by,
+                };
                 if let Some(Asked::Read { key, floor, begun }) = self.requests.remove(&client) {
                     self.note(|| format!("proxy {} reads {key} {cell:?} by {by:?}", from.1));
                     let took = self.now - begun;
@@ -364,7 +410,7 @@ impl World {
                 self.with((host, slot), Proxy::tick)
             }
             Event::Client => {
-                if self.now < LAST_REQUEST {
+                if self.now < self.calm + LAST_REQUEST {
                     let delay = self.between(200, self.setup.pause_us);
                     self.plan(delay, Event::Client);
                     return self.request();
@@ -372,7 +418,7 @@ impl World {
                 Ok(())
             }
             Event::Fault => {
-                if self.now < CALM {
+                if self.now < self.calm {
                     let delay = self.between(50_000, 900_000);
                     self.plan(delay, Event::Fault);
                     self.fail();
@@ -387,6 +433,18 @@ impl World {
                 Ok(())
             }
             Event::Look => Ok(()),
+            Event::Command => {
+                self.command();
+                Ok(())
+            }
+            Event::AtCatalogueOfCommand { switch, answered } => {
+                self.switch(&switch, answered);
+                Ok(())
+            }
+            Event::AtReplica { replica, key, cell } => {
+                self.table.write(replica, key, cell);
+                Ok(())
+            }
             Event::AtCopy {
                 from,
                 copy,
@@ -446,6 +504,9 @@ impl World {
     }
 
     fn at_copy(&mut self, from: (usize, usize), copy: usize, token: u64, ask: Ask, sent: u64) {
+        if copy == TABLE {
+            return self.at_table(from, token, ask, sent);
+        }
         if self.lost == Some(copy) || !self.nodes[copy].up {
             return;
         }
@@ -467,8 +528,8 @@ impl World {
         let node = &mut self.nodes[copy];
         let boot = node.boot;
         let cell = match ask {
-            Ask::Read(key) => node.read(key),
-            Ask::Write(key, cell) => {
+            Ask::Read(key) | Ask::ReadAll(key) => node.read(key),
+            Ask::Write(key, cell) | Ask::WriteAll(key, cell) => {
                 node.write(key, cell);
                 cell
             }
@@ -514,7 +575,9 @@ impl World {
 
     fn request(&mut self) -> Result<(), String> {
         let host = self.rng.below(self.hosts.len());
-        let Some(proxy) = self.hosts[host].proxy.as_ref().filter(|p| p.serves()) else {
+        let now_us = self.local(host);
+        let serves = |p: &&Proxy| p.serves() || p.knows_the_table_only(now_us);
+        let Some(proxy) = self.hosts[host].proxy.as_ref().filter(serves) else {
             return Ok(());
         };
         if self.hosts[host].paused_until > self.now {

@@ -2,14 +2,16 @@
 
 use super::super::super::intents::BitChange;
 use super::super::super::join::{Join, JoinStep};
-use super::super::super::list::{COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State};
+use super::super::super::list::{
+    COPIES_MAX, Copies, List, PROXIES_MAX, Proxies, Refused, State, TABLE,
+};
 use super::super::super::members::Members;
 use super::super::catalogue::{Answer, Request};
 use super::super::{BUCKETS, Bug};
 use super::{Ask, Out, Proxy, Purpose, SILENT_US};
 
 impl Proxy {
-    pub(super) fn adopt(&mut self, copies: Copies, proxies: Proxies, sent_us: u64, now_us: u64) {
+    pub(super) fn adopt(&mut self, copies: Copies, sent_us: u64, now_us: u64) {
         // As if it had been known for ever.
         let known_us = if self.has(Bug::EvictedNotWaitedFor) {
             0
@@ -17,11 +19,14 @@ impl Proxy {
             now_us
         };
         self.copies.adopt(copies, sent_us, known_us);
-        self.proxies.adopt(proxies, sent_us, now_us);
         let since = std::array::from_fn(|member| copies.since(member));
         let boot = std::array::from_fn(|member| copies.boot(member));
-        let none = Members::EMPTY;
-        let misread = List::from_parts(copies.version(), copies.in_sync(), none, since, boot);
+        let joining = match self.has(Bug::TableNotWaitedForWhileJoining) {
+            true => copies.joining().minus(Members::of(TABLE)),
+            false => Members::EMPTY,
+        };
+        let (version, in_sync) = (copies.version(), copies.in_sync());
+        let misread = List::from_parts(version, in_sync, joining, since, boot);
         self.copies_misread.adopt(misread, sent_us, now_us);
         let lease_us = self.copies.timing().lease_us;
         self.lease_until_us = self.lease_until_us.max(sent_us + lease_us);
@@ -104,6 +109,7 @@ impl Proxy {
         }
         for copy in 0..COPIES_MAX {
             let is_out = copies.state(copy) == State::Out && copies.since(copy) > 0;
+            let is_out = is_out && self.lets_copies_join(now_us);
             let probing = |p: &Purpose| matches!(p, Purpose::Probe { copy: of } if *of == copy);
             if is_out && self.rng.below(16) == 0 && !self.is_waiting(probing) {
                 self.ask(copy, Ask::Read(0), Purpose::Probe { copy }, now_us);

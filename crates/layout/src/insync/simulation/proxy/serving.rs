@@ -1,15 +1,24 @@
 //! Reads and writes.
 
-use super::super::super::list::{COPIES_MAX, List};
+use super::super::super::list::{COPIES_MAX, LISTED_MAX, List, TABLE};
 use super::super::super::marks::Notice;
 use super::super::super::members::Members;
 use super::super::super::read::{Read, Verdict};
 use super::super::super::write::{Step, Write};
 use super::super::{Bug, Cell, Guarantee, bucket_of};
+use super::by_table::Way;
 use super::{Ask, Kind, Merge, Message, NEEDED, Out, Pending, PendingRead, Proxy, Purpose};
 
 impl Proxy {
     pub(in super::super) fn write(&mut self, client: u64, key: usize, cell: Cell, now_us: u64) {
+        match self.way(now_us) {
+            Some(Way::Lists) => {}
+            Some(Way::Table) => {
+                let purpose = Purpose::WriteByTable { client };
+                return self.ask(TABLE, Ask::Write(key, cell), purpose, now_us);
+            }
+            None => return,
+        }
         let write = self.begin_write(key, cell, Kind::Client(client), now_us);
         self.drive(write, now_us);
     }
@@ -60,7 +69,9 @@ impl Proxy {
                 judged_us = now_us.min(self.lease_until_us.saturating_sub(1));
             }
             let copies = match self.bug {
-                Some(Bug::JoiningNotWaitedFor) => &self.copies_misread,
+                Some(Bug::JoiningNotWaitedFor | Bug::TableNotWaitedForWhileJoining) => {
+                    &self.copies_misread
+                }
                 _ => &self.copies,
             };
             let mut step = pending
@@ -173,23 +184,36 @@ impl Proxy {
     }
 
     pub(super) fn try_read(&mut self, client: u64, now_us: u64) {
-        let mut preferred: [u8; COPIES_MAX] = std::array::from_fn(|copy| copy as u8);
+        let mut preferred: [u8; LISTED_MAX] = std::array::from_fn(|copy| copy as u8);
         for place in 1..COPIES_MAX {
             preferred.swap(place, self.rng.below(place + 1));
         }
+        // The product reads the table whenever it may.
+        if self.has_command && self.rng.below(2) == 0 {
+            preferred.rotate_right(1);
+        }
+        let way = self.way(now_us);
+        let judged_us = self.read_at_us(None, now_us);
         let Some(pending) = self.reads.get_mut(&client) else {
             return;
         };
+        pending.begun_us = now_us;
+        let key = pending.key;
+        if way != Some(Way::Lists) {
+            pending.read = None;
+            if way == Some(Way::Table) {
+                self.read_by_table(client, key, now_us);
+            }
+            return;
+        }
         pending.read = Read::begin(
             &self.copies,
             &self.proxies,
             self.slot,
             &preferred,
             pending.avoided,
-            now_us,
+            judged_us,
         );
-        pending.begun_us = now_us;
-        let key = pending.key;
         match pending.read {
             Some(read) => {
                 let purpose = Purpose::Read { read: client };
@@ -224,7 +248,7 @@ impl Proxy {
             self.slot,
             boot_seen,
             unsettled,
-            now_us,
+            self.read_at_us(Some(copy), now_us),
         );
         let by = (copy, since);
         match verdict {

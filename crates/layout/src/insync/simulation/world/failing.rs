@@ -1,6 +1,6 @@
 //! What goes wrong.
 
-use super::super::super::list::State;
+use super::super::super::list::{State, TABLE};
 use super::super::catalogue::Request;
 use super::super::{Faults, SECOND};
 use super::{Event, World};
@@ -39,24 +39,34 @@ impl World {
         })
     }
 
-    pub(super) fn ask_catalogue(&mut self, from: (usize, usize), token: u64, request: Request) {
-        let mut answered = true;
-        let mut delay = self.between(300, 3_000);
-        if self.is_faulty() {
-            if self.hosts[from.0].cut_off_from_catalogue > self.now {
-                return;
-            }
-            match self.rng.below(12) {
-                // It never happens.
-                0 => return,
-                // It happens, and nobody is told.
-                1 => answered = false,
-                // It happens when nobody expects it any more.
-                2 => (answered, delay) = (false, self.between(1_000, 5 * SECOND)),
-                3 => delay = self.between(3_000, 900_000),
-                _ => {}
-            }
+    /// How long a request takes, and whether it is answered; None if it gets lost.
+    pub(super) fn way_to_catalogue(&mut self) -> Option<(u64, bool)> {
+        let delay = self.between(300, 3_000);
+        if !self.is_faulty() {
+            return Some((delay, true));
         }
+        Some(match self.rng.below(12) {
+            // It never happens.
+            0 => return None,
+            // It happens, and nobody is told.
+            1 => (delay, false),
+            // It happens when nobody expects it any more.
+            2 => (self.between(1_000, 5 * SECOND), false),
+            3 => (self.between(3_000, 900_000), true),
+            _ => (delay, true),
+        })
+    }
+
+    pub(super) fn ask_catalogue(&mut self, from: (usize, usize), token: u64, request: Request) {
+        let is_cut_off = self.hosts[from.0].cut_off_from_catalogue > self.now;
+        if self.is_faulty() && is_cut_off {
+            // As many dice as before.
+            self.between(300, 3_000);
+            return;
+        }
+        let Some((delay, answered)) = self.way_to_catalogue() else {
+            return;
+        };
         let event = Event::AtCatalogue {
             from,
             token,
@@ -78,7 +88,10 @@ impl World {
         let short = self.now + self.between(20_000, 600_000);
         let long = self.now + self.between(500_000, 7 * SECOND);
         let until = if self.chance(2) { short } else { long };
-        let kind = self.rng.below(11);
+        let kind = self.rng.below(match self.setup.task {
+            Some(_) => 14,
+            None => 11,
+        });
         match kind {
             0 | 1 => self.hosts[host].paused_until = until,
             2 => {
@@ -98,6 +111,9 @@ impl World {
             8 => self.hosts[host].cut_off_from_catalogue = until,
             9 => self.hosts[host].cut_off_from_others = until,
             10 => self.hosts[host].bad_until = until,
+            11 => self.hosts[host].cut_off_from_copy[TABLE] = until,
+            12 => self.table.lose(self.now as usize, until),
+            13 => self.command.kill(until),
             _ => {}
         }
         let until = until - self.now;
