@@ -155,7 +155,7 @@ fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
 }
 
 /// What some runs must have been through.
-const ALWAYS_SOME: [&str; 28] = [
+const ALWAYS_SOME: [&str; 30] = [
     DONE_IN_CALM,
     COPY_EVICTED,
     COPY_CAME_BACK,
@@ -184,6 +184,8 @@ const ALWAYS_SOME: [&str; 28] = [
     FENCED,
     "counter layout_reads_of_table",
     "counter layout_reads_sorted",
+    TABLE_LEFT,
+    COPIES_LEFT,
 ];
 /// A request that was shed from a queue that stands.
 pub(super) const SHED: &str = "shed from a standing queue";
@@ -212,6 +214,8 @@ pub(super) const COPY_FENCED: &str = "copies: a write is refused without a lease
 pub(super) const RESTART_NOTICED: &str =
     "copies: a copy is evicted that has answered on a later start";
 pub(super) const RESTART_ADOPTED: &str = "copies: the last one in sync is taken after a restart";
+pub(super) const TABLE_LEFT: &str = "copies: the table leaves all lists at once";
+pub(super) const COPIES_LEFT: &str = "copies: all copies leave, and the table stays";
 /// Writes and reads of copies, each through some proxy.
 pub(super) const DONE_IN_CALM: &str = "copies: done once nothing goes wrong";
 pub(super) const GIVEN_UP: &str = "copies: a write is given up";

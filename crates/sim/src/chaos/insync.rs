@@ -9,13 +9,13 @@ mod control;
 use std::collections::BTreeMap;
 
 use helenus_layout::insync::{
-    BitChange, COPIES_MAX, Copies, Intents, LISTED_MAX, Members, PROXIES_MAX, Proxies, Timing,
-    proxies,
+    BitChange, COPIES_MAX, Copies, Intents, LISTED_MAX, Members, PROXIES_MAX, Proxies, State,
+    TABLE, Timing, proxies,
 };
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::token::murmur3_token;
 
-pub(super) use self::control::{Action, Control};
+pub(super) use self::control::{Action, Control, Returns};
 use super::cassandra::Holders;
 
 /// That of the product, but for the clocks: here they run alike.
@@ -92,6 +92,26 @@ pub(super) struct Catalogued {
     bits: BTreeMap<(usize, usize), BitChange>,
 }
 
+/// The table itself takes turns with its copies: what a command does about the lists, in one compare-and-set of all
+/// groups. Proxies go by the lists all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handover {
+    /// The table is in sync; when all copies are, it leaves.
+    ToCopies,
+    /// The table joins, and when it is in sync in all groups,
+    ToTable,
+    /// no copy joins any more, and all leave.
+    CopiesLeave,
+    OverToCopies,
+    OverToTable,
+}
+
+impl Handover {
+    pub(super) fn lets_copies_join(self) -> bool {
+        !matches!(self, Handover::CopiesLeave | Handover::OverToTable)
+    }
+}
+
 /// The bucket of a partition.
 pub(super) fn bucket_of(partition: i64) -> usize {
     let intents = Intents::new(helenus_engine::copies::BUCKETS);
@@ -100,7 +120,12 @@ pub(super) fn bucket_of(partition: i64) -> usize {
 
 impl Catalogued {
     /// All copies are empty, and so in sync, each on its node's start. No proxy has joined yet.
-    pub(super) fn new(holders: &Holders, partitions: i64, boots: &[u32]) -> Catalogued {
+    pub(super) fn new(
+        holders: &Holders,
+        partitions: i64,
+        boots: &[u32],
+        handover: Option<Handover>,
+    ) -> Catalogued {
         let mut groups: Vec<Group> = Vec::new();
         for partition in 0..partitions {
             let owners = holders.of(partition);
@@ -114,7 +139,7 @@ impl Catalogued {
                     groups.push(Group {
                         owners,
                         partitions: vec![partition],
-                        list: Copies::new(Members::first(holders.copies()), starts),
+                        list: first_list(holders.copies(), starts, handover),
                         wanted: [None; COPIES_MAX],
                         evicted_us: None,
                         restarted_us: None,
@@ -128,6 +153,30 @@ impl Catalogued {
             beats: BTreeMap::new(),
             groups,
             bits: BTreeMap::new(),
+        }
+    }
+
+    /// All groups without some members, or with the table joining; none if that cannot be.
+    pub(super) fn switched(
+        &self,
+        change: impl Fn(&Copies) -> Option<Copies>,
+    ) -> Option<Vec<Copies>> {
+        self.groups
+            .iter()
+            .map(|group| change(&group.list))
+            .collect()
+    }
+
+    pub(super) fn all(&self, is: impl Fn(&Copies) -> bool) -> bool {
+        self.groups.iter().all(|group| is(&group.list))
+    }
+
+    pub(super) fn switch(&mut self, lists: Vec<Copies>, now_us: u64) {
+        for (group, list) in self.groups.iter_mut().zip(lists) {
+            if !group.list.listed().minus(list.listed()).is_empty() {
+                group.evicted_us = Some(now_us);
+            }
+            group.list = list;
         }
     }
 
@@ -204,13 +253,30 @@ impl Catalogued {
     }
 }
 
+/// All copies are empty, and so in sync; or the table is, and copies are out.
+fn first_list(copies: usize, boot: [u32; LISTED_MAX], handover: Option<Handover>) -> Copies {
+    let all = Members::first(copies);
+    if handover != Some(Handover::ToCopies) {
+        return Copies::new(all, boot);
+    }
+    let listed = all.with(TABLE);
+    let since = std::array::from_fn(|member| u64::from(listed.contains(member)));
+    Copies::from_parts(1, Members::of(TABLE), Members::EMPTY, since, boot)
+}
+
+/// Without these members, as far as they are listed.
+pub(super) fn without(list: &Copies, members: Members) -> Option<Copies> {
+    let mut listed = members.iter().filter(|of| list.state(*of) != State::Out);
+    listed.try_fold(*list, |list, member| list.evict(member).ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn of_two_changes_of_one_version_one_is_made() {
-        let mut lists = Catalogued::new(&Holders::new(3, 3), 4, &[7, 8, 9]);
+        let mut lists = Catalogued::new(&Holders::new(3, 3), 4, &[7, 8, 9], None);
         let count: usize = lists
             .groups
             .iter()
@@ -228,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_bit_is_what_its_last_change_says() {
-        let mut lists = Catalogued::new(&Holders::new(2, 2), 1, &[7, 8]);
+        let mut lists = Catalogued::new(&Holders::new(2, 2), 1, &[7, 8], None);
         let bit = |number, set| BitChange {
             bucket: 9,
             set,

@@ -41,7 +41,7 @@ use super::catalogue::{Catalogue, Rows};
 use super::checks::{Registers, Violation};
 use super::client::Client;
 use super::coverage::{Covered, Fault};
-use super::insync::Catalogued;
+use super::insync::{Catalogued, Handover};
 use super::proxy::{At, Proxy, Worker};
 use super::wide::Histories;
 use crate::dice::Dice;
@@ -135,6 +135,8 @@ struct World {
     catalogue: Option<Catalogue>,
     /// Of those whose layouts take the place of replicas.
     lists: Option<Catalogued>,
+    /// What a command does with the table and its copies, if one does.
+    handover: Option<Handover>,
     reads_of_copies: ReadsOfCopies,
     probe: Probe,
     /// Things go wrong until then.

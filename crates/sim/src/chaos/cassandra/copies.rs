@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use helenus_layout::insync::TABLE as THE_TABLE;
 use helenus_policy::ring::{NodeIndex, NodeSpec, ReplicaSets, Replication, Ring};
 use helenus_policy::token::Partitioner;
 
@@ -12,7 +13,7 @@ use super::rows::Update;
 use super::{Cluster, Health};
 use crate::chaos::cassandra::Table;
 use crate::chaos::proxy::specs_of;
-use crate::chaos::wide::{CLUSTERING, OF_COPIES, Order, Partition, TABLE, all_rows};
+use crate::chaos::wide::{CLUSTERING, OF_COPIES, Order, Partition, Row, TABLE, all_rows};
 use crate::dice::Dice;
 
 /// Generations are seconds, not counts.
@@ -63,6 +64,13 @@ pub(super) enum Logged {
 }
 
 impl Logged {
+    fn table(&self) -> usize {
+        match self {
+            Logged::Update(update) => update.place().0,
+            Logged::Merged(table, ..) => *table,
+        }
+    }
+
     fn is_of(&self, copy: usize, partitions: &[i64]) -> bool {
         let (table, partition) = match self {
             Logged::Update(update) => update.place(),
@@ -201,6 +209,10 @@ impl Cluster {
         let node = &mut self.nodes[node];
         let kept = node.log.written.partition_point(|(at, _)| *at < since_us);
         let lost = node.log.written.split_off(kept);
+        // The table has other replicas, and of what they all lose nothing is promised.
+        let (of_table, lost): (Vec<_>, Vec<_>) =
+            lost.into_iter().partition(|(_, of)| of.table() == 0);
+        node.log.written.extend(of_table);
         node.log.lost.extend(lost.into_iter().map(|(_, of)| of));
         node.rows.clear();
         for (_, logged) in &node.log.written {
@@ -264,24 +276,65 @@ impl Cluster {
     }
 
     fn merge_into(&mut self, copy: usize, partition: i64, rows: Partition) {
-        let node = self.replicas_of_table(copy + 1, partition)[0];
-        let node = &mut self.nodes[node];
-        let logged = Logged::Merged(copy + 1, partition, rows);
-        logged.apply(&mut node.rows);
-        node.log.note(self.now_us, logged);
+        let table = table_of(copy);
+        for node in self.replicas_of_table(table, partition) {
+            let node = &mut self.nodes[node];
+            let logged = Logged::Merged(table, partition, rows.clone());
+            logged.apply(&mut node.rows);
+            node.log.note(self.now_us, logged);
+        }
     }
 
     /// What a copy has of a partition.
     pub(in crate::chaos) fn of_copy(&self, copy: usize, partition: i64) -> Partition {
-        let node = self.replicas_of_table(copy + 1, partition)[0];
-        let rows = self.nodes[node].rows.get(&(copy + 1, partition));
-        rows.cloned().unwrap_or_default()
+        let name = (table_of(copy), partition);
+        let mut found = Partition::default();
+        for node in self.replicas_of_table(name.0, partition) {
+            if let Some(rows) = self.nodes[node].rows.get(&name) {
+                found.merge(rows);
+            }
+        }
+        found
+    }
+
+    /// Whether all replicas of the table are up.
+    pub(in crate::chaos) fn is_table_whole(&self, partition: i64) -> bool {
+        let replicas = self.replicas_of(partition);
+        let mut health = replicas.iter().map(|node| self.nodes[*node].health);
+        health.all(|health| health == Health::Up)
+    }
+
+    /// A row that not as many replicas of the table have as a read at QUORUM counts on, since these times.
+    pub(in crate::chaos) fn lacking(
+        &self,
+        partition: i64,
+        least: impl Fn(&Row) -> Option<i64>,
+    ) -> Option<(Row, i64)> {
+        let replicas = self.replicas_of(partition);
+        let has = |node: &usize, row: &Row, least: i64| {
+            let rows = self.nodes[*node].rows.get(&(0, partition));
+            rows.is_some_and(|rows| rows.of_row(row).timestamp >= least)
+        };
+        all_rows().find_map(|row| {
+            let least = least(&row)?;
+            let having = replicas.iter().filter(|node| has(node, &row, least));
+            let is_enough = having.count() > replicas.len() / 2;
+            (!is_enough).then_some((row, least))
+        })
     }
 
     /// Whether two copies show the same rows of a partition.
     pub(in crate::chaos) fn differ(&self, (one, other): (usize, usize), partition: i64) -> bool {
         let (one, other) = (self.of_copy(one, partition), self.of_copy(other, partition));
         all_rows().any(|row| one.of_row(&row).value != other.of_row(&row).value)
+    }
+}
+
+/// The number of a member's table: that of the table itself is the first.
+fn table_of(member: usize) -> usize {
+    match member {
+        THE_TABLE => 0,
+        copy => copy + 1,
     }
 }
 

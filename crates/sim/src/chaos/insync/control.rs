@@ -7,7 +7,7 @@ use helenus_engine::copies::{Eviction, Groups, Lists, Member, Membership, OfTabl
 use helenus_engine::copy_rings::RingId;
 use helenus_layout::insync::{
     BitChange, Comeback, Copies, GivenUp, Join, JoinStep, Known, LISTED_MAX, PROXIES_MAX, Proxies,
-    State, is_caretaker,
+    State, TABLE as THE_TABLE, is_caretaker,
 };
 use helenus_policy::ring::NodeIndex;
 
@@ -33,6 +33,14 @@ pub(in crate::chaos) enum Action {
     /// A bucket is to be made equal in which this proxy has given up writes, or those that others have left.
     MakeGood(usize),
     MakeGoodOf(Vec<usize>),
+}
+
+/// Whether copies that are out may join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::chaos) enum Returns {
+    WhenDue,
+    AtOnce,
+    Never,
 }
 
 /// A copy that joins.
@@ -222,8 +230,8 @@ impl Control {
         }
     }
 
-    /// What is to be done next. `in_calm`: copies may come back at once.
-    pub(in crate::chaos) fn next(&mut self, now_us: u64, in_calm: bool) -> Option<Action> {
+    /// What is to be done next. `returns`: whether copies may come back, or even at once.
+    pub(in crate::chaos) fn next(&mut self, now_us: u64, returns: Returns) -> Option<Action> {
         self.note_states(now_us);
         let membership = match self.may_change(Which::Proxies) {
             true => self.membership(now_us).map(Action::Change),
@@ -250,7 +258,7 @@ impl Control {
             return None;
         }
         self.joining(now_us)
-            .or_else(|| self.returning(now_us, in_calm))
+            .or_else(|| self.returning(now_us, returns))
     }
 
     fn may_change(&self, which: Which) -> bool {
@@ -262,9 +270,12 @@ impl Control {
             let Some(list) = known.last_read() else {
                 continue;
             };
-            for copy in 0..self.owners[group].len() {
-                let comeback = self.comebacks.entry((group, copy)).or_default();
-                comeback.on_state(list.state(copy), now_us);
+            for copy in (0..self.owners[group].len()).chain([THE_TABLE]) {
+                // A command brings the table back.
+                if copy != THE_TABLE {
+                    let comeback = self.comebacks.entry((group, copy)).or_default();
+                    comeback.on_state(list.state(copy), now_us);
+                }
                 if list.state(copy) == State::Joining && !self.joins.contains_key(&(group, copy)) {
                     let joining = Join::begin(known, copy, now_us).map(|join| Joining {
                         join,
@@ -436,8 +447,9 @@ impl Control {
         }
     }
 
-    fn returning(&mut self, now_us: u64, in_calm: bool) -> Option<Action> {
-        if !self.may_change(Which::Copies) {
+    fn returning(&mut self, now_us: u64, returns: Returns) -> Option<Action> {
+        let in_calm = returns == Returns::AtOnce;
+        if returns == Returns::Never || !self.may_change(Which::Copies) {
             return None;
         }
         let is_due = |(group, copy): &(usize, usize), comeback: &Comeback| {

@@ -1,6 +1,7 @@
 //! Copies in place of replicas: what a run with them begins with, and when it has calmed down.
 
 mod acting;
+mod handover;
 mod lists;
 mod probing;
 mod reads;
@@ -8,10 +9,12 @@ mod recording;
 mod stopping;
 mod verdict;
 
+use helenus_layout::insync::{Members, TABLE};
+
 use super::{Event, World};
 use crate::chaos::cassandra::{Health, Holders, copied_tables, tables};
 use crate::chaos::catalogue::{Catalogue, Mode, OfLayout, Step};
-use crate::chaos::insync::{Catalogued, Control, Which};
+use crate::chaos::insync::{Catalogued, Control, Handover, Which};
 use crate::dice::Dice;
 
 pub(in crate::chaos::world) use self::lists::OfLists;
@@ -46,7 +49,13 @@ impl World {
         let holders = Holders::new(nodes, copies);
         let partitions = 1 + dice.below(12) as i64;
         let boots: Vec<u32> = self.cluster.nodes.iter().map(|node| node.boot).collect();
-        self.lists = Some(Catalogued::new(&holders, partitions, &boots));
+        // Of its own, so that other seeds stay what they are.
+        self.handover = match Dice::of(seed, 6, 0).below(6) {
+            0 => Some(Handover::ToCopies),
+            1 => Some(Handover::ToTable),
+            _ => None,
+        };
+        self.lists = Some(Catalogued::new(&holders, partitions, &boots, self.handover));
         self.cluster.holders = Some(holders);
         let ready = OfLayout {
             step: Step::Ready,
@@ -131,6 +140,9 @@ impl World {
 
     /// Which start of a copy's node answers, if any does: this proxy, or anybody.
     pub(super) fn boot_of(&self, name: (usize, usize), proxy: Option<usize>) -> Option<u32> {
+        if name.1 == TABLE {
+            return self.is_table_whole(name.0).then_some(0);
+        }
         let node = self.node_of(name);
         let of = &self.cluster.nodes[node];
         let is_cut_off = proxy.is_some_and(|proxy| self.is_partitioned(proxy, node));
@@ -142,11 +154,12 @@ impl World {
         let Some(lists) = &self.lists else {
             return true;
         };
-        let all = self.copies();
-        let is_back = |group: usize| {
-            let list = lists.groups[group].list;
-            list.in_sync().len() == all
+        let all = match self.handover {
+            Some(Handover::OverToTable) => Members::of(TABLE),
+            Some(Handover::OverToCopies) | None => Members::first(self.copies()),
+            Some(_) => return false,
         };
+        let is_back = |group: usize| lists.groups[group].list.in_sync() == all;
         let running = self.proxies_running().into_iter();
         let mut controls = running.filter_map(|proxy| self.proxies[proxy].control.as_ref());
         (0..lists.groups.len()).all(is_back)

@@ -95,6 +95,7 @@ impl World {
             refused_rows: Vec::new(),
             catalogue: None,
             lists: None,
+            handover: None,
             reads_of_copies: ReadsOfCopies::default(),
             probe: Probe::default(),
             trouble_us: TROUBLE_US,

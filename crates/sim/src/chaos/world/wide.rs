@@ -45,7 +45,7 @@ impl World {
     /// Whether there are layouts that come and go.
     fn layouts_change(&self) -> bool {
         let catalogue = self.catalogue.as_ref();
-        catalogue.is_none_or(|catalogue| catalogue.changes)
+        self.handover.is_some() || catalogue.is_none_or(|catalogue| catalogue.changes)
     }
 
     fn any_partition(&mut self) -> i64 {

@@ -149,6 +149,7 @@ impl World {
         let now_us = self.now_us();
         self.events.plan(OPERATE_US, Event::Operate);
         let groups = self.lists.as_ref().map_or(0, |lists| lists.groups.len());
+        self.hand_over();
         for group in 0..groups {
             self.judge_group(group);
             let lists = self.lists.as_ref().expect("there are copies");

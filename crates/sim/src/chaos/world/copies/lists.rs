@@ -9,7 +9,7 @@ use helenus_layout::insync::{BitChange, State};
 use super::super::{Event, World};
 use super::TIMEOUT_US;
 use crate::chaos::coverage;
-use crate::chaos::insync::{Change, Control, RENEWAL_US, Start, Told, Which};
+use crate::chaos::insync::{Change, Control, Handover, RENEWAL_US, Returns, Start, Told, Which};
 use crate::chaos::wide::{KEYSPACE, TABLE};
 
 /// What a proxy asks of the catalogue, how the catalogue answers, and that the answer has come.
@@ -137,14 +137,19 @@ impl World {
     /// What is to be done by what was read; then engines hear of it.
     pub(in crate::chaos::world) fn look_after_lists(&mut self, proxy: usize) {
         let now_us = self.copies_us(proxy);
-        let in_calm = !self.trouble;
+        let returns = match (self.handover, self.trouble) {
+            (Some(handover), _) if !handover.lets_copies_join() => Returns::Never,
+            // What a run with a command is about is to come within it.
+            (Some(Handover::ToCopies), _) | (_, false) => Returns::AtOnce,
+            (_, true) => Returns::WhenDue,
+        };
         // Some of it is done at once.
         for _ in 0..8 {
             let Some(control) = &mut self.proxies[proxy].control else {
                 return;
             };
             control.clear_idle(now_us);
-            let Some(action) = control.next(now_us, in_calm) else {
+            let Some(action) = control.next(now_us, returns) else {
                 break;
             };
             self.act_on_lists(proxy, action);

@@ -1,5 +1,7 @@
 //! What must hold of copies in place of replicas.
 
+use helenus_layout::insync::TABLE;
+
 use super::super::World;
 use crate::chaos::coverage;
 use crate::chaos::wide::all_rows;
@@ -27,8 +29,11 @@ impl World {
             return;
         };
         let list = lists.groups[at].list;
-        let is_read = |copy: &usize| self.boot_of((at, *copy), None) == Some(list.boot(*copy));
+        let is_read = |copy: &usize| {
+            *copy != TABLE && self.boot_of((at, *copy), None) == Some(list.boot(*copy))
+        };
         let copies: Vec<usize> = list.in_sync().iter().filter(is_read).collect();
+        self.judge_table_of(partition);
         for copy in copies {
             let held = self.cluster.of_copy(copy, partition);
             let missing = all_rows().find_map(|row| {
