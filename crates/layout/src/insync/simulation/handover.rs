@@ -111,13 +111,13 @@ pub(super) struct Command {
     pub(super) asked_at: Option<u64>,
 }
 
-/// A wait that is left out.
+/// What the command waits for before it does this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    BeforeCopiesJoin,
-    BeforeEmptying,
-    BeforeCopiesLeave,
-    BeforeForgetting,
+    CopiesJoin,
+    TableIsEmptied,
+    CopiesLeave,
+    CopiesAreForgotten,
 }
 
 impl Command {
@@ -159,7 +159,7 @@ impl Command {
         match standing.stage {
             Stage::Table => Some(Deed::Switch(to(Stage::Listed, list))),
             Stage::Listed => Some(Deed::Switch(to(Stage::Joining, list))),
-            Stage::Joining => has_waited(stage_us, Wait::BeforeCopiesJoin)
+            Stage::Joining => has_waited(stage_us, Wait::CopiesJoin)
                 .then(|| Deed::Switch(to(Stage::MayJoin, list))),
             Stage::MayJoin => {
                 let is_taken = list.state(TABLE) == State::InSync;
@@ -180,7 +180,7 @@ impl Command {
                         .map(|list| Deed::Switch(to(Stage::MayJoin, list))),
                 }
             }
-            Stage::Open => has_waited(list_us + timing.late_us, Wait::BeforeEmptying)
+            Stage::Open => has_waited(list_us + timing.late_us, Wait::TableIsEmptied)
                 .then(|| Deed::Empty(to(Stage::InUse, list))),
             Stage::InUse if task == Task::Create => None,
             Stage::InUse => Some(Deed::Fill(to(Stage::Returning, list))),
@@ -194,13 +194,13 @@ impl Command {
             },
             Stage::Closing if seen.has_leftovers => None,
             Stage::Closing => {
-                if !has_waited(stage_us, Wait::BeforeCopiesLeave) {
+                if !has_waited(stage_us, Wait::CopiesLeave) {
                     return None;
                 }
                 let alone = without(&list, copies).ok()?;
                 Some(Deed::Switch(to(Stage::Alone, alone)))
             }
-            Stage::Alone => has_waited(list_us, Wait::BeforeForgetting)
+            Stage::Alone => has_waited(list_us, Wait::CopiesAreForgotten)
                 .then(|| Deed::Switch(to(Stage::Forgotten, list))),
             Stage::Forgotten => {
                 (now >= since + stage_us).then(|| Deed::DropCopies(to(Stage::Dropped, list)))

@@ -105,9 +105,9 @@ const LEFT_OUT: [(Bug, u64); 14] = [
 
 /// The same where a table changes hands.
 const LEFT_OUT_OF_HANDOVERS: [(Bug, u64); 7] = [
-    (Bug::LeftOut(Wait::BeforeCopiesJoin), 205),
-    (Bug::LeftOut(Wait::BeforeEmptying), 10),
-    (Bug::LeftOut(Wait::BeforeCopiesLeave), 0),
+    (Bug::LeftOut(Wait::CopiesJoin), 205),
+    (Bug::LeftOut(Wait::TableIsEmptied), 10),
+    (Bug::LeftOut(Wait::CopiesLeave), 0),
     (Bug::TableTakenOutBeforeCopiesAreInSync, 3),
     (Bug::StageLeaseIgnored, 525),
     (Bug::TableReadWithoutLease, 1_203),

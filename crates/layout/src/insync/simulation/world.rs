@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::super::list::{LISTED_MAX, PROXIES_MAX, TABLE};
 use super::catalogue::{Answer, Catalogue, Request};
 use super::checks::{Checks, Counts, Floor};
-use super::handover::{Command, Stage, Switch, Table, Task};
+use super::handover::{Command, Switch, Table, Task};
 use super::node::Node;
 use super::proxy::{Ask, Message, Out, Proxy};
 use super::{Cell, Faults, SECOND, Setup};
@@ -261,23 +261,6 @@ impl World {
             }
             self.handle(event)?;
         }
-    }
-
-    fn is_over(&self) -> bool {
-        let quiet = |host: &Host| host.proxy.as_ref().is_some_and(Proxy::is_quiet);
-        let in_sync = self.catalogue.copies().in_sync().len();
-        let is_dropped = self.catalogue.standing().stage == Stage::Dropped;
-        let present = match is_dropped {
-            true => 1,
-            false => self.setup.copies - usize::from(self.lost.is_some()),
-        };
-        // What was sent late has arrived by then.
-        self.now > self.calm + LAST_REQUEST + self.setup.timing.late_us
-            && self.has_ended()
-            && in_sync == present
-            && self.hosts.iter().all(quiet)
-            // Where there are no lists any more nobody looks at what proxies have left.
-            && (is_dropped || !self.catalogue.has_bits())
     }
 
     fn host_of(&self, event: &Event) -> Option<usize> {

@@ -3,9 +3,9 @@
 use super::super::super::list::{State, TABLE};
 use super::super::super::members::Members;
 use super::super::handover::{Deed, Level, Seen, Stage, Switch, Table, Task};
-use super::super::proxy::Ask;
+use super::super::proxy::{Ask, Proxy};
 use super::super::{Bug, SECOND};
-use super::{Event, World};
+use super::{Event, Host, LAST_REQUEST, World};
 
 impl World {
     /// As much as the command is to do is done.
@@ -16,6 +16,24 @@ impl World {
             Some(Task::Create) => stage == Stage::InUse,
             Some(Task::Drop | Task::CreateAndDrop) => stage == Stage::Dropped,
         }
+    }
+
+    /// All has become quiet.
+    pub(super) fn is_over(&self) -> bool {
+        let quiet = |host: &Host| host.proxy.as_ref().is_some_and(Proxy::is_quiet);
+        let in_sync = self.catalogue.copies().in_sync().len();
+        let is_dropped = self.catalogue.standing().stage == Stage::Dropped;
+        let present = match is_dropped {
+            true => 1,
+            false => self.setup.copies - usize::from(self.lost.is_some()),
+        };
+        // What was sent late has arrived by then.
+        self.now > self.calm + LAST_REQUEST + self.setup.timing.late_us
+            && self.has_ended()
+            && in_sync == present
+            && self.hosts.iter().all(quiet)
+            // Where there are no lists any more nobody looks at what proxies have left.
+            && (is_dropped || !self.catalogue.has_bits())
     }
 
     /// It looks at what there is, and goes on.
