@@ -6,16 +6,14 @@
 //! 3. Rows are copied from a copy in sync ([`super::refilling`]).
 //! 4. The catalogue says `ready`: proxies let it join, and compare it with another one.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use helenus_layout::insync::{Copies, State as CopyState, Stored};
 use helenus_rows::TableName;
 use serde_json::json;
 
 use super::super::catalogue::{self, Change, Entry, Partition, State};
-use super::super::lists::{self, CopiesRow};
+use super::super::lists;
 use super::super::ranges;
 use super::super::work::Work;
 use super::age::with_least_grace;
@@ -26,7 +24,6 @@ use super::taking_out::{check_kept, evicted, out_for};
 use super::waiting::{PAUSE, Waiting};
 use super::{check_tables, checks, described, ring};
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::{now_ms, place};
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
 
@@ -65,12 +62,7 @@ pub(in crate::layouts_cmd) async fn run(
         check_kept(cluster, (name, number), &standing.lists).await?;
         evicted(name, number, &standing.lists)?;
     }
-    if !is_proxy_alive(cluster).await? {
-        bail!(
-            "no proxy is in the list of proxies and gives signs of life, and only proxies bring a copy back: start one, \
-             with layouts.enabled = true"
-        );
-    }
+    check_proxies(cluster).await?;
     let table = with_least_grace(cluster, &table, &known).await?;
     let closed = before.begun_anew();
     let settle = Settle::of(cluster, no_proxies).await;
@@ -113,23 +105,18 @@ pub(in crate::layouts_cmd) async fn run(
     if let Err(why) = is_whole.and(check_up(cluster).await) {
         return not_emptied(cluster, name, &closed, why).await;
     }
-    let source = refill.source(&now.lists).await?;
-    if content == Content::Old {
-        refill.empty().await?;
-        if source.is_some() {
-            refill.note_begun(taken_out).await?;
-        }
-    }
-    let copied = match &source {
-        Some(source) => refill.copy(source, content).await?,
-        None => 0,
-    };
+    let copied = refill.fill(&now.lists, (content, taken_out)).await?;
     let now = stage::read(cluster, name).await?;
     check_in_use(name, &standing, &now)?;
     let ready = open(cluster, name, &closed).await?;
     ranges::forget(cluster, name, layout).await?;
     wait_until_back(cluster, (name, &ready), number).await?;
-    let seconds = begun.elapsed().as_secs_f64();
+    report((name, layout), copied, (begun.elapsed(), as_json));
+    Ok(())
+}
+
+fn report((name, layout): (&TableName, &str), copied: u64, (took, as_json): (Duration, bool)) {
+    let seconds = took.as_secs_f64();
     match as_json {
         true => println!(
             "{:#}",
@@ -143,6 +130,15 @@ pub(in crate::layouts_cmd) async fn run(
         false => println!(
             "rebuilt {layout} of {name}: {copied} rows copied, and in sync again after {seconds:.1} s"
         ),
+    }
+}
+
+async fn check_proxies(cluster: &Cluster) -> Result<()> {
+    if !is_proxy_alive(cluster).await? {
+        bail!(
+            "no proxy is in the list of proxies and gives signs of life, and only proxies bring a copy back: start one, \
+             with layouts.enabled = true"
+        );
     }
     Ok(())
 }
@@ -234,8 +230,9 @@ async fn wait_until_back(
 
 #[cfg(test)]
 mod tests {
-    use helenus_layout::insync::{LISTED_MAX, Members};
+    use helenus_layout::insync::{Copies, LISTED_MAX, Members};
 
+    use super::super::super::lists::CopiesRow;
     use super::super::tests::entry;
     use super::*;
 

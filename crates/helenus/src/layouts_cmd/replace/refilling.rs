@@ -80,8 +80,28 @@ impl Refill<'_> {
         })
     }
 
+    /// Empties it, unless it goes on with what is in it, and copies rows. How many it were. `taken_out`: when that was, in
+    /// milliseconds since 1970.
+    pub(super) async fn fill(
+        &self,
+        lists: &[CopiesRow],
+        (content, taken_out): (Content, i64),
+    ) -> Result<u64> {
+        let source = self.source(lists).await?;
+        if content == Content::Old {
+            self.empty().await?;
+            if source.is_some() {
+                self.note_begun(taken_out).await?;
+            }
+        }
+        match &source {
+            Some(source) => self.copy(source, content).await,
+            None => Ok(0),
+        }
+    }
+
     /// From which copy the rows come; none if proxies are to bring them.
-    pub(super) async fn source(&self, lists: &[CopiesRow]) -> Result<Option<TableName>> {
+    async fn source(&self, lists: &[CopiesRow]) -> Result<Option<TableName>> {
         if self.table.untimed().is_some() || is_too_old(Some(now_ms()), self.table) {
             return Ok(None);
         }
@@ -90,7 +110,7 @@ impl Refill<'_> {
         Ok(source.map(|entry| entry.table(self.name)))
     }
 
-    pub(super) async fn empty(&self) -> Result<()> {
+    async fn empty(&self) -> Result<()> {
         let of_copy = self.entry.table(self.name);
         let truncate = format!("TRUNCATE {}", of_copy.to_cql());
         self.cluster.run(&truncate).await.with_context(|| {
@@ -101,7 +121,7 @@ impl Refill<'_> {
     }
 
     /// It is empty, and its rows are going to be copied: what it may lack, or have too much, was written since `begun`.
-    pub(super) async fn note_begun(&self, begun: i64) -> Result<()> {
+    async fn note_begun(&self, begun: i64) -> Result<()> {
         let (cluster, name) = (self.cluster, self.name);
         for _ in 0..ATTEMPTS {
             let rows = lists::read_copies(cluster, name).await?;
@@ -120,7 +140,7 @@ impl Refill<'_> {
     }
 
     /// Copies the rows, or what is left of them. How many it were.
-    pub(super) async fn copy(&self, source: &TableName, content: Content) -> Result<u64> {
+    async fn copy(&self, source: &TableName, content: Content) -> Result<u64> {
         let (cluster, name) = (self.cluster, self.name);
         let work = Work {
             claim: Some(Arc::new(Claim::of_layout(name, self.entry))),

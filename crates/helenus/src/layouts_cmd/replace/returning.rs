@@ -34,7 +34,7 @@ use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::now_ms;
 use crate::online::reading::Reader;
 use crate::online::settle::Settle;
-use crate::online::{grants, hints, table};
+use crate::online::{grants, hints};
 
 /// Under which the rows that have been copied back are noted: no layout has such a name.
 pub(super) const BACK: &str = "(table)";
