@@ -19,7 +19,7 @@ use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlValue;
 
-use super::super::catalogue::{Entry, Partition};
+use super::super::catalogue::{self, Entry, Partition};
 use super::super::lists::{self, CopiesRow};
 use super::super::work::{Untimed, Work};
 use super::super::{backfill, ranges};
@@ -111,6 +111,9 @@ impl Refill<'_> {
     }
 
     async fn empty(&self) -> Result<()> {
+        // Another command may have taken it over.
+        let now = catalogue::read(self.cluster, self.name).await?;
+        now.check_unchanged(self.name, std::slice::from_ref(self.entry))?;
         let of_copy = self.entry.table(self.name);
         let truncate = format!("TRUNCATE {}", of_copy.to_cql());
         self.cluster.run(&truncate).await.with_context(|| {
