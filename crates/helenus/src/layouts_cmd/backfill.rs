@@ -10,21 +10,29 @@ use helenus_rows::{Range, Row, Table, TableName, expires_untold};
 
 use super::catalogue::Entry;
 use super::ranges;
-use super::work::Work;
+use super::work::{Untimed, Work};
 use super::writer::Writer;
 use crate::online::cluster::Cluster;
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
 use crate::online::ring;
 
-/// Copies the rows that `from` has. Rows that were copied, now and before.
+/// What was copied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copied {
+    pub rows: u64,
+    /// Nothing that was sent can arrive any more.
+    pub is_all_answered: bool,
+}
+
+/// Copies the rows that `from` has, in ranges that were not copied before.
 pub(super) async fn fill(
     cluster: &Cluster,
     table: &Table,
     from: &TableName,
     entries: &[Entry],
     work: &Work,
-) -> Result<u64> {
+) -> Result<Copied> {
     let (ranges, done) = plan(cluster, (table, from), entries).await?;
     let throttle = Throttle::new(work.rows_per_second);
     let reader = Reader::new(cluster, table, from, work.level()).await?;
@@ -39,8 +47,11 @@ pub(super) async fn fill(
         let (reader, writer, throttle) = (&reader, &writer, &throttle);
         let (bar, copied, count) = (&bar, &copied, ranges.len());
         async move {
-            let take = async |rows: Vec<Row>, asked: std::time::Instant| {
-                refuse_untimed(table, &rows)?;
+            let take = async |mut rows: Vec<Row>, asked: std::time::Instant| {
+                match work.untimed {
+                    Untimed::Refused => refuse_untimed(table, &rows)?,
+                    Untimed::LeftToProxies => rows.retain(|row| !expires_untold(table, row)),
+                }
                 writer.copy(&rows, asked).await?;
                 let rows = rows.iter().filter(|row| !row.is_static()).count() as u64;
                 let all = copied.fetch_add(rows, Ordering::Relaxed) + rows;
@@ -59,7 +70,10 @@ pub(super) async fn fill(
         .await;
     bar.finish_and_clear();
     filled?;
-    Ok(copied.load(Ordering::Relaxed))
+    Ok(Copied {
+        rows: copied.load(Ordering::Relaxed),
+        is_all_answered: writer.is_all_answered(),
+    })
 }
 
 /// The ranges, and the ends of those that all layouts have already.

@@ -55,7 +55,10 @@ pub(super) async fn fill(
     let copied = match table.untimed() {
         // It was empty before the layouts were written.
         Some(_) => 0,
-        None => backfill::fill(cluster, table, &table.name, entries, work).await?,
+        None => {
+            let copied = backfill::fill(cluster, table, &table.name, entries, work).await?;
+            copied.rows
+        }
     };
     let (compared, verdicts) =
         verdict::verify(cluster, (table, &table.name), entries, work, true).await?;

@@ -36,7 +36,6 @@ pub(super) struct RebuildArgs {
 pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     cluster.check_partitioner().await?;
-    args.work.check_nodes(&cluster).await?;
     let table = table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
@@ -49,8 +48,10 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
             );
         };
         let of = (&args.table, &**layout);
-        return replace::rebuild::run(&cluster, of, known, (args.no_proxies, args.json)).await;
+        let how = (&args.work, args.no_proxies, args.json);
+        return replace::rebuild::run(&cluster, of, known, how).await;
     }
+    args.work.check_nodes(&cluster).await?;
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     fill::refuse_untimed(&cluster, &table, &args.work).await?;

@@ -21,11 +21,13 @@
 //! - The lists and the stage are one partition, which is changed by compare-and-set as a whole.
 //! - The stage has the number of the command that is at work. Another one that takes over has another number, and waits
 //!   until nothing that the first has sent can arrive any more; the first asks for its number before it writes
-//!   ([`stage::Claim`]).
+//!   ([`claim::Claim`]).
 //! - Copies join while the catalogue says that they are ready; the table joins only by a command.
 //! - Without lists proxies neither read nor write a table in mode `replace`.
 
+mod age;
 pub(super) mod checks;
+pub(super) mod claim;
 pub(super) mod create;
 mod emptying;
 mod joining;
@@ -34,6 +36,7 @@ pub(super) mod nodes;
 mod offline;
 mod proxies;
 pub(super) mod rebuild;
+mod refilling;
 pub(super) mod remove;
 mod returning;
 mod ring;
@@ -41,6 +44,7 @@ mod sources;
 pub(super) mod stage;
 pub(super) mod status;
 mod switch;
+mod taking_out;
 pub(super) mod undo;
 pub(super) mod verify;
 mod waiting;

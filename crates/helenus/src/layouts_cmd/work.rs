@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use scylla::statement::Consistency;
 
-use super::replace::stage::Claim;
+use super::replace::claim::Claim;
 use crate::online::cluster::Cluster;
 
 #[derive(Args, Clone, Debug)]
@@ -24,6 +24,17 @@ pub(super) struct Work {
     /// What must still be so when something is written.
     #[arg(skip)]
     pub claim: Option<Arc<Claim>>,
+    #[arg(skip)]
+    pub untimed: Untimed,
+}
+
+/// What becomes of rows of which CQL does not tell when they expire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Untimed {
+    #[default]
+    Refused,
+    /// Proxies bring them when they compare.
+    LeftToProxies,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -40,6 +51,7 @@ impl Work {
             parallel: 4,
             rows_per_second: None,
             claim: None,
+            untimed: Untimed::default(),
         }
     }
 
@@ -91,6 +103,7 @@ mod tests {
                 parallel: 1,
                 rows_per_second: None,
                 claim: None,
+                untimed: Untimed::default(),
             };
             assert_eq!(work.may_delete(), may_delete);
         }

@@ -114,6 +114,11 @@ impl Settle {
         }
     }
 
+    /// How long it may take until what was sent has been carried out, or never will be.
+    pub(crate) fn late(self) -> Duration {
+        self.time.saturating_sub(LAYOUTS_LEASE)
+    }
+
     /// Whether there are proxies that have to hear of anything.
     pub(crate) fn is_needed(self) -> bool {
         !self.time.is_zero()

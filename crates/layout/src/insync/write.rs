@@ -19,7 +19,7 @@
 //! ([`super::Verdict::Merge`]). If all have it, nothing is recorded, told or sent.
 
 use super::known::Known;
-use super::list::{LISTED_MAX, PROXIES_MAX, State, TABLE};
+use super::list::{Copies, LISTED_MAX, PROXIES_MAX, State, TABLE};
 use super::members::Members;
 
 /// One write to all copies, always with the same timestamp, so that it may be sent again.
@@ -40,8 +40,8 @@ pub struct Write {
     acked: Members,
     /// Which start of the node has acknowledged it.
     acked_boot: [u32; LISTED_MAX],
-    /// Since which version the table itself is in its state, by the list that was looked at last, if one was.
-    table_since: Option<u64>,
+    /// The version that had brought each member into its state when it was sent this the last time: in which membership.
+    sent_since: [Option<u64>; LISTED_MAX],
 }
 
 /// Which copies have it, and which required ones do not.
@@ -90,7 +90,7 @@ impl Write {
             sent_at_us: [0; LISTED_MAX],
             acked: Members::EMPTY,
             acked_boot: [0; LISTED_MAX],
-            table_since: None,
+            sent_since: [None; LISTED_MAX],
         }
     }
 
@@ -189,7 +189,7 @@ impl Write {
         now_us: u64,
     ) -> Step {
         if let Some(list) = copies.list(now_us) {
-            self.note_table(list.state(TABLE), list.since(TABLE));
+            self.note_memberships(list);
         }
         let Some(standing) = self.standing(copies, now_us) else {
             return Step::NoLease;
@@ -206,22 +206,33 @@ impl Write {
         if !unsent.is_empty() {
             return match self.before_sending(proxies, recorded, now_us) {
                 Some(step) => step,
-                None => Step::Send(unsent),
+                None => {
+                    self.note_sending(unsent, copies.last_read());
+                    Step::Send(unsent)
+                }
             };
         }
         let late = self.late(copies, now_us).iter().next();
         late.map_or(Step::Wait, Step::Evict)
     }
 
-    /// A table that comes back was emptied while it was out, which may not have been seen: what it has acknowledged
-    /// before does not count.
-    fn note_table(&mut self, state: State, since: u64) {
-        let of_table = Members::of(TABLE);
-        let before = self.table_since.replace(since);
-        let is_back = state == State::Joining && before.is_some_and(|before| before != since);
-        if is_back && self.acked.contains(TABLE) {
-            self.acked = self.acked.minus(of_table);
-            self.sent = self.sent.minus(of_table);
+    /// Who comes back may have been emptied while it was out: what was sent to it before, and what it has acknowledged of
+    /// that, does not count.
+    fn note_memberships(&mut self, list: &Copies) {
+        for member in self.sent.union(self.acked).iter() {
+            let since = list.since(member);
+            let before = *self.sent_since[member].get_or_insert(since);
+            if before != since && list.state(member) != State::Out {
+                let one = Members::of(member);
+                (self.acked, self.sent) = (self.acked.minus(one), self.sent.minus(one));
+                self.sent_since[member] = None;
+            }
+        }
+    }
+
+    fn note_sending(&mut self, members: Members, list: Option<&Copies>) {
+        for member in members.iter() {
+            self.sent_since[member] = list.map(|list| list.since(member));
         }
     }
 

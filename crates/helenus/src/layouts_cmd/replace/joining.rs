@@ -12,13 +12,13 @@ use helenus_rows::{Table, TableName};
 use super::super::catalogue::{self, Change, Entry, Mode, State};
 use super::super::following::add_columns;
 use super::super::lists::CopiesRow;
+use super::age::is_too_old;
 use super::making::{Done, Job};
 use super::proxies::is_proxy_alive;
 use super::stage::{self, Stage, Standing};
 use super::switch::{Switch, without};
 use super::waiting::{PAUSE, Waiting};
 use super::{check_tables, nodes, ring};
-use crate::online::compare_and_set::now_ms;
 use crate::online::hints;
 use crate::online::settle::Emptying;
 
@@ -171,12 +171,6 @@ async fn let_join(
     let ready = with_state(&entries, State::Ready, created);
     put(job, &ready, Mode::Replace).await?;
     Ok(ready)
-}
-
-/// Whether the others may have forgotten what was deleted since the filling began, as proxies judge it.
-pub(super) fn is_too_old(begun: Option<i64>, table: &Table) -> bool {
-    let grace_ms = i64::from(table.gc_grace_seconds.max(0)) * 900;
-    begun.is_none_or(|begun| now_ms() >= begun.saturating_add(grace_ms))
 }
 
 fn with_state(entries: &[Entry], state: State, created: i64) -> Vec<Entry> {

@@ -147,7 +147,8 @@ impl Job<'_> {
             done.rows = Some(0);
             return Ok(());
         }
-        done.copied = backfill::fill(self.cluster, table, own, entries, work).await?;
+        let copied = backfill::fill(self.cluster, table, own, entries, work).await?;
+        done.copied = copied.rows;
         let compared = verdict::verify(self.cluster, (table, own), entries, work, true).await;
         let (compared, _) = compared?;
         done.rows = Some(compared.rows);

@@ -11,8 +11,9 @@ use super::super::following::add_columns;
 use super::super::verdict::{self, Verdict};
 use super::super::work::Work;
 use super::check_tables;
+use super::claim::Claim;
 use super::making::{Done, Job};
-use super::stage::{self, Claim, Stage};
+use super::stage::{self, Stage};
 use crate::online::compare_and_set::later_than;
 
 /// What the entries are then.

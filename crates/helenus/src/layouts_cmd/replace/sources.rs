@@ -7,7 +7,7 @@ use helenus_rows::{TableName, literal};
 
 use super::super::catalogue::{Entry, Partition, State};
 use super::super::lists::CopiesRow;
-use super::{described, nodes};
+use super::{described, in_sync_everywhere, nodes};
 use crate::online::cluster::Cluster;
 use crate::online::table;
 
@@ -78,22 +78,8 @@ pub(super) async fn source<'a>(
     if let (Some(_), [entry]) = (from, &*sources) {
         return Ok(entry);
     }
-    let now = nodes::boots(cluster).await?;
-    for entry in &sources {
-        let keyspace = entry.table(name).keyspace;
-        let (replication, _) = table::find_keyspace(cluster, &keyspace)
-            .await?
-            .with_context(|| format!("there is no keyspace {keyspace}"))?;
-        let mut owners = ring
-            .iter()
-            .filter(|node| replication.contains_key(&node.data_center));
-        let is_sound = owners.all(|node| {
-            let boot = boots.get(&node.host);
-            boot.is_some() && boot == now.get(&node.host)
-        });
-        if is_sound {
-            return Ok(entry);
-        }
+    if let Some(entry) = sound(cluster, name, (&sources, boots), ring).await? {
+        return Ok(entry);
     }
     let all = sources.iter().map(|entry| described(entry, name));
     bail!(
@@ -106,6 +92,48 @@ pub(super) async fn source<'a>(
             _ => all.collect::<Vec<_>>().join(", "),
         }
     )
+}
+
+/// A copy that is in sync in all ranges, with nodes that have not been restarted since; not this one. None if there is
+/// none: ranges may have different ones.
+pub(super) async fn other<'a>(
+    cluster: &Cluster,
+    (name, known): (&TableName, &'a Partition),
+    but: usize,
+    lists: &[CopiesRow],
+) -> Result<Option<&'a Entry>> {
+    let mut numbers = in_sync_everywhere(lists, known.entries.len());
+    numbers.retain(|number| *number != but);
+    let sources = candidates(name, known, &numbers, None)?;
+    let ring = nodes::read(cluster).await?;
+    sound(cluster, name, (&sources, &listed_boots(lists)), &ring).await
+}
+
+/// The first of these copies all of whose nodes still run as the lists know them.
+async fn sound<'a>(
+    cluster: &Cluster,
+    name: &TableName,
+    (sources, boots): (&[&'a Entry], &BTreeMap<String, i32>),
+    ring: &[nodes::RingNode],
+) -> Result<Option<&'a Entry>> {
+    let now = nodes::boots(cluster).await?;
+    for entry in sources {
+        let keyspace = entry.table(name).keyspace;
+        let (replication, _) = table::find_keyspace(cluster, &keyspace)
+            .await?
+            .with_context(|| format!("there is no keyspace {keyspace}"))?;
+        let mut owners = ring
+            .iter()
+            .filter(|node| replication.contains_key(&node.data_center));
+        let is_sound = owners.all(|node| {
+            let boot = boots.get(&node.host);
+            boot.is_some() && boot == now.get(&node.host)
+        });
+        if is_sound {
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
 }
 
 /// The copies that may be taken, those first that are read; only one if it is asked for.

@@ -1,7 +1,7 @@
 //! How far a command is with a table: what is said, in its partition of `helenus.copies`, of all lists together.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use helenus_layout::insync::{COPIES_MAX, Copies, LISTED_MAX, Members, Stored, TABLE};
@@ -9,7 +9,6 @@ use helenus_rows::TableName;
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlValue;
-use tokio::sync::Mutex;
 
 use super::super::catalogue::{self, Partition};
 use super::super::lists::{self, CopiesRow};
@@ -18,8 +17,6 @@ use super::ring;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{later_than, now_ms, place};
 
-/// For so long a command relies on the answer that it is still the one at work. Who takes over waits longer.
-const CHECK_MAX: Duration = Duration::from_secs(3);
 /// Attempts at a change whose answer is missing.
 const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(300);
@@ -404,52 +401,6 @@ async fn change(
     }
     let why = why.map_or_else(String::new, |why| why.to_string());
     bail!("the lists of copies of {table} cannot be changed: {why}")
-}
-
-/// That a command is still the one at work.
-#[derive(Debug)]
-pub(in crate::layouts_cmd) struct Claim {
-    table: TableName,
-    created: i64,
-    stage: Stage,
-    /// When it was last asked for.
-    asked: Mutex<Option<Instant>>,
-}
-
-impl Claim {
-    pub(in crate::layouts_cmd) fn new(table: &TableName, created: i64, stage: Stage) -> Claim {
-        Claim {
-            table: table.clone(),
-            created,
-            stage,
-            asked: Mutex::default(),
-        }
-    }
-
-    /// Fails if another command has taken over. What is sent right after it was asked has arrived before the other one
-    /// relies on that.
-    pub(in crate::layouts_cmd) async fn check(&self, cluster: &Cluster) -> Result<()> {
-        let mut asked = self.asked.lock().await;
-        if asked.is_some_and(|asked| asked.elapsed() < CHECK_MAX) {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        let select = format!(
-            "SELECT created, stage FROM helenus.copies WHERE {} LIMIT 1",
-            place(&self.table)
-        );
-        let rows: Vec<(Option<i64>, Option<String>)> = cluster.rows(select).await?;
-        let (created, stage) = rows.into_iter().next().unwrap_or_default();
-        if (created, stage.as_deref()) != (Some(self.created), Some(self.stage.name())) {
-            bail!(
-                "another command is at work on {}: see `helenus layouts status {}`",
-                self.table,
-                self.table
-            );
-        }
-        *asked = Some(begun);
-        Ok(())
-    }
 }
 
 #[cfg(test)]

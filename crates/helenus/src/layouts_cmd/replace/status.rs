@@ -1,6 +1,7 @@
 //! What `helenus layouts status` shows of layouts in place of replicas.
 
 use anyhow::Result;
+use helenus_layout::insync::State as CopyState;
 use helenus_rows::TableName;
 
 use super::super::catalogue::{Mode, Partition, State};
@@ -78,23 +79,62 @@ impl InPlace {
     }
 }
 
-/// Layouts that are in sync, and not read, because a `rebuild` has begun.
+/// Layouts that are not read because a `rebuild` has begun.
 fn unread(partition: &Partition, standing: &Standing) -> Vec<String> {
     let in_sync = |number: usize| {
         let mut lists = standing
             .lists
             .iter()
             .filter_map(|row| row.list.as_ref().ok());
-        lists.any(|list| list.state(number) == helenus_layout::insync::State::InSync)
+        lists.any(|list| list.state(number) == CopyState::InSync)
     };
     let entries = partition.entries.iter().enumerate();
-    let unread =
-        entries.filter(|(number, entry)| entry.state != State::Ready.name() && in_sync(*number));
-    let told = unread.map(|(_, entry)| {
+    let unread = entries.filter(|(_, entry)| entry.state != State::Ready.name());
+    let told = unread.map(|(number, entry)| {
+        let is = match in_sync(number) {
+            true => "in sync and not read",
+            false => "out, and does not come back by itself",
+        };
         format!(
-            "layout {} is in sync and not read: unless `rebuild` is at work, run it again",
+            "layout {} is {is}: unless `rebuild` is at work, run it again",
             entry.layout
         )
     });
     told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_layout::insync::{Copies, LISTED_MAX, Members};
+
+    use super::super::super::lists::CopiesRow;
+    use super::super::tests::entry;
+    use super::*;
+
+    #[test]
+    fn a_rebuild_that_was_interrupted_is_told_wherever_it_was() {
+        let partition = Partition {
+            entries: vec![entry("a", State::Ready, 1), entry("b", State::Writing, 2)],
+            ..Partition::default()
+        };
+        let both = Copies::new(Members::first(2), [7; LISTED_MAX]);
+        let told = |list: Copies| {
+            let row = CopiesRow {
+                table: "shop.orders".to_owned(),
+                owners: vec!["x".to_owned(), "y".to_owned()],
+                ranges: None,
+                list: Ok(list),
+                changed_ms: None,
+            };
+            unread(&partition, &Standing::of(5, Stage::InUse, vec![row]))
+        };
+        let [in_sync] = &*told(both) else {
+            panic!("one layout");
+        };
+        assert!(in_sync.starts_with("layout b is in sync and not read"));
+        let [out] = &*told(both.evict(1).expect("another is in sync")) else {
+            panic!("one layout");
+        };
+        assert!(out.starts_with("layout b is out"), "{out}");
+    }
 }

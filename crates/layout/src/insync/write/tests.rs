@@ -69,6 +69,9 @@ fn a_copy_that_does_not_answer_is_evicted_and_still_waited_for_while_it_may_be_r
     assert_eq!(scene.next(&mut write, 2_150), Step::Acknowledge);
     let joining = evicted.join(2, 1).expect("it is out");
     scene.copies.adopt(joining, 2_160, 2_160);
+    let two = Proxies::new(Members::first(2), [0; PROXIES_MAX]);
+    scene.proxies.adopt(two, 2_160, 2_160);
+    assert_eq!(scene.next(&mut write, 2_160), Step::Send(Members::of(2)));
     write.on_sent(Members::of(2), 2_160);
     assert_eq!(scene.next(&mut write, 2_259), Step::Wait, "it has time");
     let step = scene.next(&mut write, 2_260);
@@ -287,12 +290,53 @@ fn a_table_that_was_emptied_unseen_is_sent_the_write_again() {
     assert_eq!(step, Step::Send(Members::of(TABLE)));
     write.on_sent(Members::of(TABLE), 1_060);
     write.on_acked(TABLE, 0);
-    let promoted = back.promote(TABLE, back.since(TABLE));
-    scene
-        .copies
-        .adopt(promoted.expect("it has joined"), 1_070, 1_070);
     write.on_acked(0, 1);
     assert_eq!(scene.next(&mut write, 1_080), Step::Acknowledge);
+}
+
+/// Copy 1 has the write, and is emptied while it is out; its node runs on. Copy 0 does not have the write yet.
+fn emptied_by_a_rebuild(is_seen: bool) -> (Scene, Write) {
+    let mut scene = scene();
+    let mut write = Write::unannounced(0, 2);
+    assert_eq!(scene.next(&mut write, 1_010), Step::Send(Members::first(3)));
+    write.on_sent(Members::first(3), 1_010);
+    for copy in [1, 2] {
+        write.on_acked(copy, 1);
+    }
+    let out = scene.list.evict(1).expect("others are in sync");
+    let back = out.join(1, 1).expect("it is out");
+    if is_seen {
+        scene.copies.adopt(out, 1_020, 1_020);
+        assert_eq!(scene.next(&mut write, 1_030), Step::Wait);
+        scene.copies.adopt(back, 1_040, 1_040);
+    }
+    // By now it may be compared with copy 0, without the write.
+    scene.list = back.promote(1, back.since(1)).expect("it has joined");
+    scene.copies.adopt(scene.list, 1_050, 1_050);
+    (scene, write)
+}
+
+#[test]
+fn what_a_copy_acknowledged_before_it_was_emptied_does_not_count() {
+    for is_seen in [true, false] {
+        let (scene, mut write) = emptied_by_a_rebuild(is_seen);
+        let step = scene.next(&mut write, 1_060);
+        assert_eq!(step, Step::Send(Members::of(1)), "seen: {is_seen}");
+        write.on_sent(Members::of(1), 1_060);
+        write.on_acked(0, 1);
+        assert_eq!(scene.next(&mut write, 1_060), Step::Wait);
+        write.on_acked(1, 1);
+        assert_eq!(scene.next(&mut write, 1_060), Step::Acknowledge);
+    }
+}
+
+#[test]
+fn what_was_found_on_all_copies_counts_by_the_list_that_is_looked_at_first() {
+    let (scene, _) = emptied_by_a_rebuild(false);
+    let mut found = Write::unannounced(0, 2);
+    (0..3).for_each(|copy| found.on_acked(copy, 1));
+    let step = scene.next(&mut found, 1_060);
+    assert_eq!(step, Step::Acknowledge, "none of it was before");
 }
 
 #[test]
