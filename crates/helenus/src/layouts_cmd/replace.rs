@@ -27,6 +27,7 @@
 
 pub(super) mod checks;
 pub(super) mod create;
+mod emptied_copies;
 mod emptying;
 mod joining;
 mod making;
