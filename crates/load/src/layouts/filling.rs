@@ -1,7 +1,7 @@
 //! Filling the tables, counting what they hold, and measuring writes.
 
 use super::cells::{DISK, DISK_BYTES, WRITES};
-use super::experiment::{Layouts, LayoutsArm, Nodes, Open};
+use super::experiment::{Layouts, Contender, Nodes, Open};
 use super::orders::PARTITION;
 use super::tables::{Copies, out_of_sync};
 use super::writes::{INSERT, Inserts, Writer};
@@ -79,7 +79,7 @@ impl Layouts {
     /// proxy has brought them back: only then is all of it on all of them.
     async fn come_in_sync(
         &self,
-        arm: &LayoutsArm,
+        arm: &Contender,
         began: Instant,
         report: &mut Report,
         say: &mut dyn FnMut(String),
