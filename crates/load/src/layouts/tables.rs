@@ -209,6 +209,25 @@ pub async fn places(copies: &Copies, endpoint: &Endpoint) -> Result<Vec<(String,
     Ok(places)
 }
 
+/// How many copies are not in sync, in the group of ranges where most are not.
+pub(super) async fn out_of_sync(copies: &Copies, session: &Session) -> Result<usize> {
+    let text = "SELECT in_sync FROM helenus.copies WHERE keyspace_name = ? AND table_name = ?";
+    let answer = session
+        .query_unpaged(text, (&copies.keyspace, copies.name(0)))
+        .await
+        .context("the lists of copies cannot be read")?;
+    let rows = answer.into_rows_result()?;
+    let mut fewest = None;
+    for row in rows.rows::<(Option<Vec<i32>>,)>()? {
+        let in_sync = row?.0.unwrap_or_default();
+        let listed = (0..copies.orders.len() as i32).filter(|copy| in_sync.contains(copy));
+        let listed = listed.count();
+        fewest = Some(fewest.map_or(listed, |fewest: usize| fewest.min(listed)));
+    }
+    let fewest = fewest.with_context(|| format!("no lists of copies of {}", copies.table(0)))?;
+    Ok(copies.orders.len() - fewest)
+}
+
 pub(super) async fn run(session: &Session, statement: &str) -> Result<()> {
     let done = session.query_unpaged(statement, ()).await;
     done.with_context(|| format!("cannot run: {statement}"))?;
