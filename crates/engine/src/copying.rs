@@ -12,7 +12,7 @@ use helenus_wire::{ErrorBody, Opcode, Reader, code};
 
 use crate::backlog::How;
 use crate::copies::Lists;
-use crate::copy_ends::{told, told_of_table};
+use crate::copy_ends::{told, told_of_table, unpreparable};
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::copied_write::{Copied, Passed, Steps, Waits};
@@ -23,6 +23,7 @@ use crate::execution::write_ends::{End, Failure, Why};
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::output::Output;
+use crate::statement::prepared::{InRange, Statement};
 
 /// Whether an error tells that the node has done nothing, and may do it at another time.
 fn is_of_its_state(error: i32) -> bool {
@@ -310,11 +311,19 @@ impl Engine {
                 _ => on_copy(),
             };
             let Some((query, target)) = asked else {
-                write.on_unsent(copy, now_us);
                 let statements = write.sent.to_prepare(copy).into_iter();
                 let statements: Vec<_> = statements.map(|of| of.statement().clone()).collect();
                 let pool = write.sent.pool;
                 self.prepare_copies(pool, statements.iter());
+                let is_refused =
+                    |of: &Arc<Statement>| matches!(&*of.in_range(), InRange::Refused { .. });
+                let is_refused = statements.iter().any(is_refused);
+                if let Some(write) = self.copied.get_mut(key) {
+                    match is_refused {
+                        true => write.on_unpreparable(copy, unpreparable(write), now_us),
+                        false => write.on_unsent(copy, now_us),
+                    }
+                }
                 continue;
             };
             let (owner, form) = (Owner::Copy(key, copy), Form::Other(Box::new(query)));
