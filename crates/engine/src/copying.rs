@@ -23,7 +23,6 @@ use crate::execution::write_ends::{End, Failure, Why};
 use crate::keys::{ClientRequestKey, CopiedWriteKey, NodeRequestKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::output::Output;
-use crate::statement::prepared::{InRange, Statement};
 
 /// Whether an error tells that the node has done nothing, and may do it at another time.
 fn is_of_its_state(error: i32) -> bool {
@@ -315,11 +314,10 @@ impl Engine {
                 let statements: Vec<_> = statements.map(|of| of.statement().clone()).collect();
                 let pool = write.sent.pool;
                 self.prepare_copies(pool, statements.iter());
-                let is_refused =
-                    |of: &Arc<Statement>| matches!(&*of.in_range(), InRange::Refused { .. });
-                let is_refused = statements.iter().any(is_refused);
                 if let Some(write) = self.copied.get_mut(key) {
-                    match is_refused {
+                    let sent = &write.sent;
+                    // What was settled meanwhile makes it shorter.
+                    match sent.is_refused(copy) && sent.query(copy, until).is_none() {
                         true => write.on_unpreparable(copy, unpreparable(write), now_us),
                         false => write.on_unsent(copy, now_us),
                     }

@@ -21,7 +21,7 @@ use crate::query::Query;
 use crate::statement::copy_rules::at_least_quorum;
 use crate::statement::layout_plan::{CopyWrite, Plan};
 use crate::statement::place::Place;
-use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::prepared::{InRange, Prepared, Statement};
 use crate::stats::TableStats;
 
 /// What is written.
@@ -224,6 +224,19 @@ impl SentToCopies {
         };
         let of_copy = plans.into_iter().map(|plan| plan.copies().get(copy));
         of_copy.flatten().collect()
+    }
+
+    /// Whether the nodes do not prepare some of it for a copy, and have been asked for all.
+    pub(crate) fn is_refused(&self, copy: usize) -> bool {
+        let mut is_refused = false;
+        for of in self.to_prepare(copy) {
+            match &*of.statement().in_range() {
+                InRange::Known(_) => {}
+                InRange::Refused { .. } => is_refused = true,
+                InRange::Asked(_) | InRange::Unknown { .. } => return false,
+            }
+        }
+        is_refused
     }
 
     /// What the nodes have prepared for a copy by this id, or the client for the table itself.
