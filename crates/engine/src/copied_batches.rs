@@ -1,6 +1,7 @@
 //! Batches about a table with copies in place of replicas: all that is in one is of one partition of that table, and
 //! so one write to each copy.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use helenus_cql::Kind;
@@ -9,8 +10,10 @@ use helenus_wire::{BatchChild, BatchView, code};
 
 use crate::arrival::Arrival;
 use crate::copy_requests::KEY_UNKNOWN;
+use crate::copy_requests::beginning::Ready;
 use crate::engine::Engine;
 use crate::execution::copied_write::CopiedWrite;
+use crate::execution::copied_writes::shares::Share;
 use crate::execution::fan_out_write::in_order;
 use crate::execution::rewriting::{Refusal, Rewriting};
 use crate::execution::sent_batch::SentBatch;
@@ -94,6 +97,12 @@ impl Engine {
         analysis: &Analysis<'_>,
         layouts: &Layouts,
     ) -> Result<Option<CopiedWrite>, Refusal> {
+        // Without reading it again, mostly: what is prepared is that of its first statement.
+        if let Some(first) = &analysis.prepared
+            && replaced(table_of(&first.statement, Some(first), None), layouts).is_none()
+        {
+            return Ok(None);
+        }
         let view = BatchView::parse(arrival.content, arrival.version);
         let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
         let Some(child) = view.children.first() else {
@@ -114,6 +123,7 @@ impl Engine {
         // Before anything is put together.
         self.may_begin(arrival.content.len(), table.copies.len())?;
         let mut batch = SentBatch::default();
+        let mut shares: Vec<Rc<Share>> = Vec::new();
         let mut partitions = Partitions::default();
         let mut last: Option<(Arc<Statement>, LayoutPlan<Statement>)> = None;
         for (at, child) in view.children.iter().enumerate() {
@@ -150,6 +160,14 @@ impl Engine {
                 None => partitions.of_text(&statement.facts, analysis.keyspace, &ordered, snapshot),
             };
             is_first(partition).map_err(|why| refuse(&because(table, why)))?;
+            if let Some(prepared) = &prepared
+                && !shares
+                    .last()
+                    .is_some_and(|last| last.is_of(&planned.plan, prepared))
+            {
+                let memory = &self.cx.memory;
+                shares.push(self.copied.share(&planned.plan, prepared, memory));
+            }
             batch.push((planned.plan.clone(), prepared.is_some()), &ordered);
             last = Some((statement, planned));
         }
@@ -162,9 +180,15 @@ impl Engine {
             let statements = plan.copies().iter().map(CopyWrite::statement);
             self.prepare_copies(arrival.pool, statements);
         }
-        let held = batch.byte_len() + view.statements.len();
-        let own = OwnAsked::Batch(view.statements.into());
-        let of = (&first, (own, Written::Batch(batch), held));
+        shares.sort_unstable_by_key(Rc::as_ptr);
+        shares.dedup_by(|one, other| Rc::ptr_eq(one, other));
+        let of = Ready {
+            first: &first,
+            asked: OwnAsked::Batch(view.statements.into()),
+            held: batch.byte_len() + view.statements.len() + size_of_val(&*shares),
+            written: Written::Batch(batch),
+            shares,
+        };
         let write = self.begun((arrival, analysis), purpose, of, (&view.options, &[]));
         Ok(Some(write))
     }

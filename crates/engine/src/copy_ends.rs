@@ -25,6 +25,9 @@ const MOVED: &str = "other nodes own the partition by now, or the table's copies
 const REFUSED: &str = "other copies may have the write, and whether it takes effect is not known";
 const NO_ROLE: &str = "the role that has sent the write may not log in any more: whether it takes effect is not \
                        known";
+const UNPREPARABLE: &str = "the nodes do not prepare what a statement of the batch is on a copy (does it name columns that \
+                            its table lacks?), and with texts in place of ids the batch is larger than \
+                            limits.request_bytes_max: send smaller ones";
 const TIMED_OUT: &str = "the write timed out, and goes on until all copies that are listed have it";
 
 impl Engine {
@@ -137,6 +140,16 @@ pub(crate) fn told_of_table(write: &CopiedWrite, error: &ErrorBody<'_>) -> Told 
         code: error.code,
         text: error.message.to_owned(),
         fields,
+        version: None,
+    }
+}
+
+/// Nodes refuse to prepare what the statements are on a copy, whose texts are too long to be sent.
+pub(crate) fn unpreparable(write: &CopiedWrite) -> Told {
+    Told {
+        code: code::INVALID,
+        text: named(write, UNPREPARABLE),
+        fields: Vec::new(),
         version: None,
     }
 }

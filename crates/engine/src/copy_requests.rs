@@ -2,10 +2,10 @@
 //! ([`crate::execution::copied_write`]), a read to one of them ([`crate::execution::copy_read`]), or to one for each
 //! part of it ([`crate::execution::copy_parts`]), all else is refused.
 
+pub(crate) mod beginning;
 mod several;
 
 use std::cell::OnceCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use helenus_cql::Kind;
@@ -13,10 +13,11 @@ use helenus_layout::Layout;
 use helenus_layout::insync::{Copies, Members, State, TABLE};
 use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Consistency, Opcode, Options, PageStart, ValueRef, code};
+use helenus_wire::{Consistency, Opcode, Options, PageStart, code};
 
 use crate::arrival::Arrival;
 use crate::copies::View;
+use crate::copy_requests::beginning::Ready;
 use crate::copy_requests::several::{NO_COPY, Several};
 use crate::engine::Engine;
 use crate::execution::copied_write::{CopiedWrite, Purpose};
@@ -27,13 +28,12 @@ use crate::execution::fan_out_write::{bytes_of, in_order};
 use crate::execution::layout_read::{identity, unwrap};
 use crate::execution::outcome::INVALID_STATE;
 use crate::execution::rewriting::{Refusal, Rewriting};
-use crate::execution::sent_to_copies::{Own, OwnAsked, SentToCopies, Written, write_options};
+use crate::execution::sent_to_copies::{OwnAsked, Written};
 use crate::execution::table_read::TableRead;
 use crate::keys::PoolKey;
 use crate::layout_reads::{knows_columns, options_of};
 use crate::layout_writes::{Asked, NOT_READABLE, copies_of, unordered};
 use crate::layouts::Layouts;
-use crate::memory::Held;
 use crate::node::to_copies::Obstacle;
 use crate::statement::analysis::Analysis;
 use crate::statement::copy_reads::{ReadOfCopy, ReadsOfCopies};
@@ -45,8 +45,6 @@ use crate::stats::add;
 const NOT_LISTED: &str = "Helenus: the lists of copies in sync and of proxies could not be read in time, or other nodes \
                           own a part of the ring and its lists are being made; writes to tables with copies in place of \
                           replicas wait until they are there (helenus layouts status)";
-const TOO_MANY: &str = "Helenus: too many writes to tables with copies in place of replicas are under way: have \
-                        fewer requests in flight, or wait until the node that is away is back or left out";
 pub(crate) const KEY_UNKNOWN: &str = "a write needs its whole partition key bound by = to values that Helenus can read: \
                                       bind them by markers, one partition at a time";
 const SERIAL: &str = "a read at SERIAL or LOCAL_SERIAL completes conditional writes, which are not carried out on \
@@ -107,84 +105,30 @@ impl Engine {
             len => len.max(planned.plan.text_len()),
         };
         self.may_begin(statement_len + bytes_of(&values), copies.len())?;
+        // What was read of a text stays as long as the write, which may be long.
+        let own_len = if is_prepared { 0 } else { statement.byte_len() };
+        if self.cx.memory.is_full(own_len) {
+            return Err(Refusal::no_memory());
+        }
         let token = token.ok_or_else(|| Refusal::invalid(because(table, KEY_UNKNOWN)))?;
         let purpose = self.purpose((token, arrival.pool), table, asked.options.consistency)?;
         if is_prepared {
             self.prepare_copies(arrival.pool, copies.iter().map(CopyWrite::statement));
         }
-        let held = planned.plan.byte_len();
-        let written = Written::Statement {
-            plan: planned.plan,
-            is_prepared,
-        };
+        let plan = planned.plan;
         let prepared = analysis.prepared.clone().filter(|_| is_prepared);
-        let own = OwnAsked::Statement(statement.clone(), prepared);
-        let of = (statement, (own, written, held));
+        let (held, shares) = match &prepared {
+            Some(prepared) => (0, vec![self.copied.share(&plan, prepared, &self.cx.memory)]),
+            None => (own_len + plan.byte_len(), Vec::new()),
+        };
+        let of = Ready {
+            first: statement,
+            asked: OwnAsked::Statement(statement.clone(), prepared),
+            written: Written::statement(plan, is_prepared),
+            shares,
+            held,
+        };
         Ok(self.begun((arrival, analysis), purpose, of, (&asked.options, &values)))
-    }
-
-    /// Refuses a write of so many bytes to so many copies, and to the table itself, if there is no room for it.
-    pub(crate) fn may_begin(&self, bytes: usize, copies: usize) -> Result<(), Refusal> {
-        self.is_room_for(bytes)?;
-        if self.cx.memory.is_full(bytes.saturating_mul(copies + 1)) {
-            return Err(Refusal::no_memory());
-        }
-        match self.copied.is_full() {
-            true => Err(Refusal::new(code::OVERLOADED, TOO_MANY)),
-            false => Ok(()),
-        }
-    }
-
-    /// A write with its one timestamp and its one time. `statement`: it, or the first one of a BATCH; `values`: what
-    /// stands behind all statements; `held`: the bytes that `asked_for` and `written` hold.
-    pub(crate) fn begun(
-        &mut self,
-        (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
-        purpose: Purpose,
-        (statement, (asked_for, written, held)): (&Arc<Statement>, (OwnAsked, Written, usize)),
-        (asked, values): (&Options<'_>, &[ValueRef<'_>]),
-    ) -> CopiedWrite {
-        let since_1970 = self.cx.since_1970();
-        let since_1970_us = i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX);
-        let timestamp_us = match asked.timestamp {
-            Some(timestamp_us) => timestamp_us,
-            None => self.copied.timestamp_us(since_1970_us),
-        };
-        let now_in_seconds = i32::try_from(since_1970.as_secs()).unwrap_or(i32::MAX);
-        let version = self.cx.snapshot.version;
-        let mut options = Vec::with_capacity(bytes_of(values) + 32);
-        let own = (asked, now_in_seconds);
-        write_options(values, timestamp_us, own, version, &mut options);
-        let payload: Box<[u8]> = arrival.payload().into();
-        let keyspace = match asked.keyspace {
-            Some(keyspace) => Some(keyspace.into()),
-            None => arrival.keyspace.cloned(),
-        };
-        let own = size_of::<CopiedWrite>() + size_of_val(&*purpose.owners) + held;
-        let own = own
-            + keyspace
-                .as_ref()
-                .map_or(0, |keyspace: &Rc<str>| keyspace.len());
-        let held = Held::new(&self.cx.memory, own + payload.len() + options.len());
-        let of = Some(&**statement);
-        let sent = SentToCopies {
-            written,
-            payload,
-            options: options.into(),
-            version,
-            max: self.cx.shared.config.limits.request_bytes_max,
-            pool: arrival.pool,
-            table: self
-                .statements
-                .table_stats(&self.cx, analysis, of, arrival.opcode),
-            own: Own {
-                asked: asked_for,
-                keyspace,
-                place: analysis.place.clone(),
-                level: asked.consistency,
-            },
-        };
-        CopiedWrite::new(purpose, sent, held)
     }
 
     /// Who must have a write, if enough copies are listed.

@@ -12,7 +12,7 @@ use helenus_wire::{ErrorBody, Opcode, Reader, code};
 
 use crate::backlog::How;
 use crate::copies::Lists;
-use crate::copy_ends::{told, told_of_table};
+use crate::copy_ends::{told, told_of_table, unpreparable};
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::copied_write::{Copied, Passed, Steps, Waits};
@@ -310,11 +310,18 @@ impl Engine {
                 _ => on_copy(),
             };
             let Some((query, target)) = asked else {
-                write.on_unsent(copy, now_us);
                 let statements = write.sent.to_prepare(copy).into_iter();
                 let statements: Vec<_> = statements.map(|of| of.statement().clone()).collect();
                 let pool = write.sent.pool;
                 self.prepare_copies(pool, statements.iter());
+                if let Some(write) = self.copied.get_mut(key) {
+                    let sent = &write.sent;
+                    // What was settled meanwhile makes it shorter.
+                    match sent.is_refused(copy) && sent.query(copy, until).is_none() {
+                        true => write.on_unpreparable(copy, unpreparable(write), now_us),
+                        false => write.on_unsent(copy, now_us),
+                    }
+                }
                 continue;
             };
             let (owner, form) = (Owner::Copy(key, copy), Form::Other(Box::new(query)));

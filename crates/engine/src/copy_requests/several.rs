@@ -326,7 +326,9 @@ impl<'a> Several<'a> {
             }
             (Left::Ring(stretch), At::InStretch(inner)) => Left::Ring(within(stretch, inner)?),
             (Left::Keys { keys, .. }, At::Key(key) | At::InKey(key, _)) => {
-                let next = keys.number_of(key)?;
+                // Where there is one alone, nodes do not name it.
+                let is_only = key.is_empty() && keys.count() == 1;
+                let next = if is_only { 0 } else { keys.number_of(key)? };
                 Left::Keys { keys, next }
             }
             _ => return None,

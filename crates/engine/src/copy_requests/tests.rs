@@ -11,6 +11,7 @@ mod failing;
 mod given_up;
 mod late;
 mod listed;
+mod listed_again;
 mod listed_reads;
 mod listed_scans;
 mod overtaken;

@@ -23,6 +23,8 @@
 //! Limits: nodes that speak v4 cannot be told the time, and count a TTL from their own. Warnings and tracing
 //! ids of nodes do not reach the client. A role needs the same rights on all copies, or its writes are given up.
 
+mod attempts;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,6 +35,7 @@ use helenus_wire::Consistency;
 
 use crate::copies::{Lists, Member, View};
 use crate::copy_rings::RingId;
+use crate::execution::copied_writes::shares::Share;
 use crate::execution::outcome::Told;
 use crate::execution::sent_to_copies::SentToCopies;
 use crate::execution::write_ends::{End, Failure, Why};
@@ -116,11 +119,15 @@ pub(crate) struct CopiedWrite {
     of_table_since_us: Option<u64>,
     protocol: Write,
     copies: [OfCopy; LISTED_MAX],
+    /// By any of them, whether that counts by now or not.
+    was_acknowledged: bool,
     /// Those that were late at the last tick.
     late: Members,
     /// What was said that says most of why it fails.
     said: Option<(Failure, Told)>,
     held: Held,
+    /// Its part of what it holds together with others.
+    shared_bytes: usize,
 }
 
 /// What is to be done for a write.
@@ -155,7 +162,9 @@ pub(crate) struct Passed {
 impl CopiedWrite {
     /// `held`: the bytes of it and of what is sent.
     pub(crate) fn new(of: Purpose, sent: SentToCopies, held: Held) -> CopiedWrite {
+        let shares = sent.shares.iter();
         CopiedWrite {
+            shared_bytes: shares.map(Share::bytes_each).sum(),
             protocol: Write::unannounced(of.member.number, of.needed),
             table: of.table,
             owners: of.owners,
@@ -172,6 +181,7 @@ impl CopiedWrite {
             began_us: 0,
             of_table_since_us: None,
             copies: [OfCopy::default(); LISTED_MAX],
+            was_acknowledged: false,
             late: Members::EMPTY,
             said: None,
             held,
@@ -188,7 +198,8 @@ impl CopiedWrite {
 
     /// What it holds, with the requests to nodes that are under way.
     pub(crate) fn bytes(&self) -> usize {
-        self.held.bytes() + self.flying().count() * self.sent.byte_len()
+        let own = self.held.bytes() + self.shared_bytes;
+        own + self.flying().count() * self.sent.byte_len()
     }
 
     /// Its intent is counted in this bucket.
@@ -212,7 +223,11 @@ impl CopiedWrite {
         match has_some {
             true => self.of_table_since_us.take().is_some(),
             false => {
-                self.of_table_since_us.get_or_insert(now_us);
+                if self.of_table_since_us.is_none() {
+                    self.of_table_since_us = Some(now_us);
+                    // Lists may have gone by unseen, and the table emptied meanwhile.
+                    self.copies[TABLE].boot = None;
+                }
                 false
             }
         }
@@ -372,17 +387,12 @@ impl CopiedWrite {
             return Members::EMPTY;
         }
         // What no copy has acknowledged may be the write's own fault.
-        let late = match self.is_acknowledged() {
+        let late = match self.was_acknowledged {
             true => self.protocol.late(view.copies, passed.now_us),
             false => Members::EMPTY,
         };
         let before = std::mem::replace(&mut self.late, late);
         late.intersection(before)
-    }
-
-    /// Whether any copy has acknowledged it.
-    fn is_acknowledged(&self) -> bool {
-        self.copies.iter().any(|of| of.boot.is_some())
     }
 
     /// The listed copies that do not have it, as far as is known.
@@ -396,7 +406,7 @@ impl CopiedWrite {
             .intersection(listed)
     }
 
-    /// A copy that has come back is asked at once.
+    /// A copy that has come back is asked at once. What it was asked before, it may have been emptied since.
     fn note_newcomers(&mut self, view: &View<'_>) {
         let Some(list) = view.copies.last_read() else {
             return;
@@ -405,8 +415,11 @@ impl CopiedWrite {
             if of.since != list.since(copy) {
                 of.since = list.since(copy);
                 (of.failure, of.failures, of.not_before_us) = (None, 0, 0);
-                // It was emptied while it was out.
-                if copy == TABLE && list.state(copy) == State::Joining {
+                if list.state(copy) == State::Out {
+                    continue;
+                }
+                of.may_have |= of.flying.take().is_some();
+                if copy == TABLE {
                     of.boot = None;
                 }
             }
@@ -452,7 +465,7 @@ impl CopiedWrite {
         // Another attempt may have written it.
         let is_unclear = |copy: usize| refuses(copy) && self.copies[copy].may_have;
         let all_fail = listed.iter().all(has_failed) && !listed.iter().any(is_unclear);
-        if all_fail && !self.is_acknowledged() {
+        if all_fail && !self.was_acknowledged {
             return Some(Why::Failing);
         }
         listed.iter().any(refuses).then_some(Why::Refused)
@@ -461,91 +474,6 @@ impl CopiedWrite {
     /// Whether any copy may have it. `may_have_left`: a node request, which a node may have.
     pub(crate) fn may_be_written(&self, may_have_left: impl Fn(NodeRequestKey) -> bool) -> bool {
         self.copies.iter().any(|of| of.may_have) || self.flying().any(may_have_left)
-    }
-
-    /// A copy is being asked.
-    pub(crate) fn note_sent(&mut self, copy: usize, key: NodeRequestKey) {
-        self.copies[copy].flying = Some(key);
-    }
-
-    /// A copy may have it, whatever comes of this node request.
-    pub(crate) fn note_may_have(&mut self, copy: usize, key: NodeRequestKey) {
-        let of = self.copies.get_mut(copy);
-        if let Some(of) = of.filter(|of| of.flying == Some(key)) {
-            of.may_have = true;
-        }
-    }
-
-    /// The copy that this node request was for, if it is still awaited; it is no longer.
-    fn land(&mut self, copy: usize, key: NodeRequestKey) -> Option<&mut OfCopy> {
-        let of = self.copies.get_mut(copy)?;
-        of.flying.take_if(|flying| *flying == key)?;
-        Some(of)
-    }
-
-    /// A copy has it, by this start of its node.
-    pub(crate) fn on_acked(&mut self, copy: usize, key: NodeRequestKey, boot: u32, now_us: u64) {
-        let Some(of) = self.land(copy, key) else {
-            return;
-        };
-        of.may_have = true;
-        // One that this start has acknowledged is asked again if the list knows only an earlier start.
-        let is_again = of.boot >= Some(boot);
-        of.boot = of.boot.max(Some(boot));
-        of.failure = None;
-        of.failures = match is_again {
-            true => of.failures.saturating_add(1),
-            false => 0,
-        };
-        // Unless it comes back after having been out, it need not be asked again soon.
-        of.not_before_us = now_us + (PAUSE_US << of.failures.min(PAUSE_DOUBLINGS_MAX));
-        self.protocol.on_acked(copy, boot);
-    }
-
-    /// A copy could not be asked yet.
-    pub(crate) fn on_unsent(&mut self, copy: usize, now_us: u64) {
-        let Some(of) = self.copies.get_mut(copy) else {
-            return;
-        };
-        of.failure = Some(Failure::Untried);
-        of.not_before_us = now_us + PAUSE_US;
-        self.protocol.on_failed(copy);
-    }
-
-    /// A copy has failed. `told`: what the client may hear of it.
-    pub(crate) fn on_failed(
-        &mut self,
-        (copy, key): (usize, NodeRequestKey),
-        failure: Failure,
-        told: Option<Told>,
-        now_us: u64,
-    ) {
-        let Some(of) = self.land(copy, key) else {
-            return;
-        };
-        of.may_have |= failure >= Failure::Unclear;
-        of.failure = Some(failure);
-        let mut pause_us = PAUSE_US;
-        if failure != Failure::Untried {
-            pause_us <<= of.failures.min(PAUSE_DOUBLINGS_MAX);
-            of.failures = of.failures.saturating_add(1);
-        }
-        of.not_before_us = now_us + pause_us;
-        match failure {
-            Failure::Untried => self.protocol.on_failed(copy),
-            Failure::Refused => self.protocol.on_refused(copy),
-            Failure::Busy | Failure::Unclear | Failure::Silent => {
-                // It has come there, at the latest now.
-                self.protocol.on_sent(Members::of(copy), now_us);
-                self.protocol.on_failed(copy);
-            }
-        }
-        let says_more = self.said.as_ref().is_none_or(|(said, _)| failure >= *said);
-        if let Some(told) = told.filter(|_| says_more) {
-            let before = self.said.as_ref().map_or(0, |(_, said)| said.byte_len());
-            self.held.set(self.held.bytes() - before + told.byte_len());
-            self.said = Some((failure, told));
-        }
     }
 
     /// How many copies have it.

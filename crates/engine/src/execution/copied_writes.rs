@@ -1,7 +1,9 @@
 //! All writes to copies in sync of one worker that are under way.
 
 mod evictions;
+pub(crate) mod shares;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,9 +12,13 @@ use helenus_policy::ring::NodeIndex;
 use slotmap::SlotMap;
 
 use self::evictions::Evictions;
+use self::shares::{Share, Shares};
 use crate::copies::{Eviction, Lists};
 use crate::execution::copied_write::{CopiedWrite, Passed};
 use crate::keys::CopiedWriteKey;
+use crate::memory::Ledger;
+use crate::statement::layout_plan::Plan;
+use crate::statement::prepared::{Prepared, Statement};
 use crate::tick::TICK;
 
 /// How many a worker has under way at most: what comes in a second or two while a node is lost. They are counted
@@ -40,6 +46,7 @@ pub(crate) struct CopiedWrites {
     /// That was after a stall.
     has_stalled: bool,
     evictions: Evictions,
+    shares: Shares,
     /// The last timestamp that was given to a write.
     timestamp_us: i64,
 }
@@ -55,6 +62,7 @@ impl CopiedWrites {
             looked: now,
             has_stalled: false,
             evictions: Evictions::default(),
+            shares: Shares::default(),
             timestamp_us: 0,
         }
     }
@@ -122,6 +130,7 @@ impl CopiedWrites {
     pub(crate) fn look(&mut self, now: Instant, now_us: u64) -> Passed {
         self.forget_recorded();
         self.evictions.tick(now_us);
+        self.shares.tick();
         let before = std::mem::replace(&mut self.looked, now);
         let us = now.saturating_duration_since(before).as_micros();
         let us = u64::try_from(us).unwrap_or(u64::MAX);
@@ -194,6 +203,16 @@ impl CopiedWrites {
         let found = (copy, list.version());
         self.evictions
             .due(&write.table, &write.owners, found, now_us)
+    }
+
+    /// What a write holds of what is prepared.
+    pub(crate) fn share(
+        &mut self,
+        plan: &Arc<Plan<Statement>>,
+        prepared: &Arc<Prepared>,
+        memory: &Rc<Ledger>,
+    ) -> Rc<Share> {
+        self.shares.of(plan, prepared, memory)
     }
 
     /// A timestamp for a write whose client has none: that time, but later than all before.

@@ -10,7 +10,7 @@ use crate::statement::layout_plan::Plan;
 use crate::statement::prepared::Statement;
 
 /// Bytes of an id, which is an MD5 hash, with its length.
-const ID_LEN: usize = 18;
+pub(super) const ID_LEN: usize = 18;
 
 /// One of the statements.
 struct Child {
@@ -32,6 +32,9 @@ pub(crate) struct SentBatch {
     /// place of those that are not known yet.
     by_ids: usize,
     with_texts: usize,
+    /// The same of the last one.
+    last_by_id: usize,
+    last_with_text: usize,
 }
 
 impl SentBatch {
@@ -43,13 +46,18 @@ impl SentBatch {
     ) {
         self.values.reserve(2 + bytes_of(values));
         write_values(&mut self.values, values);
-        let text_len = plan.text_len();
-        self.by_ids += 5 + if is_prepared { ID_LEN } else { text_len };
-        self.with_texts +=
-            5 + match is_prepared && plan.copies().iter().all(|of| known(of).is_some()) {
-                true => ID_LEN,
-                false => text_len,
-            };
+        // Most batches have one statement many times.
+        let last = self.children.last();
+        let is_last =
+            |last: &Child| last.is_prepared == is_prepared && Arc::ptr_eq(&last.plan, &plan);
+        if !last.is_some_and(is_last) {
+            let text_len = plan.text_len();
+            let is_known = is_prepared && plan.copies().iter().all(|of| known(of).is_some());
+            self.last_by_id = 5 + if is_prepared { ID_LEN } else { text_len };
+            self.last_with_text = 5 + if is_known { ID_LEN } else { text_len };
+        }
+        self.by_ids += self.last_by_id;
+        self.with_texts += self.last_with_text;
         self.children.push(Child {
             plan,
             is_prepared,
@@ -57,10 +65,11 @@ impl SentBatch {
         });
     }
 
-    /// Bytes that it holds, with what its statements are on each copy.
+    /// Bytes that it holds, with what the texts in it are on each copy.
     pub(crate) fn byte_len(&self) -> usize {
         let mut plans: Vec<&Arc<Plan<Statement>>> = Vec::new();
-        plans.extend(self.children.iter().map(|child| &child.plan));
+        let texts = self.children.iter().filter(|child| !child.is_prepared);
+        plans.extend(texts.map(|child| &child.plan));
         // One that follows itself, mostly.
         plans.dedup_by(|one, other| Arc::ptr_eq(one, other));
         plans.sort_unstable_by_key(|plan| Arc::as_ptr(plan));

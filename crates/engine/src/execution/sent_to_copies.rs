@@ -12,15 +12,16 @@ use helenus_wire::{
     write_values,
 };
 
+use crate::execution::copied_writes::shares::Share;
 use crate::execution::fan_out_write::known;
-use crate::execution::sent_batch::SentBatch;
+use crate::execution::sent_batch::{ID_LEN, SentBatch};
 use crate::keys::PoolKey;
 use crate::node_request::Target;
 use crate::query::Query;
 use crate::statement::copy_rules::at_least_quorum;
 use crate::statement::layout_plan::{CopyWrite, Plan};
 use crate::statement::place::Place;
-use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::prepared::{InRange, Prepared, Statement};
 use crate::stats::TableStats;
 
 /// What is written.
@@ -31,9 +32,23 @@ pub(crate) enum Written {
         plan: Arc<Plan<Statement>>,
         /// Whether the client has prepared it.
         is_prepared: bool,
+        /// Bytes of its text, or of its id if the nodes had prepared it on all copies.
+        len: usize,
     },
     /// The statements of a BATCH.
     Batch(SentBatch),
+}
+
+impl Written {
+    pub(crate) fn statement(plan: Arc<Plan<Statement>>, is_prepared: bool) -> Written {
+        let is_known = is_prepared && plan.copies().iter().all(|of| known(of).is_some());
+        let len = if is_known { ID_LEN } else { plan.text_len() };
+        Written::Statement {
+            plan,
+            is_prepared,
+            len,
+        }
+    }
 }
 
 /// What is sent to each copy.
@@ -51,6 +66,8 @@ pub(crate) struct SentToCopies {
     pub pool: PoolKey,
     pub table: Option<Arc<TableStats>>,
     pub own: Own,
+    /// What is prepared of it.
+    pub shares: Box<[Rc<Share>]>,
 }
 
 /// A write as its client has asked for it.
@@ -98,7 +115,7 @@ impl SentToCopies {
     /// Bytes of one request, about.
     pub(crate) fn byte_len(&self) -> usize {
         let statements = match &self.written {
-            Written::Statement { plan, .. } => plan.text_len(),
+            Written::Statement { len, .. } => *len,
             Written::Batch(batch) => batch.request_len(self.max),
         };
         self.payload.len() + self.options.len() + statements
@@ -115,7 +132,9 @@ impl SentToCopies {
         let mut body = Vec::with_capacity(around + least + 32);
         body.extend_from_slice(&self.payload);
         let (opcode, statement, prepared) = match &self.written {
-            Written::Statement { plan, is_prepared } => {
+            Written::Statement {
+                plan, is_prepared, ..
+            } => {
                 let copy = plan.copies().get(copy)?;
                 let prepared = is_prepared.then(|| known(copy)).flatten();
                 if *is_prepared && prepared.is_none() && around + copy.text.len() > self.max {
@@ -123,7 +142,9 @@ impl SentToCopies {
                 }
                 Prepared::write_asked(prepared.as_deref(), &copy.text, self.version, &mut body);
                 let opcode = opcode(prepared.is_some());
-                (opcode, Some(copy.statement().clone()), prepared)
+                // A text is not read for it: names are the copy's, and nothing else is asked of it.
+                let statement = is_prepared.then(|| copy.statement().clone());
+                (opcode, statement, prepared)
             }
             Written::Batch(batch) => {
                 batch.write(copy, self.max, &mut body)?;
@@ -196,6 +217,7 @@ impl SentToCopies {
             Written::Statement {
                 plan,
                 is_prepared: true,
+                ..
             } => vec![plan],
             Written::Statement { .. } => Vec::new(),
             Written::Batch(batch) => batch.plans_to_prepare().collect(),
@@ -204,8 +226,25 @@ impl SentToCopies {
         of_copy.flatten().collect()
     }
 
-    /// What the nodes have prepared for a copy by this id.
+    /// Whether the nodes do not prepare some of it for a copy, and have been asked for all.
+    pub(crate) fn is_refused(&self, copy: usize) -> bool {
+        let mut is_refused = false;
+        for of in self.to_prepare(copy) {
+            match &*of.statement().in_range() {
+                InRange::Known(_) => {}
+                InRange::Refused { .. } => is_refused = true,
+                InRange::Asked(_) | InRange::Unknown { .. } => return false,
+            }
+        }
+        is_refused
+    }
+
+    /// What the nodes have prepared for a copy by this id, or the client for the table itself.
     pub(crate) fn prepared(&self, copy: usize, id: &[u8]) -> Option<Arc<Prepared>> {
+        if copy == TABLE {
+            let mut own = self.shares.iter().map(|share| &share.prepared);
+            return own.find(|prepared| *prepared.id == *id).cloned();
+        }
         let mut prepared = self.to_prepare(copy).into_iter().filter_map(known);
         prepared.find(|prepared| *prepared.id == *id)
     }
@@ -215,8 +254,10 @@ impl SentToCopies {
     pub(crate) fn forget_prepared(&mut self, copy: usize, id: &[u8]) {
         if copy == TABLE
             && let OwnAsked::Statement(_, prepared) = &mut self.own.asked
+            && let Some(prepared) = prepared.take()
         {
-            *prepared = None;
+            // Its names are of where it was prepared, and not of where it is executed.
+            self.own.keyspace = prepared.keyspace.as_deref().map(Into::into);
         }
         let all = self.to_prepare(copy);
         let has_id = |of: &&CopyWrite<Statement>| known(of).is_some_and(|of| *of.id == *id);

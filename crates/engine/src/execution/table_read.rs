@@ -3,6 +3,7 @@
 //! page is read from the copies instead.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{Opcode, Version, code};
@@ -36,6 +37,8 @@ pub(crate) struct TableRead {
     pub table: Arc<LogicalTable>,
     /// The node's own paging state and the size of the page, if the page before came from a copy.
     pub continued: Option<(Box<[u8]>, i32)>,
+    /// When it was asked first. All attempts have the time of one.
+    began: Option<Instant>,
     attempts: u16,
     under_way: Option<UnderWay>,
     arrived: Option<Arrived>,
@@ -71,6 +74,7 @@ impl TableRead {
         TableRead {
             table,
             continued,
+            began: None,
             attempts: 0,
             under_way: None,
             arrived: None,
@@ -100,6 +104,10 @@ impl TableRead {
         let continued = continued.map(|(state, size)| (&**state, *size));
         let (form, work) = own_form(around, continued);
         let key = around.send_own_part(self.attempts, form, work);
+        let began = *self.began.get_or_insert(around.cx.now);
+        if let Some(request) = around.requests.get_mut(key) {
+            request.time_runs_since = began;
+        }
         self.attempts += 1;
         self.under_way = Some(UnderWay { key, in_sync, ring });
         Some(Step::Wait)

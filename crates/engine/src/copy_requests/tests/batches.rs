@@ -87,7 +87,7 @@ fn times(options: &Options<'_>) -> (Option<i64>, Option<i32>) {
 }
 
 /// What a node answers to the PREPARE of a copy's statement: its id is the copy's name, and the statement's first word.
-fn prepared(scene: &Scene, body: &[u8]) -> Vec<u8> {
+pub(super) fn prepared(scene: &Scene, body: &[u8]) -> Vec<u8> {
     let text = Reader::new(body).long_string().expect("a text");
     let is_of = |copy: &usize| text.contains(&format!("app__{copy}."));
     let copy = (0..COPIES).find(is_of).expect("a statement on a copy");

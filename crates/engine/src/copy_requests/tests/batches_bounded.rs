@@ -4,11 +4,13 @@ use helenus_wire::BatchView;
 
 use super::batches::{
     DELETE, LOGGED, ONE, ROW, Sent, TWO, UPDATE, answer_all, ask, batch, got, id_of, prepare,
-    sent_by_ids,
+    prepared, sent_by_ids,
 };
+use super::listed::MARKERS;
 use super::*;
 use crate::execution::copied_write::CopiedWrite;
 use crate::execution::sent_to_copies::Written;
+use crate::statement::prepared::Statement;
 use crate::testing::bench::BIGINT;
 
 const V4: (Version, Version) = (Version::V4, Version::V4);
@@ -80,7 +82,7 @@ fn what_is_too_long_as_texts_waits_until_it_is_prepared() {
 }
 
 #[test]
-fn what_the_nodes_do_not_prepare_in_time_is_not_written() {
+fn what_the_nodes_do_not_prepare_is_not_written() {
     let mut scene = bounded(8_000);
     prepare(&mut scene);
     let children: Vec<Sent<'_>> = vec![(Err(b"own"), &ROW); 100];
@@ -95,8 +97,50 @@ fn what_the_nodes_do_not_prepare_in_time_is_not_written() {
         scene.wait_and_read(200);
     }
     let (code, why) = scene.bench.error();
-    assert_eq!(code, code::OVERLOADED, "{why}");
+    let tells = why.contains("do not prepare") && why.contains("request_bytes_max");
+    assert!(code == code::INVALID && tells, "{why}");
     assert_eq!(scene.bench.engine.copied.len(), 0);
+    assert_eq!(scene.resyncs, [0_usize; 0], "nothing was written");
+}
+
+#[test]
+fn what_is_not_prepared_for_one_copy_is_told_and_given_up() {
+    let mut scene = bounded(8_000);
+    prepare(&mut scene);
+    let children: Vec<Sent<'_>> = vec![(Err(b"own"), &ROW); 100];
+    ask(&mut scene, &batch(Version::V4, LOGGED, &children, None));
+    let mut answers = Vec::new();
+    for _ in 0..30 {
+        for node in 0..COPIES {
+            for (opcode, stream, body) in scene.bench.at(node) {
+                let is_of = |copy: usize| {
+                    let name = format!("app__{copy}");
+                    body.windows(name.len()).any(|of| of == name.as_bytes())
+                };
+                match opcode {
+                    Opcode::Prepare if is_of(1) => scene.error(node, stream, code::INVALID, "no"),
+                    Opcode::Prepare => {
+                        let answer = prepared(&scene, &body);
+                        scene.bench.say_as(node, Opcode::Result, stream, &answer);
+                        scene.carry_out();
+                    }
+                    _ => scene.void(node, stream),
+                }
+            }
+        }
+        answers.extend(scene.bench.answers());
+        scene.wait_and_read(200);
+    }
+    let [(Opcode::Error, _, body)] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+    let error = helenus_wire::ErrorBody::parse(body).expect("an error");
+    let tells = ["do not prepare", "is not known"];
+    let tells = tells.iter().all(|of| error.message.contains(of));
+    assert!(error.code == code::INVALID && tells, "{error:?}");
+    assert_eq!(scene.bench.engine.copied.len(), 0);
+    assert_eq!(scene.evicted(), [0_usize; 0], "it is not its copy's fault");
+    assert_eq!(scene.resyncs.len(), 1);
 }
 
 #[test]
@@ -195,6 +239,94 @@ fn texts_in_a_batch_are_not_read_on_copies() {
     assert_eq!(written.plans().count(), 2);
     answer_all(&mut scene);
     scene.is_acknowledged();
+}
+
+#[test]
+fn nor_is_the_text_of_a_batch_and_what_was_read_of_it_counts() {
+    let text = format!(
+        "BEGIN BATCH {}APPLY BATCH",
+        format!("{DELETE}; ").repeat(200)
+    );
+    let read = Statement::new(&text).byte_len();
+    assert!(read > 8 * text.len(), "it has many statements");
+    let mut scene = Scene::new(V4.0, V4.1);
+    let memory = scene.bench.engine.cx.memory.clone();
+    scene.ask(&text, &Asking::default());
+    for copy in 0..COPIES {
+        forget(&mut scene, copy, b"strange");
+    }
+    let write = write_of(&scene);
+    let Written::Statement { plan, .. } = &write.sent.written else {
+        panic!("a text");
+    };
+    assert!(plan.copies().iter().all(|of| !of.is_statement()));
+    assert!(write.bytes() > read && memory.held() > read);
+    answer_all(&mut scene);
+    scene.is_acknowledged();
+    scene.is_done();
+    // A proxy that may not hold as much refuses it.
+    let mut config = Config::default();
+    config.limits.memory_max = Some(read - 1);
+    let mut scene = Scene::with(config, V4);
+    scene.ask(&text, &Asking::default());
+    let (code, why) = scene.bench.error();
+    assert!(
+        code == code::OVERLOADED && why.contains("memory_max"),
+        "{why}"
+    );
+    scene.is_done();
+}
+
+#[test]
+fn what_is_prepared_is_counted_once_for_all_that_execute_it() {
+    let mut scene = Scene::new(V4.0, V4.1);
+    let long = INSERT.replace(" VALUES", &format!("{}VALUES", " ".repeat(10_000)));
+    scene.bench.prepare_of_any(&long, b"long", &MARKERS);
+    let memory = scene.bench.engine.cx.memory.clone();
+    let mut held = Vec::new();
+    let mut requests = Vec::new();
+    for at in 0..10 {
+        let children: [Sent<'_>; 2] = [(Err(b"long"), &ROW), (Err(b"long"), &ROW)];
+        match at % 2 {
+            0 => ask(&mut scene, &batch(V4.0, LOGGED, &children, None)),
+            _ => {
+                let asking = Asking {
+                    values: &ROW,
+                    ..Asking::default()
+                };
+                let body = asking.execute(V4.0, b"long");
+                scene.bench.ask(Opcode::Execute, 2, &body);
+                scene.carry_out();
+            }
+        }
+        for node in 0..COPIES {
+            for (opcode, stream, body) in scene.bench.at(node) {
+                match opcode {
+                    Opcode::Prepare => {
+                        let answer = prepared(&scene, &body);
+                        scene.bench.say_as(node, Opcode::Result, stream, &answer);
+                        scene.carry_out();
+                    }
+                    _ => requests.push((node, stream)),
+                }
+            }
+        }
+        held.push(memory.held());
+    }
+    assert!(held[0] > 3 * long.len(), "{held:?}");
+    let more: Vec<usize> = held[4..].windows(2).map(|of| of[1] - of[0]).collect();
+    assert!(more.iter().all(|more| *more < long.len()), "{held:?}");
+    let copied = &scene.bench.engine.copied;
+    let of_writes = copied.keys().into_iter().filter_map(|key| copied.get(key));
+    let of_writes: usize = of_writes.map(CopiedWrite::bytes).sum();
+    assert!(of_writes > 3 * long.len(), "{of_writes}");
+    for (node, stream) in requests {
+        scene.void(node, stream);
+    }
+    assert_eq!(scene.bench.answers().len(), 10);
+    scene.wait_and_read(200);
+    scene.is_done();
+    assert_eq!(memory.held(), 0, "all of it is let go");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::batches::{DELETE, LOGGED, ONE, Sent, TWO, UPDATE, batch, values_of};
 use super::*;
 use crate::testing::bench::{BIGINT, Spec, VARCHAR};
 
-const MARKERS: [Spec; 4] = [
+pub(super) const MARKERS: [Spec; 4] = [
     ("customer", BIGINT),
     ("day", BIGINT),
     ("status", VARCHAR),
@@ -18,8 +18,8 @@ const MARKERS: [Spec; 4] = [
 pub(super) struct Own {
     pub node: usize,
     pub stream: i16,
-    opcode: Opcode,
-    body: Vec<u8>,
+    pub opcode: Opcode,
+    pub body: Vec<u8>,
 }
 
 /// The list with the table alone in sync.
@@ -46,7 +46,7 @@ fn evict_copies(scene: &mut Scene) {
 }
 
 /// What nodes have been sent: of the table itself, and of copies, by node.
-fn sent(scene: &mut Scene) -> (Vec<Own>, Vec<(usize, i16)>) {
+pub(super) fn sent(scene: &mut Scene) -> (Vec<Own>, Vec<(usize, i16)>) {
     let (mut own, mut copies) = (Vec::new(), Vec::new());
     for node in 0..scene.bench.nodes() {
         for (opcode, stream, body) in scene.bench.at(node) {
@@ -65,7 +65,7 @@ fn sent(scene: &mut Scene) -> (Vec<Own>, Vec<(usize, i16)>) {
     (own, copies)
 }
 
-fn sent_to_table(scene: &mut Scene) -> Own {
+pub(super) fn sent_to_table(scene: &mut Scene) -> Own {
     let (mut own, copies) = sent(scene);
     assert_eq!((own.len(), copies.len()), (1, 0));
     own.remove(0)
@@ -457,6 +457,7 @@ fn what_a_table_has_acknowledged_while_it_joined_tells_that_copies_are_late() {
     let promoted = joining.promote(ITSELF, joining.since(ITSELF));
     scene.list = promoted.expect("it has joined");
     scene.read();
+    // It is asked again, and silent.
     scene.wait_and_read(1_000);
     assert!(!scene.evictions.is_empty());
 }

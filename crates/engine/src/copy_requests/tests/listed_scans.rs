@@ -6,7 +6,7 @@ use helenus_wire::{PageStart, QueryView};
 use super::listed::{alone, beside};
 use super::parts::{
     BY_KEYS, COLUMNS, COUNT, ENDS, SCAN, UPPER, asks, behind_row, gets, give, key_in, list_of,
-    page, part, scene, tokens,
+    page, part, scene, scene_with, tokens,
 };
 use super::*;
 use crate::testing::bench::rows_of;
@@ -227,6 +227,49 @@ fn a_table_that_was_out_in_between_is_asked_again() {
     let asked = whole(&mut scene, SCAN);
     give_whole(&mut scene, &asked, None, &[2]);
     assert_eq!(gets(&mut scene, &[2]), None);
+}
+
+#[test]
+fn all_that_it_is_asked_has_the_time_of_one_request() {
+    let mut config = Config::default();
+    config.limits.request_timeout_ms = Some(1_600);
+    let mut scene = scene_with(config, (Version::V4, Version::V5));
+    beside(&mut scene);
+    scene.ask(SCAN, &asks(&[], Some(100), None));
+    let asked = whole(&mut scene, SCAN);
+    scene.wait_and_read(1_000);
+    gone(&mut scene);
+    beside(&mut scene);
+    give_whole(&mut scene, &asked, None, &[1]);
+    whole(&mut scene, SCAN);
+    scene.wait_and_read(400);
+    scene.is_unanswered();
+    scene.wait_and_read(600);
+    assert_eq!(scene.bench.error().0, code::READ_TIMEOUT);
+}
+
+#[test]
+fn a_page_of_the_only_key_goes_on_in_its_copy() {
+    let keys = list_of(&[5]);
+    // A node reads one partition alone, and leaves out its key.
+    let inner = PageStart::behind_partition(b"", 90).write();
+    let mut scene = scene();
+    beside(&mut scene);
+    scene.ask(BY_KEYS, &asks(&[&keys], Some(1), None));
+    let asked = whole(&mut scene, BY_KEYS);
+    give_whole(&mut scene, &asked, Some(&inner), &[1]);
+    let state = gets(&mut scene, &[1]).expect("more");
+    gone(&mut scene);
+    scene.ask(BY_KEYS, &asks(&[&keys], Some(1), Some(&state)));
+    let asked = part(&mut scene);
+    assert_eq!(asked.state.as_ref(), Some(&inner));
+    assert_eq!(asked.values, [5_i64.to_be_bytes()]);
+    // Of several, one is named.
+    let keys = list_of(&[5, 7]);
+    give(&mut scene, &asked, &page(&asked, None, &[2]));
+    gets(&mut scene, &[2]);
+    scene.ask(BY_KEYS, &asks(&[&keys], Some(1), Some(&state)));
+    assert_eq!(scene.bench.error().0, code::PROTOCOL);
 }
 
 #[test]
