@@ -25,6 +25,7 @@
 //! - Copies join while the catalogue says that they are ready; the table joins only by a command.
 //! - Without lists proxies neither read nor write a table in mode `replace`.
 
+mod age;
 pub(super) mod checks;
 pub(super) mod create;
 mod emptying;
@@ -46,6 +47,7 @@ pub(super) mod verify;
 mod waiting;
 
 use anyhow::{Result, bail};
+use helenus_cql::Name;
 use helenus_rows::{Table, TableName};
 
 use super::catalogue::{self, Change, Entry, Partition};
@@ -172,6 +174,26 @@ async fn check_tables(cluster: &Cluster, own: &Table, entries: &[Entry]) -> Resu
         let name = entry.table(&own.name);
         let found = table::load(cluster, &name).await?;
         checks::check_copy(own, &found, &entry.clustering)?;
+    }
+    Ok(())
+}
+
+/// Fails if a column of one of these has a mask: proxies might read other values than are stored, and do not compare them.
+async fn check_masks(cluster: &Cluster, own: &Table, entries: &[Entry]) -> Result<()> {
+    let copies = entries.iter().map(|entry| entry.table(&own.name));
+    for name in [own.name.clone()].into_iter().chain(copies) {
+        let of = Table {
+            name: name.clone(),
+            ..own.clone()
+        };
+        if let Some(column) = table::masked(&of, cluster).await.first() {
+            bail!(
+                "column {column} of {name} is masked, and proxies do not compare what they may read in another form: drop \
+                 the mask (ALTER TABLE {} ALTER {} DROP MASKED), past the proxies, and run this again",
+                name.to_cql(),
+                Name::from_stored(column.as_str()).to_cql()
+            );
+        }
     }
     Ok(())
 }

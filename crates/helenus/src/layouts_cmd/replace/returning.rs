@@ -18,9 +18,8 @@ use super::super::catalogue::{self, Change, Entry, Partition, State};
 use super::super::verdict;
 use super::super::work::Work;
 use super::super::{backfill, ranges};
+use super::age::{is_too_old, with_least_grace};
 use super::emptying::empty_again;
-use super::in_sync_everywhere;
-use super::joining::is_too_old;
 use super::nodes;
 use super::proxies::is_proxy_alive;
 use super::rebuild::LISTS_LEASE_OVER;
@@ -29,11 +28,12 @@ use super::sources::{check_nodes, check_read_repair, listed_boots, source};
 use super::stage::{self, Claim, Stage, Standing};
 use super::switch::{Switch, without};
 use super::waiting::{PAUSE, Waiting};
+use super::{check_masks, in_sync_everywhere};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::now_ms;
 use crate::online::reading::Reader;
 use crate::online::settle::Settle;
-use crate::online::{grants, hints, table};
+use crate::online::{grants, hints};
 
 /// Under which the rows that have been copied back are noted: no layout has such a name.
 pub(super) const BACK: &str = "(table)";
@@ -61,6 +61,7 @@ pub(super) async fn bring_back(
     let name = &table.name;
     check_nodes(cluster, name).await?;
     check_read_repair(cluster, name).await?;
+    check_masks(cluster, table, &known.entries).await?;
     ring::check(cluster, (name, &known), &standing.lists).await?;
     if !is_proxy_alive(cluster).await? {
         bail!(
@@ -79,7 +80,7 @@ pub(super) async fn bring_back(
     if !is_listed(&standing) {
         job.check_rights(&known).await?;
     }
-    let table = &with_least_grace(cluster, table, &known).await?;
+    let table = &with_least_grace(cluster, table, &known.entries).await?;
     let known = job.begin((table, known), &standing).await?;
     let rows = job.fill(table, &known, &standing).await?;
     job.bring_in_sync(table, &known).await?;
@@ -310,16 +311,6 @@ impl Job<'_> {
             tokio::time::sleep(PAUSE).await;
         }
     }
-}
-
-/// The table with the time for which it and all its copies remember what was deleted, as proxies judge it.
-async fn with_least_grace(cluster: &Cluster, table: &Table, known: &Partition) -> Result<Table> {
-    let mut least = table.clone();
-    for entry in &known.entries {
-        let copy = table::load(cluster, &entry.table(&table.name)).await?;
-        least.gc_grace_seconds = least.gc_grace_seconds.min(copy.gc_grace_seconds);
-    }
-    Ok(least)
 }
 
 /// Whether a list has the table.
