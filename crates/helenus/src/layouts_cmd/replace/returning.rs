@@ -82,15 +82,28 @@ pub(super) async fn bring_back(
     }
     let table = &with_least_grace(cluster, table, &known.entries).await?;
     let known = job.begin((table, known), &standing).await?;
-    let rows = job.fill(table, &known, &standing).await?;
-    job.bring_in_sync(table, &known).await?;
-    let known = let_none_join(cluster, (name, known), settle).await?;
-    job.switch(table, &known).await?;
+    let brought = job.bring(table, known, &standing).await;
+    let (rows, known) = super::if_overtaken(cluster, name, created, brought).await?;
     let closing = close(cluster, (name, known), settle).await?;
     Ok((rows, closing))
 }
 
 impl Job<'_> {
+    /// From when this command is at work until clients use the table. The rows that it has got.
+    async fn bring(
+        &self,
+        table: &Table,
+        known: Partition,
+        standing: &Standing,
+    ) -> Result<(Option<u64>, Partition)> {
+        let rows = self.fill(table, &known, standing).await?;
+        self.bring_in_sync(table, &known).await?;
+        let of = (self.name, known);
+        let known = let_none_join(self.cluster, of, self.settle).await?;
+        self.switch(table, &known).await?;
+        Ok((rows, known))
+    }
+
     fn to(&self, stage: Stage, left: Option<(usize, i64)>) -> Switch<'_> {
         Switch {
             table: self.name,
