@@ -220,7 +220,7 @@ impl Site {
             let mut most = 0;
             for (key, row) in &times {
                 for (one, other) in row.iter().zip(&found[key]) {
-                    let [one, other] = [one, other].map(|cell| cell.as_ref().map(int));
+                    let [one, other] = [one, other].map(|cell| cell.as_deref().map(int));
                     assert_eq!(one.is_some(), other.is_some(), "{table}: {key:?}");
                     most = most.max((one.unwrap_or(0) - other.unwrap_or(0)).abs());
                 }
@@ -234,8 +234,8 @@ impl Site {
     }
 }
 
-fn int(bytes: &Vec<u8>) -> i32 {
-    i32::from_be_bytes(bytes.clone().try_into().expect("an int"))
+fn int(bytes: &[u8]) -> i32 {
+    i32::from_be_bytes(bytes.try_into().expect("an int"))
 }
 
 struct Job {
@@ -285,6 +285,10 @@ fn say(what: &str, seen: &Seen) {
     for differing in seen.differing.iter().take(5) {
         println!("  {differing}");
     }
+    assert!(
+        seen.differing.is_empty(),
+        "acknowledged writes are missing from reads"
+    );
 }
 
 /// Asks again until the answer is yes.
