@@ -51,6 +51,7 @@ pub(super) mod verify;
 mod waiting;
 
 use anyhow::{Result, bail};
+use helenus_cql::Name;
 use helenus_rows::{Table, TableName};
 
 use super::catalogue::{self, Change, Entry, Partition};
@@ -177,6 +178,48 @@ async fn check_tables(cluster: &Cluster, own: &Table, entries: &[Entry]) -> Resu
         let name = entry.table(&own.name);
         let found = table::load(cluster, &name).await?;
         checks::check_copy(own, &found, &entry.clustering)?;
+    }
+    Ok(())
+}
+
+/// What the command of this number, which was at work, has failed with says so if another one has taken over: that one may
+/// have dropped or emptied tables.
+async fn if_overtaken<T>(
+    cluster: &Cluster,
+    name: &TableName,
+    created: i64,
+    result: Result<T>,
+) -> Result<T> {
+    const OTHER: &str = "another command";
+    let Err(why) = result else {
+        return result;
+    };
+    let now = stage::read(cluster, name).await;
+    let is_overtaken = now.is_ok_and(|now| now.created != Some(created));
+    match is_overtaken && !why.to_string().starts_with(OTHER) {
+        true => Err(why.context(format!(
+            "{OTHER} has taken over {name} (see `helenus layouts status {name}`), and this one has ended"
+        ))),
+        false => Err(why),
+    }
+}
+
+/// Fails if a column of one of these has a mask: proxies might read other values than are stored, and do not compare them.
+async fn check_masks(cluster: &Cluster, own: &Table, entries: &[Entry]) -> Result<()> {
+    let copies = entries.iter().map(|entry| entry.table(&own.name));
+    for name in [own.name.clone()].into_iter().chain(copies) {
+        let of = Table {
+            name: name.clone(),
+            ..own.clone()
+        };
+        if let Some(column) = table::masked(&of, cluster).await.first() {
+            bail!(
+                "column {column} of {name} is masked, and proxies do not compare what they may read in another form: drop \
+                 the mask (ALTER TABLE {} ALTER {} DROP MASKED), past the proxies, and run this again",
+                name.to_cql(),
+                Name::from_stored(column.as_str()).to_cql()
+            );
+        }
     }
     Ok(())
 }

@@ -164,11 +164,14 @@ pub(crate) async fn differing(
 async fn look(cluster: &Cluster, table: &TableName, copy: &TableName) -> Result<Differing> {
     let mut own = on_table(cluster, table).await?;
     if copy.keyspace != table.keyspace {
-        // What a role has on the whole keyspace does not hold for tables in another one.
-        let of_keyspace = on(cluster, &format!("data/{}", table.keyspace)).await?;
-        for (role, mut permissions) in of_keyspace {
-            permissions.remove("CREATE");
-            own.entry(role).or_default().extend(permissions);
+        // What a role has on the whole keyspace, or (since 4.1) on all tables in it, does not hold for tables in another
+        // one.
+        for tables in ["", "/*"] {
+            let wider = on(cluster, &format!("data/{}{tables}", table.keyspace)).await?;
+            for (role, mut permissions) in wider {
+                permissions.remove("CREATE");
+                own.entry(role).or_default().extend(permissions);
+            }
         }
         own.retain(|_, permissions| !permissions.is_empty());
     }

@@ -63,13 +63,25 @@ pub(in crate::layouts_cmd) async fn run(
     };
     catalogue::create(cluster, name, &args.proxy_role).await?;
     let standing = stage::read(cluster, name).await?;
+    let created = standing.next(&known);
+    let done = carry_out(&job, table, (known, created), standing).await?;
+    report(&job, &done, begun.elapsed())
+}
+
+/// From wherever it is to the end, as the command of that number.
+async fn carry_out(
+    job: &Job<'_>,
+    table: &Table,
+    (known, created): (Partition, i64),
+    standing: stage::Standing,
+) -> Result<Done> {
+    let (cluster, name) = (job.cluster, job.name);
     let is_replaced = !known.entries.is_empty() && known.mode(name)? == Mode::Replace;
     let stage = standing.stage(name)?;
-    let done = match (is_replaced, stage) {
+    Ok(match (is_replaced, stage) {
         (true, Some(Stage::InUse)) => Done::default(),
         (true, Some(Stage::Open)) => {
-            let with = (args.work.level(), job.settle);
-            let created = standing.next(&known);
+            let with = (job.args.work.level(), job.settle);
             empty_again(cluster, (name, &known, created), &standing, with).await?;
             Done::default()
         }
@@ -85,7 +97,11 @@ pub(in crate::layouts_cmd) async fn run(
         (_, Some(Stage::Joining)) if !job.settle.is_needed() => bail!(
             "the copies of {name} are coming back, for which proxies are needed: run this without --no-proxies"
         ),
-        (_, Some(Stage::Joining)) => go_on(&job, table, known, &standing).await?,
+        (_, Some(Stage::Joining)) => {
+            stage::claim(cluster, name, (&standing, Stage::Joining), created).await?;
+            let done = go_on(job, table, (known, created)).await;
+            super::if_overtaken(cluster, name, created, done).await?
+        }
         _ if !standing.lists.is_empty() => bail!(
             "helenus.copies has lists of copies of {name} that this command has not made: see `helenus layouts status`"
         ),
@@ -94,26 +110,20 @@ pub(in crate::layouts_cmd) async fn run(
                 let copies = known.entries.iter().map(|entry| entry.table(name));
                 super::check_has_rows(cluster, name, &copies.collect::<Vec<_>>()).await?;
             }
-            if let Some(remark) = checks::remark(table, &copies) {
+            if let Some(remark) = checks::remark(table, job.copies) {
                 eprintln!("helenus: {remark}");
             }
-            make(&job, table, known, &standing).await?
+            stage::claim(cluster, name, (&standing, Stage::Filling), created).await?;
+            let done = make(job, table, (known, created)).await;
+            super::if_overtaken(cluster, name, created, done).await?
         }
-    };
-    report(&job, &done, begun.elapsed())
+    })
 }
 
 /// All of it, or what is left of it.
-async fn make(
-    job: &Job<'_>,
-    table: &Table,
-    known: Partition,
-    standing: &stage::Standing,
-) -> Result<Done> {
+async fn make(job: &Job<'_>, table: &Table, (known, created): (Partition, i64)) -> Result<Done> {
     let Job { cluster, name, .. } = *job;
     let mut done = Done::default();
-    let created = standing.next(&known);
-    stage::claim(cluster, name, (standing, Stage::Filling), created).await?;
     let claim = Arc::new(Claim::new(name, created, Stage::Filling));
     let is_replaced = !known.entries.is_empty() && known.mode(name)? == Mode::Replace;
     let mut announced = None;
@@ -158,16 +168,9 @@ async fn make(
 }
 
 /// After the lists were made.
-async fn go_on(
-    job: &Job<'_>,
-    table: &Table,
-    known: Partition,
-    standing: &stage::Standing,
-) -> Result<Done> {
+async fn go_on(job: &Job<'_>, table: &Table, (known, created): (Partition, i64)) -> Result<Done> {
     let Job { cluster, name, .. } = *job;
     let mut done = Done::default();
-    let created = standing.next(&known);
-    stage::claim(cluster, name, (standing, Stage::Joining), created).await?;
     let known = super::take_over(cluster, name, &known, created).await?;
     let of = (table, known.entries);
     let entries = joining::hand_over(job, of, (created, None), &mut done).await?;

@@ -48,7 +48,11 @@ pub(super) async fn empty(
     }
     let table = table::load(cluster, name).await?;
     let reader = Reader::new(cluster, &table, name, level).await?;
-    if !reader.is_empty().await? {
+    let is_empty = reader
+        .is_empty()
+        .await
+        .with_context(|| not_empty_yet(name))?;
+    if !is_empty {
         if !settle.is_needed() {
             // What was copied last is in the commit logs by then.
             tokio::time::sleep(COMMIT_LOG_SYNC).await;
@@ -61,11 +65,8 @@ pub(super) async fn empty(
         }
         check(name, &standing, created)?;
         let truncate = format!("TRUNCATE {}", name.to_cql());
-        cluster.run(&truncate).await.with_context(|| {
-            format!(
-                "clients use the copies of {name}, but the table itself is not empty yet: run this again"
-            )
-        })?;
+        let truncated = cluster.run(&truncate).await;
+        truncated.with_context(|| not_empty_yet(name))?;
     }
     if is_resumed && settle.is_needed() {
         // Whoever was at it may have sent a TRUNCATE, which must not come after a `drop`.
@@ -79,6 +80,13 @@ pub(super) async fn empty(
         ranges::forget(cluster, name, &entry.layout).await?;
     }
     Ok(())
+}
+
+fn not_empty_yet(name: &TableName) -> String {
+    format!(
+        "clients use the copies of {name}, but the table itself is not empty yet, for which all nodes must be up: run this \
+         again when they are"
+    )
 }
 
 /// Fails unless this command is the one that empties the table.

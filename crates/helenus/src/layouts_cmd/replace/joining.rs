@@ -12,15 +12,16 @@ use helenus_rows::{Table, TableName};
 use super::super::catalogue::{self, Change, Entry, Mode, State};
 use super::super::following::add_columns;
 use super::super::lists::CopiesRow;
-use super::age::is_too_old;
+use super::age::{TooOld, is_too_old, with_least_grace};
 use super::making::{Done, Job};
 use super::proxies::is_proxy_alive;
 use super::stage::{self, Stage, Standing};
 use super::switch::{Switch, without};
 use super::waiting::{PAUSE, Waiting};
-use super::{check_tables, emptied_copies, nodes, ring};
+use super::{check_masks, check_tables, emptied_copies, nodes, ring};
 use crate::online::hints;
 use crate::online::settle::Emptying;
+use crate::online::table;
 
 /// Proxies that take part have read new lists by then, and may go by them.
 const LISTS_KNOWN: Duration = Duration::from_secs(4);
@@ -142,6 +143,10 @@ async fn let_join(
         return Ok(now);
     }
     let begun = standing(job, created).await?.begun;
+    let table = &with_least_grace(cluster, table, &entries).await?;
+    for entry in &entries {
+        table::check_grace(&table::load(cluster, &entry.table(name)).await?)?;
+    }
     // A command before may be emptying the copies.
     let emptying = match is_too_old(begun, table) {
         true => Emptying::Perhaps,
@@ -158,6 +163,8 @@ async fn let_join(
         .collect();
     let table = add_columns(cluster, table, &targets, &job.args.work).await?;
     check_tables(cluster, &table, &entries).await?;
+    check_masks(cluster, &table, &entries).await?;
+    let table = with_least_grace(cluster, &table, &entries).await?;
     job.allow(None).await?;
     if is_too_old(begun, &table) {
         eprintln!(
@@ -205,7 +212,9 @@ async fn bring_in_sync(
 ) -> Result<()> {
     let (cluster, name) = (job.cluster, job.name);
     let copies: Vec<usize> = (0..entries.len()).collect();
+    let table = &with_least_grace(cluster, table, entries).await?;
     let mut waiting = Waiting::begin(cluster).await?;
+    let mut too_old = TooOld::default();
     let to = |stage| Switch {
         table: name,
         created,
@@ -245,21 +254,13 @@ async fn bring_in_sync(
                     return Ok(());
                 }
             }
-        } else if is_too_old(known.begun, table) && has_out(&known.lists, &copies) {
-            bail!(
-                "copies of {name} are out of sync for almost gc_grace_seconds since they were filled, and do not join any \
-                 more. Give it up (helenus layouts drop {name} --all), and set gc_grace_seconds to more than filling and \
-                 comparing take"
-            );
+        } else {
+            too_old
+                .check(cluster, (table, entries), &known.lists)
+                .await?;
         }
         tokio::time::sleep(PAUSE).await;
     }
-}
-
-fn has_out(rows: &[CopiesRow], copies: &[usize]) -> bool {
-    let lists = rows.iter().filter_map(|row| row.list.as_ref().ok());
-    let mut states = lists.flat_map(|list| copies.iter().map(|copy| list.state(*copy)));
-    states.any(|state| state == CopyState::Out)
 }
 
 /// Copies in sync whose nodes were restarted since.

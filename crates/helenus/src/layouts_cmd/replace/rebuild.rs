@@ -63,7 +63,7 @@ pub(in crate::layouts_cmd) async fn run(
         evicted(name, number, &standing.lists)?;
     }
     check_proxies(cluster).await?;
-    let table = with_least_grace(cluster, &table, &known).await?;
+    let table = with_least_grace(cluster, &table, &known.entries).await?;
     let closed = before.begun_anew();
     let settle = Settle::of(cluster, no_proxies).await;
     let refill = Refill {

@@ -22,7 +22,6 @@ use super::super::{backfill, ranges};
 use super::age::{is_too_old, with_least_grace};
 use super::claim::Claim;
 use super::emptying::empty_again;
-use super::in_sync_everywhere;
 use super::nodes;
 use super::proxies::is_proxy_alive;
 use super::ring;
@@ -31,6 +30,7 @@ use super::stage::{self, Stage, Standing};
 use super::switch::{ATTEMPTS, Switch, table_alone};
 use super::taking_out::LISTS_LEASE_OVER;
 use super::waiting::{PAUSE, Waiting};
+use super::{check_masks, in_sync_everywhere};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::now_ms;
 use crate::online::reading::Reader;
@@ -88,6 +88,7 @@ pub(super) async fn bring_back(
     let name = &table.name;
     check_nodes(cluster, name).await?;
     check_read_repair(cluster, name).await?;
+    check_masks(cluster, table, &known.entries).await?;
     ring::check(cluster, (name, &known), &standing.lists).await?;
     if !is_proxy_alive(cluster).await? {
         bail!(
@@ -106,17 +107,30 @@ pub(super) async fn bring_back(
     if !is_listed(&standing) {
         check_rights(cluster, name, &known).await?;
     }
-    let table = &with_least_grace(cluster, table, &known).await?;
+    let table = &with_least_grace(cluster, table, &known.entries).await?;
     let known = job.begin((table, known), &standing).await?;
-    let rows = job.fill(table, &known, &standing).await?;
-    job.bring_in_sync(table, &known).await?;
-    let known = let_none_join(cluster, (name, known), settle).await?;
-    job.switch(table, &known).await?;
+    let brought = job.bring(table, known, &standing).await;
+    let (rows, known) = super::if_overtaken(cluster, name, created, brought).await?;
     let closing = close(cluster, (name, known), settle).await?;
     Ok((rows, closing))
 }
 
 impl Job<'_> {
+    /// From when this command is at work until clients use the table. The rows that it has got.
+    async fn bring(
+        &self,
+        table: &Table,
+        known: Partition,
+        standing: &Standing,
+    ) -> Result<(Option<u64>, Partition)> {
+        let rows = self.fill(table, &known, standing).await?;
+        self.bring_in_sync(table, &known).await?;
+        let of = (self.name, known);
+        let known = let_none_join(self.cluster, of, self.settle).await?;
+        self.switch(table, &known).await?;
+        Ok((rows, known))
+    }
+
     fn to(&self, stage: Stage, left: Option<(usize, i64)>) -> Switch<'_> {
         Switch {
             table: self.name,
