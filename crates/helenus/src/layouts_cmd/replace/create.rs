@@ -23,6 +23,7 @@ use super::super::request::Wanted;
 use super::checks;
 use super::emptying::{empty, empty_again};
 use super::making::{Done, Job};
+use super::overtaken::if_overtaken;
 use super::stage::{self, Claim, Stage};
 use super::{joining, nodes, offline};
 use crate::online::cluster::Cluster;
@@ -99,7 +100,7 @@ async fn carry_out(
         (_, Some(Stage::Joining)) => {
             stage::claim(cluster, name, (&standing, Stage::Joining), created).await?;
             let done = go_on(job, table, (known, created)).await;
-            super::if_overtaken(cluster, name, created, done).await?
+            if_overtaken(cluster, name, created, done).await?
         }
         _ if !standing.lists.is_empty() => bail!(
             "helenus.copies has lists of copies of {name} that this command has not made: see `helenus layouts status`"
@@ -114,7 +115,7 @@ async fn carry_out(
             }
             stage::claim(cluster, name, (&standing, Stage::Filling), created).await?;
             let done = make(job, table, (known, created)).await;
-            super::if_overtaken(cluster, name, created, done).await?
+            if_overtaken(cluster, name, created, done).await?
         }
     })
 }
