@@ -35,6 +35,7 @@ mod joining;
 mod making;
 pub(super) mod nodes;
 mod offline;
+mod overtaken;
 mod proxies;
 pub(super) mod rebuild;
 mod refilling;
@@ -180,28 +181,6 @@ async fn check_tables(cluster: &Cluster, own: &Table, entries: &[Entry]) -> Resu
         checks::check_copy(own, &found, &entry.clustering)?;
     }
     Ok(())
-}
-
-/// What the command of this number, which was at work, has failed with says so if another one has taken over: that one may
-/// have dropped or emptied tables.
-async fn if_overtaken<T>(
-    cluster: &Cluster,
-    name: &TableName,
-    created: i64,
-    result: Result<T>,
-) -> Result<T> {
-    const OTHER: &str = "another command";
-    let Err(why) = result else {
-        return result;
-    };
-    let now = stage::read(cluster, name).await;
-    let is_overtaken = now.is_ok_and(|now| now.created != Some(created));
-    match is_overtaken && !why.to_string().starts_with(OTHER) {
-        true => Err(why.context(format!(
-            "{OTHER} has taken over {name} (see `helenus layouts status {name}`), and this one has ended"
-        ))),
-        false => Err(why),
-    }
 }
 
 /// Fails if a column of one of these has a mask: proxies might read other values than are stored, and do not compare them.

@@ -41,7 +41,7 @@ pub(super) const TIMING: Timing = Timing {
     lease_us: 1_000_000,
     drift_ppm: 1_000,
     late_us: 15_000_000,
-    patience_us: 600_000,
+    patience_us: 450_000,
 };
 
 #[derive(Clone, Copy, Debug)]

@@ -24,6 +24,7 @@ use super::checks;
 use super::claim::Claim;
 use super::emptying::{empty, empty_again};
 use super::making::{Done, Job};
+use super::overtaken::if_overtaken;
 use super::stage::{self, Stage};
 use super::{joining, nodes, offline};
 use crate::online::cluster::Cluster;
@@ -100,7 +101,7 @@ async fn carry_out(
         (_, Some(Stage::Joining)) => {
             stage::claim(cluster, name, (&standing, Stage::Joining), created).await?;
             let done = go_on(job, table, (known, created)).await;
-            super::if_overtaken(cluster, name, created, done).await?
+            if_overtaken(cluster, name, created, done).await?
         }
         _ if !standing.lists.is_empty() => bail!(
             "helenus.copies has lists of copies of {name} that this command has not made: see `helenus layouts status`"
@@ -115,7 +116,7 @@ async fn carry_out(
             }
             stage::claim(cluster, name, (&standing, Stage::Filling), created).await?;
             let done = make(job, table, (known, created)).await;
-            super::if_overtaken(cluster, name, created, done).await?
+            if_overtaken(cluster, name, created, done).await?
         }
     })
 }

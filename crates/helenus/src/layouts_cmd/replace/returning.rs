@@ -23,6 +23,7 @@ use super::age::{is_too_old, with_least_grace};
 use super::claim::Claim;
 use super::emptying::empty_again;
 use super::nodes;
+use super::overtaken::if_overtaken;
 use super::proxies::is_proxy_alive;
 use super::ring;
 use super::sources::{check_nodes, check_read_repair, listed_boots, source};
@@ -110,7 +111,7 @@ pub(super) async fn bring_back(
     let table = &with_least_grace(cluster, table, &known.entries).await?;
     let known = job.begin((table, known), &standing).await?;
     let brought = job.bring(table, known, &standing).await;
-    let (rows, known) = super::if_overtaken(cluster, name, created, brought).await?;
+    let (rows, known) = if_overtaken(cluster, name, created, brought).await?;
     let closing = close(cluster, (name, known), settle).await?;
     Ok((rows, closing))
 }
