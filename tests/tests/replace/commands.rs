@@ -190,10 +190,7 @@ fn rows_and_their_times_go_over_and_back() {
     // `create` was interrupted before the table was emptied.
     stage(&mut nodes, "times", "open");
     nodes.run("INSERT INTO times.t (k, a, b, v) VALUES (1, 1, 2, 1) USING TIMESTAMP 1001");
-    nodes.refused(
-        &["drop", "times.t", "--all", "--no-proxies"],
-        "run it again",
-    );
+    nodes.refused(&["drop", "times.t", "--all", "--no-proxies"], "--undo");
     nodes.succeeds(&create("times.t"));
     assert!(of(&mut nodes, "times.t").is_empty());
 

@@ -29,6 +29,7 @@ mod age;
 pub(super) mod checks;
 pub(super) mod claim;
 pub(super) mod create;
+mod emptied_copies;
 mod emptying;
 mod joining;
 mod making;

@@ -17,8 +17,8 @@ use crate::online::table;
 
 /// With `commitlog_sync: periodic` a node has on disk what it has acknowledged so long ago, by default.
 const COMMIT_LOG_SYNC: Duration = Duration::from_secs(10);
-/// By then also no proxy relies on a list with the table in sync, and what was sent by such a list has arrived.
-const NOBODY_LEFT: Duration = Duration::from_secs(17);
+/// By then also no proxy relies on a list with a member that was taken out, and what was sent by such a list has arrived.
+pub(super) const NOBODY_LEFT: Duration = Duration::from_secs(17);
 
 /// Empties a table that another command may be emptying: that one ends before its next step. What the entries are then.
 pub(super) async fn empty_again(

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use helenus_layout::insync::{Copies, Members, State as CopyState, TABLE};
 use helenus_proxy::LAYOUTS_LEASE;
 use helenus_rows::{Table, TableName};
@@ -18,7 +18,7 @@ use super::proxies::is_proxy_alive;
 use super::stage::{self, Stage, Standing};
 use super::switch::{Switch, without};
 use super::waiting::{PAUSE, Waiting};
-use super::{check_tables, nodes, ring};
+use super::{check_tables, emptied_copies, nodes, ring};
 use crate::online::hints;
 use crate::online::settle::Emptying;
 
@@ -117,7 +117,11 @@ async fn use_lists(job: &Job<'_>, entries: &[Entry], created: i64) -> Result<boo
     tokio::time::sleep(LISTS_KNOWN).await;
     check_proxies(job).await?;
     let standing = standing(job, created).await?;
-    if !ring::is_whole(cluster, (name, entries), &standing.lists).await {
+    let is_whole = ring::is_whole(cluster, (name, entries), &standing.lists).await;
+    let is_whole = is_whole.with_context(|| {
+        format!("clients use {name} as before; run this again, and it goes on from here")
+    })?;
+    if !is_whole {
         // They are about another ring, and clients would wait until proxies have made others. Nobody goes by them yet.
         stage::unlist(cluster, name, &standing).await?;
         return Ok(false);
@@ -160,12 +164,7 @@ async fn let_join(
             "helenus: rows that were deleted since the copying began would come back, because gc_grace_seconds of {name} is \
              over: the copies are emptied, and the proxies fill them"
         );
-        for entry in &entries {
-            standing(job, created).await?;
-            let truncate = format!("TRUNCATE {}", entry.table(name).to_cql());
-            cluster.run(&truncate).await?;
-        }
-        stage::begin_anew(cluster, name, &standing(job, created).await?).await?;
+        emptied_copies::empty(cluster, (name, &entries), created).await?;
     }
     standing(job, created).await?;
     let ready = with_state(&entries, State::Ready, created);
@@ -217,21 +216,28 @@ async fn bring_in_sync(
         let known = standing(job, created).await?;
         let of = (&*copies, "the copies");
         if waiting.look(cluster, (name, &known.lists), of).await? {
-            // One that is away is waited for.
-            let boots = nodes::boots(cluster).await.unwrap_or_default();
+            let boots = match nodes::boots(cluster).await {
+                Ok(boots) => boots,
+                // It is waited for.
+                Err(why) => {
+                    waiting.goes_on(&format!("{why:#}"));
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
             let is_restarted = |row: &CopiesRow| {
                 let list = row.list.as_ref();
                 list.is_ok_and(|list| restarted(&row.owners, list, &boots).next().is_some())
             };
-            if !boots.is_empty() && known.lists.iter().any(is_restarted) {
+            if known.lists.iter().any(is_restarted) {
                 // Nothing may have been written there since, so no proxy has noticed.
                 let again = |owners: &[String], list: &Copies| {
                     without(list, restarted(owners, list, &boots))
                 };
                 to(Stage::Joining).is_made(cluster, &known, again).await?;
-            } else if !boots.is_empty()
-                && waiting.is_made_good(cluster).await?
-                && ring::is_whole(cluster, (name, entries), &known.lists).await
+            } else if waiting
+                .is_over(cluster, (name, entries), &known.lists)
+                .await?
             {
                 let alone = |_: &[String], list: &Copies| without(list, [TABLE].into_iter());
                 if to(Stage::Open).is_made(cluster, &known, alone).await? {

@@ -21,7 +21,7 @@ use helenus_layout::insync::{State as CopyState, TABLE};
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
-use super::super::catalogue::{self, Entry, Mode, Partition, State};
+use super::super::catalogue::{self, Mode, Partition};
 use super::super::verdict;
 use super::super::work::Work;
 use super::super::{backfill, lists, names, ranges};
@@ -78,9 +78,6 @@ pub(in crate::layouts_cmd) async fn run(
     let mut done = Done::default();
     let mut closing = None;
     match stage {
-        Some(Stage::Open) => bail!(
-            "`create` has not emptied {name} yet: run it again to its end, then drop the layouts"
-        ),
         None if !standing.lists.is_empty() => bail!(
             "helenus.copies has lists of copies of {name} that `create` has not made: nothing is dropped"
         ),
@@ -91,13 +88,14 @@ pub(in crate::layouts_cmd) async fn run(
         Some(Stage::Closing) => {
             closing = Some(returning::close(cluster, (name, known), settle).await?);
         }
-        Some(stage @ (Stage::InUse | Stage::Returning | Stage::Draining))
+        Some(stage @ (Stage::Open | Stage::InUse | Stage::Returning | Stage::Draining))
             if !known.entries.is_empty() =>
         {
             let table = table::load(cluster, name).await?;
             check_tables(cluster, &table, &known.entries).await?;
             let is_online = settle.is_needed() && from.is_none() && stage != Stage::Draining;
             if !is_online {
+                check_is_empty_by_now(name, stage)?;
                 check_table_is_out(name, &standing)?;
             }
             match is_online {
@@ -113,6 +111,9 @@ pub(in crate::layouts_cmd) async fn run(
                 }
             }
         }
+        Some(Stage::Open) => bail!(
+            "clients use the copies of {name}, but the catalogue does not know which ones: see `helenus layouts status`"
+        ),
         // Nobody has ever written to the copies, or the catalogue has forgotten them.
         stage => {
             let mode = known.mode(name)?;
@@ -136,6 +137,17 @@ pub(in crate::layouts_cmd) async fn run(
     }
     report(name, &dropped, &done, as_json);
     Ok(())
+}
+
+/// Fails as long as another command may be emptying the table: that would take away what is copied to it.
+fn check_is_empty_by_now(name: &TableName, stage: Stage) -> Result<()> {
+    match stage {
+        Stage::Open => bail!(
+            "{name} itself has not been emptied yet: finish that first (helenus layouts drop {name} --undo), then run this \
+             again"
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Fails if the table itself is in sync in all lists: a copy may have lost what it has.
@@ -178,6 +190,8 @@ async fn bring_back(
         let source = source(cluster, (name, &known), (&sources, &boots, from), &ring).await?;
         // Nothing that is found now stops clients.
         backfill::check_timed(cluster, table, &source.table(name), &Work::of_all()).await?;
+        returning::check_rights(cluster, name, &known).await?;
+        returning::let_keep(cluster, name, &known).await?;
         if settle.is_needed() {
             eprintln!(
                 "helenus: clients cannot use {name} from now on, until its rows are back in the table"
@@ -198,14 +212,7 @@ async fn bring_back(
         ..Work::of_all()
     };
     let copy = source.table(name);
-    let back = [Entry {
-        layout: BACK.to_owned(),
-        physical: name.table.to_string(),
-        keyspace: None,
-        clustering: Vec::new(),
-        state: State::Writing.name().to_owned(),
-        created,
-    }];
+    let back = [returning::back(name, created)];
     let copied = async {
         backfill::fill(cluster, table, &copy, &back, &work).await?;
         verdict::verify(cluster, (table, &copy), &back, &work, true).await

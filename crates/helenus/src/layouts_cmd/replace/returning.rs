@@ -7,6 +7,7 @@
 //! 4. The catalogue forgets the copies: clients use the table by itself. Once all proxies know, nobody goes by the lists,
 //!    and they are taken away; then the copies' tables are dropped.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ use super::proxies::is_proxy_alive;
 use super::ring;
 use super::sources::{check_nodes, check_read_repair, listed_boots, source};
 use super::stage::{self, Stage, Standing};
-use super::switch::{Switch, without};
+use super::switch::{ATTEMPTS, Switch, table_alone};
 use super::taking_out::LISTS_LEASE_OVER;
 use super::waiting::{PAUSE, Waiting};
 use crate::online::cluster::Cluster;
@@ -44,6 +45,31 @@ const HINTS_LEFT: &str = "clients use the copies as before, but the table cannot
 const AGAIN: Duration = Duration::from_secs(5);
 /// and after twice as long each time, up to so long.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
+
+/// The table, as something that rows are copied to.
+pub(super) fn back(name: &TableName, created: i64) -> Entry {
+    Entry {
+        layout: BACK.to_owned(),
+        physical: name.table.to_string(),
+        keyspace: None,
+        clustering: Vec::new(),
+        state: State::Writing.name().to_owned(),
+        created,
+    }
+}
+
+/// What the command before has copied to the table counts for this one.
+pub(super) async fn take_over_notes(
+    cluster: &Cluster,
+    name: &TableName,
+    before: &Standing,
+    created: i64,
+) -> Result<()> {
+    if let (Some(last), Some(Stage::Returning)) = (before.created, before.stage(name)?) {
+        ranges::take_over(cluster, name, &back(name, last), &back(name, created)).await?;
+    }
+    Ok(())
+}
 
 struct Job<'a> {
     cluster: &'a Cluster,
@@ -78,7 +104,7 @@ pub(super) async fn bring_back(
         created,
     };
     if !is_listed(&standing) {
-        job.check_rights(&known).await?;
+        check_rights(cluster, name, &known).await?;
     }
     let table = &with_least_grace(cluster, table, &known).await?;
     let known = job.begin((table, known), &standing).await?;
@@ -121,6 +147,8 @@ impl Job<'_> {
     ) -> Result<Partition> {
         let (cluster, name) = (self.cluster, self.name);
         if standing.stage(name)? == Some(Stage::Returning) {
+            // Whenever this is interrupted, the next one finds them.
+            take_over_notes(cluster, name, standing, self.created).await?;
             stage::claim(cluster, name, (standing, Stage::Returning), self.created).await?;
             return super::take_over(cluster, name, &known, self.created).await;
         }
@@ -139,7 +167,8 @@ impl Job<'_> {
         let work = Work::of_all();
         backfill::check_timed(cluster, table, &source.table(name), &work).await?;
         let reader = Reader::new(cluster, table, name, work.level()).await?;
-        if !reader.is_empty().await? {
+        // Also one that another command may be emptying.
+        if standing.stage(name)? == Some(Stage::Open) || !reader.is_empty().await? {
             let of = (name, &known, self.created);
             empty_again(cluster, of, standing, (work.level(), self.settle)).await?;
         }
@@ -164,24 +193,15 @@ impl Job<'_> {
         if is_listed(&standing) {
             return Ok(None);
         }
-        self.let_keep(known).await?;
+        let_keep(cluster, name, known).await?;
         let of = in_sync_everywhere(&standing.lists, known.entries.len());
         let boots = listed_boots(&standing.lists);
         let ring = nodes::read(cluster).await?;
         let source = source(cluster, (name, known), (&of, &boots, None), &ring).await?;
         let copy = source.table(name);
-        let back = |created| Entry {
-            layout: BACK.to_owned(),
-            physical: name.table.to_string(),
-            keyspace: None,
-            clustering: Vec::new(),
-            state: State::Writing.name().to_owned(),
-            created,
-        };
-        let entry = back(self.created);
-        if let (Some(last), Ok(Some(Stage::Returning))) = (before.created, before.stage(name)) {
-            ranges::take_over(cluster, name, &back(last), &entry).await?;
-        }
+        let entry = back(name, self.created);
+        // Also what the one before has noted since then.
+        take_over_notes(cluster, name, before, self.created).await?;
         let work = Work {
             claim: Some(Arc::new(Claim::new(name, self.created, Stage::Returning))),
             ..Work::of_all()
@@ -203,51 +223,6 @@ impl Job<'_> {
         self.settle.wait("what was copied has arrived").await;
         hints::wait_for_old(cluster, hints::unseen_max(cluster), HINTS_LEFT).await?;
         Ok(rows)
-    }
-
-    /// Fails if roles have other rights on the table than on its copies: clients need them once it joins.
-    async fn check_rights(&self, known: &Partition) -> Result<()> {
-        let (cluster, name) = (self.cluster, self.name);
-        if !grants::are_checked(cluster).await {
-            return Ok(());
-        }
-        let mut commands: Vec<String> = Vec::new();
-        for entry in &known.entries {
-            let copy = entry.table(name);
-            let mut differing = grants::differing(cluster, name, &copy).await?;
-            // Proxies have theirs on the copies' keyspaces.
-            for role in grants::keepers(cluster, &copy.keyspace).await? {
-                differing.missing.remove(&role);
-            }
-            let more = differing.undoing(name).into_iter();
-            let more: Vec<String> = more.filter(|of| !commands.contains(of)).collect();
-            commands.extend(more);
-        }
-        match commands.is_empty() {
-            true => Ok(()),
-            false => bail!(
-                "roles have other rights on {name} than on its copies, and clients are to use {name} again. Make them the \
-                 same, on it or on each of its copies' tables, past the proxies, and run this again. To make those on \
-                 {name} what they are on its copies:\n{}",
-                commands.join("\n")
-            ),
-        }
-    }
-
-    /// Proxies may read and write the table as they may its copies.
-    async fn let_keep(&self, known: &Partition) -> Result<()> {
-        let (cluster, name) = (self.cluster, self.name);
-        let Some(first) = known.entries.first() else {
-            return Ok(());
-        };
-        if !grants::are_checked(cluster).await {
-            return Ok(());
-        }
-        let keyspace = first.table(name).keyspace;
-        for role in grants::keepers(cluster, &keyspace).await? {
-            grants::let_keep_table(cluster, &role, name).await?;
-        }
-        Ok(())
     }
 
     fn check_age(&self, table: &Table, standing: &Standing) -> Result<()> {
@@ -302,8 +277,9 @@ impl Job<'_> {
                 }
             }
             if waiting.look(cluster, (name, &standing.lists), of).await?
-                && waiting.is_made_good(cluster).await?
-                && ring::is_whole(cluster, (name, &known.entries), &standing.lists).await
+                && waiting
+                    .is_over(cluster, (name, &known.entries), &standing.lists)
+                    .await?
             {
                 waiting.end();
                 return Ok(());
@@ -311,6 +287,55 @@ impl Job<'_> {
             tokio::time::sleep(PAUSE).await;
         }
     }
+}
+
+/// Fails if a role may use the copies and not the table: clients are to use it again. Who has more rights on the table than
+/// on its copies is told.
+pub(super) async fn check_rights(
+    cluster: &Cluster,
+    name: &TableName,
+    known: &Partition,
+) -> Result<()> {
+    if !grants::are_checked(cluster).await {
+        return Ok(());
+    }
+    let mut commands: BTreeSet<String> = BTreeSet::new();
+    let mut further: BTreeSet<String> = BTreeSet::new();
+    for entry in &known.entries {
+        let differing = grants::use_differing(cluster, name, &entry.table(name)).await?;
+        commands.extend(differing.granting(name));
+        further.extend(differing.missing.into_keys());
+    }
+    if !commands.is_empty() {
+        bail!(
+            "roles have rights on copies of {name} that they do not have on {name}, which clients are to use again. Run these \
+             past the proxies, or revoke the rights on the copies, and run this again:\n{}",
+            commands.into_iter().collect::<Vec<_>>().join("\n")
+        );
+    }
+    if !further.is_empty() {
+        eprintln!(
+            "helenus: these roles have rights on {name} that they do not have on all of its copies, and may use them again \
+             when clients use {name}: {}",
+            further.into_iter().collect::<Vec<_>>().join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Proxies may read and write the table as they may its copies.
+pub(super) async fn let_keep(cluster: &Cluster, name: &TableName, known: &Partition) -> Result<()> {
+    if !grants::are_checked(cluster).await {
+        return Ok(());
+    }
+    let mut roles = BTreeSet::new();
+    for entry in &known.entries {
+        roles.extend(grants::keepers(cluster, &entry.table(name).keyspace).await?);
+    }
+    for role in &roles {
+        grants::let_keep_table(cluster, role, name).await?;
+    }
+    Ok(())
 }
 
 /// Whether a list has the table.
@@ -335,14 +360,7 @@ async fn switch_to_table(
         stage: Stage::Closing,
         left: None,
     };
-    let alone = |_: &[String], list: &Copies| {
-        if list.state(TABLE) != CopyState::InSync {
-            bail!(
-                "{name} itself is not in sync in all ranges, so its copies are needed: see `helenus layouts status {name}`"
-            );
-        }
-        without(list, 0..copies)
-    };
+    let alone = |_: &[String], list: &Copies| table_alone(name, list, copies);
     to.is_made(cluster, standing, alone).await
 }
 
@@ -369,9 +387,6 @@ pub(super) async fn give_up(
     }
     bail!("the lists of copies of {name} change all the time: run this again")
 }
-
-/// Attempts at lists that proxies may change meanwhile.
-pub(super) const ATTEMPTS: usize = 32;
 
 /// All copies are in this state from now on.
 pub(super) async fn set(

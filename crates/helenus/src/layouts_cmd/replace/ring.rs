@@ -29,14 +29,14 @@ pub(super) async fn check(
     }
 }
 
-/// Whether all that nodes own by now has a list that is about it. Not while nodes do not agree on that.
+/// Whether all that nodes own by now has a list that is about it. Fails while one does not answer, or they do not agree.
 pub(super) async fn is_whole(
     cluster: &Cluster,
     (name, entries): (&TableName, &[Entry]),
     lists: &[CopiesRow],
-) -> bool {
-    let groups = groups(cluster, (name, entries)).await;
-    groups.is_ok_and(|groups| without_list(&groups, lists) == 0 && groups.len() == lists.len())
+) -> Result<bool> {
+    let groups = groups(cluster, (name, entries)).await?;
+    Ok(without_list(&groups, lists) == 0 && groups.len() == lists.len())
 }
 
 /// A number for who owns what: that of other owners, or other ranges, is another one.

@@ -37,7 +37,7 @@ pub(super) async fn check_read_repair(cluster: &Cluster, name: &TableName) -> Re
     check_repairs(name, of.as_deref())
 }
 
-/// Without the option it is what it is by default.
+/// A table without the option has the default. Before Cassandra 4.0 there is no such column, and asking for it fails.
 fn check_repairs(name: &TableName, read_repair: Option<&str>) -> Result<()> {
     match read_repair {
         Some(of) if !of.eq_ignore_ascii_case("BLOCKING") => bail!(

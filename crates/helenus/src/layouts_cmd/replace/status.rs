@@ -71,7 +71,8 @@ impl InPlace {
                  it up (`drop --undo`)"
             }
             (_, Some(Stage::Open)) => {
-                "clients use the copies, but the table is not empty yet: unless `create` is at work, run it again"
+                "clients use the copies, but the table is not empty yet: unless a command is at work, run it again, or \
+                 `drop --undo`, which ends with the copies in use"
             }
             (_, Some(Stage::InUse)) => "in place of replicas: clients use the copies",
             (_, None) => "in place of replicas; they were not made by `create`",

@@ -1,12 +1,15 @@
 //! Changes of all lists of a table, and of how far its command is, together: all of them, or none.
 
 use anyhow::{Result, bail};
-use helenus_layout::insync::{Copies, State, Stored};
+use helenus_layout::insync::{Copies, State, Stored, TABLE};
 use helenus_rows::TableName;
 
 use super::stage::{self, Stage, Standing};
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{now_ms, place};
+
+/// Attempts at lists that proxies may change meanwhile.
+pub(super) const ATTEMPTS: usize = 32;
 
 /// What is to become of the lists.
 pub(super) struct Switch<'a> {
@@ -87,9 +90,19 @@ pub(super) fn without(list: &Copies, members: impl Iterator<Item = usize>) -> Re
     Ok(list)
 }
 
+/// Without the copies, where the table is in sync.
+pub(super) fn table_alone(name: &TableName, list: &Copies, copies: usize) -> Result<Copies> {
+    if list.state(TABLE) != State::InSync {
+        bail!(
+            "{name} itself is not in sync in all ranges, so its copies are needed: see `helenus layouts status {name}`"
+        );
+    }
+    without(list, 0..copies)
+}
+
 #[cfg(test)]
 mod tests {
-    use helenus_layout::insync::{Members, TABLE};
+    use helenus_layout::insync::Members;
 
     use super::super::super::lists::CopiesRow;
     use super::*;

@@ -15,11 +15,11 @@ use super::super::catalogue::{Entry, Partition, State};
 use super::super::work::Work;
 use super::emptying::{empty, empty_again};
 use super::joining::restarted;
-use super::returning::{ATTEMPTS, set};
+use super::returning::{set, take_over_notes};
 use super::sources::source;
 use super::stage::{self, Stage, Standing};
-use super::switch::{Switch, without};
-use super::waiting::PAUSE;
+use super::switch::{ATTEMPTS, Switch, without};
+use super::waiting::{PAUSE, Waiting};
 use super::{check_tables, checks, nodes, ring};
 use crate::online::cluster::Cluster;
 use crate::online::settle::Settle;
@@ -155,6 +155,16 @@ fn without_table(
     without(&list, [TABLE].into_iter())
 }
 
+/// What proxies that are gone have left in the table only, somebody may have read there.
+async fn wait_until_made_good(cluster: &Cluster) -> Result<()> {
+    let mut waiting = Waiting::begin(cluster).await?;
+    while !waiting.is_made_good(cluster).await? {
+        tokio::time::sleep(PAUSE).await;
+    }
+    waiting.end();
+    Ok(())
+}
+
 /// The table is taken out of all lists, and is to be emptied: clients go on using the copies.
 async fn take_table_out(
     cluster: &Cluster,
@@ -162,6 +172,8 @@ async fn take_table_out(
     standing: Standing,
     settle: Settle,
 ) -> Result<Partition> {
+    // If this is interrupted, too, the next `drop` has to know that the table may have been a member.
+    take_over_notes(cluster, name, &standing, created).await?;
     stage::claim(cluster, name, (&standing, Stage::Returning), created).await?;
     let known = super::take_over(cluster, name, &known, created).await?;
     let is_ready = |entry: &Entry| entry.state == State::Ready.name();
@@ -172,6 +184,9 @@ async fn take_table_out(
     };
     // Also what was being copied has arrived.
     settle.wait("clients use the copies alone").await;
+    if settle.is_needed() {
+        wait_until_made_good(cluster).await?;
+    }
     for _ in 0..ATTEMPTS {
         let standing = stage::read(cluster, name).await?;
         if !standing.is(Some(created), Some(Stage::Returning)) {

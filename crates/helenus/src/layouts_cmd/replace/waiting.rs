@@ -8,8 +8,10 @@ use helenus_layout::insync::State;
 use helenus_rows::TableName;
 use indicatif::ProgressBar;
 
+use super::super::catalogue::Entry;
 use super::super::lists::CopiesRow;
 use super::proxies::{SIGN_OF_LIFE, beats, gives_sign, left_by_others, silent};
+use super::ring;
 use crate::online::cluster::Cluster;
 use crate::terminal::spinner;
 
@@ -65,24 +67,17 @@ impl Waiting {
             count(rows, members, State::InSync),
             count(rows, members, State::Joining),
         );
+        if self.still.0 != in_sync {
+            self.still = (in_sync, Instant::now());
+        }
         if in_sync == all {
             return Ok(true);
         }
         self.left_since = None;
         let now = beats(cluster).await?;
-        if gives_sign(&self.seen, &now) {
-            self.heard = Instant::now();
-        }
-        (self.seen, self.seen_at) = (now, Instant::now());
-        if self.heard.elapsed() > SILENCE_MAX {
-            bail!(
-                "no proxy gives signs of life any more: {what} comes in sync when one does. Then run this again"
-            );
-        }
-        if self.still.0 != in_sync {
-            self.still = (in_sync, Instant::now());
-        } else if self.still.1.elapsed() > STILL_MAX {
-            self.still.1 = Instant::now();
+        self.hear(now);
+        self.check_heard(what)?;
+        if self.is_still() {
             eprintln!(
                 "helenus: for {} s {what} has not come in sync in another group of ranges: unless the table is large, the logs \
                  of the proxies tell what is in the way",
@@ -103,6 +98,65 @@ impl Waiting {
         Ok(false)
     }
 
+    /// Once all is in sync: whether nothing else is in the way of taking the others out. If something is, it is shown.
+    pub(super) async fn is_over(
+        &mut self,
+        cluster: &Cluster,
+        (name, entries): (&TableName, &[Entry]),
+        lists: &[CopiesRow],
+    ) -> Result<bool> {
+        if !self.is_made_good(cluster).await? {
+            return Ok(false);
+        }
+        match ring::is_whole(cluster, (name, entries), lists).await {
+            Ok(true) => return Ok(true),
+            Ok(false) => {
+                self.check_heard("what has new owners")?;
+                self.goes_on("groups of ranges have new owners, and proxies make their lists");
+            }
+            Err(why) => self.goes_on(&format!("{why:#}")),
+        }
+        Ok(false)
+    }
+
+    /// All is in sync, and this is waited for.
+    pub(super) fn goes_on(&mut self, what: &str) {
+        self.bar
+            .set_message(format!("all is in sync; waiting: {what}"));
+        if self.is_still() {
+            eprintln!(
+                "helenus: for {} s all is in sync, but this is in the way: {what}",
+                STILL_MAX.as_secs()
+            );
+        }
+    }
+
+    /// Signs of life of proxies.
+    fn hear(&mut self, now: BTreeMap<String, i64>) {
+        if gives_sign(&self.seen, &now) {
+            self.heard = Instant::now();
+        }
+        (self.seen, self.seen_at) = (now, Instant::now());
+    }
+
+    fn check_heard(&self, what: &str) -> Result<()> {
+        if self.heard.elapsed() > SILENCE_MAX {
+            bail!(
+                "no proxy gives signs of life any more: {what} comes in sync when one does. Then run this again"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether nothing has come in sync for so long that it is told again.
+    fn is_still(&mut self) -> bool {
+        let is_still = self.still.1.elapsed() > STILL_MAX;
+        if is_still {
+            self.still.1 = Instant::now();
+        }
+        is_still
+    }
+
     /// Whether proxies that are gone have left nothing that others have not made equal in all members: who is taken out
     /// before that may have a write that no other one has, and that somebody has read. Not for ever: that write was not
     /// acknowledged.
@@ -113,7 +167,7 @@ impl Waiting {
         // Those that have just been killed are still in the list.
         let now = beats(cluster).await?;
         let silent = silent(&self.seen, &now);
-        (self.seen, self.seen_at) = (now, Instant::now());
+        self.hear(now);
         let left = left_by_others(cluster, &silent).await?;
         if left == 0 {
             return Ok(true);

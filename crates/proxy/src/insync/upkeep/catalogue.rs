@@ -45,6 +45,16 @@ pub(super) async fn connect(common: &Process) -> Result<Reader, Trouble> {
 pub(super) async fn change(
     common: &Process,
     name: &CopyName,
+    lists: (&Copies, &Copies),
+    renewed: Option<usize>,
+) -> Result<(), Trouble> {
+    change_by(&mut connect(common).await?, name, lists, renewed).await
+}
+
+/// The same, over a connection that there is already: it is sent at once.
+pub(super) async fn change_by(
+    reader: &mut Reader,
+    name: &CopyName,
     (known, list): (&Copies, &Copies),
     renewed: Option<usize>,
 ) -> Result<(), Trouble> {
@@ -56,7 +66,6 @@ pub(super) async fn change(
         groups: vec![group],
     };
     let text = rows::change_copies(&change, now_ms());
-    let mut reader = connect(common).await?;
     let answer = reader.rows(&text, Consistency::QUORUM).await;
     match rows::is_applied(&answer.map_err(Trouble::Catalogue)?) {
         true => Ok(()),

@@ -77,16 +77,24 @@ impl Node {
         })
     }
 
-    /// The first one that answers, for the table itself, which has replicas of its own: all of them are asked. What some
-    /// of them have may not have been acknowledged, or only by one of them, and a hint would bring it later.
+    /// The first one that answers, those that are put off last, for the table itself, which has replicas of its own: all
+    /// of them are asked. What some of them have may not have been acknowledged, or only by one of them, and a hint would bring it later.
     pub(super) async fn any(common: &Process) -> Result<Node, Trouble> {
         let (snapshot, config) = (common.snapshot.load_full(), common.settings.load_full());
         // No node is the lost one.
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut trouble = Trouble::Catalogue(ConnError::Closed);
-        for address in control::in_order(&snapshot, &config, none) {
+        let nodes = control::in_order(&snapshot, &config, none);
+        let nodes = nodes.into_iter().filter_map(|address| {
+            let mut nodes = snapshot.nodes.iter();
+            let node = nodes.find(|node| node.address == address && !node.gone)?;
+            Some((node.host_id, address))
+        });
+        let unreachable = &common.unreachable;
+        for (host, address) in unreachable.put_off_last(nodes.collect(), now_us()) {
             match open(common, address).await {
                 Ok((conn, _)) => {
+                    unreachable.on_connected(host);
                     return Ok(Node {
                         address,
                         conn,
@@ -94,7 +102,14 @@ impl Node {
                         level: Consistency::ALL,
                     });
                 }
-                Err(why) => trouble = Trouble::Node(address, why),
+                Err(why) => {
+                    let now_us = now_us();
+                    // One that was put off is tried here for want of others.
+                    if unreachable.check(host, now_us).is_ok() {
+                        unreachable.on_failed(host, now_us);
+                    }
+                    trouble = Trouble::Node(address, why);
+                }
             }
         }
         Err(trouble)

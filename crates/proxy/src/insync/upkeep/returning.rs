@@ -69,9 +69,10 @@ pub(super) async fn join(common: &Process, name: &CopyName) -> Result<(), Troubl
     let joining = list
         .join(name.copy, node.boot())
         .map_err(|_| Trouble::Changed)?;
-    // A slow node may have taken longer than that.
+    let mut reader = catalogue::connect(common).await?;
+    // Slow nodes may have taken longer than that.
     check_may_join(common, name)?;
-    catalogue::change(common, name, (&list, &joining), renewed).await?;
+    catalogue::change_by(&mut reader, name, (&list, &joining), renewed).await?;
     tracing::info!(
         "{} joins, and is compared with the others",
         name.described()

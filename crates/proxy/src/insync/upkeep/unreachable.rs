@@ -2,6 +2,7 @@
 //! them: one that is lost has copies of many groups of ranges, and of many tables.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use helenus_engine::snapshot::HostId;
@@ -31,6 +32,16 @@ impl Unreachable {
             Some(_) => Err(Trouble::Unreachable(node)),
             None => Ok(()),
         }
+    }
+
+    /// Those first that may be tried now, otherwise in the same order.
+    pub(super) fn put_off_last(
+        &self,
+        mut nodes: Vec<(HostId, SocketAddr)>,
+        now_us: u64,
+    ) -> Vec<(HostId, SocketAddr)> {
+        nodes.sort_by_key(|(node, _)| self.check(*node, now_us).is_err());
+        nodes
     }
 
     pub(super) fn on_failed(&self, node: HostId, now_us: u64) {
@@ -75,5 +86,19 @@ mod tests {
         assert_eq!(nodes.failures(lost), 0);
         nodes.on_failed(lost, now_us);
         assert!(nodes.check(lost, now_us + 1_000_000).is_ok(), "begun anew");
+    }
+
+    #[test]
+    fn where_any_node_will_do_one_that_is_put_off_comes_last() {
+        let nodes = Unreachable::default();
+        let at = |host: u8| ([host; 16], SocketAddr::from(([127, 0, 0, host], 9042)));
+        let order = |now_us| nodes.put_off_last([1, 2, 3].map(at).to_vec(), now_us);
+        assert_eq!(order(0), [1, 2, 3].map(at));
+        nodes.on_failed([1; 16], 0);
+        assert_eq!(order(0), [2, 3, 1].map(at));
+        nodes.on_failed([2; 16], 0);
+        nodes.on_failed([3; 16], 0);
+        assert_eq!(order(0), [1, 2, 3].map(at), "none is left out");
+        assert_eq!(order(1_000_000), [1, 2, 3].map(at));
     }
 }
