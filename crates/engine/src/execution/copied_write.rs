@@ -405,6 +405,10 @@ impl CopiedWrite {
             if of.since != list.since(copy) {
                 of.since = list.since(copy);
                 (of.failure, of.failures, of.not_before_us) = (None, 0, 0);
+                // What is under way was sent before it was out, and may have been emptied: its answer does not count.
+                if list.state(copy) != State::Out && of.flying.take().is_some() {
+                    of.may_have = true;
+                }
                 // It was emptied while it was out.
                 if copy == TABLE && list.state(copy) == State::Joining {
                     of.boot = None;
