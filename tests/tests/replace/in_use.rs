@@ -152,7 +152,10 @@ fn rows_go_over_to_copies_and_back_while_clients_write() {
     let created = nodes.json(&CREATE[..10]);
     println!("{created}");
     assert_eq!(nodes.stage("shop.t"), (json!("replace"), json!("in use")));
-    assert_eq!(members(&nodes, "in sync"), (0, 3));
+    // On a busy machine a copy is out now and then, and comes back.
+    eventually("all copies are in sync", || {
+        members(&nodes, "in sync") == (0, 3)
+    });
     writing.copies_are_in_use(true);
     let before = writing.acknowledged();
     eventually("clients write again", || {
@@ -207,7 +210,10 @@ fn rows_go_over_to_copies_and_back_while_clients_write() {
     nodes.succeeds(&["drop", "shop.t", "--undo"]);
     writing.copies_are_in_use(true);
     assert_eq!(nodes.stage("shop.t"), (json!("replace"), json!("in use")));
-    assert_eq!(members(&nodes, "in sync"), (0, 3));
+    // On a busy machine a copy is out now and then, and comes back.
+    eventually("all copies are in sync", || {
+        members(&nodes, "in sync") == (0, 3)
+    });
     for node in 0..3 {
         assert!(
             nodes.rows_at(node, "shop.t").is_empty(),

@@ -48,7 +48,10 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
             );
         };
         let of = (&args.table, &**layout);
-        let how = (&args.work, args.no_proxies, args.json);
+        if args.no_proxies {
+            bail!("only proxies bring a copy back: run this without --no-proxies, while one runs");
+        }
+        let how = (&args.work, args.json);
         return replace::rebuild::run(&cluster, of, known, how).await;
     }
     args.work.check_nodes(&cluster).await?;

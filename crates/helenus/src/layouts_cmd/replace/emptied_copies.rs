@@ -4,13 +4,14 @@
 //! may be in sync in a moment. So they are taken out of all lists first.
 
 use anyhow::{Context, Result, bail};
-use helenus_layout::insync::{Copies, State};
+use helenus_layout::insync::Copies;
 use helenus_rows::TableName;
 
 use super::super::catalogue::{self, Entry, Partition, State as EntryState};
 use super::emptying::NOBODY_LEFT;
 use super::stage::{self, Stage, Standing};
 use super::switch::{ATTEMPTS, Switch, table_alone};
+use super::taking_out;
 use super::waiting::PAUSE;
 use crate::online::cluster::Cluster;
 
@@ -88,20 +89,11 @@ fn check_at_work(name: &TableName, standing: &Standing, created: i64) -> Result<
 /// Fails unless all copies are out of all lists, where the table is in sync: they may have what nobody else has, and be
 /// read.
 fn check_out((name, copies): (&TableName, usize), standing: &Standing) -> Result<()> {
-    let are_out = |list: &Copies| {
-        let is_out = |copy| list.state(copy) == State::Out;
-        table_alone(name, list, copies).is_ok() && (0..copies).all(is_out)
-    };
-    let mut rows = standing.lists.iter();
-    match rows.find(|row| !row.list.as_ref().is_ok_and(are_out)) {
-        None if !standing.lists.is_empty() => Ok(()),
-        None => bail!("{name} has no lists of its copies: see `helenus layouts status {name}`"),
-        Some(row) => bail!(
-            "copies of {name} are not emptied: one is in the list of those on {}, or the table itself is not in sync there. \
-             See `helenus layouts status {name}`",
-            row.owners.join(", ")
-        ),
+    taking_out::check_out(name, 0..copies, &standing.lists)?;
+    for list in standing.lists.iter().flat_map(|row| &row.list) {
+        table_alone(name, list, copies)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

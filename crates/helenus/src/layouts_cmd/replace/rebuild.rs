@@ -3,7 +3,7 @@
 //!
 //! 1. The catalogue says `writing`: proxies do not read the copy, and do not let it join.
 //! 2. It is taken out of all lists, in none of which it may be the last one in sync, and emptied.
-//! 3. Rows are copied from a copy in sync ([`super::refilling`]).
+//! 3. Rows are copied from a copy in sync ([`super::refilling`]), unless clients cannot write at QUORUM while it is out.
 //! 4. The catalogue says `ready`: proxies let it join, and compare it with another one.
 
 use std::time::{Duration, Instant};
@@ -18,20 +18,20 @@ use super::super::ranges;
 use super::super::work::Work;
 use super::age::with_least_grace;
 use super::proxies::is_proxy_alive;
-use super::refilling::{self, Content, Refill};
-use super::stage::{self, Stage, Standing};
+use super::refilling::{Content, Filler, Refill};
+use super::stage::{self, Stage};
 use super::taking_out::{check_kept, evicted, out_for};
 use super::waiting::{PAUSE, Waiting};
 use super::{check_tables, checks, described, ring};
 use crate::online::cluster::Cluster;
-use crate::online::settle::{Emptying, Settle};
+use crate::online::settle::Settle;
 use crate::online::table;
 
 pub(in crate::layouts_cmd) async fn run(
     cluster: &Cluster,
     (name, layout): (&TableName, &str),
     known: Partition,
-    (work, no_proxies, as_json): (&Work, bool, bool),
+    (work, as_json): (&Work, bool),
 ) -> Result<()> {
     let begun = Instant::now();
     let number = known
@@ -55,9 +55,9 @@ pub(in crate::layouts_cmd) async fn run(
     }
     check_others(&known, layout, name)?;
     let is_new = before.state == State::Ready.name();
+    check_up(cluster).await?;
     // One that was interrupted has to be made an end of, even if it can no longer be taken out.
     if is_new {
-        check_up(cluster).await?;
         ring::check(cluster, (name, &known), &standing.lists).await?;
         check_kept(cluster, (name, number), &standing.lists).await?;
         evicted(name, number, &standing.lists)?;
@@ -65,49 +65,54 @@ pub(in crate::layouts_cmd) async fn run(
     check_proxies(cluster).await?;
     let table = with_least_grace(cluster, &table, &known.entries).await?;
     let closed = before.begun_anew();
-    let settle = Settle::of(cluster, no_proxies).await;
+    let filler = Filler::of(number, known.entries.len(), &standing.lists);
+    if filler == Filler::Proxies {
+        eprintln!(
+            "helenus: writes at QUORUM need {layout} of {name}, which is therefore out for a moment only: its rows are not \
+             copied by this command, but brought by the proxies, which takes longer"
+        );
+    }
     let refill = Refill {
         cluster,
         name,
         table: &table,
         known: &known,
+        standing: &standing,
         number,
         entry: &closed,
         work,
-        settle,
-    };
-    let is_begun = !is_new && refilling::is_begun(cluster, name, before).await?;
-    let content = refill.content(is_begun).await?;
-    if content == Content::Begun {
-        check_up(cluster).await?;
-    }
-    // Another command may have emptied it a moment ago, or be about to, unless it copies rows by now.
-    let emptying = match is_new || content == Content::Begun {
-        true => Emptying::No,
-        false => Emptying::Perhaps,
+        settle: Settle::of(cluster, false).await,
+        filler,
     };
     catalogue::change(cluster, name, &known, &[Change::Put(&closed)]).await?;
-    if content == Content::Begun {
-        ranges::take_over(cluster, name, before, &closed).await?;
-    }
-    let more = settle.for_emptying(emptying);
-    let taken = out_for(cluster, (name, number), (settle, more)).await;
-    let taken_out = match taken {
-        Ok(at) => at,
-        Err(why) => return not_emptied(cluster, name, &closed, why).await,
+    let content = match is_new {
+        true => Content::Own,
+        false => refill.taken_over(before).await?,
     };
-    let now = catalogue::read(cluster, name).await?;
-    now.check_unchanged(name, std::slice::from_ref(&closed))?;
-    let now = stage::read(cluster, name).await?;
-    check_in_use(name, &standing, &now)?;
+    let more = refill.settle.for_emptying(content.emptying());
+    let out = out_for(
+        cluster,
+        (name, number),
+        (refill.settle, more),
+        filler.order(),
+    );
+    let taken_out = match out.await {
+        Ok(at) => at,
+        Err(why) => return Err(not_emptied(&refill, content, why).await),
+    };
+    let now = refill.at_work().await?;
     // The ring may have changed meanwhile, and nodes be lost.
-    let is_whole = ring::check(cluster, (name, &known), &now.lists).await;
-    if let Err(why) = is_whole.and(check_up(cluster).await) {
-        return not_emptied(cluster, name, &closed, why).await;
-    }
-    let copied = refill.fill(&now.lists, (content, taken_out)).await?;
-    let now = stage::read(cluster, name).await?;
-    check_in_use(name, &standing, &now)?;
+    let source = async {
+        ring::check(cluster, (name, &known), &now.lists).await?;
+        check_up(cluster).await?;
+        refill.source(&now.lists).await
+    };
+    let source = match source.await {
+        Ok(source) => source,
+        Err(why) => return Err(not_emptied(&refill, content, why).await),
+    };
+    let copied = refill.fill(source, (content, taken_out)).await?;
+    refill.at_work().await?;
     let ready = open(cluster, name, &closed).await?;
     ranges::forget(cluster, name, layout).await?;
     wait_until_back(cluster, (name, &ready), number).await?;
@@ -167,32 +172,28 @@ async fn open(cluster: &Cluster, name: &TableName, closed: &Entry) -> Result<Ent
     Ok(ready)
 }
 
-/// It has not been emptied: it is read again, where it is in sync, and comes back elsewhere.
-async fn not_emptied(
-    cluster: &Cluster,
-    name: &TableName,
-    closed: &Entry,
-    why: anyhow::Error,
-) -> Result<()> {
-    match open(cluster, name, closed).await {
-        Ok(_) => Err(why),
-        Err(error) => Err(why.context(format!(
+/// It has not been emptied: it is read again, where it is in sync, and comes back elsewhere. Not before nothing of an
+/// interrupted command can arrive any more; if that is not sure, it is left as it is.
+async fn not_emptied(refill: &Refill<'_>, content: Content, why: anyhow::Error) -> anyhow::Error {
+    let Refill { cluster, name, .. } = *refill;
+    let opened = async {
+        if let Some(emptying) = content.before_opening() {
+            // A node that stands still may find a TRUNCATE when it goes on.
+            check_up(cluster).await?;
+            let more = refill.settle.for_emptying(emptying);
+            let what = "nothing of before is under way";
+            refill.settle.wait_longer(more, what).await;
+            refill.wait_for_late().await?;
+        }
+        open(cluster, name, refill.entry).await
+    };
+    match opened.await {
+        Ok(_) => why,
+        Err(error) => why.context(format!(
             "{} of {name} is not read until this is run again: {error:#}",
-            closed.layout
-        ))),
+            refill.entry.layout
+        )),
     }
-}
-
-/// Fails if the copies are no longer used as when this command began: the one that is taken out may be the one from
-/// which rows are brought back to the table.
-fn check_in_use(name: &TableName, before: &Standing, now: &Standing) -> Result<()> {
-    let is_same = now.stage(name)? == Some(Stage::InUse) && now.created == before.created;
-    if is_same && !now.lists.is_empty() {
-        return Ok(());
-    }
-    bail!(
-        "another command is at work on {name}, and its copies are not in use any more: see `helenus layouts status {name}`"
-    )
 }
 
 /// Fails if another layout is not read: there might be none that is.
@@ -230,42 +231,8 @@ async fn wait_until_back(
 
 #[cfg(test)]
 mod tests {
-    use helenus_layout::insync::{Copies, LISTED_MAX, Members};
-
-    use super::super::super::lists::CopiesRow;
     use super::super::tests::entry;
     use super::*;
-
-    const OWNERS: [&str; 2] = [
-        "11111111-1111-1111-1111-111111111111",
-        "22222222-2222-2222-2222-222222222222",
-    ];
-
-    fn row(list: Copies) -> CopiesRow {
-        CopiesRow {
-            table: "shop.orders".to_owned(),
-            owners: OWNERS.map(str::to_owned).to_vec(),
-            ranges: None,
-            list: Ok(list),
-            changed_ms: None,
-        }
-    }
-
-    #[test]
-    fn nothing_is_emptied_once_another_command_has_begun() {
-        let name: TableName = "shop.orders".parse().expect("a name");
-        let both = || vec![row(Copies::new(Members::first(2), [7; LISTED_MAX]))];
-        let in_use = Standing::of(5, Stage::InUse, both());
-        check_in_use(&name, &in_use, &in_use).expect("the same");
-        for other in [
-            Standing::of(5, Stage::InUse, Vec::new()),
-            Standing::of(6, Stage::InUse, both()),
-            Standing::of(6, Stage::Draining, Vec::new()),
-            Standing::of(5, Stage::Draining, both()),
-        ] {
-            assert!(check_in_use(&name, &in_use, &other).is_err(), "{other:?}");
-        }
-    }
 
     #[test]
     fn one_copy_is_rebuilt_at_a_time() {

@@ -21,7 +21,7 @@ use helenus_layout::insync::{State as CopyState, TABLE};
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
-use super::super::catalogue::{self, Mode, Partition};
+use super::super::catalogue::{self, Mode, Partition, State};
 use super::super::verdict;
 use super::super::work::Work;
 use super::super::{backfill, lists, names, ranges};
@@ -100,6 +100,7 @@ pub(in crate::layouts_cmd) async fn run(
             }
             match is_online {
                 true => {
+                    check_none_is_rebuilt(name, stage, &known)?;
                     let of = (&table, known);
                     let (rows, created) =
                         returning::bring_back(cluster, of, standing, settle).await?;
@@ -147,6 +148,20 @@ fn check_is_empty_by_now(name: &TableName, stage: Stage) -> Result<()> {
              again"
         ),
         _ => Ok(()),
+    }
+}
+
+/// Fails if a `rebuild` was interrupted: what it has sent may be under way, and `--undo` would let the copy join.
+fn check_none_is_rebuilt(name: &TableName, stage: Stage, known: &Partition) -> Result<()> {
+    let mut entries = known.entries.iter();
+    let unread = entries.find(|entry| entry.state != State::Ready.name());
+    match unread.filter(|_| stage == Stage::InUse) {
+        None => Ok(()),
+        Some(entry) => bail!(
+            "layout {layout} of {name} is being rebuilt: let that come to its end, or run it again if it was interrupted \
+             (helenus layouts rebuild {name} --layout {layout}), then run this again",
+            layout = entry.layout
+        ),
     }
 }
 

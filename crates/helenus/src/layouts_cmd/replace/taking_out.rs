@@ -1,6 +1,7 @@
 //! A copy is taken out of all lists, and nothing more arrives at it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -20,25 +21,55 @@ const AT_A_TIME: usize = 32;
 /// Attempts to take a copy out of all lists, which proxies may change meanwhile.
 const ATTEMPTS: usize = 32;
 
-/// Takes the copy out, and waits until all proxies know that it is not to join, nobody sends it anything any more, and what
-/// was sent has arrived. When it was taken out, in milliseconds since 1970.
+/// What comes first: that the copy is taken out, or the waiting until all proxies know that it is not to join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    OutFirst,
+    /// It is out for a moment only.
+    WaitFirst,
+}
+
+/// Takes the copy out, and waits until all proxies know that it is not to join, and nobody reads it or sends it anything any
+/// more; with [`Order::OutFirst`] also until what was sent has arrived. When it was taken out, in milliseconds since 1970.
 pub(super) async fn out_for(
     cluster: &Cluster,
     (name, number): (&TableName, usize),
     (settle, more): (Settle, Duration),
+    order: Order,
 ) -> Result<i64> {
     let mut at = now_ms();
-    take_out(cluster, name, number).await?;
+    if order == Order::OutFirst {
+        take_out(cluster, name, number).await?;
+    }
     settle.wait_longer(more, "no longer read").await;
     // A proxy that did not know may have let it join meanwhile.
-    let arrived = LISTS_LEASE_OVER + settle.late();
     if take_out(cluster, name, number).await? == Taken::Now {
         at = now_ms();
-        tokio::time::sleep(arrived).await;
-    } else if !settle.is_needed() {
-        tokio::time::sleep(LISTS_LEASE_OVER).await;
+        let arrived = match order {
+            Order::OutFirst => settle.late(),
+            Order::WaitFirst => Duration::ZERO,
+        };
+        tokio::time::sleep(LISTS_LEASE_OVER + arrived).await;
     }
     Ok(at)
+}
+
+/// Fails unless these copies are in no list: somebody may go by what they have.
+pub(super) fn check_out(name: &TableName, copies: Range<usize>, lists: &[CopiesRow]) -> Result<()> {
+    let are_out = |list: &Copies| {
+        let mut copies = copies.clone();
+        copies.all(|copy| list.state(copy) == CopyState::Out)
+    };
+    let mut rows = lists.iter();
+    match rows.find(|row| !row.list.as_ref().is_ok_and(are_out)) {
+        None if !lists.is_empty() => Ok(()),
+        None => bail!("{name} has no lists of its copies: see `helenus layouts status {name}`"),
+        Some(row) => bail!(
+            "copies of {name} are not emptied: one is in the list of those on {}, or that list cannot be as it is. See \
+             `helenus layouts status {name}`",
+            row.owners.join(", ")
+        ),
+    }
 }
 
 /// Fails unless each group of ranges keeps a copy in sync on a node that has not been restarted since.
