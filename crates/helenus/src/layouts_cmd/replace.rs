@@ -191,7 +191,7 @@ async fn check_masks(cluster: &Cluster, own: &Table, entries: &[Entry]) -> Resul
             name: name.clone(),
             ..own.clone()
         };
-        if let Some(column) = table::masked(&of, cluster).await.first() {
+        if let Some(column) = table::masked(&of, cluster).await?.first() {
             bail!(
                 "column {column} of {name} is masked, and proxies do not compare what they may read in another form: drop \
                  the mask (ALTER TABLE {} ALTER {} DROP MASKED), past the proxies, and run this again",

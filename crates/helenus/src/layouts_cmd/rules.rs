@@ -31,7 +31,7 @@ pub(super) async fn check(table: &Table, cluster: &Cluster) -> Result<()> {
         );
     }
     table::check_views(table, cluster, "a table can have views or layouts").await?;
-    if !table::masked(table, cluster).await.is_empty() {
+    if !table::masked(table, cluster).await?.is_empty() {
         bail!("{name} has masked columns, and masks are not carried over to layouts");
     }
     Ok(())

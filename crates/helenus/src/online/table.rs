@@ -98,18 +98,20 @@ pub(crate) async fn check_views(table: &Table, cluster: &Cluster, what: &str) ->
     }
 }
 
-/// Columns that are masked, since 5.0.
-pub(crate) async fn masked(table: &Table, cluster: &Cluster) -> Vec<String> {
-    let masks: Result<Vec<(String,)>> = cluster
+/// Columns that are masked. There are none before all nodes are of 5.0.
+pub(crate) async fn masked(table: &Table, cluster: &Cluster) -> Result<Vec<String>> {
+    if !tells_elements(cluster).await? {
+        return Ok(Vec::new());
+    }
+    let masks: Vec<(String,)> = cluster
         .rows(format!(
             "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = {} AND \
              table_name = {}",
             literal(&table.name.keyspace),
             literal(&table.name.table)
         ))
-        .await;
-    let masks = masks.unwrap_or_default().into_iter();
-    masks.map(|(column,)| column).collect()
+        .await?;
+    Ok(masks.into_iter().map(|(column,)| column).collect())
 }
 
 async fn tells_elements(cluster: &Cluster) -> Result<bool> {

@@ -122,7 +122,7 @@ pub(super) async fn in_the_way(
         }
     }
     if table::masked(table, cluster)
-        .await
+        .await?
         .iter()
         .any(|of| of == column)
     {

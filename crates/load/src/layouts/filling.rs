@@ -1,7 +1,7 @@
 //! Filling the tables, counting what they hold, and measuring writes.
 
 use super::cells::{DISK, DISK_BYTES, WRITES};
-use super::experiment::{Layouts, Contender, Nodes, Open};
+use super::experiment::{Contender, Layouts, Nodes, Open};
 use super::orders::PARTITION;
 use super::tables::{Copies, out_of_sync};
 use super::writes::{INSERT, Inserts, Writer};

@@ -17,7 +17,7 @@ use crate::online::compare_and_set::{now_ms, place};
 use crate::online::table;
 
 /// One that has been emptied joins meanwhile, for all its age.
-const JOINS_MAX: Duration = Duration::from_secs(60);
+const JOINS_MAX: Duration = Duration::from_secs(300);
 
 /// When members left those in sync, in milliseconds since 1970, by the owners of the list.
 type Left = BTreeMap<Vec<String>, BTreeMap<usize, i64>>;
@@ -73,7 +73,7 @@ impl TooOld {
                     bail!(
                         "{copy} is out of sync for almost gc_grace_seconds ({} s, of {name} or of one of its copies), and does \
                          not join any more, because rows that were deleted meanwhile would come back with it. Clients use \
-                         {name} as before. Give it up (helenus layouts drop {name} --all), set gc_grace_seconds of {name} to \
+                         {name} as before. If its node was away, run this again; otherwise give it up (helenus layouts drop {name} --all), set gc_grace_seconds of {name} to \
                          more than filling and comparing take, and create the layouts again",
                         table.gc_grace_seconds
                     );
