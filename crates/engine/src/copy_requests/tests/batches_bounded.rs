@@ -104,6 +104,38 @@ fn what_the_nodes_do_not_prepare_is_not_written() {
 }
 
 #[test]
+fn what_fits_with_the_texts_of_what_is_not_prepared_is_written_once_the_rest_is() {
+    let mut scene = bounded(8_000);
+    prepare(&mut scene);
+    let mut children: Vec<Sent<'_>> = vec![(Err(b"own"), &ROW); 100];
+    children.push((Err(b"other"), &[ONE, ONE]));
+    ask(&mut scene, &batch(Version::V4, LOGGED, &children, None));
+    let mut later = Vec::new();
+    for node in 0..COPIES {
+        for (opcode, stream, body) in scene.bench.at(node) {
+            assert_eq!(opcode, Opcode::Prepare);
+            match body.windows(6).any(|of| of == b"UPDATE") {
+                true => scene.error(node, stream, code::INVALID, "no"),
+                false => later.push((node, stream, prepared(&scene, &body))),
+            }
+        }
+    }
+    scene.wait_and_read(400);
+    scene.is_unanswered();
+    for (node, stream, answer) in later {
+        scene.bench.say_as(node, Opcode::Result, stream, &answer);
+        scene.carry_out();
+    }
+    scene.wait_and_read(200);
+    let sent = answer_all(&mut scene);
+    let sent = sent
+        .iter()
+        .filter(|(_, opcode, _)| *opcode == Opcode::Batch);
+    assert_eq!(sent.count(), COPIES);
+    scene.is_acknowledged();
+}
+
+#[test]
 fn what_is_not_prepared_for_one_copy_is_told_and_given_up() {
     let mut scene = bounded(8_000);
     prepare(&mut scene);
