@@ -43,7 +43,7 @@ pub(super) const TIMING: Timing = Timing {
     late_us: 15_000_000,
     // A collection of garbage may take that long. With what follows until a write goes on without the copy, it stays
     // below the 2 s for which nodes let a write wait by default.
-    patience_us: 450_000,
+    patience_us: 600_000,
 };
 
 #[derive(Clone, Copy, Debug)]
