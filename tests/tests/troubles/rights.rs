@@ -117,7 +117,10 @@ pub(crate) fn roles_keep_their_rights() {
     run(&mut node, "GRANT ALTER ON shop.t TO reader");
     run(&mut node, "GRANT ALTER ON shop__t__x.t TO team");
     let (succeeded, why) = layouts(&cluster, &drop_all);
-    assert!(!succeeded && why.contains("ON TABLE shop.t TO team"), "{why}");
+    assert!(
+        !succeeded && why.contains("ON TABLE shop.t TO team"),
+        "{why}"
+    );
     assert!(!why.contains("reader"), "{why}");
     run(&mut node, "REVOKE ALTER ON shop__t__x.t FROM team");
     run(&mut node, "REVOKE ALTER ON shop.t FROM reader");
