@@ -41,7 +41,7 @@ pub(super) const TIMING: Timing = Timing {
     lease_us: 1_000_000,
     drift_ppm: 1_000,
     late_us: 15_000_000,
-    // A collection of garbage may take that long. With what follows until a write goes on without the copy, it stays
+    // A busy node may be late by more than half of that. With what follows until a write goes on without the copy, it stays
     // below the 2 s for which nodes let a write wait by default.
     patience_us: 600_000,
 };

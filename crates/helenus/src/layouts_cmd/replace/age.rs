@@ -73,8 +73,9 @@ impl TooOld {
                     bail!(
                         "{copy} is out of sync for almost gc_grace_seconds ({} s, of {name} or of one of its copies), and does \
                          not join any more, because rows that were deleted meanwhile would come back with it. Clients use \
-                         {name} as before. If its node was away, run this again; otherwise give it up (helenus layouts drop {name} --all), set gc_grace_seconds of {name} to \
-                         more than filling and comparing take, and create the layouts again",
+                         {name} as before. If its node was away, run this again; otherwise give it up (helenus layouts drop \
+                         {name} --all), set gc_grace_seconds of {name} to more than filling and comparing take, and create the \
+                         layouts again",
                         table.gc_grace_seconds
                     );
                 }
