@@ -193,7 +193,8 @@ async fn compare(
     println!(
         "  Both at {} queries/s, half of what {TRAVELLERS} travellers and {ANALYSTS} analysts achieve \
          directly, in the same\n  proportion. Helenus sends look-ups first and reads reports in \
-         pieces, a few at a time per node.",
+         pieces,\n  one after the other: where the nodes have room \
+         for both, a report may take longer than directly\n  (docs/scheduling.md, At half load).",
         number(outcome.rate)
     );
     outcome.add_to(report, "look-ups and reports");

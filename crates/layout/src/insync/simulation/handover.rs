@@ -12,8 +12,9 @@ use super::super::timing::Timing;
 use super::{Cell, KEYS, SECOND};
 use crate::rng::Rng;
 
-/// For how long a proxy relies on the stage that it has read, by its own clock.
-pub(super) const STAGE_LEASE_US: u64 = 2 * SECOND;
+/// For how long a proxy relies on the stage that it has read, by its own clock. Much longer than a lease on the lists, as
+/// in the product: by then copies have joined, or the table is out.
+pub(super) const STAGE_LEASE_US: u64 = 4 * SECOND;
 pub(super) const STAGE_RENEWAL_US: u64 = 400_000;
 const REPLICAS: usize = 3;
 

@@ -1,6 +1,6 @@
 use super::checks::Counts;
 use super::handover::{Task, Wait};
-use super::world::run;
+use super::world::{RESTLESS, run};
 use super::{Bug, Faults, Guarantee, KEYS, SECOND, Setup};
 use crate::insync::Timing;
 use crate::rng::Rng;
@@ -103,34 +103,43 @@ const LEFT_OUT: [(Bug, u64); 14] = [
     (Bug::GivenUpWithItsClient, 107),
 ];
 
-/// The same where a table changes hands.
-const LEFT_OUT_OF_HANDOVERS: [(Bug, u64); 7] = [
-    (Bug::LeftOut(Wait::CopiesJoin), 205),
-    (Bug::LeftOut(Wait::TableIsEmptied), 10),
-    (Bug::LeftOut(Wait::CopiesLeave), 0),
+/// The same where a table changes hands. Each must be noticed as wrong data: that a run does not come to rest tells
+/// nothing of what the rule is for.
+const LEFT_OUT_OF_HANDOVERS: [(Bug, u64); 8] = [
+    (Bug::LeftOut(Wait::CopiesJoin), 22),
+    (Bug::LeftOut(Wait::TableIsEmptied), 19),
+    (Bug::LeftOut(Wait::CopiesLeave), 71),
+    (Bug::LeftOut(Wait::CopiesAreForgotten), 2),
     (Bug::TableTakenOutBeforeCopiesAreInSync, 3),
-    (Bug::StageLeaseIgnored, 525),
-    (Bug::TableReadWithoutLease, 1_203),
-    (Bug::TableNotWaitedForWhileJoining, 29),
+    (Bug::StageLeaseIgnored, 391),
+    (Bug::TableReadWithoutLease, 91),
+    (Bug::TableNotWaitedForWhileJoining, 1),
 ];
 
 /// The checks see what happens when a rule is left out. A change of the model
 /// moves the seeds: then the next one that notices is looked for, and printed.
 #[test]
 fn every_rule_that_is_left_out_is_noticed() {
-    are_noticed(&LEFT_OUT, setup);
+    are_noticed(&LEFT_OUT, setup, |_| true);
 }
 
 #[test]
 fn every_rule_of_handovers_that_is_left_out_is_noticed() {
-    are_noticed(&LEFT_OUT_OF_HANDOVERS, handover);
+    are_noticed(&LEFT_OUT_OF_HANDOVERS, handover, |what| {
+        !what.contains(RESTLESS)
+    });
 }
 
-fn are_noticed(rules: &[(Bug, u64)], setup: impl Fn(u64, Option<Bug>) -> Setup) {
+fn are_noticed(
+    rules: &[(Bug, u64)],
+    setup: impl Fn(u64, Option<Bug>) -> Setup,
+    counts: impl Fn(&str) -> bool,
+) {
     let mut missed = Vec::new();
     for &(bug, from) in rules {
         let noticed = (from..from + TRIED).find_map(|seed| {
-            let broken = run(seed, setup(seed, Some(bug)), false).err()?;
+            let broken = run(seed, setup(seed, Some(bug)), false).err();
+            let broken = broken.filter(|what| counts(what))?;
             let as_it_is = run(seed, setup(seed, None), false);
             as_it_is.is_ok().then_some((seed, broken))
         });

@@ -17,9 +17,11 @@ use crate::rng::Rng;
 
 /// Nothing fails any more, where no command has begun; one that has takes longer.
 const CALM: u64 = 15 * SECOND;
-/// Clients stop, so much later.
+/// Clients stop, so much later, or when the command is done.
 const LAST_REQUEST: u64 = 3 * SECOND;
-const END: u64 = 45 * SECOND;
+const END: u64 = 100 * SECOND;
+/// What a run is called that never ends: all else that is broken is wrong data.
+pub(super) const RESTLESS: &str = "it does not calm down";
 
 #[derive(Debug)]
 enum Event {
@@ -102,6 +104,8 @@ struct Host {
     paused_until: u64,
     cut_off_from_copy: Vec<u64>,
     cut_off_from_catalogue: u64,
+    /// The same, of what a command has changed.
+    hears_nothing_until: u64,
     cut_off_from_others: u64,
     /// Much of what it sends is late or lost.
     bad_until: u64,
@@ -138,6 +142,8 @@ struct World {
     calm: u64,
     requests: BTreeMap<u64, Asked>,
     last_request: u64,
+    /// When a client has asked last.
+    last_asked: u64,
     checks: Checks,
     log: Option<Vec<String>>,
 }
@@ -153,6 +159,7 @@ pub(super) fn run(seed: u64, setup: Setup, logged: bool) -> Result<Counts, Strin
         paused_until: 0,
         cut_off_from_copy: vec![0; LISTED_MAX],
         cut_off_from_catalogue: 0,
+        hears_nothing_until: 0,
         cut_off_from_others: 0,
         bad_until: 0,
     });
@@ -177,6 +184,7 @@ pub(super) fn run(seed: u64, setup: Setup, logged: bool) -> Result<Counts, Strin
         },
         requests: BTreeMap::new(),
         last_request: 0,
+        last_asked: 0,
         checks: Checks::new(setup.guarantee),
         log: logged.then(Vec::new),
     };
@@ -253,7 +261,7 @@ impl World {
                     return Ok(self.checks.counts);
                 }
                 if self.now > self.calm + END {
-                    return Err(format!("it does not calm down: {:?}", self.catalogue));
+                    return Err(format!("{RESTLESS}: {:?}", self.catalogue));
                 }
                 self.operate();
                 self.plan(50_000, Event::Look);
@@ -393,7 +401,8 @@ impl World {
                 self.with((host, slot), Proxy::tick)
             }
             Event::Client => {
-                if self.now < self.calm + LAST_REQUEST {
+                if self.now < self.calm + LAST_REQUEST || !self.has_ended() {
+                    self.last_asked = self.now;
                     let delay = self.between(200, self.setup.pause_us);
                     self.plan(delay, Event::Client);
                     return self.request();

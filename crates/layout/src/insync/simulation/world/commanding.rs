@@ -28,7 +28,8 @@ impl World {
             false => self.setup.copies - usize::from(self.lost.is_some()),
         };
         // What was sent late has arrived by then.
-        self.now > self.calm + LAST_REQUEST + self.setup.timing.late_us
+        let last_asked = self.last_asked.max(self.calm + LAST_REQUEST);
+        self.now > last_asked + self.setup.timing.late_us
             && self.has_ended()
             && in_sync == present
             && self.hosts.iter().all(quiet)
@@ -111,10 +112,27 @@ impl World {
             let counts = &mut self.checks.counts;
             counts.table_left += u64::from(left.contains(TABLE));
             counts.copies_left += u64::from(after.stage == Stage::Alone);
+            self.keep_from_somebody();
         }
         if answered {
             self.command.asked_at = None;
         }
+    }
+
+    /// Some proxy does not hear what the command has changed: for longer than its leases, or than all that follows takes.
+    /// Also when nothing else fails any more, because by then many commands have not come to their last steps.
+    fn keep_from_somebody(&mut self) {
+        if self.chance(2) {
+            return;
+        }
+        let host = self.rng.below(self.hosts.len());
+        let until = self.now
+            + match self.is_faulty() && self.chance(2) {
+                true => self.between(5 * SECOND, 15 * SECOND),
+                false => self.between(300_000, 5 * SECOND),
+            };
+        self.hosts[host].hears_nothing_until = until;
+        self.note(|| format!("host {host} does not hear of it until {until}"));
     }
 
     pub(super) fn at_table(&mut self, from: (usize, usize), token: u64, ask: Ask, sent: u64) {

@@ -59,7 +59,8 @@ impl World {
 
     pub(super) fn ask_catalogue(&mut self, from: (usize, usize), token: u64, request: Request) {
         let is_cut_off = self.hosts[from.0].cut_off_from_catalogue > self.now;
-        if self.is_faulty() && is_cut_off {
+        let hears_nothing = self.hosts[from.0].hears_nothing_until > self.now;
+        if self.is_faulty() && is_cut_off || hears_nothing {
             // As many dice as before.
             self.between(300, 3_000);
             return;
