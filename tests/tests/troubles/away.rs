@@ -27,7 +27,7 @@ pub(crate) fn while_members_join(site: &mut Site, seed: u64) {
     site.until("t", "replace", "joining");
     say("up to joining", &clients.seen());
     kill_proxy(site, &clients, 4, "a proxy killed in joining");
-    site.copies_are("t", "joining");
+    site.copies_join("t");
     kill_proxy(site, &clients, 2, "a proxy killed while copies join");
     site.cluster.kill(3).expect("killed");
     thread::sleep(Duration::from_secs(15));
@@ -118,7 +118,7 @@ pub(crate) fn briefly(site: &mut Site, seed: u64) {
     let job = site.begin(&create);
     site.until("b", "replace", "joining");
     kill_proxy(site, &clients, 3, "a proxy killed in joining");
-    site.copies_are("b", "joining");
+    site.copies_join("b");
     site.cluster.kill(3).expect("killed");
     kill_proxy(
         site,

@@ -146,9 +146,10 @@ impl Site {
         ]
     }
 
-    fn copies_are(&self, name: &str, state: &str) {
-        eventually(&format!("copies are {state}"), || {
-            self.states(name)[1].iter().any(|of| of == state)
+    /// Until the first copy joins, or has joined.
+    fn copies_join(&self, name: &str) {
+        eventually("copies join", || {
+            self.states(name)[1].iter().any(|state| state != "out")
         });
     }
 
@@ -204,7 +205,7 @@ impl Site {
         }
     }
 
-    /// The command, begun again when it has ended, until that is so.
+    /// The command, begun again when it has failed, until that is so.
     fn go_on(
         &self,
         mut job: Job,
@@ -214,7 +215,8 @@ impl Site {
         eventually(what, || {
             if !job.is_running() {
                 let again = self.begin(arguments);
-                std::mem::replace(&mut job, again).end();
+                let (succeeded, out, err) = std::mem::replace(&mut job, again).end();
+                assert!(!succeeded, "at its end before {what}: {out}{err}");
             }
             is_so()
         });
