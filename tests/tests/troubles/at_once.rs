@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clients::Clients;
-use crate::{LAYOUTS, Site, eventually, say};
+use crate::{LAYOUTS, Site, Used, eventually, say};
 
 const OTHER: &str = "another command";
 
@@ -62,9 +62,5 @@ pub(crate) fn two_commands(site: &mut Site, seed: u64) {
     let second = site.begin(&drop_all);
     overtaken(first, second);
     say("drop twice", &clients.seen());
-    let before = clients.writes();
-    eventually("clients go on", || clients.writes() > before + 100);
-    let seen = clients.end();
-    say("the table by itself", &seen);
-    site.check("two", &["shop.two"]);
+    site.end(clients, "two", Used::Table);
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clients::Clients;
-use crate::{LAYOUTS, Site, eventually, say};
+use crate::{LAYOUTS, Site, Used, eventually, say};
 
 /// The first proxy is killed; another one takes its place.
 fn kill_proxy(site: &mut Site, clients: &Clients, for_s: u64, what: &str) {
@@ -27,28 +27,15 @@ pub(crate) fn while_members_join(site: &mut Site, seed: u64) {
     site.until("t", "replace", "joining");
     say("up to joining", &clients.seen());
     kill_proxy(site, &clients, 4, "a proxy killed in joining");
-    site.copies_are("t", "joining");
+    site.copies_join("t");
     kill_proxy(site, &clients, 2, "a proxy killed while copies join");
     site.cluster.kill(3).expect("killed");
     thread::sleep(Duration::from_secs(15));
     say("a node is away in joining", &clients.seen());
     site.cluster.start(3).expect("it starts");
     say("it has started", &clients.seen());
-    let times = site.finish(job, &create);
-    println!("created in {times} attempts");
-    say("up to in use", &clients.seen());
-    assert_eq!(
-        site.stage("t"),
-        Some(("replace".to_owned(), "in use".to_owned()))
-    );
-    let before = clients.writes();
-    eventually("clients go on", || clients.writes() > before + 100);
-    let seen = clients.end();
-    say("in use", &seen);
-    eventually("all copies are in sync", || {
-        site.members("t", "in sync") == (0, 8)
-    });
-    site.check("t", &["shop__t__x.t", "shop__t__y.t"]);
+    site.finish(job, &create);
+    site.end(clients, "t", Used::Copies);
 
     let clients = Clients::begin(site.addresses(), ("shop.t", "plain.t"), seed + 10);
     let drop_all = ["drop", "shop.t", "--all"];
@@ -56,7 +43,8 @@ pub(crate) fn while_members_join(site: &mut Site, seed: u64) {
     site.until("t", "replace", "returning");
     kill_proxy(site, &clients, 4, "a proxy killed in returning");
     let job = site.go_on(job, (&drop_all, "the table joins"), || {
-        site.members("t", "joining").0 + site.members("t", "in sync").0 > 0
+        let [table, _] = site.states("t");
+        table.iter().any(|state| state != "out")
     });
     site.cluster.kill(4).expect("killed");
     kill_proxy(
@@ -67,14 +55,8 @@ pub(crate) fn while_members_join(site: &mut Site, seed: u64) {
     );
     site.cluster.start(4).expect("it starts");
     say("they are back", &clients.seen());
-    let times = site.finish(job, &drop_all);
-    println!("dropped in {times} attempts");
-    say("up to the end", &clients.seen());
-    let before = clients.writes();
-    eventually("clients go on", || clients.writes() > before + 100);
-    let seen = clients.end();
-    say("the table by itself", &seen);
-    site.check("t", &["shop.t"]);
+    site.finish(job, &drop_all);
+    site.end(clients, "t", Used::Table);
 }
 
 /// A node is away when the table is to be emptied.
@@ -102,15 +84,12 @@ pub(crate) fn while_the_table_is_emptied(site: &mut Site, seed: u64) {
     let (succeeded, _, err) = job.end();
     assert!(!succeeded, "{err}");
     site.cluster.start(2).expect("it starts");
-    let times = site.finish(site.begin(&create), &create);
-    println!("created in {times} attempts");
+    site.finish(site.begin(&create), &create);
     say("up to in use", &clients.seen());
     assert!(site.rows("v", "shop.u").is_empty());
 
     // Restarted while rows come back, then given up, and a node restarted before the table is empty again.
-    eventually("all copies are in sync", || {
-        site.members("u", "in sync") == (0, 8)
-    });
+    site.copies_alone("u");
     let job = site.begin(&drop_all);
     site.until("u", "replace", "returning");
     site.cluster.kill(3).expect("killed");
@@ -118,29 +97,16 @@ pub(crate) fn while_the_table_is_emptied(site: &mut Site, seed: u64) {
     site.cluster.start(3).expect("it starts");
     say("it is back", &clients.seen());
     let job = site.go_on(job, (&drop_all, "the table is in sync"), || {
-        site.members("u", "in sync").0 > 0
+        let [table, _] = site.states("u");
+        table.iter().any(|state| state == "in sync")
     });
     let undoing = site.begin(&undo);
     let (_, _, err) = job.end();
     println!("{err}");
-    let times = site.finish(undoing, &undo);
-    println!("undone in {times} attempts");
-    say("undone", &clients.seen());
-    assert_eq!(
-        site.stage("u"),
-        Some(("replace".to_owned(), "in use".to_owned()))
-    );
-    let before = clients.writes();
-    eventually("clients go on", || clients.writes() > before + 100);
-    let seen = clients.end();
-    say("in use", &seen);
-    eventually("all copies are in sync", || {
-        site.members("u", "in sync") == (0, 8)
-    });
-    site.check("u", &["shop__u__x.u", "shop__u__y.u"]);
-    let times = site.finish(site.begin(&drop_all), &drop_all);
-    println!("dropped in {times} attempts");
-    site.check("u", &["shop.u"]);
+    site.finish(undoing, &undo);
+    site.end(clients, "u", Used::Copies);
+    site.finish(site.begin(&drop_all), &drop_all);
+    site.check_used("u", Used::Table);
 }
 
 /// A proxy is killed in `joining`, and another one, with a node, while copies join.
@@ -152,7 +118,7 @@ pub(crate) fn briefly(site: &mut Site, seed: u64) {
     let job = site.begin(&create);
     site.until("b", "replace", "joining");
     kill_proxy(site, &clients, 3, "a proxy killed in joining");
-    site.copies_are("b", "joining");
+    site.copies_join("b");
     site.cluster.kill(3).expect("killed");
     kill_proxy(
         site,
@@ -161,14 +127,6 @@ pub(crate) fn briefly(site: &mut Site, seed: u64) {
         "a proxy and a node killed while copies join",
     );
     site.cluster.start(3).expect("it starts");
-    let times = site.finish(job, &create);
-    println!("created in {times} attempts");
-    let before = clients.writes();
-    eventually("clients go on", || clients.writes() > before + 100);
-    let seen = clients.end();
-    say("in use", &seen);
-    eventually("all copies are in sync", || {
-        site.members("b", "in sync") == (0, 8)
-    });
-    site.check("b", &["shop__b__x.b", "shop__b__y.b"]);
+    site.finish(job, &create);
+    site.end(clients, "b", Used::Copies);
 }

@@ -17,7 +17,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clients::{COLUMNS, Cells, Seen};
+use clients::{COLUMNS, Cells, Clients, Seen};
 use helenus_cluster::{Cluster, Connection, Consistency};
 use helenus_tests::proxy::{Proxy, helenus};
 use serde_json::Value;
@@ -29,6 +29,8 @@ const ON: [&str; 4] = [
     "cluster.allow_remote_dc=true",
 ];
 const PATIENCE: Duration = Duration::from_secs(300);
+/// A command that takes longer is stuck.
+const JOB_MAX: Duration = Duration::from_secs(900);
 const LAYOUTS: [&str; 4] = ["--layout", "x=b,a@dc1", "--layout", "y=a,b@dc2"];
 
 struct Site {
@@ -129,42 +131,81 @@ impl Site {
         });
     }
 
-    /// How many lists have the table itself, and copies, in this state.
-    fn members(&self, name: &str, state: &str) -> (usize, usize) {
+    /// The states of the table itself, and of its copies, in all lists.
+    fn states(&self, name: &str) -> [Vec<String>; 2] {
         let table = format!("shop.{name}");
         let (_, out, _) = self.begin(&["status", &table, "--json"]).end();
         let status: Value = serde_json::from_str(&out).unwrap_or_default();
         let lists = status["copies"].as_array().cloned().unwrap_or_default();
-        let is_it = |member: &&Value| member["state"] == state;
         let tables = lists.iter().map(|list| &list["table_itself"]);
         let copies = lists.iter().filter_map(|list| list["copies"].as_array());
-        (
-            tables.filter(is_it).count(),
-            copies.flatten().filter(is_it).count(),
-        )
+        let state = |of: &Value| of["state"].as_str().map(str::to_owned);
+        [
+            tables.filter_map(state).collect(),
+            copies.flatten().filter_map(state).collect(),
+        ]
     }
 
-    fn copies_are(&self, name: &str, state: &str) {
-        eventually(&format!("copies are {state}"), || {
-            self.members(name, state).1 > 0
+    /// Until the first copy joins, or has joined.
+    fn copies_join(&self, name: &str) {
+        eventually("copies join", || {
+            self.states(name)[1].iter().any(|state| state != "out")
         });
     }
 
-    /// The command, again if it says that it is to be run again; how often it was begun.
-    fn finish(&self, mut job: Job, arguments: &[&str]) -> usize {
+    /// Until all copies are in sync, and the table is in no list.
+    fn copies_alone(&self, name: &str) {
+        eventually("all copies are in sync", || {
+            let [table, copies] = self.states(name);
+            let is_in_sync = |state: &String| state == "in sync";
+            table.iter().all(|state| state == "out")
+                && !copies.is_empty()
+                && copies.iter().all(is_in_sync)
+        });
+    }
+
+    /// The command, again if it says that it is to be run again.
+    fn finish(&self, mut job: Job, arguments: &[&str]) {
         for begun in 1.. {
             let (succeeded, out, err) = job.end();
             if succeeded {
-                return begun;
+                println!("{}: {begun} attempts", arguments.join(" "));
+                return;
             }
             assert!(begun < 8, "{arguments:?}: {out}{err}");
             thread::sleep(Duration::from_secs(3));
             job = self.begin(arguments);
         }
-        unreachable!()
     }
 
-    /// The command, begun again when it has ended, until that is so.
+    /// Clients go on for a while, and end; what clients use now is what the ordinary table is.
+    fn end(&self, clients: Clients, name: &str, used: Used) {
+        say("the last command has ended", &clients.seen());
+        let before = clients.writes();
+        eventually("clients go on", || clients.writes() > before + 100);
+        say("by itself", &clients.end());
+        self.check_used(name, used);
+    }
+
+    /// The commands are at their end, and what clients use now is what the ordinary table is.
+    fn check_used(&self, name: &str, used: Used) {
+        let stage = self.stage(name).expect("the nodes tell");
+        match used {
+            Used::Table => {
+                assert_eq!(stage, (String::new(), String::new()));
+                self.check(name, &format!("shop.{name}"));
+            }
+            Used::Copies => {
+                assert_eq!(stage, ("replace".to_owned(), "in use".to_owned()));
+                self.copies_alone(name);
+                for layout in ["x", "y"] {
+                    self.check(name, &format!("shop__{name}__{layout}.{name}"));
+                }
+            }
+        }
+    }
+
+    /// The command, begun again when it has failed, until that is so.
     fn go_on(
         &self,
         mut job: Job,
@@ -174,7 +215,8 @@ impl Site {
         eventually(what, || {
             if !job.is_running() {
                 let again = self.begin(arguments);
-                std::mem::replace(&mut job, again).end();
+                let (succeeded, out, err) = std::mem::replace(&mut job, again).end();
+                assert!(!succeeded, "at its end before {what}: {out}{err}");
             }
             is_so()
         });
@@ -194,43 +236,41 @@ impl Site {
         rows.map(|row| (key(&row), row[3..].to_vec())).collect()
     }
 
-    /// These tables are what the ordinary one is.
-    fn check(&self, name: &str, of: &[&str]) {
+    /// This table is what the ordinary one is.
+    fn check(&self, name: &str, table: &str) {
         let plain = format!("plain.{name}");
         let columns = "s, v, w, WRITETIME(s), WRITETIME(v), WRITETIME(w)";
         let expected = self.rows(columns, &plain);
         let times = self.rows("TTL(s), TTL(v), TTL(w)", &plain);
-        for table in of {
-            let found = self.rows(columns, table);
-            let lacking = expected
-                .iter()
-                .filter(|(key, row)| found.get(*key) != Some(row));
-            let lacking: Vec<_> = lacking
-                .map(|(key, row)| (key, row, found.get(key)))
-                .collect();
-            let more = found.iter().filter(|(key, _)| !expected.contains_key(*key));
-            let more: Vec<_> = more.collect();
-            assert!(
-                lacking.is_empty() && more.is_empty(),
-                "{table}: {} of {} rows differ: {lacking:?}; {more:?}",
-                lacking.len(),
-                expected.len()
-            );
-            let found = self.rows("TTL(s), TTL(v), TTL(w)", table);
-            let mut most = 0;
-            for (key, row) in &times {
-                for (one, other) in row.iter().zip(&found[key]) {
-                    let [one, other] = [one, other].map(|cell| cell.as_deref().map(int));
-                    assert_eq!(one.is_some(), other.is_some(), "{table}: {key:?}");
-                    most = most.max((one.unwrap_or(0) - other.unwrap_or(0)).abs());
-                }
+        let found = self.rows(columns, table);
+        let lacking = expected
+            .iter()
+            .filter(|(key, row)| found.get(*key) != Some(row));
+        let lacking: Vec<_> = lacking
+            .map(|(key, row)| (key, row, found.get(key)))
+            .collect();
+        let more = found.iter().filter(|(key, _)| !expected.contains_key(*key));
+        let more: Vec<_> = more.collect();
+        assert!(
+            lacking.is_empty() && more.is_empty(),
+            "{table}: {} of {} rows differ: {lacking:?}; {more:?}",
+            lacking.len(),
+            expected.len()
+        );
+        let found = self.rows("TTL(s), TTL(v), TTL(w)", table);
+        let mut most = 0;
+        for (key, row) in &times {
+            for (one, other) in row.iter().zip(&found[key]) {
+                let [one, other] = [one, other].map(|cell| cell.as_deref().map(int));
+                assert_eq!(one.is_some(), other.is_some(), "{table}: {key:?}");
+                most = most.max((one.unwrap_or(0) - other.unwrap_or(0)).abs());
             }
-            println!(
-                "{table}: {} rows as in {plain}, times to live within {most} s",
-                expected.len()
-            );
-            assert!(most < 150);
         }
+        println!(
+            "{table}: {} rows as in {plain}, times to live within {most} s",
+            expected.len()
+        );
+        assert!(most < 150);
     }
 }
 
@@ -238,6 +278,14 @@ fn int(bytes: &[u8]) -> i32 {
     i32::from_be_bytes(bytes.try_into().expect("an int"))
 }
 
+/// What clients use once a command is at its end.
+#[derive(Clone, Copy)]
+enum Used {
+    Table,
+    Copies,
+}
+
+/// A command. It is killed with this value.
 struct Job {
     what: String,
     child: Child,
@@ -248,10 +296,13 @@ struct Job {
 impl Job {
     /// Whether it has succeeded, and what it has said.
     fn end(mut self) -> (bool, String, String) {
+        while self.is_running() {
+            let tried = self.begun.elapsed();
+            assert!(tried < JOB_MAX, "{}: {}", self.what, self.said()[1]);
+            thread::sleep(Duration::from_millis(20));
+        }
         let status = self.child.wait().expect("it ends");
-        let [out, err] = self
-            .files
-            .map(|file| fs::read_to_string(file.path()).expect("a text"));
+        let [out, err] = self.said();
         if !self.what.starts_with("status") {
             println!(
                 "  {:?} {} after {:.1?}: {}",
@@ -268,8 +319,21 @@ impl Job {
         (status.success(), out, err)
     }
 
+    fn said(&self) -> [String; 2] {
+        let said = self.files.each_ref();
+        said.map(|file| fs::read_to_string(file.path()).expect("a text"))
+    }
+
     fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

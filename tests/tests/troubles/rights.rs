@@ -3,12 +3,13 @@
 
 use std::io::Write;
 use std::process::Stdio;
+use std::time::Instant;
 
 use helenus_cluster::{Cluster, Connection, Consistency};
 use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, QUORUM};
 
-use crate::{ON, eventually};
+use crate::{ON, PATIENCE, eventually};
 
 const UNAUTHORIZED: i32 = 0x2100;
 
@@ -17,19 +18,26 @@ fn run(node: &mut Connection, cql: &str) {
     answer.unwrap_or_else(|e| panic!("{cql}: {e}"));
 }
 
-/// `helenus layouts` by a superuser: whether it has succeeded, and what it has said.
+/// `helenus layouts` by a superuser: whether it has succeeded, and what it has said. Again while nodes that look up what
+/// he may do have too much to do to answer each other.
 fn layouts(cluster: &Cluster, arguments: &[&str]) -> (bool, String) {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     writeln!(file, "cassandra").expect("written");
     let path = file.path().to_str().expect("a path");
     let contact = cluster.address(1).expect("an address").to_string();
-    let mut command = helenus(&["layouts"]).expect("a program");
-    command.args(arguments).args(["--contact", &contact]);
-    command.args(["--user", "cassandra", "--password-file", path]);
-    let output = command.stdin(Stdio::null()).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    println!("  {arguments:?}: {} {said}", output.status);
-    (output.status.success(), said)
+    let begun = Instant::now();
+    loop {
+        let mut command = helenus(&["layouts"]).expect("a program");
+        command.args(arguments).args(["--contact", &contact]);
+        command.args(["--user", "cassandra", "--password-file", path]);
+        let output = command.stdin(Stdio::null()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        println!("  {arguments:?}: {} {said}", output.status);
+        let is_to_be_repeated = said.contains("Operation timed out") && begun.elapsed() < PATIENCE;
+        if output.status.success() || !is_to_be_repeated {
+            return (output.status.success(), said);
+        }
+    }
 }
 
 pub(crate) fn roles_keep_their_rights() {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::clients::Clients;
-use crate::{LAYOUTS, Site, eventually, say};
+use crate::{LAYOUTS, Site, Used, eventually, say};
 
 pub(crate) fn a_node_joins_and_leaves(site: &mut Site, seed: u64) {
     site.tables("ring");
@@ -18,29 +18,16 @@ pub(crate) fn a_node_joins_and_leaves(site: &mut Site, seed: u64) {
     let number = site.cluster.add_node().expect("a node joins");
     println!("node {number} has joined after {:.1?}", begun.elapsed());
     say("a node joins in joining", &clients.seen());
-    let times = site.finish(job, &create);
-    println!("created in {times} attempts");
+    site.finish(job, &create);
     say("up to in use", &clients.seen());
-    assert_eq!(
-        site.stage("ring"),
-        Some(("replace".to_owned(), "in use".to_owned()))
-    );
-    eventually("all copies are in sync", || {
-        site.members("ring", "in sync").1 > 0
-            && site.members("ring", "out").1 + site.members("ring", "joining").1 == 0
-    });
-    println!("{} copies are in sync", site.members("ring", "in sync").1);
+    site.copies_alone("ring");
+    println!("{} copies are in sync", site.states("ring")[1].len());
     let job = site.begin(&drop_all);
     site.until("ring", "replace", "returning");
     let begun = Instant::now();
     site.cluster.remove_node(number).expect("it leaves");
     println!("node {number} has left after {:.1?}", begun.elapsed());
     say("a node leaves in returning", &clients.seen());
-    let times = site.finish(job, &drop_all);
-    println!("dropped in {times} attempts");
-    let before = clients.writes();
-    eventually("clients go on", || clients.writes() > before + 100);
-    let seen = clients.end();
-    say("the table by itself", &seen);
-    site.check("ring", &["shop.ring"]);
+    site.finish(job, &drop_all);
+    site.end(clients, "ring", Used::Table);
 }
