@@ -418,6 +418,8 @@ impl CopiedWrite {
                 if list.state(copy) == State::Out {
                     continue;
                 }
+                // A request that waits yet leaves within the lease by which it was made (`send_before`), or never: not
+                // later than what was sent then. Nobody empties a copy, nor lets one join that was emptied, so soon.
                 of.may_have |= of.flying.take().is_some();
                 if copy == TABLE {
                     of.boot = None;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use helenus_layout::insync::State;
 use helenus_rows::{Table, TableName};
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
 use scylla::value::{CqlTimestamp, CqlValue};
 
 use super::super::catalogue::Entry;
@@ -20,7 +22,7 @@ use crate::online::table;
 const JOINS_MAX: Duration = Duration::from_secs(300);
 
 /// When members left those in sync, in milliseconds since 1970, by the owners of the list.
-type Left = BTreeMap<Vec<String>, BTreeMap<usize, i64>>;
+pub(super) type Left = BTreeMap<Vec<String>, BTreeMap<usize, i64>>;
 
 /// Whether the others may have forgotten what was deleted since then. If nobody knows since when, they may.
 pub(super) fn is_too_old(since_ms: Option<i64>, table: &Table) -> bool {
@@ -61,6 +63,14 @@ impl TooOld {
         rows: &[CopiesRow],
     ) -> Result<()> {
         let name = &table.name;
+        let is_out = |row: &CopiesRow| {
+            let list = row.list.as_ref();
+            list.is_ok_and(|list| (0..entries.len()).any(|copy| list.state(copy) == State::Out))
+        };
+        if !rows.iter().any(is_out) {
+            self.since = None;
+            return Ok(());
+        }
         let left = left(cluster, name).await?;
         let old = too_old(rows, &left, entries.len(), table.gc_grace_seconds, now_ms());
         if old.is_empty() {
@@ -68,7 +78,8 @@ impl TooOld {
         } else if self.since.get_or_insert_with(Instant::now).elapsed() > JOINS_MAX {
             for entry in old.iter().filter_map(|copy| entries.get(*copy)) {
                 let copy = entry.table(name);
-                // One without rows joins once its node answers.
+                // One without rows joins once its node answers. Proxies look at the ranges of its group only: one that has
+                // rows in others, and not there, has had time to join, or its node is away, as the message says.
                 if has_rows(cluster, &copy).await.unwrap_or(false) {
                     bail!(
                         "{copy} is out of sync for almost gc_grace_seconds ({} s, of {name} or of one of its copies), and does \
@@ -85,13 +96,14 @@ impl TooOld {
     }
 }
 
-async fn left(cluster: &Cluster, name: &TableName) -> Result<Left> {
-    let rows: Vec<(Option<CqlValue>, Option<CqlValue>)> = cluster
-        .rows(format!(
-            "SELECT owners, left FROM helenus.copies WHERE {}",
-            place(name)
-        ))
-        .await?;
+/// When members left those in sync, by all lists. What a change did whose answer was lost is told, too.
+pub(super) async fn left(cluster: &Cluster, name: &TableName) -> Result<Left> {
+    let mut select = Statement::new(format!(
+        "SELECT owners, left FROM helenus.copies WHERE {}",
+        place(name)
+    ));
+    select.set_consistency(Consistency::Serial);
+    let rows: Vec<(Option<CqlValue>, Option<CqlValue>)> = cluster.rows(select).await?;
     let of = |(owners, left): (Option<CqlValue>, Option<CqlValue>)| {
         let owners = owners?.as_list()?.iter().map(uuid_text).collect();
         let left = left.as_ref().and_then(CqlValue::as_map).into_iter();
@@ -102,6 +114,12 @@ async fn left(cluster: &Cluster, name: &TableName) -> Result<Left> {
         Some((owners, left.flatten().filter_map(one).collect()))
     };
     Ok(rows.into_iter().filter_map(of).collect())
+}
+
+/// Since when a member is out that is out of all lists, by the one that has it out for longest; none if one does not tell.
+pub(super) fn longest(left: &Left, member: usize) -> Option<i64> {
+    let of = left.values().map(|left| left.get(&member).copied());
+    of.min().flatten()
 }
 
 fn too_old(
@@ -126,6 +144,22 @@ mod tests {
     use helenus_layout::insync::{Copies, LISTED_MAX, Members, TABLE};
 
     use super::*;
+
+    #[test]
+    fn a_copy_is_as_old_as_the_list_says_that_has_it_out_for_longest() {
+        let of = |lists: &[&[(usize, i64)]]| -> Left {
+            let lists = lists.iter().enumerate();
+            let of = |left: &[(usize, i64)]| left.iter().copied().collect();
+            lists
+                .map(|(owner, left)| (vec![owner.to_string()], of(left)))
+                .collect()
+        };
+        let lists = of(&[&[(0, 5), (1, 30)], &[(2, 3), (1, 20)]]);
+        assert_eq!(longest(&lists, 1), Some(20));
+        assert_eq!(longest(&lists, 0), None, "one does not tell");
+        assert_eq!(longest(&of(&[&[(1, 30)], &[]]), 1), None);
+        assert_eq!(longest(&of(&[]), 1), None);
+    }
 
     #[test]
     fn who_is_out_for_too_long_by_the_least_grace_is_too_old() {

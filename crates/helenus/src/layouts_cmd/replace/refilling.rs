@@ -15,16 +15,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use helenus_layout::insync::{Copies, Members, State as CopyState, TABLE};
 use helenus_rows::{Table, TableName};
-use scylla::statement::Consistency;
-use scylla::statement::unprepared::Statement;
-use scylla::value::CqlValue;
 
 use super::super::backfill::{self, Copied};
 use super::super::catalogue::{self, Entry, Partition};
 use super::super::lists::{self, CopiesRow};
 use super::super::ranges;
 use super::super::work::{Untimed, Work};
-use super::age::is_too_old;
+use super::age::{is_too_old, left, longest};
 use super::claim::Claim;
 use super::sources;
 use super::stage::{self, Stage, Standing};
@@ -127,7 +124,7 @@ impl Refill<'_> {
     pub(super) async fn taken_over(&self, before: &Entry) -> Result<Content> {
         let (cluster, name) = (self.cluster, self.name);
         let (_, all) = ranges::done(cluster, name, before).await?;
-        if all.is_none() || is_too_old(left(cluster, name, self.number).await?, self.table) {
+        if all.is_none() || self.is_too_old().await? {
             return Ok(Content::Unknown);
         }
         ranges::take_over(cluster, name, before, self.entry).await?;
@@ -157,10 +154,7 @@ impl Refill<'_> {
         if content == Content::Begun || !is_all_answered {
             self.wait_for_late().await?;
         }
-        if is_too_old(
-            left(self.cluster, self.name, self.number).await?,
-            self.table,
-        ) {
+        if self.is_too_old().await? {
             self.empty_again().await?;
             return Ok(0);
         }
@@ -178,6 +172,12 @@ impl Refill<'_> {
         let of = (self.name, self.known);
         let source = sources::other(self.cluster, of, self.number, lists).await?;
         Ok(source.map(|entry| entry.table(self.name)))
+    }
+
+    /// Whether what was deleted since the copy left the lists, or began to be filled, may be forgotten.
+    async fn is_too_old(&self) -> Result<bool> {
+        let left = left(self.cluster, self.name).await?;
+        Ok(is_too_old(longest(&left, self.number), self.table))
     }
 
     /// How far the table is. Fails unless this command is still the one at work on the copy.
@@ -308,35 +308,9 @@ fn beginning(
     Ok(batch)
 }
 
-/// Since when a copy is out, by the list that has it out for longest; none if one does not tell.
-async fn left(cluster: &Cluster, name: &TableName, number: usize) -> Result<Option<i64>> {
-    let mut select = Statement::new(format!(
-        "SELECT owners, left FROM helenus.copies WHERE {}",
-        place(name)
-    ));
-    select.set_consistency(Consistency::Serial);
-    let rows: Vec<(Option<CqlValue>, Option<CqlValue>)> = cluster.rows(select).await?;
-    let lists = rows.iter().filter(|(owners, _)| owners.is_some());
-    Ok(longest(lists.map(|(_, left)| left.as_ref()), number))
-}
-
-fn longest<'a>(lists: impl Iterator<Item = Option<&'a CqlValue>>, number: usize) -> Option<i64> {
-    let left = lists.map(|left| {
-        let mut members = left?.as_map()?.iter();
-        let is_it = |member: &CqlValue| {
-            let of = member.as_int().map(usize::try_from);
-            of.is_some_and(|of| of == Ok(number))
-        };
-        let (_, at) = members.find(|(member, _)| is_it(member))?;
-        at.as_cql_timestamp().map(|at| at.0)
-    });
-    left.min().flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use helenus_layout::insync::LISTED_MAX;
-    use scylla::value::CqlTimestamp;
 
     use super::super::super::catalogue::State;
     use super::super::tests::entry;
@@ -441,27 +415,5 @@ mod tests {
         for other in [both, joining] {
             assert!(beginning(&name, (1, 77), &[row(out), row(other)]).is_err());
         }
-    }
-
-    #[test]
-    fn a_copy_is_as_old_as_the_list_says_that_has_it_out_for_longest() {
-        let of = |members: &[(i32, i64)]| {
-            let entries = members.iter().map(|(member, at)| {
-                (
-                    CqlValue::Int(*member),
-                    CqlValue::Timestamp(CqlTimestamp(*at)),
-                )
-            });
-            CqlValue::Map(entries.collect())
-        };
-        let lists = [of(&[(0, 5), (1, 30)]), of(&[(-2, 3), (1, 20)])];
-        assert_eq!(longest(lists.iter().map(Some), 1), Some(20));
-        assert_eq!(
-            longest(lists.iter().map(Some), 0),
-            None,
-            "one does not tell"
-        );
-        assert_eq!(longest([Some(&lists[0]), None].into_iter(), 1), None);
-        assert_eq!(longest([].into_iter(), 1), None);
     }
 }

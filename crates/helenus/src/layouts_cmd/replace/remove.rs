@@ -258,7 +258,11 @@ async fn bring_back(
         }
     };
     if !is_same {
-        bail!("a node of {copy} was restarted meanwhile: run this again");
+        // What it lost was deleted with its own time, which hides it when it is copied from another one.
+        bail!(
+            "a node of {copy} was restarted meanwhile, and what it lost may have been deleted from {name}: run this again \
+             with --undo in place of --all, which empties {name}, and then with --all"
+        );
     }
     done.rows = Some(compared.rows);
     // Also if nothing had to be written since it was asked last.

@@ -231,8 +231,9 @@ impl Job<'_> {
         if !is_filled {
             let entries = [entry];
             backfill::fill(cluster, table, &copy, &entries, &work).await?;
-            let compared = verdict::verify(cluster, (table, &copy), &entries, &work, true).await;
-            rows = Some(compared?.0.rows);
+            // A node of the copy may be restarted meanwhile, and lose what the table has got: nothing is deleted here.
+            let compared = verdict::catch_up(cluster, (table, &copy), &entries, &work).await?;
+            rows = Some(compared.rows);
         }
         // What was sent and not answered may come later than what clients write once the table has joined.
         self.settle.wait("what was copied has arrived").await;
