@@ -7,6 +7,7 @@
 mod commands;
 mod history;
 mod in_use;
+mod lost;
 mod refilled;
 
 use std::collections::BTreeMap;
