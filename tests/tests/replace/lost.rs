@@ -3,8 +3,8 @@
 use helenus_tests::proxy::Proxy;
 use serde_json::json;
 
-use crate::in_use::{ON, kill_when};
 use crate::Nodes;
+use crate::in_use::{ON, kill_when};
 
 const CREATE: [&str; 10] = [
     "create",
