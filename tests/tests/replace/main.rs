@@ -7,7 +7,6 @@
 mod commands;
 mod history;
 mod in_use;
-mod lost;
 mod refilled;
 
 use std::collections::BTreeMap;

@@ -158,46 +158,17 @@ impl<'a> Comparison<'a> {
         Ok(found.into_inner().unwrap_or_default())
     }
 
-    /// Copies those of these ranges again that differ, and deletes nothing.
-    pub(super) async fn catch_up(&self, ranges: &[Range]) -> Result<()> {
-        let looks = ranges.iter().map(|range| self.copy_again(*range));
-        let looks = stream::iter(looks).buffer_unordered(self.work.parallel.into());
-        looks.try_collect().await
-    }
-
-    async fn copy_again(&self, range: Range) -> Result<()> {
-        let look = self.of(range);
-        let all = (0..self.readers.copies.len()).map(|at| (at, Sum::default()));
-        let (sum, differing) = look.sum_of_each(all.collect(), Some(&self.counter)).await?;
-        self.note_rows(sum);
-        if let Some(writer) = &self.readers.refill
-            && !differing.is_empty()
-        {
-            look.refill(writer).await?;
-        }
-        self.bar.inc(1);
-        Ok(())
-    }
-
-    fn of(&self, range: Range) -> Look<'_> {
-        Look {
-            readers: self.readers,
+    async fn look(&self, range: Range, found: &Mutex<Vec<Differences>>) -> Result<()> {
+        let Comparison { readers, bar, .. } = self;
+        let look = Look {
+            readers,
             range,
             throttle: &self.throttle,
             rows_held: ROWS_HELD / u64::from(self.work.parallel.max(1)),
-        }
-    }
-
-    fn note_rows(&self, sum: Sum) {
-        let all = self.rows.fetch_add(sum.rows, Ordering::Relaxed) + sum.rows;
-        self.bar.set_message(format!("{all} rows"));
-    }
-
-    async fn look(&self, range: Range, found: &Mutex<Vec<Differences>>) -> Result<()> {
-        let Comparison { readers, bar, .. } = self;
-        let look = self.of(range);
+        };
         let (sum, differing) = look.sums(&self.counter).await?;
-        self.note_rows(sum);
+        let all = self.rows.fetch_add(sum.rows, Ordering::Relaxed) + sum.rows;
+        bar.set_message(format!("{all} rows"));
         for (at, copy) in differing {
             let (differences, unsettled) = look.rows(at, sum.rows, copy.rows).await?;
             if let Ok(mut found) = found.lock()
@@ -236,43 +207,33 @@ impl Look<'_> {
                 _ if look > 0 => tokio::time::sleep(PAUSE).await,
                 _ => {}
             }
-            let counter = (look == 0).then_some(counter);
-            (own, differing) = self.sum_of_each(differing, counter).await?;
+            let count = |row: &Row| {
+                if look == 0
+                    && let Ok(mut counter) = counter.lock()
+                {
+                    counter.add(row);
+                }
+            };
+            let copies = differing
+                .iter()
+                .filter_map(|(at, _)| self.readers.copies.get(*at));
+            let copies = copies.map(|reader| self.sum(reader, |_: &Row| {}));
+            let (sum, copies) = future::join(
+                self.sum(&self.readers.own, count),
+                future::try_join_all(copies),
+            )
+            .await;
+            own = sum?;
+            let pairs = differing.iter().zip(copies?);
+            differing = pairs
+                .filter(|(_, copy)| *copy != own)
+                .map(|((at, _), copy)| (*at, copy))
+                .collect();
             if differing.is_empty() {
                 break;
             }
         }
         Ok((own, differing))
-    }
-
-    /// The table's sum, and those of these layouts that differ from it.
-    async fn sum_of_each(
-        &self,
-        layouts: Vec<(usize, Sum)>,
-        counter: Option<&Mutex<Counter>>,
-    ) -> Result<(Sum, Vec<(usize, Sum)>)> {
-        let count = |row: &Row| {
-            if let Some(counter) = counter
-                && let Ok(mut counter) = counter.lock()
-            {
-                counter.add(row);
-            }
-        };
-        let copies = layouts
-            .iter()
-            .filter_map(|(at, _)| self.readers.copies.get(*at));
-        let copies = copies.map(|reader| self.sum(reader, |_: &Row| {}));
-        let (own, copies) = future::join(
-            self.sum(&self.readers.own, count),
-            future::try_join_all(copies),
-        )
-        .await;
-        let own = own?;
-        let pairs = layouts.iter().zip(copies?);
-        let differing = pairs
-            .filter(|(_, copy)| *copy != own)
-            .map(|((at, _), copy)| (*at, copy));
-        Ok((own, differing.collect()))
     }
 
     /// Copies the rows of the table again.

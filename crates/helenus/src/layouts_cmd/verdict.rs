@@ -1,5 +1,5 @@
 //! What a comparison of a table with its layouts has found, for `verify`, and for `create` and `rebuild` before a layout
-//! is read; and what is copied again before proxies compare.
+//! is read.
 
 use anyhow::{Result, bail};
 use helenus_rows::{Table, TableName};
@@ -154,24 +154,6 @@ pub(super) async fn verify(
         }
     }
     Ok((comparison.finish(), verdicts))
-}
-
-/// Before proxies compare what was filled from `own` with others in sync: copies again what has changed in `own` since.
-/// The rows of `own`.
-///
-/// What was filled may have rows that `own` has not: deleted meanwhile, or lost by a node of `own` that was restarted, while
-/// others have them. Only proxies, which ask the others, can tell; to delete such a row with its own time would hide it
-/// where the others still bring it, and then delete it there, too.
-pub(super) async fn catch_up(
-    cluster: &Cluster,
-    (table, own): (&Table, &TableName),
-    entries: &[Entry],
-    work: &Work,
-) -> Result<Compared> {
-    let readers = Readers::new(cluster, (table, own), entries, work).await?;
-    let (comparison, ranges) = Comparison::begin(cluster, &readers, work).await;
-    comparison.catch_up(&ranges).await?;
-    Ok(comparison.finish())
 }
 
 fn judge(found: &Differences) -> Verdict {

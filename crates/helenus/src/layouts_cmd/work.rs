@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use scylla::statement::Consistency;
 
 use super::replace::claim::Claim;
+use super::replace::nodes::Started;
 use crate::online::cluster::Cluster;
 
 #[derive(Args, Clone, Debug)]
@@ -24,6 +25,9 @@ pub(super) struct Work {
     /// What must still be so when something is written.
     #[arg(skip)]
     pub claim: Option<Arc<Claim>>,
+    /// The nodes that must still run when something is deleted because rows that were read do not have it.
+    #[arg(skip)]
+    pub started: Option<Arc<Started>>,
     #[arg(skip)]
     pub untimed: Untimed,
 }
@@ -51,6 +55,7 @@ impl Work {
             parallel: 4,
             rows_per_second: None,
             claim: None,
+            started: None,
             untimed: Untimed::default(),
         }
     }
@@ -103,6 +108,7 @@ mod tests {
                 parallel: 1,
                 rows_per_second: None,
                 claim: None,
+                started: None,
                 untimed: Untimed::default(),
             };
             assert_eq!(work.may_delete(), may_delete);

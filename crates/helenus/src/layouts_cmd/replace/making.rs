@@ -134,8 +134,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Copies the rows while clients go on, and what has changed until then again. The less is left for later; rows that
-    /// are deleted meanwhile are.
+    /// Copies the rows while clients go on, and repairs what has changed until then. The less is left for later.
     pub(super) async fn copy(
         &self,
         table: &Table,
@@ -150,7 +149,8 @@ impl Job<'_> {
         }
         let copied = backfill::fill(self.cluster, table, own, entries, work).await?;
         done.copied = copied.rows;
-        let compared = verdict::catch_up(self.cluster, (table, own), entries, work).await?;
+        let compared = verdict::verify(self.cluster, (table, own), entries, work, true).await;
+        let (compared, _) = compared?;
         done.rows = Some(compared.rows);
         verdict::keep_counts(self.cluster, own, &compared).await
     }

@@ -125,9 +125,53 @@ pub(super) async fn boots(cluster: &Cluster) -> Result<BTreeMap<String, i32>> {
     Ok(boots)
 }
 
+/// Which starts of nodes run, as they were read once.
+#[derive(Clone, Debug)]
+pub(in crate::layouts_cmd) struct Started(BTreeMap<String, i32>);
+
+impl Started {
+    pub(super) async fn read(cluster: &Cluster) -> Result<Started> {
+        Ok(Started(boots(cluster).await?))
+    }
+
+    /// Fails if another one runs by now: what was read since may lack what was acknowledged before.
+    pub(in crate::layouts_cmd) async fn check(&self, cluster: &Cluster) -> Result<()> {
+        self.check_same(&boots(cluster).await?)
+    }
+
+    fn check_same(&self, now: &BTreeMap<String, i32>) -> Result<()> {
+        match self.0 == *now {
+            true => Ok(()),
+            false => bail!(
+                "a node was restarted meanwhile, or has come or gone, and may have lost what others have: run this again"
+            ),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_was_restarted_or_is_gone_is_not_what_was_started() {
+        let boots = |of: &[(&str, i32)]| -> BTreeMap<String, i32> {
+            of.iter()
+                .map(|(host, boot)| ((*host).to_owned(), *boot))
+                .collect()
+        };
+        let started = Started(boots(&[("a", 7), ("b", 7)]));
+        started
+            .check_same(&boots(&[("a", 7), ("b", 7)]))
+            .expect("the same");
+        for other in [
+            &[("a", 7), ("b", 8)][..],
+            &[("a", 7)],
+            &[("a", 7), ("b", 7), ("c", 9)],
+        ] {
+            assert!(started.check_same(&boots(other)).is_err(), "{other:?}");
+        }
+    }
 
     fn node(host: &str, data_center: &str, tokens: &[i64]) -> RingNode {
         RingNode {

@@ -26,6 +26,7 @@ use super::super::verdict;
 use super::super::work::Work;
 use super::super::{backfill, lists, names, ranges};
 use super::claim::Claim;
+use super::nodes::Started;
 use super::returning::{self, BACK, forget};
 use super::sources::{check_nodes, check_read_repair, listed_boots, source};
 use super::stage::{self, Stage};
@@ -194,7 +195,7 @@ async fn bring_back(
     let ring = nodes::read(cluster).await?;
     let created = standing.next(&known);
     let stopped = Instant::now();
-    let begun = nodes::boots(cluster).await?;
+    let begun = Arc::new(Started::read(cluster).await?);
     if standing.stage(name)? != Some(Stage::Draining) {
         // Who says which copy is to be taken takes what nodes have sent each other, too.
         if from.is_none() {
@@ -224,6 +225,7 @@ async fn bring_back(
     let source = source(cluster, (name, &known), kept, &ring).await?;
     let work = Work {
         claim: Some(Arc::new(Claim::new(name, created, Stage::Draining))),
+        started: Some(Arc::clone(&begun)),
         ..Work::of_all()
     };
     let copy = source.table(name);
@@ -249,7 +251,7 @@ async fn bring_back(
     // Nothing of what was copied is of a start of a node that may have lost what was acknowledged.
     let ring = nodes::read(cluster).await?;
     let is_same = match from {
-        Some(_) => nodes::boots(cluster).await? == begun,
+        Some(_) => begun.check(cluster).await.is_ok(),
         None => {
             self::source(cluster, (name, &known), kept, &ring)
                 .await?
@@ -258,11 +260,7 @@ async fn bring_back(
         }
     };
     if !is_same {
-        // What it lost was deleted with its own time, which hides it when it is copied from another one.
-        bail!(
-            "a node of {copy} was restarted meanwhile, and what it lost may have been deleted from {name}: run this again \
-             with --undo in place of --all, which empties {name}, and then with --all"
-        );
+        bail!("a node of {copy} was restarted meanwhile: run this again");
     }
     done.rows = Some(compared.rows);
     // Also if nothing had to be written since it was asked last.

@@ -22,7 +22,7 @@ use super::super::{backfill, ranges};
 use super::age::{is_too_old, with_least_grace};
 use super::claim::Claim;
 use super::emptying::empty_again;
-use super::nodes;
+use super::nodes::{self, Started};
 use super::overtaken::if_overtaken;
 use super::proxies::is_proxy_alive;
 use super::ring;
@@ -212,6 +212,8 @@ impl Job<'_> {
         let of = in_sync_everywhere(&standing.lists, known.entries.len());
         let boots = listed_boots(&standing.lists);
         let ring = nodes::read(cluster).await?;
+        // Of these starts the lists are, or no source is found.
+        let started = Started::read(cluster).await?;
         let source = source(cluster, (name, known), (&of, &boots, None), &ring).await?;
         let copy = source.table(name);
         let entry = back(name, self.created);
@@ -219,6 +221,7 @@ impl Job<'_> {
         take_over_notes(cluster, name, before, self.created).await?;
         let work = Work {
             claim: Some(Arc::new(Claim::new(name, self.created, Stage::Returning))),
+            started: Some(Arc::new(started)),
             ..Work::of_all()
         };
         // Once all is copied the table may have joined, and left: then it may have writes that are still on their way to
@@ -231,9 +234,8 @@ impl Job<'_> {
         if !is_filled {
             let entries = [entry];
             backfill::fill(cluster, table, &copy, &entries, &work).await?;
-            // A node of the copy may be restarted meanwhile, and lose what the table has got: nothing is deleted here.
-            let compared = verdict::catch_up(cluster, (table, &copy), &entries, &work).await?;
-            rows = Some(compared.rows);
+            let compared = verdict::verify(cluster, (table, &copy), &entries, &work, true).await;
+            rows = Some(compared?.0.rows);
         }
         // What was sent and not answered may come later than what clients write once the table has joined.
         self.settle.wait("what was copied has arrived").await;
