@@ -14,8 +14,7 @@
 //! 3. Copies that have lacked the row, or a value of it, get a marker ([`crate::writes`]), and no others do: they may
 //!    have made the row by this value alone. Where all values expire, so does the marker, and only copies that have
 //!    lacked the row get it.
-//! 4. A row without values that is missing somewhere: its marker, unless its values are deleted and the source does not
-//!    have the row, whose marker is none of a client's then. If it is still missing, the row is deleted in all,
+//! 4. A row without values that is missing somewhere: its marker. If it is still missing, the row is deleted in all,
 //!    with the time of the oldest value that it had, then with that of the newest. If that is not enough, nothing tells
 //!    the times of what is hidden and of what hides it, and the source is right, which has all that was acknowledged:
 //!    the row is made, or deleted, with a time of some while ago. This alone is later than what some copy hides.
@@ -152,11 +151,6 @@ impl Equalizing {
         if self.bare == 2 && is_right && self.times.is_none() {
             // What is hidden may be as old as the marker that was written here earlier.
             self.bare = 4;
-        }
-        if self.bare == 1 && !is_right && self.times.is_some() {
-            // All its values are deleted where all is that was acknowledged, and the row is not there: a marker that it has
-            // elsewhere may have come with a value that was copied, and would make it where nothing hides a marker.
-            self.bare = 2;
         }
         let (oldest, newest) = self.times.unwrap_or((BARE_TIME, BARE_TIME));
         // Where rows expire by default, this one may; nothing tells when.

@@ -47,7 +47,12 @@ pub(super) async fn repair(
         return Ok(Left::default());
     };
     let mut left: Vec<Left> = Vec::with_capacity(differences.len());
-    for differences in differences.chunks(REMOVED_AT_A_TIME) {
+    let at_a_time = match &work.started {
+        Some(_) => REMOVED_AT_A_TIME,
+        // The shorter the time between reading a row and deleting what is too much of it, the better.
+        None => ROWS,
+    };
+    for differences in differences.chunks(at_a_time) {
         let copies = differences.iter().map(|difference| {
             let writer = &writer;
             async move {

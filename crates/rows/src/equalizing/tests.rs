@@ -302,16 +302,6 @@ fn a_value_that_was_deleted_leaves_no_row_behind() {
 }
 
 #[test]
-fn the_marker_that_a_copied_value_came_with_makes_no_row() {
-    // Who copies a row gives it a marker; its value was deleted meanwhile.
-    let update = Op::Update(5, vec![cell(0, 1)]);
-    let copied = Op::Insert(5, vec![cell(0, 1)]);
-    let mut nodes = nodes(&[&[update, Op::DeleteCell(6, 0, None)], &[copied]]);
-    assert!(equalize(&mut nodes));
-    assert!(nodes.iter().all(|node| node.row().is_none()), "{nodes:?}");
-}
-
-#[test]
 fn a_row_whose_marker_is_newer_than_its_values_is_deleted_where_that_was_acknowledged() {
     let ops = [
         Op::Update(3, vec![cell(0, 1)]),

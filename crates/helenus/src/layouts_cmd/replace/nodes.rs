@@ -1,6 +1,7 @@
 //! Who owns which part of the ring, as the nodes themselves say it, and which start of each node that is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use helenus_layout::insync::Ranges;
@@ -10,6 +11,10 @@ use scylla::value::CqlValue;
 
 use super::super::lists::uuid_text;
 use crate::online::cluster::Cluster;
+
+/// Attempts to hear from all nodes which of their starts run.
+const ATTEMPTS: usize = 4;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A node with its place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,7 +141,16 @@ impl Started {
 
     /// Fails if another one runs by now: what was read since may lack what was acknowledged before.
     pub(in crate::layouts_cmd) async fn check(&self, cluster: &Cluster) -> Result<()> {
-        self.check_same(&boots(cluster).await?)
+        let mut attempts = 1;
+        loop {
+            match boots(cluster).await {
+                Ok(now) => return self.check_same(&now),
+                // A busy node is asked again, as for rows.
+                Err(error) if attempts == ATTEMPTS => return Err(error),
+                Err(_) => attempts += 1,
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     fn check_same(&self, now: &BTreeMap<String, i32>) -> Result<()> {

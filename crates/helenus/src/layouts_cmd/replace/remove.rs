@@ -251,7 +251,10 @@ async fn bring_back(
     // Nothing of what was copied is of a start of a node that may have lost what was acknowledged.
     let ring = nodes::read(cluster).await?;
     let is_same = match from {
-        Some(_) => begun.check(cluster).await.is_ok(),
+        Some(_) => {
+            begun.check(cluster).await?;
+            true
+        }
         None => {
             self::source(cluster, (name, &known), kept, &ring)
                 .await?
