@@ -46,7 +46,7 @@ pub(super) async fn repair(
     let Some(copy) = readers.copies.get(at) else {
         return Ok(Left::default());
     };
-    let mut left: Vec<Left> = Vec::with_capacity(differences.len());
+    let mut left = Left::default();
     let at_a_time = match &work.started {
         Some(_) => REMOVED_AT_A_TIME,
         // The shorter the time between reading a row and deleting what is too much of it, the better.
@@ -101,11 +101,9 @@ pub(super) async fn repair(
         });
         let mut removals = stream::iter(removals).buffer_unordered(ROWS);
         while let Some(one) = removals.try_next().await? {
-            left.push(one);
+            left.rows += one.rows;
+            left.undeleted += one.undeleted;
         }
     }
-    Ok(Left {
-        rows: left.iter().map(|left| left.rows).sum(),
-        undeleted: left.iter().map(|left| left.undeleted).sum(),
-    })
+    Ok(left)
 }

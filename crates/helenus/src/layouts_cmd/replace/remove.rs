@@ -250,20 +250,14 @@ async fn bring_back(
     }
     // Nothing of what was copied is of a start of a node that may have lost what was acknowledged.
     let ring = nodes::read(cluster).await?;
-    let is_same = match from {
-        Some(_) => {
-            begun.check(cluster).await?;
-            true
-        }
+    match from {
+        Some(_) => begun.check(cluster).await?,
         None => {
-            self::source(cluster, (name, &known), kept, &ring)
-                .await?
-                .layout
-                == source.layout
+            let now = self::source(cluster, (name, &known), kept, &ring).await?;
+            if now.layout != source.layout {
+                bail!("a node of {copy} was restarted meanwhile: run this again");
+            }
         }
-    };
-    if !is_same {
-        bail!("a node of {copy} was restarted meanwhile: run this again");
     }
     done.rows = Some(compared.rows);
     // Also if nothing had to be written since it was asked last.
