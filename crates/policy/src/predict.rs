@@ -37,6 +37,12 @@ const PRIOR_WEIGHT: f32 = 2.0;
 const BASE_SHARE: f32 = 0.1;
 /// Times the rows of answers so far.
 const GROWTH_MAX: f32 = 4.0;
+/// One answer of so many is to have other rows than the rest, if all have about the same.
+const TRY_EVERY: u32 = 8;
+/// Times the rows of the rest.
+const TRY_ROWS: f32 = 2.0;
+/// Of the mean: rows that deviate less are about the same.
+const ALIKE_SHARE: f32 = 0.25;
 
 /// The first answers all have full weight, so that a wrong prior is corrected quickly.
 const LEARNING: u32 = 16;
@@ -148,20 +154,34 @@ impl Estimate {
     }
 
     /// Rows that take about so long, but at least so many that what an answer costs without rows is at
-    /// most [`BASE_SHARE`] of the whole; at most four times as many as answers have had.
+    /// most [`BASE_SHARE`] of the whole; at most four times as many as answers have had. While all have
+    /// about as many, every eighth gets twice as many: otherwise what one costs without rows would stay
+    /// unknown, or what it was at another load.
     pub fn rows_in(&self, us: u32) -> u32 {
-        let Some(row_us) = self.known_row_us() else {
-            // Pieces of one size do not tell what one without rows would cost.
-            let row_us = self.service_us / self.rows.max(1.0);
-            return (us as f32 / row_us.max(0.01)).max(1.0) as u32;
+        let rows = match self.known_row_us() {
+            None => {
+                let row_us = self.service_us / self.rows.max(1.0);
+                us as f32 / row_us.max(0.01)
+            }
+            Some(row_us) => {
+                let row_us = row_us.max(0.01);
+                let base_us = (self.service_us - row_us * self.rows).max(0.0);
+                let by_time = (us as f32 - base_us) / row_us;
+                let by_base = base_us * (1.0 / BASE_SHARE - 1.0) / row_us;
+                // What is known of so many rows says little of far more.
+                by_time.max(by_base).min(GROWTH_MAX * self.rows.max(1.0))
+            }
         };
-        let row_us = row_us.max(0.01);
-        let base_us = (self.service_us - row_us * self.rows).max(0.0);
-        let by_time = (us as f32 - base_us) / row_us;
-        let by_base = base_us * (1.0 / BASE_SHARE - 1.0) / row_us;
-        // What is known of so many rows says little of far more.
-        let most = GROWTH_MAX * self.rows.max(1.0);
-        by_time.max(by_base).min(most).max(1.0) as u32
+        let tried = match self.is_to_vary() {
+            true => TRY_ROWS * self.rows,
+            false => 0.0,
+        };
+        rows.max(tried).max(1.0) as u32
+    }
+
+    fn is_to_vary(&self) -> bool {
+        let alike = ALIKE_SHARE * self.rows;
+        self.samples.is_multiple_of(TRY_EVERY) && self.rows_variance < alike * alike
     }
 
     fn predict_us(&self, rows: f32) -> f32 {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_rng::for_seeds;
+use crate::test_rng::{TestRng, for_seeds};
 
 fn near(seen: u32, expected: f64, share: f64) {
     let error = (f64::from(seen) - expected).abs();
@@ -139,7 +139,7 @@ fn rows_fill_a_time_and_outweigh_what_an_answer_costs_without_them() {
     );
     // Pieces of one size do not tell what one without rows would cost.
     let mut alike = Estimate::of_class(Class::Scan);
-    for _ in 0..4_000 {
+    for _ in 0..4_001 {
         alike.on_answer(50_000, 500, 50_000);
     }
     assert!(
@@ -147,5 +147,42 @@ fn rows_fill_a_time_and_outweigh_what_an_answer_costs_without_them() {
         "{}",
         alike.rows_in(10_000)
     );
+    // So some are larger.
+    (0..7).for_each(|_| alike.on_answer(50_000, 500, 50_000));
+    assert!(near(alike.rows_in(10_000), 1_000));
     assert!(Estimate::of_class(Class::Scan).rows_in(0) >= 1);
+}
+
+/// Rows of a piece, after a while, where scans of 5,000 rows come in pieces of at least 500 that are to take
+/// 10 ms, with noise as a node adds that gets a share of a core.
+fn piece_rows(estimate: &mut Estimate, base_us: u32, row_us: u32, rng: &mut TestRng) -> u32 {
+    let mut pieces = 0;
+    for scan in 0..300 {
+        let mut left = 5_000;
+        while left > 0 {
+            let rows = estimate.rows_in(10_000).max(500).min(left);
+            let waited_us = rng.below(8_000) as u32;
+            estimate.on_answer(base_us + row_us * rows + waited_us, rows, 100 * rows);
+            left -= rows;
+            pieces += u32::from(scan >= 200);
+        }
+    }
+    100 * 5_000 / pieces
+}
+
+#[test]
+fn what_was_learned_under_load_does_not_keep_pieces_small() {
+    for_seeds(50, |seed, rng| {
+        let mut estimate = Estimate::of_class(Class::Scan);
+        // Nodes that have far more to do than they can, and scans that come whole.
+        for _ in 0..264 {
+            let us = 900_000 + rng.below(400_000) as u32;
+            estimate.on_answer(us, 5_000, 500_000);
+        }
+        let rows = piece_rows(&mut estimate, 25_000, 24, rng);
+        assert!(rows > 2_000, "seed {seed}: {rows} rows a piece");
+        // Where rows are all that a piece costs, it stays small, but for those that are tried.
+        let rows = piece_rows(&mut Estimate::of_class(Class::Scan), 0, 80, rng);
+        assert!(rows < 800, "seed {seed}: {rows} rows a piece");
+    });
 }
