@@ -23,9 +23,16 @@ while suite=$(next) && [ -n "$suite" ]; do
         *:-*) for name in ${names#-}; do only="$only --skip $name"; done ;;
         *:*) only=$names ;;
     esac
+    # Tests that share their nodes and mostly wait for leases and time-outs.
+    case $suite in
+        replace) at_once=4 ;;
+        layouts_ctl) at_once=3 ;;
+        payload_ctl) at_once=2 ;;
+        *) at_once=1 ;;
+    esac
     # Unquoted on purpose: one word each, or none.
     # shellcheck disable=SC2086
-    if cargo test --locked --workspace --test "${suite%%:*}" -- --nocapture --test-threads 1 $only; then
+    if cargo test --locked --workspace --test "${suite%%:*}" -- --nocapture --test-threads "$at_once" $only; then
         verdict=ok
     else
         verdict=FAILED
