@@ -13,7 +13,6 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use crate::writes::{COPIES, ON, in_sync, replace, three_data_centers};
 use crate::{TURN, eventually, joined, run};
 
-/// Of these, a third if it is not to take long.
 const BATCHES: usize = 300;
 const KEYS: i32 = 6;
 const TABLES: [&str; 2] = ["shop.orders", "shop.plain"];
@@ -284,8 +283,7 @@ fn batches_are_on_all_copies_what_they_are_on_an_ordinary_table() {
     let mut sessions = [Session::new(&proxies[0], 5), Session::new(&proxies[1], 4)];
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.expect("a time").as_secs() as i32;
-    let batches = BATCHES / if helenus_tests::is_long() { 1 } else { 3 };
-    for number in 0..batches {
+    for number in 0..BATCHES {
         let batch = batch(&mut rng);
         let session = &mut sessions[number % 2];
         let times = (1_000 + number as i64 * 10 / 3, now + any(&mut rng, 3));
