@@ -37,8 +37,7 @@ through() {
     name=$1
     port=$2
     shift 2
-    # Two at a time: each mostly waits for the schema to be agreed upon, or for answers.
-    tests/drivers/run --host 127.0.0.1 --port "$port" --expect-nodes 1 --direct "$node" --at-once 2 "$@" ||
+    tests/drivers/run --host 127.0.0.1 --port "$port" --expect-nodes 1 --direct "$node" "$@" ||
         { echo "the proxy's log:" >&2; tail -n 40 "$folder/$name.log" >&2; exit 1; }
 }
 
