@@ -36,7 +36,7 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 fn coefficients_are_measured_and_used() {
-    let mut node = Node::take();
+    let mut node = Node::alone();
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| {
         folder
@@ -96,7 +96,7 @@ fn coefficients_are_measured_and_used() {
 
 #[test]
 fn an_interrupted_calibration_leaves_nothing() {
-    let mut node = Node::take();
+    let mut node = Node::alone();
     for signal in [Signal::INT, Signal::TERM] {
         let contact = node.address.to_string();
         let mut command =
@@ -120,7 +120,7 @@ fn an_interrupted_calibration_leaves_nothing() {
 /// One that was killed leaves its keyspace, and the next run says so.
 #[test]
 fn what_a_killed_calibration_has_left_is_told() {
-    let mut node = Node::take();
+    let mut node = Node::alone();
     let left = "helenus_calibrate_0123456789abcdef";
     node.run(&format!(
         "CREATE KEYSPACE {left} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"

@@ -7,7 +7,7 @@ use std::time::Duration;
 use helenus_cluster::{ClientTls, Cluster, Consistency};
 use helenus_tests::proxy::helenus;
 
-use crate::{Node, Outcome, eventually};
+use crate::{Node, Outcome, eventually, second};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -76,8 +76,8 @@ fn load_is_encrypted(cluster: &mut Cluster, over_tls: &[&str]) {
 
 #[test]
 fn layouts_come_and_go_over_tls() {
-    // One cluster at a time.
     let plain = Node::take();
+    let _second = second();
     let spec = helenus_tests::ephemeral().nodes(2).tls(ClientTls::Mutual);
     let mut cluster = Cluster::up(spec).expect("two nodes");
     let mut node = cluster.connect(1).expect("a connection");

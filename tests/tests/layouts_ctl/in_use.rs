@@ -36,6 +36,8 @@ impl Writer {
                 let outcome = client.try_query(&cql, ONE).expect("an answer");
                 outcome.unwrap_or_else(|e| panic!("{cql}: {e:?}"));
                 counts.fetch_add(1, Ordering::Relaxed);
+                // Leaves some of the machine to the commands, and to tests beside this one.
+                thread::sleep(Duration::from_millis(2));
             }
         });
         Writer {

@@ -2,7 +2,7 @@
 //! write, and past them.
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. All
-//! tests share one node and take turns; each has tables of its own.
+//! tests share one node, several at a time (`--test-threads`), and mostly wait; each has tables of its own.
 
 mod calibrate;
 mod commands;
@@ -17,7 +17,9 @@ mod rights;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    LazyLock, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,31 +27,79 @@ use helenus_cluster::{Cluster, Connection, Consistency, Rows};
 use helenus_tests::proxy::helenus;
 
 /// The node dies with this process.
-static CLUSTER: LazyLock<Mutex<Cluster>> = LazyLock::new(|| {
+static CLUSTER: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
     let spec = helenus_tests::ephemeral()
         .nodes(1)
         .yaml("auto_snapshot", "false")
         // The commands wait for as long as nodes may still carry out what they have been sent.
-        .yaml("native_transport_timeout", "4s")
-        .yaml("truncate_request_timeout", "20s")
+        .yaml("native_transport_timeout", "2s")
+        .yaml("truncate_request_timeout", "12s")
         .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
-    Mutex::new(Cluster::up(spec).expect("a node"))
+    let cluster = Cluster::up(spec).expect("a node");
+    let mut node = cluster.connect(1).expect("a connection");
+    for cql in [
+        "CREATE KEYSPACE first WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE first.t (k int, a int, b int, PRIMARY KEY (k, a, b))",
+    ] {
+        node.query(cql, Consistency::One).expect(cql);
+    }
+    // The catalogue is made once, not by several commands at a time.
+    let contact = cluster.address(1).expect("an address").to_string();
+    let create = [
+        "layouts",
+        "create",
+        "first.t",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+    ];
+    let mut create = helenus(&create).expect("a program");
+    Outcome::of(create.args(["--contact", &contact])).succeeded();
+    RwLock::new(cluster)
 });
 
-/// The node, for the turn of one test.
+/// One cluster beside the node at a time.
+static SECOND: Mutex<()> = Mutex::new(());
+
+fn second() -> MutexGuard<'static, ()> {
+    SECOND.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As long as a test lasts.
+enum Turn {
+    Shared {
+        _node: RwLockReadGuard<'static, Cluster>,
+    },
+    Alone {
+        _node: RwLockWriteGuard<'static, Cluster>,
+    },
+}
+
+/// The node, for one test.
 struct Node {
     connection: Connection,
     address: SocketAddr,
-    _turn: MutexGuard<'static, Cluster>,
+    _turn: Turn,
 }
 
 impl Node {
+    /// Beside other tests.
     fn take() -> Node {
-        let cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = CLUSTER.read().unwrap_or_else(PoisonError::into_inner);
         Node {
-            connection: cluster.connect(1).expect("a connection"),
-            address: cluster.address(1).expect("an address"),
-            _turn: cluster,
+            connection: node.connect(1).expect("a connection"),
+            address: node.address(1).expect("an address"),
+            _turn: Turn::Shared { _node: node },
+        }
+    }
+
+    /// For a test that counts what is there, or needs a node that does nothing else.
+    fn alone() -> Node {
+        let node = CLUSTER.write().unwrap_or_else(PoisonError::into_inner);
+        Node {
+            connection: node.connect(1).expect("a connection"),
+            address: node.address(1).expect("an address"),
+            _turn: Turn::Alone { _node: node },
         }
     }
 

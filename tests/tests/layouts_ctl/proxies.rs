@@ -29,7 +29,7 @@ fn holds_lease(proxy: &Proxy) -> bool {
 
 #[test]
 fn a_proxy_follows_the_catalogue_and_says_what_does_not_fit() {
-    let mut node = Node::take();
+    let mut node = Node::alone();
     let columns = "k int, a int, b int, v int, PRIMARY KEY (k, a, b)";
     node.table("seen", &format!("CREATE TABLE seen.t ({columns})"));
     let proxy = Proxy::start(&[node.address], &ON).expect("a proxy");

@@ -7,7 +7,7 @@ use helenus_cluster::{Cluster, Connection, Consistency};
 use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, ONE};
 
-use crate::{Node, Outcome, eventually};
+use crate::{Outcome, eventually, second};
 
 fn layouts(cluster: &Cluster, login: Option<(&str, &str)>, arguments: &[&str]) -> Outcome {
     let contact = cluster.address(1).expect("an address").to_string();
@@ -49,8 +49,7 @@ fn rights_on_catalogue(node: &mut Connection, role: &str) -> Vec<String> {
 
 #[test]
 fn roles_have_on_a_layout_what_they_have_on_the_table() {
-    // One cluster at a time.
-    let _turn = Node::take();
+    let _second = second();
     let spec = helenus_tests::ephemeral().nodes(1).auth(true);
     let spec = spec.yaml("permissions_validity", "100ms");
     let cluster = Cluster::up(spec).expect("a node");

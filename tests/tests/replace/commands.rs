@@ -45,7 +45,7 @@ fn drained(nodes: &mut Nodes, keyspace: &str, restarts: i32) {
 
 #[test]
 fn rows_that_cannot_be_copied_back_stop_nobody() {
-    let mut nodes = Nodes::take();
+    let mut nodes = Nodes::shared();
     nodes.table("brief", COLUMNS);
     nodes.run("ALTER TABLE brief.t WITH default_time_to_live = 100000");
     nodes.succeeds(&create("brief.t"));
@@ -86,7 +86,7 @@ fn rows_that_cannot_be_copied_back_stop_nobody() {
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_made() {
-    let mut nodes = Nodes::take();
+    let mut nodes = Nodes::shared();
     nodes.table("never", COLUMNS);
     nodes.run("CREATE TYPE never.address (street text)");
     nodes.run("CREATE TABLE never.lists (k int, a int, b int, v list<int>, PRIMARY KEY (k, a, b))");
@@ -145,7 +145,7 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
 
 #[test]
 fn rows_and_their_times_go_over_and_back() {
-    let mut nodes = Nodes::take();
+    let mut nodes = Nodes::shared();
     nodes.table("times", COLUMNS);
     for k in 0..20 {
         let ttl = if k % 2 == 0 { 0 } else { 10_000 };
@@ -229,7 +229,7 @@ fn rows_and_their_times_go_over_and_back() {
 
 #[test]
 fn what_has_begun_is_given_up_with_all_rows_in_the_table() {
-    let mut nodes = Nodes::take();
+    let mut nodes = Nodes::shared();
     nodes.table("again", COLUMNS);
     nodes.run("INSERT INTO again.t (k, a, b, v) VALUES (1, 1, 2, 1)");
     nodes.succeeds(&create("again.t"));

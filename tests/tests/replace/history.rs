@@ -126,7 +126,8 @@ impl Writing {
                     if writer.step() {
                         count.fetch_add(1, Ordering::Relaxed);
                     }
-                    thread::sleep(Duration::from_millis(4));
+                    // Proxies and nodes need the machine, too.
+                    thread::sleep(Duration::from_millis(8));
                 }
                 let outages = writer.writes.into_iter().chain(writer.reads);
                 (writer.history, Outage::of_all(outages))

@@ -2,7 +2,8 @@
 //! through a proxy, commands are interrupted, and what cannot be done is refused.
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. Tests share three nodes,
-//! each in a data center of its own, and take turns; each has tables of its own.
+//! each in a data center of its own; each has tables of its own. Those without proxies mostly wait, and run at the same
+//! time (`--test-threads`); those with proxies take turns.
 
 mod commands;
 mod history;
@@ -10,8 +11,9 @@ mod in_use;
 mod refilled;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::process::{Child, Stdio};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,7 @@ use helenus_tests::proxy::helenus;
 use serde_json::Value;
 
 /// The nodes die with this process.
-static CLUSTER: LazyLock<Mutex<Cluster>> = LazyLock::new(|| {
+static CLUSTER: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
     let spec = helenus_tests::ephemeral()
         .nodes(3)
         .place("dc1", "r1")
@@ -31,20 +33,73 @@ static CLUSTER: LazyLock<Mutex<Cluster>> = LazyLock::new(|| {
         .yaml("native_transport_timeout", "1s")
         .yaml("truncate_request_timeout", "10s")
         .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
-    Mutex::new(Cluster::up(spec).expect("three nodes"))
+    let cluster = Cluster::up(spec).expect("three nodes");
+    let mut node = cluster.connect(1).expect("a connection");
+    for cql in [
+        "CREATE KEYSPACE first WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': 1, 'dc2': 1, 'dc3': 1}",
+        "CREATE TABLE first.t (k int, a int, b int, PRIMARY KEY (k, a, b))",
+    ] {
+        node.query(cql, Consistency::Quorum).expect(cql);
+    }
+    // The catalogue is made once, not by several commands at a time.
+    let contact = cluster.address(1).expect("an address").to_string();
+    let create = [
+        "create",
+        "first.t",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+        "--contact",
+        &contact,
+    ];
+    let mut command = helenus(&["layouts"]).expect("a program");
+    let made = command.args(create).stdin(Stdio::null()).output();
+    let made = made.expect("it starts");
+    assert!(made.status.success(), "{made:?}");
+    RwLock::new(cluster)
 });
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The nodes, for the turn of one test.
+/// As long as a test lasts.
+enum Turn {
+    Shared(RwLockReadGuard<'static, Cluster>),
+    Alone(RwLockWriteGuard<'static, Cluster>),
+}
+
+impl Deref for Turn {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        match self {
+            Turn::Shared(cluster) => cluster,
+            Turn::Alone(cluster) => cluster,
+        }
+    }
+}
+
+/// The nodes, for one test.
 struct Nodes {
     connections: Vec<Connection>,
     contact: String,
-    cluster: MutexGuard<'static, Cluster>,
+    cluster: Turn,
 }
 
 impl Nodes {
+    /// For a test that runs proxies, which see the tables of all tests.
     fn take() -> Nodes {
-        let cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+        let cluster = CLUSTER.write();
+        Nodes::of(Turn::Alone(cluster.unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// For one that runs none.
+    fn shared() -> Nodes {
+        let cluster = CLUSTER.read();
+        Nodes::of(Turn::Shared(
+            cluster.unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+
+    fn of(cluster: Turn) -> Nodes {
         let connect = |number| cluster.connect(number).expect("a connection");
         Nodes {
             connections: (1..=3).map(connect).collect(),
