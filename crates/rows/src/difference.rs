@@ -17,8 +17,13 @@ pub struct Sum {
 
 impl Sum {
     pub fn add(&mut self, row: &Row) {
+        self.add_hashed(row, row.hash());
+    }
+
+    /// The same of a row whose hash is known already.
+    pub fn add_hashed(&mut self, row: &Row, hash: u128) {
         self.rows += u64::from(!row.is_static());
-        self.hash = self.hash.wrapping_add(row.hash());
+        self.hash = self.hash.wrapping_add(hash);
     }
 }
 

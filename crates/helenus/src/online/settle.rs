@@ -20,6 +20,8 @@ const QUEUE_DEFAULT: Duration = Duration::from_secs(12);
 const WRITE_DEFAULT: Duration = Duration::from_secs(2);
 
 const TRUNCATE_DEFAULT: Duration = Duration::from_secs(60);
+/// Beside a lease, for clocks that run at different speeds and machines that are busy.
+const LEASE_MARGIN: Duration = Duration::from_secs(1);
 
 /// How long nodes may still carry out what they have been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,21 +132,30 @@ impl Settle {
 
     /// `more`: after everybody knows, the time that what was done before takes to show.
     pub(crate) async fn wait_longer(self, more: Duration, what: &str) {
-        if self.time.is_zero() {
-            return;
+        if self.is_needed() {
+            wait_for(self.time + more, what).await;
         }
-        let time = self.time + more;
-        let bar = spinner("");
-        let begin = Instant::now();
-        while let Some(left) = time.checked_sub(begin.elapsed()) {
-            bar.set_message(format!(
-                "{what}: every proxy knows in {} s",
-                left.as_secs_f64().ceil()
-            ));
-            tokio::time::sleep(left.min(Duration::from_millis(500))).await;
-        }
-        bar.finish_and_clear();
     }
+
+    /// Until no proxy relies on what it has read before. What it has sent by then may still be under way.
+    pub(crate) async fn wait_for_leases(self, what: &str) {
+        if self.is_needed() {
+            wait_for(LAYOUTS_LEASE + LEASE_MARGIN, what).await;
+        }
+    }
+}
+
+async fn wait_for(time: Duration, what: &str) {
+    let bar = spinner("");
+    let begin = Instant::now();
+    while let Some(left) = time.checked_sub(begin.elapsed()) {
+        bar.set_message(format!(
+            "{what}: every proxy knows in {} s",
+            left.as_secs_f64().ceil()
+        ));
+        tokio::time::sleep(left.min(Duration::from_millis(500))).await;
+    }
+    bar.finish_and_clear();
 }
 
 /// `12s`, `2000ms`, or milliseconds without a unit.

@@ -23,6 +23,8 @@ pub struct Known<const N: usize> {
     heard_us: [u64; N],
     /// Since when a member was last in sync that is so no longer, and until when what it answers counts.
     was_in_sync: [(u64, u64); N],
+    /// When this proxy heard that a member is out, of one that has been out since then, or out and then joining.
+    left_us: [Option<u64>; N],
 }
 
 impl<const N: usize> Known<N> {
@@ -34,6 +36,7 @@ impl<const N: usize> Known<N> {
             lingers_until_us: [0; N],
             heard_us: [0; N],
             was_in_sync: [(0, 0); N],
+            left_us: [None; N],
         }
     }
 
@@ -46,12 +49,21 @@ impl<const N: usize> Known<N> {
             return;
         }
         let outlasted = now_us.saturating_add(self.timing.outlast_us());
+        let others = |member| (0..N).filter(move |m| *m != member);
         for member in 0..N {
             let could_be_read = match &self.list {
                 // Nothing can have happened in between.
                 Some(known) if known.version() == list.version() => false,
                 Some(known) if known.version() + 1 == list.version() => {
                     known.state(member) == State::InSync
+                }
+                // To be read it must have joined, come in sync and left. A regrouping leaves several members at once.
+                Some(known)
+                    if known.state(member) == State::Out
+                        && list.since(member) < known.version() + 3
+                        && others(member).all(|m| list.since(m) != list.since(member)) =>
+                {
+                    false
                 }
                 Some(known) => known.since(member) != list.since(member),
                 None => list.since(member) > 0,
@@ -69,10 +81,39 @@ impl<const N: usize> Known<N> {
             if could_be_read && list.state(member) == State::Out {
                 self.lingers_until_us[member] = outlasted;
             }
+            self.left_us[member] = self.left_by(&list, member, now_us);
         }
         let lease_until_us = sent_us.saturating_add(self.timing.lease_us);
         self.lease_until_us = self.lease_until_us.max(lease_until_us);
         self.list = Some(list);
+    }
+
+    /// Since when a member is out, by a list that is read now.
+    fn left_by(&self, list: &List<N>, member: usize, now_us: u64) -> Option<u64> {
+        let known = self.list.as_ref();
+        let is_same = known.is_some_and(|known| known.since(member) == list.since(member));
+        // Otherwise it may have been listed in between, by versions that this proxy has not seen, or, where other
+        // members change at once, in ranges that are here since a regrouping.
+        let was_out = known.is_some_and(|known| {
+            let is_same = |m| m == member || known.since(m) == list.since(m);
+            known.state(member) == State::Out
+                && known.version() + 1 == list.version()
+                && (0..N).all(is_same)
+        });
+        let left_us = self.left_us[member].filter(|_| is_same || was_out);
+        match list.state(member) {
+            State::InSync => None,
+            State::Joining => left_us,
+            State::Out => left_us.or(Some(now_us)),
+        }
+    }
+
+    /// Whether all that was sent to a member before it was out, or by somebody who did not know that yet, has arrived or
+    /// never will: it has been out, or out and then joining, for so long.
+    pub fn is_past(&self, member: usize, now_us: u64) -> bool {
+        let left_us = self.left_us.get(member).copied().flatten();
+        let past_us = self.timing.outlast_us() + self.timing.late_outlast_us();
+        left_us.is_some_and(|left_us| now_us >= left_us.saturating_add(past_us))
     }
 
     /// The list, if it may be relied on.
@@ -108,6 +149,7 @@ impl<const N: usize> Known<N> {
             lease_until_us: self.lease_until_us.saturating_sub(most_us),
             lingers_until_us: self.lingers_until_us.map(waits),
             heard_us: self.heard_us.map(waits),
+            left_us: self.left_us.map(|left_us| left_us.map(waits)),
             was_in_sync: self
                 .was_in_sync
                 .map(|(since, until_us)| (since, until_us.saturating_sub(most_us))),
@@ -210,6 +252,59 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_to_a_member_before_it_was_out_is_past_after_a_lease_and_the_time_for_what_is_late()
+     {
+        let mut known = Known::new(TIMING);
+        known.adopt(three(), 0, 0);
+        assert!(!known.is_past(2, 9_000), "it is in sync");
+        let evicted = three().evict(2).expect("others are in sync");
+        known.adopt(evicted, 100, 150);
+        known.adopt(evicted, 200, 210);
+        assert!(!known.is_past(2, 1_649) && known.is_past(2, 1_650));
+        let mut again = known.clone();
+        again.adopt(evicted.leave_anew(2).expect("it is out"), 300, 310);
+        assert!(!again.is_past(2, 1_649) && again.is_past(2, 1_650));
+        let unseen = evicted.join(2, 1).and_then(|list| list.evict(2));
+        again.adopt(
+            unseen.and_then(|list| list.leave_anew(2)).expect("out"),
+            400,
+            410,
+        );
+        assert!(!again.is_past(2, 1_909) && again.is_past(2, 1_910));
+        let joining = evicted.join(2, 1).expect("it is out");
+        let mut seen = known.clone();
+        seen.adopt(joining, 300, 310);
+        seen.adopt(joining, 400, 410);
+        assert!(!seen.is_past(2, 1_649) && seen.is_past(2, 1_650));
+        assert!(seen.behind(50, 80).is_past(2, 1_600));
+        // Out anew: what was sent meanwhile may be on its way.
+        let anew = joining.evict(2).expect("it may");
+        seen.adopt(anew, 500, 510);
+        assert!(!seen.is_past(2, 2_009) && seen.is_past(2, 2_010));
+        seen.adopt(
+            anew.join(2, 1)
+                .and_then(|list| list.promote(2, 5))
+                .expect("in sync"),
+            600,
+            610,
+        );
+        assert!(!seen.is_past(2, 9_000));
+        // It may have joined, and left, unseen.
+        let other = anew
+            .evict(1)
+            .and_then(|list| list.join(2, 1))
+            .expect("joins");
+        known.adopt(other, 300, 310);
+        assert!(!known.is_past(2, 9_000));
+        let mut late = Known::new(TIMING);
+        late.adopt(joining, 300, 310);
+        assert!(!late.is_past(2, 9_000), "who knows since when");
+        let mut late = Known::new(TIMING);
+        late.adopt(evicted, 300, 310);
+        assert!(!late.is_past(2, 1_809) && late.is_past(2, 1_810));
+    }
+
+    #[test]
     fn who_may_have_been_back_meanwhile_lingers_anew() {
         let mut known = Known::new(TIMING);
         let evicted = three().evict(2).expect("others are in sync");
@@ -221,6 +316,17 @@ mod tests {
         assert_eq!(known.required(5_999), Some(Members::first(3)));
         known.adopt(evicted, 5_900, 5_950);
         assert_eq!(known.last_read(), Some(&evicted_again), "it was overtaken");
+        // Out anew, together with another change: it cannot have been in sync.
+        let anew = evicted.leave_anew(2).and_then(|l| l.evict(1));
+        let mut known = Known::new(TIMING);
+        known.adopt(evicted, 0, 0);
+        known.adopt(evicted, 1_900, 1_900);
+        known.adopt(anew.expect("another is in sync"), 2_000, 2_000);
+        assert_eq!(
+            known.required(2_500),
+            Some(Members::first(2)),
+            "1 may be read"
+        );
     }
 
     #[test]

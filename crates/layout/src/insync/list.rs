@@ -139,6 +139,14 @@ impl<const N: usize> List<N> {
         Ok(self.with_state(member, State::Out))
     }
 
+    /// A member that is out leaves anew: who would let it join, as it was before, is refused.
+    pub fn leave_anew(&self, member: usize) -> Result<List<N>, Refused> {
+        match self.state(member) {
+            State::Out => Ok(self.with_state(member, State::Out)),
+            State::Joining | State::InSync => Err(Refused::IsNotOut(member)),
+        }
+    }
+
     /// From the next version on everybody waits for this member, whose node has been started for the
     /// `boot`th time.
     pub fn join(&self, member: usize, boot: u32) -> Result<List<N>, Refused> {
@@ -219,6 +227,18 @@ mod tests {
         let again = first.evict(1).and_then(|l| l.join(1, 1)).expect("joins");
         let since = first.since(1);
         assert_eq!(again.promote(1, since), Err(Refused::IsNotJoining(1)));
+    }
+
+    #[test]
+    fn a_member_that_is_out_leaves_anew_by_a_new_version() {
+        let list = Copies::new(Members::first(2), [1; LISTED_MAX]);
+        assert_eq!(list.leave_anew(1), Err(Refused::IsNotOut(1)));
+        let out = list.evict(1).expect("another is in sync");
+        let anew = out.leave_anew(1).expect("it is out");
+        assert_eq!((anew.version(), anew.since(1)), (3, 3));
+        assert_eq!((anew.state(1), anew.boot(1)), (State::Out, 1));
+        assert_eq!((anew.since(0), anew.in_sync()), (1, Members::of(0)));
+        super::super::stored::check_order(&out, &anew).expect("proxies believe it");
     }
 
     #[test]

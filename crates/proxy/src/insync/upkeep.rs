@@ -26,6 +26,7 @@ mod node;
 mod own;
 mod progress;
 mod regrouping;
+mod resting;
 mod resynchronising;
 mod returning;
 mod status;

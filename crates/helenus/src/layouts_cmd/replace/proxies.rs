@@ -1,7 +1,7 @@
 //! Whether proxies are there that keep copies in sync.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use helenus_layout::insync::State as CopyState;
@@ -12,6 +12,7 @@ use crate::online::cluster::Cluster;
 
 /// Proxies give signs of life several times in a second.
 pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Signs of life of the proxies in sync, by their starts.
 pub(super) async fn beats(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
@@ -52,9 +53,14 @@ pub(super) async fn left_by_others(cluster: &Cluster, silent: &[String]) -> Resu
 }
 
 pub(super) async fn is_proxy_alive(cluster: &Cluster) -> Result<bool> {
-    let before = beats(cluster).await?;
-    tokio::time::sleep(SIGN_OF_LIFE).await;
-    Ok(gives_sign(&before, &beats(cluster).await?))
+    let (begun, before) = (Instant::now(), beats(cluster).await?);
+    while begun.elapsed() < SIGN_OF_LIFE {
+        tokio::time::sleep(LOOK).await;
+        if gives_sign(&before, &beats(cluster).await?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Proxies that have given none in between, and have not left.

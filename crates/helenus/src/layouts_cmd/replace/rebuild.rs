@@ -20,12 +20,15 @@ use super::age::with_least_grace;
 use super::proxies::is_proxy_alive;
 use super::refilling::{Content, Filler, Refill};
 use super::stage::{self, Stage};
-use super::taking_out::{check_kept, evicted, out_for};
-use super::waiting::{PAUSE, Waiting};
+use super::taking_out::{Earlier, check_kept, evicted, out_for};
+use super::waiting::Waiting;
 use super::{check_tables, checks, described, ring};
 use crate::online::cluster::Cluster;
 use crate::online::settle::Settle;
 use crate::online::table;
+
+/// How often it is looked whether the copy is in sync again.
+const PAUSE: Duration = Duration::from_millis(250);
 
 pub(in crate::layouts_cmd) async fn run(
     cluster: &Cluster,
@@ -89,11 +92,16 @@ pub(in crate::layouts_cmd) async fn run(
         true => Content::Own,
         false => refill.taken_over(before).await?,
     };
-    let more = refill.settle.for_emptying(content.emptying());
+    let earlier = match content {
+        Content::Own => Earlier::Nothing,
+        Content::Begun | Content::Unknown => {
+            Earlier::Requests(refill.settle.for_emptying(content.emptying()))
+        }
+    };
     let out = out_for(
         cluster,
         (name, number),
-        (refill.settle, more),
+        (refill.settle, earlier),
         filler.order(),
     );
     let taken_out = match out.await {

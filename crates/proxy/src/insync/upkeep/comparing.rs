@@ -2,7 +2,7 @@
 //! many as are held at a time, then row by row. Clients go on writing to both meanwhile.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::try_join;
 use helenus_rows::{Hashes, Range, Row, Rows, Sum, Table, Write, batches, whole};
@@ -18,9 +18,6 @@ use crate::process::Process;
 const ROWS_HELD: usize = 100_000;
 /// A copy that lacks more rows than this of a range gets them page by page, before rows are compared one by one.
 const FEW: usize = 32;
-
-/// Between two pages.
-const REST_MAX: Duration = Duration::from_secs(1);
 
 /// What became of the rows that differed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,17 +57,18 @@ impl<'a> Comparing<'a> {
             let held = self.both(range, Held::new(ROWS_HELD), Held::add).await?;
             let found = compared(range, &held);
             drop(held);
-            let Compared::UpTo {
-                end,
-                lacking,
-                differing,
-            } = found
-            else {
-                let end = range.after.saturating_add(1);
-                range.end = end;
-                self.mark(range, &mut intended).await?;
-                self.large(range).await?;
-                break end;
+            let (end, lacking, differing) = match found {
+                Compared::UpTo {
+                    end,
+                    lacking,
+                    differing,
+                } => (end, lacking, differing),
+                Compared::TooMany(end) => {
+                    range.end = end;
+                    self.mark(range, &mut intended).await?;
+                    self.large(range).await?;
+                    break end;
+                }
             };
             if differing.is_empty() {
                 break end;
@@ -287,8 +285,7 @@ async fn all<T>(
     Ok(of)
 }
 
-/// The rows of a range of one copy, page by page, with a rest after each page for as long as the node took for it: so
-/// that it has half of the time for clients.
+/// The rows of a range of one copy, page by page, with a rest after each page ([`super::resting`]).
 struct Pages<'a> {
     reading: Rows<'a>,
     range: Range,
@@ -318,7 +315,7 @@ impl<'a> Pages<'a> {
         let read = copy.page(&mut self.reading, self.range, self.state.as_deref());
         let (rows, next) = read.await?;
         let answered = Instant::now();
-        self.not_before = answered + (answered - asked).min(REST_MAX);
+        self.not_before = answered + copy.rest(answered - asked);
         (self.is_over, self.state) = (next.is_none(), next);
         Ok(Some((rows, asked)))
     }

@@ -14,6 +14,7 @@ use helenus_rows::{
 };
 
 use super::node::{Bound, Node, Page};
+use super::resting::Resting;
 use super::trouble::{Check, Trouble};
 use crate::process::Process;
 use crate::rows::Rows as Told;
@@ -39,6 +40,7 @@ pub(super) struct Copy {
     /// Rows to ask for, by the size of those that have been read, and at most.
     page_rows: i32,
     page_rows_max: i32,
+    resting: Resting,
 }
 
 /// What became of a row.
@@ -246,9 +248,12 @@ impl Copies {
         let copies = nodes.into_iter().map(|(number, node)| {
             let (keyspace, physical) = place_of(table, number)?;
             let name = in_keyspace(&Name::from_stored(keyspace), physical);
+            // The table itself has none.
+            let owner = owners.get(number).copied();
             Ok(Copy {
                 number,
                 node,
+                resting: Resting::of(&common.common, owner),
                 selects: Selects::new(&described, &name),
                 name,
                 page_rows: PAGE_ROWS_FIRST.min(page_rows_max),
@@ -415,6 +420,11 @@ impl Copy {
 
     pub(super) fn node(&mut self) -> &mut Node {
         &mut self.node
+    }
+
+    /// For how long to leave its node alone after a page for which that took so long.
+    pub(super) fn rest(&mut self, took: Duration) -> Duration {
+        self.resting.after(took)
     }
 
     pub(super) async fn page(

@@ -1,18 +1,23 @@
 //! The rows of a range that are held at a time: their hashes, in the order of the ring, until there are too many. Two
-//! copies are then compared as far as both were read, and the rest of the range is next.
+//! copies are then compared as far as both were read, and the rest of the range is next. Of a partition that has too many
+//! rows by itself, and is the first of the range, no more than their sum is kept, so it need not be read again if it is
+//! the same in both.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
 
 use helenus_policy::token::{composite_key, murmur3_token};
-use helenus_rows::{Range, Row};
+use helenus_rows::{Range, Row, Sum};
 
 /// Rows of one copy, by their keys.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     rows_max: usize,
-    /// Of each row its token, and the hashes of its key and of all of it.
+    /// Of each row its token, and the hashes of its key and of all of it; none once the first token alone has too many.
     rows: Vec<(i64, u128, u128)>,
+    /// The first token, and the sum of its rows.
+    first: Option<(i64, Sum)>,
+    is_large: bool,
     is_cut: bool,
 }
 
@@ -27,8 +32,19 @@ pub(super) enum Compared {
         /// Keys of rows that differ, or are in one of both only.
         differing: HashSet<u128>,
     },
-    /// The first token of the range alone has more rows than are held.
-    TooMany,
+    /// What is in the range up to and with this token is of one token that has more rows than are held, and is not the same
+    /// in both.
+    TooMany(i64),
+}
+
+impl Compared {
+    fn equal(end: i64) -> Compared {
+        Compared::UpTo {
+            end,
+            lacking: HashSet::new(),
+            differing: HashSet::new(),
+        }
+    }
 }
 
 impl Held {
@@ -36,6 +52,8 @@ impl Held {
         Held {
             rows_max,
             rows: Vec::new(),
+            first: None,
+            is_large: false,
             is_cut: false,
         }
     }
@@ -45,18 +63,43 @@ impl Held {
         if self.is_cut {
             return false;
         }
-        self.rows.push((token_of(row), row.key_hash(), row.hash()));
-        self.is_cut = self.rows.len() >= self.rows_max;
+        let (token, hash) = (token_of(row), row.hash());
+        let (first, sum) = self.first.get_or_insert((token, Sum::default()));
+        let is_first = *first == token;
+        if is_first {
+            sum.add_hashed(row, hash);
+        }
+        if self.is_large {
+            self.is_cut = !is_first;
+            return is_first;
+        }
+        self.rows.push((token, row.key_hash(), hash));
+        if self.rows.len() >= self.rows_max {
+            (self.is_large, self.is_cut) = (is_first, !is_first);
+        }
+        if self.is_large {
+            self.rows = Vec::new();
+        }
         !self.is_cut
     }
 
-    /// Up to and with which token all rows of the range are here.
+    /// The token of a first partition that has too many rows, and their sum.
+    fn large(&self) -> Option<(i64, Sum)> {
+        self.first.filter(|_| self.is_large)
+    }
+
+    /// Up to and with which token all rows of the range are held.
     fn end(&self, range: Range) -> i64 {
-        match self.rows.last().filter(|_| self.is_cut) {
+        let last = match self.large() {
+            Some((token, _)) => Some(token),
             // More of the last partition may come.
-            Some((token, ..)) => token.saturating_sub(1).min(range.end),
-            None => range.end,
-        }
+            None => self
+                .rows
+                .last()
+                .map(|(token, ..)| *token)
+                .filter(|_| self.is_cut),
+        };
+        last.map_or(range.end, |token| token.saturating_sub(1).min(range.end))
     }
 
     fn up_to(&self, end: i64) -> HashMap<u128, u128> {
@@ -67,9 +110,19 @@ impl Held {
 
 /// Of a range that both copies were asked for from its start on.
 pub(super) fn compared(range: Range, [own, other]: &[Held; 2]) -> Compared {
+    if let Some((token, sums)) = large_first([own, other]) {
+        let end = match own.is_cut || other.is_cut {
+            true => token.clamp(range.after.saturating_add(1), range.end),
+            false => range.end,
+        };
+        return match sums {
+            Some([own, other]) if own == other => Compared::equal(end),
+            _ => Compared::TooMany(end),
+        };
+    }
     let end = own.end(range).min(other.end(range));
     if end <= range.after {
-        return Compared::TooMany;
+        return Compared::TooMany(range.after.saturating_add(1));
     }
     let (own, other) = (own.up_to(end), other.up_to(end));
     let keys = || own.keys().chain(other.keys());
@@ -85,6 +138,23 @@ pub(super) fn compared(range: Range, [own, other]: &[Held; 2]) -> Compared {
             .copied()
             .collect(),
     }
+}
+
+/// The first token of both, if it has more rows than are held in one of them; its sums, if it has in both.
+fn large_first([own, other]: [&Held; 2]) -> Option<(i64, Option<[Sum; 2]>)> {
+    let (own_large, other_large) = (own.large(), other.large());
+    let token = own_large
+        .into_iter()
+        .chain(other_large)
+        .map(|(token, _)| token)
+        .min()?;
+    let is_first = |held: &Held| held.first.is_none_or(|(first, _)| first >= token);
+    if !is_first(own) || !is_first(other) {
+        return None;
+    }
+    let of = |large: Option<(i64, Sum)>| large.filter(|(of, _)| *of == token).map(|(_, sum)| sum);
+    let sums = of(own_large).zip(of(other_large));
+    Some((token, sums.map(|(own, other)| [own, other])))
 }
 
 /// Keys that nodes do not take have none, and no node sends them.
@@ -144,9 +214,9 @@ mod tests {
                     found.extend(differing);
                     range.after = end;
                 }
-                Compared::TooMany => {
+                Compared::TooMany(token) => {
                     let alone = Range {
-                        end: range.after + 1,
+                        end: token,
                         ..range
                     };
                     let both = copies.map(|copy| held(&sent(copy, alone), usize::MAX));
@@ -179,6 +249,58 @@ mod tests {
             assert!(steps <= 600 / (rows_max - 3).min(600) * 2 + 6, "{steps}");
         }
         assert!(walk([&own, &own], 7).0.is_empty());
+    }
+
+    #[test]
+    fn a_large_partition_is_read_once_if_it_is_the_same() {
+        let rows_max = 7;
+        let read = |copies: [&BTreeMap<i32, i32>; 2]| {
+            let (mut range, mut rows, mut too_many) = (WHOLE, 0, 0);
+            while range.after < range.end {
+                let both = copies.map(|copy| {
+                    let mut held = Held::new(rows_max);
+                    let mut sent = sent(copy, range).into_iter();
+                    rows += sent.by_ref().take_while(|row| held.add(row)).count();
+                    assert!(held.rows.len() <= rows_max);
+                    held
+                });
+                range.after = match compared(range, &both) {
+                    Compared::UpTo { end, .. } => end,
+                    Compared::TooMany(end) => {
+                        too_many += 1;
+                        end
+                    }
+                };
+            }
+            (rows, too_many)
+        };
+        let own: BTreeMap<i32, i32> = [(1, 50), (2, 3), (3, 90), (4, 7)].into();
+        // Those behind a few rows are met twice, with no more rows than are held.
+        let (rows, too_many) = read([&own, &own]);
+        assert!((300..=300 + 4 * rows_max).contains(&rows), "{rows}");
+        assert_eq!(too_many, 0);
+        for (partition, rows) in [(1, 49), (1, 3), (3, 91), (3, 0), (5, 40)] {
+            let mut other = own.clone();
+            other.insert(partition, rows);
+            for copies in [[&own, &other], [&other, &own]] {
+                assert_eq!(read(copies).1, 1, "{partition}: {rows}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_node_sends_of_another_range_holds_nothing_up() {
+        let all: BTreeMap<i32, i32> = [(1, 30), (2, 3)].into();
+        let tokens = [row(1, 0), row(2, 0)].map(|row| token_of(&row));
+        for after in tokens {
+            let range = Range {
+                after,
+                end: after + 5,
+            };
+            let both = [&all, &all].map(|copy| held(&sent(copy, WHOLE), 7));
+            let (Compared::UpTo { end, .. } | Compared::TooMany(end)) = compared(range, &both);
+            assert!(end > range.after && end <= range.end);
+        }
     }
 
     #[test]

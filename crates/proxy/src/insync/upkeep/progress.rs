@@ -36,11 +36,21 @@ pub(super) struct Progress {
     repaired: Vec<Range>,
     rows_given_up: u64,
     expiring_looks: u32,
-    /// All parts are equal, and looked at once more: something may have happened to those that were done.
+    /// What this pass finds equal stays so: nothing was on its way to the newcomer when it began but what is waited for.
+    /// Otherwise all parts are looked at once more.
     is_last_pass: bool,
     /// Ranges that were finished.
     steps: u64,
     pub counts: Counts,
+}
+
+/// What was sent to a newcomer before it was out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Past {
+    /// It has arrived, or never will.
+    Over,
+    /// It may arrive yet.
+    Late,
 }
 
 /// All ranges of a pass were looked at.
@@ -91,13 +101,14 @@ impl Progress {
         self.parts == parts
     }
 
-    /// Goes on, if it is about the same.
-    pub(super) fn resume(&mut self, of: Standing, parts: Vec<Range>) {
+    /// Goes on, if it is about the same. `past`: what was sent to the newcomer before it joined.
+    pub(super) fn resume(&mut self, of: Standing, parts: Vec<Range>, past: Past) {
         if self.of != Some(of) || self.parts != parts {
             *self = Progress {
                 of: Some(of),
                 todo: parts.iter().rev().copied().collect(),
                 parts,
+                is_last_pass: past == Past::Over,
                 steps: self.steps,
                 counts: self.counts,
                 ..Progress::default()
@@ -201,7 +212,11 @@ mod tests {
 
     fn begun() -> Progress {
         let mut progress = Progress::default();
-        progress.resume(STANDING, vec![range(0, 10), range(10, 20), range(20, 30)]);
+        progress.resume(
+            STANDING,
+            vec![range(0, 10), range(10, 20), range(20, 30)],
+            Past::Late,
+        );
         progress
     }
 
@@ -228,7 +243,11 @@ mod tests {
         step(&mut progress, 4, (0, 0, 0));
         assert_eq!(progress.next(), Some(range(4, 10)));
         assert_eq!((progress.done(), progress.steps()), (0, 1));
-        progress.resume(STANDING, vec![range(0, 10), range(10, 20), range(20, 30)]);
+        progress.resume(
+            STANDING,
+            vec![range(0, 10), range(10, 20), range(20, 30)],
+            Past::Late,
+        );
         assert_eq!(progress.next(), Some(range(4, 10)), "about the same");
         step(&mut progress, 10, (0, 0, 0));
         assert_eq!((progress.done(), progress.next()), (1, Some(range(10, 20))));
@@ -242,13 +261,17 @@ mod tests {
             source: (1, 1),
             ..STANDING
         };
-        progress.resume(other, vec![range(0, 10), range(10, 20), range(20, 30)]);
+        progress.resume(
+            other,
+            vec![range(0, 10), range(10, 20), range(20, 30)],
+            Past::Late,
+        );
         assert_eq!(progress.done(), 0);
         step(&mut progress, 10, (0, 0, 0));
         progress.note_left(Some(77));
         assert_eq!(progress.left_ms(STANDING), None, "of another one");
         assert_eq!(progress.left_ms(other), Some(Some(77)));
-        progress.resume(other, vec![range(0, 5)]);
+        progress.resume(other, vec![range(0, 5)], Past::Late);
         assert_eq!((progress.done(), progress.parts()), (0, 1));
         assert_eq!(pass(&mut progress), Pass::Again, "nothing of before counts");
     }
@@ -272,11 +295,36 @@ mod tests {
     }
 
     #[test]
+    fn one_pass_is_enough_if_nothing_of_before_can_arrive() {
+        let parts = || vec![range(0, 10), range(10, 20)];
+        let mut progress = Progress::default();
+        progress.resume(STANDING, parts(), Past::Over);
+        assert_eq!(pass(&mut progress), Pass::Equal);
+        let mut progress = Progress::default();
+        progress.resume(STANDING, parts(), Past::Over);
+        step(&mut progress, 10, (3, 0, 0));
+        assert_eq!(
+            pass(&mut progress),
+            Pass::Again,
+            "what was repaired is looked at again"
+        );
+        assert_eq!(progress.todo, [range(0, 10)]);
+        assert_eq!(pass(&mut progress), Pass::Equal);
+        // That it is over by now says nothing of what was looked at before.
+        let mut progress = Progress::default();
+        progress.resume(STANDING, parts(), Past::Late);
+        step(&mut progress, 10, (0, 0, 0));
+        progress.resume(STANDING, parts(), Past::Over);
+        assert_eq!(pass(&mut progress), Pass::Again);
+        assert_eq!(progress.todo.len(), 2);
+    }
+
+    #[test]
     fn what_was_repaired_in_many_ranges_is_all_looked_at_again() {
         let parts: Vec<Range> = (0..100).map(|at| range(at * 10, at * 10 + 10)).collect();
         for (count, is_all) in [(REPAIRED_FEW, false), (REPAIRED_FEW + 1, true)] {
             let mut progress = Progress::default();
-            progress.resume(STANDING, parts.clone());
+            progress.resume(STANDING, parts.clone(), Past::Late);
             assert_eq!(pass(&mut progress), Pass::Again);
             for part in &parts[..count] {
                 step(&mut progress, part.end, (1, 0, 0));

@@ -15,7 +15,7 @@ use super::comparing::Comparing;
 use super::copies::{Copies, describe, unfit};
 use super::group::{groups, parts, whole};
 use super::node::Node;
-use super::progress::{Pass, Progress, Standing};
+use super::progress::{Pass, Past, Progress, Standing};
 use super::trouble::Trouble;
 use crate::boot_time::now_us;
 use crate::insync::asked::{CopyName, TableName};
@@ -191,7 +191,11 @@ pub(super) async fn compare(
         evict(common, name, &list).await?;
         return Err(too_old(&copies.table));
     }
-    progress.resume(standing, now_parts()?);
+    let past = match of.known.is_past(name.copy, now_us()) {
+        true => Past::Over,
+        false => Past::Late,
+    };
+    progress.resume(standing, now_parts()?, past);
     progress.note_left(left_ms);
     let check = || match is_too_old() {
         true => Err(too_old(&copies_table)),
@@ -504,7 +508,7 @@ mod tests {
         let mut progress = Progress::default();
         let with = compared_with(&progress, &list, 2).expect("one is in sync");
         assert_eq!(with.source, (1, 1));
-        progress.resume(with, Vec::new());
+        progress.resume(with, Vec::new(), Past::Late);
         // One with a lower number comes back.
         let back = list.join(0, 1).and_then(|list| list.promote(0, 5));
         let back = back.expect("in sync");
