@@ -305,6 +305,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_sent_to_other_ranges_before_a_regrouping_is_not_past() {
+        let evicted = three().evict(2).expect("others are in sync");
+        let mut known = Known::new(TIMING);
+        known.adopt(evicted, 0, 0);
+        // Ranges have come in which it was in sync.
+        let mut since = [0; LISTED_MAX];
+        since[..3].fill(evicted.version() + 1);
+        let (version, two) = (evicted.version() + 1, Members::first(2));
+        let regrouped = Copies::from_parts(version, two, Members::EMPTY, since, [1; LISTED_MAX]);
+        known.adopt(regrouped, 9_000, 9_000);
+        assert!(!known.is_past(2, 10_499) && known.is_past(2, 10_500));
+        let anew = regrouped.leave_anew(2).expect("it is out");
+        known.adopt(anew, 9_100, 9_100);
+        assert!(known.is_past(2, 10_500), "alone");
+    }
+
+    #[test]
     fn who_may_have_been_back_meanwhile_lingers_anew() {
         let mut known = Known::new(TIMING);
         let evicted = three().evict(2).expect("others are in sync");
