@@ -9,6 +9,7 @@ pub mod raw;
 pub mod relay;
 pub mod reporter;
 pub mod scripted;
+pub mod turns;
 
 use helenus_cluster::ClusterSpec;
 

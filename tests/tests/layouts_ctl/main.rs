@@ -17,14 +17,13 @@ mod rights;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::sync::{
-    LazyLock, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use helenus_cluster::{Cluster, Connection, Consistency, Rows};
 use helenus_tests::proxy::helenus;
+use helenus_tests::turns::Turn;
 
 /// The node dies with this process.
 static CLUSTER: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
@@ -65,16 +64,6 @@ fn second() -> MutexGuard<'static, ()> {
     SECOND.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As long as a test lasts.
-enum Turn {
-    Shared {
-        _node: RwLockReadGuard<'static, Cluster>,
-    },
-    Alone {
-        _node: RwLockWriteGuard<'static, Cluster>,
-    },
-}
-
 /// The node, for one test.
 struct Node {
     connection: Connection,
@@ -85,21 +74,19 @@ struct Node {
 impl Node {
     /// Beside other tests.
     fn take() -> Node {
-        let node = CLUSTER.read().unwrap_or_else(PoisonError::into_inner);
-        Node {
-            connection: node.connect(1).expect("a connection"),
-            address: node.address(1).expect("an address"),
-            _turn: Turn::Shared { _node: node },
-        }
+        Node::of(Turn::shared(&CLUSTER))
     }
 
     /// For a test that counts what is there, or needs a node that does nothing else.
     fn alone() -> Node {
-        let node = CLUSTER.write().unwrap_or_else(PoisonError::into_inner);
+        Node::of(Turn::alone(&CLUSTER))
+    }
+
+    fn of(turn: Turn) -> Node {
         Node {
-            connection: node.connect(1).expect("a connection"),
-            address: node.address(1).expect("an address"),
-            _turn: Turn::Alone { _node: node },
+            connection: turn.connect(1).expect("a connection"),
+            address: turn.address(1).expect("an address"),
+            _turn: turn,
         }
     }
 

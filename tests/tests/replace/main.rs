@@ -11,14 +11,14 @@ mod in_use;
 mod refilled;
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
 use std::process::{Child, Stdio};
-use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{LazyLock, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use helenus_cluster::{Cluster, Connection, Consistency, Rows};
 use helenus_tests::proxy::helenus;
+use helenus_tests::turns::Turn;
 use serde_json::Value;
 
 /// The nodes die with this process.
@@ -60,23 +60,6 @@ static CLUSTER: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
 });
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// As long as a test lasts.
-enum Turn {
-    Shared(RwLockReadGuard<'static, Cluster>),
-    Alone(RwLockWriteGuard<'static, Cluster>),
-}
-
-impl Deref for Turn {
-    type Target = Cluster;
-
-    fn deref(&self) -> &Cluster {
-        match self {
-            Turn::Shared(cluster) => cluster,
-            Turn::Alone(cluster) => cluster,
-        }
-    }
-}
-
 /// The nodes, for one test.
 struct Nodes {
     connections: Vec<Connection>,
@@ -87,16 +70,12 @@ struct Nodes {
 impl Nodes {
     /// For a test that runs proxies, which see the tables of all tests.
     fn take() -> Nodes {
-        let cluster = CLUSTER.write();
-        Nodes::of(Turn::Alone(cluster.unwrap_or_else(PoisonError::into_inner)))
+        Nodes::of(Turn::alone(&CLUSTER))
     }
 
     /// For one that runs none.
     fn shared() -> Nodes {
-        let cluster = CLUSTER.read();
-        Nodes::of(Turn::Shared(
-            cluster.unwrap_or_else(PoisonError::into_inner),
-        ))
+        Nodes::of(Turn::shared(&CLUSTER))
     }
 
     fn of(cluster: Turn) -> Nodes {
