@@ -38,7 +38,7 @@ pub use facts::{
 };
 pub use literal::Literal;
 pub use modification::{Assigned, AssignedValue, Change, Changed, JsonDocument, Modification};
-pub use name::{Name, fold_identifier, is_reserved, qualified_name, quote_identifier};
+pub use name::{Name, fold_identifier, is_reserved, qualified_name, quote_identifier, quote_text};
 pub use normalised::{first_words, normalised, with_markers, without_values};
 pub use one_key::{KeyColumnValues, KeyValue, OneKey, one_key};
 pub use parse::{facts, modification};

@@ -100,6 +100,11 @@ pub fn quote_identifier(stored: &str) -> Cow<'_, str> {
     }
 }
 
+/// A text as a constant in CQL.
+pub fn quote_text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// Whether CQL forbids this word as an unquoted name, in any case.
 pub fn is_reserved(word: &str) -> bool {
     let mut upper = [0u8; LONGEST_RESERVED];

@@ -1,0 +1,279 @@
+//! The catalogue as one reading shows it. Nothing of it has been compared with the tables that it is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::flag::{Feature, Flag};
+use crate::stored::{Kind, Stored};
+use crate::written::{LayoutState, Written};
+
+/// A table, by names as stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableKey {
+    pub keyspace: String,
+    pub table: String,
+}
+
+impl TableKey {
+    pub fn new(keyspace: &str, table: &str) -> TableKey {
+        TableKey {
+            keyspace: keyspace.to_owned(),
+            table: table.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for TableKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.keyspace, self.table)
+    }
+}
+
+/// All that is in the partition of the catalogue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalogue {
+    /// Grows with each change; 0: there was none yet.
+    pub version: i64,
+    pub tables: BTreeMap<TableKey, OfTable>,
+}
+
+/// What the catalogue says of one table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfTable {
+    pub layouts: Option<Layouts>,
+    pub encodings: Option<Encodings>,
+}
+
+/// The layouts of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layouts {
+    /// Number of the table's flag.
+    pub flag: i64,
+    /// Number of the table's rows, if they were counted.
+    pub rows: Option<i64>,
+    /// Number of distinct values of the table's columns, and of its partitions.
+    pub distinct: Vec<(String, i64)>,
+    /// Empty while the last ones are being dropped.
+    pub layouts: Vec<Layout>,
+}
+
+/// One layout of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layout {
+    pub name: String,
+    /// The table that holds it, in the keyspace of its own table.
+    pub physical: String,
+    pub clustering: Vec<String>,
+    /// As it is stored, also if it is none that is known here.
+    pub state: String,
+    /// Names this filling of it, in milliseconds.
+    pub created: i64,
+}
+
+impl Layout {
+    pub fn state(&self) -> Option<LayoutState> {
+        LayoutState::of_name(&self.state)
+    }
+}
+
+/// The encoded columns of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Encodings {
+    /// Number of the table's flag.
+    pub flag: i64,
+    /// Empty while the last ones are being taken back.
+    pub columns: Vec<Encoding>,
+}
+
+/// One encoded column of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Encoding {
+    pub column: String,
+    /// The column of type blob with the encoded values.
+    pub hidden: String,
+    /// As it is stored, also if it is none that is known here.
+    pub state: String,
+    pub codec: String,
+    pub dictionary: Option<i32>,
+    /// Where the command that is at work, or was, is to take the column.
+    pub goal: String,
+    /// Names this attempt to get there, in milliseconds.
+    pub created: i64,
+}
+
+impl Encoding {
+    pub fn written(&self) -> Option<Written> {
+        Written::of_name(&self.state)
+    }
+}
+
+impl Catalogue {
+    /// From the rows of its partition, in any order. Rows of kinds that this version does not know are left out.
+    pub fn of_rows(rows: Vec<Stored>) -> Catalogue {
+        let mut catalogue = Catalogue::default();
+        for row in rows {
+            catalogue.version = row.version.unwrap_or(catalogue.version);
+            let Some(kind) = row.kind.as_deref().and_then(Kind::of_name) else {
+                continue;
+            };
+            let (Some(keyspace), Some(table)) = (&row.keyspace, &row.table) else {
+                continue;
+            };
+            let of_table = catalogue
+                .tables
+                .entry(TableKey::new(keyspace, table))
+                .or_default();
+            let item = row.item.unwrap_or_default();
+            match kind {
+                Kind::Table(Feature::Layouts) => {
+                    let layouts = of_table.layouts.get_or_insert_default();
+                    layouts.flag = row.flag.unwrap_or_default();
+                    layouts.rows = row.rows;
+                    layouts.distinct = row.distinct;
+                }
+                Kind::Table(Feature::Encodings) => {
+                    let encodings = of_table.encodings.get_or_insert_default();
+                    encodings.flag = row.flag.unwrap_or_default();
+                }
+                Kind::Layout => {
+                    let layouts = of_table.layouts.get_or_insert_default();
+                    layouts.layouts.push(Layout {
+                        name: item,
+                        physical: row.physical.unwrap_or_default(),
+                        clustering: row.clustering,
+                        state: row.state.unwrap_or_default(),
+                        created: row.created.unwrap_or_default(),
+                    });
+                }
+                Kind::Encoding => {
+                    let encodings = of_table.encodings.get_or_insert_default();
+                    encodings.columns.push(Encoding {
+                        column: item,
+                        hidden: row.hidden.unwrap_or_default(),
+                        state: row.state.unwrap_or_default(),
+                        codec: row.codec.unwrap_or_default(),
+                        dictionary: row.dictionary,
+                        goal: row.goal.unwrap_or_default(),
+                        created: row.created.unwrap_or_default(),
+                    });
+                }
+            }
+        }
+        for of_table in catalogue.tables.values_mut() {
+            if let Some(layouts) = &mut of_table.layouts {
+                layouts.layouts.sort_by(|a, b| a.name.cmp(&b.name));
+            }
+            if let Some(encodings) = &mut of_table.encodings {
+                encodings.columns.sort_by(|a, b| a.column.cmp(&b.column));
+            }
+        }
+        catalogue
+    }
+
+    pub fn layouts(&self, table: &TableKey) -> Option<&Layouts> {
+        self.tables.get(table)?.layouts.as_ref()
+    }
+
+    pub fn encodings(&self, table: &TableKey) -> Option<&Encodings> {
+        self.tables.get(table)?.encodings.as_ref()
+    }
+
+    /// The number of the flag that a table has, or will have in a moment.
+    pub fn flag(&self, feature: Feature, table: &TableKey) -> Option<i64> {
+        match feature {
+            Feature::Layouts => self.layouts(table).map(|of| of.flag),
+            Feature::Encodings => self.encodings(table).map(|of| of.flag),
+        }
+    }
+
+    /// The flags of all its tables.
+    pub fn flags(&self) -> BTreeSet<Flag> {
+        let mut flags = BTreeSet::new();
+        for (table, of) in &self.tables {
+            let mut add = |feature, number| {
+                flags.insert(Flag {
+                    feature,
+                    table: table.clone(),
+                    number,
+                });
+            };
+            if let Some(layouts) = &of.layouts {
+                add(Feature::Layouts, layouts.flag);
+            }
+            if let Some(encodings) = &of.encodings {
+                add(Feature::Encodings, encodings.flag);
+            }
+        }
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kind: &str, item: &str) -> Stored {
+        Stored {
+            version: Some(7),
+            keyspace: Some("shop".to_owned()),
+            table: Some("orders".to_owned()),
+            kind: Some(kind.to_owned()),
+            item: Some(item.to_owned()),
+            ..Stored::default()
+        }
+    }
+
+    #[test]
+    fn rows_become_tables_with_layouts_and_encoded_columns() {
+        let table = TableKey::new("shop", "orders");
+        let rows = vec![
+            row("layout", "b"),
+            Stored {
+                state: Some("ready".to_owned()),
+                clustering: vec!["day".to_owned()],
+                ..row("layout", "a")
+            },
+            Stored {
+                flag: Some(17),
+                rows: Some(100),
+                ..row("layouts", "")
+            },
+            Stored {
+                dictionary: Some(3),
+                ..row("encoding", "doc")
+            },
+            Stored {
+                flag: Some(18),
+                ..row("encodings", "")
+            },
+            row("something of a later version", "x"),
+        ];
+        let catalogue = Catalogue::of_rows(rows);
+        assert_eq!(catalogue.version, 7);
+        let layouts = catalogue.layouts(&table).expect("it has layouts");
+        assert_eq!((layouts.flag, layouts.rows), (17, Some(100)));
+        let names: Vec<&str> = layouts.layouts.iter().map(|of| &*of.name).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(layouts.layouts[0].state(), Some(LayoutState::Ready));
+        assert_eq!(layouts.layouts[1].state(), None);
+        let encodings = catalogue.encodings(&table).expect("it has");
+        assert_eq!(encodings.columns[0].dictionary, Some(3));
+        let flags: Vec<String> = catalogue.flags().iter().map(Flag::to_string).collect();
+        assert_eq!(
+            flags,
+            ["layouts shop.orders 17", "encodings shop.orders 18"]
+        );
+    }
+
+    #[test]
+    fn an_empty_partition_is_an_empty_catalogue() {
+        assert_eq!(Catalogue::of_rows(Vec::new()), Catalogue::default());
+        // A partition without rows has its static column left.
+        let left = Stored {
+            version: Some(9),
+            ..Stored::default()
+        };
+        let catalogue = Catalogue::of_rows(vec![left]);
+        assert_eq!((catalogue.version, catalogue.tables.len()), (9, 0));
+    }
+}

@@ -1,0 +1,141 @@
+//! Changes of the catalogue, as statements of one batch on its partition that counts only if the version is the one that
+//! was read.
+
+use helenus_cql::quote_text as literal;
+
+use crate::catalogue::{Encoding, Layout, TableKey};
+use crate::flag::Feature;
+use crate::stored::{Kind, PARTITION};
+
+/// One change of what the catalogue says of a table.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// The table gets its first layout, or encoded column, and will have the flag of this number.
+    Begin(Feature, i64),
+    /// It has none any more, nor a flag.
+    End(Feature),
+    PutLayout(&'a Layout),
+    RemoveLayout(&'a str),
+    PutEncoding(&'a Encoding),
+    RemoveEncoding(&'a str),
+    /// Statistics of the rows of a table with layouts.
+    Count {
+        rows: u64,
+        distinct: &'a [(String, u64)],
+    },
+}
+
+/// The batch that carries out these changes of one table if the version is still `version`, and raises it. Its answer's first
+/// column says whether it was applied.
+pub fn batch(version: i64, table: &TableKey, changes: &[Change<'_>]) -> String {
+    let old = match version {
+        0 => "null".to_owned(),
+        version => version.to_string(),
+    };
+    let new = version + 1;
+    let mut batch = format!(
+        "BEGIN BATCH UPDATE helenus.catalogue SET version = {new} WHERE {PARTITION} IF version = {old}; "
+    );
+    for change in changes {
+        batch.push_str(&statement(table, change));
+        batch.push_str("; ");
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+fn statement(table: &TableKey, change: &Change<'_>) -> String {
+    match change {
+        Change::Begin(feature, flag) => format!(
+            "UPDATE helenus.catalogue SET flag = {flag} WHERE {}",
+            place(table, Kind::Table(*feature), "")
+        ),
+        Change::End(feature) => delete(table, Kind::Table(*feature), ""),
+        Change::PutLayout(layout) => {
+            let columns = layout.clustering.iter().map(|column| literal(column));
+            format!(
+                "UPDATE helenus.catalogue SET physical = {}, clustering = [{}], state = {}, created = {} WHERE {}",
+                literal(&layout.physical),
+                columns.collect::<Vec<_>>().join(", "),
+                literal(&layout.state),
+                layout.created,
+                place(table, Kind::Layout, &layout.name)
+            )
+        }
+        Change::RemoveLayout(name) => delete(table, Kind::Layout, name),
+        Change::PutEncoding(encoding) => {
+            let dictionary = encoding.dictionary.map(|id| id.to_string());
+            format!(
+                "UPDATE helenus.catalogue SET hidden = {}, state = {}, codec = {}, dictionary = {}, goal = {}, \
+                 created = {} WHERE {}",
+                literal(&encoding.hidden),
+                literal(&encoding.state),
+                literal(&encoding.codec),
+                dictionary.as_deref().unwrap_or("null"),
+                literal(&encoding.goal),
+                encoding.created,
+                place(table, Kind::Encoding, &encoding.column)
+            )
+        }
+        Change::RemoveEncoding(column) => delete(table, Kind::Encoding, column),
+        Change::Count { rows, distinct } => {
+            let counts = distinct.iter();
+            let counts = counts.map(|(column, count)| format!("{}: {count}", literal(column)));
+            format!(
+                "UPDATE helenus.catalogue SET rows = {rows}, distinct_values = {{{}}} WHERE {}",
+                counts.collect::<Vec<_>>().join(", "),
+                place(table, Kind::Table(Feature::Layouts), "")
+            )
+        }
+    }
+}
+
+fn delete(table: &TableKey, kind: Kind, item: &str) -> String {
+    format!(
+        "DELETE FROM helenus.catalogue WHERE {}",
+        place(table, kind, item)
+    )
+}
+
+fn place(table: &TableKey, kind: Kind, item: &str) -> String {
+    format!(
+        "{PARTITION} AND keyspace_name = {} AND table_name = {} AND kind = {} AND item = {}",
+        literal(&table.keyspace),
+        literal(&table.table),
+        literal(kind.name()),
+        literal(item)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_count_only_under_the_version_that_was_read() {
+        let table = TableKey::new("shop", "it's");
+        let layout = Layout {
+            name: "a".to_owned(),
+            physical: "it's__layout_a".to_owned(),
+            clustering: vec!["day".to_owned(), "Clerk".to_owned()],
+            state: "writing".to_owned(),
+            created: 5,
+        };
+        let changes = [
+            Change::Begin(Feature::Layouts, 17),
+            Change::PutLayout(&layout),
+        ];
+        assert_eq!(
+            batch(0, &table, &changes),
+            "BEGIN BATCH UPDATE helenus.catalogue SET version = 1 WHERE part = 'all' IF version = null; \
+             UPDATE helenus.catalogue SET flag = 17 WHERE part = 'all' AND keyspace_name = 'shop' AND table_name = \
+             'it''s' AND kind = 'layouts' AND item = ''; \
+             UPDATE helenus.catalogue SET physical = 'it''s__layout_a', clustering = ['day', 'Clerk'], state = \
+             'writing', created = 5 WHERE part = 'all' AND keyspace_name = 'shop' AND table_name = 'it''s' AND kind \
+             = 'layout' AND item = 'a'; APPLY BATCH"
+        );
+        let end = batch(41, &table, &[Change::End(Feature::Encodings)]);
+        assert!(end.contains("SET version = 42 WHERE part = 'all' IF version = 41;"));
+        assert!(end.contains("DELETE FROM helenus.catalogue WHERE part = 'all'"));
+    }
+}

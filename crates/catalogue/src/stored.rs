@@ -1,0 +1,88 @@
+//! How the catalogue is stored: its tables, and the rows of its one partition.
+
+use crate::flag::Feature;
+
+/// The key of the one partition.
+pub(crate) const PARTITION: &str = "part = 'all'";
+
+/// The partition of all tables. Rows of kind `layouts` and `encodings` are about a table, one of kind `layout` or `encoding`
+/// is a layout, or an encoded column.
+pub const CREATE: &str = "CREATE TABLE IF NOT EXISTS helenus.catalogue (\
+    part text, version bigint static, keyspace_name text, table_name text, kind text, item text, \
+    flag bigint, rows bigint, distinct_values frozen<map<text, bigint>>, \
+    physical text, clustering frozen<list<text>>, state text, created bigint, \
+    hidden text, codec text, dictionary int, goal text, \
+    PRIMARY KEY (part, keyspace_name, table_name, kind, item))";
+
+/// What was learned of encoded columns: never changed, and read by the numbers that the catalogue and values name.
+pub const CREATE_DICTIONARIES: &str = "CREATE TABLE IF NOT EXISTS helenus.dictionaries (\
+    keyspace_name text, table_name text, id int, column_name text, codec text, learned blob, \
+    created timestamp, PRIMARY KEY ((keyspace_name, table_name), id))";
+
+/// The whole catalogue.
+pub const SELECT: &str = "SELECT version, keyspace_name, table_name, kind, item, flag, rows, distinct_values, physical, \
+    clustering, state, created, hidden, codec, dictionary, goal FROM helenus.catalogue WHERE part = 'all'";
+
+/// The tables that the keyspace has.
+pub const SELECT_TABLES: &str =
+    "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'helenus'";
+
+/// Whether these tables are those of a catalogue that an earlier version has made, which this one does not read.
+pub fn is_earlier<'a>(mut tables: impl Iterator<Item = &'a str>) -> bool {
+    tables.any(|table| matches!(table, "layouts" | "encodings"))
+}
+
+/// What to do about such a catalogue.
+pub const EARLIER: &str = "the keyspace helenus holds the catalogue of an earlier version of Helenus, which this one does \
+    not read: with that version, run `helenus layouts drop` and `helenus payload disable` for all tables; then DROP \
+    KEYSPACE helenus";
+
+/// A row of [`SELECT`]. Without anything but the version, if the partition has no rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    pub version: Option<i64>,
+    pub keyspace: Option<String>,
+    pub table: Option<String>,
+    pub kind: Option<String>,
+    pub item: Option<String>,
+    pub flag: Option<i64>,
+    pub rows: Option<i64>,
+    pub distinct: Vec<(String, i64)>,
+    pub physical: Option<String>,
+    pub clustering: Vec<String>,
+    pub state: Option<String>,
+    pub created: Option<i64>,
+    pub hidden: Option<String>,
+    pub codec: Option<String>,
+    pub dictionary: Option<i32>,
+    pub goal: Option<String>,
+}
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Table(Feature),
+    Layout,
+    Encoding,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [
+        Kind::Table(Feature::Layouts),
+        Kind::Table(Feature::Encodings),
+        Kind::Layout,
+        Kind::Encoding,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Table(feature) => feature.name(),
+            Kind::Layout => "layout",
+            Kind::Encoding => "encoding",
+        }
+    }
+
+    pub(crate) fn of_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}

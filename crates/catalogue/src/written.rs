@@ -1,0 +1,91 @@
+//! How far layouts and encoded columns have come, as the catalogue names it.
+
+/// How far a layout has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutState {
+    /// Proxies write it, and nobody reads it.
+    Writing,
+    /// Proxies write it and read it.
+    Ready,
+}
+
+impl LayoutState {
+    pub fn name(self) -> &'static str {
+        match self {
+            LayoutState::Writing => "writing",
+            LayoutState::Ready => "ready",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<LayoutState> {
+        let all = [LayoutState::Writing, LayoutState::Ready];
+        all.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// Which of the two columns is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The text alone: the other column may not be there yet, or is about to be dropped. Clients do not see it.
+    Announced,
+    /// The text; the encoded value is deleted. Before rows are encoded, and while they are taken back.
+    Text,
+    /// The same value in both.
+    Both,
+    /// The encoded value; the text is deleted.
+    Encoded,
+    /// The encoded value, and no row has a text any more.
+    EncodedOnly,
+}
+
+impl Written {
+    /// In the order in which a column is encoded.
+    pub const ALL: [Written; 5] = [
+        Written::Announced,
+        Written::Text,
+        Written::Both,
+        Written::Encoded,
+        Written::EncodedOnly,
+    ];
+
+    /// As the catalogue names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Written::Announced => "announced",
+            Written::Text => "text",
+            Written::Both => "both",
+            Written::Encoded => "encoded",
+            Written::EncodedOnly => "encoded_only",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<Written> {
+        Written::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Whether rows may have values in the column of encoded ones.
+    pub fn has_encoded(self) -> bool {
+        self != Written::Announced
+    }
+
+    /// Whether rows may have values in the text column.
+    pub fn has_texts(self) -> bool {
+        self != Written::EncodedOnly
+    }
+
+    /// Whether a read that was made for this state finds every value while the column is in the other: one that
+    /// looks at one of the two columns needs all proxies to write that.
+    pub fn sees_all_of(self, other: Written) -> bool {
+        match self {
+            Written::Announced => !other.has_encoded(),
+            Written::Text | Written::Both | Written::Encoded => true,
+            // In the state both, other proxies may write texts already.
+            Written::EncodedOnly => other.is_encoded(),
+        }
+    }
+
+    /// Whether the text is not written any more.
+    pub fn is_encoded(self) -> bool {
+        matches!(self, Written::Encoded | Written::EncodedOnly)
+    }
+}
