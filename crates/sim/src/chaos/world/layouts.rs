@@ -16,8 +16,8 @@ const AGAIN_US: u64 = 1_000_000;
 /// How long things go wrong where layouts come and go.
 pub(super) const LONG_TROUBLE_US: u64 = 70_000_000;
 
-/// What decides on the layouts of a run, if it has any: other runs are as they would be without. Few of those
-/// have them whose rings would change, as rings do not change in runs with layouts.
+/// What decides on the layouts of a run, if it has any: other runs are as they would be without. A ring changes
+/// only in runs without layouts, so that few of those have layouts in which it would.
 pub(super) fn dice_of_layouts(seed: u64) -> Option<Dice> {
     let mut dice = Dice::of(seed, 2, 0);
     let of_16 = if grows(seed).is_some() { 4 } else { 9 };

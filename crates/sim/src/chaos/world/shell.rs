@@ -115,7 +115,7 @@ impl World {
             _ if self.is_partitioned(at.proxy, node) => Err("no answer within 2s, says the model"),
             Health::Down => Err("refused, says the model"),
             _ if self.cluster.nodes[node].closed => Err("refused, says the model"),
-            _ if self.dice.below(30) == 0 && self.trouble => Err("reset, says the model"),
+            _ if self.dice.below(30) == 0 => Err("reset, says the model"),
             Health::Up | Health::Frozen(_) => Ok(Dialed::default()),
         };
         self.count(if result.is_ok() {
