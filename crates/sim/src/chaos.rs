@@ -15,7 +15,6 @@ mod checks;
 mod client;
 mod coverage;
 mod cql;
-mod insync;
 mod pipe;
 mod proxy;
 mod wide;

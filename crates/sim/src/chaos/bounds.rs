@@ -50,8 +50,6 @@ causes! {
     DropRole = "drop-role",
     Catalogue = "catalogue",
     Lie = "lie",
-    Kill = "kill",
-    Stop = "stop",
 }
 
 impl std::str::FromStr for Cause {

@@ -4,7 +4,6 @@
 //! are down, never. A read asks as many as its level asks for, and takes the newest cell. Counters and
 //! conditional writes are executed as a whole, in the order in which they come.
 
-mod copies;
 mod pages;
 mod replicas;
 mod rows;
@@ -15,7 +14,6 @@ mod views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-pub(super) use self::copies::{Came, CopyRead, Holders, copied_tables};
 pub(super) use self::rows::{Table, tables};
 pub(super) use self::served::{Served, error_saying, kind_of, overloaded, result, said};
 pub(super) use self::views::Owners;
@@ -51,9 +49,6 @@ pub(super) struct Node {
     cells: BTreeMap<i64, Cell>,
     /// Partitions of the tables with clustering columns, by number of the table.
     rows: BTreeMap<(usize, i64), Partition>,
-    /// Which start of it this is, as its `gossip_generation` tells; and what it would lose of copies in sync.
-    pub boot: u32,
-    log: copies::CommitLog,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,8 +59,6 @@ pub(super) struct Cell {
 
 pub(super) struct Cluster {
     pub nodes: Vec<Node>,
-    /// Of the event that is under way.
-    pub now_us: u64,
     views: Views,
     /// Keys by token.
     by_token: BTreeMap<i64, i64>,
@@ -85,10 +78,6 @@ pub(super) struct Cluster {
     pub updated: BTreeSet<(i64, i64)>,
     /// Statements that were executed and cannot be copied to layouts.
     pub uncopied: u64,
-    /// The nodes of the copies, where the tables behind the first take the place of its replicas.
-    pub holders: Option<Holders>,
-    /// Reads that copies have answered since somebody has looked.
-    pub copy_reads: Vec<CopyRead>,
     /// Reads of layouts, and writes of a table together with them.
     pub layout_reads: u64,
     pub copied: u64,
@@ -113,8 +102,6 @@ pub(super) struct Peer {
     pub stage: Stage,
     pub role: Option<String>,
     pub keyspace: Option<String>,
-    /// It could not say which cluster it is of, and which start this is.
-    pub is_silent: bool,
 }
 
 /// What is written to one partition of a replica, as a whole.
@@ -151,12 +138,9 @@ impl Cluster {
             schema: 0,
             cells: BTreeMap::new(),
             rows: BTreeMap::new(),
-            boot: copies::first_boot(at),
-            log: copies::CommitLog::default(),
         };
         let mut cluster = Cluster {
             nodes: (0..nodes + newcomers).map(node).collect(),
-            now_us: 0,
             views: Views::new(owners),
             by_token: (0..keys).map(|key| (token_of(key), key)).collect(),
             conditional: (0..keys).map(|key| (key, 0)).collect(),
@@ -168,8 +152,6 @@ impl Cluster {
             tables: Vec::new(),
             updated: BTreeSet::new(),
             uncopied: 0,
-            holders: None,
-            copy_reads: Vec::new(),
             layout_reads: 0,
             copied: 0,
         };
@@ -200,9 +182,6 @@ impl Cluster {
             Written::Rows(update) => {
                 update.apply(&mut node.rows);
                 self.updated.insert(update.id());
-                if self.holders.is_some() {
-                    node.log.note(self.now_us, copies::Logged::Update(update));
-                }
             }
         }
     }
@@ -211,7 +190,6 @@ impl Cluster {
     pub(super) fn restart(&mut self, node: usize) {
         let newest = self.newest_view();
         self.hear_of(node, newest);
-        self.count_start(node);
         self.nodes[node].health = Health::Up;
         self.nodes[node].known.clear();
         self.learn(node);

@@ -11,7 +11,7 @@ use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 
 use super::cassandra::Table;
-use super::wide::{CLUSTERING, TABLE};
+use super::wide::{CLUSTERING, KEYSPACE, TABLE};
 
 /// Between two changes of the catalogue: the lease, and the longest life of a request.
 pub(super) const WAIT_US: u64 = LEASE.as_micros() as u64 + 12_000_000;
@@ -73,14 +73,6 @@ pub(super) struct Catalogue {
     pub changes: bool,
     /// Partitions of the table.
     pub partitions: i64,
-    pub mode: Mode,
-}
-
-/// Where the layouts are: beside the table, or in place of its replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    Add,
-    Replace,
 }
 
 impl Catalogue {
@@ -99,12 +91,12 @@ impl Catalogue {
 }
 
 /// What a proxy makes of what it has read.
-pub(super) fn layouts(tables: &[Table], rows: &Rows, mode: Mode) -> Arc<Layouts> {
+pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
     let copies = tables.iter().skip(1).zip(rows);
     let copies: Vec<Copy> = copies
         .filter_map(|(table, row)| {
             Some(Copy {
-                keyspace: table.keyspace.clone(),
+                keyspace: KEYSPACE.to_owned(),
                 physical: table.name.clone(),
                 layout: Layout::new(&table.order.columns)?,
                 readable: (*row)?,
@@ -119,7 +111,7 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows, mode: Mode) -> Arc<Layouts>
     let distinct = CLUSTERING.map(|name| (name.to_owned(), DISTINCT));
     let distinct = distinct.into_iter().chain([("p".to_owned(), PARTITIONS)]);
     let table = LogicalTable {
-        keyspace: "ks".to_owned(),
+        keyspace: KEYSPACE.to_owned(),
         name: TABLE.to_owned(),
         partition_key: vec!["p".to_owned()],
         clustering: clustering
@@ -140,13 +132,9 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows, mode: Mode) -> Arc<Layouts>
         distinct: distinct.collect(),
         rows: Some(PARTITIONS * 27.0),
     };
-    if mode == Mode::Replace {
-        layouts.add_replaced(Arc::new(table));
-        return Arc::new(layouts);
-    }
     let of_keyspace = [(TABLE.to_owned(), Arc::new(table))];
     let of_keyspace = of_keyspace.into_iter().collect();
-    layouts.tables.insert("ks".to_owned(), of_keyspace);
+    layouts.tables.insert(KEYSPACE.to_owned(), of_keyspace);
     Arc::new(layouts)
 }
 
@@ -195,7 +183,6 @@ mod tests {
             }],
             changes: true,
             partitions: 1,
-            mode: Mode::Add,
         };
         let mut seen = vec![catalogue.rows()[0]];
         for _ in 0..5 {

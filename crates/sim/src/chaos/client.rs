@@ -123,8 +123,6 @@ pub(super) struct Client {
     pub writing_rows: BTreeSet<i64>,
     /// A scan that it goes on with later, and the paging state.
     pub paused: Option<(Scan, Vec<u8>)>,
-    /// The table with clustering columns has copies in place of replicas.
-    pub reads_copies: bool,
     encoder: Encoder,
     decoder: Decoder,
     next_stream: i16,
@@ -146,7 +144,6 @@ impl Client {
             writing: BTreeSet::new(),
             writing_rows: BTreeSet::new(),
             paused: None,
-            reads_copies: false,
             encoder: Encoder::new(),
             decoder: Decoder::new(MAX_RESPONSE_BODY),
             next_stream: 0,

@@ -155,19 +155,7 @@ fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
 }
 
 /// What some runs must have been through.
-const ALWAYS_SOME: [&str; 30] = [
-    DONE_IN_CALM,
-    COPY_EVICTED,
-    COPY_CAME_BACK,
-    COPIES_DIFFERED,
-    ACKNOWLEDGED_WITHOUT,
-    READ_AGAIN,
-    COPY_FENCED,
-    RESTART_NOTICED,
-    RESTART_ADOPTED,
-    GIVEN_UP,
-    GIVEN_UP_MADE_GOOD,
-    LEFT_MADE_GOOD,
+const ALWAYS_SOME: [&str; 16] = [
     "counter requests_refused_by_rules",
     "counter writes_merged",
     "counter write_batches_parted",
@@ -184,8 +172,6 @@ const ALWAYS_SOME: [&str; 30] = [
     FENCED,
     "counter layout_reads_of_table",
     "counter layout_reads_sorted",
-    TABLE_LEFT,
-    COPIES_LEFT,
 ];
 /// A request that was shed from a queue that stands.
 pub(super) const SHED: &str = "shed from a standing queue";
@@ -200,28 +186,6 @@ pub(super) const PAGE_NOT_CONTINUED: &str = "layouts: a page cannot be continued
 pub(super) const SCAN_PAUSED: &str = "layouts: a scan is continued later";
 pub(super) const UNCOPIED_REFUSED: &str = "layouts: what cannot be copied is refused";
 pub(super) const FENCED: &str = "layouts: a write is refused without a lease";
-
-pub(super) const COPY_EVICTED: &str = "copies: an engine has a copy evicted";
-pub(super) const COPY_EVICTED_BY_CONTROL: &str = "copies: a control side evicts a copy";
-pub(super) const COPY_CAME_BACK: &str = "copies: a copy has come back";
-pub(super) const COPIES_DIFFERED: &str = "copies: something is missing when copies are made equal";
-pub(super) const ACKNOWLEDGED_WITHOUT: &str =
-    "copies: a write is acknowledged, and a copy was evicted meanwhile";
-pub(super) const ACKNOWLEDGED: &str = "copies: a write is acknowledged";
-pub(super) const COPY_READ: &str = "copies: a read is answered";
-pub(super) const READ_AGAIN: &str = "copies: a read is asked of another copy after an error";
-pub(super) const COPY_FENCED: &str = "copies: a write is refused without a lease";
-pub(super) const RESTART_NOTICED: &str =
-    "copies: a copy is evicted that has answered on a later start";
-pub(super) const RESTART_ADOPTED: &str = "copies: the last one in sync is taken after a restart";
-pub(super) const TABLE_LEFT: &str = "copies: the table leaves all lists at once";
-pub(super) const COPIES_LEFT: &str = "copies: all copies leave, and the table stays";
-/// Writes and reads of copies, each through some proxy.
-pub(super) const DONE_IN_CALM: &str = "copies: done once nothing goes wrong";
-pub(super) const GIVEN_UP: &str = "copies: a write is given up";
-pub(super) const GIVEN_UP_MADE_GOOD: &str =
-    "copies: a bucket of a write that was given up is made equal";
-pub(super) const LEFT_MADE_GOOD: &str = "copies: buckets that a proxy has left are made equal";
 
 /// How often things have happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use helenus_wire::{ValueRef, Values, write};
 
 use super::coverage::Kind;
-use super::wide::{self, Action, TABLE};
+use super::wide::{self, Action, KEYSPACE, TABLE};
 
 /// Reads of a key, by anybody; writes of a key, by the one client that owns it.
 pub(super) const READ: &str = "SELECT v FROM ks.t WHERE k = ?";
@@ -89,7 +89,6 @@ pub(super) fn added_value(key: i64, column: &str) -> Option<i64> {
 }
 
 pub(super) const BIGINT: u16 = 0x02;
-pub(super) const INT: u16 = 0x09;
 const BOOLEAN: u16 = 0x04;
 pub(super) const VARCHAR: u16 = 0x0D;
 const LIST: u16 = 0x20;
@@ -279,8 +278,7 @@ pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
 
 /// Whether a text is about the table with clustering columns, or a layout.
 pub(super) fn is_about_rows(text: &str) -> bool {
-    let may_be = text.contains("ks.g") || text.contains(" g ") || text.contains(wide::OF_COPIES);
-    may_be && wide::table(text).is_some()
+    (text.contains("ks.g") || text.contains(" g ")) && wide::table(text).is_some()
 }
 
 /// Name and type of each column of a statement's result, under a schema.
@@ -329,7 +327,7 @@ pub(super) fn table(text: &str) -> &str {
 }
 
 fn write_columns(out: &mut Vec<u8>, text: &str, columns: &[(&str, u16)]) {
-    write::string(out, wide::keyspace(text));
+    write::string(out, KEYSPACE);
     write::string(out, table(text));
     for (name, id) in columns {
         write::string(out, name);

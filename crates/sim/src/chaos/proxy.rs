@@ -1,6 +1,5 @@
 //! Proxies: engines, and what they share.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,9 +15,7 @@ use helenus_policy::token::{Partitioner, Token, murmur3_token};
 use helenus_wire::{Version, write};
 use slotmap::SecondaryMap;
 
-use super::cassandra::{Holders, Table};
 use super::catalogue::{Leases, Rows};
-use super::insync::Control;
 use super::wide::TABLE;
 use crate::proxy::engines;
 pub(super) use crate::proxy::{At, all_of};
@@ -39,8 +36,6 @@ pub(super) struct Worker {
     pub agreeing: usize,
     /// When it is to send its clients away.
     pub timetable: Option<Timetable>,
-    /// The last start of each node that has answered it.
-    pub heard: BTreeMap<usize, u32>,
     /// Whether it takes new clients.
     pub accepts: bool,
     /// It is no more, and an engine without anything has the place of its own.
@@ -58,11 +53,6 @@ pub(super) struct Proxy {
     pub layouts: Rows,
     pub leases: Leases,
     pub catalogue_lost_until_us: u64,
-    /// What it knows of copies in place of replicas.
-    pub control: Option<Control>,
-    /// From when to when it has stood still; and a clock that was read before.
-    pub pauses: Vec<(u64, u64)>,
-    pub stale: Option<Instant>,
 }
 
 impl Proxy {
@@ -89,7 +79,6 @@ impl Proxy {
             alarm: now + FAR,
             agreeing: 0,
             timetable: None,
-            heard: BTreeMap::new(),
             accepts: true,
             ended: false,
         });
@@ -103,30 +92,8 @@ impl Proxy {
             layouts: Rows::new(),
             leases: Leases::default(),
             catalogue_lost_until_us: 0,
-            control: None,
-            pauses: Vec::new(),
-            stale: None,
         }
     }
-
-    /// Until when it stands still, or has stood still last.
-    pub(super) fn paused_until_us(&self) -> Option<u64> {
-        self.pauses.last().map(|(_, until_us)| *until_us)
-    }
-
-    /// How long it has stood still between two times.
-    pub(super) fn paused_within_us(&self, span: (u64, u64)) -> u64 {
-        within(&self.pauses, span)
-    }
-}
-
-/// How much of a span lies in these pauses.
-fn within(pauses: &[(u64, u64)], (from_us, to_us): (u64, u64)) -> u64 {
-    let within = pauses.iter().map(|(from, until)| {
-        let (from, until) = (*from.max(&from_us), *until.min(&to_us));
-        until.saturating_sub(from)
-    });
-    within.sum()
 }
 
 /// How long clients may have to wait, by the settings that were ever in force.
@@ -225,20 +192,6 @@ fn specs(nodes: usize) -> Vec<NodeSpec> {
 
 pub(super) const CLUSTER_NAME: &str = "model";
 
-/// Adds what a snapshot has of copies in place of replicas: their keyspaces and tables.
-pub(super) fn add_copies(snapshot: &mut Snapshot, tables: &[Table], holders: &Holders) {
-    for (copy, table) in tables.iter().skip(1).enumerate() {
-        let owners = holders.of_copy(copy).clone();
-        snapshot.keyspaces.insert(table.keyspace.clone(), owners);
-        let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
-            name: "p".to_owned(),
-            cql_type: "bigint".to_owned(),
-        }]);
-        let of_keyspace = [(table.name.clone(), key)].into_iter().collect();
-        snapshot.tables.insert(table.keyspace.clone(), of_keyspace);
-    }
-}
-
 /// What the proxies know of the cluster.
 pub(super) fn snapshot(
     members: &[usize],
@@ -300,18 +253,5 @@ pub(super) fn snapshot(
         local_dc: "dc1".to_owned(),
         ring: Some(ring),
         ..Snapshot::unknown()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_pauses_within_a_span_count() {
-        let pauses = [(10, 20), (50, 90)];
-        assert_eq!(within(&pauses, (0, 5)), 0);
-        assert_eq!(within(&pauses, (15, 60)), 15);
-        assert_eq!(within(&pauses, (0, 100)), 50);
     }
 }

@@ -2,7 +2,6 @@
 
 mod answers;
 mod clients;
-mod copies;
 mod drain;
 mod faults;
 mod greetings;
@@ -31,7 +30,6 @@ use helenus_engine::shared::WorkerMessage;
 use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
 
-use self::copies::{OfLists, Probe, ReadsOfCopies};
 use self::growth::Growth;
 use self::network::{Connection, End};
 use self::strikes::Scope;
@@ -41,7 +39,6 @@ use super::catalogue::{Catalogue, Rows};
 use super::checks::{Registers, Violation};
 use super::client::Client;
 use super::coverage::{Covered, Fault};
-use super::insync::{Catalogued, Handover};
 use super::proxy::{At, Proxy, Worker};
 use super::wide::Histories;
 use crate::dice::Dice;
@@ -94,12 +91,6 @@ enum Event {
     AnswerCatalogue(usize, u64),
     TakeCatalogue(usize, u64, Rows),
     CompareLayouts,
-    /// What a proxy asks of the lists of copies in sync and of proxies, and what it hears.
-    Lists(usize, OfLists),
-    /// An operator looks after copies.
-    Operate,
-    /// Writes and reads of copies are judged by a clock that is read now.
-    Judge(At),
     Restart,
     Answered,
     LookForQuiet,
@@ -133,12 +124,6 @@ struct World {
     refused_rows: Vec<(i64, i64)>,
     /// Of the runs with layouts.
     catalogue: Option<Catalogue>,
-    /// Of those whose layouts take the place of replicas.
-    lists: Option<Catalogued>,
-    /// What a command does with the table and its copies, if one does.
-    handover: Option<Handover>,
-    reads_of_copies: ReadsOfCopies,
-    probe: Probe,
     /// Things go wrong until then.
     trouble_us: u64,
     keys: i64,
@@ -222,17 +207,12 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         let now = self.now();
-        self.cluster.now_us = self.now_us();
-        let Some(event) = self.unless_paused(event) else {
-            return;
-        };
         match event {
             Event::Flush(at)
             | Event::Due(at)
             | Event::Message(at, _)
             | Event::Dialed(at, ..)
             | Event::DrainTick(at)
-            | Event::Judge(at)
             | Event::Agree(at, ..)
                 if self.worker(at).ended => {}
             Event::Piece(connection, End::Proxy) => self.read_at_proxy(connection),
@@ -283,12 +263,6 @@ impl World {
                 if self.trouble {
                     self.events.plan(1_000_000, Event::CompareLayouts);
                 }
-            }
-            Event::Lists(proxy, step) => self.on_lists(proxy, step),
-            Event::Operate => self.operate(),
-            Event::Judge(at) => {
-                self.worker(at).engine.judge_copies(now);
-                self.after(at);
             }
             Event::RoleBack(role) => _ = self.dropped.remove(&role),
             Event::Heal(node, _) if self.cluster.nodes[node].is_lost => {}

@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use helenus_wire::{Consistency, Opcode, Options, PageStart, code, write};
+use helenus_wire::{Consistency, Options, PageStart, code, write};
 
-use super::copies::{Came, CopyRead};
 use super::replicas::required;
 use super::served::{Served, error, error_saying, result, unavailable};
 use super::{Cluster, Mutation, Written};
@@ -22,7 +21,6 @@ use crate::dice::Dice;
 /// A table: the first is the one that clients know, the others are its layouts.
 #[derive(Clone, Debug)]
 pub(in crate::chaos) struct Table {
-    pub keyspace: String,
     pub name: String,
     pub order: Order,
     pub exists: bool,
@@ -48,13 +46,11 @@ pub(in crate::chaos) fn tables(dice: &mut Dice) -> Vec<Table> {
     let other = (first + 1 + dice.below(3) as usize) % ORDERS.len();
     let orders = [ORDERS[first], ORDERS[other]];
     let own = Table {
-        keyspace: KEYSPACE.to_owned(),
         name: TABLE.to_owned(),
         order: Order::own(descending),
         exists: true,
     };
     let layout = |columns: &[usize; 3]| Table {
-        keyspace: KEYSPACE.to_owned(),
         name: format!("g__layout_{}", columns.map(|at| CLUSTERING[at]).concat()),
         order: Order {
             columns: *columns,
@@ -74,20 +70,6 @@ impl Update {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn new(partition: i64, changes: Vec<(usize, Change)>, timestamp: i64) -> Update {
-        Update {
-            partition,
-            changes,
-            timestamp,
-        }
-    }
-
-    /// The table and partition that it writes.
-    pub(super) fn place(&self) -> (usize, i64) {
-        (table_of(&self.changes), self.partition)
-    }
-
     /// What makes it unlike all others: each partition has one writer, who writes once at a time.
     pub(super) fn id(&self) -> (i64, i64) {
         (self.partition, self.timestamp)
@@ -96,9 +78,9 @@ impl Update {
 
 impl Cluster {
     /// The number of a table, or what a node says if it is not there.
-    pub(super) fn check_table(&self, (keyspace, name): (&str, &str)) -> Result<usize, Served> {
-        let is_it = |of: &Table| of.exists && of.keyspace == keyspace && of.name == name;
-        let missing = format!("table {keyspace}.{name} does not exist");
+    pub(super) fn check_table(&self, name: &str) -> Result<usize, Served> {
+        let is_it = |of: &Table| of.exists && of.name == name;
+        let missing = format!("table {KEYSPACE}.{name} does not exist");
         let found = self.tables.iter().position(is_it);
         found.ok_or_else(|| error_saying(code::INVALID, &missing, &[]))
     }
@@ -133,17 +115,16 @@ impl Cluster {
     pub(super) fn rows(
         &mut self,
         statement: &Statement,
-        (node, now_us): (usize, u64),
+        now_us: u64,
         options: &Options<'_>,
         text: &str,
         metadata: &Metadata,
         dice: &mut Dice,
     ) -> Served {
-        let table = match self.check_table(statement.place()) {
+        let table = match self.check_table(&statement.table) {
             Ok(table) => table,
             Err(served) => return served,
         };
-        self.judge_holder(node, table, statement.partition);
         match &statement.action {
             Action::Uncopied => {
                 self.uncopied += 1;
@@ -159,32 +140,6 @@ impl Cluster {
                 let at = (table, statement.partition);
                 self.select(at, select, options, text, metadata, dice)
             }
-        }
-    }
-
-    /// A copy has answered a read.
-    pub(super) fn note_copy_read(
-        &mut self,
-        statement: &Statement,
-        options: &Options<'_>,
-        served: &Served,
-    ) {
-        let table = self.check_table(statement.place());
-        if let (Some(_), Some(asked_us)) = (&self.holders, options.timestamp)
-            && let Ok(table) = table
-            && table > 0
-            && matches!(statement.action, Action::Select(_))
-        {
-            let came = match served.opcode {
-                Opcode::Error => Came::Error,
-                _ => Came::Rows,
-            };
-            self.copy_reads.push(CopyRead {
-                partition: statement.partition,
-                asked_us,
-                copy: table - 1,
-                came,
-            });
         }
     }
 
@@ -205,7 +160,7 @@ impl Cluster {
             Ok(partition) => partition,
             Err(served) => return served,
         };
-        self.layout_reads += u64::from(at.0 > 0 && self.holders.is_none());
+        self.layout_reads += u64::from(at.0 > 0);
         let columns = cql::columns(text, 0);
         if select.counts {
             let rows = select.page(&order, &partition, None, usize::MAX).rows;
@@ -248,7 +203,7 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Result<Partition, Served> {
-        let (mut alive, factor) = self.alive_of(at);
+        let (mut alive, factor) = self.alive(at.1);
         let required = required(level, factor);
         if alive.len() < required {
             return Err(unavailable(level, required, alive.len()));
@@ -271,8 +226,8 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Served {
-        for (partition, changes) in &changes {
-            let (alive, factor) = self.alive_of((table_of(changes), *partition));
+        for partition in changes.keys() {
+            let (alive, factor) = self.alive(*partition);
             let required = required(level, factor);
             if alive.len() < required {
                 return unavailable(level, required, alive.len());
@@ -280,15 +235,13 @@ impl Cluster {
         }
         let mut later = Vec::new();
         for (partition, changes) in changes {
-            let (mut alive, factor) = self.alive_of((table_of(&changes), partition));
+            let (mut alive, factor) = self.alive(partition);
             let update = Rc::new(Update {
                 partition,
                 changes,
                 timestamp,
             });
-            if self.holders.is_none() {
-                self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
-            }
+            self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
             let of = |node| Mutation {
                 node,
                 written: Written::Rows(update.clone()),
@@ -327,7 +280,7 @@ impl Cluster {
                         changes,
                         timestamp,
                     });
-                    let node = self.replicas_of_table(table_of(&update.changes), partition)[0];
+                    let node = self.replicas_of(partition)[0];
                     let written = Written::Rows(update);
                     self.apply(Mutation { node, written });
                 }
@@ -405,11 +358,6 @@ impl Cluster {
             )),
         }
     }
-}
-
-/// The table that is written: one, or several with the same replicas.
-fn table_of(changes: &[(usize, Change)]) -> usize {
-    changes.first().map_or(0, |(table, _)| *table)
 }
 
 fn cells(columns: &[(&'static str, u16)], partition: i64, row: &Row, value: i64) -> Vec<Vec<u8>> {

@@ -11,7 +11,7 @@ use super::served::{NOT_PREPARED, Served, error, error_saying, result};
 use super::{Cell, Cluster, Peer, Stage};
 use crate::chaos::coverage::Kind;
 use crate::chaos::cql::{self, Asked, Metadata};
-use crate::chaos::wide::{self, Action};
+use crate::chaos::wide::Action;
 use crate::dice::Dice;
 
 impl Cluster {
@@ -55,7 +55,7 @@ impl Cluster {
                     return Served { kind, ..served };
                 }
                 if cql::is_about_rows(text)
-                    && let Err(served) = self.check_table((wide::keyspace(text), cql::table(text)))
+                    && let Err(served) = self.check_table(cql::table(text))
                 {
                     return Served { kind, ..served };
                 }
@@ -117,12 +117,8 @@ impl Cluster {
         fails: bool,
         dice: &mut Dice,
     ) -> Served {
-        let asked = cql::read(text, &options.values);
-        let kind = asked.as_ref().map(Asked::kind);
+        let kind = cql::read(text, &options.values).map(|asked| asked.kind());
         let served = self.execute_kind(at, text, options, peer, fails, dice);
-        if let Some(Asked::Rows(statement)) = &asked {
-            self.note_copy_read(statement, options, &served);
-        }
         Served { kind, ..served }
     }
 
@@ -139,7 +135,7 @@ impl Cluster {
             return error(code::INVALID, &[]);
         };
         if fails {
-            return self.fail_all(std::slice::from_ref(&asked), options, (node, now_us), dice);
+            return self.fail_all(std::slice::from_ref(&asked), options, now_us, dice);
         }
         let metadata = match (changed, options.flags & query_flags::SKIP_METADATA) {
             (Some(id), _) => Metadata::Changed(id),
@@ -225,9 +221,7 @@ impl Cluster {
             Asked::Rows(of) if !of.is_in(options.keyspace.or(peer.keyspace.as_deref())) => {
                 error(code::INVALID, &[])
             }
-            Asked::Rows(statement) => {
-                self.rows(&statement, (node, now_us), options, text, &metadata, dice)
-            }
+            Asked::Rows(statement) => self.rows(&statement, now_us, options, text, &metadata, dice),
         }
     }
 
@@ -261,7 +255,7 @@ impl Cluster {
         }
         let options = &batch.options;
         if fails {
-            return self.fail_all(&all, options, (node, now_us), dice);
+            return self.fail_all(&all, options, now_us, dice);
         }
         let level = options.consistency;
         let timestamp = options.timestamp.unwrap_or(now_us as i64);
@@ -272,7 +266,7 @@ impl Cluster {
                 return served;
             }
         }
-        let mut served = match self.changes_of(node, &all) {
+        let mut served = match self.changes_of(&all) {
             Ok(changes) => self.write_rows(changes, timestamp, level, dice),
             Err(served) => return served,
         };
@@ -301,14 +295,13 @@ impl Cluster {
     }
 
     /// What statements write to partitions of the tables with clustering columns.
-    fn changes_of(&self, node: usize, all: &[Asked]) -> Result<Changes, Served> {
+    fn changes_of(&self, all: &[Asked]) -> Result<Changes, Served> {
         let mut changes = Changes::new();
         for asked in all {
             let Asked::Rows(statement) = asked else {
                 continue;
             };
-            let table = self.check_table(statement.place())?;
-            self.judge_holder(node, table, statement.partition);
+            let table = self.check_table(&statement.table)?;
             if let Action::Change(change) = statement.action {
                 let of_partition = changes.entry(statement.partition).or_default();
                 of_partition.push((table, change));
@@ -322,10 +315,10 @@ impl Cluster {
         &mut self,
         all: &[Asked],
         options: &Options<'_>,
-        (node, now_us): (usize, u64),
+        now_us: u64,
         dice: &mut Dice,
     ) -> Served {
-        match self.changes_of(node, all) {
+        match self.changes_of(all) {
             Ok(changes) if !changes.is_empty() => {
                 let timestamp = options.timestamp.unwrap_or(now_us as i64);
                 self.fail_rows(changes, options, timestamp, dice)

@@ -127,7 +127,6 @@ impl Cluster {
     pub(in crate::chaos) fn restart_after_trouble(&mut self, node: usize) {
         let newest = self.newest_view();
         self.hear_of(node, newest);
-        self.count_start(node);
         self.nodes[node].health = Health::Up;
     }
 

@@ -96,9 +96,7 @@ impl Client {
             }
             // Columns that were not asked for come where they are others than before.
             // A page of all columns of a layout that goes on by its text names them, too.
-            // So does any read of a copy that does not know the statement yet.
-            let is_of_rows = cql::is_about_rows(text);
-            let goes_on_by_text = is_of_rows && (self.reads_copies || text.starts_with("SELECT *"));
+            let goes_on_by_text = cql::is_about_rows(text) && text.starts_with("SELECT *");
             let may = goes_on_by_text
                 || cql::is_of_all(text) && (self.version < Version::V5 || new_id.is_some());
             if !may && !matches!(request.purpose, Purpose::Cas(..)) {

@@ -72,20 +72,6 @@ impl Histories {
         of_row.next().map(|write| write.timestamp)
     }
 
-    /// When a value was written.
-    pub(in crate::chaos) fn time_of(&self, partition: i64, value: i64) -> Option<i64> {
-        let writes = self.partitions.get(&partition)?.iter();
-        let puts = |change: &Change| matches!(change, Change::Put(_, put) if *put == value);
-        let mut found = writes.filter(|write| write.changes.iter().any(puts));
-        found.next().map(|write| write.timestamp)
-    }
-
-    /// Whether a row may have been deleted later than a write of that time.
-    pub(in crate::chaos) fn may_be_deleted(&self, partition: i64, row: &Row, since: i64) -> bool {
-        let mut writes = self.partitions.get(&partition).into_iter().flatten();
-        writes.any(|write| write.timestamp >= since && write.leaves(row) == Some(None))
-    }
-
     /// The row to which a value was written: no two are alike.
     pub(in crate::chaos) fn row_of(&self, partition: i64, value: i64) -> Option<Row> {
         let writes = self.partitions.get(&partition)?.iter();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Row, all_rows};
+use super::Row;
 
 /// What a write does to one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,18 +83,6 @@ impl Partition {
         }
     }
 
-    /// The rows that differ from those of another, each as the newer of both; `None` if none does.
-    pub(in crate::chaos) fn differing(&self, other: &Partition) -> Option<Partition> {
-        let mut found = Partition::default();
-        for row in all_rows() {
-            let (own, other) = (self.of_row(&row), other.of_row(&row));
-            if own != other {
-                found.note(row, own.newest(other));
-            }
-        }
-        (!found.rows.is_empty()).then_some(found)
-    }
-
     /// What a row holds, and since when.
     pub(in crate::chaos) fn of_row(&self, row: &Row) -> Written {
         let deleted = Written {
@@ -150,12 +138,6 @@ mod tests {
         one.apply(&Change::Put(ROW, 7), 10);
         other.apply(&Change::DeletePartition, 9);
         other.apply(&Change::Put([0, 0, 0], 6), 8);
-        let differing = one.differing(&other).expect("rows differ");
-        let (mut left, mut right) = (one.clone(), other.clone());
-        left.merge(&differing);
-        right.merge(&differing);
-        assert_eq!(left.differing(&right), None);
-        assert_eq!(left.live().collect::<Vec<_>>(), [(ROW, 7)]);
         one.merge(&other);
         assert_eq!(one.live().collect::<Vec<_>>(), [(ROW, 7)]);
         assert_eq!(one.of_row(&[2, 2, 2]).timestamp, 9);

@@ -2,14 +2,14 @@
 
 use helenus_wire::{ValueRef, Values};
 
-use super::{CLUSTERING, Change, KEYSPACE, OF_COPIES, Row, Select, TABLE};
+use super::{CLUSTERING, Change, KEYSPACE, Row, Select, TABLE};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::chaos) struct Statement {
     /// The table's name, or that of a layout.
     pub table: String,
-    /// The keyspace, if it is named.
-    pub keyspace: Option<String>,
+    /// The keyspace is named.
+    pub qualified: bool,
     pub partition: i64,
     pub action: Action,
 }
@@ -27,13 +27,7 @@ pub(in crate::chaos) enum Action {
 impl Statement {
     /// Whether its table is in this keyspace.
     pub(in crate::chaos) fn is_in(&self, keyspace: Option<&str>) -> bool {
-        self.keyspace.is_some() || keyspace == Some(KEYSPACE)
-    }
-
-    /// Its table with the keyspace, which is that of the session if none is named.
-    pub(in crate::chaos) fn place(&self) -> (&str, &str) {
-        let keyspace = self.keyspace.as_deref().unwrap_or(KEYSPACE);
-        (keyspace, &self.table)
+        self.qualified || keyspace == Some(KEYSPACE)
     }
 }
 
@@ -44,25 +38,11 @@ fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
 
 /// The table that a text is about, if that is this one or one of its layouts.
 pub(in crate::chaos) fn table(text: &str) -> Option<&str> {
-    let mut names = words(text).filter_map(|word| match qualified(word) {
-        Some((_, name)) => Some(name),
+    let mut names = words(text).filter_map(|word| match word.strip_prefix("ks.") {
+        Some(name) => Some(name),
         None => (word == TABLE).then_some(word),
     });
     names.find(|name| *name == TABLE || name.starts_with("g__layout_"))
-}
-
-/// Keyspace and table, if a word names both.
-fn qualified(word: &str) -> Option<(&str, &str)> {
-    let is_known = |keyspace: &str| keyspace == KEYSPACE || keyspace.starts_with(OF_COPIES);
-    word.split_once('.')
-        .filter(|(keyspace, _)| is_known(keyspace))
-}
-
-/// The keyspace of the table that a text is about.
-pub(in crate::chaos) fn keyspace(text: &str) -> &str {
-    words(text)
-        .find_map(qualified)
-        .map_or(KEYSPACE, |(keyspace, _)| keyspace)
 }
 
 fn column(name: &str) -> Option<usize> {
@@ -170,8 +150,6 @@ pub(in crate::chaos) fn read(text: &str, given: &Values<'_>) -> Option<Statement
 /// The same with numbers.
 pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Option<Statement> {
     let table = table(text)?.to_owned();
-    let named = words(text).find_map(qualified);
-    let keyspace = named.map(|(keyspace, _)| keyspace.to_owned());
     let mut words = words(text);
     let verb = words.next()?;
     let is_start = |word: &&str| !matches!(*word, "WHERE" | "VALUES" | "SET");
@@ -221,7 +199,7 @@ pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Optio
     };
     Some(Statement {
         table,
-        keyspace,
+        qualified: text.contains("ks.g"),
         partition,
         action,
     })
@@ -289,7 +267,7 @@ mod tests {
                 .collect();
             let statement = with(text, &values).expect(text);
             assert_eq!(statement.partition, 1, "{text}");
-            assert_eq!(statement.keyspace.is_some(), !texts::HERE.contains(&text));
+            assert_eq!(statement.qualified, !texts::HERE.contains(&text));
             let row = [2, 3, 4];
             match statement.action {
                 Action::Change(Change::Put(of, value)) => assert_eq!((of, value), (row, 0)),
@@ -333,13 +311,7 @@ mod tests {
         assert_eq!(statement.table, "g__layout_x");
         assert_eq!(statement.partition, 3);
         assert_eq!(columns(text).expect(text), ["p", "a", "b", "c", "v"]);
-        assert_eq!(keyspace(text), "ks");
-        let all = "SELECT * FROM ks__cab.g__layout_cab WHERE p = ?";
-        assert_eq!(keyspace(all), "ks__cab");
-        let of_copy = with(all, &[2]).expect(all);
-        assert_eq!(of_copy.place(), ("ks__cab", "g__layout_cab"));
-        assert!(with(all, &[2]).is_some_and(|of| of.is_in(None)));
-        let all = columns(all);
+        let all = columns("SELECT * FROM ks.g__layout_cab WHERE p = ?");
         assert_eq!(all.expect(text), ["p", "c", "a", "b", "v"]);
         assert_eq!(columns(texts::OF_B).expect(text), ["a", "b", "c", "v"]);
         assert_eq!(columns(texts::INSERT), Some(Vec::new()));

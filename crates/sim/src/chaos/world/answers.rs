@@ -108,10 +108,7 @@ impl World {
                 name(&request.purpose)
             ));
         }
-        if self.is_probing(number) {
-            let delay = self.on_probed(&request.purpose, &answer);
-            self.events.plan(delay, Event::Act(number));
-        } else if self.clients[number].ready && self.dice.below(2) == 0 {
+        if self.clients[number].ready && self.dice.below(2) == 0 {
             let soon = 2_000 * self.slowness();
             self.events.plan(self.dice.below(soon), Event::Act(number));
         }
@@ -161,7 +158,6 @@ impl World {
     ) -> Result<(), String> {
         let now_us = self.now_us();
         let texts = self.texts_on_login(purpose);
-        let is_probing = self.is_probing(number);
         let client = &mut self.clients[number];
         match (purpose, answer) {
             (Purpose::Login, Answer::Ready) if !client.may_enter => {
@@ -176,8 +172,7 @@ impl World {
                 self.events.plan(self.dice.below(5_000), Event::Act(number));
             }
             (Purpose::Startup, Answer::Authenticate) => {
-                let rightly = is_probing || self.dice.below(20) > 0;
-                client.log_in(now_us, rightly);
+                client.log_in(now_us, self.dice.below(20) > 0);
             }
             (Purpose::Prepare(_), Answer::Prepared) => {}
             (Purpose::Use | Purpose::Alter, Answer::Void) => {}

@@ -10,9 +10,6 @@ use crate::chaos::proxy::At;
 
 impl World {
     pub(super) fn act(&mut self, client: usize) {
-        if self.is_probing(client) {
-            return self.ask_probe();
-        }
         if self.clients[client].connection.is_none() {
             if self.trouble && self.clients[client].left > 0 {
                 self.connect(client);
@@ -54,16 +51,11 @@ impl World {
         let worker = self.dice.below(self.proxies[proxy].workers.len() as u64) as usize;
         let at = At { proxy, worker };
         let of = self.worker(at);
-        let is_closed = of.ended || !of.accepts;
-        if is_closed || self.is_paused(proxy) {
+        if of.ended || !of.accepts {
             return self.connect_later(client);
         }
-        self.connect_to(client, at);
-    }
-
-    pub(super) fn connect_to(&mut self, client: usize, at: At) {
         let (now, now_us) = (self.now(), self.now_us());
-        let Some(permit) = self.proxies[at.proxy].common.admit_client() else {
+        let Some(permit) = self.proxies[proxy].common.admit_client() else {
             return;
         };
         let number = self.connections.len();

@@ -60,7 +60,7 @@ impl World {
         self.events.plan(tick_us, Event::DrainTick(at));
     }
 
-    pub(super) fn end_worker(&mut self, at: At) {
+    fn end_worker(&mut self, at: At) {
         self.strike(Fault::WorkerEnds, Scope::worker(at));
         self.note(|| format!("{at:?} ends"));
         let now = self.now();
@@ -72,7 +72,6 @@ impl World {
             }
         }
         if self.proxies[at.proxy].workers.iter().all(|w| w.ended) {
-            self.leave_lists(at.proxy);
             let delay = 100_000 + self.dice.below(1_000_000);
             self.events.plan(delay, Event::Restart);
         }
@@ -95,7 +94,6 @@ impl World {
             self.events
                 .plan(self.dice.below(500_000), Event::ReadCatalogue(number));
         }
-        self.begin_control(number);
         self.begin_proxy(number);
     }
 }

@@ -13,7 +13,7 @@ use super::{Event, World};
 use crate::chaos::bounds::Cause;
 use crate::chaos::cassandra::Health;
 use crate::chaos::coverage::Fault;
-use crate::chaos::proxy::{At, add_copies, snapshot};
+use crate::chaos::proxy::{At, snapshot};
 
 /// What strikes by chance, some of it more often.
 const CAUSES: [Cause; 19] = [
@@ -42,22 +42,16 @@ impl World {
     pub(super) fn fault_by_time(&mut self) {
         if self.trouble {
             self.strike_now();
-            let most_us = if self.lists.is_some() {
-                2_000_000
-            } else {
-                600_000
-            };
-            let pause_us = 20_000 + self.dice.below(most_us);
-            self.events.plan(pause_us, Event::Fault);
+            self.events
+                .plan(20_000 + self.dice.below(600_000), Event::Fault);
         }
     }
 
     /// Something goes wrong, or changes.
     pub(super) fn strike_now(&mut self) {
-        let cause = match &self.catalogue {
-            Some(_) if self.lists.is_some() && self.dice.below(6) == 0 => self.cause_of_copies(),
-            Some(_) if self.dice.below(40) == 0 => Cause::Catalogue,
-            _ => CAUSES[self.dice.below(CAUSES.len() as u64) as usize],
+        let cause = match self.catalogue.is_some() && self.dice.below(40) == 0 {
+            true => Cause::Catalogue,
+            false => CAUSES[self.dice.below(CAUSES.len() as u64) as usize],
         };
         if !self.may(cause) {
             return;
@@ -102,8 +96,6 @@ impl World {
                 Some(proxy) => self.lose_catalogue(proxy),
                 None => "nothing",
             },
-            Cause::Kill => self.kill_proxy(),
-            Cause::Stop => self.stop_proxy(),
             _ => "nothing",
         }
     }
@@ -119,9 +111,6 @@ impl World {
         self.strike(Fault::NodeCrashes, Scope::node(node));
         self.cluster.nodes[node].health = Health::Down;
         self.reset_node(node);
-        if self.lists.is_some() {
-            self.cluster.lose_tail(node, &mut self.dice);
-        }
         let for_us = 200_000 + self.dice.below(6_000_000);
         self.events.plan(for_us, Event::Heal(node, true));
         "node crashed"
@@ -223,7 +212,7 @@ impl World {
     }
 
     /// A proxy that runs, and whether there is one.
-    pub(super) fn any_proxy(&mut self) -> Option<usize> {
+    fn any_proxy(&mut self) -> Option<usize> {
         let running = self.proxies_running();
         let at = self.dice.below(running.len() as u64) as usize;
         running.get(at).copied()
@@ -252,9 +241,6 @@ impl World {
         self.proxies[proxy].members = members;
         if self.catalogue.is_some() {
             new.layouts = self.layouts_of(proxy);
-        }
-        if let Some(holders) = &self.cluster.holders {
-            add_copies(&mut new, &self.cluster.tables, holders);
         }
         let common = self.proxies[proxy].common.clone();
         let old = common.snapshot.load_full();

@@ -1,6 +1,6 @@
 //! Nodes that join, leave, and take the place of dead ones, while everything goes on.
 //!
-//! In a quarter of the runs, which have no layouts. In a third of these nothing else goes wrong: then no
+//! In about a fifth of the runs, which have no layouts. In a third of these nothing else goes wrong: then no
 //! client may hear that replicas are missing, although nodes take the newcomer for dead again and again.
 
 use helenus_policy::ring::Replication;

@@ -1,8 +1,9 @@
 //! The catalogue of layouts while it changes: how proxies hear of it, and what each change needs.
 
+use super::growth::grows;
 use super::{Event, World};
 use crate::chaos::cassandra::tables;
-use crate::chaos::catalogue::{Catalogue, Mode, OfLayout, Rows, Step, WAIT_US, layouts};
+use crate::chaos::catalogue::{Catalogue, OfLayout, Rows, Step, WAIT_US, layouts};
 use crate::chaos::client::Purpose;
 use crate::chaos::coverage;
 use crate::chaos::proxy::At;
@@ -15,10 +16,12 @@ const AGAIN_US: u64 = 1_000_000;
 /// How long things go wrong where layouts come and go.
 pub(super) const LONG_TROUBLE_US: u64 = 70_000_000;
 
-/// What decides on the layouts of a run, if it has any: other runs are as they would be without.
+/// What decides on the layouts of a run, if it has any: other runs are as they would be without. A ring changes
+/// only in runs without layouts, so that few of those have layouts in which it would.
 pub(super) fn dice_of_layouts(seed: u64) -> Option<Dice> {
     let mut dice = Dice::of(seed, 2, 0);
-    (dice.below(4) == 0).then_some(dice)
+    let of_16 = if grows(seed).is_some() { 4 } else { 9 };
+    (dice.below(16) < of_16).then_some(dice)
 }
 
 impl World {
@@ -47,7 +50,6 @@ impl World {
             layouts,
             changes,
             partitions,
-            mode: Mode::Add,
         });
         if changes {
             self.trouble_us = LONG_TROUBLE_US;
@@ -65,16 +67,15 @@ impl World {
         }
     }
 
-    /// Clients take their time where layouts, or copies, come and go, which takes long.
+    /// Clients take their time where layouts come and go, which takes long.
     pub(super) fn slowness(&self) -> u64 {
         match &self.catalogue {
             Some(catalogue) if catalogue.changes => 20,
-            Some(catalogue) if catalogue.mode == Mode::Replace => 15,
             _ => 1,
         }
     }
 
-    pub(super) fn catalogue_rows(&self) -> Rows {
+    fn catalogue_rows(&self) -> Rows {
         let catalogue = self.catalogue.as_ref();
         catalogue.map(Catalogue::rows).unwrap_or_default()
     }
@@ -171,7 +172,7 @@ impl World {
         self.events.plan(delay, Event::ReadCatalogue(proxy));
     }
 
-    pub(super) fn take_catalogue(&mut self, proxy: usize, sent_us: u64, rows: Rows) {
+    fn take_catalogue(&mut self, proxy: usize, sent_us: u64, rows: Rows) {
         let now_us = self.now_us();
         if self.proxies[proxy].layouts != rows {
             self.note(|| format!("proxy {proxy} hears of layouts: {rows:?}"));
@@ -190,31 +191,22 @@ impl World {
         &self,
         proxy: usize,
     ) -> std::sync::Arc<helenus_engine::layouts::Layouts> {
-        let mode = self.catalogue.as_ref().map_or(Mode::Add, |of| of.mode);
-        layouts(&self.cluster.tables, &self.proxies[proxy].layouts, mode)
+        layouts(&self.cluster.tables, &self.proxies[proxy].layouts)
     }
 
     /// For a while a proxy cannot read the catalogue.
     pub(super) fn lose_catalogue(&mut self, proxy: usize) -> &'static str {
-        let for_us = match self.lists.is_some() && self.dice.below(8) > 0 {
-            true => self.dice.below(2_500_000),
-            false => self.any_loss(),
+        let for_us = match self.dice.below(2) {
+            0 => self.dice.below(5_000_000),
+            _ => 5_000_000 + self.dice.below(15_000_000),
         };
         let until_us = self.now_us() + for_us;
         self.proxies[proxy].catalogue_lost_until_us = until_us;
         coverage::CATALOGUE_LOST
     }
 
-    fn any_loss(&mut self) -> u64 {
-        match self.dice.below(2) {
-            0 => self.dice.below(5_000_000),
-            _ => 5_000_000 + self.dice.below(15_000_000),
-        }
-    }
-
     pub(super) fn compare_layouts(&mut self) {
-        let catalogue = self.catalogue.as_ref().filter(|of| of.mode == Mode::Add);
-        let Some(catalogue) = catalogue else {
+        let Some(catalogue) = &self.catalogue else {
             return;
         };
         let ready = catalogue.layouts.iter().enumerate();

@@ -51,9 +51,7 @@ impl World {
             if in_range && self.dice.below(10) == 0 {
                 self.events.plan(self.dice.below(2_000), Event::Strike);
             }
-            // Whoever has a copy and is slow is left out.
-            let rarely = if self.lists.is_some() { 500 } else { 50 };
-            let slow = match self.dice.below(rarely) {
+            let slow = match self.dice.below(50) {
                 0 => self.dice.below(3_000_000),
                 _ => self.dice.below(2_000),
             };
@@ -87,7 +85,6 @@ impl World {
         let Some(served) = self.serve_by(number, node, header, body) else {
             return;
         };
-        self.note_copy_reads();
         let kind = served.kind;
         if kind == Some(Kind::Alter) && served.opcode == Opcode::Result {
             self.spread_schema();
@@ -190,7 +187,6 @@ impl World {
 
     pub(super) fn reply(&mut self, number: usize, answer: Header, body: &[u8]) {
         let Connection {
-            at,
             peer: Peer::Node(end),
             peer_has: true,
             ..
@@ -198,9 +194,6 @@ impl World {
         else {
             return;
         };
-        let boot = self.cluster.nodes[end.node].boot;
-        let worker = &mut self.proxies[at.proxy].workers[at.worker];
-        worker.heard.insert(end.node, boot);
         end.encoder.push_slice(answer, body);
         let opcode = Opcode::from_number(answer.opcode);
         if matches!(opcode, Some(Opcode::Ready | Opcode::Authenticate)) {

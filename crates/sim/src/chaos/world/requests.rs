@@ -24,7 +24,6 @@ impl World {
         let begun = match self.dice.below(29) {
             _ if self.merges && self.dice.below(4) == 0 => return self.begin_writes(number, least),
             _ if self.catalogue.is_some() && self.dice.below(2) == 0 => self.begin_rows(number),
-            _ if self.lists.is_some() && self.dice.below(2) == 0 => self.begin_rows(number),
             _ if may_alter && self.dice.below(250) == 0 => {
                 self.alters += 1;
                 Some(self.ask(number, cql::ALTER, &[], Purpose::Alter))
@@ -59,8 +58,7 @@ impl World {
             request.schema = least.unwrap_or(0);
         }
         self.note_request(number, stream);
-        let strikes = if self.lists.is_some() { 200 } else { 30 };
-        if self.dice.below(strikes) == 0 {
+        if self.dice.below(30) == 0 {
             // Where something is under way.
             self.events.plan(self.dice.below(5_000), Event::Strike);
         }

@@ -7,7 +7,6 @@ use helenus_engine::config::{AggregationMode, Config, Names, RuleSettings};
 use helenus_policy::ring::Replication;
 use helenus_wire::Version;
 
-use super::copies::{Probe, ReadsOfCopies, dice_of_copies};
 use super::growth::{NEWCOMERS, grows};
 use super::layouts::dice_of_layouts;
 use super::{ANSWERED_AFTER_US, Event, THAWED_AFTER_US, TROUBLE_US, World};
@@ -36,10 +35,7 @@ impl World {
             1 => Some(64 * 1024),
             _ => None,
         };
-        let copies = dice_of_copies(seed)
-            .map(|_| nodes)
-            .filter(|nodes| *nodes > 1);
-        let has_layouts = dice_of_layouts(seed).is_some() || copies.is_some();
+        let has_layouts = dice_of_layouts(seed).is_some();
         // Of its own, so that other seeds stay what they are.
         let merges = Dice::of(seed, 3, 0).below(3) == 0;
         let grows = grows(seed).filter(|_| !has_layouts);
@@ -52,8 +48,7 @@ impl World {
             }
             // Nodes join the cluster, or the proxy has not heard of all of them.
             let known = [1 + dice.below(nodes as u64) as usize, nodes][dice.below(2) as usize];
-            let knows_all = grows.is_some() || copies.is_some();
-            let known: Vec<usize> = (0..if knows_all { nodes } else { known }).collect();
+            let known: Vec<usize> = (0..if grows.is_some() { nodes } else { known }).collect();
             let snapshot = snapshot(&known, None, &replication, version, authenticated);
             Proxy::new(config, snapshot, workers, seed ^ number << 8, begin)
         });
@@ -94,10 +89,6 @@ impl World {
             histories: Histories::default(),
             refused_rows: Vec::new(),
             catalogue: None,
-            lists: None,
-            handover: None,
-            reads_of_copies: ReadsOfCopies::default(),
-            probe: Probe::default(),
             trouble_us: TROUBLE_US,
             keys,
             merges,
@@ -114,7 +105,6 @@ impl World {
             dice,
         };
         world.set_up_layouts(seed);
-        world.set_up_copies(seed);
         world
     }
 
@@ -133,12 +123,10 @@ impl World {
             self.begin_proxy(proxy);
         }
         for client in 0..self.clients.len() {
-            let delay = self.dice.below(1_000_000);
             self.events
-                .plan(self.opens_us() + delay, Event::Act(client));
+                .plan(self.dice.below(1_000_000), Event::Act(client));
         }
-        let delay = self.dice.below(1_500_000);
-        self.events.plan(self.opens_us() + delay, Event::Fault);
+        self.events.plan(self.dice.below(1_500_000), Event::Fault);
         let until_us = self.trouble_us.min(self.bounds.until_us);
         self.events.plan(until_us, Event::EndTrouble);
         let answered_us = self.trouble_us + ANSWERED_AFTER_US;
@@ -146,7 +134,6 @@ impl World {
         let thawed_us = self.trouble_us + THAWED_AFTER_US;
         self.events.plan(thawed_us, Event::LookForQuiet);
         self.begin_layouts();
-        self.begin_copies();
         self.begin_growth();
     }
 }

@@ -70,7 +70,7 @@ impl World {
     }
 
     pub(super) fn read_link(&mut self, number: usize, at: At, link: LinkKey) {
-        let (now, now_us) = (self.clock_of(at), self.now_us());
+        let (now, now_us) = (self.now(), self.now_us());
         if self.worker(at).engine.is_link_blocked(link) {
             self.write_link(at, link);
         }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use super::copies::Probe;
 use super::network::End;
 use super::{ANSWERED_AFTER_US, Event, QUIET_FOR_US, World};
 use crate::chaos::coverage;
@@ -12,19 +11,12 @@ use crate::chaos::proxy::{At, Worker};
 const UNTOLD_MAX: usize = 64 * 1024;
 /// The largest page, of 60 rows of eight columns.
 const ANSWER_MAX: usize = 60 * 8 * 12 + 512;
-/// So long after a proxy has stood still it has not heard of all that has come.
-const BEHIND_US: u64 = 200_000;
 /// What a link's encoder keeps.
 const BUFFER_MAX: usize = 16 * 1024;
 
 impl World {
     /// What an engine says of itself is true at any moment.
     pub(super) fn judge_books(&mut self, at: At) {
-        // What has come while it stood still waits behind its timers.
-        let until_us = self.proxies[at.proxy].paused_until_us();
-        if until_us.is_some_and(|until_us| until_us + BEHIND_US > self.now_us()) {
-            return;
-        }
         let found = self.worker(at).engine.contradictions();
         if !found.is_empty() {
             self.violate(format!("{at:?}: {}", found.join("; ")));
@@ -38,10 +30,6 @@ impl World {
             let Some(number) = self.clients[client].connection else {
                 continue;
             };
-            // That one has only begun.
-            if self.is_probing(client) {
-                continue;
-            }
             if let Some((stream, request)) = self.clients[client].in_flight.iter().next() {
                 let at = self.connections[number].at;
                 let residue = self.proxies[at.proxy].workers[at.worker].engine.residue();
@@ -79,13 +67,8 @@ impl World {
     pub(super) fn look_for_quiet(&mut self) {
         let all_left = self.clients.iter().all(|c| c.connection.is_none());
         let mut workers = self.proxies.iter().flat_map(|proxy| &proxy.workers);
-        let is_quiet =
-            all_left && workers.all(|w| w.engine.residue().is_empty()) && self.are_copies_calm();
-        let is_probing = matches!(self.probe, Probe::Asks(_));
-        let is_probed = (is_quiet || is_probing) && self.is_probed();
-        let last_us = self.trouble_us.max(self.probed_us()) + ANSWERED_AFTER_US;
-        let is_late = self.now_us() > last_us && !is_quiet && !is_probing;
-        match is_quiet && is_probed || is_late {
+        let is_quiet = all_left && workers.all(|w| w.engine.residue().is_empty());
+        match is_quiet || self.now_us() > self.trouble_us + ANSWERED_AFTER_US {
             true => self.events.plan(QUIET_FOR_US, Event::Quiet),
             false => self.events.plan(1_000_000, Event::LookForQuiet),
         }
@@ -146,7 +129,6 @@ impl World {
             ));
         }
         self.compare_layouts();
-        self.judge_calm_copies();
         let cluster = &self.cluster;
         let executed = |id: &&i64| cluster.once.times(**id) > 0 || cluster.applied.contains(*id);
         if let Some(id) = self.refused.iter().find(executed) {

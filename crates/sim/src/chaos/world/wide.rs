@@ -7,7 +7,7 @@ use crate::chaos::client::{Answer, Copied, InFlight, Purpose, RowWrite};
 use crate::chaos::coverage;
 use crate::chaos::proxy::At;
 use crate::chaos::wide::{
-    Action, CLUSTERING, Change, OF_COPIES, Row, Scan, VALUES, columns, read_with, texts,
+    Action, CLUSTERING, Change, Row, Scan, VALUES, columns, read_with, texts,
 };
 
 fn int(cell: &[u8]) -> i64 {
@@ -18,8 +18,6 @@ fn bytes(values: &[i64]) -> Vec<Vec<u8>> {
     values.iter().map(|v| v.to_be_bytes().to_vec()).collect()
 }
 
-/// What a write of copies hears without a lease of their lists.
-const NOT_LISTED: &str = "the lists of copies in sync and of proxies could not be read";
 const CARRIED_OUT: &str = "what cannot be copied to layouts was carried out";
 
 /// A statement with its values, and what it changes.
@@ -30,8 +28,7 @@ impl World {
     pub(super) fn begin_rows(&mut self, number: usize) -> Option<i16> {
         match self.dice.below(20) {
             0..=5 => self.begin_change(number),
-            6..=7 if self.lists.is_none() || self.dice.below(4) == 0 => self.begin_changes(number),
-            6..=7 => self.begin_change(number),
+            6..=7 => self.begin_changes(number),
             8 if !self.layouts_change() => self.begin_uncopied(number),
             // Where layouts come and go, some scans outlive theirs.
             9 if self.clients[number].paused.is_some() => self.resume(number),
@@ -45,7 +42,7 @@ impl World {
     /// Whether there are layouts that come and go.
     fn layouts_change(&self) -> bool {
         let catalogue = self.catalogue.as_ref();
-        self.handover.is_some() || catalogue.is_none_or(|catalogue| catalogue.changes)
+        catalogue.is_none_or(|catalogue| catalogue.changes)
     }
 
     fn any_partition(&mut self) -> i64 {
@@ -143,15 +140,13 @@ impl World {
         }
         let partitions: Vec<i64> = written.iter().map(|(partition, _)| *partition).collect();
         let first = *partitions.first()?;
-        let is_mixed = self.lists.is_none() && !self.layouts_change() && self.dice.below(8) == 0;
-        if is_mixed {
-            children.push((texts::DELETE_RANGE, bytes(&[first, 0])));
-        }
-        // Copies that take the place of replicas take batches of one partition.
-        let copied = match is_mixed || self.lists.is_some() && partitions.len() > 1 {
+        let copied = match !self.layouts_change() && self.dice.below(8) == 0 {
             true => Copied::No,
             false => Copied::Yes,
         };
+        if copied == Copied::No {
+            children.push((texts::DELETE_RANGE, bytes(&[first, 0])));
+        }
         for (partition, changes) in written {
             self.histories.begin(partition, changes, now_us);
         }
@@ -240,15 +235,11 @@ impl World {
         state: Option<&[u8]>,
         span: (u64, u64),
     ) -> Result<(), String> {
-        if self.lists.is_some() {
-            self.count(coverage::COPY_READ);
-        }
         if scan.select.counts {
             let counted = rows.first().map_or(-1, |row| int(&row[0]));
             return self.histories.judge_count(scan, counted, span);
         }
         let found = self.rows_of(scan, rows)?;
-        self.judge_copy_read(scan, &found, state.is_some(), span)?;
         let order = self.cluster.tables[0].order;
         let mut scan = scan.clone();
         self.histories
@@ -319,7 +310,6 @@ impl World {
         for partition in &write.partitions {
             self.histories
                 .acknowledge(*partition, write.timestamp, now_us);
-            self.judge_copied(*partition, span.0);
         }
         Ok(())
     }
@@ -334,17 +324,13 @@ impl World {
         let Answer::Error(code, text) = answer else {
             return None;
         };
-        if text.contains("__layout_") || text.contains(OF_COPIES) {
+        if text.contains("__layout_") {
             return Some(Err(format!("a layout is named: {text}")));
         }
         match (&request.purpose, *code) {
             (Purpose::RowWrite(write), code::INVALID) if write.copied != Copied::Yes => {
                 self.count(coverage::UNCOPIED_REFUSED);
                 Some(Ok(()))
-            }
-            (Purpose::RowWrite(_), code::OVERLOADED) if text.contains(NOT_LISTED) => {
-                self.count(coverage::COPY_FENCED);
-                None
             }
             (Purpose::RowWrite(_), code::OVERLOADED) if text.contains("catalogue") => {
                 self.count(coverage::FENCED);
