@@ -12,10 +12,10 @@ pub(crate) mod encodings;
 mod known;
 mod layout_rows;
 pub(crate) mod layouts;
-pub(crate) mod reader;
+mod reader;
 mod schema;
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 mod votes;
 
 use std::collections::BTreeSet;
@@ -299,7 +299,7 @@ impl Watch {
                 tables = tables.map(|tables| tables.len()).sum::<usize>(),
                 readable = known.layouts.readable,
                 written = known.layouts.written,
-                replaced = known.layouts.replaced.len(),
+                refused = known.layouts.refused.len(),
                 "layouts have changed"
             );
         }
