@@ -31,11 +31,14 @@ pub struct Layouts {
     pub(crate) replaced: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
     /// The same, by keyspace and name of each copy.
     pub(crate) by_copy: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
+    /// Tables of which it is not known where their rows are, as the catalogue says something of them that this
+    /// version does not know: what is told to whoever asks anything of them.
+    pub refused: FxHashMap<String, FxHashMap<String, String>>,
 }
 
 impl Layouts {
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.replaced.is_empty()
+        self.tables.is_empty() && self.replaced.is_empty() && self.refused.is_empty()
     }
 
     /// A table is known that has copies in place of replicas.

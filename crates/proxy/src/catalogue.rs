@@ -295,11 +295,12 @@ impl Watch {
         self.seen.told = known.problems().cloned().collect();
         if self.parts.layouts {
             let tables = known.layouts.layouts.tables.values();
+            let refused = known.layouts.layouts.refused.values();
             tracing::info!(
                 tables = tables.map(|tables| tables.len()).sum::<usize>(),
                 readable = known.layouts.readable,
                 written = known.layouts.written,
-                refused = known.layouts.refused.len(),
+                refused = refused.map(|tables| tables.len()).sum::<usize>(),
                 "layouts have changed"
             );
         }

@@ -17,9 +17,6 @@ mod tests;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub layouts: Arc<Layouts>,
-    /// Keyspace and name of tables whose layouts are something that this version does not know, with the reason:
-    /// neither the table nor its layouts need to have all rows, so that every request for it is refused.
-    pub refused: BTreeMap<(String, String), String>,
     /// Layouts that are read.
     pub readable: usize,
     /// Layouts that are only written.
@@ -37,10 +34,16 @@ pub(crate) struct Known {
 pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
     let mut known = Known::default();
     let mut tables: BTreeMap<(&str, &str), LogicalTable> = BTreeMap::new();
+    let mut layouts = Layouts::default();
     for entry in entries {
         if let Some(mode) = &entry.unknown_mode {
-            let name = (entry.keyspace.clone(), entry.table.clone());
-            known.refused.insert(name, refusal(entry, mode));
+            let of_keyspace = layouts.refused.entry(entry.keyspace.clone()).or_default();
+            let why = of_keyspace.entry(entry.table.clone());
+            why.or_insert_with(|| {
+                let why = refusal(entry, mode);
+                known.problems.push(why.clone());
+                why
+            });
             continue;
         }
         let judged = judge(entry, schema, &tables);
@@ -65,8 +68,6 @@ pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
             .or_insert_with(|| logical(entry, definition));
         table.copies.push(copy);
     }
-    known.problems.extend(known.refused.values().cloned());
-    let mut layouts = Layouts::default();
     for ((keyspace, name), table) in tables {
         let of_keyspace = layouts.tables.entry(keyspace.to_owned()).or_default();
         of_keyspace.insert(name.to_owned(), Arc::new(table));
@@ -88,15 +89,16 @@ fn problem(entry: &Entry, what: &str, why: &str) -> String {
     )
 }
 
-/// Why a table with layouts in this mode is refused.
+/// Why every request for a table is refused whose layouts are something that this version does not know: its rows may
+/// be elsewhere.
 fn refusal(entry: &Entry, mode: &str) -> String {
     let Entry {
         keyspace, table, ..
     } = entry;
     format!(
-        "requests for {keyspace}.{table} are refused: its layouts are in mode {mode:?}, which this version of Helenus \
-         does not know (layouts in place of replicas were removed); have the version that made them bring the rows \
-         back with `helenus layouts drop {keyspace}.{table} --all`"
+        "requests for {keyspace}.{table} are refused: its layouts are in mode {mode}, which this version of Helenus \
+         does not have, and its rows may be in them alone; `helenus layouts drop {keyspace}.{table} --all` of the \
+         version that made them brings the rows back"
     )
 }
 
