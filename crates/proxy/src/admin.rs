@@ -14,7 +14,6 @@ mod history;
 mod key_text;
 mod keys;
 mod layouts;
-mod lists;
 mod log;
 mod metrics;
 mod page;
@@ -59,7 +58,6 @@ use self::access::{Door, Refusal, Rights, Tokens};
 use self::answer::{Answer, json, large_json, plain, set, typed};
 use self::page::Page;
 use self::protobuf::Protobuf;
-use crate::boot_time;
 use crate::capture_stream::{IDLE_MAX, Taken};
 use crate::process::Process;
 use crate::unix_socket::{self, SocketFile};
@@ -102,7 +100,6 @@ const ENDPOINTS: &str = "\
 /api/rules     the rules in force and what they have refused
 /api/pauses    what operators have paused
 /api/proxies   this proxy and its siblings
-/api/lists     copies in sync and proxies, of tables in mode `replace`
 /api/config    the settings in force, without secrets
 /api/log?limit=N
                the last lines of the log
@@ -401,11 +398,6 @@ impl Admin {
             "/api/rules" => json(&rules::view(shared, seen.values)),
             "/api/pauses" => json(&actions::pauses(shared, Instant::now())),
             "/api/proxies" => json(&proxies::view(shared)),
-            "/api/lists" => json(&lists::view(
-                &shared.lists.load(),
-                &shared.upkeep.load(),
-                boot_time::now_us(),
-            )),
             "/api/config" => json(&rules::settings(&shared.settings.load(), seen.values)),
             "/api/clients" => shown_or_usage(clients::view(shared, query).await),
             "/api/log" if !seen.values => plain(StatusCode::FORBIDDEN, log::NOT_SHOWN),

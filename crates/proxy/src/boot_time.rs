@@ -10,8 +10,3 @@ pub(crate) fn now() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
-
-/// Microseconds since the machine was started, the time that it slept included.
-pub(crate) fn now_us() -> u64 {
-    u64::try_from(now().as_micros()).unwrap_or(u64::MAX)
-}

@@ -12,10 +12,10 @@ pub(crate) mod encodings;
 mod known;
 mod layout_rows;
 pub(crate) mod layouts;
-pub(crate) mod reader;
+mod reader;
 mod schema;
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 mod votes;
 
 use std::collections::BTreeSet;
@@ -295,11 +295,12 @@ impl Watch {
         self.seen.told = known.problems().cloned().collect();
         if self.parts.layouts {
             let tables = known.layouts.layouts.tables.values();
+            let refused = known.layouts.layouts.refused.values();
             tracing::info!(
                 tables = tables.map(|tables| tables.len()).sum::<usize>(),
                 readable = known.layouts.readable,
                 written = known.layouts.written,
-                replaced = known.layouts.replaced.len(),
+                refused = refused.map(|tables| tables.len()).sum::<usize>(),
                 "layouts have changed"
             );
         }

@@ -20,9 +20,7 @@ mod events;
 mod first_contact;
 mod handover;
 mod history;
-mod insync;
 mod last_reload;
-mod lists;
 mod log_lines;
 mod memory;
 mod node_access;
@@ -45,10 +43,8 @@ mod timer;
 mod tls;
 mod traces;
 mod transport;
-mod two_clocks;
 mod unix_socket;
 mod uuid;
-mod wall_clock;
 mod worker;
 
 pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;
@@ -84,8 +80,6 @@ pub(crate) mod testing {
             recalls: mpsc::channel(1).0,
             actions: mpsc::channel(1).0,
             traces: mpsc::channel(1).0,
-            intents: mpsc::unbounded_channel().0,
-            evictions: mpsc::channel(1).0,
         };
         Process::new(config, dialer, None, Arc::default(), senders)
     }

@@ -12,13 +12,11 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use helenus_engine::SessionKey;
 use helenus_engine::client::passed::PassedClient;
 use helenus_engine::config::Config;
-use helenus_engine::copies::{Eviction, Member};
 use helenus_engine::drain::Timetable;
 use helenus_engine::records::RequestTrace;
 use helenus_engine::shared::{Common, WorkerMessage};
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::add;
-use helenus_layout::insync::BitChange;
 use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -28,14 +26,11 @@ use crate::catalogue::Known;
 use crate::conn::Dialer;
 use crate::events::Events;
 use crate::history::History;
-use crate::insync::{Unreachable, UpkeepStatus};
 use crate::last_reload::{LastReload, Reloaded};
-use crate::lists::Lists;
 use crate::log_lines::LogLines;
 use crate::memory;
 use crate::questions::Questions;
 use crate::tls::{self, Expiry};
-use crate::two_clocks::Wakefulness;
 
 /// Shared by workers, control connection and admin server.
 pub(crate) struct Process {
@@ -62,20 +57,8 @@ pub(crate) struct Process {
     pub has_logins: AtomicBool,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
-    /// What is done about copies that are out of sync.
-    pub upkeep: ArcSwap<UpkeepStatus>,
-    /// What is known of the lists of copies and proxies, for people.
-    pub lists: ArcSwap<Lists>,
-    /// Whether what workers know of them may be judged by.
-    pub awake: Wakefulness,
-    /// Nodes that hold copies and cannot be connected to.
-    pub unreachable: Unreachable,
-    /// Writes to copies in sync were given up: the intents of this proxy say in which buckets.
-    pub has_given_up: AtomicBool,
     /// A table may have changed.
     pub schema_changed: Notify,
-    /// Another snapshot is published: what is known of lists is to be put in force for it.
-    pub lists_due: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
     /// What the admin server wants to know of them.
     pub questions: Questions,
@@ -95,14 +78,7 @@ pub(crate) struct Senders {
     pub actions: mpsc::Sender<Action>,
     /// What has become of requests, for a collector of traces.
     pub traces: mpsc::Sender<Box<RequestTrace>>,
-    /// Write intents to be recorded. There are no more of a member than two for each bucket.
-    pub intents: mpsc::UnboundedSender<Intent>,
-    /// Copies to be evicted. Those that find no room are asked for again.
-    pub evictions: mpsc::Sender<Eviction>,
 }
-
-/// A bit to be recorded for this member.
-pub(crate) type Intent = (Arc<Member>, BitChange);
 
 /// Something that an operator asks of the whole process.
 #[derive(Debug)]
@@ -245,13 +221,7 @@ impl Process {
             events: Events::new(began),
             history: History::new(began),
             catalogue: ArcSwap::default(),
-            upkeep: ArcSwap::default(),
-            lists: ArcSwap::default(),
-            awake: Wakefulness::default(),
-            unreachable: Unreachable::default(),
-            has_given_up: AtomicBool::new(false),
             schema_changed: Notify::new(),
-            lists_due: Notify::new(),
             workers: Mutex::new(Vec::new()),
             questions: Questions::default(),
             captures: Captures::default(),
@@ -264,26 +234,6 @@ impl Process {
         if self.senders.traces.try_send(trace).is_err() {
             add(&self.stats.global.traces_dropped, 1);
         }
-    }
-
-    /// The time by which a worker may judge what copies in sync have answered.
-    pub(crate) fn now_by_lists(&self) -> Instant {
-        self.awake.now(&self.copies)
-    }
-
-    /// Has the control side carry out what a worker wants of it for copies in sync.
-    pub(crate) fn record_intent(&self, intent: Intent) {
-        // It fails only during shutdown.
-        let _ = self.senders.intents.send(intent);
-    }
-
-    pub(crate) fn evict(&self, eviction: Eviction) {
-        let _ = self.senders.evictions.try_send(eviction);
-    }
-
-    /// Has the control side make equal in all copies what was given up.
-    pub(crate) fn note_given_up(&self) {
-        self.has_given_up.store(true, Ordering::Release);
     }
 
     /// Requests a look-up of a prepared statement on a node.
@@ -363,6 +313,5 @@ impl Process {
         snapshot.epoch = snapshot.epoch.max(published + 1);
         self.store(snapshot);
         self.tell_workers(&WorkerMessage::Snapshot);
-        self.lists_due.notify_one();
     }
 }

@@ -58,8 +58,4 @@ impl Rows {
     pub(crate) fn bigint(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<i64> {
         Some(i64::from_be_bytes(self.cell(row, name)?.try_into().ok()?))
     }
-
-    pub(crate) fn uuid(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<[u8; 16]> {
-        self.cell(row, name)?.try_into().ok()
-    }
 }

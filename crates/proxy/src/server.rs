@@ -26,9 +26,7 @@ use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{Worker, running};
-use crate::{
-    adopting, catalogue, insync, proxy_names, proxy_peers, recorder, reports, tls, traces,
-};
+use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls, traces};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Snapshot;
@@ -74,8 +72,6 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let (change_sender, changes) = mpsc::channel(AGREEMENTS_MAX);
     let (action_sender, actions) = mpsc::channel(ACTIONS_MAX);
     let (trace_sender, traced) = mpsc::channel(traces::WAITING_MAX);
-    let (intent_sender, intents) = mpsc::unbounded_channel();
-    let (eviction_sender, evictions) = mpsc::channel(insync::EVICTIONS_MAX);
     let common = Arc::new(Process::new(
         config,
         dialer,
@@ -87,8 +83,6 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             recalls: recall_sender,
             actions: action_sender,
             traces: trace_sender,
-            intents: intent_sender,
-            evictions: eviction_sender,
         },
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
@@ -109,11 +103,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     common.contact_failure.store(None);
     common.publish(snapshot);
     // Before the first client, whose requests would be refused otherwise.
-    let mut membership = None;
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
-        let wanted = insync::Wanted { intents, evictions };
-        membership = Some(insync::Membership::begin(common.clone(), wanted));
     }
     let names = proxy_names::Finder::start(common.clone()).await;
     let predecessor = place.enter(&common).await?;
@@ -146,10 +137,6 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(passing) = passing {
         // It ends with the workers, and says what has become of the clients.
         let _ = timeout(LAST_WORDS, passing).await;
-    }
-    // The last request has been answered.
-    if let Some(membership) = membership {
-        membership.leave().await;
     }
     drop(end_traces);
     let _ = exporter.await;

@@ -105,7 +105,7 @@ const GLOBAL: &[Shown] = &[
     shown("layout_reads_fallen_back", "helenus_layout_reads_fallen_back_total", &[], "Reads of layouts that were repeated on the table, because the layout could not be read, or its rows were too many to be sorted."),
     shown("layout_writes", "helenus_layout_writes_total", &[], "Writes to tables with layouts."),
     shown("layout_writes_refused", "helenus_layout_writes_refused_total", &[], "Requests refused because layouts could not be kept equal to their table."),
-    shown("layout_writes_fenced", "helenus_layout_writes_fenced_total", &[], "Requests about tables with layouts that the proxy itself answered with OVERLOADED: the catalogue or the lists of copies could not be read, or too much was under way."),
+    shown("layout_writes_fenced", "helenus_layout_writes_fenced_total", &[], "Requests about tables with layouts that the proxy itself answered with OVERLOADED: the catalogue could not be read."),
     shown("scans_in_parts", "helenus_scans_in_parts_total", &[], "Pages of scans that were read from several parts of the ring at once."),
     shown("scans_in_stretches", "helenus_scans_in_stretches_total", &[], "Pages of filtering scans that were read stretch by stretch of the ring."),
     shown("scans_not_in_parts", "helenus_scans_not_in_parts_total", &[], "Scans whose parts were rejected by nodes that then answered the whole; the statement is then read whole for ten minutes."),

@@ -62,7 +62,6 @@ const DATA: &[&str] = &[
     "/api/rules",
     "/api/pauses",
     "/api/proxies",
-    "/api/lists",
     "/api/config",
 ];
 

@@ -12,11 +12,11 @@ pub(crate) struct Entry {
     pub layout: String,
     /// Empty if the row does not say.
     pub physical: String,
-    /// That of its table, in mode `replace`; empty if the row does not say.
-    pub physical_keyspace: String,
     pub clustering: Vec<String>,
     pub state: State,
-    pub mode: Mode,
+    /// What its layouts are to the table, if that is something that this version does not know: an earlier one could
+    /// keep them in place of the table's replicas.
+    pub unknown_mode: Option<String>,
     /// Number of distinct values of the table's columns, and of its partitions.
     pub distinct: Vec<(String, f64)>,
     /// Number of the table's rows, if they were counted.
@@ -33,21 +33,7 @@ pub(crate) enum State {
     Other(String),
 }
 
-/// What layouts are to their table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Further copies of it.
-    #[default]
-    Add,
-    /// In place of its replicas.
-    Replace,
-    /// The same soon: until then the table has none.
-    Replacing,
-    /// Something else, which this version does not know.
-    Other(String),
-}
-
-/// All columns: in a catalogue of an earlier version some are missing.
+/// All columns: some are only in the catalogues of some versions.
 pub(crate) const SELECT: &str = "SELECT * FROM helenus.layouts";
 
 /// A partition whose layouts are all gone keeps a row without a layout's name.
@@ -59,7 +45,6 @@ pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
             table: text("table_name")?,
             layout: text("layout")?,
             physical: text("physical").unwrap_or_default(),
-            physical_keyspace: text("physical_keyspace").unwrap_or_default(),
             clustering: rows
                 .cell(row, "clustering")
                 .map(text_list)
@@ -69,12 +54,7 @@ pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
                 state if state == "ready" => State::Ready,
                 state => State::Other(state),
             },
-            mode: match text("mode").unwrap_or_default() {
-                mode if mode.is_empty() || mode == "add" => Mode::Add,
-                mode if mode == "replace" => Mode::Replace,
-                mode if mode == "replacing" => Mode::Replacing,
-                mode => Mode::Other(mode),
-            },
+            unknown_mode: text("mode").filter(|mode| !mode.is_empty() && mode != "add"),
             distinct: rows
                 .cell(row, "distinct_values")
                 .map(counts)

@@ -1,13 +1,13 @@
 //! The layouts of the catalogue that fit their tables.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helenus_engine::layouts::Layouts;
 use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable, may_hold_time};
 
-use super::layout_rows::{Entry, Mode, State};
+use super::layout_rows::{Entry, State};
 use super::schema::{Definition, Schema};
 
 #[cfg(test)]
@@ -17,11 +17,6 @@ mod tests;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub layouts: Arc<Layouts>,
-    /// Keyspace and name of tables in mode `replace`: of these, copies and proxies are in lists
-    /// ([`crate::insync`]).
-    pub replaced: BTreeSet<(String, String)>,
-    /// Those that are soon to be: nobody goes by their lists yet, but all know them when the mode changes.
-    pub announced: BTreeSet<(String, String)>,
     /// Layouts that are read.
     pub readable: usize,
     /// Layouts that are only written.
@@ -39,20 +34,17 @@ pub(crate) struct Known {
 pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
     let mut known = Known::default();
     let mut tables: BTreeMap<(&str, &str), LogicalTable> = BTreeMap::new();
+    let mut layouts = Layouts::default();
     for entry in entries {
-        if entry.mode == Mode::Replacing {
-            let name = (entry.keyspace.clone(), entry.table.clone());
-            known.announced.insert(name);
+        if let Some(mode) = &entry.unknown_mode {
+            let of_keyspace = layouts.refused.entry(entry.keyspace.clone()).or_default();
+            let why = of_keyspace.entry(entry.table.clone());
+            why.or_insert_with(|| {
+                let why = refusal(entry, mode);
+                known.problems.push(why.clone());
+                why
+            });
             continue;
-        }
-        if entry.mode == Mode::Replace {
-            let name = (entry.keyspace.clone(), entry.table.clone());
-            known.replaced.insert(name);
-            // One with a copy that does not fit is known with the others: nobody writes by lists of more copies.
-            if let Some(own) = schema.table(&entry.keyspace, &entry.table) {
-                let key = (&*entry.keyspace, &*entry.table);
-                tables.entry(key).or_insert_with(|| logical(entry, own));
-            }
         }
         let judged = judge(entry, schema, &tables);
         let (definition, copy, complaint) = match judged {
@@ -76,15 +68,7 @@ pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
             .or_insert_with(|| logical(entry, definition));
         table.copies.push(copy);
     }
-    let mut layouts = Layouts::default();
     for ((keyspace, name), table) in tables {
-        if known
-            .replaced
-            .contains(&(keyspace.to_owned(), name.to_owned()))
-        {
-            layouts.add_replaced(Arc::new(table));
-            continue;
-        }
         let of_keyspace = layouts.tables.entry(keyspace.to_owned()).or_default();
         of_keyspace.insert(name.to_owned(), Arc::new(table));
     }
@@ -99,13 +83,23 @@ fn problem(entry: &Entry, what: &str, why: &str) -> String {
         layout,
         ..
     } = entry;
-    let advice = match entry.mode {
-        Mode::Replace => "without it no write to the table is carried out",
-        Mode::Add | Mode::Replacing | Mode::Other(_) => {
-            "see `helenus layouts status` and drop it or create it again"
-        }
-    };
-    format!("layout {layout} of {keyspace}.{table} is {what}: {why}; {advice}")
+    format!(
+        "layout {layout} of {keyspace}.{table} is {what}: {why}; see `helenus layouts status` and drop it or \
+         create it again"
+    )
+}
+
+/// Why every request for a table is refused whose layouts are something that this version does not know: its rows may
+/// be elsewhere.
+fn refusal(entry: &Entry, mode: &str) -> String {
+    let Entry {
+        keyspace, table, ..
+    } = entry;
+    format!(
+        "requests for {keyspace}.{table} are refused: its layouts are in mode {mode}, which this version of Helenus \
+         does not have, and its rows may be in them alone; `helenus layouts drop {keyspace}.{table} --all` of the \
+         version that made them brings the rows back"
+    )
 }
 
 /// A copy to write to, and why it must not be read although the catalogue says so; or why it is no copy.
@@ -120,30 +114,21 @@ fn judge<'a>(
         physical,
         ..
     } = entry;
-    let of_copy = match &entry.mode {
-        Mode::Add | Mode::Replacing => &**keyspace,
-        Mode::Replace if entry.physical_keyspace.is_empty() => {
-            return Err("it has no keyspace of its own, as mode `replace` wants it".to_owned());
-        }
-        Mode::Replace => &*entry.physical_keyspace,
-        Mode::Other(mode) => return Err(format!("its mode {mode:?} is unknown")),
-    };
     let own = schema
         .table(keyspace, table)
         .ok_or_else(|| format!("there is no table {keyspace}.{table}"))?;
-    if (of_copy, physical) == (&**keyspace, table) {
+    if physical == table {
         return Err("its table is the table itself".to_owned());
     }
-    let is_it = |copy: &Copy| (&*copy.keyspace, &copy.physical) == (of_copy, physical);
     let others = tables.get(&(&**keyspace, &**table));
-    if others.is_some_and(|t| t.copies.iter().any(is_it)) {
+    if others.is_some_and(|t| t.copies.iter().any(|copy| copy.physical == *physical)) {
         return Err(format!("its table {physical} is that of another layout"));
     }
     let copy = schema
-        .table(of_copy, physical)
-        .ok_or_else(|| format!("its table {of_copy}.{physical} does not exist"))?;
+        .table(keyspace, physical)
+        .ok_or_else(|| format!("its table {keyspace}.{physical} does not exist"))?;
     if let Some(difference) = difference(own, copy) {
-        return Err(format!("its table {of_copy}.{physical} {difference}"));
+        return Err(format!("its table {keyspace}.{physical} {difference}"));
     }
     let position = |name: &String| own.clustering.values().position(|(own, ..)| own == name);
     let order: Option<Vec<usize>> = copy.clustering.values().map(|c| position(&c.0)).collect();
@@ -164,7 +149,8 @@ fn judge<'a>(
         _ => other_columns(own, copy),
     };
     let copy = Copy {
-        keyspace: of_copy.to_owned(),
+        // TEMP until merge
+        keyspace: keyspace.clone(),
         physical: physical.clone(),
         layout,
         readable: entry.state == State::Ready && complaint.is_none(),

@@ -67,11 +67,9 @@ impl Entries {
 
     /// The keyspaces of the tables that they are about.
     fn keyspaces(&self) -> BTreeSet<&str> {
-        let layouts = self.layouts().iter();
-        let layouts = layouts.flat_map(|entry| [&*entry.keyspace, &*entry.physical_keyspace]);
+        let layouts = self.layouts().iter().map(|entry| &*entry.keyspace);
         let encodings = self.encodings().iter().map(|entry| &*entry.keyspace);
-        let named = layouts.chain(encodings);
-        named.filter(|keyspace| !keyspace.is_empty()).collect()
+        layouts.chain(encodings).collect()
     }
 }
 
@@ -172,21 +170,7 @@ impl Reader {
         Ok(schema)
     }
 
-    /// A statement without a result.
-    pub(crate) async fn run(
-        &mut self,
-        cql: &str,
-        consistency: Consistency,
-    ) -> Result<(), ConnError> {
-        let answer = in_time(self.conn.query_at(cql, consistency)).await?;
-        answer.content().map(|_| ())
-    }
-
-    pub(crate) async fn rows(
-        &mut self,
-        cql: &str,
-        consistency: Consistency,
-    ) -> Result<Rows, ConnError> {
+    async fn rows(&mut self, cql: &str, consistency: Consistency) -> Result<Rows, ConnError> {
         let message = in_time(self.conn.query_at(cql, consistency)).await?;
         Rows::parse(message.content()?)
     }

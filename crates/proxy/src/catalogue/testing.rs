@@ -5,7 +5,7 @@ use helenus_engine::snapshot::SystemColumn;
 use super::schema::Schema;
 use crate::rows::Rows;
 
-pub(crate) fn rows(columns: &[&str], rows: &[&[&str]]) -> Rows {
+pub(super) fn rows(columns: &[&str], rows: &[&[&str]]) -> Rows {
     let column = |name: &&str| SystemColumn {
         name: (*name).to_owned(),
         type_raw: Vec::new(),

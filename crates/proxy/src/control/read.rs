@@ -115,7 +115,7 @@ impl Control {
             tables: partition_keys(&tables.columns),
             sizes: old.map_or_else(Arc::default, |old| old.sizes.clone()),
             layouts: old.map_or_else(Arc::default, |old| old.layouts.clone()),
-            // Found when it is published.
+            // TEMP until merge
             copy_rings: Default::default(),
             encodings: old.map_or_else(Arc::default, |old| old.encodings.clone()),
             pinned,

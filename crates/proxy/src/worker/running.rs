@@ -121,8 +121,7 @@ fn on_message(worker: &Rc<RefCell<Worker>>, ending: &mut Ending, message: ToWork
         ToWorker::Adopt(arriving) => moving::adopt(worker, arriving),
         ToWorker::Message(message) => {
             let mut worker = worker.borrow_mut();
-            let now = worker.shared.now_by_lists();
-            worker.with(|engine| engine.on_message(now, message));
+            worker.with(|engine| engine.on_message(Instant::now(), message));
         }
     }
 }

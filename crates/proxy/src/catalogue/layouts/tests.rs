@@ -1,7 +1,7 @@
 use helenus_layout::Layout;
 
 use super::{Known, known};
-use crate::catalogue::layout_rows::{Entry, Mode, State, entries};
+use crate::catalogue::layout_rows::{Entry, State, entries};
 use crate::catalogue::testing::{rows, schema};
 
 const ORDERS: &str =
@@ -15,20 +15,9 @@ fn entry(layout: &str, clustering: &[&str]) -> Entry {
         physical: format!("orders__layout_{layout}"),
         clustering: clustering.iter().map(|c| (*c).to_owned()).collect(),
         state: State::Ready,
-        physical_keyspace: String::new(),
-        mode: Mode::Add,
+        unknown_mode: None,
         distinct: vec![("day".to_owned(), 365.0)],
         rows: Some(1_000.0),
-    }
-}
-
-/// A layout in place of a replica, in a keyspace of its own.
-fn in_place(layout: &str, clustering: &[&str]) -> Entry {
-    Entry {
-        physical: "orders".to_owned(),
-        physical_keyspace: format!("shop_{layout}"),
-        mode: Mode::Replace,
-        ..entry(layout, clustering)
     }
 }
 
@@ -302,68 +291,36 @@ fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
 }
 
 #[test]
-fn layouts_that_are_being_made_in_place_of_replicas_are_none_yet() {
-    let names = ["keyspace_name", "table_name", "layout", "mode"];
-    let row = |mode| ["shop", "orders", "a", mode];
-    let name = ("shop".to_owned(), "orders".to_owned());
-    for (mode, is_announced, is_replaced) in [
-        ("replacing", true, false),
-        ("replace", false, true),
-        ("add", false, false),
-        ("other", false, false),
-    ] {
-        let found = rows(&names, &[&row(mode)]);
-        let known = known(&entries(&found), &schema(&[ORDERS]));
-        let told = (
-            known.announced.contains(&name),
-            known.replaced.contains(&name),
+fn a_table_whose_layouts_are_in_a_mode_that_is_not_known_is_refused() {
+    let names = ["keyspace_name", "table_name", "layout", "physical", "mode"];
+    let a = copy_of(
+        "a",
+        "region key int, clerk < text, day < date, id > int, total - double, boss static text",
+    );
+    let schema = schema(&[ORDERS, &a]);
+    let row = |layout, mode| ["shop", "orders", layout, "orders__layout_a", mode];
+    for mode in ["replace", "replacing", "other"] {
+        let found = rows(&names, &[&row("a", mode), &row("b", mode)]);
+        let known = known(&entries(&found), &schema);
+        let told = (known.readable, known.written, known.rejected);
+        assert_eq!(told, (0, 0, 0), "{mode}: no node lags behind");
+        assert!(known.layouts.tables.is_empty(), "{mode}");
+        let why = &known.layouts.refused["shop"]["orders"];
+        assert!(
+            why.contains("requests for shop.orders are refused"),
+            "{why}"
         );
-        assert_eq!(told, (is_announced, is_replaced), "{mode}");
-        assert_eq!(known.rejected, usize::from(!is_announced), "{mode}");
+        assert!(why.contains(&format!("in mode {mode}, ")), "{why}");
+        assert!(
+            why.contains("`helenus layouts drop shop.orders --all`"),
+            "{why}"
+        );
+        assert_eq!(known.problems, std::slice::from_ref(why), "said once");
     }
-}
-
-#[test]
-fn layouts_in_place_of_replicas_are_copies_in_the_order_of_their_names() {
-    let a = "shop_a.orders: region key int, clerk < text, day < date, id > int, total - double, boss static text";
-    let b = ORDERS.replace("orders:", "shop_b.orders:");
-    let schema = schema(&[ORDERS, a, &b]);
-    let entries = [
-        in_place("a", &["clerk", "day", "id"]),
-        in_place("b", &["day", "clerk", "id"]),
-    ];
-    let known = known(&entries, &schema);
-    assert_eq!(known.problems, [""; 0]);
-    assert_eq!((known.readable, known.rejected), (2, 0));
-    let name = ("shop".to_owned(), "orders".to_owned());
-    assert_eq!(known.replaced, [name].into());
-    assert!(known.layouts.table("shop", "orders").is_none());
-    let table = known.layouts.replaced("shop", "orders").expect("a table");
-    let copies: Vec<_> = table.copies.iter().collect();
-    let named: Vec<_> = copies
-        .iter()
-        .map(|c| (&*c.keyspace, &*c.physical))
-        .collect();
-    assert_eq!(named, [("shop_a", "orders"), ("shop_b", "orders")]);
-    assert_eq!(Some(&copies[0].layout), Layout::new(&[1, 0, 2]).as_ref());
-}
-
-#[test]
-fn a_table_in_place_of_replicas_stays_known_without_a_copy_that_does_not_fit() {
-    let b = ORDERS.replace("orders:", "shop_b.orders:");
-    let schema = schema(&[ORDERS, &b]);
-    let mut beside = in_place("c", &["day", "clerk", "id"]);
-    beside.physical_keyspace = String::new();
-    let entries = [
-        in_place("a", &["clerk", "day", "id"]),
-        in_place("b", &["day", "clerk", "id"]),
-        beside,
-    ];
-    let known = known(&entries, &schema);
-    assert_eq!(known.rejected, 2);
-    assert!(known.problems[0].contains("shop_a.orders does not exist; without it no write"));
-    assert!(known.problems[1].contains("no keyspace of its own"));
-    // Lists are of three copies: none is found, and nothing is written.
-    let table = known.layouts.replaced("shop", "orders").expect("a table");
-    assert_eq!(table.copies.len(), 1);
+    for mode in ["add", "", "null"] {
+        let found = rows(&names, &[&row("a", mode)]);
+        let known = known(&entries(&found), &schema);
+        assert!(known.layouts.refused.is_empty(), "{mode}");
+        assert_eq!(known.written, 1, "{mode}");
+    }
 }
