@@ -42,7 +42,7 @@ pub use experiment::{Contender, Layouts, Nodes, Open};
 pub use orders::{CLUSTERING, Order, Orders, PARTITION, clerk_name};
 pub use queries::{Instance, Instances, KINDS, Kind};
 pub use synthetic::{Restriction, Synthetic};
-pub use tables::{ClusteringOrder, Copies, Form, create, places, primary_key};
+pub use tables::{ClusteringOrder, Copies, Form, create, primary_key};
 
 impl Layouts {
     /// Connects all arms and fills the tables, but for the orders that are written in the rounds.

@@ -14,7 +14,7 @@ use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
 use helenus_load::layouts::{
     Contender, Copies, DECLARED, Form, HAND_COPIED, Instances, Layouts, Nodes as NodesBelow,
-    Orders, SAI, Synthetic, VIEWS, create, places,
+    Orders, SAI, Synthetic, VIEWS, create,
 };
 use helenus_load::report::Report;
 use nodes::OwnNodes;
@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 use table::cells_table;
 
 mod design;
-mod in_place;
 mod nodes;
 mod synthetic;
 mod table;
@@ -37,17 +36,6 @@ const ANNEALED: &str = "helenus-hrca";
 /// What turns layouts on in a proxy.
 const ENABLED: &str = "layouts.enabled=true";
 
-/// As `helenus layouts create --mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    /// Layouts are further copies
-    #[default]
-    Add,
-    /// Layouts are in place of replicas, each node in a data center of its own; also measures how long a lost one
-    /// takes to come back
-    Replace,
-}
-
 /// An arm, or something else that is measured, that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
@@ -57,8 +45,6 @@ enum Part {
     HandCopied,
     Layouts,
     Synthetic,
-    /// How long a lost copy takes to come back, with `--mode replace`
-    Rebuild,
 }
 
 #[derive(Args, Debug)]
@@ -74,12 +60,9 @@ pub(super) struct LayoutsArgs {
     /// Instances of each query
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     instances: u32,
-    /// Layouts beside the table, or in place of its replicas
-    #[arg(long, value_enum, default_value_t)]
-    mode: Mode,
-    /// Layouts beside the table as declared [default: 1, or with --mode replace one less than nodes]
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
-    added: Option<u8>,
+    /// Layouts beside the table as declared
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    added: u8,
     /// What reads cost, as `helenus layouts calibrate` has measured it: also reports how well these coefficients
     /// predict the synthetic tables
     #[arg(long, value_name = "FILE")]
@@ -122,32 +105,21 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
     let orders = Arc::new(Orders::generate(args.scale(), args.branches)?);
     let instances = Instances::draw(&orders, args.instances as usize, common.seed);
     bar.set_message("designing layouts");
-    let designs = Designs::of(&orders, &instances, args.added(), common.seed)?;
+    let designs = Designs::of(&orders, &instances, args.added.into(), common.seed)?;
     let (synthetic, gaps) = args.synthetic()?;
     bar.finish_and_clear();
     let with_layouts = variants.iter().any(|variant| variant.name == HELENUS);
-    let mut parts = args.parts(&designs, with_layouts, &mut skipped);
+    let parts = args.parts(&designs, with_layouts, &mut skipped);
     for line in &skipped {
         eprintln!("{line}");
     }
 
-    let mut nodes = match args.mode {
-        Mode::Add => Nodes::up(common).await?,
-        Mode::Replace => {
-            Nodes::up_with(common, |spec| in_place::place(spec, common.nodes())).await?
-        }
-    };
+    let mut nodes = Nodes::up(common).await?;
     let bar = spinner("creating tables");
     let say = &mut narrate(&bar, began);
     let direct = args.endpoint(TOKEN_AWARE, &nodes.contact_points, Policy::TokenAware);
     let copies: Vec<Copies> = parts.iter().map(|part| part.copies.clone()).collect();
     create(&copies, &orders, &direct, args.replication(), say).await?;
-    let in_place = parts.iter_mut();
-    for part in in_place.filter(|part| part.copies.form == Form::InPlace) {
-        say(format!("creating the copies of {}", part.copies.keyspace));
-        in_place::create(&part.copies, &nodes.contact_points)?;
-        part.copies.places = places(&part.copies, &direct).await?;
-    }
     // They must find the layouts in the catalogue when they start.
     let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let mut report = nodes.report("layouts", common, rounds);
@@ -170,15 +142,6 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
         let mut own = nodes.own.as_ref().map(OwnNodes::new);
         let mut below = own.as_mut().map(|own| own as &mut dyn NodesBelow);
         experiment.run(&open, &mut below, &mut report, say).await?;
-    }
-    let is_in_place = |part: &&Held| part.copies.form == Form::InPlace;
-    if let (false, Some(part), Some(cluster)) = (
-        args.without.contains(&Part::Rebuild),
-        parts.iter().find(is_in_place),
-        &mut nodes.own,
-    ) {
-        let single = &parts[0].copies;
-        in_place::lose_and_restore(cluster, single, &part.copies, &mut report, say)?;
     }
     bar.finish_and_clear();
     println!("{}", cells_table(&report, &experiment.arms));
@@ -213,20 +176,9 @@ fn describe(report: &mut Report, designs: &Designs, parts: &[Held]) {
                     of its own for it.";
         report.notes.push(line.into());
     }
-    let with_in_place = parts.iter().any(|part| part.copies.form == Form::InPlace);
-    report.notes.push(
-        match with_in_place {
-            true => {
-                "Each layout is in place of a replica, on one node. Views and tables copied by hand are further \
-                 copies on each replica."
-            }
-            false => {
-                "A layout is one more copy on each replica of its table, as are views and tables copied by \
-                 hand: disk grows with their number."
-            }
-        }
-        .into(),
-    );
+    let line = "A layout is one more copy on each replica of its table, as are views and tables copied by hand: \
+                disk grows with their number.";
+    report.notes.push(line.into());
 }
 
 impl LayoutsArgs {
@@ -248,27 +200,7 @@ impl LayoutsArgs {
         for level in &self.consistency {
             parse_consistency(level)?;
         }
-        if self.mode == Mode::Replace {
-            let nodes = self.common.nodes();
-            ensure!(
-                self.common.contact.is_empty() && (2..=4).contains(&nodes),
-                "--mode replace brings up its own nodes, 2 to 4, one for each layout"
-            );
-            ensure!(
-                self.added() + 1 == usize::from(nodes),
-                "with --mode replace there is a layout on each of the {nodes} nodes: --added {}",
-                nodes - 1
-            );
-        }
         Ok(())
-    }
-
-    fn added(&self) -> usize {
-        let default = match self.mode {
-            Mode::Add => 1,
-            Mode::Replace => usize::from(self.common.nodes()).saturating_sub(1),
-        };
-        self.added.map_or(default, usize::from)
     }
 
     fn scale(&self) -> f64 {
@@ -291,12 +223,7 @@ impl LayoutsArgs {
         };
         let mut variants = vec![variant(OFF, &[])];
         if !self.without.contains(&Part::Layouts) {
-            let in_place = [&[ENABLED], &in_place::SETTINGS[..]].concat();
-            let settings = match self.mode {
-                Mode::Add => &[ENABLED][..],
-                Mode::Replace => &in_place,
-            };
-            variants.push(variant(HELENUS, settings));
+            variants.push(variant(HELENUS, &[ENABLED]));
         }
         variants
     }
@@ -344,7 +271,6 @@ impl LayoutsArgs {
                 form,
                 orders: chosen.orders.clone(),
                 reads,
-                places: Vec::new(),
             };
             parts.push(Held {
                 copies,
@@ -359,9 +285,7 @@ impl LayoutsArgs {
             add("declared", Form::Plain, DECLARED, &designs.declared, [0, 0]);
         }
         // The client knows the table only.
-        if with_layouts && self.mode == Mode::Replace {
-            add("hr", Form::InPlace, HELENUS, exact, [0, 0]);
-        } else if with_layouts {
+        if with_layouts {
             add("hr", Form::Layouts, HELENUS, exact, [0, 0]);
             if let Some(annealed) = &designs.annealed {
                 add("hrca", Form::Layouts, ANNEALED, annealed, [0, 0]);

@@ -14,7 +14,8 @@ use super::coefficients::Costs;
 use super::drift::{DriftArgs, Present};
 use super::names::letter;
 use super::read_rows::Limits;
-use super::report::{Mode, Report, StatementReport};
+use super::removed::Removed;
+use super::report::{Report, StatementReport};
 use super::sources::{self, SourceArgs, Sources};
 use super::workload::{self, Workload};
 use super::{coefficients, drift, json, show};
@@ -29,12 +30,9 @@ const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 pub(super) struct AdviseArgs {
     #[command(flatten)]
     sources: SourceArgs,
-    /// Layouts to choose [default: as many as are in use, with --mode add and --learned; otherwise 3]
+    /// Layouts to choose [default: as many as are in use, with --learned; otherwise 3]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: Option<u8>,
-    /// Whether the layouts take the place of the table's replicas, or are added to the table.
-    #[arg(long, value_enum, default_value = "replace")]
-    mode: Mode,
     /// Rows of the whole table, if the file has only some of them.
     #[arg(long, value_name = "N", requires = "rows")]
     rows_total: Option<u64>,
@@ -60,6 +58,8 @@ pub(super) struct AdviseArgs {
     /// What is drawn depends on nothing else: the same seed repeats a design.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    _removed: Removed,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -85,7 +85,7 @@ pub(super) async fn advise(args: &AdviseArgs) -> Result<Report> {
     {
         bail!("--row-bytes must be a number from 1 to 1e9");
     }
-    args.drift.check(args.mode == Mode::Add)?;
+    args.drift.check()?;
     let costs = coefficients::load(args.coefficients.as_deref())?;
     let limits = Limits {
         rows_max: args.sample_rows as usize,
@@ -114,8 +114,6 @@ fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
         learned,
         present,
     } = sources;
-    // Without statements that were learned, nobody knows how often they are asked.
-    let present = present.filter(|_| args.mode == Mode::Add);
     let (table, lines) = (&workload.table, &workload.statements);
     let queries = queries(&workload, &rows.statistics, args);
     let storage = Storage {
@@ -131,10 +129,8 @@ fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
     );
     let permuted = permuted(&workload);
     let all = permuted.len() == table.clustering();
-    let kept = match args.mode {
-        Mode::Replace => Vec::new(),
-        Mode::Add => vec![Layout::own(table.clustering())],
-    };
+    // The table itself stays.
+    let kept = vec![Layout::own(table.clustering())];
     let options = Options {
         replicas: replicas(args, present.as_ref()),
         kept,
@@ -194,7 +190,6 @@ fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
         learned,
         drift,
         costs,
-        mode: args.mode,
         design,
         workload,
     })

@@ -10,32 +10,23 @@ use helenus_rows::{Range, Row, Table, TableName, expires_untold};
 
 use super::catalogue::Entry;
 use super::ranges;
-use super::work::{Untimed, Work};
+use super::work::Work;
 use super::writer::Writer;
 use crate::online::cluster::Cluster;
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
 use crate::online::ring;
 
-/// What was copied.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copied {
-    pub rows: u64,
-    /// Nothing that was sent can arrive any more.
-    pub is_all_answered: bool,
-}
-
-/// Copies the rows that `from` has, in ranges that were not copied before.
+/// Copies the rows of the table in ranges that were not copied before. Returns how many these were.
 pub(super) async fn fill(
     cluster: &Cluster,
     table: &Table,
-    from: &TableName,
     entries: &[Entry],
     work: &Work,
-) -> Result<Copied> {
-    let (ranges, done) = plan(cluster, (table, from), entries).await?;
+) -> Result<u64> {
+    let (ranges, done) = plan(cluster, table, entries).await?;
     let throttle = Throttle::new(work.rows_per_second);
-    let reader = Reader::new(cluster, table, from, work.level()).await?;
+    let reader = Reader::new(cluster, table, &table.name, work.level()).await?;
     let into = entries.iter().map(|entry| entry.table(&table.name));
     let into: Vec<TableName> = into.collect();
     let writer = Writer::new(cluster, table, &into, work);
@@ -47,11 +38,8 @@ pub(super) async fn fill(
         let (reader, writer, throttle) = (&reader, &writer, &throttle);
         let (bar, copied, count) = (&bar, &copied, ranges.len());
         async move {
-            let take = async |mut rows: Vec<Row>, asked: std::time::Instant| {
-                match work.untimed {
-                    Untimed::Refused => refuse_untimed(table, &rows)?,
-                    Untimed::LeftToProxies => rows.retain(|row| !expires_untold(table, row)),
-                }
+            let take = async |rows: Vec<Row>, asked: std::time::Instant| {
+                refuse_untimed(table, &rows)?;
                 writer.copy(&rows, asked).await?;
                 let rows = rows.iter().filter(|row| !row.is_static()).count() as u64;
                 let all = copied.fetch_add(rows, Ordering::Relaxed) + rows;
@@ -70,16 +58,13 @@ pub(super) async fn fill(
         .await;
     bar.finish_and_clear();
     filled?;
-    Ok(Copied {
-        rows: copied.load(Ordering::Relaxed),
-        is_all_answered: writer.is_all_answered(),
-    })
+    Ok(copied.into_inner())
 }
 
 /// The ranges, and the ends of those that all layouts have already.
 async fn plan(
     cluster: &Cluster,
-    (table, from): (&Table, &TableName),
+    table: &Table,
     entries: &[Entry],
 ) -> Result<(Vec<Range>, BTreeSet<i64>)> {
     let mut before: Option<(BTreeSet<i64>, u64)> = None;
@@ -95,48 +80,14 @@ async fn plan(
     match before {
         Some((done, count)) if count > 0 => Ok((helenus_rows::split(count), done)),
         _ => {
-            let count = ring::suitable(cluster, from).await;
+            let count = ring::suitable(cluster, &table.name).await;
             Ok((helenus_rows::split(count), BTreeSet::new()))
         }
     }
 }
 
-/// Fails if there are rows that cannot be copied, before anything has been changed for that.
-pub(super) async fn check_timed(
-    cluster: &Cluster,
-    table: &Table,
-    from: &TableName,
-    work: &Work,
-) -> Result<()> {
-    if table.default_ttl == 0 {
-        return Ok(());
-    }
-    let throttle = Throttle::new(work.rows_per_second);
-    let reader = Reader::new(cluster, table, from, work.level()).await?;
-    let ranges = helenus_rows::split(ring::suitable(cluster, from).await);
-    let bar = bar(
-        "looking for rows that cannot be copied",
-        ranges.len() as u64,
-    );
-    let looks = ranges.iter().map(|range| {
-        let (reader, throttle, bar) = (&reader, &throttle, &bar);
-        async move {
-            let take = async |rows: Vec<Row>, _: std::time::Instant| refuse_untimed(table, &rows);
-            reader.each_page(*range, throttle, take).await?;
-            bar.inc(1);
-            Ok::<(), anyhow::Error>(())
-        }
-    });
-    let looked: Result<()> = stream::iter(looks)
-        .buffer_unordered(work.parallel.into())
-        .try_collect()
-        .await;
-    bar.finish_and_clear();
-    looked
-}
-
 /// CQL tells neither when the keys of a row were written nor when they expire.
-pub(super) fn refuse_untimed(table: &Table, rows: &[Row]) -> Result<()> {
+fn refuse_untimed(table: &Table, rows: &[Row]) -> Result<()> {
     if rows.iter().any(|row| expires_untold(table, row)) {
         bail!(
             "{} has rows without a value in any column besides the keys, and default_time_to_live: CQL does \

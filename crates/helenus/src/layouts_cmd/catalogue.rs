@@ -11,21 +11,21 @@ use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlTimestamp;
 
-use super::lists;
+use super::names;
 use crate::online::cluster::Cluster;
 use crate::online::compare_and_set::{Versioned, later_than, place};
 use crate::online::keyspace;
 use crate::online::noted::Notes;
 
-/// A layout's table is in the keyspace of its own table, or, in mode `replace`, in `physical_keyspace`. In that mode
-/// copies have numbers in the order of the layouts' names.
+/// A layout's table is in the keyspace of its own table.
 const LAYOUTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\
-    keyspace_name text, table_name text, layout text, version bigint static, mode text static, \
+    keyspace_name text, table_name text, layout text, version bigint static, \
     distinct_values map<text, bigint> static, rows bigint static, \
-    physical text, physical_keyspace text, clustering list<text>, state text, created timestamp, \
+    physical text, clustering list<text>, state text, created timestamp, \
     PRIMARY KEY ((keyspace_name, table_name), layout))";
-/// Columns that earlier versions do not have.
-const ADDED: [(&str, &str); 2] = [("mode", "text static"), ("physical_keyspace", "text")];
+/// A static column that only earlier versions made. They wrote to it where layouts were in place of the replicas of
+/// their table, and left it empty where they were further copies.
+const MODE: &str = "mode";
 /// The ranges that have been copied.
 pub(super) const PROGRESS: Notes = Notes {
     name: "layout_progress",
@@ -49,34 +49,11 @@ impl State {
     }
 }
 
-/// What layouts are to their table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// Further copies of it.
-    Add,
-    /// They are being made in place of its replicas: for proxies the table has none.
-    Replacing,
-    /// In place of its replicas: proxies write and read them alone, by the lists of copies.
-    Replace,
-}
-
-impl Mode {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Mode::Add => "add",
-            Mode::Replacing => "replacing",
-            Mode::Replace => "replace",
-        }
-    }
-}
-
 /// One layout of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub layout: String,
     pub physical: String,
-    /// That of its table, in mode `replace`; otherwise it is that of the table itself.
-    pub keyspace: Option<String>,
     pub clustering: Vec<String>,
     /// As it is stored, also if it is none that is known here.
     pub state: String,
@@ -87,9 +64,8 @@ pub(crate) struct Entry {
 impl Entry {
     /// Its table, if it is a layout of this one.
     pub(super) fn table(&self, of: &TableName) -> TableName {
-        let keyspace = self.keyspace.as_deref();
         TableName {
-            keyspace: keyspace.map_or_else(|| of.keyspace.clone(), Name::from_stored),
+            keyspace: of.keyspace.clone(),
             table: Name::from_stored(&*self.physical),
         }
     }
@@ -110,8 +86,6 @@ impl Entry {
 pub(crate) struct Partition {
     /// None if it never had one.
     pub version: Option<i64>,
-    /// As it is stored; `add` if nothing is.
-    pub mode: Option<String>,
     pub rows: Option<i64>,
     pub distinct: Vec<(String, i64)>,
     pub entries: Vec<Entry>,
@@ -134,19 +108,6 @@ impl Partition {
         }
     }
 
-    /// Fails if it is one that this version does not know.
-    pub(super) fn mode(&self, table: &TableName) -> Result<Mode> {
-        match self.mode.as_deref() {
-            None | Some("" | "add") => Ok(Mode::Add),
-            Some("replacing") => Ok(Mode::Replacing),
-            Some("replace") => Ok(Mode::Replace),
-            Some(mode) => bail!(
-                "the layouts of {table} are in mode {mode:?}, which this version does not know: use the version \
-                 of helenus that has made them"
-            ),
-        }
-    }
-
     /// Fails if one of these is no longer as it was put in: then another command is at work.
     pub(super) fn check_unchanged(&self, table: &TableName, entries: &[Entry]) -> Result<()> {
         let mut ours = entries.iter();
@@ -165,8 +126,6 @@ pub(super) enum Change<'a> {
     /// Adds or replaces.
     Put(&'a Entry),
     Remove(&'a str),
-    /// What all of its layouts are to the table; none: what those are that have nothing said of them.
-    Mode(Option<Mode>),
     /// Statistics of the table's rows.
     Count {
         rows: u64,
@@ -180,12 +139,8 @@ pub(super) async fn create(
     like: &TableName,
     proxy_roles: &[String],
 ) -> Result<()> {
-    let mut tables = vec![LAYOUTS.to_owned(), PROGRESS.create()];
-    tables.extend(lists::create());
-    keyspace::create(cluster, like, proxy_roles, (&tables, &lists::CHANGED)).await?;
-    // One of an earlier version lacks some.
-    keyspace::add_columns(cluster, "layouts", &ADDED).await?;
-    keyspace::add_columns(cluster, "copies", &lists::ADDED).await
+    let tables = [LAYOUTS.to_owned(), PROGRESS.create()];
+    keyspace::create(cluster, like, proxy_roles, &tables).await
 }
 
 pub(super) async fn exists(cluster: &Cluster) -> Result<bool> {
@@ -205,21 +160,11 @@ pub(crate) async fn original(cluster: &Cluster, name: &TableName) -> Result<Opti
     if !exists(cluster).await? {
         return Ok(None);
     }
-    type Row = (String, String, Option<String>, Option<String>);
-    let [_, elsewhere] = added(cluster).await?;
-    let found: Vec<Row> = cluster
-        .rows(format!(
-            "SELECT keyspace_name, table_name, physical, {} FROM helenus.layouts",
-            if elsewhere {
-                "physical_keyspace"
-            } else {
-                "physical"
-            }
-        ))
+    let found: Vec<(String, String, Option<String>)> = cluster
+        .rows("SELECT keyspace_name, table_name, physical FROM helenus.layouts")
         .await?;
-    let is_it = |(keyspace, _, physical, of_copy): &Row| {
-        let of_copy = of_copy.as_deref().filter(|_| elsewhere);
-        *of_copy.unwrap_or(keyspace) == *name.keyspace && physical.as_deref() == Some(&*name.table)
+    let is_it = |(keyspace, _, physical): &(String, String, Option<String>)| {
+        *keyspace == *name.keyspace && physical.as_deref() == Some(&*name.table)
     };
     let mut found = found.into_iter();
     let found = found.find(is_it);
@@ -236,53 +181,94 @@ type Row = (
     Option<std::collections::BTreeMap<String, i64>>,
     Option<String>,
     Option<String>,
-    Option<String>,
     Option<Vec<String>>,
     Option<String>,
     Option<CqlTimestamp>,
 );
 
-/// Which of the [`ADDED`] columns there are.
-async fn added(cluster: &Cluster) -> Result<[bool; 2]> {
-    let columns = keyspace::columns(cluster, "layouts").await?;
-    Ok(ADDED.map(|(name, _)| columns.contains(name)))
+/// What the catalogue says of a table.
+pub(super) enum Found {
+    Layouts(Partition),
+    Unsupported(Unsupported),
 }
 
-/// The layouts of a table, after all changes that were ever agreed on.
-pub(crate) async fn read(cluster: &Cluster, table: &TableName) -> Result<Partition> {
-    if !exists(cluster).await? {
-        return Ok(Partition::default());
+/// Layouts in place of a table's replicas, or that were about to be, which earlier versions made.
+#[derive(Debug)]
+pub(super) struct Unsupported {
+    pub mode: String,
+    pub layouts: Vec<String>,
+}
+
+impl Unsupported {
+    /// What is wrong, and what to do about it.
+    pub(super) fn told(&self, table: &TableName) -> String {
+        let keyspaces = self.layouts.iter().map(|layout| {
+            let keyspace = Name::from_stored(names::keyspace_of_replacing(table, layout));
+            format!("DROP KEYSPACE IF EXISTS {}; ", keyspace.to_cql())
+        });
+        format!(
+            "the layouts of {table} are in place of its replicas (mode `{}`), which is not supported any more, and its \
+             rows may be in them alone: `helenus layouts drop {table} --all` of the version that made them brings the \
+             rows back to the table; once the table has all of its rows, this removes the layouts by hand: \
+             {}DELETE FROM helenus.layouts WHERE {};",
+            self.mode,
+            keyspaces.collect::<String>(),
+            place(table)
+        )
     }
-    let [has_mode, elsewhere] = added(cluster).await?;
-    // In place of a column that is not there, another one is asked for.
-    let column = |name, is_there| if is_there { name } else { "table_name" };
+}
+
+/// The layouts of a table, after all changes that were ever agreed on. Fails if they are in place of its replicas.
+pub(crate) async fn read(cluster: &Cluster, table: &TableName) -> Result<Partition> {
+    match find(cluster, table).await? {
+        Found::Layouts(partition) => Ok(partition),
+        Found::Unsupported(unsupported) => bail!("{}", unsupported.told(table)),
+    }
+}
+
+/// The same, whatever they are.
+pub(super) async fn find(cluster: &Cluster, table: &TableName) -> Result<Found> {
+    if !exists(cluster).await? {
+        return Ok(Found::Layouts(Partition::default()));
+    }
+    let columns = keyspace::columns(cluster, "layouts").await?;
+    let has_mode = columns.contains(MODE);
     let mut select = Statement::new(format!(
-        "SELECT version, {}, rows, distinct_values, layout, physical, {}, clustering, state, created FROM \
+        "SELECT version, {}, rows, distinct_values, layout, physical, clustering, state, created FROM \
          helenus.layouts WHERE {}",
-        column("mode", has_mode),
-        column("physical_keyspace", elsewhere),
+        // In place of the column, if it is not there, another one is asked for.
+        if has_mode { MODE } else { "table_name" },
         place(table)
     ));
     select.set_consistency(Consistency::Serial);
     let rows: Vec<Row> = cluster.rows(select).await?;
+    let mode = rows.first().and_then(|(_, mode, ..)| mode.clone());
+    if let Some(mode) = mode.filter(|_| has_mode).filter(|mode| !is_add(mode)) {
+        let layouts = rows
+            .into_iter()
+            .filter_map(|(_, _, _, _, layout, ..)| layout);
+        let layouts = layouts.collect();
+        return Ok(Found::Unsupported(Unsupported { mode, layouts }));
+    }
     let mut partition = Partition::default();
-    for (version, mode, rows, distinct, layout, physical, keyspace, clustering, state, created) in
-        rows
-    {
+    for (version, _, rows, distinct, layout, physical, clustering, state, created) in rows {
         partition.version = version;
-        partition.mode = mode.filter(|_| has_mode);
         partition.rows = rows;
         partition.distinct = distinct.unwrap_or_default().into_iter().collect();
         partition.entries.extend(layout.map(|layout| Entry {
             layout,
             physical: physical.unwrap_or_default(),
-            keyspace: keyspace.filter(|_| elsewhere),
             clustering: clustering.unwrap_or_default(),
             state: state.unwrap_or_default(),
             created: created.map_or(0, |created| created.0),
         }));
     }
-    Ok(partition)
+    Ok(Found::Layouts(partition))
+}
+
+/// Of the mode's earlier names, those of what layouts still are.
+fn is_add(mode: &str) -> bool {
+    ["", "add"].contains(&mode)
 }
 
 /// Changes a table's layouts if nobody else has since `known` was read. Fails if somebody has.
@@ -318,7 +304,6 @@ fn is_done(partition: &Partition, changes: &[Change<'_>]) -> bool {
     changes.iter().all(|change| match change {
         Change::Put(entry) => partition.entry(&entry.layout) == Some(entry),
         Change::Remove(layout) => partition.entry(layout).is_none(),
-        Change::Mode(mode) => partition.mode.as_deref() == mode.map(Mode::name),
         Change::Count { rows, .. } => partition.rows == i64::try_from(*rows).ok(),
     })
 }
@@ -329,18 +314,10 @@ fn statement(table: &TableName, change: &Change<'_>) -> String {
         Change::Put(entry) => {
             let columns = entry.clustering.iter().map(|column| literal(column));
             format!(
-                "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, physical, {}clustering, \
-                 state, created) VALUES ({keyspace}, {name}, {}, {}, {}[{}], {}, {})",
-                entry
-                    .keyspace
-                    .as_ref()
-                    .map_or("", |_| "physical_keyspace, "),
+                "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, physical, clustering, state, \
+                 created) VALUES ({keyspace}, {name}, {}, {}, [{}], {}, {})",
                 literal(&entry.layout),
                 literal(&entry.physical),
-                entry
-                    .keyspace
-                    .as_ref()
-                    .map_or_else(String::new, |keyspace| format!("{}, ", literal(keyspace))),
                 columns.collect::<Vec<_>>().join(", "),
                 literal(&entry.state),
                 entry.created
@@ -351,13 +328,6 @@ fn statement(table: &TableName, change: &Change<'_>) -> String {
             place(table),
             literal(layout)
         ),
-        Change::Mode(mode) => {
-            let mode = mode.map_or_else(|| "null".to_owned(), |mode| literal(mode.name()));
-            format!(
-                "UPDATE helenus.layouts SET mode = {mode} WHERE {}",
-                place(table)
-            )
-        }
         Change::Count { rows, distinct } => {
             let counts = distinct.iter();
             let counts = counts.map(|(column, count)| format!("{}: {count}", literal(column)));
@@ -382,7 +352,6 @@ mod tests {
         let ready = Entry {
             layout: "a".to_owned(),
             physical: "orders__layout_a".to_owned(),
-            keyspace: None,
             clustering: vec!["clerk".to_owned()],
             state: State::Ready.name().to_owned(),
             created,
@@ -414,37 +383,30 @@ mod tests {
             entries: vec![Entry {
                 layout: "a".to_owned(),
                 physical: "orders__layout_a".to_owned(),
-                keyspace: None,
                 clustering: Vec::new(),
                 state: State::Writing.name().to_owned(),
                 created: 1,
             }],
             ..Partition::default()
         };
-        let modes = [
-            None,
-            Some("add"),
-            Some("replace"),
-            Some("replacing"),
-            Some("other"),
-        ];
-        let known = modes.map(|mode| {
-            let mode = mode.map(str::to_owned);
-            let entries = Vec::new();
-            let partition = Partition {
-                mode,
-                entries,
-                ..Partition::default()
-            };
-            partition.mode(&table).ok()
-        });
-        let add = Some(Mode::Add);
-        let (replace, replacing) = (Some(Mode::Replace), Some(Mode::Replacing));
-        assert_eq!(known, [add, add, replace, replacing, None]);
         let check = |layout, physical| partition.check_free(&table, layout, physical);
         assert!(check("a", "orders__layout_a").is_err());
         assert!(check("a", "another").is_err());
         assert!(check("b", "orders__layout_a").is_err());
         assert!(check("b", "orders__layout_b").is_ok());
+    }
+
+    #[test]
+    fn layouts_in_place_of_replicas_are_told_with_what_removes_them() {
+        let table: TableName = "shop.\"Orders\"".parse().expect("a name");
+        let unsupported = Unsupported {
+            mode: "replacing".to_owned(),
+            layouts: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let told = unsupported.told(&table);
+        let by_hand = "DROP KEYSPACE IF EXISTS \"shop__Orders__a\"; DROP KEYSPACE IF EXISTS \"shop__Orders__b\"; \
+                       DELETE FROM helenus.layouts WHERE keyspace_name = 'shop' AND table_name = 'Orders';";
+        assert!(told.ends_with(by_hand), "{told}");
+        assert!(told.contains("`replacing`"), "{told}");
     }
 }

@@ -12,13 +12,11 @@ use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, future, stream};
 use helenus_layout::HyperLogLog;
 use helenus_layout::plan::partition_name;
-use helenus_rows::{Hashes, Part, Range, Row, Sum, Table, TableName, differing};
+use helenus_rows::{Hashes, Part, Range, Row, Sum, Table, differing};
 use indicatif::ProgressBar;
 
-use super::backfill::refuse_untimed;
 use super::catalogue::Entry;
 use super::work::Work;
-use super::writer::Writer;
 use crate::online::cluster::Cluster;
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
@@ -67,37 +65,25 @@ pub(super) struct Differences {
 /// Readers of the table and its layouts.
 pub(super) struct Readers<'a> {
     table: &'a Table,
-    /// What the copies are compared with: the table, or one of them.
-    name: &'a TableName,
     pub own: Reader<'a>,
     pub copies: Vec<Reader<'a>>,
-    /// Copies a range again in which copies differ. What is written meanwhile is only in the table, so many rows may.
-    refill: Option<Writer<'a>>,
 }
 
 impl<'a> Readers<'a> {
     pub(super) async fn new(
         cluster: &'a Cluster,
-        (table, name): (&'a Table, &'a TableName),
+        table: &'a Table,
         entries: &[Entry],
         work: &'a Work,
     ) -> Result<Readers<'a>> {
         let level = work.level();
-        let own = Reader::new(cluster, table, name, level).await?;
-        let (mut copies, mut names) = (Vec::new(), Vec::new());
+        let own = Reader::new(cluster, table, &table.name, level).await?;
+        let mut copies = Vec::new();
         for entry in entries {
             let copy = entry.table(&table.name);
             copies.push(Reader::new(cluster, table, &copy, level).await?);
-            names.push(copy);
         }
-        let is_filled = work.claim.is_some();
-        Ok(Readers {
-            table,
-            name,
-            own,
-            copies,
-            refill: is_filled.then(|| Writer::new(cluster, table, &names, work)),
-        })
+        Ok(Readers { table, own, copies })
     }
 }
 
@@ -118,7 +104,7 @@ impl<'a> Comparison<'a> {
         readers: &'a Readers<'a>,
         work: &'a Work,
     ) -> (Comparison<'a>, Vec<Range>) {
-        let ranges = helenus_rows::split(ring::suitable(cluster, readers.name).await);
+        let ranges = helenus_rows::split(ring::suitable(cluster, &readers.table.name).await);
         let comparison = Comparison {
             readers,
             work,
@@ -202,10 +188,8 @@ impl Look<'_> {
         let mut differing: Vec<(usize, Sum)> = layouts.map(|at| (at, Sum::default())).collect();
         let mut own = Sum::default();
         for look in 0..LOOKS {
-            match &self.readers.refill {
-                Some(writer) if look == 1 => self.refill(writer).await?,
-                _ if look > 0 => tokio::time::sleep(PAUSE).await,
-                _ => {}
+            if look > 0 {
+                tokio::time::sleep(PAUSE).await;
             }
             let count = |row: &Row| {
                 if look == 0
@@ -234,16 +218,6 @@ impl Look<'_> {
             }
         }
         Ok((own, differing))
-    }
-
-    /// Copies the rows of the table again.
-    async fn refill(&self, writer: &Writer<'_>) -> Result<()> {
-        let take = async |rows: Vec<Row>, asked: Instant| {
-            refuse_untimed(self.readers.table, &rows)?;
-            writer.copy(&rows, asked).await
-        };
-        let own = &self.readers.own;
-        own.each_page(self.range, self.throttle, take).await
     }
 
     async fn sum(&self, reader: &Reader<'_>, mut each: impl FnMut(&Row)) -> Result<Sum> {

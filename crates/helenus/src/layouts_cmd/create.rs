@@ -13,8 +13,6 @@ use super::create_args::CreateArgs;
 use super::fill::{self, Filled};
 use super::following::{add_columns, copy_grants};
 use super::names;
-use super::replace;
-use super::report::Mode;
 use super::request::{self, Wanted};
 use super::{definition, ranges, rules};
 use crate::online::cluster::Cluster;
@@ -25,7 +23,7 @@ use crate::payload_cmd;
 
 pub(super) async fn run(args: CreateArgs) -> Result<()> {
     let wanted = match &args.design {
-        Some(path) => request::of_design(path, &args.table, args.mode)?,
+        Some(path) => request::of_design(path, &args.table)?,
         None => args.layouts.clone(),
     };
     let cluster = args.access.connect().await?;
@@ -33,7 +31,8 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     args.work.check_nodes(&cluster).await?;
     let table = table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
-    request::check(&wanted, &table, args.mode)?;
+    request::check(&wanted, &table)?;
+    let known = catalogue::read(&cluster, &args.table).await?;
     let encoded = payload_cmd::catalogue::read(&cluster, &args.table).await?;
     if let Some(entry) = encoded.entries.first() {
         bail!(
@@ -47,16 +46,6 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
         bail!(
             "{} holds a layout of {original}, and what is written to it as such is not copied further: make \
              layouts of {original}",
-            args.table
-        );
-    }
-    if args.mode == Mode::Replace {
-        return replace::create::run(&args, &cluster, (&table, wanted)).await;
-    }
-    let known = catalogue::read(&cluster, &args.table).await?;
-    if known.mode(&args.table)? != catalogue::Mode::Add {
-        bail!(
-            "{} has layouts in place of its replicas (mode `replace`), or is about to: further ones cannot be added",
             args.table
         );
     }
@@ -149,7 +138,6 @@ fn writing(table: &TableName, wanted: &[Wanted], known: &Partition) -> Result<Ve
         None => Ok(Entry {
             layout: layout.name.clone(),
             physical: names::physical(&table.table, &layout.name)?,
-            keyspace: None,
             clustering: layout.clustering.clone(),
             state: State::Writing.name().to_owned(),
             created,
@@ -289,7 +277,6 @@ mod tests {
         let entry = |at: usize, state: State| Entry {
             layout: wanted[at].name.clone(),
             physical: format!("orders__layout_{}", wanted[at].name),
-            keyspace: None,
             clustering: wanted[at].clustering.clone(),
             state: state.name().to_owned(),
             created: 7,

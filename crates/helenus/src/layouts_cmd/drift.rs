@@ -44,12 +44,9 @@ pub(super) struct DriftArgs {
 }
 
 impl DriftArgs {
-    pub(super) fn check(&self, is_for_layouts_in_use: bool) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if !HORIZON_DAYS.contains(&self.horizon_days) {
             bail!("--horizon-days must be a number from 0.01 to 365");
-        }
-        if self.state.is_some() && !is_for_layouts_in_use {
-            bail!("--state is about layouts in use, which are beside their table: give --mode add");
         }
         Ok(())
     }

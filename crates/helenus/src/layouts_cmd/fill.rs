@@ -55,13 +55,9 @@ pub(super) async fn fill(
     let copied = match table.untimed() {
         // It was empty before the layouts were written.
         Some(_) => 0,
-        None => {
-            let copied = backfill::fill(cluster, table, &table.name, entries, work).await?;
-            copied.rows
-        }
+        None => backfill::fill(cluster, table, entries, work).await?,
     };
-    let (compared, verdicts) =
-        verdict::verify(cluster, (table, &table.name), entries, work, true).await?;
+    let (compared, verdicts) = verdict::verify(cluster, table, entries, work, true).await?;
     let left: u64 = verdicts.iter().map(Verdict::left).sum();
     if verdicts.iter().any(|verdict| verdict.undeleted > 0) {
         bail!(

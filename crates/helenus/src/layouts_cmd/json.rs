@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::coefficients::Source;
 use super::drift::Drift;
-use super::report::{Mode, Report};
+use super::report::Report;
 use super::show::above_cheapest;
 
 pub(super) fn json(report: &Report) -> Value {
@@ -52,7 +52,6 @@ pub(super) fn json(report: &Report) -> Value {
             "time_us_now": finite(statement.time_now_us),
             "time_us_then": finite(statement.time_then_us),
             "reads": reads.collect::<serde_json::Map<_, _>>(),
-            "unanswered_share": statement.unanswered,
         })
     });
     let (optimal, lower_bound_us) = match design.certificate {
@@ -61,7 +60,6 @@ pub(super) fn json(report: &Report) -> Value {
     };
     json!({
         "table": schema.full_name,
-        "mode": match report.mode { Mode::Replace => "replace", Mode::Add => "add" },
         "rows_read": report.rows_read,
         "rows_sampled": report.rows_sampled,
         "rows_total": report.rows_total,

@@ -20,25 +20,9 @@ pub(super) fn physical(table: &Name, layout: &str) -> Result<String> {
     Ok(name)
 }
 
-/// The keyspace of a layout that takes the place of a replica.
-pub(super) fn keyspace(table: &TableName, layout: &str) -> Result<String> {
-    let name = format!("{}__{}__{layout}", table.keyspace, table.table);
-    if name.len() > NAME_MAX {
-        bail!(
-            "the keyspace of layout {layout} would be named {name}, which is longer than Cassandra's {NAME_MAX} \
-             characters: choose a shorter name for the layout"
-        );
-    }
-    Ok(name)
-}
-
-/// The layout of this table whose keyspace would have that name.
-pub(super) fn layout_of_keyspace<'a>(table: &TableName, keyspace: &'a str) -> Option<&'a str> {
-    let rest = keyspace
-        .strip_prefix(&*table.keyspace)?
-        .strip_prefix("__")?;
-    let layout = rest.strip_prefix(&*table.table)?.strip_prefix("__")?;
-    check_layout(layout).is_ok().then_some(layout)
+/// The keyspace that earlier versions made for a layout in place of a replica.
+pub(super) fn keyspace_of_replacing(table: &TableName, layout: &str) -> String {
+    format!("{}__{}__{layout}", table.keyspace, table.table)
 }
 
 /// Whether that is how the table of this layout is named. Nothing else is ever emptied or dropped, whatever
@@ -94,24 +78,6 @@ mod tests {
             assert_eq!(layout_of(&table, other), None, "{other}");
             assert!(!is_of_layout(&table, "by_day", other), "{other}");
         }
-    }
-
-    #[test]
-    fn a_copys_keyspace_is_known_by_its_name() {
-        let table: TableName = "shop.orders".parse().expect("a name");
-        let name = keyspace(&table, "by_day").expect("short enough");
-        assert_eq!(name, "shop__orders__by_day");
-        assert_eq!(layout_of_keyspace(&table, &name), Some("by_day"));
-        for other in [
-            "shop",
-            "shop__orders",
-            "shop__orders__",
-            "shop__other__a",
-            "x__orders__a",
-        ] {
-            assert_eq!(layout_of_keyspace(&table, other), None, "{other}");
-        }
-        assert!(keyspace(&table, &"x".repeat(40)).is_err());
     }
 
     #[test]

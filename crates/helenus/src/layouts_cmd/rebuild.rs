@@ -1,14 +1,14 @@
 //! `helenus layouts rebuild`: empties a layout and fills it anew.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
-use super::catalogue::{self, Change, Entry, Mode, State};
+use super::catalogue::{self, Change, Entry, State};
 use super::verdict::{check_copies, chosen};
 use super::work::Work;
-use super::{fill, ranges, replace, rules};
+use super::{fill, ranges, rules};
 use crate::online::access::Access;
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
@@ -18,7 +18,7 @@ use crate::online::table;
 pub(super) struct RebuildArgs {
     /// KEYSPACE.TABLE
     table: TableName,
-    /// Only this layout; may be repeated [default: all; in mode `replace` name one]
+    /// Only this layout; may be repeated [default: all]
     #[arg(long = "layout", value_name = "NAME")]
     layouts: Vec<String>,
     #[command(flatten)]
@@ -39,21 +39,6 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     let table = table::load(&cluster, &args.table).await?;
     rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
-    if known.mode(&args.table)? != Mode::Add {
-        let [layout] = &*args.layouts else {
-            bail!(
-                "the layouts of {} are in place of its replicas: name one of them with --layout, and the next one when \
-                 it is back",
-                args.table
-            );
-        };
-        let of = (&args.table, &**layout);
-        if args.no_proxies {
-            bail!("only proxies bring a copy back: run this without --no-proxies, while one runs");
-        }
-        let how = (&args.work, args.json);
-        return replace::rebuild::run(&cluster, of, known, how).await;
-    }
     args.work.check_nodes(&cluster).await?;
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;

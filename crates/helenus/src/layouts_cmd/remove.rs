@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::catalogue::{self, Change, Entry};
 use super::names;
-use super::{ranges, replace};
+use super::ranges;
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
 use crate::online::hints;
@@ -27,18 +27,11 @@ pub(super) struct DropArgs {
     /// KEYSPACE.TABLE
     table: TableName,
     /// The layout; may be repeated
-    #[arg(long = "layout", value_name = "NAME", required_unless_present_any = ["all", "undo"])]
+    #[arg(long = "layout", value_name = "NAME", required_unless_present = "all")]
     layouts: Vec<String>,
     /// All layouts of the table
     #[arg(long, conflicts_with = "layouts")]
     all: bool,
-    /// With --all, of layouts in mode `replace`: bring the rows back from this copy, although a node of it was
-    /// restarted. What the node had acknowledged in the 10 s before may be lost, if it did not end properly
-    #[arg(long, value_name = "LAYOUT", requires = "all")]
-    from: Option<String>,
-    /// Give up a `drop --all` of layouts in mode `replace` that has not come to its end: clients use the copies again
-    #[arg(long, conflicts_with_all = ["all", "layouts"])]
-    undo: bool,
     #[command(flatten)]
     access: Access,
     /// Do not wait for proxies, because none is running
@@ -53,23 +46,6 @@ pub(super) async fn run(args: DropArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     let table = &args.table;
     let known = catalogue::read(&cluster, table).await?;
-    if replace::remove::is_about(&cluster, table, &known).await? {
-        let said = (args.no_proxies, args.json);
-        if args.undo {
-            return replace::undo::run(&cluster, table, &known, said).await;
-        }
-        if !args.all {
-            bail!(
-                "the layouts of {table} are in place of its replicas and have numbers in the order of their names, so none \
-                 of them is dropped alone: --all drops all, and brings the rows back to the table"
-            );
-        }
-        let from = args.from.as_deref();
-        return replace::remove::run(&cluster, table, known, (said, from)).await;
-    }
-    if args.undo || args.from.is_some() {
-        bail!("{table} has no layouts in mode `replace`: --undo and --from are for these only");
-    }
     let names: Vec<String> = match args.all {
         true => known.entries.iter().map(|e| e.layout.clone()).collect(),
         false => args.layouts.clone(),

@@ -1,6 +1,5 @@
 //! What is advised, for one table.
 
-use clap::ValueEnum;
 use helenus_layout::{CostModel, Design, SampledModel, Work};
 
 use super::coefficients::Costs;
@@ -9,18 +8,9 @@ use super::learned::Learned;
 use super::sample_nodes::Sampled;
 use super::workload::Workload;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Mode {
-    /// Each replica of the table gets a layout of its own.
-    Replace,
-    /// The table stays as it is, and each layout is one more copy.
-    Add,
-}
-
 /// What is shown.
 pub(super) struct Report {
     pub workload: Workload,
-    pub mode: Mode,
     pub design: Design,
     /// Of its layouts.
     pub names: Vec<String>,
@@ -48,10 +38,8 @@ pub(super) struct StatementReport {
     pub rows_then: f64,
     pub time_now_us: f64,
     pub time_then_us: f64,
-    /// Share of its queries that read each layout.
+    /// Share of its queries that read each layout, and last the table itself.
     pub reads: Vec<f64>,
-    /// Share of its queries that no layout of the design answers.
-    pub unanswered: f64,
 }
 
 impl StatementReport {
@@ -70,23 +58,17 @@ impl StatementReport {
             report.share += weight / total;
             report.rows_now += weight * read.own_work.rows;
             report.time_now_us += weight * time(&read.own_work);
-            match &read.work {
-                Some(work) => {
-                    report.rows_then += weight * work.rows;
-                    report.time_then_us += weight * time(work);
-                    // The last place is for the table itself.
-                    report.reads[read.layout.unwrap_or(design.layouts.len())] += weight;
-                }
-                None => report.unanswered += weight,
-            }
+            // The table has its own order, so it answers what no layout does.
+            let work = read.work.as_ref().unwrap_or(&read.own_work);
+            report.rows_then += weight * work.rows;
+            report.time_then_us += weight * time(work);
+            report.reads[read.layout.unwrap_or(design.layouts.len())] += weight;
         }
         let weight = report.share * total;
-        let answered = weight - report.unanswered;
         report.rows_now /= weight;
         report.time_now_us /= weight;
-        report.rows_then /= answered;
-        report.time_then_us /= answered;
-        report.unanswered /= weight;
+        report.rows_then /= weight;
+        report.time_then_us /= weight;
         for share in &mut report.reads {
             *share /= weight;
         }

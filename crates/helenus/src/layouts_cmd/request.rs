@@ -8,37 +8,29 @@ use helenus_rows::{Table, TableName};
 use serde_json::Value;
 
 use super::names;
-use super::report::Mode;
 
 /// A layout to create: its name, and the clustering columns in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub name: String,
     pub clustering: Vec<String>,
-    /// That has it, in mode `replace`.
-    pub data_center: Option<String>,
 }
 
-/// `NAME=column,column`, or `NAME=column,column@data center`.
+/// `NAME=column,column`.
 pub(super) fn parse(text: &str) -> Result<Wanted> {
     let Some((name, columns)) = text.split_once('=') else {
         bail!("{text}: write NAME=column,column,… with all clustering columns");
     };
     names::check_layout(name)?;
-    let (columns, data_center) = match columns.rsplit_once('@') {
-        Some((columns, data_center)) => (columns, Some(data_center.trim().to_owned())),
-        None => (columns, None),
-    };
     let columns = columns.split(',').map(str::trim);
     Ok(Wanted {
         name: name.to_owned(),
         clustering: columns.map(|c| fold_identifier(c).to_string()).collect(),
-        data_center,
     })
 }
 
-/// The layouts of a design made by `layouts advise --json`, in this mode.
-pub(super) fn of_design(path: &Path, table: &TableName, mode: Mode) -> Result<Vec<Wanted>> {
+/// The layouts of a design made by `layouts advise --json`.
+pub(super) fn of_design(path: &Path, table: &TableName) -> Result<Vec<Wanted>> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     let design: Value = serde_json::from_str(&text)
@@ -51,15 +43,11 @@ pub(super) fn of_design(path: &Path, table: &TableName, mode: Mode) -> Result<Ve
     if !is_same {
         bail!("{shown} is a design for {named:?}, not for {table}");
     }
-    let of_design = design.get("mode").and_then(Value::as_str).unwrap_or("");
-    let wanted = match mode {
-        Mode::Add => "add",
-        Mode::Replace => "replace",
-    };
-    if of_design != wanted {
+    // As earlier versions wrote it.
+    if design.get("mode").and_then(Value::as_str) == Some("replace") {
         bail!(
-            "{shown} is a design in mode `{of_design}`: give `--mode {of_design}` here too, or run `layouts advise \
-             --mode {wanted}`"
+            "{shown} is a design for copies in place of the table's replicas, which were removed: run `layouts advise` \
+             again"
         );
     }
     let layouts = design.get("layouts").and_then(Value::as_array);
@@ -71,7 +59,6 @@ pub(super) fn of_design(path: &Path, table: &TableName, mode: Mode) -> Result<Ve
         Some(Wanted {
             name,
             clustering: columns.collect::<Option<_>>()?,
-            data_center: None,
         })
     };
     let found: Option<Vec<Wanted>> = layouts.iter().map(wanted).collect();
@@ -79,7 +66,7 @@ pub(super) fn of_design(path: &Path, table: &TableName, mode: Mode) -> Result<Ve
 }
 
 /// Refuses what is no layout of the table, or useless.
-pub(super) fn check(wanted: &[Wanted], table: &Table, mode: Mode) -> Result<()> {
+pub(super) fn check(wanted: &[Wanted], table: &Table) -> Result<()> {
     if wanted.is_empty() {
         bail!("there is no layout to create: give --layout NAME=column,… or --design FILE");
     }
@@ -87,23 +74,11 @@ pub(super) fn check(wanted: &[Wanted], table: &Table, mode: Mode) -> Result<()> 
     let mut sorted = own.clone();
     sorted.sort_unstable();
     for (at, layout) in wanted.iter().enumerate() {
-        let Wanted {
-            name,
-            clustering,
-            data_center,
-        } = layout;
+        let Wanted { name, clustering } = layout;
         names::check_layout(name)?;
-        if mode == Mode::Add {
-            names::physical(&table.name.table, name)?;
-        }
-        if let (Mode::Add, Some(data_center)) = (mode, data_center) {
-            bail!(
-                "layout {name} is to be in data center {data_center}, but in mode `add` layouts are wherever the \
-                 table is: leave @{data_center} out, or give --mode replace"
-            );
-        }
+        names::physical(&table.name.table, name)?;
         let mut columns: Vec<&str> = clustering.iter().map(String::as_str).collect();
-        if columns == own && mode == Mode::Add {
+        if columns == own {
             bail!("layout {name} has the table's own order: the table itself is that layout");
         }
         columns.sort_unstable();
@@ -115,10 +90,7 @@ pub(super) fn check(wanted: &[Wanted], table: &Table, mode: Mode) -> Result<()> 
             );
         }
         let mut before = wanted.iter().take(at);
-        // Copies in place of replicas may well be alike.
-        let is_alike = |other: &&Wanted| {
-            other.name == *name || (mode == Mode::Add && other.clustering == *clustering)
-        };
+        let is_alike = |other: &&Wanted| other.name == *name || other.clustering == *clustering;
         if let Some(other) = before.find(is_alike) {
             bail!(
                 "layouts {} and {name} have the same name or the same order",
@@ -134,31 +106,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layout_may_name_its_data_center() {
-        let of = |text: &str| {
-            let wanted = parse(text).expect(text);
-            (wanted.clustering.join(" "), wanted.data_center)
-        };
-        assert_eq!(of("x=b,a"), ("b a".to_owned(), None));
-        assert_eq!(
-            of("x=b, A@DC 1"),
-            ("b a".to_owned(), Some("DC 1".to_owned()))
-        );
+    fn a_layout_has_a_name_and_columns() {
+        let wanted = parse("x=b, A").expect("a layout");
+        assert_eq!(wanted.clustering, ["b", "a"]);
         assert!(parse("x").is_err() && parse("X=a").is_err());
     }
 
     #[test]
-    fn a_design_is_for_one_mode() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        let design = r#"{"table": "shop.orders", "mode": "replace", "layouts": [{"name": "A", "clustering": ["b", "a"]}]}"#;
-        std::fs::write(file.path(), design).expect("written");
+    fn a_design_is_used_unless_it_was_made_for_copies_in_place_of_replicas() {
         let table: TableName = "shop.orders".parse().expect("a name");
-        let found = of_design(file.path(), &table, Mode::Replace).expect("a design");
-        assert_eq!(
-            (&*found[0].name, &*found[0].clustering),
-            ("a", &["b", "a"].map(str::to_owned)[..])
-        );
-        let refused = of_design(file.path(), &table, Mode::Add).expect_err("another mode");
-        assert!(refused.to_string().contains("--mode replace"), "{refused}");
+        let of = |mode: &str| {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            let design = format!(
+                r#"{{"table": "shop.orders", {mode}"layouts": [{{"name": "A", "clustering": ["b", "a"]}}]}}"#
+            );
+            std::fs::write(file.path(), design).expect("written");
+            of_design(file.path(), &table)
+        };
+        for mode in ["", "\"mode\": \"add\", "] {
+            let found = of(mode).expect("a design");
+            assert_eq!(
+                (&*found[0].name, &*found[0].clustering),
+                ("a", &["b", "a"].map(str::to_owned)[..])
+            );
+        }
+        let refused = of("\"mode\": \"replace\", ").expect_err("another design");
+        assert!(refused.to_string().contains("were removed"), "{refused}");
     }
 }

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_layout::{Certificate, Design, Layout};
 
 use super::coefficients::Source;
-use super::report::{Mode, Report, StatementReport};
+use super::report::{Report, StatementReport};
 use super::times::{duration, time};
 
 mod drift;
@@ -74,23 +74,15 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         )?;
     }
     writeln!(out, "\ncertificate: {}", certificate(report))?;
-    if design.layouts.len() > 1 || report.mode == Mode::Add {
-        writeln!(out, "\nwhile one layout is lost:")?;
-        for (at, cost) in design.cost_without_us.iter().enumerate() {
-            writeln!(out, "  without {}  {}", report.name(at), ratio(*cost))?;
-        }
+    writeln!(out, "\nwhile one layout is lost:")?;
+    for (at, cost) in design.cost_without_us.iter().enumerate() {
+        writeln!(out, "  without {}  {}", report.name(at), ratio(*cost))?;
     }
-    writeln!(out, "\n{}", disk(report))?;
-    for (line, statement) in report.workload.statements.iter().zip(&report.statements) {
-        if statement.unanswered > 0.0 {
-            writeln!(
-                out,
-                "\nline {}: no chosen layout has the table's order, and the result is too large to be \
-                 sorted: use --mode add, or leave the statement out",
-                line.number
-            )?;
-        }
-    }
+    writeln!(
+        out,
+        "\ndisk and writes: {} copies more than now",
+        design.layouts.len()
+    )?;
     if let Some(drift) = &report.drift {
         drift::write_text(out, report, drift)?;
     }
@@ -199,15 +191,13 @@ fn statements(report: &Report) -> TextTable {
         if line.text.chars().count() > STATEMENT_CHARS {
             text.push('…');
         }
-        let answered = statement.unanswered < 1.0;
-        let then = |text: String| if answered { text } else { "–".to_owned() };
         table.add_row([
             text,
             percent(statement.share),
             number(statement.rows_now.round()),
-            then(number(statement.rows_then.round())),
+            number(statement.rows_then.round()),
             time(statement.time_now_us),
-            then(time(statement.time_then_us)),
+            time(statement.time_then_us),
             reads(report, statement),
         ]);
     }
@@ -274,14 +264,6 @@ pub(super) fn above_cheapest(design: &Design) -> Option<f64> {
     let percent = (design.cost_us / design.least_cost_us - 1.0) * 100.0;
     // Costs as good as the same may differ by a billionth.
     (percent > 1e-6).then(|| (percent * 100.0).ceil() / 100.0)
-}
-
-fn disk(report: &Report) -> String {
-    let count = report.design.layouts.len();
-    match report.mode {
-        Mode::Replace => format!("disk and writes: as with {count} replicas now"),
-        Mode::Add => format!("disk and writes: {count} copies more than now"),
-    }
 }
 
 fn percent(share: f64) -> String {

@@ -8,17 +8,15 @@ use comfy_table::{Table as TextTable, presets};
 use helenus_rows::{Column, Table, TableName};
 use serde_json::{Value, json};
 
-use super::catalogue::{self, Entry, Mode, Partition, State};
-use super::lists::Lists;
+use super::catalogue::{self, Entry, Found, Partition, State, Unsupported};
 use super::names;
 use super::ranges;
-use super::replace::{self, stage::Stage, status::InPlace};
 use crate::online::access::Access;
 use crate::online::cluster::Cluster;
 use crate::online::grants::{self, Differing};
 use crate::online::table;
 
-/// Show the layouts of a table, or of all tables, and the lists of copies in sync and of proxies if there are any.
+/// Show the layouts of a table, or of all tables.
 ///
 /// Exit codes: 0 all are as they should be, 1 something is wrong.
 #[derive(Args)]
@@ -47,8 +45,12 @@ struct Of {
     layouts: Vec<Layout>,
     /// Tables that are named as those of layouts, and are none: of an interrupted `drop`, as a rule.
     left_behind: Vec<String>,
-    /// Of layouts in place of replicas, or that are about to be.
-    in_place: Option<InPlace>,
+}
+
+/// A table whose layouts are in place of its replicas.
+struct InPlace {
+    name: TableName,
+    layouts: Unsupported,
 }
 
 pub(super) async fn run(args: StatusArgs) -> Result<()> {
@@ -61,14 +63,20 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
         None => catalogue::tables(&cluster).await?,
     };
     let mut tables = Vec::new();
+    let mut unsupported = Vec::new();
     for name in names {
-        let partition = catalogue::read(&cluster, &name).await?;
+        let partition = match catalogue::find(&cluster, &name).await? {
+            Found::Layouts(partition) => partition,
+            Found::Unsupported(layouts) => {
+                unsupported.push(InPlace { name, layouts });
+                continue;
+            }
+        };
         let mut layouts = Vec::new();
         for entry in &partition.entries {
             layouts.push(layout(&cluster, &name, entry).await?);
         }
         let left_behind = left_behind(&cluster, &name, &partition).await?;
-        let in_place = InPlace::of(&cluster, &name, &partition).await?;
         // A table whose layouts were dropped keeps its version.
         if args.table.is_some() || !layouts.is_empty() || !left_behind.is_empty() {
             tables.push(Of {
@@ -76,41 +84,29 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
                 partition,
                 layouts,
                 left_behind,
-                in_place,
             });
         }
-    }
-    let mut lists = Lists::read(&cluster, args.table.as_ref()).await?;
-    for table in tables.iter().filter(|table| table.in_place.is_some()) {
-        let layouts = table.layouts.iter().map(|of| of.entry.layout.clone());
-        lists
-            .layouts
-            .insert(table.name.to_string(), layouts.collect());
     }
     match args.json {
         true => println!(
             "{:#}",
             json!({
                 "tables": tables.iter().map(as_json).collect::<Vec<_>>(),
-                "copies": lists.copies_as_json(),
-                "proxies": lists.proxies_as_json(),
+                "unsupported": unsupported.iter().map(unsupported_as_json).collect::<Vec<_>>(),
             })
         ),
-        false => {
-            print_text(&tables);
-            print!("{}", lists.as_text());
-        }
+        false => print_text(&tables, &unsupported),
     }
     let layouts = tables.iter().flat_map(|table| &table.layouts);
     let wrong = layouts.filter(|layout| !layout.problems.is_empty()).count();
-    let of_tables = tables.iter().filter_map(|table| table.in_place.as_ref());
-    let wrong = wrong + of_tables.map(|of| of.problems.len()).sum::<usize>();
     if wrong > 0 {
         bail!("{wrong} layouts are not as they should be");
     }
-    let wrong = lists.wrong();
-    if wrong > 0 {
-        bail!("{wrong} lists of copies or proxies are not as they can be");
+    if !unsupported.is_empty() {
+        bail!(
+            "{} tables have layouts that are not supported",
+            unsupported.len()
+        );
     }
     Ok(())
 }
@@ -223,10 +219,7 @@ async fn left_behind(
         layout.is_some_and(|layout| partition.entry(layout).is_none())
     };
     let found = table::names(cluster, &name.keyspace).await?.into_iter();
-    let mut left: Vec<String> = found.filter(is_one).collect();
-    let in_place = replace::remove::left_behind(cluster, name, partition).await?;
-    left.extend(in_place.into_iter().map(|(_, table)| table.to_string()));
-    Ok(left)
+    Ok(found.filter(is_one).collect())
 }
 
 fn as_json(table: &Of) -> Value {
@@ -235,7 +228,6 @@ fn as_json(table: &Of) -> Value {
             "name": layout.entry.layout,
             "state": layout.entry.state,
             "physical": layout.entry.physical,
-            "physical_keyspace": layout.entry.keyspace,
             "clustering": layout.entry.clustering,
             "created_ms": layout.entry.created,
             "ranges_copied": layout.progress.map(|(done, _)| done),
@@ -249,9 +241,6 @@ fn as_json(table: &Of) -> Value {
     json!({
         "table": table.name.to_string(),
         "version": table.partition.version,
-        "mode": table.partition.mode.as_deref().unwrap_or(Mode::Add.name()),
-        "stage": table.in_place.as_ref().and_then(|of| of.stage).map(Stage::name),
-        "problems": table.in_place.as_ref().map(|of| &of.problems),
         "rows": table.partition.rows,
         "distinct_values": distinct.map(|(name, n)| (name.clone(), json!(n)))
             .collect::<serde_json::Map<_, _>>(),
@@ -260,9 +249,21 @@ fn as_json(table: &Of) -> Value {
     })
 }
 
-fn print_text(tables: &[Of]) {
-    if tables.is_empty() {
+fn unsupported_as_json(of: &InPlace) -> Value {
+    json!({
+        "table": of.name.to_string(),
+        "mode": of.layouts.mode,
+        "layouts": of.layouts.layouts,
+        "problem": of.layouts.told(&of.name),
+    })
+}
+
+fn print_text(tables: &[Of], unsupported: &[InPlace]) {
+    if tables.is_empty() && unsupported.is_empty() {
         println!("there are no layouts");
+    }
+    for of in unsupported {
+        println!("{}: not supported: {}", of.name, of.layouts.told(&of.name));
     }
     for table in tables {
         let rows = match table.partition.rows {
@@ -270,19 +271,11 @@ fn print_text(tables: &[Of]) {
             None => String::new(),
         };
         println!("{}: {} layouts{rows}", table.name, table.layouts.len());
-        if let Some(in_place) = &table.in_place {
-            println!("  {}", in_place.told());
-            for problem in &in_place.problems {
-                println!("  problem: {problem}");
-            }
-        }
         for left in &table.left_behind {
-            let which = match names::layout_of(&table.name.table, left) {
-                Some(layout) => format!("--layout {layout}"),
-                None => "--all".to_owned(),
-            };
+            let layout = names::layout_of(&table.name.table, left).unwrap_or_default();
             println!(
-                "  {left} is in no catalogue: unless a command is at work, `helenus layouts drop {} {which}` drops it",
+                "  {left} is in no catalogue: unless a command is at work, `helenus layouts drop {} --layout {layout}` \
+                 drops it",
                 table.name
             );
         }
@@ -301,10 +294,7 @@ fn print_text(tables: &[Of]) {
                 entry.layout.clone(),
                 entry.state.clone(),
                 entry.clustering.join(", "),
-                match &entry.keyspace {
-                    Some(_) => entry.table(&table.name).to_string(),
-                    None => entry.physical.clone(),
-                },
+                entry.physical.clone(),
                 copied,
             ]);
         }

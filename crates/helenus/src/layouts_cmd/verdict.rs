@@ -38,17 +38,6 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// What further ranges have shown.
-    fn add(&mut self, more: Verdict) {
-        self.ranges.extend(more.ranges);
-        self.missing += more.missing;
-        self.extra += more.extra;
-        self.different += more.different;
-        self.unsettled += more.unsettled;
-        self.repaired += more.repaired;
-        self.undeleted += more.undeleted;
-    }
-
     pub(super) fn differing(&self) -> u64 {
         self.missing + self.extra + self.different
     }
@@ -118,51 +107,39 @@ pub(super) async fn check_copies(
     Ok(())
 }
 
-/// Compares with `own`, the table as a rule, and repairs if asked to.
+/// Compares layouts with their table, and repairs them if asked to.
 pub(super) async fn verify(
     cluster: &Cluster,
-    (table, own): (&Table, &TableName),
+    table: &Table,
     entries: &[Entry],
     work: &Work,
     with_repair: bool,
 ) -> Result<(Compared, Vec<Verdict>)> {
-    let readers = Readers::new(cluster, (table, own), entries, work).await?;
+    let readers = Readers::new(cluster, table, entries, work).await?;
     let (comparison, ranges) = Comparison::begin(cluster, &readers, work).await;
-    let verdict = |entry: &Entry| Verdict {
-        layout: entry.layout.clone(),
-        ..Verdict::default()
-    };
-    let mut verdicts: Vec<Verdict> = entries.iter().map(verdict).collect();
-    // What is written to the table alone meanwhile may be much: it is repaired as it is found.
-    let at_a_time = match work.claim.is_some() {
-        true => usize::from(work.parallel) * 4,
-        false => ranges.len(),
-    };
-    for ranges in ranges.chunks(at_a_time.max(1)) {
-        let found = comparison.compare(ranges).await?;
-        for (at, (entry, found)) in entries.iter().zip(&found).enumerate() {
-            let mut verdict = judge(found);
-            if with_repair && !found.rows.is_empty() {
-                let differences = &found.rows;
-                let left = repair(cluster, table, &readers, (at, entry), differences, work).await?;
-                verdict.repaired = verdict.differing().saturating_sub(left.rows);
-                verdict.undeleted = left.undeleted;
-            }
-            if let Some(of) = verdicts.get_mut(at) {
-                of.add(verdict);
-            }
+    let found = comparison.compare(&ranges).await?;
+    let mut verdicts = Vec::new();
+    for (at, (entry, found)) in entries.iter().zip(&found).enumerate() {
+        let mut verdict = judge(entry, found);
+        if with_repair && !found.rows.is_empty() {
+            let differences = &found.rows;
+            let left = repair(cluster, table, &readers, (at, entry), differences, work).await?;
+            verdict.repaired = verdict.differing().saturating_sub(left.rows);
+            verdict.undeleted = left.undeleted;
         }
+        verdicts.push(verdict);
     }
     Ok((comparison.finish(), verdicts))
 }
 
-fn judge(found: &Differences) -> Verdict {
+fn judge(entry: &Entry, found: &Differences) -> Verdict {
     let count = |own: bool, copy: bool| {
         let rows = found.rows.iter();
         let rows = rows.filter(|row| (row.own.is_some(), row.copy.is_some()) == (own, copy));
         rows.count() as u64
     };
     Verdict {
+        layout: entry.layout.clone(),
         ranges: found.ranges.iter().map(|r| (r.after, r.end)).collect(),
         missing: count(true, false),
         extra: count(false, true),

@@ -4,8 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use helenus_rows::TableName;
 
-use super::catalogue::{self, Mode};
-use super::replace;
+use super::catalogue;
 use super::verdict::{
     UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
 };
@@ -24,8 +23,7 @@ pub(super) struct VerifyArgs {
     /// Only this layout; may be repeated [default: all]
     #[arg(long = "layout", value_name = "NAME")]
     layouts: Vec<String>,
-    /// Write what is missing and delete what is too much, by the times at which it was written. Not for layouts in
-    /// mode `replace`
+    /// Write what is missing and delete what is too much, by the times at which it was written
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
@@ -42,29 +40,9 @@ pub(super) async fn run(args: VerifyArgs) -> Result<()> {
     args.work.check_nodes(&cluster).await?;
     let table = table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
-    if known.mode(&args.table)? != Mode::Add {
-        if args.repair {
-            bail!(
-                "the layouts of {} are in place of its replicas, and each of them may be the one that is right: take the \
-                 one that is wrong out with `helenus layouts rebuild {} --layout NAME`, and proxies make it what the \
-                 others are",
-                args.table,
-                args.table
-            );
-        }
-        let how = (&*args.layouts, &args.work, args.json);
-        return replace::verify::run(&cluster, (&table, &known), how).await;
-    }
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
-    let (compared, verdicts) = verify(
-        &cluster,
-        (&table, &table.name),
-        &chosen,
-        &args.work,
-        args.repair,
-    )
-    .await?;
+    let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;
     if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {
         print_error(&why.context("what was counted could not be kept in the catalogue"));
     }

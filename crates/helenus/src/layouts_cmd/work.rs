@@ -1,13 +1,9 @@
 //! How the work of filling and comparing is done.
 
-use std::sync::Arc;
-
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use scylla::statement::Consistency;
 
-use super::replace::claim::Claim;
-use super::replace::nodes::Started;
 use crate::online::cluster::Cluster;
 
 #[derive(Args, Clone, Debug)]
@@ -22,23 +18,6 @@ pub(super) struct Work {
     /// Rows to read in a second, at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rows_per_second: Option<u32>,
-    /// What must still be so when something is written.
-    #[arg(skip)]
-    pub claim: Option<Arc<Claim>>,
-    /// The nodes that must still run when something is deleted because rows that were read do not have it.
-    #[arg(skip)]
-    pub started: Option<Arc<Started>>,
-    #[arg(skip)]
-    pub untimed: Untimed,
-}
-
-/// What becomes of rows of which CQL does not tell when they expire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Untimed {
-    #[default]
-    Refused,
-    /// Proxies bring them when they compare.
-    LeftToProxies,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -48,18 +27,6 @@ pub(super) enum Level {
 }
 
 impl Work {
-    /// From and to all replicas, as fast as the nodes can.
-    pub(super) fn of_all() -> Work {
-        Work {
-            consistency: Level::All,
-            parallel: 4,
-            rows_per_second: None,
-            claim: None,
-            started: None,
-            untimed: Untimed::default(),
-        }
-    }
-
     /// Fails if a node is away on which the work would fail, before anything has been changed.
     pub(super) async fn check_nodes(&self, cluster: &Cluster) -> Result<()> {
         let away = cluster.away().await;
@@ -71,14 +38,6 @@ impl Work {
             );
         }
         Ok(())
-    }
-
-    /// Fails unless all replicas are asked: `what` needs that.
-    pub(super) fn check_all(&self, what: &str) -> Result<()> {
-        match self.consistency {
-            Level::All => Ok(()),
-            Level::Quorum => bail!("{what} needs all nodes: leave --consistency quorum out"),
-        }
     }
 
     /// Whether what the table does not have may be deleted from a layout. A write that one replica alone has
@@ -107,9 +66,6 @@ mod tests {
                 consistency,
                 parallel: 1,
                 rows_per_second: None,
-                claim: None,
-                started: None,
-                untimed: Untimed::default(),
             };
             assert_eq!(work.may_delete(), may_delete);
         }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -13,7 +12,7 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
-use super::work::{Level, Work};
+use super::work::Work;
 use crate::online::cluster::{Cluster, patiently};
 use crate::online::row::Values;
 
@@ -30,8 +29,6 @@ pub(super) struct Writer<'a> {
     work: &'a Work,
     /// One statement for each table.
     prepared: Mutex<HashMap<Kind, Arc<[PreparedStatement]>>>,
-    /// A write has failed: it may still be carried out.
-    has_failed: AtomicBool,
 }
 
 impl<'a> Writer<'a> {
@@ -48,13 +45,7 @@ impl<'a> Writer<'a> {
             into: into.iter().map(TableName::to_cql).collect(),
             work,
             prepared: Mutex::default(),
-            has_failed: AtomicBool::new(false),
         }
-    }
-
-    /// Whether all replicas have answered each write the first time that it was sent: then nothing is under way.
-    pub(super) fn is_all_answered(&self) -> bool {
-        !self.has_failed.load(Ordering::Relaxed) && matches!(self.work.consistency, Level::All)
     }
 
     /// Copies rows that were asked for at that time; neighbours are of one partition, as a rule.
@@ -105,13 +96,7 @@ impl<'a> Writer<'a> {
                 values.push(Values(write.values.clone()));
             }
         }
-        if let Some(claim) = &self.work.claim {
-            claim.check(self.cluster).await?;
-        }
         let done = self.cluster.session.batch(&batch, &values).await;
-        if done.is_err() {
-            self.has_failed.store(true, Ordering::Relaxed);
-        }
         done.map(|_| ())
             .with_context(|| format!("cannot write to {}", self.into.join(" and ")))
     }

@@ -22,29 +22,16 @@ pub(crate) type Grants = BTreeMap<String, BTreeSet<String>>;
 
 /// The rights on one table itself, if they can be read and the cluster knows rights at all.
 pub(crate) async fn on_table(cluster: &Cluster, name: &TableName) -> Result<Grants> {
-    on(cluster, &format!("data/{}/{}", name.keyspace, name.table)).await
-}
-
-async fn on(cluster: &Cluster, wanted: &str) -> Result<Grants> {
-    Ok(of(&all(cluster).await?, wanted))
-}
-
-/// A role, what its rights are on, and which they are.
-type Row = (String, String, Option<Vec<String>>);
-
-async fn all(cluster: &Cluster) -> Result<Vec<Row>> {
-    cluster
+    let rows: Vec<(String, String, Option<Vec<String>>)> = cluster
         .rows("SELECT role, resource, permissions FROM system_auth.role_permissions")
-        .await
-}
-
-fn of(rows: &[Row], wanted: &str) -> Grants {
+        .await?;
+    let wanted = format!("data/{}/{}", name.keyspace, name.table);
     let mut grants = Grants::new();
-    for (role, _, permissions) in rows.iter().filter(|(_, resource, _)| resource == wanted) {
-        let names = permissions.iter().flatten().cloned();
-        grants.entry(role.clone()).or_default().extend(names);
+    for (role, _, permissions) in rows.into_iter().filter(|(_, of, _)| *of == wanted) {
+        let names = permissions.unwrap_or_default();
+        grants.entry(role).or_default().extend(names);
     }
-    grants
+    Ok(grants)
 }
 
 /// Where a layout's rights are not those of the table.
@@ -60,86 +47,6 @@ impl Differing {
     fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.excess.is_empty()
     }
-}
-
-impl Differing {
-    /// What gives the table the rights that the layout has beside its own.
-    pub(crate) fn granting(&self, table: &TableName) -> Vec<String> {
-        let mut commands = Vec::new();
-        for (role, permissions) in &self.excess {
-            let role = Name::from_stored(role.as_str());
-            commands.extend(permissions.iter().map(|permission| {
-                let (table, role) = (table.to_cql(), role.to_cql());
-                format!("GRANT {permission} ON TABLE {table} TO {role};")
-            }));
-        }
-        commands
-    }
-}
-
-/// What reading and writing rows needs.
-const USE: [&str; 2] = ["SELECT", "MODIFY"];
-
-/// How the rights on a table differ from those on a copy in a keyspace of its own, for whoever uses the copy and is to use
-/// the table again. Seen twice, as in [`differing`].
-pub(crate) async fn use_differing(
-    cluster: &Cluster,
-    table: &TableName,
-    copy: &TableName,
-) -> Result<Differing> {
-    let first = use_differing_in(&all(cluster).await?, table, copy);
-    if first.is_empty() {
-        return Ok(first);
-    }
-    tokio::time::sleep(PAUSE).await;
-    let second = use_differing_in(&all(cluster).await?, table, copy);
-    Ok(Differing {
-        missing: both(&first.missing, &second.missing),
-        excess: both(&first.excess, &second.excess),
-    })
-}
-
-fn use_differing_in(rows: &[Row], table: &TableName, copy: &TableName) -> Differing {
-    let (own, on_copy) = (held(rows, table), held(rows, copy));
-    let mut used = on_copy.clone();
-    for permissions in used.values_mut() {
-        // Of what somebody has on more than the copy: its keyspace has no other tables.
-        permissions.retain(|permission| USE.contains(&&**permission));
-    }
-    for (role, permissions) in of(rows, &format!("data/{}/{}", copy.keyspace, copy.table)) {
-        used.entry(role).or_default().extend(permissions);
-    }
-    let mut excess = less(&used, &own);
-    // They are given it on the table.
-    for role in keepers_in(&of(rows, &format!("data/{}", copy.keyspace))) {
-        if let Some(permissions) = excess.get_mut(&role) {
-            permissions.retain(|permission| !USE.contains(&&**permission));
-        }
-    }
-    excess.retain(|_, permissions| !permissions.is_empty());
-    Differing {
-        missing: less(&own, &on_copy),
-        excess,
-    }
-}
-
-/// What roles have on a table: on itself, its keyspace, all tables in it (since 4.1), or all keyspaces.
-fn held(rows: &[Row], name: &TableName) -> Grants {
-    let keyspace = &name.keyspace;
-    let mut held = Grants::new();
-    for resource in [
-        format!("data/{keyspace}/{}", name.table),
-        format!("data/{keyspace}"),
-        format!("data/{keyspace}/*"),
-        "data".to_owned(),
-    ] {
-        for (role, mut permissions) in of(rows, &resource) {
-            // It is about other tables.
-            permissions.remove("CREATE");
-            held.entry(role).or_default().extend(permissions);
-        }
-    }
-    held
 }
 
 /// Differences that are seen twice. Proxies carry out GRANT and REVOKE on the layouts first and on the
@@ -162,19 +69,7 @@ pub(crate) async fn differing(
 }
 
 async fn look(cluster: &Cluster, table: &TableName, copy: &TableName) -> Result<Differing> {
-    let mut own = on_table(cluster, table).await?;
-    if copy.keyspace != table.keyspace {
-        // What a role has on the whole keyspace, or (since 4.1) on all tables in it, does not hold for tables in another
-        // one.
-        for tables in ["", "/*"] {
-            let wider = on(cluster, &format!("data/{}{tables}", table.keyspace)).await?;
-            for (role, mut permissions) in wider {
-                permissions.remove("CREATE");
-                own.entry(role).or_default().extend(permissions);
-            }
-        }
-        own.retain(|_, permissions| !permissions.is_empty());
-    }
+    let own = on_table(cluster, table).await?;
     let copied = on_table(cluster, copy).await?;
     Ok(Differing {
         missing: less(&own, &copied),
@@ -242,60 +137,11 @@ fn authorize_last(permissions: &BTreeSet<String>) -> Vec<&str> {
     sorted
 }
 
-/// Lets the role of the proxies read the catalogue, and change these of its tables.
-pub(crate) async fn let_use(cluster: &Cluster, role: &str, changed: &[&str]) -> Result<()> {
+/// Lets the role of the proxies read the catalogue.
+pub(crate) async fn let_read(cluster: &Cluster, role: &str) -> Result<()> {
     let role = Name::from_stored(role);
-    let role = role.to_cql();
-    let read = format!("GRANT SELECT ON KEYSPACE helenus TO {role}");
-    cluster.run(&read).await?;
-    for table in changed {
-        let change = format!("GRANT MODIFY ON TABLE helenus.{table} TO {role}");
-        cluster.run(&change).await?;
-    }
-    Ok(())
-}
-
-/// Lets the role of the proxies read and change what is in a keyspace: they make its tables equal to others.
-pub(crate) async fn let_keep(cluster: &Cluster, role: &str, keyspace: &Name) -> Result<()> {
-    let role = Name::from_stored(role);
-    for permission in USE {
-        let grant = format!(
-            "GRANT {permission} ON KEYSPACE {} TO {}",
-            keyspace.to_cql(),
-            role.to_cql()
-        );
-        cluster.run(&grant).await?;
-    }
-    Ok(())
-}
-
-/// The roles that may.
-pub(crate) async fn keepers(cluster: &Cluster, keyspace: &Name) -> Result<Vec<String>> {
-    Ok(keepers_in(&on(cluster, &format!("data/{keyspace}")).await?))
-}
-
-fn keepers_in(of_keyspace: &Grants) -> Vec<String> {
-    let may = |permissions: &BTreeSet<String>| USE.iter().all(|of| permissions.contains(*of));
-    let roles = of_keyspace
-        .iter()
-        .filter(|(_, permissions)| may(permissions));
-    roles.map(|(role, _)| role.clone()).collect()
-}
-
-/// The same for one table.
-pub(crate) async fn let_keep_table(cluster: &Cluster, role: &str, table: &TableName) -> Result<()> {
-    let own = on_table(cluster, table).await?;
-    let has = |permission: &str| own.get(role).is_some_and(|of| of.contains(permission));
-    let role = Name::from_stored(role);
-    for permission in USE.into_iter().filter(|permission| !has(permission)) {
-        let grant = format!(
-            "GRANT {permission} ON TABLE {} TO {}",
-            table.to_cql(),
-            role.to_cql()
-        );
-        cluster.run(&grant).await?;
-    }
-    Ok(())
+    let grant = format!("GRANT SELECT ON KEYSPACE helenus TO {}", role.to_cql());
+    cluster.run(&grant).await
 }
 
 /// Whether the cluster checks what its clients may do.
@@ -339,53 +185,6 @@ mod tests {
             both(&excess, &grants(&[("c", "ALTER"), ("d", "DROP")])),
             grants(&[("c", "ALTER")])
         );
-    }
-
-    #[test]
-    fn who_uses_a_copy_and_could_not_use_the_table_is_told() {
-        let (table, copy): (TableName, TableName) = (
-            "shop.orders".parse().expect("a name"),
-            "shop__orders__x.orders".parse().expect("a name"),
-        );
-        let row = |role: &str, resource: &str, permissions: &[&str]| -> Row {
-            let permissions = permissions.iter().map(|of| (*of).to_owned()).collect();
-            (role.to_owned(), resource.to_owned(), Some(permissions))
-        };
-        let (own, of_copy) = ("data/shop/orders", "data/shop__orders__x/orders");
-        let rows = [
-            row("both", own, &["SELECT"]),
-            row("both", of_copy, &["SELECT"]),
-            // As `create` gives on copies what somebody has on more than the table.
-            row("wide", "data/shop", &["ALTER", "CREATE", "SELECT"]),
-            row("wide", of_copy, &["ALTER", "SELECT"]),
-            row("wider", "data/shop/*", &["SELECT"]),
-            row("wider", of_copy, &["SELECT"]),
-            row("widest", "data", &["MODIFY"]),
-            row("widest", of_copy, &["MODIFY"]),
-            row("proxy", "data/shop__orders__x", &["MODIFY", "SELECT"]),
-            row(
-                "maker",
-                "data/shop__orders__x",
-                &["ALTER", "MODIFY", "SELECT"],
-            ),
-        ];
-        let differing = use_differing_in(&rows, &table, &copy);
-        assert!(differing.is_empty(), "{differing:?}");
-        let mut more = rows.to_vec();
-        more.push(row("reader", "data/shop__orders__x", &["SELECT"]));
-        more.push(row("writer", of_copy, &["MODIFY"]));
-        more.push(row("proxy", of_copy, &["ALTER", "MODIFY"]));
-        more.push(row("analyst", "data/shop", &["SELECT"]));
-        let differing = use_differing_in(&more, &table, &copy);
-        assert_eq!(
-            differing.granting(&table),
-            [
-                "GRANT ALTER ON TABLE shop.orders TO proxy;",
-                "GRANT SELECT ON TABLE shop.orders TO reader;",
-                "GRANT MODIFY ON TABLE shop.orders TO writer;"
-            ]
-        );
-        assert_eq!(differing.missing, grants(&[("analyst", "SELECT")]));
     }
 
     #[test]

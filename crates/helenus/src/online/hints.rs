@@ -10,10 +10,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use scylla::value::CqlTimestamp;
 
 use super::cluster::Cluster;
-use super::compare_and_set::now_ms;
 use crate::terminal::spinner;
 
 /// How long a node may have a hint and not tell of it.
@@ -29,9 +27,6 @@ pub(crate) fn unseen_max(cluster: &Cluster) -> Duration {
 /// Nodes deliver hints every ten seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Beside [`UNSEEN_MAX`], for clocks that differ.
-const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(10);
-
 /// Waits until all nodes have answered, and none has kept hints, for `quiet` without a break. `otherwise`: what
 /// follows if they do not.
 pub(crate) async fn wait_for_none(
@@ -39,56 +34,27 @@ pub(crate) async fn wait_for_none(
     quiet: Duration,
     otherwise: &str,
 ) -> Result<()> {
-    wait(cluster, quiet, otherwise, None).await
-}
-
-/// The same, or until all that they keep is of writes from now on: clients go on.
-pub(crate) async fn wait_for_old(
-    cluster: &Cluster,
-    quiet: Duration,
-    otherwise: &str,
-) -> Result<()> {
-    let seen = now_ms() + ms(quiet) + ms(CLOCKS_DIFFER_MAX);
-    wait(cluster, quiet, otherwise, Some(seen)).await
-}
-
-/// `seen`: hints in files that are younger than this do not count.
-async fn wait(
-    cluster: &Cluster,
-    quiet: Duration,
-    otherwise: &str,
-    seen: Option<i64>,
-) -> Result<()> {
     let begin = Instant::now();
     let bar = spinner("waiting until no node keeps hints");
     let mut free = Free::default();
     loop {
         let kept = kept(cluster).await;
-        let is_old = |(_, oldest): &&(String, Option<i64>)| {
-            seen.is_none_or(|seen| oldest.is_none_or(|oldest| oldest <= seen))
-        };
-        let old: Vec<&str> = kept.iter().filter(is_old).map(|(why, _)| &**why).collect();
-        // With files that are young by the clock of their node.
-        let more = match kept.is_empty() {
-            true => Duration::ZERO,
-            false => CLOCKS_DIFFER_MAX,
-        };
-        if free.is_for(Instant::now(), old.is_empty(), quiet + more) {
+        if free.is_for(Instant::now(), kept.is_empty(), quiet) {
             bar.finish_and_clear();
             return Ok(());
         }
-        if !old.is_empty() && begin.elapsed() > PATIENCE {
+        if !kept.is_empty() && begin.elapsed() > PATIENCE {
             bail!(
                 "{}; {otherwise}: run this again when all nodes are up and hints have been delivered \
                  (nodetool statushandoff, system_views.pending_hints)",
-                old.join("; ")
+                kept.join("; ")
             );
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
 }
 
-/// Since when all nodes have answered at each look, and none had hints that count.
+/// Since when all nodes have answered at each look, and none had hints.
 #[derive(Debug, Default)]
 struct Free(Option<Instant>);
 
@@ -103,37 +69,27 @@ impl Free {
     }
 }
 
-fn ms(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Nodes with hints, and when the oldest file with some was begun, in milliseconds since 1970; or that do not answer.
-async fn kept(cluster: &Cluster) -> Vec<(String, Option<i64>)> {
+/// Nodes with hints, or that do not answer.
+async fn kept(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
     for node in cluster.nodes() {
         let address = cluster.address(&node);
         if !node.is_connected() {
-            found.push((format!("{address} is not reached"), None));
+            found.push(format!("{address} is not reached"));
             continue;
         }
         // The table is there since 4.1.
-        let hints: Result<Vec<(i32, Option<CqlTimestamp>)>> = cluster
-            .rows_of(
-                &node,
-                "SELECT files, oldest FROM system_views.pending_hints",
-            )
+        let hints: Result<Vec<(i32,)>> = cluster
+            .rows_of(&node, "SELECT files FROM system_views.pending_hints")
             .await;
         match hints {
-            Ok(rows) => {
-                let files = rows.iter().filter(|(files, _)| *files > 0);
-                let oldest = files.map(|(_, oldest)| oldest.map_or(i64::MIN, |oldest| oldest.0));
-                let kept = oldest.min();
-                found.extend(kept.map(|oldest| (format!("{address} keeps hints"), Some(oldest))));
+            Ok(rows) if rows.iter().any(|(files,)| *files > 0) => {
+                found.push(format!("{address} keeps hints"));
             }
+            Ok(_) => {}
             Err(e) if format!("{e:#}").contains("does not exist") => {}
-            Err(e) => found.push((
-                format!("{address} does not tell whether it keeps hints: {e:#}"),
-                None,
+            Err(e) => found.push(format!(
+                "{address} does not tell whether it keeps hints: {e:#}"
             )),
         }
     }
@@ -145,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_hint_or_a_silent_node_begins_the_quiet_time_anew() {
+    fn a_hint_or_a_silent_node_begins_the_quiet_time_anew() {
         let (begin, s) = (Instant::now(), Duration::from_secs);
         let mut free = Free::default();
         assert!(!free.is_for(begin, true, s(20)));
@@ -153,9 +109,7 @@ mod tests {
         assert!(!free.is_for(begin + s(20), false, s(20)));
         assert!(!free.is_for(begin + s(22), true, s(20)));
         assert!(!free.is_for(begin + s(41), true, s(20)));
-        // With young files it takes longer.
-        assert!(!free.is_for(begin + s(42), true, s(30)));
-        assert!(free.is_for(begin + s(52), true, s(30)));
+        assert!(free.is_for(begin + s(42), true, s(20)));
         assert!(Free::default().is_for(begin, true, s(0)), "one node");
     }
 }

@@ -9,13 +9,12 @@ use super::cluster::Cluster;
 use super::{grants, table};
 
 /// Creates the keyspace, replicated as that of the table `like`, and these of its tables, where they are missing;
-/// and lets the roles of proxies read it, without which they would refuse what they have to know it for, and change
-/// those of its tables that are named.
+/// and lets the roles of proxies read it, without which they would refuse what they have to know it for.
 pub(crate) async fn create(
     cluster: &Cluster,
     like: &TableName,
     proxy_roles: &[String],
-    (tables, changed): (&[String], &[&str]),
+    tables: &[String],
 ) -> Result<()> {
     let exists = exists(cluster).await?;
     let is_checked = grants::are_checked(cluster).await;
@@ -40,7 +39,7 @@ pub(crate) async fn create(
     }
     if is_checked {
         for role in &roles {
-            grants::let_use(cluster, role, changed).await?;
+            grants::let_read(cluster, role).await?;
         }
     }
     Ok(())
@@ -51,22 +50,6 @@ async fn exists(cluster: &Cluster) -> Result<bool> {
         .rows("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = 'helenus'")
         .await?;
     Ok(!found.is_empty())
-}
-
-/// Adds those of a table's columns that it does not have: names, and types as ALTER TABLE takes them.
-pub(crate) async fn add_columns(
-    cluster: &Cluster,
-    table: &str,
-    columns: &[(&str, &str)],
-) -> Result<()> {
-    let known = self::columns(cluster, table).await?;
-    for (name, cql_type) in columns {
-        if !known.contains(*name) {
-            let alter = format!("ALTER TABLE helenus.{table} ADD IF NOT EXISTS {name} {cql_type}");
-            cluster.run(&alter).await?;
-        }
-    }
-    Ok(())
 }
 
 /// The columns that one of its tables has.

@@ -20,8 +20,6 @@ const QUEUE_DEFAULT: Duration = Duration::from_secs(12);
 const WRITE_DEFAULT: Duration = Duration::from_secs(2);
 
 const TRUNCATE_DEFAULT: Duration = Duration::from_secs(60);
-/// Beside a lease, for clocks that run at different speeds and machines that are busy.
-const LEASE_MARGIN: Duration = Duration::from_secs(1);
 
 /// How long nodes may still carry out what they have been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,31 +114,15 @@ impl Settle {
         }
     }
 
-    /// How long it may take until what was sent has been carried out, or never will be.
-    pub(crate) fn late(self) -> Duration {
-        self.time.saturating_sub(LAYOUTS_LEASE)
-    }
-
-    /// Whether there are proxies that have to hear of anything.
-    pub(crate) fn is_needed(self) -> bool {
-        !self.time.is_zero()
-    }
-
     pub(crate) async fn wait(self, what: &str) {
         self.wait_longer(Duration::ZERO, what).await;
     }
 
     /// `more`: after everybody knows, the time that what was done before takes to show.
     pub(crate) async fn wait_longer(self, more: Duration, what: &str) {
-        if self.is_needed() {
+        // Otherwise there are no proxies that have to hear of anything.
+        if !self.time.is_zero() {
             wait_for(self.time + more, what).await;
-        }
-    }
-
-    /// Until no proxy relies on what it has read before. What it has sent by then may still be under way.
-    pub(crate) async fn wait_for_leases(self, what: &str) {
-        if self.is_needed() {
-            wait_for(LAYOUTS_LEASE + LEASE_MARGIN, what).await;
         }
     }
 }

@@ -157,24 +157,16 @@ async fn replication_options(
     cluster: &Cluster,
     keyspace: &Name,
 ) -> Result<HashMap<String, String>> {
-    match find_keyspace(cluster, keyspace).await? {
-        Some((options, _)) => Ok(options),
-        None => bail!("there is no keyspace {keyspace}"),
-    }
-}
-
-/// How a keyspace is replicated, if there is one, and whether its writes are durable.
-pub(crate) async fn find_keyspace(
-    cluster: &Cluster,
-    keyspace: &Name,
-) -> Result<Option<(HashMap<String, String>, bool)>> {
-    let rows: Vec<(HashMap<String, String>, bool)> = cluster
+    let rows: Vec<(HashMap<String, String>,)> = cluster
         .rows(format!(
-            "SELECT replication, durable_writes FROM system_schema.keyspaces WHERE keyspace_name = {}",
+            "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = {}",
             literal(keyspace)
         ))
         .await?;
-    Ok(rows.into_iter().next())
+    match rows.into_iter().next() {
+        Some((options,)) => Ok(options),
+        None => bail!("there is no keyspace {keyspace}"),
+    }
 }
 
 /// The names of all tables in a keyspace.

@@ -136,7 +136,7 @@ pub(super) async fn create(
         DICTIONARIES.to_owned(),
         PROGRESS.create(),
     ];
-    keyspace::create(cluster, like, proxy_roles, (&tables, &[])).await
+    keyspace::create(cluster, like, proxy_roles, &tables).await
 }
 
 pub(super) async fn exists(cluster: &Cluster) -> Result<bool> {

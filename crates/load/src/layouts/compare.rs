@@ -16,8 +16,7 @@ pub const SAI: &str = "direct-sai";
 pub const VIEWS: &str = "direct-views";
 pub const HAND_COPIED: &str = "direct-hand-copied";
 
-/// The documented keys, but for `anneal_gap_max`, which needs no cluster, and `rebuild_vs_repair`, which is of
-/// copies in place of replicas only.
+/// The documented keys, but for `anneal_gap_max`, which needs no cluster.
 pub const LAYOUTS_KEYS: [&str; 11] = [
     "hr_speedup_vs_tr",
     "hr_speedup_vs_sai",
@@ -50,8 +49,7 @@ fn disk_bytes(phase: &Phase) -> Option<f64> {
 impl Layouts {
     pub(super) fn compare(&self, report: &mut Report) {
         let with_layouts = self.arms.iter();
-        let with_layouts = with_layouts
-            .filter(|arm| [Form::Layouts, Form::InPlace].contains(&self.copies[arm.copies].form));
+        let with_layouts = with_layouts.filter(|arm| self.copies[arm.copies].form == Form::Layouts);
         for arm in with_layouts {
             let arm = &*arm.arm.endpoint.name;
             self.compare_reads(report, arm);

@@ -1,9 +1,9 @@
 //! Filling the tables, counting what they hold, and measuring writes.
 
 use super::cells::{DISK, DISK_BYTES, WRITES};
-use super::experiment::{Contender, Layouts, Nodes, Open};
+use super::experiment::{Layouts, Nodes, Open};
 use super::orders::PARTITION;
-use super::tables::{Copies, out_of_sync};
+use super::tables::Copies;
 use super::writes::{INSERT, Inserts, Writer};
 use crate::arms::watched_with;
 use crate::fill::{fill, pause_before};
@@ -24,8 +24,6 @@ use tokio::time::{Instant, interval_at};
 
 /// For how long views may be behind.
 const CATCH_UP: Duration = Duration::from_secs(120);
-/// For how long copies in place of replicas may be out of sync, from when filling began.
-const COME_BACK: Duration = Duration::from_secs(3600);
 /// Turns of each arm in a round of writes.
 const SLICES: usize = 5;
 /// How often it is said how far a table has been filled.
@@ -66,61 +64,10 @@ impl Layouts {
                 }
             };
             filled.with_context(|| format!("filling: {name}"))?;
-            self.come_in_sync(arm, began, report, say).await?;
             let mut phase = Recorder::new(1).into_phase(&INSERT, began.elapsed(), None);
             phase.ops = rows.len() as u64;
             phase.ops_per_second = phase.ops as f64 / phase.seconds.max(1e-9);
             report.add(name, "filling in batches", phase);
-        }
-        Ok(())
-    }
-
-    /// Copies in place of replicas that were too slow for a write go without what is written from then on, until a
-    /// proxy has brought them back: only then is all of it on all of them.
-    async fn come_in_sync(
-        &self,
-        arm: &Contender,
-        began: Instant,
-        report: &mut Report,
-        say: &mut dyn FnMut(String),
-    ) -> Result<()> {
-        let copies = &self.copies[arm.copies];
-        if copies.places.is_empty() {
-            return Ok(());
-        }
-        let name = &arm.arm.endpoint.name;
-        let written = began.elapsed();
-        let session = self.arms[0]
-            .arm
-            .endpoint
-            .at(Consistency::Quorum)
-            .connect()
-            .await?;
-        let mut beat = interval_at(Instant::now() + BEAT, BEAT);
-        let mut were_out = 0;
-        loop {
-            let out = out_of_sync(copies, &session).await?;
-            were_out = were_out.max(out);
-            if out == 0 {
-                break;
-            }
-            ensure!(
-                began.elapsed() < COME_BACK,
-                "{name}: {out} copies are not in sync {} s after filling began: see /api/lists of the proxy",
-                COME_BACK.as_secs()
-            );
-            tokio::select! {
-                _ = beat.tick() => say(format!("filling: {name}: {out} copies are coming back in sync")),
-                () = pause_before(1) => {}
-            }
-        }
-        if were_out > 0 {
-            report.notes.push(format!(
-                "{name}: when all had been written, after {:.0} s, {were_out} copies were out of sync; {:.0} s later \
-                 all were in sync again. Both count as time to fill.",
-                written.as_secs_f64(),
-                (began.elapsed() - written).as_secs_f64()
-            ));
         }
         Ok(())
     }
@@ -225,11 +172,7 @@ impl Layouts {
 
     pub(super) fn weigh(&self, nodes: &dyn Nodes, report: &mut Report) -> Result<()> {
         for arm in self.arms.iter().filter(|arm| arm.writes) {
-            let keyspaces = self.copies[arm.copies].keyspaces();
-            let bytes = keyspaces
-                .into_iter()
-                .map(|keyspace| nodes.disk_bytes(keyspace));
-            let bytes: u64 = bytes.sum::<Result<u64>>()?;
+            let bytes = nodes.disk_bytes(&self.copies[arm.copies].keyspace)?;
             let mut phase = Recorder::new(1).into_phase(&INSERT, Duration::ZERO, None);
             phase.extra.insert(DISK_BYTES.into(), bytes as f64);
             report.add(&arm.arm.endpoint.name, DISK, phase);

@@ -3,10 +3,8 @@
 use super::orders::{CLUSTERING, COLUMNS, Orders, PARTITION};
 use crate::endpoint::Endpoint;
 use crate::kv::create_keyspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use scylla::client::session::Session;
-use scylla::statement::Consistency;
-use std::collections::BTreeSet;
 
 /// The keyspace and the table of Helenus's catalogue of layouts.
 const CATALOGUE: &str = "helenus";
@@ -29,8 +27,6 @@ pub enum Form {
     HandCopied,
     /// Helenus: the client knows the first table only.
     Layouts,
-    /// Helenus, with each copy in place of a replica. The client knows the first table only, which is empty.
-    InPlace,
 }
 
 /// A clustering order, by places in [`CLUSTERING`].
@@ -45,8 +41,6 @@ pub struct Copies {
     pub orders: Vec<ClusteringOrder>,
     /// The copy that the client asks for each kind of query.
     pub reads: [usize; 2],
-    /// Keyspace and table of each copy that is in place of a replica, once these have been created.
-    pub places: Vec<(String, String)>,
 }
 
 impl Copies {
@@ -72,28 +66,10 @@ impl Copies {
         (0..count).map(|copy| self.table(copy)).collect()
     }
 
-    /// The tables that have rows.
     pub(super) fn all(&self) -> Vec<String> {
-        let in_place = self.places.iter();
-        match self.form {
-            Form::InPlace => in_place.map(|(k, table)| format!("{k}.{table}")).collect(),
-            _ => self.created(),
-        }
-    }
-
-    /// The tables that [`create`] creates.
-    fn created(&self) -> Vec<String> {
-        let count = match self.form {
-            Form::InPlace => 1,
-            _ => self.orders.len(),
-        };
-        (0..count).map(|copy| self.table(copy)).collect()
-    }
-
-    /// The keyspaces of these tables.
-    pub fn keyspaces(&self) -> BTreeSet<&str> {
-        let places = self.places.iter().map(|(keyspace, _)| &**keyspace);
-        places.chain([&*self.keyspace]).collect()
+        (0..self.orders.len())
+            .map(|copy| self.table(copy))
+            .collect()
     }
 
     /// What creates the tables, indexes and views, in this order.
@@ -107,7 +83,7 @@ impl Copies {
             .collect();
         let not_null = not_null.join(" AND ");
         let mut statements = Vec::new();
-        for (copy, table) in self.created().into_iter().enumerate() {
+        for (copy, table) in self.all().into_iter().enumerate() {
             let key = primary_key(&self.orders[copy]);
             statements.push(match (copy, self.form) {
                 (1.., Form::Views) => format!(
@@ -185,49 +161,6 @@ pub async fn create(
     Ok(())
 }
 
-/// Where the catalogue has the copies that are in place of replicas.
-pub async fn places(copies: &Copies, endpoint: &Endpoint) -> Result<Vec<(String, String)>> {
-    // Data centers have one node each.
-    let session = endpoint.at(Consistency::Quorum).connect().await?;
-    let text = "SELECT physical_keyspace, physical FROM helenus.layouts WHERE keyspace_name = ? AND table_name = ?";
-    let values = (&copies.keyspace, copies.name(0));
-    let answer = session
-        .query_unpaged(text, values)
-        .await
-        .context("the catalogue cannot be read")?;
-    let rows = answer.into_rows_result()?;
-    let places = rows
-        .rows::<(String, String)>()?
-        .collect::<Result<Vec<_>, _>>()?;
-    ensure!(
-        places.len() == copies.orders.len(),
-        "the catalogue has {} copies of {} instead of {}",
-        places.len(),
-        copies.table(0),
-        copies.orders.len()
-    );
-    Ok(places)
-}
-
-/// How many copies are not in sync, in the group of ranges where most are not.
-pub(super) async fn out_of_sync(copies: &Copies, session: &Session) -> Result<usize> {
-    let text = "SELECT in_sync FROM helenus.copies WHERE keyspace_name = ? AND table_name = ?";
-    let answer = session
-        .query_unpaged(text, (&copies.keyspace, copies.name(0)))
-        .await
-        .context("the lists of copies cannot be read")?;
-    let rows = answer.into_rows_result()?;
-    let mut fewest = None;
-    for row in rows.rows::<(Option<Vec<i32>>,)>()? {
-        let in_sync = row?.0.unwrap_or_default();
-        let listed = (0..copies.orders.len() as i32).filter(|copy| in_sync.contains(copy));
-        let listed = listed.count();
-        fewest = Some(fewest.map_or(listed, |fewest: usize| fewest.min(listed)));
-    }
-    let fewest = fewest.with_context(|| format!("no lists of copies of {}", copies.table(0)))?;
-    Ok(copies.orders.len() - fewest)
-}
-
 pub(super) async fn run(session: &Session, statement: &str) -> Result<()> {
     let done = session.query_unpaged(statement, ()).await;
     done.with_context(|| format!("cannot run: {statement}"))?;
@@ -255,7 +188,6 @@ mod tests {
             form,
             orders: vec![vec![0, 1, 2, 3], vec![2, 1, 0, 3]],
             reads: [1, 0],
-            places: Vec::new(),
         }
     }
 
@@ -285,24 +217,9 @@ mod tests {
             copies(Form::HandCopied).written(),
             ["k.orders", "k.orders_a"]
         );
-        for form in [
-            Form::Plain,
-            Form::Indexed,
-            Form::Views,
-            Form::Layouts,
-            Form::InPlace,
-        ] {
+        for form in [Form::Plain, Form::Indexed, Form::Views, Form::Layouts] {
             assert_eq!(copies(form).written(), ["k.orders"]);
         }
-    }
-
-    #[test]
-    fn copies_in_place_of_replicas_are_where_they_were_created() {
-        let mut copies = copies(Form::InPlace);
-        assert_eq!(copies.statements().len(), 1);
-        copies.places = vec![("k_a".into(), "t".into()), ("k_b".into(), "t".into())];
-        assert_eq!(copies.all(), ["k_a.t", "k_b.t"]);
-        assert_eq!(copies.keyspaces(), BTreeSet::from(["k", "k_a", "k_b"]));
     }
 
     #[test]
