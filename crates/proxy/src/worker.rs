@@ -180,8 +180,6 @@ impl Worker {
                 }
                 Output::Recall(id) => self.shared.recall(id),
                 Output::Report(ticket, report) => self.report(ticket, *report),
-                // TEMP until merge
-                Output::Judge | Output::Evict(..) | Output::Intent(..) | Output::Resync(..) => {}
                 Output::Captured(captured) => self.shared.captures.take(captured),
                 Output::Traced(trace) => self.shared.trace(trace),
             }

@@ -141,8 +141,6 @@ mod tests {
     #[test]
     fn each_layout_is_shown_with_its_order_and_its_reads() {
         let copy = |physical: &str, order: &[usize], readable| Copy {
-            // TEMP until merge
-            keyspace: "shop".to_owned(),
             physical: physical.to_owned(),
             layout: Layout::new(order).expect("a permutation"),
             readable,

@@ -149,8 +149,6 @@ fn judge<'a>(
         _ => other_columns(own, copy),
     };
     let copy = Copy {
-        // TEMP until merge
-        keyspace: keyspace.clone(),
         physical: physical.clone(),
         layout,
         readable: entry.state == State::Ready && complaint.is_none(),

@@ -115,8 +115,6 @@ impl Control {
             tables: partition_keys(&tables.columns),
             sizes: old.map_or_else(Arc::default, |old| old.sizes.clone()),
             layouts: old.map_or_else(Arc::default, |old| old.layouts.clone()),
-            // TEMP until merge
-            copy_rings: Default::default(),
             encodings: old.map_or_else(Arc::default, |old| old.encodings.clone()),
             pinned,
             local_dc,

@@ -96,7 +96,6 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
     let copies: Vec<Copy> = copies
         .filter_map(|(table, row)| {
             Some(Copy {
-                keyspace: KEYSPACE.to_owned(),
                 physical: table.name.clone(),
                 layout: Layout::new(&table.order.columns)?,
                 readable: (*row)?,

@@ -30,8 +30,7 @@ use crate::proxy::{At, WALL, all_of, engines};
 /// What it takes to open a connection, beside the way there and back.
 const OPENING_US: u64 = 300;
 /// What a worker asks a node that it has connected to.
-// TEMP until merge: "SELECT cluster_name FROM system.local", compared as a whole
-const CLUSTER_NAME: &str = "SELECT cluster_name";
+const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
 /// From one worker to another.
 const TELLING_US: u64 = 5;
 
@@ -273,8 +272,6 @@ impl Proxies {
                 | Output::Report(..)
                 | Output::Captured(_)
                 | Output::Traced(_) => {}
-                // TEMP until merge
-                Output::Judge | Output::Evict(..) | Output::Resync(..) | Output::Intent(..) => {}
             }
         }
         let worker = &mut self.workers[at.proxy][at.worker];

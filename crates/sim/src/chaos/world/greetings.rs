@@ -45,8 +45,7 @@ impl World {
             Some(Opcode::Query) => {
                 let version = Version::from_number(header.version)?;
                 let text = QueryView::parse(body, version).ok()?.text;
-                // TEMP until merge: == "SELECT cluster_name FROM system.local"
-                let is_name = text.starts_with("SELECT cluster_name");
+                let is_name = text == "SELECT cluster_name FROM system.local";
                 is_name.then(|| self.name_cluster(number, text))
             }
             _ => None,

@@ -104,8 +104,6 @@ impl World {
             Output::Recall(id) => self.proxies[at.proxy].common.forget_recall(&id),
             // Nobody asks.
             Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
-            // TEMP until merge
-            Output::Judge | Output::Evict(..) | Output::Resync(..) | Output::Intent(..) => {}
         }
     }
 
