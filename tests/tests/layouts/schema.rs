@@ -74,7 +74,6 @@ impl TestTable {
         orders.remove(0);
         orders.shuffle(rng);
         let copy = |(at, layout): (usize, Layout)| Copy {
-            keyspace: keyspace.to_owned(),
             physical: format!("{name}__layout_{at}"),
             layout,
             readable: true,

@@ -17,6 +17,8 @@ pub(crate) struct Response<'a> {
     pub version: Version,
     /// From sending to the answer.
     pub service_us: u32,
+    /// Over which it came.
+    pub link: LinkKey,
 }
 
 impl Response<'_> {
