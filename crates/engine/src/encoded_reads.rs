@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use helenus_catalogue::Written;
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Name, Selected, fold_identifier};
 
-use crate::encodings::{EncodedColumn, EncodedTable, Encodings, Written};
+use crate::encodings::{EncodedColumn, EncodedTable, Encodings};
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::query::Query;
@@ -28,11 +29,16 @@ impl Engine {
         let Some(known) = client.and_then(|client| client.encodings.as_ref()) else {
             return false;
         };
-        if !self.cx.shared.layouts.is_held(self.cx.now) {
-            return true;
-        }
-        // Loaded anew: whoever has renewed the lease has stored it before.
+        let held = self.cx.shared.leases.held(self.cx.now);
         let newest = self.cx.shared.snapshot.load();
+        if held.flags.is_none() || held.catalogue.is_none() {
+            let of_table = client.map(|client| named_by(&client.query));
+            let table = of_table.and_then(|(keyspace, table)| Some((keyspace?, table?)));
+            let need = newest.encodings.flagged.need(table);
+            if held.until(need).is_none() {
+                return true;
+            }
+        }
         if Arc::ptr_eq(known, &newest.encodings) {
             return false;
         }

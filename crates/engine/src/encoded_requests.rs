@@ -51,8 +51,7 @@ impl Engine {
         analysis: &Analysis<'_>,
         statement: Option<&Arc<Statement>>,
     ) -> Result<Stored, Refusal> {
-        // Whoever has renewed the lease has stored the snapshot before.
-        let until = self.cx.shared.layouts.until(self.cx.now);
+        let held = self.cx.shared.leases.held(self.cx.now);
         if self.cx.shared.is_newer_than(&self.cx.snapshot) {
             self.adopt_snapshot();
         }
@@ -81,8 +80,10 @@ impl Engine {
         if !is_about_rows {
             return Ok(Stored::default());
         }
-        let Some(until) = until else {
-            return Err(Refusal::blind(&self.cx.shared.layouts, self.cx.now));
+        let of = statement.map(|of| &**of);
+        let need = self.need(&encodings.flagged, arrival, analysis, of);
+        let Some(until) = held.until(need) else {
+            return Err(Refusal::blind(&self.cx.shared.leases, need, self.cx.now));
         };
         let stored = Stored {
             until: Some(until),
@@ -91,7 +92,7 @@ impl Engine {
         if arrival.opcode == Opcode::Execute && statement.is_none() {
             // It may be about a table with encoded columns, now or soon.
             let view = ExecuteView::parse(arrival.content, arrival.version);
-            return match encodings.is_empty() {
+            return match encodings.flagged.is_empty() {
                 true => Ok(stored),
                 false => Err(Refusal::unprepared_for_encoded(
                     view.map_or(&[], |view| view.id),

@@ -13,8 +13,8 @@
 //! the same time each would have the other deleted, and deletions win; so there is a state between in which both
 //! are written.
 //!
-//! As with layouts ([`crate::layouts`]), what a proxy knows of the catalogue is good for a lease. A proxy that
-//! did not know of an encoded column would read nulls; so without a lease it neither reads nor writes.
+//! As with layouts, what a proxy knows of the catalogue is good for a lease ([`crate::leases`]). A proxy that did not
+//! know of an encoded column would read nulls; so without a lease it neither reads nor writes.
 
 pub(crate) mod answer;
 pub(crate) mod coding;
@@ -24,8 +24,11 @@ pub(crate) mod shown;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use helenus_catalogue::Written;
 use helenus_payload::{Codec, DictionaryId, Learned};
 use rustc_hash::FxHashMap;
+
+use crate::leases::Flagged;
 
 /// What the name of the column of encoded values ends with.
 pub const SUFFIX: &str = "__encoded";
@@ -35,6 +38,8 @@ pub const SUFFIX: &str = "__encoded";
 pub struct Encodings {
     /// By keyspace and table.
     pub tables: FxHashMap<String, FxHashMap<String, Arc<EncodedTable>>>,
+    /// These, and all others that may have encoded columns.
+    pub flagged: Flagged,
 }
 
 /// A table with encoded columns.
@@ -61,76 +66,16 @@ pub struct EncodedColumn {
     pub dictionary: Option<DictionaryId>,
 }
 
-/// Which of the two columns is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// The text alone: the other column may not be there yet, or is about to be dropped. Clients do not see it.
-    Announced,
-    /// The text; the encoded value is deleted. Before rows are encoded, and while they are taken back.
-    Text,
-    /// The same value in both.
-    Both,
-    /// The encoded value; the text is deleted.
-    Encoded,
-    /// The encoded value, and no row has a text any more.
-    EncodedOnly,
-}
-
-impl Written {
-    /// In the order in which a column is encoded.
-    pub const ALL: [Written; 5] = [
-        Written::Announced,
-        Written::Text,
-        Written::Both,
-        Written::Encoded,
-        Written::EncodedOnly,
-    ];
-
-    /// As the catalogue names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Written::Announced => "announced",
-            Written::Text => "text",
-            Written::Both => "both",
-            Written::Encoded => "encoded",
-            Written::EncodedOnly => "encoded_only",
-        }
-    }
-
-    pub fn of_name(name: &str) -> Option<Written> {
-        Written::ALL.into_iter().find(|state| state.name() == name)
-    }
-
-    /// Whether rows may have values in the column of encoded ones.
-    pub(crate) fn has_encoded(self) -> bool {
-        self != Written::Announced
-    }
-
-    /// Whether rows may have values in the text column.
-    pub(crate) fn has_texts(self) -> bool {
-        self != Written::EncodedOnly
-    }
-
-    /// Whether a read that was made for this state finds every value while the column is in the other: one that
-    /// looks at one of the two columns needs all proxies to write that.
-    pub(crate) fn sees_all_of(self, other: Written) -> bool {
-        match self {
-            Written::Announced => !other.has_encoded(),
-            Written::Text | Written::Both | Written::Encoded => true,
-            // In the state both, other proxies may write texts already.
-            Written::EncodedOnly => other.is_encoded(),
-        }
-    }
-
-    /// Whether the text is not written any more.
-    pub(crate) fn is_encoded(self) -> bool {
-        matches!(self, Written::Encoded | Written::EncodedOnly)
-    }
-}
-
 impl Encodings {
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
+    }
+
+    /// Adds a table with encoded columns, which is flagged thereby.
+    pub fn add(&mut self, table: Arc<EncodedTable>) {
+        self.flagged.add(&table.keyspace, &table.name);
+        let of_keyspace = self.tables.entry(table.keyspace.clone()).or_default();
+        of_keyspace.insert(table.name.clone(), table);
     }
 
     pub fn table(&self, keyspace: &str, table: &str) -> Option<&Arc<EncodedTable>> {

@@ -16,6 +16,7 @@ use crate::execution::Execution;
 use crate::execution::layout_read::{Fault, Instead, LayoutRead, Tried, identity, unwrap};
 use crate::execution::rewriting::{OnLayouts, Refusal};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::leases::Need;
 use crate::statement::analysis::Analysis;
 use crate::statement::layout_plan::{CopyReads, Plan};
 use crate::statement::prepared::{InRange, Prepared, Statement};
@@ -75,7 +76,10 @@ impl Engine {
         let continued = options.paging_state.and_then(unwrap);
         if until.is_none() {
             return match continued {
-                Some(_) => Err(Refusal::fenced(&self.cx.shared.layouts, self.cx.now)),
+                Some(_) => {
+                    let leases = &self.cx.shared.leases;
+                    Err(Refusal::fenced(leases, Need::Catalogue, self.cx.now))
+                }
                 None => Ok(None),
             };
         }

@@ -17,8 +17,7 @@ use crate::request::ClientRequest;
 use crate::statement::analysis::Analysis;
 use crate::statement::layout_rules::{
     CATALOGUE, CATALOGUE_REFUSED, begins_as_write, changes_rights, definition, is_systems,
-    may_write, opaque_refused, rights, serial_read_refused, table_refused, truncate_refused,
-    write_refused,
+    may_write, opaque_refused, rights, serial_read_refused, truncate_refused, write_refused,
 };
 use crate::statement::prepared::Statement;
 use crate::stats::add;
@@ -62,8 +61,7 @@ impl Engine {
         analysis: &Analysis<'_>,
         statement: Option<&Arc<Statement>>,
     ) -> Result<Rewritten, Refusal> {
-        let until = self.cx.shared.layouts.until(self.cx.now);
-        // Whoever has renewed the lease has stored the snapshot before.
+        let held = self.cx.shared.leases.held(self.cx.now);
         if self.cx.shared.is_newer_than(&self.cx.snapshot) {
             self.adopt_snapshot();
         }
@@ -71,14 +69,14 @@ impl Engine {
         let kind = match (arrival.opcode, statement) {
             (Opcode::Batch, _) => Kind::Batch,
             (_, Some(statement)) => statement.facts.kind,
-            (Opcode::Execute, None) if until.is_none() || !layouts.is_empty() => {
+            (Opcode::Execute, None) if held.flags.is_none() || !layouts.flagged.is_empty() => {
                 let view = ExecuteView::parse(arrival.content, arrival.version);
                 return Err(Refusal::unprepared(view.map_or(&[], |view| view.id)));
             }
             (_, None) => {
                 // It may write a table that has no layouts yet.
                 return Ok(Rewritten {
-                    send_before: until,
+                    send_before: held.flags,
                     form: None,
                 });
             }
@@ -103,19 +101,17 @@ impl Engine {
         }
         // That is the first table of a batch, which may write others.
         let is_systems = kind != Kind::Batch && table.is_some_and(|(of, _)| is_systems(of));
+        let of = statement.map(|statement| &**statement);
         // What is defined for a table, its layouts may need, too.
         if (may_write || defines) && !is_systems {
-            if until.is_none() {
-                return Err(Refusal::fenced(&self.cx.shared.layouts, self.cx.now));
+            let need = self.need(&layouts.flagged, arrival, analysis, of);
+            rewritten.send_before = held.until(need);
+            if rewritten.send_before.is_none() {
+                return Err(Refusal::fenced(&self.cx.shared.leases, need, self.cx.now));
             }
-            rewritten.send_before = until;
         }
         if layouts.is_empty() {
             return Ok(rewritten);
-        }
-        let of = statement.map(|statement| &**statement);
-        if let Some(why) = table_refused(of, table, analysis.in_force(), &layouts) {
-            return Err(Refusal::invalid(why));
         }
         if may_write
             && kind != Kind::Select
@@ -129,8 +125,9 @@ impl Engine {
                 return Err(Refusal::invalid(serial_read_refused(table)));
             }
             (Kind::Select, Some(statement), Some(table)) => {
-                let read = self.read_of_layout(arrival, analysis, (statement, table), until)?;
-                rewritten.send_before = until.filter(|_| read.is_some());
+                let of = (statement, table);
+                let read = self.read_of_layout(arrival, analysis, of, held.catalogue)?;
+                rewritten.send_before = held.catalogue.filter(|_| read.is_some());
                 read.map(Rewriting::Read)
             }
             (Kind::Insert | Kind::Update | Kind::Delete, Some(statement), Some(table)) => {

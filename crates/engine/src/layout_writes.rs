@@ -16,7 +16,7 @@ use crate::execution::rewriting::{LayoutWrite, Refusal, WriteOfLayouts};
 use crate::keys::PoolKey;
 use crate::statement::analysis::Analysis;
 use crate::statement::layout_plan::{CopyWrite, LayoutPlan, Plan};
-use crate::statement::layout_rules::{opaque_refused, table_refused, write_refused};
+use crate::statement::layout_rules::{opaque_refused, write_refused};
 use crate::statement::prepared::{Prepared, Statement};
 
 const NOT_READABLE: &str = "the request cannot be understood";
@@ -172,9 +172,6 @@ impl Engine {
                 Some(prepared) => prepared.keyspace.as_deref(),
                 None => keyspace,
             };
-            if let Some(why) = table_refused(Some(&statement), named, in_force, &layouts) {
-                return Err(Refusal::invalid(why));
-            }
             if let Some(why) = write_refused(named, &layouts) {
                 return Err(Refusal::invalid(why));
             }
@@ -202,9 +199,6 @@ impl Engine {
         let mut tables = Vec::with_capacity(facts.inner.len());
         for inner in &facts.inner {
             let named = named_table(inner, in_force);
-            if let Some(why) = table_refused(None, named, None, &layouts) {
-                return Err(Refusal::invalid(why));
-            }
             if let Some(why) = write_refused(named, &layouts) {
                 return Err(Refusal::invalid(why));
             }
@@ -262,7 +256,7 @@ struct Child {
     planned: Option<LayoutPlan<Statement>>,
 }
 
-fn table_of<'s>(
+pub(crate) fn table_of<'s>(
     statement: &'s Statement,
     prepared: Option<&'s Prepared>,
     keyspace: Option<&'s str>,
@@ -273,7 +267,10 @@ fn table_of<'s>(
     }
 }
 
-fn named_table<'f>(facts: &'f Facts, in_force: Option<&'f str>) -> Option<(&'f str, &'f str)> {
+pub(crate) fn named_table<'f>(
+    facts: &'f Facts,
+    in_force: Option<&'f str>,
+) -> Option<(&'f str, &'f str)> {
     let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
     Some((keyspace.or(in_force)?, facts.table.as_ref()?.as_str()))
 }

@@ -20,7 +20,7 @@ use crate::gates::scan_limit::ScanCounts;
 use crate::holds::Holds;
 use crate::hot_partitions::HotPartitions;
 use crate::keys::{ClientRequestKey, SessionKey};
-use crate::layouts::Lease;
+use crate::leases::Leases;
 use crate::memory::Memory;
 use crate::node::lessons::{TEXT_BYTES_MAX, Teachers};
 use crate::recalled::Recalled;
@@ -84,8 +84,8 @@ pub struct Common {
     pub(crate) teachers: Teachers,
     /// What nodes report of themselves.
     pub reports: Reports,
-    /// Until when the catalogue of layouts that is known may be relied on.
-    pub layouts: Lease,
+    /// Until when what is known of flags and catalogue may be relied on.
+    pub leases: Leases,
 }
 
 /// What the control side and other workers tell a worker.
@@ -184,7 +184,7 @@ impl Common {
             hot: HotPartitions::default(),
             teachers: Teachers::default(),
             reports: Reports::default(),
-            layouts: Lease::new(now),
+            leases: Leases::new(now),
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),

@@ -1,6 +1,7 @@
 //! Requests about a table with an encoded column, through a whole engine, with a client and a node that say
 //! what the test has them say.
 
+use helenus_catalogue::{LEASE, Written};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +13,7 @@ use helenus_wire::{
 };
 
 use crate::config::Config;
-use crate::encodings::{EncodedColumn, EncodedTable, Encodings, Written};
-use crate::layouts::LEASE;
+use crate::encodings::{EncodedColumn, EncodedTable, Encodings};
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, TABLE, VARCHAR};
 
 mod reads;
@@ -56,10 +56,9 @@ fn encodings(written: Written) -> Encodings {
         }],
         dictionaries: BTreeMap::from([(DICTIONARY, learned)]),
     };
-    let tables = [(TABLE.to_owned(), Arc::new(table))].into_iter().collect();
-    Encodings {
-        tables: [("app".to_owned(), tables)].into_iter().collect(),
-    }
+    let mut encodings = Encodings::default();
+    encodings.add(Arc::new(table));
+    encodings
 }
 
 fn bench(versions: (Version, Version), written: Written) -> Bench {
@@ -148,14 +147,15 @@ fn without_a_lease_nothing_is_read_or_written() {
         values: &[CUSTOMER],
         ..Asking::default()
     };
-    for text in [READ, "SELECT * FROM app.others WHERE customer = ?"] {
+    let others = "SELECT * FROM app.others WHERE customer = ?";
+    for (text, why) in [
+        (READ, "the catalogue could not be read for 10 s"),
+        (others, "no node has told for 10 s"),
+    ] {
         bench.ask(Opcode::Query, 2, &asking.query(Version::V5, text));
         let (code, message) = bench.error();
         assert_eq!(code, code::OVERLOADED);
-        assert!(
-            message.contains("catalogue of encoded columns"),
-            "{message}"
-        );
+        assert!(message.contains(why), "{message}");
     }
     let write = Asking {
         values: &[CUSTOMER, b"x"],
@@ -171,6 +171,56 @@ fn without_a_lease_nothing_is_read_or_written() {
         &Asking::default().query(Version::V5, local),
     );
     assert_eq!(bench.one_at_node().0, Opcode::Query);
+}
+
+#[test]
+fn tables_without_encoded_columns_are_read_and_written_while_the_catalogue_cannot_be_read() {
+    let mut bench = bench((Version::V5, Version::V5), Written::Encoded);
+    bench.wait(LEASE);
+    bench.renew_flags();
+    for text in [
+        "SELECT * FROM app.others WHERE customer = 1",
+        "INSERT INTO app.others (customer) VALUES (1)",
+        "BEGIN BATCH INSERT INTO app.others (customer) VALUES (1) APPLY BATCH",
+    ] {
+        let body = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 2, &body);
+        assert_eq!(bench.at_node().len(), 1, "{text}");
+    }
+    for text in [
+        "SELECT * FROM app.orders WHERE customer = 1",
+        "INSERT INTO app.orders (customer) VALUES (1)",
+        "BEGIN BATCH INSERT INTO app.others (customer) VALUES (1); DELETE FROM app.orders WHERE customer = 1 APPLY \
+         BATCH",
+    ] {
+        let body = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 3, &body);
+        let (code, why) = bench.error();
+        assert!(
+            code == code::OVERLOADED && why.contains("the catalogue could not be read for 10 s"),
+            "{text}: {why}"
+        );
+    }
+}
+
+#[test]
+fn a_table_whose_encoded_columns_are_lost_is_neither_read_nor_written() {
+    let mut bench = bench((Version::V5, Version::V5), Written::Encoded);
+    let mut encodings = encodings(Written::Encoded);
+    encodings.flagged.add_lost("app", "others");
+    bench.adopt_encodings(encodings);
+    for text in [
+        "SELECT * FROM app.others WHERE customer = 1",
+        "INSERT INTO app.others (customer) VALUES (1)",
+    ] {
+        let body = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 3, &body);
+        let (code, why) = bench.error();
+        assert!(
+            code == code::OVERLOADED && why.contains("has lost"),
+            "{why}"
+        );
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::execution::in_sequence::InSequence;
 use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
 use crate::execution::renaming::renamed_warnings;
 use crate::execution::schema_read::SchemaRead;
-use crate::layouts::Lease;
+use crate::leases::{Leases, Need};
 use crate::memory::NO_MEMORY;
 use crate::statement::prepared::{Prepared, Statement};
 
@@ -119,22 +119,33 @@ impl Refusal {
     }
 
     /// It is not known well enough which layouts there are.
-    pub(crate) fn fenced(lease: &Lease, now: Instant) -> Refusal {
-        let text = format!(
-            "Helenus: the catalogue of layouts could not be read for {} s; writes, definitions, \
-             GRANT, REVOKE and reads at SERIAL wait until it can",
-            lease.unread_for(now).as_secs()
-        );
-        Refusal::new(code::OVERLOADED, text)
+    pub(crate) fn fenced(leases: &Leases, need: Need, now: Instant) -> Refusal {
+        let refused = "writes, definitions, GRANT, REVOKE and reads at SERIAL";
+        Refusal::unknown(("layouts", refused), leases, need, now)
     }
 
     /// It is not known well enough which columns are encoded.
-    pub(crate) fn blind(lease: &Lease, now: Instant) -> Refusal {
-        let text = format!(
-            "Helenus: the catalogue of encoded columns could not be read for {} s; reads and writes wait \
-             until it can",
-            lease.unread_for(now).as_secs()
-        );
+    pub(crate) fn blind(leases: &Leases, need: Need, now: Instant) -> Refusal {
+        Refusal::unknown(("encoded columns", "reads and writes"), leases, need, now)
+    }
+
+    /// What may not be done, as too little is known of this.
+    fn unknown((of, refused): (&str, &str), leases: &Leases, need: Need, now: Instant) -> Refusal {
+        let text = match need {
+            Need::Flags => format!(
+                "Helenus: no node has told for {} s which tables have {of}; until one does, {refused} are refused",
+                leases.flags.unread_for(now).as_secs()
+            ),
+            Need::Catalogue => format!(
+                "Helenus: the catalogue could not be read for {} s; until it can, {refused} of tables that have, or may \
+                 have, {of} are refused",
+                leases.catalogue.unread_for(now).as_secs()
+            ),
+            Need::Row => format!(
+                "Helenus: the catalogue has lost what it said of this table's {of}, so {refused} are refused: run \
+                 `nodetool repair -full helenus` on all nodes"
+            ),
+        };
         Refusal::new(code::OVERLOADED, text)
     }
 

@@ -59,7 +59,7 @@ fn is_bulk(cx: &Context, query: &Query) -> bool {
     limit > 0 && (answer > limit || query.body.len() > limit)
 }
 
-const TOO_LATE: &str = "Helenus: the catalogue of layouts and encoded columns could not be read, or has \
+const TOO_LATE: &str = "Helenus: what is known of layouts and encoded columns has become too old, or has \
     changed, before the request was to be sent; try again";
 
 /// Which link takes a node request.

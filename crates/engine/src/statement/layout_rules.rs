@@ -58,27 +58,6 @@ pub(crate) fn changes_rights(text: &str) -> bool {
         .is_some_and(|first| is_one_of(first, &["grant", "revoke"]))
 }
 
-/// Why a request is refused whatever it asks: nobody knows where the rows of its table are.
-pub(crate) fn table_refused<'l>(
-    statement: Option<&Statement>,
-    table: Option<(&str, &str)>,
-    in_force: Option<&str>,
-    layouts: &'l Layouts,
-) -> Option<&'l str> {
-    let refused = table.and_then(|(keyspace, table)| layouts.refused(keyspace, table));
-    let opaque = || statement.filter(|statement| statement.facts.kind == Kind::Opaque);
-    refused.or_else(|| {
-        let text = opaque()?.text.to_ascii_lowercase();
-        let is_in = |keyspace: &str| in_force == Some(keyspace) || contains(&text, keyspace);
-        let keyspaces = layouts.refused.iter();
-        let mut tables = keyspaces
-            .filter(|(keyspace, _)| is_in(keyspace))
-            .flat_map(|(_, tables)| tables);
-        let (_, why) = tables.find(|(table, _)| contains(&text, table))?;
-        Some(why.as_str())
-    })
-}
-
 /// Whether a text in lower case may name something. In a text, quotes in names are doubled.
 fn contains(lower: &str, name: &str) -> bool {
     lower.contains(&name.to_ascii_lowercase().replace('"', "\"\""))

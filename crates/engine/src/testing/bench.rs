@@ -16,6 +16,7 @@ use crate::encodings::Encodings;
 use crate::engine::Engine;
 use crate::keys::{LinkKey, SessionKey};
 use crate::layouts::Layouts;
+use crate::leases::Flagged;
 use crate::output::Output;
 use crate::report::{Report, Wanted};
 use crate::shared::{Common, Shared, WorkerMessage};
@@ -121,9 +122,25 @@ impl Bench {
         bench
     }
 
-    /// The catalogue has been read.
+    /// Flags and catalogue have been read.
     pub(crate) fn renew(&self) {
-        self.common.layouts.renew(self.now);
+        self.renew_flags();
+        self.common.leases.catalogue.renew(self.now);
+    }
+
+    /// The flags alone could be read.
+    pub(crate) fn renew_flags(&self) {
+        self.common.leases.flags.renew(self.now);
+    }
+
+    /// Other tables are flagged, or lost, than those with layouts.
+    pub(crate) fn flag(&self, flag: impl FnOnce(&mut Flagged)) {
+        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
+        let mut layouts = Layouts::clone(&snapshot.layouts);
+        flag(&mut layouts.flagged);
+        snapshot.layouts = Arc::new(layouts);
+        snapshot.epoch += 1;
+        self.common.store(snapshot);
     }
 
     /// The catalogue says something else.
@@ -441,13 +458,8 @@ fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) ->
     }]);
     let tables = [TABLE, LAYOUT, "others"].map(|name| (name.to_owned(), key.clone()));
     let tables = tables.into_iter().collect();
-    let layouts = [(table.name.clone(), Arc::new(table))]
-        .into_iter()
-        .collect();
-    let layouts = Layouts {
-        tables: [("app".to_owned(), layouts)].into_iter().collect(),
-        ..Layouts::default()
-    };
+    let mut layouts = Layouts::default();
+    layouts.add(Arc::new(table));
     Snapshot {
         epoch,
         version,

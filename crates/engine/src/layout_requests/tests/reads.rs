@@ -1,5 +1,6 @@
 mod hedged;
 
+use helenus_catalogue::LEASE;
 use std::time::Duration;
 
 use helenus_wire::{
@@ -8,7 +9,6 @@ use helenus_wire::{
 
 use crate::config::Config;
 use crate::execution::layout_read::{identity, unwrap, wrap};
-use crate::layouts::LEASE;
 use crate::statement::layout_plan::Plan;
 use crate::stats::Global;
 use crate::testing::bench::{

@@ -1,8 +1,8 @@
+use helenus_catalogue::LEASE;
 use std::time::Duration;
 
 use helenus_wire::{Opcode, QueryView, Version, code, write};
 
-use crate::layouts::LEASE;
 use crate::output::Output;
 use crate::testing::bench::{Asking, BIGINT, Bench, VARCHAR, orders};
 use crate::testing::{batch_of, open_links};
@@ -97,10 +97,11 @@ fn without_a_lease_nothing_is_written() {
         ask(&mut bench, text);
         let (code, why) = bench.error();
         assert_eq!(code, code::OVERLOADED, "{text}: {why}");
-        assert!(
-            why.contains("catalogue of layouts could not be read for 10 s"),
-            "{why}"
-        );
+        let unread = match text.contains("app.others") {
+            true => "no node has told for 10 s",
+            false => "the catalogue could not be read for 10 s",
+        };
+        assert!(why.contains(unread), "{text}: {why}");
     }
     bench.is_done();
     ask(
@@ -114,51 +115,91 @@ fn without_a_lease_nothing_is_written() {
     assert_eq!(opcode, Opcode::Batch);
 }
 
-/// The catalogue says something of `app.others` that nobody understands.
 #[test]
-fn a_table_whose_rows_may_be_elsewhere_is_refused_whatever_is_asked() {
-    const WHY: &str = "nobody knows where its rows are";
+fn tables_without_layouts_are_written_while_the_catalogue_cannot_be_read() {
     let mut bench = Bench::new(Version::V4, Version::V4);
-    let of_id = "SELECT total FROM app.others WHERE customer = 1";
-    bench.prepare_at_any(of_id, b"id", &[]);
-    let mut snapshot = crate::snapshot::Snapshot::clone(&bench.common.snapshot.load());
-    let mut layouts = crate::layouts::Layouts::clone(&snapshot.layouts);
-    let of_keyspace = layouts.refused.entry("app".to_owned()).or_default();
-    of_keyspace.insert("others".to_owned(), WHY.to_owned());
-    snapshot.layouts = layouts.into();
-    snapshot.epoch += 1;
-    bench.common.store(snapshot);
+    let into_others = "INSERT INTO app.others (customer) VALUES (?)";
+    bench.prepare_of(
+        ("app", "others"),
+        into_others,
+        b"others",
+        &[("customer", BIGINT)],
+    );
+    bench.wait(LEASE);
+    bench.renew_flags();
     for text in [
-        "SELECT * FROM app.others WHERE customer = 1",
-        "SELECT * FROM app.others",
-        "SELECT JSON * FROM app.others",
-        "SELECT what nobody understands FROM app.others",
         "INSERT INTO app.others (customer) VALUES (1)",
         "TRUNCATE app.others",
-        "DROP TABLE app.others",
+        "ALTER TABLE app.others ADD other int",
         "BEGIN BATCH INSERT INTO app.others (customer) VALUES (1) APPLY BATCH",
-        "BEGIN BATCH DELETE FROM app.orders WHERE customer = 1; DELETE FROM app.others WHERE customer = 1 APPLY BATCH",
     ] {
         ask(&mut bench, text);
-        assert_eq!(bench.error(), (code::INVALID, WHY.to_owned()), "{text}");
+        assert_eq!(bench.at_node().len(), 1, "{text}");
     }
-    let version = bench.versions.0;
-    bench.ask(
-        Opcode::Execute,
-        2,
-        &Asking::default().execute(version, b"id"),
+    let batch = |table: &str| {
+        let text = format!("DELETE FROM app.{table} WHERE customer = 1");
+        batch_of((Version::V4, 0), &[Ok(&*text)])
+    };
+    bench.ask(Opcode::Batch, 2, &batch("others"));
+    assert_eq!(bench.at_node().len(), 1);
+    let unread = "the catalogue could not be read for 10 s";
+    bench.ask(Opcode::Batch, 2, &batch("orders"));
+    let (code, why) = bench.error();
+    assert!(code == code::OVERLOADED && why.contains(unread), "{why}");
+    for text in [
+        INSERT,
+        "ALTER TABLE app.orders ADD other int",
+        "BEGIN BATCH INSERT INTO app.others (customer) VALUES (1); DELETE FROM app.orders WHERE customer = 1 APPLY \
+         BATCH",
+        // Which table it is about is not known.
+        "INSERT INTO app.others (customer) SOMEHOW",
+    ] {
+        ask(&mut bench, text);
+        let (code, why) = bench.error();
+        assert!(
+            code == code::OVERLOADED && why.contains(unread),
+            "{text}: {why}"
+        );
+    }
+}
+
+#[test]
+fn a_table_that_is_flagged_is_not_written_before_the_catalogue_tells_why() {
+    let mut bench = Bench::new(Version::V4, Version::V4);
+    bench.adopt_none();
+    bench.wait(LEASE);
+    bench.renew_flags();
+    let insert = "INSERT INTO app.others (customer) VALUES (1)";
+    ask(&mut bench, insert);
+    assert_eq!(bench.at_node().len(), 1);
+    bench.flag(|flagged| flagged.add("app", "others"));
+    ask(&mut bench, insert);
+    assert_eq!(bench.error().0, code::OVERLOADED);
+    ask(&mut bench, "SELECT * FROM app.others WHERE customer = 1");
+    assert_eq!(bench.at_node().len(), 1, "the table has all rows");
+    bench.renew();
+    ask(&mut bench, insert);
+    assert_eq!(
+        bench.at_node().len(),
+        1,
+        "the catalogue has no layouts of it"
     );
-    assert_eq!(bench.error(), (code::INVALID, WHY.to_owned()));
-    let texts = [
-        "DELETE FROM app.orders WHERE customer = 1",
-        "DELETE FROM app.others WHERE customer = 1",
-    ];
-    let body = batch_of((version, 1), &texts.map(Ok));
-    bench.ask(Opcode::Batch, 2, &body);
-    assert_eq!(bench.error(), (code::INVALID, WHY.to_owned()));
-    bench.is_done();
-    ask(&mut bench, "SELECT * FROM app.orders");
-    assert_eq!(bench.at_node().len(), 1, "others go on");
+}
+
+#[test]
+fn a_table_whose_layouts_are_lost_is_not_written() {
+    let mut bench = Bench::new(Version::V4, Version::V4);
+    bench.flag(|flagged| flagged.add_lost("app", "others"));
+    ask(&mut bench, "INSERT INTO app.others (customer) VALUES (1)");
+    let (code, why) = bench.error();
+    assert!(
+        code == code::OVERLOADED && why.contains("has lost"),
+        "{why}"
+    );
+    ask(&mut bench, "SELECT * FROM app.others WHERE customer = 1");
+    assert_eq!(bench.at_node().len(), 1);
+    ask(&mut bench, INSERT);
+    assert_eq!(bench.one_at_node().0, Opcode::Batch, "others go on");
 }
 
 /// A bench whose link takes one request at a time, and in which everything may wait for long.
@@ -325,7 +366,7 @@ fn what_only_the_nodes_know_is_fenced_while_there_are_no_layouts() {
     open_links(&mut bench.engine, bench.now, Version::V4);
     let (code, why) = bench.error();
     assert!(
-        code == code::OVERLOADED && why.contains("catalogue of layouts"),
+        code == code::OVERLOADED && why.contains("has become too old"),
         "{why}"
     );
     bench.ask(Opcode::Execute, 3, &body);
@@ -538,7 +579,7 @@ fn the_catalogue_is_not_changed_by_clients() {
         }
     }
     let mut bench = Bench::new(Version::V4, Version::V4);
-    ask(&mut bench, "SELECT * FROM helenus.layouts");
+    ask(&mut bench, "SELECT * FROM helenus.catalogue");
     assert_eq!(bench.at_node().len(), 1);
 }
 
@@ -557,7 +598,7 @@ fn without_a_lease_nothing_is_defined_and_no_right_is_changed() {
         ask(&mut bench, text);
         let (code, why) = bench.error();
         assert!(
-            code == code::OVERLOADED && why.contains("catalogue"),
+            code == code::OVERLOADED && why.contains("no node has told"),
             "{text}: {why}"
         );
         bench.renew();

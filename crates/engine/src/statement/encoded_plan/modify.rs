@@ -1,6 +1,7 @@
 //! Writes: in a text column's place stands the column of encoded values where that is written; the other one of
 //! the two is deleted with it.
 
+use helenus_catalogue::Written;
 use std::ops::Range;
 
 use helenus_cql::{
@@ -9,8 +10,8 @@ use helenus_cql::{
 };
 
 use super::change::{Added, AddedValue, Change, NOT_UNDERSTOOD, misfits};
+use crate::encodings::EncodedColumn;
 use crate::encodings::json::{hex, stored_document};
-use crate::encodings::{EncodedColumn, Written};
 
 impl Change<'_> {
     /// `None`: it says nothing of encoded columns.

@@ -1,11 +1,12 @@
+use helenus_catalogue::Written;
 use std::collections::BTreeMap;
 
 use helenus_payload::{Codec, Decoder};
 
 use super::changed::ColumnNumber;
 use super::*;
+use crate::encodings::EncodedColumn;
 use crate::encodings::shown::{SelectedText, Selection, TextFrom};
-use crate::encodings::{EncodedColumn, Written};
 
 /// A statement of which only the text counts.
 #[derive(Debug)]

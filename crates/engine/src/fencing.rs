@@ -1,0 +1,64 @@
+//! Which lease a request needs: that on the catalogue if it is, or may be, about a flagged table, otherwise that on the flags
+//! ([`crate::leases`]).
+
+use helenus_cql::Kind;
+use helenus_wire::{BatchChild, BatchView, Opcode};
+
+use crate::arrival::Arrival;
+use crate::engine::Engine;
+use crate::layout_writes::{named_table, table_of};
+use crate::leases::{Flagged, Need};
+use crate::statement::analysis::Analysis;
+use crate::statement::prepared::Statement;
+
+impl Engine {
+    /// What a request needs to be known of the tables that are flagged for a feature.
+    pub(crate) fn need(
+        &mut self,
+        flagged: &Flagged,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Need {
+        if flagged.is_empty() {
+            return Need::Flags;
+        }
+        match (arrival.opcode, statement) {
+            (Opcode::Batch, _) => self.need_of_batch(flagged, arrival, analysis),
+            (_, Some(of)) if of.facts.kind == Kind::Batch => {
+                let in_force = analysis.in_force();
+                let inner = of.facts.inner.iter();
+                flagged.most(inner.map(|inner| named_table(inner, in_force)))
+            }
+            // Whatever it may be about.
+            (_, Some(of)) if of.facts.kind == Kind::Opaque => flagged.need(None),
+            (_, of) => flagged.need(analysis.table(of)),
+        }
+    }
+
+    fn need_of_batch(
+        &mut self,
+        flagged: &Flagged,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+    ) -> Need {
+        let Ok(view) = BatchView::parse(arrival.content, arrival.version) else {
+            return flagged.need(None);
+        };
+        let children = view.children.iter().map(|child| match child {
+            BatchChild::Text(text, _) => {
+                let statement = self.statements.of_text(text);
+                flagged.need(match statement.facts.kind {
+                    Kind::Opaque => None,
+                    _ => table_of(&statement, None, analysis.keyspace),
+                })
+            }
+            BatchChild::Prepared(id, _) => {
+                let prepared = self.statements.prepared(&self.cx.shared, id);
+                let table = prepared.as_ref().and_then(|of| of.table.as_ref());
+                flagged.need(table.map(|(keyspace, table)| (&**keyspace, &**table)))
+            }
+        });
+        children.max().unwrap_or(Need::Flags)
+    }
+}
