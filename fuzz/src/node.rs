@@ -12,7 +12,7 @@ use helenus_wire::{
 use crate::answers::Nodes;
 use crate::socket::Socket;
 
-const CLUSTER_NAME: &str = "SELECT cluster_name, gossip_generation FROM system.local";
+const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
 
 /// See the module.
 pub struct Link {

@@ -83,9 +83,6 @@ impl Worker {
                 Output::Recall(_) => {}
                 // Nobody asks.
                 Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
-                Output::Judge => self.engine.judge_copies(now),
-                // No table has copies in place of replicas.
-                Output::Evict(_) | Output::Intent(..) | Output::Resync(..) => {}
             }
         }
         self.flush(now);

@@ -490,20 +490,10 @@ impl Queues {
         queue.is_some_and(|queue| queue.schedule.waiting() == 0)
     }
 
-    /// The same, and it is not left out for its failures or its slowness.
-    pub(crate) fn is_idle(&self, cx: &Context, node: NodeIndex) -> bool {
-        self.is_free(node) && !self.choice.is_ejected(cx.now_us(), node)
-    }
-
     /// Orders replicas of the local data centre.
     #[inline]
     pub(crate) fn order(&self, request: &Request, replicas: &mut [NodeIndex]) {
         self.choice.order(request, replicas);
-    }
-
-    /// When a node would have done this work, in microseconds from now, as far as that is predicted.
-    pub(crate) fn finish_us(&self, cx: &Context, node: NodeIndex, work_us: u32) -> f32 {
-        self.choice.finish_us(cx.now_us(), node, work_us)
     }
 
     /// Publishes the counters and has every queue looked at, once a tick.

@@ -47,13 +47,13 @@ impl Engine {
                 let outcome = Outcome::of_response(response, untried);
                 self.on_part_outcome(client, key, part, outcome);
             }
-            Owner::Copy(..) | Owner::Reprepare { .. } | Owner::InRange(_) => {}
+            Owner::Reprepare { .. } | Owner::InRange(_) => {}
         }
     }
 
     /// Whether an answer is one of those that are learned from.
     #[inline]
-    pub(crate) fn is_sampled(&mut self) -> bool {
+    fn is_sampled(&mut self) -> bool {
         self.cx.random().is_multiple_of(LEARNED_ONE_OF)
     }
 

@@ -291,11 +291,6 @@ pub struct LayoutSettings {
     /// Whether clients see the tables of layouts in `system_schema`, DESCRIBE and events. See
     /// [Layouts](layouts.md#what-clients-see).
     pub show_tables: bool,
-    /// What becomes of copies in sync if the node of the last one was restarted. It may have lost the last
-    /// writes that it had answered (with `commitlog_sync: periodic`, those of some seconds), so no write is
-    /// acknowledged any more. If this is true, it is taken as it is, and so is every later one: set it back
-    /// afterwards. See [Layouts](layouts.md#how-a-copy-comes-back).
-    pub adopt_restarted: bool,
 }
 
 impl LayoutSettings {

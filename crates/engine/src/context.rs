@@ -5,8 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_policy::ring::NodeIndex;
-
 use crate::capture::Capture;
 use crate::memory::Ledger;
 use crate::output::Output;
@@ -17,8 +15,6 @@ use crate::snapshot::Snapshot;
 pub(crate) struct Context {
     pub shared: Arc<Shared>,
     pub snapshot: Arc<Snapshot>,
-    /// By node: whether it holds a copy in sync. Empty if no table has any.
-    copy_holders: Vec<bool>,
     /// Which worker this is.
     pub index: usize,
     pub workers: usize,
@@ -46,10 +42,8 @@ impl Context {
         now: Instant,
         since_1970: Duration,
     ) -> Context {
-        let snapshot = shared.snapshot.load_full();
         Context {
-            copy_holders: snapshot.copy_holders(),
-            snapshot,
+            snapshot: shared.snapshot.load_full(),
             memory: Ledger::new(shared.memory.clone(), shared.memory_max()),
             shared,
             index,
@@ -61,18 +55,6 @@ impl Context {
             outputs: VecDeque::new(),
             rng: seed | 1,
         }
-    }
-
-    /// Another snapshot is in force.
-    pub(crate) fn adopt_snapshot(&mut self, snapshot: Arc<Snapshot>) {
-        self.copy_holders = snapshot.copy_holders();
-        self.snapshot = snapshot;
-    }
-
-    /// Whether a node holds a copy in sync of any table.
-    pub(crate) fn holds_copies(&self, node: NodeIndex) -> bool {
-        let holds = self.copy_holders.get(node.as_usize());
-        holds.copied().unwrap_or(false)
     }
 
     /// Time since the beginning of 1970.

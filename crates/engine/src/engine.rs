@@ -16,7 +16,6 @@ use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
 use crate::encodings::coding::Coding;
-use crate::execution::copied_writes::CopiedWrites;
 use crate::execution::hedge_budget::Hedging;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
@@ -39,10 +38,6 @@ pub struct Engine {
     pub(crate) clients: Clients,
     pub(crate) links: Links,
     pub(crate) requests: Requests,
-    /// Writes to copies in sync, which go on without their clients.
-    pub(crate) copied: CopiedWrites,
-    /// Reads of copies in sync whose answers are to be judged.
-    pub(crate) reads_to_judge: Vec<ClientRequestKey>,
     pub(crate) statements: Statements,
     /// What waits for nodes.
     pub(crate) queues: Queues,
@@ -87,8 +82,6 @@ impl Engine {
             clients: Clients::default(),
             links,
             requests: Requests::default(),
-            copied: CopiedWrites::new(now),
-            reads_to_judge: Vec::new(),
             statements,
             queues: Queues::default(),
             backlog: Backlog::default(),
@@ -126,7 +119,7 @@ impl Engine {
         let new = self.cx.shared.snapshot.load_full();
         self.pauses
             .note_snapshot(self.cx.now, &self.cx.snapshot, &new);
-        self.cx.adopt_snapshot(new);
+        self.cx.snapshot = new;
         self.links.adopt_nodes(&self.cx);
         self.queues.adopt_nodes(&self.cx);
         let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
@@ -181,9 +174,9 @@ impl Engine {
         self.cx.outputs.pop_front()
     }
 
-    /// Requests that have not ended: of clients, parts of these, writes to copies, and the engine's own.
+    /// Requests that have not ended: of clients, parts of these, and the engine's own.
     pub fn requests_in_flight(&self) -> usize {
-        self.requests.len() + self.copied.len()
+        self.requests.len()
     }
 
     /// Bytes that this worker holds for clients and nodes.
@@ -191,10 +184,8 @@ impl Engine {
         self.cx.memory.held()
     }
 
-    /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet. Nor a write
-    /// that not all copies in sync have.
+    /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
     pub fn is_drained(&self) -> bool {
-        let is_empty = self.clients.is_empty() && self.copied.len() == 0;
-        is_empty && self.cx.shared.clients.load(Ordering::Acquire) == 0
+        self.clients.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
     }
 }

@@ -4,11 +4,6 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod begin_scan;
-pub(crate) mod copied_write;
-pub(crate) mod copied_writes;
-pub(crate) mod copy_owners;
-pub(crate) mod copy_parts;
-pub(crate) mod copy_read;
 pub(crate) mod fan_out_write;
 pub(crate) mod fold;
 pub(crate) mod front;
@@ -29,31 +24,22 @@ pub(crate) mod rewriting;
 pub(crate) mod ring_parts;
 pub(crate) mod scatter_gather;
 pub(crate) mod schema_read;
-pub(crate) mod sent_batch;
-pub(crate) mod sent_to_copies;
 pub(crate) mod stretch_window;
 pub(crate) mod stretches;
 pub(crate) mod surroundings;
-pub(crate) mod table_read;
 pub(crate) mod tail;
 pub(crate) mod token_splits;
 pub(crate) mod values;
 pub(crate) mod warnings;
-pub(crate) mod write_ends;
 
 use helenus_policy::schedule::Class;
-use helenus_wire::code;
 
 use crate::execution::aggregate::Aggregate;
-use crate::execution::copied_write::Copied;
-use crate::execution::copy_parts::{AfterCopies, CopyParts, PartAnswer};
-use crate::execution::copy_read::{Arrived, CopyRead};
 use crate::execution::in_sequence::InSequence;
 use crate::execution::multi_get::{MultiGet, Spread};
-use crate::execution::outcome::{Outcome, Step, Told};
+use crate::execution::outcome::{Outcome, Step};
 use crate::execution::paged_scan::PagedScan;
 use crate::execution::surroundings::Surroundings;
-use crate::execution::table_read::TableRead;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Form, Prediction, Target};
 use crate::statement::learned::Learned;
@@ -76,14 +62,6 @@ pub(crate) enum Execution {
     MultiGet(Box<MultiGet>),
     /// On layouts of a table, one after the other, and then on the table.
     InSequence(Box<InSequence>),
-    /// A write to copies in sync, which goes on whatever becomes of this request.
-    Copied(Copied),
-    /// A read of one of the copies in sync.
-    FromCopy(Box<CopyRead>),
-    /// The same of one part after the other.
-    FromCopies(Box<CopyParts>),
-    /// A read of several partitions of the table itself, while it is in sync.
-    FromTable(Box<TableRead>),
     /// It has been carried out, and its answer waits until the nodes agree on the schema.
     Held,
 }
@@ -111,16 +89,9 @@ impl Execution {
             }
             Execution::Aggregate(aggregate) => aggregate.begin(around),
             Execution::InSequence(sequence) => sequence.send(around),
-            Execution::FromCopy(read) => read.send(around),
-            Execution::FromCopies(_) => {
-                let step = self.send_parts(around);
-                self.or_of_table(around, step)
-            }
-            Execution::FromTable(_) => self.send_to_table(around),
             Execution::Single(Some(_))
             | Execution::Hedged { .. }
             | Execution::MultiGet(_)
-            | Execution::Copied(_)
             | Execution::Held => Step::Wait,
         }
     }
@@ -143,15 +114,6 @@ impl Execution {
                 aggregate.on_part(around, part, outcome)
             }
             (Execution::InSequence(sequence), Some(_)) => sequence.on_layout(around, outcome),
-            (Execution::FromCopy(read), Some(_)) => read.on_attempt(around, outcome),
-            (execution @ Execution::FromCopies(_), Some(_)) => match execution.copy_read_mut() {
-                Some(read) => {
-                    let step = read.on_attempt(around, outcome);
-                    execution.or_of_table(around, step)
-                }
-                None => Step::Wait,
-            },
-            (Execution::FromTable(read), Some(_)) => read.on_attempt(around, outcome),
             (execution @ Execution::MultiGet(_), Some(part)) => {
                 let Execution::MultiGet(multi_get) = execution else {
                     return Step::Wait;
@@ -170,119 +132,9 @@ impl Execution {
                 | Execution::Hedged { .. }
                 | Execution::MultiGet(_)
                 | Execution::InSequence(_)
-                | Execution::Copied(_)
-                | Execution::FromCopy(_)
-                | Execution::FromCopies(_)
-                | Execution::FromTable(_)
                 | Execution::Held,
                 _,
             ) => outcome.unchanged(),
-        }
-    }
-
-    /// What a copy in sync has answered does not count: another one is asked.
-    pub(crate) fn ask_another(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        arrived: &Arrived,
-    ) -> Step<'static> {
-        let step = match self.copy_read_mut() {
-            Some(read) => read.ask_another(around, arrived),
-            None => Step::Wait,
-        };
-        self.or_of_table(around, step)
-    }
-
-    fn send_parts(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        match self {
-            Execution::FromCopies(parts) => parts.send(around),
-            _ => Step::Wait,
-        }
-    }
-
-    /// If the table has left, its copies are read instead.
-    fn send_to_table(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        let Execution::FromTable(read) = self else {
-            return Step::Wait;
-        };
-        if let Some(step) = read.send(around) {
-            return step;
-        }
-        let Some(parts) = read.take_by_copies() else {
-            return table_read::left();
-        };
-        *self = Execution::FromCopies(parts);
-        self.send_parts(around)
-    }
-
-    /// Copies that were read in parts have left, but for the table itself: it is read from the beginning.
-    fn or_of_table<'a>(&mut self, around: &mut Surroundings<'_>, step: Step<'a>) -> Step<'a> {
-        let Execution::FromCopies(parts) = self else {
-            return step;
-        };
-        let after = match &step {
-            Step::Told(told) if told.code == code::UNAVAILABLE => parts.after_copies(around),
-            _ => AfterCopies::Nothing,
-        };
-        match after {
-            AfterCopies::Nothing => step,
-            AfterCopies::InvalidState => Step::Told(Box::new(Told::invalid_state())),
-            AfterCopies::Table => {
-                let read = TableRead::new(parts.table().clone(), None);
-                *self = Execution::FromTable(Box::new(read));
-                self.send_to_table(around)
-            }
-        }
-    }
-
-    /// The read of the table itself that it is.
-    pub(crate) fn table_read_mut(&mut self) -> Option<&mut TableRead> {
-        match self {
-            Execution::FromTable(read) => Some(read),
-            _ => None,
-        }
-    }
-
-    /// Its rows cannot be put into the table's order: one that has it is asked.
-    pub(crate) fn ask_in_order(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        match self.copy_read_mut() {
-            Some(read) => read.ask_in_order(around),
-            None => Step::Wait,
-        }
-    }
-
-    /// What has come of a part of a read of copies in sync counts.
-    pub(crate) fn take_part(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        answer: &PartAnswer<'_>,
-    ) -> Step<'static> {
-        let step = match self {
-            Execution::FromCopies(parts) => parts.take(around, answer),
-            _ => Step::Wait,
-        };
-        self.or_of_table(around, step)
-    }
-
-    /// What a copy in sync has answered, to be judged.
-    pub(crate) fn take_arrived(&mut self) -> Option<Arrived> {
-        self.copy_read_mut()?.take_arrived()
-    }
-
-    /// The read of a copy in sync that it is, or that is under way for a part of it.
-    pub(crate) fn copy_read(&self) -> Option<&CopyRead> {
-        match self {
-            Execution::FromCopy(read) => Some(read),
-            Execution::FromCopies(parts) => parts.read(),
-            _ => None,
-        }
-    }
-
-    fn copy_read_mut(&mut self) -> Option<&mut CopyRead> {
-        match self {
-            Execution::FromCopy(read) => Some(read),
-            Execution::FromCopies(parts) => parts.read_mut(),
-            _ => None,
         }
     }
 
@@ -317,12 +169,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.whole(),
             Execution::Aggregate(aggregate) => aggregate.whole(),
             Execution::InSequence(sequence) => sequence.whole(),
-            Execution::MultiGet(_)
-            | Execution::Copied(_)
-            | Execution::FromCopy(_)
-            | Execution::FromCopies(_)
-            | Execution::FromTable(_)
-            | Execution::Held => None,
+            Execution::MultiGet(_) | Execution::Held => None,
         }
     }
 
@@ -331,11 +178,7 @@ impl Execution {
         match self {
             Execution::PagedScan(scan) => scan.is_in_parts(),
             Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
-            Execution::MultiGet(_)
-            | Execution::Copied(_)
-            | Execution::FromCopy(_)
-            | Execution::FromCopies(_)
-            | Execution::FromTable(_) => true,
+            Execution::MultiGet(_) => true,
             Execution::InSequence(sequence) => sequence.whole().is_none(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
@@ -357,15 +200,7 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.children(),
             Execution::MultiGet(multi_get) => multi_get.children(),
             Execution::InSequence(sequence) => sequence.children(),
-            Execution::FromCopy(_) | Execution::FromCopies(_) => {
-                let child = self.copy_read().and_then(CopyRead::child);
-                child.into_iter().collect()
-            }
-            Execution::FromTable(read) => read.child().into_iter().collect(),
-            Execution::Single(_)
-            | Execution::Hedged { .. }
-            | Execution::Copied(_)
-            | Execution::Held => Vec::new(),
+            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => Vec::new(),
         }
     }
 
@@ -376,22 +211,13 @@ impl Execution {
             Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
             Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
             Execution::InSequence(sequence) => sequence.awaits(part, child),
-            // One at a time, each of which has a number of its own.
-            Execution::FromCopy(_) | Execution::FromCopies(_) => {
-                self.copy_read().is_some_and(|read| read.awaits(child))
-            }
-            Execution::FromTable(read) => read.child() == Some(child),
-            Execution::Single(_)
-            | Execution::Hedged { .. }
-            | Execution::Copied(_)
-            | Execution::Held => false,
+            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
     }
 
-    /// Whether any number of node requests may go to it, one after the other: a page of a scan, or a read of
-    /// several partitions in parts, whatever becomes of their rows.
+    /// Whether it is a page of a scan, which any number of node requests may go to.
     pub(crate) fn is_page(&self) -> bool {
-        matches!(self, Execution::PagedScan(_) | Execution::FromCopies(_))
+        matches!(self, Execution::PagedScan(_))
     }
 
     /// Whether a page of it has been read already.
@@ -411,10 +237,6 @@ impl Execution {
             Execution::Aggregate(_) => "aggregate",
             Execution::MultiGet(_) => "by owner",
             Execution::InSequence(_) => "layouts in sequence",
-            Execution::Copied(_) => "to copies in sync",
-            Execution::FromCopy(_) => "from a copy in sync",
-            Execution::FromCopies(_) => "from copies in sync, in parts",
-            Execution::FromTable(_) => "from the table in sync",
             Execution::Held => "schema change",
         }
     }
@@ -428,10 +250,6 @@ impl Execution {
             Execution::Single(_)
             | Execution::Hedged { .. }
             | Execution::InSequence(_)
-            | Execution::Copied(_)
-            | Execution::FromCopy(_)
-            | Execution::FromCopies(_)
-            | Execution::FromTable(_)
             | Execution::Held => 0,
         }
     }

@@ -6,7 +6,6 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::ends::timed_out;
 use crate::engine::Engine;
-use crate::execution::copy_read::CopyRead;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::Owner;
 use crate::query::Query;
@@ -153,9 +152,9 @@ impl Engine {
             request.is_some_and(|request| request.flight().is_some())
         };
         let requests = self.requests.clients.iter().filter(|(key, request)| {
-            let of_copy = request.execution.copy_read().and_then(CopyRead::child);
-            let asked = request.execution.whole().or(of_copy);
-            request.query.is_read() && !asked.is_some_and(in_flight) && !self.is_wanted(*key)
+            request.query.is_read()
+                && !request.execution.whole().is_some_and(in_flight)
+                && !self.is_wanted(*key)
         });
         let in_vain: Vec<ClientRequestKey> = requests.map(|(key, _)| key).collect();
         let number = in_vain.len() as u64;

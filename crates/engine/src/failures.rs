@@ -38,7 +38,7 @@ impl Engine {
                     message: &ended.text,
                     fields: &ended.fields,
                 };
-                self.end_node_request(key, ended.how, error);
+                self.end_node_request(key, error);
             }
         }
     }
@@ -59,7 +59,7 @@ impl Engine {
             message: text,
             fields: &fields,
         };
-        self.end_node_request(key, How::TimedOut, error);
+        self.end_node_request(key, error);
     }
 
     /// A page that was read in parts may go on without a node request for the rest of it, and a read of a
@@ -97,7 +97,7 @@ impl Engine {
         execution.is_page().then_some(client)
     }
 
-    fn end_node_request(&mut self, key: NodeRequestKey, how: How, error: ErrorBody<'_>) {
+    fn end_node_request(&mut self, key: NodeRequestKey, error: ErrorBody<'_>) {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
@@ -116,7 +116,6 @@ impl Engine {
                 let (client, part) = (*client, *part);
                 self.on_part_outcome(client, key, part, Outcome::of_proxy(error, untried));
             }
-            Owner::Copy(..) => self.on_copy_failed(key, how, &error),
             Owner::InRange(statement) => {
                 let statement = statement.clone();
                 self.on_range_lost(key, &statement);

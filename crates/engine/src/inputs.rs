@@ -75,7 +75,6 @@ impl Engine {
                 session,
                 is_granted,
             }),
-            WorkerMessage::InSync => self.look_at_copies(),
             WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
             WorkerMessage::Holds => self.adopt_holds(),
@@ -83,16 +82,6 @@ impl Engine {
             WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
             WorkerMessage::Capture(wanted) => self.set_capture(wanted),
         }
-        self.settle();
-    }
-
-    /// Judges what copies in sync have answered, as [`crate::output::Output::Judge`] asks for. A write is
-    /// acknowledged by a lease that is held after all copies have answered, so the clock has to be read later
-    /// than their answers.
-    pub fn judge_copies(&mut self, now: Instant) {
-        self.set_now(now);
-        self.judge_touched();
-        self.judge_reads();
         self.settle();
     }
 
@@ -122,9 +111,6 @@ impl Engine {
         if !stood_still || stood_still_before {
             self.refuse_late();
             self.expire_requests();
-            // What is given up is known where the time of its client is up as well.
-            self.settle();
-            self.expire_copied();
             self.refuse_late_held();
             self.check_links();
             self.expire_connecting();

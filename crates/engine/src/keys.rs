@@ -11,6 +11,4 @@ slotmap::new_key_type! {
     pub struct ClientRequestKey;
     /// Names a node request to a node.
     pub struct NodeRequestKey;
-    /// Names a write to copies in sync.
-    pub struct CopiedWriteKey;
 }

@@ -14,7 +14,6 @@ use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::layout_read::{Fault, Instead, LayoutRead, Tried, identity, unwrap};
-use crate::execution::outcome::INVALID_STATE;
 use crate::execution::rewriting::{OnLayouts, Refusal};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::statement::analysis::Analysis;
@@ -22,6 +21,9 @@ use crate::statement::layout_plan::{CopyReads, Plan};
 use crate::statement::prepared::{InRange, Prepared, Statement};
 use crate::statement::restored_order::RestoredOrder;
 use crate::stats::add;
+
+/// What Cassandra says of a paging state that is none.
+const INVALID_STATE: &str = "Invalid value for the paging state";
 
 /// A statement, its table, and what it becomes on each layout.
 type Reads<'a> = (
@@ -222,10 +224,8 @@ impl Engine {
         let known = self.cx.shared.newest(known);
         let copy = candidate.table.copies.get(candidate.at);
         let physical = copy.map_or("", |copy| copy.physical.as_str());
-        let keyspace = candidate.table.keyspace.as_str();
-        let of_layout = (&*known.result_metadata, (keyspace, physical));
-        let name = candidate.table.name.as_str();
-        let of_table = (&*asked.result_metadata, (keyspace, name));
+        let of_layout = (&*known.result_metadata, physical);
+        let of_table = (&*asked.result_metadata, candidate.table.name.as_str());
         let appended = candidate.order.map_or(0, |order| order.appended());
         match same_columns(of_layout, of_table, appended) {
             true => OnNodes::Known(known),
@@ -375,7 +375,7 @@ fn as_it_comes((statement, table, reads): Reads<'_>, at: usize) -> Option<Candid
     })
 }
 
-pub(crate) fn options_of<'a>(arrival: &Arrival<'a>) -> Option<Options<'a>> {
+fn options_of<'a>(arrival: &Arrival<'a>) -> Option<Options<'a>> {
     match arrival.opcode {
         Opcode::Query => {
             let view = QueryView::parse(arrival.content, arrival.version).ok()?;
@@ -391,11 +391,7 @@ pub(crate) fn options_of<'a>(arrival: &Arrival<'a>) -> Option<Options<'a>> {
 
 /// Whether a client knows a prepared statement with the columns that its result has by now: others are told
 /// by the table.
-pub(crate) fn knows_columns(
-    arrival: &Arrival<'_>,
-    prepared: &Prepared,
-    options: &Options<'_>,
-) -> bool {
+fn knows_columns(arrival: &Arrival<'_>, prepared: &Prepared, options: &Options<'_>) -> bool {
     if arrival.version < Version::V5 {
         let skips = options.flags & query_flags::SKIP_METADATA != 0;
         return !(skips && prepared.may_have_changed());

@@ -3,7 +3,6 @@
 //! which layouts there are ([`crate::layouts`]).
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use helenus_cql::{Kind, Name};
 use helenus_wire::{ExecuteView, Opcode, code};
@@ -11,15 +10,14 @@ use helenus_wire::{ExecuteView, Opcode, code};
 use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::Execution;
-use crate::execution::copied_write::Copied;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::rewriting::{OnLayouts, Refusal, Rewriting, Rewritten, SchemaForm};
 use crate::memory::NO_MEMORY;
 use crate::request::ClientRequest;
 use crate::statement::analysis::Analysis;
 use crate::statement::layout_rules::{
-    CATALOGUE, CATALOGUE_REFUSED, begins_as_read, begins_as_write, changes_rights, definition,
-    is_systems, may_write, opaque_refused, rights, serial_read_refused, truncate_refused,
+    CATALOGUE, CATALOGUE_REFUSED, begins_as_write, changes_rights, definition, is_systems,
+    may_write, opaque_refused, rights, serial_read_refused, table_refused, truncate_refused,
     write_refused,
 };
 use crate::statement::prepared::Statement;
@@ -102,19 +100,19 @@ impl Engine {
         }
         // That is the first table of a batch, which may write others.
         let is_systems = kind != Kind::Batch && table.is_some_and(|(of, _)| is_systems(of));
-        if !is_systems {
-            let writes = may_write || defines;
-            rewritten.send_before = self.fence((kind, statement), writes, until)?;
+        // What is defined for a table, its layouts may need, too.
+        if (may_write || defines) && !is_systems {
+            if until.is_none() {
+                return Err(Refusal::fenced(&self.cx.shared.layouts, self.cx.now));
+            }
+            rewritten.send_before = until;
         }
         if layouts.is_empty() {
             return Ok(rewritten);
         }
-        rewritten.form = match kind {
-            Kind::Batch => self.batch_on_copies(arrival, analysis, statement, &layouts)?,
-            _ => self.on_copies(arrival, analysis, (kind, statement), &layouts)?,
-        };
-        if rewritten.form.is_some() {
-            return Ok(rewritten);
+        let of = statement.map(|statement| &**statement);
+        if let Some(why) = table_refused(of, table, analysis.in_force(), &layouts) {
+            return Err(Refusal::invalid(why));
         }
         if may_write
             && kind != Kind::Select
@@ -170,28 +168,6 @@ impl Engine {
         Ok(rewritten)
     }
 
-    /// Refuses what would be done past layouts that are not known. Returns until when a write is to be sent.
-    fn fence(
-        &self,
-        (kind, statement): (Kind, Option<&Arc<Statement>>),
-        writes: bool,
-        until: Option<Instant>,
-    ) -> Result<Option<Instant>, Refusal> {
-        let layouts = &self.cx.shared.layouts;
-        // What is defined for a table, its layouts may need, too.
-        if writes {
-            return match until {
-                None => Err(Refusal::fenced(layouts, self.cx.now)),
-                until => Ok(until),
-            };
-        }
-        // A table that has copies in place of replicas is empty itself, which would look like an answer.
-        match until.is_none() && reads_rows(kind, statement) && layouts.was_never_read() {
-            true => Err(Refusal::never_read(layouts, self.cx.now)),
-            false => Ok(None),
-        }
-    }
-
     /// Tells a client why its request is not carried out.
     pub(crate) fn refuse_rewriting(&mut self, arrival: &Arrival<'_>, refusal: &Refusal) {
         let Refusal { code, text, fields } = refusal;
@@ -203,14 +179,6 @@ impl Engine {
             _ => {}
         }
         self.refuse_with_fields(arrival, None, (*code, text, fields));
-    }
-}
-
-/// Whether a statement reads a table's rows.
-fn reads_rows(kind: Kind, statement: Option<&Arc<Statement>>) -> bool {
-    match (kind, statement) {
-        (Kind::Opaque, Some(statement)) => begins_as_read(&statement.text),
-        _ => kind == Kind::Select,
     }
 }
 
@@ -250,12 +218,6 @@ impl ClientRequest {
             Rewriting::InSequence(sequence) => {
                 self.execution = Execution::InSequence(Box::new(sequence));
             }
-            Rewriting::Copied(write) => {
-                self.execution = Execution::Copied(Copied::Begins(write));
-            }
-            Rewriting::ReadOfCopy(read) => self.execution = Execution::FromCopy(read),
-            Rewriting::ReadOfCopies(parts) => self.execution = Execution::FromCopies(parts),
-            Rewriting::ReadOfTable(read) => self.execution = Execution::FromTable(read),
             Rewriting::Schema(SchemaForm { read, instead }) => {
                 if let Some(body) = instead {
                     self.query.opcode = Opcode::Query;

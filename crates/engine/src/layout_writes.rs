@@ -14,27 +14,25 @@ use crate::engine::Engine;
 use crate::execution::fan_out_write::{FanOut, UNLOGGED, Unordered, bytes_of, in_order, known};
 use crate::execution::rewriting::{LayoutWrite, Refusal, WriteOfLayouts};
 use crate::keys::PoolKey;
-use crate::layouts::Layouts;
 use crate::statement::analysis::Analysis;
-use crate::statement::copy_rules;
 use crate::statement::layout_plan::{CopyWrite, LayoutPlan, Plan};
-use crate::statement::layout_rules::{opaque_refused, write_refused};
+use crate::statement::layout_rules::{opaque_refused, table_refused, write_refused};
 use crate::statement::prepared::{Prepared, Statement};
 
-pub(crate) const NOT_READABLE: &str = "the request cannot be understood";
+const NOT_READABLE: &str = "the request cannot be understood";
 const TOO_MANY: &str = "a batch has too many statements, together with those on the layouts of its tables: \
                         divide it";
 
 /// What a request asks, whose body was read before.
-pub(crate) struct Asked<'a> {
-    pub options: Options<'a>,
+struct Asked<'a> {
+    options: Options<'a>,
     statement: BatchStatement<'a>,
     /// Names of the markers of what is prepared.
-    pub names: Option<&'a [Box<str>]>,
+    names: Option<&'a [Box<str>]>,
 }
 
 impl<'a> Asked<'a> {
-    pub(crate) fn of(arrival: &Arrival<'a>, analysis: &'a Analysis<'_>) -> Option<Asked<'a>> {
+    fn of(arrival: &Arrival<'a>, analysis: &'a Analysis<'_>) -> Option<Asked<'a>> {
         let (content, version) = (arrival.content, arrival.version);
         match arrival.opcode {
             Opcode::Query => {
@@ -55,14 +53,6 @@ impl<'a> Asked<'a> {
                 })
             }
             _ => None,
-        }
-    }
-
-    /// Bytes of the text, or of the id.
-    pub(crate) fn statement_len(&self) -> usize {
-        match self.statement {
-            BatchStatement::Text(text) => text.len(),
-            BatchStatement::Prepared(id) => id.len(),
         }
     }
 }
@@ -95,7 +85,7 @@ impl Engine {
 
     /// Refuses a write that is larger than clients may send, as nodes would not take it, or than there is
     /// memory for. Asked before it is put together.
-    pub(crate) fn is_room_for(&self, bytes: usize) -> Result<(), Refusal> {
+    fn is_room_for(&self, bytes: usize) -> Result<(), Refusal> {
         let max = self.cx.shared.config.limits.request_bytes_max;
         if bytes > max {
             return Err(Refusal::too_large(bytes, max));
@@ -169,17 +159,27 @@ impl Engine {
         let layouts = self.cx.snapshot.layouts.clone();
         let mut children = Vec::with_capacity(view.children.len());
         for child in &view.children {
-            let (statement, prepared) = self.statement_of(child)?;
+            let (statement, prepared) = match child {
+                BatchChild::Text(text, _) => (self.statements.of_text(text), None),
+                BatchChild::Prepared(id, _) => {
+                    let prepared = self.statements.prepared(&self.cx.shared, id);
+                    let prepared = prepared.ok_or_else(|| Refusal::unprepared(id))?;
+                    (prepared.statement.clone(), Some(prepared))
+                }
+            };
             let named = table_of(&statement, prepared.as_deref(), keyspace);
-            refuse_in_batch(named, &layouts)?;
+            let in_force = match &prepared {
+                Some(prepared) => prepared.keyspace.as_deref(),
+                None => keyspace,
+            };
+            if let Some(why) = table_refused(Some(&statement), named, in_force, &layouts) {
+                return Err(Refusal::invalid(why));
+            }
+            if let Some(why) = write_refused(named, &layouts) {
+                return Err(Refusal::invalid(why));
+            }
             if statement.facts.kind == Kind::Opaque {
-                let in_force = match &prepared {
-                    Some(prepared) => prepared.keyspace.as_deref(),
-                    None => keyspace,
-                };
-                let refused = copy_rules::opaque_refused(&statement, in_force, &layouts);
-                let refused =
-                    refused.or_else(|| opaque_refused(&statement.text, named, in_force, &layouts));
+                let refused = opaque_refused(&statement.text, named, in_force, &layouts);
                 refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))?;
             }
             let table = named.and_then(|(keyspace, table)| layouts.table(keyspace, table));
@@ -187,21 +187,6 @@ impl Engine {
             children.push(Child { statement, planned });
         }
         Ok(children)
-    }
-
-    /// A statement of a BATCH, and the same as it was prepared.
-    pub(crate) fn statement_of(
-        &mut self,
-        child: &BatchChild<'_>,
-    ) -> Result<(Arc<Statement>, Option<Arc<Prepared>>), Refusal> {
-        match child {
-            BatchChild::Text(text, _) => Ok((self.statements.of_text(text), None)),
-            BatchChild::Prepared(id, _) => {
-                let prepared = self.statements.prepared(&self.cx.shared, id);
-                let prepared = prepared.ok_or_else(|| Refusal::unprepared(id))?;
-                Ok((prepared.statement.clone(), Some(prepared)))
-            }
-        }
     }
 
     /// A batch that is one text, with further statements for layouts; `None` if it writes to none.
@@ -217,7 +202,12 @@ impl Engine {
         let mut tables = Vec::with_capacity(facts.inner.len());
         for inner in &facts.inner {
             let named = named_table(inner, in_force);
-            refuse_in_batch(named, &layouts)?;
+            if let Some(why) = table_refused(None, named, None, &layouts) {
+                return Err(Refusal::invalid(why));
+            }
+            if let Some(why) = write_refused(named, &layouts) {
+                return Err(Refusal::invalid(why));
+            }
             tables.push(named.and_then(|(keyspace, table)| layouts.table(keyspace, table)));
         }
         if tables.iter().all(Option::is_none) {
@@ -272,15 +262,7 @@ struct Child {
     planned: Option<LayoutPlan<Statement>>,
 }
 
-/// Refuses a batch with a statement about this table. One that begins with a table that has copies in place of replicas
-/// is not looked at here.
-fn refuse_in_batch(named: Option<(&str, &str)>, layouts: &Layouts) -> Result<(), Refusal> {
-    let refused = copy_rules::batch_refused(named, layouts);
-    let refused = refused.or_else(|| write_refused(named, layouts));
-    refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
-}
-
-pub(crate) fn table_of<'s>(
+fn table_of<'s>(
     statement: &'s Statement,
     prepared: Option<&'s Prepared>,
     keyspace: Option<&'s str>,
@@ -291,25 +273,20 @@ pub(crate) fn table_of<'s>(
     }
 }
 
-pub(crate) fn named_table<'f>(
-    facts: &'f Facts,
-    in_force: Option<&'f str>,
-) -> Option<(&'f str, &'f str)> {
+fn named_table<'f>(facts: &'f Facts, in_force: Option<&'f str>) -> Option<(&'f str, &'f str)> {
     let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
     Some((keyspace.or(in_force)?, facts.table.as_ref()?.as_str()))
 }
 
-pub(crate) fn copies_of(
-    planned: &LayoutPlan<Statement>,
-) -> Result<&[CopyWrite<Statement>], Refusal> {
+fn copies_of(planned: &LayoutPlan<Statement>) -> Result<&[CopyWrite<Statement>], Refusal> {
     match &*planned.plan {
         Plan::Write(copies) => Ok(copies),
         Plan::Refused(why) => Err(Refusal::invalid(&**why)),
-        Plan::Read(_) | Plan::ReadInPlace(_) | Plan::Table => Err(Refusal::invalid(NOT_READABLE)),
+        Plan::Read(_) | Plan::Table => Err(Refusal::invalid(NOT_READABLE)),
     }
 }
 
-pub(crate) fn unordered(table: &LogicalTable, why: Unordered) -> Refusal {
+fn unordered(table: &LogicalTable, why: Unordered) -> Refusal {
     match why {
         Unordered::Number => Refusal::invalid(why.text()),
         Unordered::Names => {

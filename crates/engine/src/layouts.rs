@@ -24,47 +24,20 @@ pub const LEASE: Duration = Duration::from_secs(10);
 /// The tables with layouts, by keyspace and table.
 #[derive(Clone, Debug, Default)]
 pub struct Layouts {
-    /// Those that have them beside themselves.
     pub tables: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
-    /// Those that have them in place of replicas, each in a keyspace of its own: these tables themselves are
-    /// empty. See [`crate::copies`].
-    pub(crate) replaced: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
-    /// The same, by keyspace and name of each copy.
-    pub(crate) by_copy: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
+    /// Tables of which it is not known where their rows are, as the catalogue says something of them that this
+    /// version does not know: what is told to whoever asks anything of them.
+    pub refused: FxHashMap<String, FxHashMap<String, String>>,
 }
 
 impl Layouts {
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.replaced.is_empty()
+        self.tables.is_empty() && self.refused.is_empty()
     }
 
-    /// A table is known that has copies in place of replicas.
-    pub fn add_replaced(&mut self, table: Arc<LogicalTable>) {
-        for copy in &table.copies {
-            let of_keyspace = self.by_copy.entry(copy.keyspace.clone()).or_default();
-            of_keyspace.insert(copy.physical.clone(), table.clone());
-        }
-        let of_keyspace = self.replaced.entry(table.keyspace.clone()).or_default();
-        of_keyspace.insert(table.name.clone(), table);
-    }
-
-    /// The table that this one is a copy of, in place of a replica.
-    pub(crate) fn table_of_copy(
-        &self,
-        keyspace: &str,
-        physical: &str,
-    ) -> Option<&Arc<LogicalTable>> {
-        self.by_copy.get(keyspace)?.get(physical)
-    }
-
-    /// All tables whose replicas are copies in sync.
-    pub fn all_replaced(&self) -> impl Iterator<Item = &Arc<LogicalTable>> {
-        self.replaced.values().flat_map(FxHashMap::values)
-    }
-
-    /// A table whose replicas are copies in sync.
-    pub fn replaced(&self, keyspace: &str, table: &str) -> Option<&Arc<LogicalTable>> {
-        self.replaced.get(keyspace)?.get(table)
+    /// Why any request about a table is refused, if it is.
+    pub(crate) fn refused(&self, keyspace: &str, table: &str) -> Option<&str> {
+        self.refused.get(keyspace)?.get(table).map(String::as_str)
     }
 
     /// A table that has layouts. One whose layouts are all missing has none.
@@ -126,11 +99,6 @@ impl Lease {
         (until > now).then_some(until)
     }
 
-    /// Since this proxy was started.
-    pub(crate) fn was_never_read(&self) -> bool {
-        self.until_us.load(Ordering::Acquire) == 0
-    }
-
     pub fn is_held(&self, now: Instant) -> bool {
         self.until(now).is_some()
     }
@@ -147,7 +115,6 @@ impl Lease {
 mod tests {
     use super::*;
     use crate::testing::begin;
-    use crate::testing::bench::orders;
 
     #[test]
     fn a_lease_runs_from_when_the_catalogue_was_asked_for() {
@@ -156,28 +123,12 @@ mod tests {
         let lease = Lease::new(began);
         assert_eq!(lease.until(at(0)), None, "it was never read");
         assert_eq!(lease.unread_for(at(700)), Duration::from_millis(700));
-        assert!(lease.was_never_read());
         lease.renew(at(1_000));
-        assert!(!lease.was_never_read());
         assert_eq!(lease.until(at(10_999)), Some(at(11_000)));
         assert_eq!(lease.until(at(11_000)), None);
         lease.renew(at(500));
         let until = lease.until(at(2_000));
         assert_eq!(until, Some(at(11_000)), "an older read takes nothing back");
         assert_eq!(lease.unread_for(at(12_000)), Duration::from_secs(11));
-    }
-
-    #[test]
-    fn a_copy_is_found_by_its_own_keyspace_and_name() {
-        let table = Arc::new(orders(true));
-        let mut layouts = Layouts::default();
-        layouts.add_replaced(table.clone());
-        for copy in &table.copies {
-            let of = layouts.table_of_copy(&copy.keyspace, &copy.physical);
-            assert!(of.is_some_and(|of| Arc::ptr_eq(of, &table)));
-            assert!(layouts.table_of_copy("other", &copy.physical).is_none());
-        }
-        assert!(layouts.replaced(&table.keyspace, &table.name).is_some());
-        assert!(!table.copies.is_empty());
     }
 }

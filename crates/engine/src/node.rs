@@ -37,7 +37,6 @@ mod send;
 mod slot;
 mod special;
 mod teaching;
-pub(crate) mod to_copies;
 mod traffic;
 mod upkeep;
 mod window;

@@ -10,7 +10,7 @@ use helenus_wire::Page;
 use slotmap::SlotMap;
 
 use crate::admission::{Admission, PartJob, Waiting};
-use crate::keys::{ClientRequestKey, CopiedWriteKey, LinkKey, NodeRequestKey};
+use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::memory::Ledger;
 use crate::pauses::Missed;
 use crate::query::Query;
@@ -24,8 +24,6 @@ pub(crate) enum Owner {
     Whole(ClientRequestKey),
     /// A client request, one of whose parts it is, by its number.
     Part(ClientRequestKey, u16),
-    /// A write to copies in sync, which has this one written. Its client may be gone.
-    Copy(CopiedWriteKey, usize),
     /// A node has forgotten this statement, or does not know it yet. Others may wait for it.
     Reprepare { id: Box<[u8]>, node: NodeIndex },
     /// A statement over parts of the ring, for the sake of this one.
@@ -37,13 +35,8 @@ impl Owner {
     pub(crate) fn client(&self) -> Option<ClientRequestKey> {
         match self {
             Owner::Whole(client) | Owner::Part(client, _) => Some(*client),
-            Owner::Copy(..) | Owner::Reprepare { .. } | Owner::InRange(_) => None,
+            Owner::Reprepare { .. } | Owner::InRange(_) => None,
         }
-    }
-
-    /// Whether it is a PREPARE for the proxy's own sake.
-    pub(crate) fn is_prepare(&self) -> bool {
-        matches!(self, Owner::Reprepare { .. } | Owner::InRange(_))
     }
 }
 
@@ -83,8 +76,6 @@ pub(crate) enum Target {
     At(NodeIndex),
     /// To these nodes, in this order.
     Planned(Plan),
-    /// To this node, and no other.
-    Only { node: NodeIndex, is_tried: bool },
 }
 
 impl Target {
@@ -102,7 +93,7 @@ impl Target {
     pub(crate) fn token(&self) -> Option<i64> {
         match self {
             Target::Place { place, .. } => place.as_ref()?.token,
-            Target::At(_) | Target::Planned(_) | Target::Only { .. } => None,
+            Target::At(_) | Target::Planned(_) => None,
         }
     }
 
@@ -120,15 +111,7 @@ impl Target {
     pub(crate) fn untried(&self) -> Option<Plan> {
         match self {
             Target::Planned(plan) => Some(*plan),
-            Target::Place { .. } | Target::At(_) | Target::Only { .. } => None,
-        }
-    }
-
-    /// Lets it be planned anew: any node may have it, unless it is for one only.
-    pub(crate) fn widen(&mut self) {
-        match self {
-            Target::Only { is_tried, .. } => *is_tried = false,
-            Target::Place { .. } | Target::At(_) | Target::Planned(_) => *self = Target::ANY,
+            Target::Place { .. } | Target::At(_) => None,
         }
     }
 }
@@ -251,11 +234,6 @@ impl NodeRequest {
         matches!(self.stage, Stage::Queued(_))
     }
 
-    /// Whether it was ever put on a link, so that a node may have it.
-    pub(crate) fn may_have_left(&self) -> bool {
-        self.node.is_some() || self.maybe_applied || self.flight().is_some()
-    }
-
     pub(crate) fn flight(&self) -> Option<Flight> {
         match &self.stage {
             Stage::InFlight(_, flight) => Some(*flight),
@@ -306,13 +284,8 @@ impl NodeRequest {
 
     /// Makes a node its next candidate.
     pub(crate) fn put_in_front(&mut self, node: NodeIndex) {
-        match &mut self.target {
-            Target::Only { is_tried, .. } => *is_tried = false,
-            target => {
-                let left = target.untried().map(|plan| plan.behind(node));
-                *target = Target::Planned(left.unwrap_or(Plan::only(node)));
-            }
-        }
+        let left = self.target.untried().map(|plan| plan.behind(node));
+        self.target = Target::Planned(left.unwrap_or(Plan::only(node)));
         self.attempts = self.attempts.saturating_sub(1);
     }
 

@@ -5,14 +5,11 @@
 //! [`crate::Engine::poll_output`] returns, until it returns nothing.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use helenus_layout::insync::BitChange;
 use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::capture::Captured;
-use crate::copies::{Eviction, Member};
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
 use crate::records::RequestTrace;
 use crate::report::Report;
@@ -34,18 +31,6 @@ pub enum Output {
     Recall(Box<[u8]>),
     /// What somebody wanted to know, with the number of the question.
     Report(u64, Box<Report>),
-    /// The clock is to be read now, after what copies in sync have answered, for
-    /// [`crate::Engine::judge_copies`].
-    Judge,
-    /// A copy has not had a write for too long, or its node was restarted: it is to be evicted. Said again every
-    /// second while it is so.
-    Evict(Eviction),
-    /// In this bucket a write of this member was given up that some copies may have and others not, while the
-    /// member stays: the copies of all tables are to be made equal there. It stays marked and counted until
-    /// [`helenus_layout::insync::Intents::on_resynchronised`] says so.
-    Resync(Arc<Member>, usize),
-    /// This bit is to be recorded in the catalogue for this member ([`helenus_layout::insync::Intents`]).
-    Intent(Arc<Member>, BitChange),
     /// Some of what somebody wants to have recorded.
     Captured(Captured),
     /// What somebody follows a request for, who wants to see where its time went.

@@ -30,14 +30,11 @@ impl Engine {
             let text = match &request.owner {
                 Owner::Whole(_) => "a node request for a whole request".to_owned(),
                 Owner::Part(_, number) => format!("a node request for part {number}"),
-                Owner::Copy(_, copy) => format!("a node request for copy {copy}"),
                 Owner::Reprepare { node, .. } => format!("a PREPARE for {node:?}"),
                 Owner::InRange(_) => "a PREPARE of what the proxy has derived".to_owned(),
             };
             check(false, &text);
         }
-        let copied = self.copied.len();
-        check(copied == 0, &format!("{copied} writes to copies"));
         check(self.backlog.is_empty(), &"work left to be done");
         check(self.cx.outputs.is_empty(), &"outputs");
         check(!self.coalescing.is_waiting(), &"reads that wait for others");

@@ -74,10 +74,6 @@ impl Engine {
         match &request.target {
             Target::Planned(plan) => Some(*plan),
             Target::At(node) => self.plan_at(query, *node),
-            Target::Only { node, .. } => {
-                let is_there = self.links.has_link(query.pool, *node);
-                is_there.then(|| Plan::only(*node))
-            }
             Target::Place { place, primary } => {
                 self.plan_for(request, query, place.as_ref(), *primary)
             }
@@ -228,10 +224,8 @@ impl Engine {
     /// The next node to try.
     fn next_node(&mut self, key: NodeRequestKey) -> Option<NodeIndex> {
         let request = self.requests.nodes.get_mut(key)?;
-        match &mut request.target {
-            Target::Planned(plan) => return plan.next(),
-            Target::Only { .. } => return self.only_node(key),
-            Target::Place { .. } | Target::At(_) => {}
+        if let Target::Planned(plan) = &mut request.target {
+            return plan.next();
         }
         let mut plan = self.plan(key)?;
         let next = plan.next();
@@ -239,19 +233,6 @@ impl Engine {
             request.target = Target::Planned(plan);
         }
         next
-    }
-
-    /// The node of a node request for one node only, once, if it can be had.
-    #[inline(never)]
-    fn only_node(&mut self, key: NodeRequestKey) -> Option<NodeIndex> {
-        let pool = self.requests.query(key)?.pool;
-        let request = self.requests.nodes.get_mut(key)?;
-        let Target::Only { node, is_tried } = &mut request.target else {
-            return None;
-        };
-        let can_be_had = !*is_tried && self.links.has_link(pool, *node);
-        *is_tried |= can_be_had;
-        can_be_had.then_some(*node)
     }
 
     /// Sends a node request to its next candidate, or lets it wait, or fails it.

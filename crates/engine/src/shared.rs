@@ -15,8 +15,6 @@ use crate::capture;
 use crate::client::identity::Identities;
 use crate::client::login_queue::Logins;
 use crate::config::Config;
-use crate::copies::InSync;
-use crate::copy_rings::CopyRings;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
 use crate::holds::Holds;
@@ -88,8 +86,6 @@ pub struct Common {
     pub reports: Reports,
     /// Until when the catalogue of layouts that is known may be relied on.
     pub layouts: Lease,
-    /// What is known of copies that take the place of replicas.
-    pub copies: InSync,
 }
 
 /// What the control side and other workers tell a worker.
@@ -110,8 +106,6 @@ pub enum WorkerMessage {
         session: SessionKey,
         is_granted: bool,
     },
-    /// Other lists of copies in sync or of proxies are in force, or an intent is recorded.
-    InSync,
     /// Parts of an aggregate of that worker may be sent.
     Aggregate(ClientRequestKey),
     /// A node may have a permit for this worker's scans.
@@ -191,7 +185,6 @@ impl Common {
             teachers: Teachers::default(),
             reports: Reports::default(),
             layouts: Lease::new(now),
-            copies: InSync::new(now),
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),
@@ -384,9 +377,7 @@ impl Common {
     }
 
     /// Puts a snapshot in force; workers take it over when they are told ([`WorkerMessage::Snapshot`]).
-    pub fn store(&self, mut snapshot: Snapshot) {
-        let (ring, keyspaces) = (snapshot.ring.as_ref(), &snapshot.keyspaces);
-        snapshot.copy_rings = CopyRings::new(ring, keyspaces, &snapshot.layouts);
+    pub fn store(&self, snapshot: Snapshot) {
         let epoch = snapshot.epoch;
         self.snapshot.store(Arc::new(snapshot));
         self.epoch.store(epoch, Ordering::Release);

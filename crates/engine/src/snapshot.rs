@@ -10,7 +10,6 @@ use helenus_wire::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch_limits::BatchLimits;
-use crate::copy_rings::CopyRings;
 use crate::encodings::Encodings;
 use crate::layouts::Layouts;
 use crate::table_sizes::TableSizes;
@@ -93,8 +92,6 @@ pub struct Snapshot {
     pub sizes: Arc<TableSizes>,
     /// Tables of which there are copies in other clustering orders.
     pub layouts: Arc<Layouts>,
-    /// Which ring each table with copies in place of replicas has. Found when the snapshot is put in force.
-    pub copy_rings: CopyRings,
     /// Tables with columns whose values are stored encoded.
     pub encodings: Arc<Encodings>,
     /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
@@ -136,7 +133,6 @@ impl Snapshot {
             tables: FxHashMap::default(),
             sizes: Arc::default(),
             layouts: Arc::default(),
-            copy_rings: CopyRings::default(),
             encodings: Arc::default(),
             joining: Vec::new(),
             joining_owners: 0,
@@ -203,24 +199,6 @@ impl Snapshot {
         let of_table = named.and_then(|(table, _)| self.partition_key(keyspace, table));
         let own = self.partition_key(keyspace, physical);
         of_table.is_some_and(|of_table| own.is_none_or(|own| own == of_table))
-    }
-
-    /// By node: whether it holds a copy in sync of any table. Empty if no table has any.
-    pub(crate) fn copy_holders(&self) -> Vec<bool> {
-        let mut holders = Vec::new();
-        let tables = self.layouts.replaced.values().flat_map(|of| of.values());
-        for copy in tables.flat_map(|table| &table.copies) {
-            let owners = self.keyspaces.get(&copy.keyspace);
-            for owner in owners.into_iter().flat_map(|owners| owners.nodes()) {
-                if holders.len() < self.nodes.len() {
-                    holders.resize(self.nodes.len(), false);
-                }
-                if let Some(holds) = holders.get_mut(owner.as_usize()) {
-                    *holds = true;
-                }
-            }
-        }
-        holders
     }
 
     /// Whether some node confuses `MIN` and `MAX` of a column.

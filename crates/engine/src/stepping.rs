@@ -9,7 +9,6 @@ use crate::execution::outcome::{FailedBy, Step};
 use crate::execution::surroundings::{Surroundings, Todo};
 use crate::keys::ClientRequestKey;
 use crate::memory::{Body, NO_MEMORY};
-use crate::output::Output;
 
 impl Engine {
     /// Lets a request's execution do something, and then what it leaves to be done.
@@ -49,18 +48,7 @@ impl Engine {
         if let Some(prepare) = todo.prepare {
             self.prepare_over_range(key, &prepare);
         }
-        if todo.judge {
-            self.note_read_to_judge(key);
-        }
         step
-    }
-
-    /// A copy has answered.
-    fn note_read_to_judge(&mut self, client: ClientRequestKey) {
-        self.reads_to_judge.push(client);
-        if self.reads_to_judge.len() == 1 {
-            self.cx.ask(Output::Judge);
-        }
     }
 
     /// Does what is next for a request. `reply`: what a node has answered to the whole of it.
@@ -97,18 +85,6 @@ impl Engine {
                 match failure.by {
                     FailedBy::Proxy => self.fail_client(key, code, message, fields),
                     FailedBy::Node(version) => self.answer_with_error(key, failure.error, version),
-                }
-            }
-            Step::Told(told) => {
-                let (code, text, fields) = (told.code, &*told.text, &*told.fields);
-                let error = ErrorBody {
-                    code,
-                    message: text,
-                    fields,
-                };
-                match told.version {
-                    None => self.fail_client(key, code, text, fields),
-                    Some(version) => self.answer_with_error(key, error, version),
                 }
             }
             Step::Broken(why) => {

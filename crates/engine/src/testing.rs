@@ -9,7 +9,7 @@ use std::time::Instant;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{
     Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    Version, write,
+    Version, code, write,
 };
 
 use crate::engine::Engine;
@@ -56,58 +56,22 @@ pub(crate) fn open_links(
     now: Instant,
     version: Version,
 ) -> Vec<(NodeIndex, LinkKey)> {
-    open_links_to(1, engine, now, version)
-}
-
-/// The same to nodes that have been started so many times.
-pub(crate) fn open_links_to(
-    boot: i32,
-    engine: &mut Engine,
-    now: Instant,
-    version: Version,
-) -> Vec<(NodeIndex, LinkKey)> {
     let mut links = Vec::new();
     for (address, key) in dial_all(engine, now) {
-        greet_as(boot, engine, now, version, key);
+        let unable = error(code::SERVER, "system.local cannot be read");
+        take_sent(engine, key);
+        let ready = bytes_of((version, false), 1, Opcode::Ready, &[]);
+        engine.on_link_bytes(now, key, &ready);
+        take_sent(engine, key);
+        let framed = version == Version::V5;
+        let unable = bytes_of((version, framed), 2, Opcode::Error, &unable);
+        engine.on_link_bytes(now, key, &unable);
         let IpAddr::V4(address) = address.ip() else {
             panic!("an address of version 4");
         };
         links.push((NodeIndex(address.octets()[3].into()), key));
     }
     links
-}
-
-/// A node that has been started so many times lets the proxy in over a connection that has been made.
-pub(crate) fn greet_as(
-    boot: i32,
-    engine: &mut Engine,
-    now: Instant,
-    version: Version,
-    link: LinkKey,
-) {
-    take_sent(engine, link);
-    let ready = bytes_of((version, false), 1, Opcode::Ready, &[]);
-    engine.on_link_bytes(now, link, &ready);
-    take_sent(engine, link);
-    let framed = version == Version::V5;
-    let about_node = bytes_of((version, framed), 2, Opcode::Result, &generation(boot));
-    engine.on_link_bytes(now, link, &about_node);
-}
-
-/// A row of `system.local` that does not tell the cluster, nor the start if that is 0.
-fn generation(boot: i32) -> Vec<u8> {
-    let mut body = Vec::new();
-    write::i32(&mut body, 2);
-    write::u32(&mut body, 1);
-    write::u32(&mut body, 1);
-    for name in ["system", "local", "gossip_generation"] {
-        write::string(&mut body, name);
-    }
-    write::u16(&mut body, 0x9);
-    write::i32(&mut body, 1);
-    let boot = (boot != 0).then(|| boot.to_be_bytes());
-    write::bytes(&mut body, boot.as_ref().map(|of| &of[..]));
-    body
 }
 
 /// A BATCH at LOCAL_QUORUM of statements by their texts or ids, without values; `batch_type`: 0 logged, 1 unlogged.

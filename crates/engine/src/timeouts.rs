@@ -106,11 +106,6 @@ impl Timeouts {
         any.then_some(timeouts)
     }
 
-    /// How long a coordinator waits for the replicas of a write.
-    pub(crate) fn of_write(&self) -> Duration {
-        self.write
-    }
-
     /// When the proxy gives up on a request of this kind.
     pub(crate) fn limit(&self, timed: Timed) -> Duration {
         let own = match timed {

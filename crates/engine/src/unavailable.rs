@@ -11,7 +11,7 @@
 //!
 //! Only what is idempotent: of a batch over several partitions a part may have been written, and of a
 //! conditional write all. Parts of reads have further retries (`execution/retry.rs`); a read with a second
-//! attempt under way, and one of a layout or copy, go on as they would with any error.
+//! attempt under way, and one of a layout, go on as they would with any error.
 
 use helenus_wire::{Consistency, Reader};
 
@@ -120,8 +120,7 @@ impl Engine {
         let client = self.requests.clients.get(client_key)?;
         let query = self.requests.query_of(request)?;
         let is_repeatable = query.idempotent && !query.consistency.is_serial();
-        let of_layout = matches!(client.layouts.as_deref(), Some(OnLayouts::Read(_)))
-            || client.execution.copy_read().is_some();
+        let of_layout = matches!(client.layouts.as_deref(), Some(OnLayouts::Read(_)));
         let is_alone = client.execution.hedge().is_none();
         // Some partitions of a merged batch may be written: without its clients' timestamps it would undo, by a
         // later one, what others have written there meanwhile.

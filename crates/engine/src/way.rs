@@ -299,9 +299,6 @@ impl Engine {
             }
             return self.route(node_request);
         }
-        if self.begin_copied(key) {
-            return;
-        }
         let step = self.advance(key, |execution, around| execution.begin(around));
         self.take_step(key, step, None);
     }

@@ -1,7 +1,5 @@
 //! A set of columns of one table.
 
-use crate::bits::ones;
-
 /// A table's columns that are considered at all, at most.
 pub const COLUMNS_MAX: usize = 32;
 
@@ -51,7 +49,12 @@ impl ColumnSet {
 
     /// In ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        ones(self.0.into())
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let column = rest.trailing_zeros() as usize;
+            rest &= rest.checked_sub(1)?;
+            Some(column)
+        })
     }
 
     /// All subsets, the empty one and the set itself among them.

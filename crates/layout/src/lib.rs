@@ -17,20 +17,17 @@
 //! 4. [`design()`]: the layouts with the least weighted work, with a certificate.
 //! 5. [`Redesign`]: when other layouts would pay for being built.
 //!
-//! Apart from these, [`plan`] carries out statements on a table whose layouts exist, and [`insync`] is the
-//! protocol by which layouts can take the place of a table's replicas.
+//! Apart from these, [`plan`] carries out statements on a table whose layouts exist.
 //!
 //! Source: Qiao et al., "Heterogeneous Replica for Query on Cassandra" (2018).
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod access;
-mod bits;
 mod column_set;
 mod cost;
 mod design;
 mod draw;
-pub mod insync;
 mod layout;
 pub mod naming;
 pub mod plan;

@@ -14,7 +14,6 @@
 
 mod expected_share;
 mod functions;
-mod in_place;
 mod logical_table;
 mod order_free;
 mod question;
@@ -26,11 +25,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use in_place::{InPlace, read_in_place};
 pub use logical_table::{
     ClusteringColumn, Column, Copy, LogicalTable, is_one_cell, may_hold_time, partition_name,
 };
-pub use question::selectable;
 pub use read::{Read, read, read_and_sort, read_from};
 pub use restore::{ROWS_MAX, Restore, SORTABLE, SortKey};
-pub use write::{Write, write, write_batch};
+pub use write::{Write, write};

@@ -34,15 +34,12 @@ pub use page::{JoinedBody, OtherColumns, PageStart, RowsJoin, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
     BatchChild, BatchView, Consistency, ExecuteView, Options, Page, PrepareView, QueryView,
-    ValueRef, Values, query_flags, strip_payload, write_asked_page, write_execute, write_query,
+    ValueRef, Values, query_flags, strip_payload, write_execute, write_query,
 };
 pub use result::{
     PreparedView, ResultKind, RowsView, columns_of_table, result_kind, strip_prelude,
 };
-pub use splice::{
-    BatchStatement, TableName, same_columns, without_result_columns, write_batch, write_flags,
-    write_values,
-};
+pub use splice::{BatchStatement, same_columns, without_result_columns, write_batch};
 pub use types::{ColumnSpec, ColumnType};
 
 /// The largest body accepted in either direction, in bytes. Cassandra's own default for

@@ -191,11 +191,6 @@ impl<'a> PageStart<'a> {
         }
     }
 
-    /// The same position within this partition, which a node leaves out if it reads no other.
-    pub fn with_key(self, key: &'a [u8]) -> Self {
-        PageStart { key, ..self }
-    }
-
     /// The same position with another number of rows left of the LIMIT.
     pub fn with_remaining(self, remaining: u32) -> Self {
         PageStart { remaining, ..self }

@@ -327,10 +327,10 @@ pub fn write_query(
 
 /// Appends the body of an EXECUTE of version `to` with another request's options, but other values,
 /// another page, and metadata with the rows.
-pub fn write_execute(
+pub fn write_execute<'a>(
     (id, result_metadata_id): (&[u8], Option<&[u8]>),
     options: &Options<'_>,
-    values: &[ValueRef<'_>],
+    values: &[ValueRef<'a>],
     page: Page<'_>,
     to: Version,
     out: &mut Vec<u8>,
@@ -339,18 +339,6 @@ pub fn write_execute(
     if to == Version::V5 {
         write::short_bytes(out, result_metadata_id.unwrap_or(&[]));
     }
-    write_asked_page(options, values, page, to, out);
-}
-
-/// Appends what follows the statement in QUERY and EXECUTE of version `to`, with another request's options, but
-/// other values, another page, the columns of the result and no keyspace.
-pub fn write_asked_page(
-    options: &Options<'_>,
-    values: &[ValueRef<'_>],
-    page: Page<'_>,
-    to: Version,
-    out: &mut Vec<u8>,
-) {
     let options = Options {
         flags: options.flags & !query_flags::SKIP_METADATA,
         ..*options
@@ -467,8 +455,6 @@ pub struct BatchView<'a> {
     /// 0 logged, 1 unlogged, 2 counter.
     pub batch_type: u8,
     pub children: Vec<BatchChild<'a>>,
-    /// All in front of the options, as it came.
-    pub statements: &'a [u8],
     pub options: Options<'a>,
 }
 
@@ -491,12 +477,10 @@ impl<'a> BatchView<'a> {
                 _ => return Err(Malformed("invalid query kind in a batch")),
             });
         }
-        let statements = body.get(..body.len() - reader.rest().len());
         let options = Options::parse(&mut reader, version)?;
         Ok(BatchView {
             batch_type,
             children,
-            statements: statements.unwrap_or_default(),
             options,
         })
     }

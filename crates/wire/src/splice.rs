@@ -140,16 +140,14 @@ pub fn write_batch(
     true
 }
 
-/// Flags of a request's options, in as many bytes as the version has for them.
-pub fn write_flags(out: &mut Vec<u8>, flags: u32, version: Version) {
+fn write_flags(out: &mut Vec<u8>, flags: u32, version: Version) {
     match version {
         Version::V5 => write::u32(out, flags),
         _ => out.push(flags as u8),
     }
 }
 
-/// Bound values and, in front, their number.
-pub fn write_values(out: &mut Vec<u8>, values: &[ValueRef<'_>]) {
+fn write_values(out: &mut Vec<u8>, values: &[ValueRef<'_>]) {
     write::u16(out, values.len() as u16);
     for value in values {
         match value {
@@ -160,16 +158,13 @@ pub fn write_values(out: &mut Vec<u8>, values: &[ValueRef<'_>]) {
     }
 }
 
-/// A table's keyspace and name.
-pub type TableName<'a> = (&'a str, &'a str);
-
 impl RowsView<'_> {
     /// Appends the page as one of another table: `from` is renamed to `to` wherever it is named, and the
     /// paging state, if there is one, is replaced. What the node says of the columns having changed is
     /// about its own table, so it is left out; the columns themselves stay.
     pub fn write_for_table(
         &self,
-        (from, to): (TableName<'_>, TableName<'_>),
+        (from, to): (&str, &str),
         state: Option<&[u8]>,
         out: &mut Vec<u8>,
     ) {
@@ -182,7 +177,7 @@ impl RowsView<'_> {
     /// that [`RowsView::for_each_row`] gives of them.
     pub fn write_rows_for_table(
         &self,
-        names: (TableName<'_>, TableName<'_>),
+        names: (&str, &str),
         column_count: usize,
         rows: &[&[u8]],
         out: &mut Vec<u8>,
@@ -219,11 +214,12 @@ impl RowsView<'_> {
     /// Everything in front of the number of rows.
     fn write_head_for_table(
         &self,
-        (from, to): (TableName<'_>, TableName<'_>),
+        (from, to): (&str, &str),
         state: Option<&[u8]>,
         column_count: usize,
         out: &mut Vec<u8>,
     ) {
+        let rename = |table| if table == from { to } else { table };
         write::i32(out, 2);
         write::u32(out, self.flags & !METADATA_CHANGED);
         write::i32(out, column_count as i32);
@@ -233,13 +229,11 @@ impl RowsView<'_> {
         let is_global = self.flags & GLOBAL_TABLE != 0;
         for (at, column) in self.columns.iter().take(column_count).enumerate() {
             if !is_global || at == 0 {
-                let named = (column.keyspace, column.table);
-                let (keyspace, table) = if named == from { to } else { named };
-                write::string(out, keyspace);
-                write::string(out, table);
+                write::string(out, column.keyspace);
+                write::string(out, rename(column.table));
             }
             write::string(out, column.name);
-            column.column_type.write_in((from.0, to.0), out);
+            out.extend_from_slice(column.column_type.raw);
         }
     }
 }
@@ -286,57 +280,32 @@ pub fn without_result_columns(
     Ok(Some(out))
 }
 
-/// Whether two results have the same columns, each of one table: the first of `from`, the other of `to`. The
-/// first one has so many more at its end.
+/// Whether two results have the same columns, one in a table of the same keyspace with another name: of
+/// results whose columns are of one table each. The first one has so many more at its end.
 pub fn same_columns(
-    (one, from): (&[u8], TableName<'_>),
-    (other, to): (&[u8], TableName<'_>),
+    (one, table): (&[u8], &str),
+    (other, renamed): (&[u8], &str),
     more: usize,
 ) -> bool {
-    if one.is_empty() || other.is_empty() {
-        return one.is_empty() && other.is_empty() && more == 0;
-    }
-    let (mut one, mut other) = (Reader::new(one), Reader::new(other));
-    are_same((&mut one, from), (&mut other, to), more).unwrap_or(false)
-}
-
-fn are_same(
-    (one, from): (&mut Reader<'_>, TableName<'_>),
-    (other, to): (&mut Reader<'_>, TableName<'_>),
-    more: usize,
-) -> Result<bool, Malformed> {
-    let is_of = |reader: &mut Reader<'_>, (keyspace, table): TableName<'_>| {
-        let is_keyspace = reader.string()? == keyspace;
-        Ok(reader.string()? == table && is_keyspace)
+    let split = |metadata: &'_ [u8], of: &str| -> Option<usize> {
+        let mut reader = Reader::new(metadata);
+        reader.string().ok()?;
+        let named = reader.string().ok()?;
+        (named == of).then(|| reader.position())
     };
-    if !is_of(one, from)? || !is_of(other, to)? {
-        return Ok(false);
-    }
-    let mut renamed = Vec::new();
-    // Nothing else names a keyspace that is the same.
-    if from.0 == to.0 {
-        let Some(rest) = one.rest().strip_prefix(other.rest()) else {
-            return Ok(false);
-        };
-        (*one, *other) = (Reader::new(rest), Reader::new(&[]));
-    }
-    while !other.is_empty() {
-        let is_same_name = one.string()? == other.string()?;
-        let (of_one, of_other) = (ColumnType::parse(one)?, ColumnType::parse(other)?);
-        let is_same_type = of_one.raw == of_other.raw || {
-            renamed.clear();
-            of_one.write_in((from.0, to.0), &mut renamed);
-            renamed == of_other.raw
-        };
-        if !is_same_name || !is_same_type {
-            return Ok(false);
-        }
-    }
-    for _ in 0..more {
-        one.string()?;
-        ColumnType::parse(one)?;
-    }
-    Ok(one.is_empty())
+    let (Some(at), Some(other_at)) = (split(one, table), split(other, renamed)) else {
+        return one.is_empty() && other.is_empty() && more == 0;
+    };
+    let keyspace_end = |at: usize, table: &str| at - table.len() - 2;
+    let Some(rest) = one[at..].strip_prefix(&other[other_at..]) else {
+        return false;
+    };
+    let mut reader = Reader::new(rest);
+    let mut columns =
+        (0..more).map(|_| reader.string().is_ok() && ColumnType::parse(&mut reader).is_ok());
+    columns.all(|is_column| is_column)
+        && reader.is_empty()
+        && one[..keyspace_end(at, table)] == other[..keyspace_end(other_at, renamed)]
 }
 
 #[cfg(test)]
@@ -357,8 +326,7 @@ mod tests {
     #[test]
     fn columns_are_the_same_whatever_the_table_is_called() {
         let own = metadata("ks", "t", &[("a", 9), ("b", 13)]);
-        let is_same =
-            |other: &[u8], name: &str| same_columns((other, ("ks", name)), (&own, ("ks", "t")), 0);
+        let is_same = |other: &[u8], name: &str| same_columns((other, name), (&own, "t"), 0);
         assert!(is_same(
             &metadata("ks", "longer", &[("a", 9), ("b", 13)]),
             "longer"
@@ -380,8 +348,7 @@ mod tests {
     fn further_columns_are_counted() {
         let own = metadata("ks", "t", &[("a", 9)]);
         let has = |columns: &[(&str, u16)], more: usize| {
-            let longer = metadata("ks", "u", columns);
-            same_columns((&longer, ("ks", "u")), (&own, ("ks", "t")), more)
+            same_columns((&metadata("ks", "u", columns), "u"), (&own, "t"), more)
         };
         assert!(has(&[("a", 9), ("b", 13)], 1));
         assert!(has(&[("a", 9), ("b", 13), ("c", 9)], 2));
@@ -394,7 +361,7 @@ mod tests {
         ] {
             assert!(!has(columns, more), "{columns:?} {more}");
         }
-        assert!(!same_columns((&[], ("ks", "u")), (&[], ("ks", "t")), 1));
+        assert!(!same_columns((&[], "u"), (&[], "t"), 1));
     }
 
     #[test]
@@ -427,12 +394,7 @@ mod tests {
             assert_eq!(read, Ok(()));
             assert_eq!(last, [Some(&b"x"[..]), None, Some(b"z")]);
             let mut out = Vec::new();
-            view.write_rows_for_table(
-                (("ks", "u"), ("ks", "t")),
-                2,
-                &[first[2], first[0]],
-                &mut out,
-            );
+            view.write_rows_for_table(("u", "t"), 2, &[first[2], first[0]], &mut out);
             let sorted: [&[&str]; 2] = [&["33", "4"], &["1", "null"]];
             assert_eq!(out, page(&columns[..2], &sorted, flags));
             let cut = RowsView::parse(&sent[..sent.len() - 1]).expect("rows");
@@ -524,62 +486,10 @@ mod tests {
                 let sent = page(flags | changed, "t__layout_a", state, id);
                 let view = RowsView::parse(&sent).expect("rows");
                 let mut out = Vec::new();
-                let names = (("ks", "t__layout_a"), ("ks", "t"));
-                view.write_for_table(names, Some(b"longer state"), &mut out);
+                view.write_for_table(("t__layout_a", "t"), Some(b"longer state"), &mut out);
                 let state = state.map(|_| &b"longer state"[..]);
                 assert_eq!(out, page(flags, "t", state, &[]));
             }
         }
-    }
-
-    /// A list of a user's type of this keyspace, with one field, which is a map to another one.
-    fn user_type(keyspace: &str) -> Vec<u8> {
-        let mut out = vec![0, 0x20, 0, 0x30];
-        write::string(&mut out, keyspace);
-        write::string(&mut out, "address");
-        write::u16(&mut out, 1);
-        write::string(&mut out, "by_name");
-        out.extend([0, 0x21, 0, 0x0d, 0, 0x30]);
-        write::string(&mut out, keyspace);
-        write::string(&mut out, "street");
-        write::u16(&mut out, 0);
-        out
-    }
-
-    #[test]
-    fn a_keyspace_is_renamed_in_user_types_too() {
-        let columns = |(keyspace, table): TableName<'_>| {
-            let mut out = metadata(keyspace, table, &[("a", 9)]);
-            write::string(&mut out, "b");
-            out.extend(user_type(keyspace));
-            out
-        };
-        let page = |of: TableName<'_>| {
-            let mut body = Vec::new();
-            write::i32(&mut body, 2);
-            write::u32(&mut body, 1);
-            write::i32(&mut body, 2);
-            body.extend(columns(of));
-            write::i32(&mut body, 0);
-            body
-        };
-        let names = (("ks__1", "u"), ("ks", "t"));
-        let sent = page(names.0);
-        let view = RowsView::parse(&sent).expect("rows");
-        let mut out = Vec::new();
-        view.write_for_table(names, None, &mut out);
-        assert_eq!(out, page(names.1));
-        let (one, other) = (columns(names.0), columns(names.1));
-        assert!(same_columns((&one, names.0), (&other, names.1), 0));
-        let foreign = columns(("ks__2", "u"));
-        assert!(!same_columns(
-            (&foreign, ("ks__2", "u")),
-            (&one, names.1),
-            0
-        ));
-        let mut of_another = metadata("ks", "t", &[("a", 9)]);
-        write::string(&mut of_another, "b");
-        of_another.extend(user_type("other"));
-        assert!(!same_columns((&one, names.0), (&of_another, names.1), 0));
     }
 }

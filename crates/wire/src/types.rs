@@ -49,55 +49,6 @@ impl<'a> ColumnType<'a> {
             raw: &whole[..reader.position() - start],
         })
     }
-
-    /// Appends it as it is where user types are those of another keyspace. What is described by a Java class stays.
-    pub(crate) fn write_in(&self, (from, to): (&str, &str), out: &mut Vec<u8>) {
-        let start = out.len();
-        if from == to || write_type(&mut Reader::new(self.raw), (from, to), out).is_err() {
-            out.truncate(start);
-            out.extend_from_slice(self.raw);
-        }
-    }
-}
-
-/// Of a type that has been parsed, so that it is not nested too deeply.
-fn write_type(
-    reader: &mut Reader<'_>,
-    (from, to): (&str, &str),
-    out: &mut Vec<u8>,
-) -> Result<(), Malformed> {
-    let id = reader.u16()?;
-    write::u16(out, id);
-    let parts = match id {
-        CUSTOM => {
-            write::string(out, reader.string()?);
-            0
-        }
-        LIST | SET => 1,
-        MAP => 2,
-        UDT => {
-            let keyspace = reader.string()?;
-            write::string(out, if keyspace == from { to } else { keyspace });
-            write::string(out, reader.string()?);
-            let fields = reader.u16()?;
-            write::u16(out, fields);
-            for _ in 0..fields {
-                write::string(out, reader.string()?);
-                write_type(reader, (from, to), out)?;
-            }
-            0
-        }
-        TUPLE => {
-            let parts = reader.u16()?;
-            write::u16(out, parts);
-            parts
-        }
-        _ => 0,
-    };
-    for _ in 0..parts {
-        write_type(reader, (from, to), out)?;
-    }
-    Ok(())
 }
 
 fn skip_type(reader: &mut Reader<'_>, depth: u32) -> Result<u16, Malformed> {

@@ -127,8 +127,7 @@ impl ReadOfLayout {
     /// It is not what it says.
     pub(crate) fn answer(&self, content: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
         let page = RowsView::parse(content)?;
-        let keyspace = self.table.keyspace.as_str();
-        let names = ((keyspace, self.physical()), (keyspace, &*self.table.name));
+        let names = (self.physical(), &*self.table.name);
         let mut out = Vec::with_capacity(content.len() + WRAPPED_LEN);
         if let Some(order) = &self.order {
             let is_written = order.write(&page, names, &mut out)?;
@@ -230,9 +229,6 @@ pub(crate) fn identity(table: &LogicalTable, at: usize) -> u64 {
         .filter_map(|column| table.clustering.get(column));
     let names = order.map(|column| column.name.as_str());
     let names = std::iter::once(copy.physical.as_str()).chain(names);
-    // One in a keyspace of its own may be called as others are.
-    let own_keyspace = (copy.keyspace != table.keyspace).then_some(copy.keyspace.as_str());
-    let names = own_keyspace.into_iter().chain(names);
     // FNV-1a, 64 bits: it must not change with a library. Names have no 0xff.
     let bytes = names.flat_map(|name| name.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

@@ -5,9 +5,6 @@ use helenus_wire::{ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, c
 
 use crate::keys::LinkKey;
 
-/// What Cassandra says of a paging state that is none.
-pub(crate) const INVALID_STATE: &str = "Invalid value for the paging state";
-
 /// A node's answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Response<'a> {
@@ -92,32 +89,6 @@ impl Failure<'_> {
     }
 }
 
-impl Told {
-    /// As a node says it.
-    pub(crate) fn invalid_state() -> Told {
-        Told {
-            code: code::PROTOCOL,
-            text: INVALID_STATE.to_owned(),
-            fields: Vec::new(),
-            version: None,
-        }
-    }
-
-    pub(crate) fn byte_len(&self) -> usize {
-        self.text.len() + self.fields.len()
-    }
-}
-
-/// An error that is kept until its client is told.
-#[derive(Debug)]
-pub(crate) struct Told {
-    pub code: i32,
-    pub text: String,
-    pub fields: Vec<u8>,
-    /// In which a node has written the fields; `None`: the proxy has.
-    pub version: Option<Version>,
-}
-
 /// What is next for a client request.
 pub(crate) enum Step<'a> {
     /// Nothing until another of its node requests is answered.
@@ -130,8 +101,6 @@ pub(crate) enum Step<'a> {
     Done { header_flags: u8, body: JoinedBody },
     /// Its client gets an error.
     Failed(Failure<'a>),
-    /// The same with one that was kept.
-    Told(Box<Told>),
     /// What a node has answered cannot be understood.
     Broken(String),
     /// There is no room for what it holds.

@@ -7,14 +7,10 @@ use std::time::Instant;
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{Malformed, Opcode, code, write};
 
-use crate::execution::copied_write::CopiedWrite;
-use crate::execution::copy_parts::CopyParts;
-use crate::execution::copy_read::CopyRead;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
 use crate::execution::renaming::renamed_warnings;
 use crate::execution::schema_read::SchemaRead;
-use crate::execution::table_read::TableRead;
 use crate::layouts::Lease;
 use crate::memory::NO_MEMORY;
 use crate::statement::prepared::{Prepared, Statement};
@@ -32,10 +28,6 @@ pub(crate) enum Rewriting {
     Read(LayoutRead),
     Write(LayoutWrite),
     InSequence(InSequence),
-    Copied(Box<CopiedWrite>),
-    ReadOfCopy(Box<CopyRead>),
-    ReadOfCopies(Box<CopyParts>),
-    ReadOfTable(Box<TableRead>),
     Schema(SchemaForm),
 }
 
@@ -114,7 +106,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn new(code: i32, text: impl Into<String>) -> Refusal {
+    fn new(code: i32, text: impl Into<String>) -> Refusal {
         Refusal {
             code,
             text: text.into(),
@@ -131,16 +123,6 @@ impl Refusal {
         let text = format!(
             "Helenus: the catalogue of layouts could not be read for {} s; writes, definitions, \
              GRANT, REVOKE and reads at SERIAL wait until it can",
-            lease.unread_for(now).as_secs()
-        );
-        Refusal::new(code::OVERLOADED, text)
-    }
-
-    /// Nothing is known of layouts at all: the table that a read names may be empty because copies are in its place.
-    pub(crate) fn never_read(lease: &Lease, now: Instant) -> Refusal {
-        let text = format!(
-            "Helenus: the catalogue of layouts could not be read since this proxy was started {} s ago; reads \
-             and writes wait until it can",
             lease.unread_for(now).as_secs()
         );
         Refusal::new(code::OVERLOADED, text)

@@ -40,8 +40,6 @@ pub(crate) struct Todo {
     pub reprioritise: Vec<(NodeRequestKey, PartJob)>,
     /// A statement that the nodes are to prepare.
     pub prepare: Option<RangePrepare>,
-    /// A copy in sync has answered, and the clock is to be read before that counts.
-    pub judge: bool,
 }
 
 /// What an execution sees.
@@ -105,16 +103,6 @@ impl<'a> Surroundings<'a> {
     ) -> NodeRequestKey {
         let form = Form::Other(Box::new(query));
         self.send(Owner::Part(self.key, part), form, work, target)
-    }
-
-    /// The same of one that asks for the whole, where the whole goes.
-    pub(crate) fn send_own_part(
-        &mut self,
-        part: u16,
-        form: Form,
-        work: Prediction,
-    ) -> NodeRequestKey {
-        self.send(Owner::Part(self.key, part), form, work, self.target.clone())
     }
 
     fn send(

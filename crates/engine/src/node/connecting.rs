@@ -11,6 +11,7 @@ use crate::node::connection::{Opening, Purpose};
 use crate::node::greeting::Milestone;
 use crate::node::kind::{LinkKind, OpenError, OpenedLink};
 use crate::node::opening::{Next, Opened};
+use crate::node_request::Target;
 use crate::output::{Dialed, NotDialed};
 
 impl Engine {
@@ -173,7 +174,7 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        request.target.widen();
+        request.target = Target::ANY;
         let patient = now.saturating_duration_since(request.time_runs_since) < patience
             || self.links.is_postponed(pool);
         let plan = self.plan(key);
@@ -202,7 +203,7 @@ impl Engine {
 
     fn try_any_node(&mut self, key: NodeRequestKey) {
         if let Some(request) = self.requests.nodes.get_mut(key) {
-            request.target.widen();
+            request.target = Target::ANY;
             // Or none of them will ever be.
             request.attempts += 1;
         }

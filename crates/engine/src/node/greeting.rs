@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use helenus_wire::{
     Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    Reader, RowsView, Version, code, strip_prelude, write,
+    Reader, RowsView, Version, strip_prelude, write,
 };
 
 use crate::client::authenticator::Authenticators;
@@ -13,8 +13,7 @@ use crate::client::refusal::is_refusal;
 use crate::config::PayloadSettings;
 use crate::node::kind::{OpenError, OpenedLink};
 
-/// To which cluster the node belongs, and which of its starts this is: the generation grows with each.
-const CLUSTER_NAME: &str = "SELECT cluster_name, gossip_generation FROM system.local";
+const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
 
 /// Streams that setting up a connection takes at most, from 1 on: STARTUP, the token, the cluster's name,
 /// USE.
@@ -80,10 +79,6 @@ pub(crate) struct Greeting {
     stream: i16,
     decoder: Decoder,
     encoder: Encoder,
-    /// Which start of the node this is, once it has told.
-    boot: Option<u32>,
-    /// Why it has not told its cluster and start.
-    untold: Option<OpenError>,
     /// What has come behind the last answer, in the same bytes.
     behind: Vec<Envelope>,
 }
@@ -120,8 +115,6 @@ impl Greeting {
             stream: 0,
             decoder: Decoder::new(MAX_RESPONSE_BODY),
             encoder: Encoder::new(),
-            boot: None,
-            untold: None,
             behind: Vec::new(),
         }
     }
@@ -192,8 +185,6 @@ impl Greeting {
             decoder: self.decoder,
             encoder: self.encoder,
             version: self.version,
-            boot: self.boot,
-            untold: self.untold,
         };
         (opened, self.behind)
     }
@@ -289,10 +280,7 @@ impl Greeting {
             Stage::LogIn if is_refusal(code, &message) => Err(OpenError::BadCredentials(message)),
             Stage::LogIn => Err(OpenError::Unjudged { code, message }),
             // A node that cannot answer now is most likely still the same node.
-            Stage::ClusterName => {
-                self.untold = passes(code).then_some(OpenError::Untold { code, message });
-                Ok(self.ask_keyspace())
-            }
+            Stage::ClusterName => Ok(self.ask_keyspace()),
             _ => Err(OpenError::Node { code, message }),
         }
     }
@@ -330,16 +318,13 @@ impl Greeting {
         }
     }
 
-    fn check_cluster(&mut self, content: &[u8]) -> Result<(), OpenError> {
+    fn check_cluster(&self, content: &[u8]) -> Result<(), OpenError> {
         let rows = RowsView::parse(content)?;
+        let mut columns = rows.columns.iter();
+        let at = columns.position(|column| column.name == "cluster_name");
         let all: Vec<_> = rows.rows().collect::<Result<_, _>>()?;
-        let cell = |name: &str| {
-            let at = rows.columns.iter().position(|column| column.name == name)?;
-            *all.first()?.get(at)?
-        };
-        let generation = cell("gossip_generation").and_then(|cell| cell.try_into().ok());
-        self.boot = generation.map(u32::from_be_bytes);
-        let found = cell("cluster_name").and_then(|cell| std::str::from_utf8(cell).ok());
+        let cell = at.and_then(|at| *all.first()?.get(at)?);
+        let found = cell.and_then(|cell| std::str::from_utf8(cell).ok());
         match (found, &self.aim) {
             (Some(found), Aim::Link { cluster, .. }) if cluster.as_deref() != Some(found) => {
                 Err(OpenError::OtherCluster {
@@ -405,20 +390,6 @@ fn auth_response(token: &[u8]) -> Vec<u8> {
 
 fn unexpected(got: Option<Opcode>, expected: &'static str) -> OpenError {
     OpenError::Unexpected(got.map_or("an unknown message", Opcode::name), expected)
-}
-
-/// Whether a node that has answered its first question with this error may answer it later. A role without any right
-/// (UNAUTHORIZED) does not, and says nothing of the node.
-fn passes(code: i32) -> bool {
-    matches!(
-        code,
-        code::SERVER
-            | code::UNAVAILABLE
-            | code::OVERLOADED
-            | code::IS_BOOTSTRAPPING
-            | code::READ_TIMEOUT
-            | code::READ_FAILURE
-    )
 }
 
 #[cfg(test)]

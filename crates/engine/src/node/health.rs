@@ -29,10 +29,6 @@ pub(super) struct Health {
     suspect_until: Option<Instant>,
     /// It has joined and is being taught: until then at the latest it is tried last as well.
     held_back_until: Option<Instant>,
-    /// Its last start that has answered, if it has told.
-    boot: Option<u32>,
-    /// It has not told that over its last link.
-    hides_boot: bool,
     /// Requests in flight over this worker's links, as published.
     in_flight: usize,
     stats: Arc<NodeStats>,
@@ -51,8 +47,6 @@ impl Health {
             failed_try: now,
             suspect_until: None,
             held_back_until: None,
-            boot: None,
-            hides_boot: false,
             in_flight: 0,
             stats,
         }
@@ -76,10 +70,6 @@ impl Health {
     /// The proxy has no means for a connection: whether the node would have taken it is not known.
     pub(super) fn note_lack_of_means(&mut self) {
         self.lacks_means = true;
-    }
-
-    pub(super) fn lacks_means(&self) -> bool {
-        self.lacks_means
     }
 
     /// Notes a failure to connect; it is tried again at that instant.
@@ -140,18 +130,6 @@ impl Health {
         self.failures = 0;
         self.lacks_means = false;
         self.retry_at = now;
-    }
-
-    /// It has told which start of it answers, or has not, over a link. Returns whether it does not for the first time
-    /// since that matters.
-    pub(super) fn note_boot(&mut self, boot: Option<u32>, matters: bool) -> bool {
-        self.boot = self.boot.max(boot);
-        let was_silent = std::mem::replace(&mut self.hides_boot, matters && boot.is_none());
-        self.hides_boot && !was_silent
-    }
-
-    pub(super) fn boot(&self) -> Option<u32> {
-        self.boot
     }
 
     /// It has answered, maybe over a link that was silent.
@@ -262,15 +240,5 @@ mod tests {
         assert!(!node.may_be_tried(begin));
         node.clear(begin);
         assert!(node.may_be_tried(begin));
-    }
-
-    #[test]
-    fn that_a_node_hides_its_start_is_news_once_it_matters() {
-        let mut node = Health::new(crate::testing::begin(), Arc::default());
-        assert!(!node.note_boot(None, false));
-        assert!(node.note_boot(None, true));
-        assert!(!node.note_boot(None, true));
-        assert!(!node.note_boot(Some(1), true));
-        assert!(node.note_boot(None, true));
     }
 }

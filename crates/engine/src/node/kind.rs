@@ -28,10 +28,6 @@ pub(crate) struct OpenedLink {
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
     pub(crate) version: Version,
-    /// Which start of the node it leads to, if the node has told: the number grows with each.
-    pub(crate) boot: Option<u32>,
-    /// Why the node has not told its cluster and start, if it has answered with an error that passes.
-    pub(crate) untold: Option<OpenError>,
 }
 
 /// Why a connection to a node could not be set up.
@@ -60,9 +56,6 @@ pub(crate) enum OpenError {
     /// The node has answered with this error.
     #[error("{message} (code 0x{code:04X})")]
     Node { code: i32, message: String },
-    /// The node cannot tell which cluster it is of, and since when it runs, at this moment.
-    #[error("the node cannot tell its cluster and start now: {message} (code 0x{code:04X})")]
-    Untold { code: i32, message: String },
     #[error(
         "the node asks for authentication ({0}) but no credentials are configured: set cluster.username and cluster.password"
     )]

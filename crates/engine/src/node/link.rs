@@ -62,8 +62,6 @@ pub(super) struct Link {
     pub(super) pool: PoolKey,
     pub(super) kind: LinkKind,
     pub(super) version: Version,
-    /// Which start of the node answers here, if it has told.
-    pub(super) boot: Option<u32>,
     decoder: Decoder,
     pub(super) encoder: Encoder,
     /// Writes that others may still join, and their stream ids: they are put behind the others when those
@@ -103,7 +101,6 @@ impl Link {
             pool,
             kind,
             version: opened.version,
-            boot: opened.boot,
             decoder: opened.decoder,
             encoder: opened.encoder,
             open_writes: OpenWrites::new(),

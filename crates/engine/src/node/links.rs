@@ -130,11 +130,6 @@ impl Links {
         Some(self.open.get(link)?.version)
     }
 
-    /// Which start of its node answers on a link, if the node has told.
-    pub(crate) fn boot_of(&self, link: LinkKey) -> Option<u32> {
-        self.open.get(link)?.boot
-    }
-
     /// Gives up on a node request's answer, which may still come.
     pub(crate) fn give_up(&mut self, flight: &Flight) {
         if let Some(link) = self.open.get_mut(flight.link) {

@@ -55,14 +55,7 @@ impl Links {
                     next: Next::NoLink,
                 })
             }
-            Ok(mut link) => {
-                let is_needed = cx.shared.config.layouts.enabled;
-                match link.untold.take().filter(|_| is_needed) {
-                    // Nothing that it answers of copies, now or later, would count for as long as the connection lasts.
-                    Some(why) => self.take_failure(cx, opening, why),
-                    None => self.take_link(cx, key, opening, link),
-                }
-            }
+            Ok(link) => self.take_link(cx, key, opening, link),
             Err(e) => self.take_failure(cx, opening, e),
         }
     }
@@ -81,14 +74,6 @@ impl Links {
             tracing::info!(node = %address, "connected again");
         }
         health.clear(cx.now);
-        if health.note_boot(link.boot, cx.holds_copies(node)) {
-            let address = cx.snapshot.nodes[node.as_usize()].address;
-            tracing::warn!(
-                node = %address,
-                "it does not tell when it was started (gossip_generation in system.local): what it answers of copies in \
-                 sync does not count"
-            );
-        }
         add(&health.stats().counters.links_opened, 1);
         self.insert(cx, key, opening, link);
         let pool = self.pools.get_mut(opening.pool)?;

@@ -44,11 +44,10 @@ fn per_worker(cx: &Context) -> usize {
     links.per_node.div_ceil(cx.workers.max(1)).max(1)
 }
 
-/// Whether a node has left, or may not serve any more. One that holds copies in sync is written to wherever it is.
+/// Whether a node has left, or may not serve any more.
 pub(super) fn is_needless(cx: &Context, node: NodeIndex) -> bool {
     let remote = cx.snapshot.places.locality(node) == Some(Locality::Remote);
-    let is_barred = remote && !cx.shared.config.cluster.allow_remote_dc;
-    cx.snapshot.is_gone(node) || is_barred && !cx.holds_copies(node)
+    cx.snapshot.is_gone(node) || remote && !cx.shared.config.cluster.allow_remote_dc
 }
 
 /// Logins for links that one worker has a node judge at a time: together with the other workers and nodes

@@ -9,7 +9,6 @@ use slotmap::SecondaryMap;
 
 use crate::client::identity::Identity;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::node::health::is_long_ago;
 use crate::node::kind::LinkKind;
 use crate::node::link::Link;
 use crate::node::slot::{Slot, Special};
@@ -57,18 +56,6 @@ pub(super) struct Pause {
     pub(super) failures: u32,
     pub(super) tried: Instant,
     pub(super) until: Instant,
-}
-
-impl Pause {
-    /// Ends it, if the last try was long enough ago.
-    pub(super) fn hurry(&mut self, now: Instant) -> bool {
-        let is_due = is_long_ago(self.tried, now);
-        if is_due {
-            self.until = now;
-            self.tried = now;
-        }
-        is_due
-    }
 }
 
 impl Pool {
@@ -134,13 +121,6 @@ impl Pool {
     /// Whether a shared link is on its way, or will be soon.
     pub(super) fn awaits_link(&self) -> bool {
         self.is_postponed || self.is_connecting()
-    }
-
-    /// The same of a link to this node.
-    pub(super) fn awaits_link_to(&self, node: NodeIndex) -> bool {
-        let slots = self.nodes.get(node.as_usize());
-        let mut slots = slots.into_iter().flatten();
-        self.is_postponed || slots.any(|slot| slot.is_opening())
     }
 
     /// Whether a link of any kind is on its way.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use helenus_policy::ring::NodeIndex;
 
 use crate::context::Context;
-use crate::keys::PoolKey;
+use crate::node::health::is_long_ago;
 use crate::node::links::Links;
 
 impl Links {
@@ -62,21 +62,13 @@ impl Links {
         }
         for (_, pool) in &mut self.pools {
             for pause in pool.unjudged.values_mut() {
-                cut |= pause.hurry(now);
+                if is_long_ago(pause.tried, now) {
+                    pause.until = now;
+                    pause.tried = now;
+                    cut = true;
+                }
             }
         }
-        if cut {
-            self.maintain(cx);
-        }
-    }
-
-    /// The same of one node, for one role: others wait on, because that node has enough to do.
-    pub(crate) fn try_again_at(&mut self, cx: &mut Context, pool: PoolKey, node: NodeIndex) {
-        let health = self.health.get_mut(node.as_usize());
-        let mut cut = health.is_some_and(|health| health.hurry(cx.now));
-        let pool = self.pools.get_mut(pool);
-        let pause = pool.and_then(|pool| pool.unjudged.get_mut(&node));
-        cut |= pause.is_some_and(|pause| pause.hurry(cx.now));
         if cut {
             self.maintain(cx);
         }

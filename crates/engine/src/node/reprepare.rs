@@ -38,7 +38,7 @@ impl Engine {
             return true;
         };
         let reprepares_max = usize::from(REPREPARES_MAX) + of_layouts;
-        if request.owner.is_prepare() || usize::from(request.reprepares) >= reprepares_max {
+        if request.owner.client().is_none() || usize::from(request.reprepares) >= reprepares_max {
             return false;
         }
         request.reprepares = request.reprepares.saturating_add(1);
@@ -71,19 +71,8 @@ impl Engine {
 
     /// What the proxy has prepared for layouts of a request, and has forgotten meanwhile.
     fn recall_copy(&mut self, key: NodeRequestKey, id: &[u8]) -> Option<Arc<Prepared>> {
-        let of_copy = match self.requests.nodes.get(key).map(|request| &request.owner) {
-            Some(Owner::Copy(write, copy)) => Some((*write, *copy)),
-            _ => None,
-        };
-        let own = self.requests.query(key).filter(|_| of_copy.is_some());
-        let own = own.and_then(|query| query.prepared.as_ref());
-        let mut copies = self.copies_prepared(key).iter().chain(own);
-        let written = || {
-            let (write, copy) = of_copy?;
-            self.copied.get(write)?.sent.prepared(copy, id)
-        };
-        let copy = copies.find(|copy| *copy.id == *id).cloned();
-        let copy = copy.or_else(written)?;
+        let mut copies = self.copies_prepared(key).iter();
+        let copy = copies.find(|copy| *copy.id == *id)?.clone();
         self.statements.recall(&self.cx.shared, &copy);
         Some(copy)
     }
@@ -139,7 +128,7 @@ impl Engine {
                 && request.target.untried().is_none_or(|plan| plan.is_empty())
             {
                 // Nodes that were in trouble when it was planned may serve by now.
-                request.target.widen();
+                request.target = Target::ANY;
             }
             self.route(key);
         }

@@ -1,6 +1,5 @@
 //! Node requests whose link is silent or gone: whether another node may have them.
 
-use helenus_layout::insync::TABLE;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
@@ -59,16 +58,13 @@ impl Engine {
             node != silent && sound && self.links.has_link(query.pool, node)
         };
         match &request.owner {
-            Owner::Whole(_) | Owner::Part(..) | Owner::Copy(_, TABLE) => {
+            Owner::Whole(_) | Owner::Part(..) => {
                 let another = request
                     .target
                     .untried()
                     .is_some_and(|mut plan| plan.any(is_other));
                 let client = request.owner.client();
                 let client = client.and_then(|client| self.requests.clients.get(client));
-                let reads = client.and_then(|client| client.execution.copy_read());
-                let another =
-                    another || reads.is_some_and(|read| self.has_another_copy(read, is_other));
                 // Another has been asked already.
                 let hedged = client.is_some_and(|client| client.execution.hedge().is_some());
                 query.idempotent && another && !hedged && may_come_late(query)
@@ -79,7 +75,7 @@ impl Engine {
                 let mut nodes = (0..snapshot.nodes.len()).map(|at| NodeIndex(at as u16));
                 nodes.any(|node| is_near(node) && is_other(node))
             }
-            Owner::Copy(..) | Owner::InRange(_) => false,
+            Owner::InRange(_) => false,
         }
     }
 

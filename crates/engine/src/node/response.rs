@@ -48,10 +48,6 @@ impl Engine {
         let owner = self.requests.nodes.get(key).map(|request| &request.owner);
         match owner {
             None => {}
-            Some(Owner::Copy(..)) => {
-                let boot = self.links.boot_of(link_key);
-                self.on_copy_response(key, boot, opcode, content);
-            }
             Some(Owner::InRange(statement)) => {
                 let statement = statement.clone();
                 self.on_range_prepared(key, &statement, opcode, (content, version));

@@ -6,8 +6,6 @@ use std::sync::{Arc, OnceLock};
 use helenus_cql::{Facts, Kind};
 use helenus_layout::plan::{self, LogicalTable};
 
-use crate::statement::copy_reads::ReadsOfCopies;
-use crate::statement::divided::Divided;
 use crate::statement::of_text::OfText;
 use crate::statement::restored_order::RestoredOrder;
 use crate::stats::{LayoutStats, Stats, add};
@@ -23,36 +21,12 @@ pub(crate) struct LayoutPlan<S> {
 pub(crate) enum Plan<S> {
     /// A read of one partition, maybe of a layout.
     Read(CopyReads<S>),
-    /// A read of copies that take the place of replicas.
-    ReadInPlace(ReadInPlace<S>),
-    /// A write, with one more statement for each layout; or, on copies in place of replicas, a whole batch for each.
+    /// A write, with one more statement for each layout.
     Write(Box<[CopyWrite<S>]>),
     /// Why it cannot be carried out on layouts.
     Refused(Box<str>),
     /// As it came.
     Table,
-}
-
-/// A read of copies that take the place of replicas.
-#[derive(Debug)]
-pub(crate) struct ReadInPlace<S> {
-    /// As it came, on each copy that can answer it alone.
-    pub whole: Arc<ReadsOfCopies<S>>,
-    divided: OnceLock<Divided<S>>,
-}
-
-impl<S: OfText> ReadInPlace<S> {
-    fn of(table: &LogicalTable, text: &str, facts: &Facts) -> ReadInPlace<S> {
-        ReadInPlace {
-            whole: Arc::new(ReadsOfCopies::of(table, text, facts)),
-            divided: OnceLock::new(),
-        }
-    }
-
-    /// The same statement, of several partitions, for one part of them after the other.
-    pub(crate) fn divided(&self, table: &LogicalTable, text: &str, facts: &Facts) -> &Divided<S> {
-        self.divided.get_or_init(|| Divided::of(table, text, facts))
-    }
 }
 
 /// A read as it would be on each layout.
@@ -92,43 +66,6 @@ impl<S: OfText> CopyWrite<S> {
     }
 }
 
-#[cfg(test)]
-impl<S> CopyWrite<S> {
-    /// Whether its text was read.
-    pub(crate) fn is_statement(&self) -> bool {
-        self.statement.get().is_some()
-    }
-}
-
-impl<S> Plan<S> {
-    fn of_write(planned: plan::Write) -> Plan<S> {
-        match planned {
-            plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),
-            plan::Write::Refused(why) => Plan::Refused(why.into()),
-        }
-    }
-
-    /// A write as it is on each copy.
-    pub(crate) fn copies(&self) -> &[CopyWrite<S>] {
-        match self {
-            Plan::Write(copies) => copies,
-            Plan::Read(_) | Plan::ReadInPlace(_) | Plan::Refused(_) | Plan::Table => &[],
-        }
-    }
-
-    /// Bytes of the longest text that a write is on a copy.
-    pub(crate) fn text_len(&self) -> usize {
-        let lens = self.copies().iter().map(|copy| copy.text.len());
-        lens.max().unwrap_or_default()
-    }
-
-    /// Bytes that a write takes, without what the nodes prepare of it.
-    pub(crate) fn byte_len(&self) -> usize {
-        let texts = self.copies().iter().map(|copy| copy.text.len());
-        size_of::<Plan<S>>() + size_of_val(self.copies()) + texts.sum::<usize>()
-    }
-}
-
 impl<S> Clone for LayoutPlan<S> {
     fn clone(&self) -> Self {
         LayoutPlan {
@@ -141,16 +78,11 @@ impl<S> Clone for LayoutPlan<S> {
 impl<S: OfText> LayoutPlan<S> {
     pub(crate) fn of(table: &Arc<LogicalTable>, text: &str, facts: &Facts) -> LayoutPlan<S> {
         let plan = match facts.kind {
-            Kind::Select if table.is_replaced() => {
-                Plan::ReadInPlace(ReadInPlace::of(table, text, facts))
-            }
             Kind::Select => Plan::Read(CopyReads::of(table, text, facts)),
-            Kind::Insert | Kind::Update | Kind::Delete => {
-                Plan::of_write(plan::write(table, text, facts))
-            }
-            Kind::Batch if table.is_replaced() => {
-                Plan::of_write(plan::write_batch(table, text, facts))
-            }
+            Kind::Insert | Kind::Update | Kind::Delete => match plan::write(table, text, facts) {
+                plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),
+                plan::Write::Refused(why) => Plan::Refused(why.into()),
+            },
             _ => Plan::Table,
         };
         LayoutPlan {

@@ -22,18 +22,10 @@ pub(crate) fn may_write(kind: Kind) -> bool {
 
 /// The same of a statement that nobody here understands.
 pub(crate) fn begins_as_write(text: &str) -> bool {
-    begins_as(text, &["insert", "update", "delete", "begin", "truncate"])
-}
-
-/// The same of what reads rows.
-pub(crate) fn begins_as_read(text: &str) -> bool {
-    begins_as(text, &["select"])
-}
-
-fn begins_as(text: &str, any: &[&str]) -> bool {
+    let writes = ["insert", "update", "delete", "begin", "truncate"];
     words(text)
         .next()
-        .is_some_and(|first| is_one_of(first, any))
+        .is_some_and(|first| is_one_of(first, &writes))
 }
 
 /// Keyspaces of Cassandra's own, and that of the catalogue: their tables never have layouts.
@@ -64,6 +56,35 @@ pub(crate) fn changes_rights(text: &str) -> bool {
     words(text)
         .next()
         .is_some_and(|first| is_one_of(first, &["grant", "revoke"]))
+}
+
+/// Why a request is refused whatever it asks: nobody knows where the rows of its table are.
+pub(crate) fn table_refused<'l>(
+    statement: Option<&Statement>,
+    table: Option<(&str, &str)>,
+    in_force: Option<&str>,
+    layouts: &'l Layouts,
+) -> Option<&'l str> {
+    if layouts.refused.is_empty() {
+        return None;
+    }
+    let refused = table.and_then(|(keyspace, table)| layouts.refused(keyspace, table));
+    let opaque = || statement.filter(|statement| statement.facts.kind == Kind::Opaque);
+    refused.or_else(|| {
+        let text = opaque()?.text.to_ascii_lowercase();
+        let is_in = |keyspace: &str| in_force == Some(keyspace) || contains(&text, keyspace);
+        let keyspaces = layouts.refused.iter();
+        let mut tables = keyspaces
+            .filter(|(keyspace, _)| is_in(keyspace))
+            .flat_map(|(_, tables)| tables);
+        let (_, why) = tables.find(|(table, _)| contains(&text, table))?;
+        Some(why.as_str())
+    })
+}
+
+/// Whether a text in lower case may name something. In a text, quotes in names are doubled.
+fn contains(lower: &str, name: &str) -> bool {
+    lower.contains(&name.to_ascii_lowercase().replace('"', "\"\""))
 }
 
 /// Why rows of a table are not written: it is a layout of another.
@@ -102,7 +123,7 @@ pub(crate) fn rights(text: &str, session: Option<&str>, layouts: &Layouts) -> Op
 }
 
 /// Where a GRANT or REVOKE names a table, and which: `GRANT … ON [TABLE] [keyspace.]table TO …`.
-pub(super) fn table_of_rights(text: &str) -> Option<(Range<usize>, Option<Name>, Name)> {
+fn table_of_rights(text: &str) -> Option<(Range<usize>, Option<Name>, Name)> {
     let word = |token: &Token| text.get(token.start..token.end).unwrap_or_default();
     let is =
         |token: &Token, any: &[&str]| token.kind == TokenKind::Word && is_one_of(word(token), any);
@@ -232,13 +253,12 @@ pub(crate) fn opaque_refused(
 ) -> Option<String> {
     let known = table.filter(|(keyspace, table)| layouts.table(keyspace, table).is_some());
     let lower = text.to_ascii_lowercase();
-    // In a text, quotes in names are doubled.
-    let contains = |name: &str| lower.contains(&name.to_ascii_lowercase().replace('"', "\"\""));
     let named = |(keyspace, table): (&str, &str)| {
         let copies = layouts.table(keyspace, table).map(|table| &table.copies);
         let mut copies = copies.into_iter().flatten();
-        let is_in_force = in_force == Some(keyspace) || contains(keyspace);
-        is_in_force && (contains(table) || copies.any(|copy| contains(&copy.physical)))
+        let is_in_force = in_force == Some(keyspace) || contains(&lower, keyspace);
+        is_in_force
+            && (contains(&lower, table) || copies.any(|copy| contains(&lower, &copy.physical)))
     };
     let (keyspace, table) = known.or_else(|| layouts.names().find(|name| named(*name)))?;
     Some(format!(

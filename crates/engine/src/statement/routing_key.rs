@@ -111,30 +111,15 @@ impl Recipe {
 
     /// Builds the routing key into `out`; false if a value is missing.
     pub(super) fn build(&self, values: &Values<'_>, names: &[Box<str>], out: &mut Vec<u8>) -> bool {
-        let value = |part: &Part| match part {
-            Part::Marker(index) if values.named => values.named(names.get(*index as usize)?),
-            Part::Marker(index) => values.get(*index as usize),
-            Part::Name(name) => values.named(name),
-            Part::Bytes(_) => None,
-        };
-        self.build_of(value, out)
-    }
-
-    /// The same of values in the order of the markers.
-    pub(super) fn build_in_order(&self, values: &[ValueRef<'_>], out: &mut Vec<u8>) -> bool {
-        let value = |part: &Part| match part {
-            Part::Marker(index) => values.get(*index as usize).copied(),
-            Part::Name(_) | Part::Bytes(_) => None,
-        };
-        self.build_of(value, out)
-    }
-
-    fn build_of<'v>(
-        &'v self,
-        value: impl Fn(&Part) -> Option<ValueRef<'v>>,
-        out: &mut Vec<u8>,
-    ) -> bool {
         out.clear();
+        let value = |part: &'_ Part| -> Option<ValueRef<'_>> {
+            match part {
+                Part::Marker(index) if values.named => values.named(names.get(*index as usize)?),
+                Part::Marker(index) => values.get(*index as usize),
+                Part::Name(name) => values.named(name),
+                Part::Bytes(_) => None,
+            }
+        };
         let set = |part| match value(part) {
             Some(ValueRef::Set(bytes)) => Some(bytes),
             _ => None,

@@ -9,20 +9,19 @@ use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::{Locality, NodeTable};
 use helenus_policy::token::{Partitioner, Token};
-use helenus_wire::{ErrorBody, Opcode, Version, code, write};
+use helenus_wire::{ErrorBody, Opcode, Version, write};
 
 use crate::config::Config;
 use crate::encodings::Encodings;
 use crate::engine::Engine;
 use crate::keys::{LinkKey, SessionKey};
 use crate::layouts::Layouts;
-use crate::output::{Dialed, Output};
+use crate::output::Output;
 use crate::report::{Report, Wanted};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::{KeyColumn, Snapshot};
 use crate::testing::{
-    Envelope, bytes_of, envelopes, error, greet_as, node, open_links, open_links_to, request_of,
-    request_with_flags, take,
+    Envelope, bytes_of, envelopes, node, open_links, request_of, request_with_flags, take,
 };
 use crate::tick::TICK;
 
@@ -45,7 +44,6 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
         descending: false,
     };
     let copy = Copy {
-        keyspace: "app".to_owned(),
         physical: LAYOUT.to_owned(),
         layout: Layout::new(&[1, 0]).expect("a permutation"),
         readable,
@@ -219,10 +217,6 @@ impl Bench {
         envelopes(framed, &bytes)
     }
 
-    pub(crate) fn nodes(&self) -> usize {
-        self.links.len()
-    }
-
     /// What the first node has been sent, probes aside.
     pub(crate) fn at_node(&mut self) -> Vec<Envelope> {
         self.at(0)
@@ -260,14 +254,6 @@ impl Bench {
             .on_link_bytes(self.now, self.links[node], &bytes);
     }
 
-    /// The same with these flags in its header.
-    pub(crate) fn say_with_flags(&mut self, node: usize, (flags, stream): (u8, i16), body: &[u8]) {
-        let mode = (self.versions.1, self.versions.1 == Version::V5);
-        let bytes = super::written((true, flags), mode, stream, Opcode::Result, body);
-        self.engine
-            .on_link_bytes(self.now, self.links[node], &bytes);
-    }
-
     pub(crate) fn say_error(&mut self, stream: i16, code: i32, message: &str, fields: &[u8]) {
         let mut body = Vec::new();
         let error = ErrorBody {
@@ -288,33 +274,16 @@ impl Bench {
     /// The same at whichever node is asked.
     pub(crate) fn prepare_at_any(&mut self, text: &str, id: &[u8], markers: &[Spec]) {
         let prepared = self.prepared(id, "others", markers, &[]);
-        self.prepare_with_any(text, &prepared);
-    }
-
-    pub(crate) fn prepare_with_any(&mut self, text: &str, prepared: &[u8]) {
         let mut body = Vec::new();
         write::long_string(&mut body, text);
-        if self.versions.0 == Version::V5 {
-            write::u32(&mut body, 0);
-        }
+        write::u32(&mut body, 0);
         self.ask(Opcode::Prepare, 1, &body);
         for node in 0..self.links.len() {
             for (_, stream, _) in self.at(node) {
-                self.say_as(node, Opcode::Result, stream, prepared);
-            }
-        }
-        for node in 0..self.links.len() {
-            for (_, stream, _) in self.at(node) {
-                self.say_as(node, Opcode::Result, stream, prepared);
+                self.say_as(node, Opcode::Result, stream, &prepared);
             }
         }
         assert_eq!(self.answer().0, Opcode::Result);
-    }
-
-    /// The same of the table, whichever node is asked.
-    pub(crate) fn prepare_of_any(&mut self, text: &str, id: &[u8], markers: &[Spec]) {
-        let prepared = self.prepared(id, TABLE, markers, &[]);
-        self.prepare_with_any(text, &prepared);
     }
 
     /// The same of a write on a table.
@@ -373,7 +342,7 @@ impl Bench {
         self.prepared_of(id, ("app", table), markers, columns)
     }
 
-    pub(crate) fn prepared_of(
+    fn prepared_of(
         &self,
         id: &[u8],
         (keyspace, table): (&str, &str),
@@ -436,47 +405,9 @@ impl Bench {
         self.engine.on_message(self.now, message);
     }
 
-    /// A node says that it cannot.
-    pub(crate) fn say_error_as(&mut self, node: usize, stream: i16, code: i32, message: &str) {
-        self.say_as(node, Opcode::Error, stream, &error(code, message));
-    }
-
-    /// A node does not know what it is to execute. `fields`: the id.
-    pub(crate) fn say_unprepared(&mut self, node: usize, stream: i16, fields: &[u8]) {
-        let mut body = Vec::new();
-        let error = ErrorBody {
-            code: code::UNPREPARED,
-            message: "unknown",
-            fields,
-        };
-        error.write(&mut body);
-        self.say_as(node, Opcode::Error, stream, &body);
-    }
-
-    /// The first node has been started anew, so many times in all, and is connected to again.
-    pub(crate) fn restart_first(&mut self, boot: i32) {
-        self.break_link();
-        self.wait(Duration::from_secs(1));
-        let opened = open_links_to(boot, &mut self.engine, self.now, self.versions.1);
-        let first = opened.iter().find(|(node, _)| node.0 == 0);
-        self.links[0] = first.expect("a link to the first node").1;
-    }
-
-    /// A connection to the first node that was asked for is made.
-    pub(crate) fn connect_first(&mut self, boot: i32, link: LinkKey) {
-        let made = Ok(Dialed::default());
-        assert!(self.engine.on_dialed(self.now, link, made));
-        greet_as(boot, &mut self.engine, self.now, self.versions.1, link);
-        self.links[0] = link;
-    }
-
     /// The connection to the first node breaks.
     pub(crate) fn break_link(&mut self) {
-        self.break_link_to(0);
-    }
-
-    pub(crate) fn break_link_to(&mut self, node: usize) {
-        let link = self.links[node];
+        let link = self.links[0];
         self.engine
             .on_link_closed(self.now, link, "the connection is reset", None);
     }
@@ -548,16 +479,6 @@ pub(crate) fn rows(
     state: Option<&[u8]>,
     cells: &[&[u8]],
 ) -> Vec<u8> {
-    rows_of(("app", table), columns, state, cells)
-}
-
-/// The same of a table of any keyspace.
-pub(crate) fn rows_of(
-    table: (&str, &str),
-    columns: &[Spec],
-    state: Option<&[u8]>,
-    cells: &[&[u8]],
-) -> Vec<u8> {
     let mut body = Vec::new();
     write::i32(&mut body, 2);
     write::u32(&mut body, 1 | state.map_or(0, |_| 2));
@@ -565,7 +486,7 @@ pub(crate) fn rows_of(
     if state.is_some() {
         write::bytes(&mut body, state);
     }
-    specs(&mut body, table, columns);
+    specs(&mut body, ("app", table), columns);
     write::u32(&mut body, (cells.len() / columns.len()) as u32);
     for cell in cells {
         write::bytes(&mut body, Some(cell));

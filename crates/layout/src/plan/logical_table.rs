@@ -44,9 +44,7 @@ pub struct Column {
 /// A table that holds the same rows in another clustering order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// The keyspace of the copy's table: the same, unless copies take the place of the table's replicas.
-    pub keyspace: String,
-    /// Name of the copy's table.
+    /// Name of the table, in the same keyspace.
     pub physical: String,
     /// Column numbers are places in [`LogicalTable::clustering`].
     pub layout: Layout,
@@ -55,21 +53,6 @@ pub struct Copy {
 }
 
 impl LogicalTable {
-    /// Whether it has the same copies as this one has, in the same order, readable or not.
-    pub fn has_copies_of(&self, other: &LogicalTable) -> bool {
-        fn key(copy: &Copy) -> (&str, &str, &Layout) {
-            (&copy.keyspace, &copy.physical, &copy.layout)
-        }
-        let (own, others) = (self.copies.iter(), other.copies.iter());
-        own.map(key).eq(others.map(key))
-    }
-
-    /// Whether its copies take the place of its replicas: they are in keyspaces of their own then.
-    pub fn is_replaced(&self) -> bool {
-        let mut copies = self.copies.iter();
-        copies.any(|copy| copy.keyspace != self.keyspace)
-    }
-
     /// The place among the clustering columns.
     pub(super) fn clustering_column(&self, name: &str) -> Option<usize> {
         self.clustering.iter().position(|c| c.name == name)
@@ -171,39 +154,6 @@ mod tests {
             "vector<float, 3>",
         ] {
             assert!(!may_hold_time(ty), "{ty}");
-        }
-    }
-
-    #[test]
-    fn copies_are_the_same_whether_they_are_readable_or_not() {
-        let copy = |physical: &str, columns: &[usize]| Copy {
-            keyspace: "app".to_owned(),
-            physical: physical.to_owned(),
-            layout: Layout::new(columns).expect("a permutation"),
-            readable: true,
-        };
-        let of = |copies: Vec<Copy>| LogicalTable {
-            keyspace: "app".to_owned(),
-            name: "orders".to_owned(),
-            partition_key: Vec::new(),
-            clustering: Vec::new(),
-            columns: Vec::new(),
-            indexed: false,
-            may_hold_times: false,
-            copies,
-            distinct: HashMap::new(),
-            rows: None,
-        };
-        let table = of(vec![copy("a", &[0, 1]), copy("b", &[1, 0])]);
-        let mut filling = table.clone();
-        filling.copies[1].readable = false;
-        assert!(table.has_copies_of(&filling) && filling.has_copies_of(&table));
-        for other in [
-            vec![copy("b", &[1, 0]), copy("a", &[0, 1])],
-            vec![copy("a", &[0, 1])],
-            vec![copy("a", &[0, 1]), copy("b", &[0, 1])],
-        ] {
-            assert!(!table.has_copies_of(&of(other)));
         }
     }
 

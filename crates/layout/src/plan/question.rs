@@ -9,8 +9,6 @@ use super::expected_share::{RANGE_SHARE, share_of_values};
 use super::functions::is_selectable;
 use super::logical_table::LogicalTable;
 use super::order_free::is_order_free;
-use crate::access::Access;
-use crate::layout::Layout;
 use crate::shape::Shape;
 
 /// Values of an `IN ?`, as predicted.
@@ -23,8 +21,6 @@ pub(super) struct Question {
     pub values: Vec<f64>,
     /// Share of the partition's rows that fit all restrictions, as predicted.
     pub matching: f64,
-    /// A column outside of the primary key is restricted.
-    pub restricts_others: bool,
     /// ORDER BY asks for the opposite of the table's order.
     pub reversed: bool,
     pub wanted: Wanted,
@@ -41,19 +37,13 @@ pub(super) enum Wanted {
 }
 
 impl Question {
-    /// None if only the table itself can answer, or no order reads less than its own.
+    /// None if only the table itself can answer.
     pub(super) fn of(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Self> {
-        // What the table takes without filtering is one slice of it, which no order makes smaller.
-        let filters = facts.select.as_deref()?.allow_filtering;
-        filters.then(|| Question::of_partition(table, text, facts))?
-    }
-
-    /// None if only the table's own order can answer.
-    pub(super) fn of_partition(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Self> {
         let select = facts.select.as_deref()?;
         let here = facts.kind == Kind::Select && *facts.table.as_ref()? == *table.name;
+        // What the table takes without filtering is one slice of it, which no order makes smaller.
         // With an index, the index may answer, in its own way.
-        if !here || table.indexed {
+        if !here || !select.allow_filtering || table.indexed {
             return None;
         }
         if !is_plain(select) || !facts.restricted_by_values() || !selectable(text, select) {
@@ -66,7 +56,6 @@ impl Question {
             },
             values: vec![1.0; table.clustering.len()],
             matching: 1.0,
-            restricts_others: false,
             reversed: false,
             wanted: wanted(select),
         };
@@ -95,7 +84,6 @@ impl Question {
                 self.matching *= share_of_values(table, Some(&term.column), 1.0);
             } else {
                 table.column(&term.column)?;
-                self.restricts_others = true;
                 self.matching *= share_of_values(table, Some(&term.column), 1.0);
             }
         }
@@ -119,25 +107,10 @@ impl Question {
                 self.shape.range = self.shape.range.with(at);
             } else {
                 table.column(column)?;
-                self.restricts_others = true;
             }
             self.matching *= RANGE_SHARE;
         }
         (keys == table.partition_key.len()).then_some(())
-    }
-
-    /// Whether a copy with this order reads rows that do not fit, which Cassandra does with ALLOW FILTERING only.
-    pub(super) fn filters(&self, layout: &Layout) -> bool {
-        let Shape {
-            equal,
-            listed,
-            range,
-            ..
-        } = self.shape;
-        let access = Access::of(&self.shape, layout);
-        let mut restricted = equal.union(listed).union(range).iter();
-        let is_sliced = |column| access.prefix.contains(column) || access.range == Some(column);
-        self.restricts_others || !restricted.all(is_sliced)
     }
 }
 
@@ -177,7 +150,7 @@ fn is_plain(select: &SelectFacts) -> bool {
 }
 
 /// Calls no function that could be a user's.
-pub fn selectable(text: &str, select: &SelectFacts) -> bool {
+fn selectable(text: &str, select: &SelectFacts) -> bool {
     let Selected::Columns(items) = &select.columns else {
         return true;
     };

@@ -20,7 +20,7 @@ use super::expected_share::expected_share;
 use super::logical_table::{Copy, LogicalTable};
 use super::question::{Question, Wanted};
 use super::restore::{ROWS_MAX, Restore};
-use super::splice::{Piece, qualified, splice};
+use super::splice::{qualified, splice};
 use crate::access::Access;
 use crate::layout::Layout;
 
@@ -42,9 +42,9 @@ pub enum Read {
 /// A copy is worth the detour if it costs less than this share of what the table costs.
 const GAIN: f64 = 0.7;
 /// The same where the answer has to be sorted: if it does not fit a page, all was in vain.
-pub(super) const GAIN_SORTED: f64 = 0.5;
+const GAIN_SORTED: f64 = 0.5;
 /// Sorting a row, relative to reading it.
-pub(super) const SORTING: f64 = 0.3;
+const SORTING: f64 = 0.3;
 
 /// Where the SELECT is read. That the table takes the statement is known: its PREPARE succeeded.
 pub fn read(table: &LogicalTable, text: &str, facts: &Facts) -> Read {
@@ -127,15 +127,15 @@ fn best(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Read> {
 }
 
 /// What LIMIT, and the number of rows that are expected, mean for a choice.
-pub(super) struct Limits {
+struct Limits {
     /// Of the rows of its slice, the part that is read of what has the order.
-    pub part_read: f64,
+    part_read: f64,
     /// An answer can be sorted, and is expected to fit a page.
-    pub may_sort: bool,
+    may_sort: bool,
 }
 
 impl Limits {
-    pub(super) fn of(table: &LogicalTable, select: &SelectFacts, question: &Question) -> Limits {
+    fn of(table: &LogicalTable, select: &SelectFacts, question: &Question) -> Limits {
         let rows = table.rows_per_partition();
         let rows = rows.map(|rows| rows * question.matching);
         let part_read = match (question.wanted, rows) {
@@ -155,7 +155,7 @@ impl Limits {
 }
 
 /// The slice of the copy, if it can be read.
-pub(super) fn usable(table: &LogicalTable, question: &Question, copy: &Copy) -> Option<Access> {
+fn usable(table: &LogicalTable, question: &Question, copy: &Copy) -> Option<Access> {
     let fits = copy.readable && copy.layout.len() == table.clustering.len();
     fits.then(|| Access::of(&question.shape, &copy.layout))
 }
@@ -168,18 +168,6 @@ fn in_order(
     question: &Question,
     copy: &Copy,
 ) -> Option<String> {
-    let pieces = pieces_in_order(table, text, facts, question, copy)?;
-    splice(text, 0..text.len(), pieces)
-}
-
-/// What is replaced in it.
-pub(super) fn pieces_in_order(
-    table: &LogicalTable,
-    text: &str,
-    facts: &Facts,
-    question: &Question,
-    copy: &Copy,
-) -> Option<Vec<Piece>> {
     let mut pieces = of_copy(table, facts, copy, &[])?;
     if let Some(span) = &facts.spans.order_by {
         match order_by(table, question, copy) {
@@ -187,7 +175,7 @@ pub(super) fn pieces_in_order(
             None => pieces.push(removed(text, span)?),
         }
     }
-    Some(pieces)
+    splice(text, 0..text.len(), pieces)
 }
 
 /// The statement for a copy that gives all rows of the table's answer in another order.
@@ -198,25 +186,6 @@ fn to_sort(
     question: &Question,
     copy: &Copy,
 ) -> Option<(String, Restore)> {
-    let (mut pieces, restore) = pieces_to_sort(table, text, facts, question, copy)?;
-    let before = facts.spans.allow_filtering.as_ref()?.start;
-    pieces.push((before..before, format!("{} ", limit_to_sort())));
-    Some((splice(text, 0..text.len(), pieces)?, restore))
-}
-
-/// One more than is sorted shows that there are too many, and bounds what a client without pages gets.
-pub(super) fn limit_to_sort() -> String {
-    format!("LIMIT {}", ROWS_MAX + 1)
-}
-
-/// What is replaced in it, but for [`limit_to_sort`].
-pub(super) fn pieces_to_sort(
-    table: &LogicalTable,
-    text: &str,
-    facts: &Facts,
-    question: &Question,
-    copy: &Copy,
-) -> Option<(Vec<Piece>, Restore)> {
     let (restore, appended) = Restore::of(table, facts.select.as_deref()?, question)?;
     let spans = &facts.spans;
     let mut pieces = of_copy(table, facts, copy, &appended)?;
@@ -226,7 +195,10 @@ pub(super) fn pieces_to_sort(
     {
         pieces.push(removed(text, span)?);
     }
-    Some((pieces, restore))
+    // One more than is sorted shows that there are too many, and bounds what a client without pages gets.
+    let before = spans.allow_filtering.as_ref()?.start;
+    pieces.push((before..before, format!("LIMIT {} ", ROWS_MAX + 1)));
+    Some((splice(text, 0..text.len(), pieces)?, restore))
 }
 
 /// The copy's name and columns in place of the table's.
@@ -235,9 +207,9 @@ fn of_copy(
     facts: &Facts,
     copy: &Copy,
     appended: &[&str],
-) -> Option<Vec<Piece>> {
+) -> Option<Vec<(Range<usize>, String)>> {
     let spans = &facts.spans;
-    let mut pieces = vec![(spans.table.clone()?, qualified(copy))];
+    let mut pieces = vec![(spans.table.clone()?, qualified(table, &copy.physical))];
     let selection = spans.selection.clone()?;
     let quoted = |columns: &[&str]| {
         let columns: Vec<_> = columns
@@ -256,7 +228,7 @@ fn of_copy(
 }
 
 /// With the blank before.
-fn removed(text: &str, span: &Range<usize>) -> Option<Piece> {
+fn removed(text: &str, span: &Range<usize>) -> Option<(Range<usize>, String)> {
     let before = text.get(..span.start)?;
     let start = span.start - usize::from(before.ends_with(' '));
     Some((start..span.end, String::new()))

@@ -4,13 +4,14 @@ use std::ops::Range;
 
 use helenus_cql::quote_identifier;
 
-use super::logical_table::Copy;
-
-/// What takes the place of a span.
-pub(super) type Piece = (Range<usize>, String);
+use super::logical_table::LogicalTable;
 
 /// The bytes `within` of the text, with pieces replaced. None if the spans do not fit.
-pub(super) fn splice(text: &str, within: Range<usize>, mut pieces: Vec<Piece>) -> Option<String> {
+pub(super) fn splice(
+    text: &str,
+    within: Range<usize>,
+    mut pieces: Vec<(Range<usize>, String)>,
+) -> Option<String> {
     pieces.sort_unstable_by_key(|(span, _)| span.start);
     let mut derived = String::with_capacity(within.len() + 64);
     let mut at = within.start;
@@ -32,8 +33,8 @@ fn append(derived: &mut String, piece: &str) {
     derived.push_str(piece);
 }
 
-/// How the table of a copy is named, whichever keyspace the connection uses.
-pub(super) fn qualified(copy: &Copy) -> String {
-    let keyspace = quote_identifier(&copy.keyspace);
-    format!("{keyspace}.{}", quote_identifier(&copy.physical))
+/// How a table of the same keyspace is named, whichever keyspace the connection uses.
+pub(super) fn qualified(table: &LogicalTable, physical: &str) -> String {
+    let keyspace = quote_identifier(&table.keyspace);
+    format!("{keyspace}.{}", quote_identifier(physical))
 }

@@ -1,7 +1,6 @@
 //! Statements and what becomes of them.
 
 mod answers;
-mod in_place;
 mod random;
 mod reads;
 mod writes;
@@ -23,7 +22,6 @@ fn table(orders: &[&[usize]]) -> LogicalTable {
         descending,
     };
     let copy = |(at, order): (usize, &&[usize])| Copy {
-        keyspace: "ks".to_owned(),
         physical: format!("t__layout_{at}"),
         layout: Layout::new(order).expect("a permutation"),
         readable: true,

@@ -5,19 +5,16 @@
 //! table: identifiers of list elements, times, random values.
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
-use helenus_cql::{
-    BatchKind, Call, Change, Facts, Kind, Modification, Name, Op, calls, modification,
-};
+use helenus_cql::{Call, Change, Facts, Kind, Modification, Name, Op, calls, modification};
 
 use super::functions::is_deterministic;
 use super::logical_table::LogicalTable;
-use super::splice::{Piece, qualified, splice};
+use super::splice::{qualified, splice};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// One text for each copy, with the same markers in the same order. They go into one unlogged
-    /// batch with the client's own statement, or, where copies take the place of the table's replicas, each to
-    /// its own node.
+    /// batch with the client's own statement.
     Copies(Vec<String>),
     /// Why it is not possible, for the client.
     Refused(String),
@@ -30,59 +27,17 @@ pub fn write(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
         let of = format!("{}.{} has layouts", table.keyspace, table.name);
         return Write::Refused(format!("{of}: {reason}, or drop the layouts"));
     }
-    let copy = |copy| {
-        let name = (facts.spans.table.clone()?, qualified(copy));
+    let copy = |physical: &str| {
+        let name = (facts.spans.table.clone()?, qualified(table, physical));
         splice(text, facts.spans.statement.clone(), vec![name])
     };
-    let copies: Option<Vec<String>> = table.copies.iter().map(copy).collect();
+    let copies: Option<Vec<String>> = table.copies.iter().map(|c| copy(&c.physical)).collect();
     match copies {
         Some(copies) => Write::Copies(copies),
         None => Write::Refused(format!("{}: {NOT_UNDERSTOOD}", table.name)),
     }
 }
 
-/// How a text `BEGIN … APPLY BATCH`, all of whose statements are about the table, is written to its copies that
-/// take the place of replicas: whole, to each its own, and unlogged. One that is of several partitions is not told here.
-pub fn write_batch(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
-    let of = format!("{}.{}", table.keyspace, table.name);
-    if facts.batch == Some(BatchKind::Counter) {
-        return Write::Refused(format!("{of} has layouts: {COUNTERS}"));
-    }
-    for (at, inner) in facts.inner.iter().enumerate() {
-        if let Some(reason) = obstacle(table, text, inner) {
-            let number = at + 1;
-            return Write::Refused(format!(
-                "statement {number} of the batch: {of} has layouts: {reason}, or drop the layouts"
-            ));
-        }
-    }
-    let unlogged = match facts.batch {
-        Some(BatchKind::Logged) => {
-            second_word(text, facts).map(|at| (at..at, "UNLOGGED ".to_owned()))
-        }
-        _ => None,
-    };
-    let copy = |copy| {
-        let piece = |inner: &Facts| Some((inner.spans.table.clone()?, qualified(copy)));
-        let pieces: Option<Vec<Piece>> = facts.inner.iter().map(piece).collect();
-        let pieces = unlogged.iter().cloned().chain(pieces?);
-        splice(text, facts.spans.statement.clone(), pieces.collect())
-    };
-    let copies: Option<Vec<String>> = table.copies.iter().map(copy).collect();
-    match copies {
-        Some(copies) if facts.kind == Kind::Batch => Write::Copies(copies),
-        _ => Write::Refused(format!("{of}: {NOT_UNDERSTOOD}")),
-    }
-}
-
-/// Where the second word of a statement begins.
-fn second_word(text: &str, facts: &Facts) -> Option<usize> {
-    let start = facts.spans.statement.start;
-    let token = Lexer::new(text.get(start..)?).nth(1)?;
-    Some(start + token.start)
-}
-
-const COUNTERS: &str = "counters cannot be copied exactly; keep them in a table of their own";
 const NOT_UNDERSTOOD: &str =
     "this statement is not understood; write it as an INSERT, UPDATE or DELETE";
 
@@ -102,7 +57,9 @@ fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
         );
     }
     if table.columns.iter().any(|c| c.cql_type == "counter") {
-        return Some(COUNTERS.to_owned());
+        return Some(
+            "counters cannot be copied exactly; keep them in a table of their own".to_owned(),
+        );
     }
     if let Some(function) = changing_function(text, facts) {
         return Some(format!(
@@ -195,13 +152,6 @@ fn list_change(table: &LogicalTable, modification: &Modification) -> Option<Stri
 /// Only whole rows and whole partitions are the same set of rows in every order.
 fn restriction(table: &LogicalTable, facts: &Facts, modification: &Modification) -> Option<String> {
     let several = |columns: &[Name]| columns.len() != 1;
-    // Each copy is written on the nodes that have the partition.
-    if table.is_replaced()
-        && let mut ins = modification.ins.iter().flat_map(|r| &r.columns)
-        && ins.any(|column| table.is_partition_key(column.as_str()))
-    {
-        return Some("IN cannot be on its partition key; write one partition at a time".to_owned());
-    }
     if modification.other_relations
         || modification.ins.iter().any(|r| several(&r.columns))
         || modification

@@ -114,43 +114,51 @@ fn without_a_lease_nothing_is_written() {
     assert_eq!(opcode, Opcode::Batch);
 }
 
+/// The catalogue says something of `app.others` that nobody understands.
 #[test]
-fn before_the_catalogue_was_ever_read_no_table_is() {
-    let mut config = crate::config::Config::default();
-    config.layouts.enabled = true;
-    let mut bench = Bench::with(config, (Version::V4, Version::V4));
-    let of_others = "SELECT * FROM app.others WHERE customer = 1";
+fn a_table_whose_rows_may_be_elsewhere_is_refused_whatever_is_asked() {
+    const WHY: &str = "nobody knows where its rows are";
+    let mut bench = Bench::new(Version::V4, Version::V4);
+    let of_id = "SELECT total FROM app.others WHERE customer = 1";
+    bench.prepare_at_any(of_id, b"id", &[]);
+    let mut snapshot = crate::snapshot::Snapshot::clone(&bench.common.snapshot.load());
+    let mut layouts = crate::layouts::Layouts::clone(&snapshot.layouts);
+    let of_keyspace = layouts.refused.entry("app".to_owned()).or_default();
+    of_keyspace.insert("others".to_owned(), WHY.to_owned());
+    snapshot.layouts = layouts.into();
+    snapshot.epoch += 1;
+    bench.common.store(snapshot);
     for text in [
-        of_others,
-        "SELECT * FROM app.orders",
+        "SELECT * FROM app.others WHERE customer = 1",
+        "SELECT * FROM app.others",
         "SELECT JSON * FROM app.others",
-        INSERT,
+        "SELECT what nobody understands FROM app.others",
+        "INSERT INTO app.others (customer) VALUES (1)",
+        "TRUNCATE app.others",
+        "DROP TABLE app.others",
+        "BEGIN BATCH INSERT INTO app.others (customer) VALUES (1) APPLY BATCH",
+        "BEGIN BATCH DELETE FROM app.orders WHERE customer = 1; DELETE FROM app.others WHERE customer = 1 APPLY BATCH",
     ] {
         ask(&mut bench, text);
-        let (code, why) = bench.error();
-        assert_eq!(code, code::OVERLOADED, "{text}: {why}");
-        assert!(
-            why.contains("catalogue of layouts could not be read"),
-            "{why}"
-        );
+        assert_eq!(bench.error(), (code::INVALID, WHY.to_owned()), "{text}");
     }
+    let version = bench.versions.0;
+    bench.ask(
+        Opcode::Execute,
+        2,
+        &Asking::default().execute(version, b"id"),
+    );
+    assert_eq!(bench.error(), (code::INVALID, WHY.to_owned()));
+    let texts = [
+        "DELETE FROM app.orders WHERE customer = 1",
+        "DELETE FROM app.others WHERE customer = 1",
+    ];
+    let body = batch_of((version, 1), &texts.map(Ok));
+    bench.ask(Opcode::Batch, 2, &body);
+    assert_eq!(bench.error(), (code::INVALID, WHY.to_owned()));
     bench.is_done();
-    // What the system has is no copy, and the catalogue may be what is looked for.
-    for text in [
-        "SELECT * FROM system_auth.roles",
-        "SELECT * FROM helenus.layouts",
-        "LIST ROLES",
-    ] {
-        ask(&mut bench, text);
-        assert_eq!(bench.at_node().len(), 1, "{text}");
-    }
-    bench.renew();
-    ask(&mut bench, of_others);
-    assert_eq!(bench.at_node().len(), 1);
-    // What was read once may have been true for as long as nobody changes it.
-    bench.now += LEASE;
-    ask(&mut bench, of_others);
-    assert_eq!(bench.at_node().len(), 1);
+    ask(&mut bench, "SELECT * FROM app.orders");
+    assert_eq!(bench.at_node().len(), 1, "others go on");
 }
 
 /// A bench whose link takes one request at a time, and in which everything may wait for long.

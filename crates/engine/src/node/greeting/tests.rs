@@ -53,24 +53,6 @@ fn name(of: &str) -> Vec<u8> {
     body
 }
 
-/// The same with the generation of the node.
-fn name_and_generation(of: &str, generation: &[u8]) -> Vec<u8> {
-    let mut body = Vec::new();
-    write::i32(&mut body, 2);
-    write::u32(&mut body, 1);
-    write::u32(&mut body, 2);
-    write::string(&mut body, "system");
-    write::string(&mut body, "local");
-    for (name, of_type) in [("cluster_name", 0x0D), ("gossip_generation", 0x09)] {
-        write::string(&mut body, name);
-        write::u16(&mut body, of_type);
-    }
-    write::i32(&mut body, 1);
-    write::bytes(&mut body, Some(of.as_bytes()));
-    write::bytes(&mut body, Some(generation));
-    body
-}
-
 fn answer(opcode: Opcode, body: &[u8]) -> Answer {
     (None, opcode, body.to_vec())
 }
@@ -226,27 +208,6 @@ fn a_link_says_who_it_is_and_asks_whose_node_it_is() {
     let cannot = answer(Opcode::Error, &error(code::SERVER, "no"));
     is_ready(|| link(false, None), &[ready(), cannot], &[cluster]);
     is_ready(check, &[asks(), accepts()], &["AUTH_RESPONSE"]);
-}
-
-#[test]
-fn a_link_knows_which_start_of_its_node_answers() {
-    let boot = |said: Answer| {
-        let mut talk = Talk::new(Version::V4, link(false, None), 1_000);
-        let reached = talk.answer_all([ready(), said]);
-        assert!(matches!(reached, Ok(Some(Milestone::Ready))), "{reached:?}");
-        talk.greeting.into_link().0.boot
-    };
-    let told = |generation: &[u8]| {
-        let body = name_and_generation("ours", generation);
-        boot(answer(Opcode::Result, &body))
-    };
-    assert_eq!(told(&1_700_000_000_i32.to_be_bytes()), Some(1_700_000_000));
-    assert_eq!(told(&[1, 2]), None, "that is no int");
-    assert_eq!(boot(answer(Opcode::Result, &name("ours"))), None);
-    assert_eq!(
-        boot(answer(Opcode::Error, &error(code::SERVER, "no"))),
-        None
-    );
 }
 
 #[test]

@@ -3,7 +3,7 @@ use helenus_wire::write;
 
 use super::*;
 
-const NAMES: ((&str, &str), (&str, &str)) = (("ks", "t__layout_a"), ("ks", "t"));
+const NAMES: (&str, &str) = ("t__layout_a", "t");
 
 /// Sorted by the last column from above, then by the first; the last one was appended.
 fn order(limit: Option<usize>) -> RestoredOrder {

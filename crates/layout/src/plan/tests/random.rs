@@ -1,6 +1,6 @@
 //! Random statements, whole and mutilated: what is derived asks the same of the copy.
 
-use helenus_cql::{BatchKind, Facts, Literal, SelectFacts, Selected, Term, facts};
+use helenus_cql::{Facts, Literal, SelectFacts, Selected, Term, facts};
 
 use super::*;
 use crate::rng::Rng;
@@ -83,7 +83,6 @@ fn no_text_makes_it_panic_or_change_the_markers() {
         }
         for of in [&known, &before] {
             let _ = read(&table, &text, of);
-            let _ = read_in_place(&table, &text, of);
             let _ = write(&table, &text, of);
             for inner in &of.inner {
                 let _ = write(&table, &text, inner);
@@ -176,57 +175,6 @@ fn check_writes(table: &LogicalTable, text: &str, known: &Facts) -> usize {
         assert_eq!(known.using_timestamp, of_copy.using_timestamp, "{derived}");
     }
     copies.len()
-}
-
-#[test]
-fn a_batch_on_a_copy_is_that_of_its_statements() {
-    let mut batches = 0;
-    for_seeds(5_000, |_, rng| {
-        let mut table = random_table(rng);
-        for (at, copy) in table.copies.iter_mut().enumerate() {
-            copy.keyspace = format!("ks_{at}");
-        }
-        let statements: Vec<String> = (0..1 + rng.below(3)).map(|_| random_write(rng)).collect();
-        let kind = pick(rng, &["", "UNLOGGED "]);
-        let using = pick(rng, &["", "", " USING TIMESTAMP ?"]);
-        let end = pick(rng, &["; ", " "]);
-        let text = format!(
-            "BEGIN {kind}BATCH{using} {}{end}APPLY BATCH",
-            statements.join(end)
-        );
-        let known = facts(&text);
-        let alone: Vec<Write> = statements
-            .iter()
-            .map(|statement| write(&table, statement, &facts(statement)))
-            .collect();
-        let is_refused = |write: &Write| matches!(write, Write::Refused(_));
-        let Write::Copies(copies) = write_batch(&table, &text, &known) else {
-            assert!(alone.iter().any(is_refused), "{text} is refused");
-            return;
-        };
-        batches += 1;
-        assert!(!alone.iter().any(is_refused), "{text} is not refused");
-        assert_eq!(copies.len(), table.copies.len());
-        for (at, derived) in copies.iter().enumerate() {
-            let of_copy = facts(derived);
-            assert_eq!(of_copy.kind, known.kind);
-            assert_eq!(of_copy.batch, Some(BatchKind::Unlogged), "{derived}");
-            assert_eq!(known.markers, of_copy.markers, "{derived}");
-            assert_eq!(known.using_timestamp, of_copy.using_timestamp, "{derived}");
-            assert_eq!(of_copy.inner.len(), statements.len(), "{derived}");
-            // Each is what it would be alone, but for where its markers are.
-            for (inner, alone) in of_copy.inner.iter().zip(&alone) {
-                let Write::Copies(alone) = alone else {
-                    continue;
-                };
-                assert_eq!(derived[inner.spans.statement.clone()], alone[at]);
-            }
-        }
-    });
-    assert!(
-        batches > 100 || std::env::var("HELENUS_SEED").is_ok(),
-        "{batches} batches"
-    );
 }
 
 /// The same in everything but what a rewriting may change. Markers are numbered from the start of

@@ -162,64 +162,6 @@ fn statements_of_a_batch_are_taken_one_by_one() {
     assert!(matches!(write(&table, text, &facts), Write::Refused(_)));
 }
 
-/// The same in keyspaces of their own, `ks_0` and `ks_1`.
-fn in_place() -> LogicalTable {
-    let mut table = table(&[&[1, 0, 2], &[2, 1, 0]]);
-    for (at, copy) in table.copies.iter_mut().enumerate() {
-        copy.keyspace = format!("ks_{at}");
-        copy.physical = "t".to_owned();
-    }
-    table
-}
-
-fn check_batch(text: &str, template: &str) {
-    let copies = [0, 1].map(|at| template.replace('#', &format!("ks_{at}.t")));
-    let written = write_batch(&in_place(), text, &helenus_cql::facts(text));
-    assert_eq!(written, Write::Copies(copies.into()), "{text}");
-}
-
-#[test]
-fn a_batch_is_written_whole_to_copies_in_place_of_replicas() {
-    check_batch(
-        " begin batch using timestamp ? insert into t (k, s) values (?, :x);delete from\"ks\".t where k = ? \
-         UPDATE t USING TTL :ttl SET st = st + ? WHERE k = 1 and a = 2 and b = 3 and c = 4; apply batch;",
-        "begin UNLOGGED batch using timestamp ? insert into # (k, s) values (?, :x);delete from # where k = ? \
-         UPDATE # USING TTL :ttl SET st = st + ? WHERE k = 1 and a = 2 and b = 3 and c = 4; apply batch",
-    );
-    check_batch(
-        "BEGIN UNLOGGED BATCH DELETE FROM t WHERE k = 1 APPLY BATCH",
-        "BEGIN UNLOGGED BATCH DELETE FROM # WHERE k = 1 APPLY BATCH",
-    );
-}
-
-#[test]
-fn a_batch_is_refused_for_what_one_of_its_statements_is_refused_for() {
-    let refused = |text: &str, reasons: [&str; 2]| {
-        let written = write_batch(&in_place(), text, &helenus_cql::facts(text));
-        let Write::Refused(why) = written else {
-            panic!("{text} is not refused");
-        };
-        assert!(reasons.iter().all(|of| why.contains(of)), "{text}: {why}");
-    };
-    let delete = "DELETE FROM t WHERE k = 1";
-    for (second, reason) in [
-        ("DELETE FROM t WHERE k = 1 AND a > 2", "rows of a range"),
-        ("INSERT INTO t (k) VALUES (1) IF NOT EXISTS", "without IF"),
-        ("UPDATE t SET l += [1] WHERE k = 1", "elements of list l"),
-        (
-            "UPDATE t SET s = 1 WHERE k IN (1, 2)",
-            "one partition at a time",
-        ),
-        ("INSERT INTO t (k, s) VALUES (1, random())", "random()"),
-    ] {
-        let text = format!("BEGIN BATCH {delete}; {second}; {delete} APPLY BATCH");
-        refused(&text, ["statement 2 of the batch: ks.t", reason]);
-    }
-    let counters = format!("BEGIN COUNTER BATCH {delete} APPLY BATCH");
-    refused(&counters, ["ks.t has layouts", "counters"]);
-    refused(delete, ["ks.t", "not understood"]);
-}
-
 #[test]
 fn a_time_that_each_node_would_tell_for_itself_is_refused() {
     let plain = table(&[&[1, 0, 2]]);
