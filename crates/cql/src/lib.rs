@@ -23,10 +23,8 @@ mod literal;
 mod modification;
 mod name;
 mod normalised;
-mod one_key;
 mod parse;
 mod scan;
-mod splice;
 mod token_range;
 mod weight;
 
@@ -40,7 +38,6 @@ pub use literal::Literal;
 pub use modification::{Assigned, AssignedValue, Change, Changed, JsonDocument, Modification};
 pub use name::{Name, fold_identifier, is_reserved, qualified_name, quote_identifier};
 pub use normalised::{first_words, normalised, with_markers, without_values};
-pub use one_key::{KeyColumnValues, KeyValue, OneKey, one_key};
 pub use parse::{facts, modification};
 pub use token_range::{
     PreparedRange, RangeValue, TokenRange, is_lower, is_upper, prepared_range, takes_token_range,

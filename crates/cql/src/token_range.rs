@@ -2,7 +2,6 @@
 
 use crate::facts::{Facts, KeyTerm, Kind, Op, SelectFacts, Term, TokenRelation};
 use crate::name::quote_identifier;
-use crate::splice::spliced;
 
 /// A statement over a part of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,7 +198,16 @@ fn splice(
         };
         edits.push((at..at, joined));
     }
-    spliced(text, edits)
+    edits.sort_by_key(|(span, _)| (span.start, span.end));
+    let mut out = String::with_capacity(text.len() + 96);
+    let mut at = 0;
+    for (span, with) in edits {
+        out.push_str(text.get(at..span.start)?);
+        out.push_str(&with);
+        at = span.end;
+    }
+    out.push_str(text.get(at..)?);
+    Some(out)
 }
 
 #[cfg(test)]
