@@ -144,22 +144,6 @@ impl Choice {
         }
     }
 
-    /// When a node would have done this work, in microseconds from now, and after all others if it is ejected; by
-    /// policies that do not predict that, as if it had nothing else to do.
-    pub fn finish_us(&self, now_us: u64, node: NodeIndex, work_us: u32) -> f32 {
-        let load = self.loads.get(node.as_usize());
-        match load.filter(|_| self.settings.policy == Policy::EarliestFinish) {
-            Some(load) => earliest_finish::score(load, &self.cluster, now_us, work_us),
-            None => work_us as f32,
-        }
-    }
-
-    /// Whether a node gets nothing that others can take.
-    pub fn is_ejected(&self, now_us: u64, node: NodeIndex) -> bool {
-        let load = self.loads.get(node.as_usize());
-        load.is_some_and(|load| load.is_ejected(now_us))
-    }
-
     /// A request waits at the proxy for a node.
     pub fn on_waits(&mut self, node: NodeIndex, work_us: u32) {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {

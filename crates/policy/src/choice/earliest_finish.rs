@@ -137,12 +137,6 @@ impl Cluster {
     }
 }
 
-/// Of a node by itself, where the work differs from node to node.
-pub(super) fn score(load: &Load, cluster: &Cluster, now_us: u64, work_us: u32) -> f32 {
-    let out = if load.is_ejected(now_us) { OUT } else { 0.0 };
-    cluster.finish_us(load, now_us, work_us as f32) + out
-}
-
 pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes: &mut [NodeIndex]) {
     let len = nodes.len().min(CANDIDATES_MAX);
     let nodes = &mut nodes[..len];

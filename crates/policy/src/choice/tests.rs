@@ -419,24 +419,6 @@ fn a_node_that_calls_itself_idle_and_is_slow_is_not_believed() {
 }
 
 #[test]
-fn different_work_on_each_node_is_compared_by_when_it_would_be_done() {
-    for (policy, counts) in [(Policy::EarliestFinish, true), (Policy::TokenAware, false)] {
-        let mut model = Model::new(policy, 1);
-        model.pass(1_000);
-        let now_us = model.now_us;
-        for _ in 0..20 {
-            model.choice.on_sent(now_us, NodeIndex(0), 10_000);
-        }
-        let finish_us = |node, work_us| model.choice.finish_us(now_us, NodeIndex(node), work_us);
-        assert!(finish_us(1, 500) < finish_us(1, 5_000));
-        let is_busy = finish_us(0, 500) > finish_us(1, 5_000);
-        assert_eq!(is_busy, counts, "{policy}");
-        // Of a node that nobody knows, nothing is known.
-        assert!(finish_us(9, 500) == 500.0);
-    }
-}
-
-#[test]
 fn c3_shuns_queues_by_their_third_power() {
     let mut model = Model::new(Policy::C3, 0);
     for _ in 0..3 {

@@ -52,13 +52,6 @@ impl ReplicaSets {
         }
     }
 
-    /// All nodes that own anything, some of them many times.
-    pub fn nodes(&self) -> &[NodeIndex] {
-        match &*self.0 {
-            Sets::Same(nodes) | Sets::PerSlot { nodes, .. } => nodes,
-        }
-    }
-
     /// True if both share one allocation.
     pub fn is_shared_with(&self, other: &ReplicaSets) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
