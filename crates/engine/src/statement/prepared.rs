@@ -143,7 +143,7 @@ impl Statement {
     }
 
     /// Whether what it becomes is kept with it. A write with its values in the text hardly comes twice.
-    pub(crate) fn keeps_plans(&self) -> bool {
+    fn keeps_plans(&self) -> bool {
         self.is_read() || self.facts.markers > 0
     }
 
