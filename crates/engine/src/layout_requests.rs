@@ -90,10 +90,7 @@ impl Engine {
             (Kind::Select, _) => is_serial,
             _ => may_write(kind),
         };
-        let defines = match (kind, statement) {
-            (Kind::Auth, Some(statement)) => changes_rights(&statement.text),
-            _ => kind == Kind::Ddl,
-        };
+        let defines = defines(kind, statement);
         let of_facts = || statement.and_then(|s| s.facts.keyspace.as_ref().map(Name::as_str));
         let keyspace = table.map(|(keyspace, _)| keyspace).or_else(of_facts);
         if (may_write || kind == Kind::Ddl) && keyspace == Some(CATALOGUE) {
@@ -179,6 +176,14 @@ impl Engine {
             _ => {}
         }
         self.refuse_with_fields(arrival, None, (*code, text, fields));
+    }
+}
+
+/// Whether a statement changes what a table is, or who may do what with it.
+fn defines(kind: Kind, statement: Option<&Arc<Statement>>) -> bool {
+    match (kind, statement) {
+        (Kind::Auth, Some(statement)) => changes_rights(&statement.text),
+        _ => kind == Kind::Ddl,
     }
 }
 

@@ -7,6 +7,7 @@ mod access;
 mod actions;
 mod answer;
 mod captures;
+mod catalogue;
 mod clients;
 mod encodings;
 mod errors;

@@ -1,21 +1,20 @@
-//! The catalogue of layouts and encoded columns: read every few seconds, compared with the tables, put into
+//! Flags and catalogue of layouts and encoded columns: read every few seconds, compared with the tables, put into
 //! the snapshot.
 //!
-//! What was read is good for a lease ([`helenus_engine::layouts`]), which is renewed only once it is in
-//! force. A reading whose tables could not be looked at renews nothing, nor does one that only a node that
-//! lags behind may give ([`votes`]). There is one lease for both: it is renewed if all that is switched on
-//! could be read.
+//! What was read is good for a lease ([`helenus_engine::leases`]), which is renewed only once it is in force. The lease on
+//! the flags is renewed by any node that answers; that on the catalogue only by a reading that can have followed from
+//! the one before ([`Belief`]), whose tables could be looked at, and that is not one which only a node that lags
+//! behind may give ([`votes`]).
 
 mod dictionaries;
-mod encoding_rows;
 pub(crate) mod encodings;
 mod known;
-mod layout_rows;
 pub(crate) mod layouts;
-mod reader;
+pub(crate) mod reader;
 mod schema;
+mod stored;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod votes;
 
 use std::collections::BTreeSet;
@@ -25,14 +24,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use helenus_engine::encodings::Written;
-use helenus_engine::layouts::REFRESH;
+use helenus_catalogue::{Belief, Catalogue, Doubt, Feature, Flag, REFRESH, Written};
 use helenus_engine::snapshot::Snapshot;
 use helenus_wire::Version;
 
 use self::dictionaries::Dictionaries;
 pub(crate) use self::known::Known;
-use self::reader::{Entries, Parts, Reader, Reading};
+use self::reader::{Flags, ReadError, Reader, Reading, features};
 use self::schema::Schema;
 use self::votes::{Told, Verdict, Votes};
 use crate::config::Config;
@@ -49,15 +47,12 @@ pub const SCHEMA_AGE_MAX: Duration = Duration::from_secs(30);
 /// The proxy serves clients after this time even if the catalogue could not be read: it can be read
 /// from, and refuses writes with the reason.
 const FIRST_MAX: Duration = Duration::from_secs(5);
-const NO_CATALOGUE: &str =
-    "it says that there is none, and lags behind in its schema if that is not so";
-
 /// What was read, to notice a change.
 #[derive(Default)]
 struct Seen {
-    entries: Entries,
+    belief: Belief,
     looked_up: LookedUp,
-    /// What the entries mean for the tables.
+    /// What the catalogue means for the tables.
     known: Known,
     schema_version: [u8; 16],
     /// When the tables were looked at.
@@ -66,7 +61,7 @@ struct Seen {
     told: BTreeSet<String>,
 }
 
-/// What the entries are compared with.
+/// What the catalogue is compared with.
 #[derive(Default)]
 struct LookedUp {
     schema: Schema,
@@ -80,22 +75,38 @@ impl LookedUp {
         self.schema == other.schema && keys(self) == keys(other)
     }
 
-    fn known(&self, entries: &Entries) -> Known {
-        Known {
-            layouts: layouts::known(entries.layouts(), &self.schema),
-            encodings: encodings::known(
-                entries.encodings(),
-                self.dictionaries.as_ref(),
-                &self.schema,
-            ),
+    /// What the catalogue means for those of these features.
+    fn known(&self, catalogue: &Catalogue, features: &[Feature]) -> Known {
+        let mut known = Known::default();
+        if features.contains(&Feature::Layouts) {
+            known.layouts = layouts::known(catalogue, &self.schema);
         }
+        if features.contains(&Feature::Encodings) {
+            known.encodings = encodings::known(catalogue, self.dictionaries.as_ref(), &self.schema);
+        }
+        known
+    }
+}
+
+/// Why nothing is renewed by what a node tells.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error(transparent)]
+    Reading(#[from] ReadError),
+    #[error(transparent)]
+    Doubt(#[from] Doubt),
+}
+
+impl From<ConnError> for Unread {
+    fn from(error: ConnError) -> Unread {
+        Unread::Reading(error.into())
     }
 }
 
 /// Follows the catalogue until the proxy stops.
 pub(crate) struct Watch {
     common: Arc<Process>,
-    parts: Parts,
+    features: Vec<Feature>,
     /// Connections to the nodes that were asked last: one, unless it was not believed alone.
     readers: Vec<Reader>,
     seen: Seen,
@@ -106,13 +117,13 @@ pub(crate) struct Watch {
 impl Watch {
     /// `None` if layouts and encoded columns are off. Otherwise the catalogue has been read once, unless no node answered.
     pub(crate) async fn start(common: Arc<Process>) -> Option<Watch> {
-        let parts = Parts::of(&common.settings.load());
-        if !parts.layouts && !parts.encodings {
+        let features = features(&common.settings.load());
+        if features.is_empty() {
             return None;
         }
         let mut watch = Watch {
             common,
-            parts,
+            features,
             readers: Vec::new(),
             seen: Seen::default(),
             is_failing: false,
@@ -122,7 +133,8 @@ impl Watch {
             .is_err()
         {
             tracing::warn!(
-                "the catalogue could not be read within {FIRST_MAX:?}; {} are refused until it can be",
+                "the catalogue could not be read within {FIRST_MAX:?}; until it can be, {} of tables that depend on it \
+                 are refused",
                 watch.refused()
             );
         }
@@ -143,8 +155,8 @@ impl Watch {
         }
     }
 
-    /// Reads the catalogue from the first node that can tell, or from several if one alone does not
-    /// count. Goes on until it is known.
+    /// Reads flags and catalogue from the first node that can tell, or from several if one alone does not
+    /// count. Goes on until both are known.
     async fn renew(&mut self) {
         loop {
             let (addresses, owners) = self.addresses();
@@ -161,16 +173,8 @@ impl Watch {
                         return;
                     }
                     Ok(Verdict::Doubtful) => {}
-                    Ok(Verdict::Impossible) => self.on_failure(address, &NO_CATALOGUE),
                     Err(e) => self.on_failure(address, &e),
                 }
-            }
-            if votes.has_doubts() && !std::mem::replace(&mut self.is_failing, true) {
-                tracing::warn!(
-                    "too few nodes say the same of the catalogue, or of the tables that it names; if that \
-                     lasts, {} are refused. Look at `nodetool describecluster`",
-                    self.refused()
-                );
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -198,7 +202,7 @@ impl Watch {
 
     /// What the engine refuses without a lease.
     fn refused(&self) -> &'static str {
-        match self.parts.encodings {
+        match self.features.contains(&Feature::Encodings) {
             true => "reads and writes",
             false => "writes",
         }
@@ -208,8 +212,8 @@ impl Watch {
         match std::mem::replace(&mut self.is_failing, true) {
             false => tracing::warn!(
                 %node,
-                "the catalogue cannot be read: {error}; if that lasts, {} are refused. The role of \
-                 cluster.username needs SELECT on the keyspace helenus",
+                "the catalogue cannot be read: {error}; if that lasts, {} of tables that depend on it are refused. The \
+                 role of cluster.username needs SELECT on the keyspace helenus",
                 self.refused()
             ),
             true => tracing::debug!(%node, "the catalogue cannot be read: {error}"),
@@ -220,7 +224,7 @@ impl Watch {
         &mut self,
         address: SocketAddr,
         votes: &mut Votes,
-    ) -> Result<Verdict, ConnError> {
+    ) -> Result<Verdict, Unread> {
         let known = self.readers.iter().position(|r| r.address == address);
         let mut reader = match known {
             Some(at) => self.readers.swap_remove(at),
@@ -231,59 +235,124 @@ impl Watch {
                 Reader::connect(&config, &dialer, address, version).await?
             }
         };
-        let (told, looked_up) = self.ask(&mut reader).await?;
-        self.readers.push(reader);
-        let verdict = votes.hear(&told, &self.seen.entries);
+        let done = self.renew_by(&mut reader, votes).await;
+        // One that has answered is asked again, without another login.
+        let has_answered = match &done {
+            Ok(_) | Err(Unread::Doubt(_)) => true,
+            Err(Unread::Reading(e)) => matches!(e, ReadError::Conn(ConnError::Node { .. })),
+        };
+        if has_answered {
+            self.readers.push(reader);
+        }
+        done
+    }
+
+    async fn renew_by(
+        &mut self,
+        reader: &mut Reader,
+        votes: &mut Votes,
+    ) -> Result<Verdict, Unread> {
+        let Flags { sent, flags } = reader.flags().await?;
+        if self.seen.belief.on_flags(&flags) {
+            self.flag();
+        }
+        self.common.leases.flags.renew(sent);
+        if self.seen.belief.needs_catalogue() {
+            return self.renew_catalogue(reader, flags, votes).await;
+        }
+        // What no flag points to is not there.
+        self.common.leases.catalogue.renew(sent);
+        Ok(Verdict::Counts(sent))
+    }
+
+    async fn renew_catalogue(
+        &mut self,
+        reader: &mut Reader,
+        mut flags: BTreeSet<Flag>,
+        votes: &mut Votes,
+    ) -> Result<Verdict, Unread> {
+        let local_dc = self.common.snapshot.load().local_dc.clone();
+        let Reading { sent, catalogue } = reader.catalogue(&local_dc).await?;
+        let unexplained = |flags: &BTreeSet<Flag>| match &catalogue {
+            Some(catalogue) => Belief::unexplained(catalogue, flags),
+            None => BTreeSet::new(),
+        };
+        let mut lost = unexplained(&flags);
+        if !lost.is_empty() {
+            // They may have been dropped after they were read, and their rows then.
+            let now = reader.flags().await?.flags;
+            flags.retain(|flag| now.contains(flag));
+            lost = unexplained(&flags);
+        }
+        let mut belief = self.seen.belief.clone();
+        belief.on_catalogue(catalogue, flags)?;
+        let catalogue = belief.catalogue();
+        let (known, looked_up) = self.compare(reader, catalogue, &local_dc).await?;
+        let told = Told {
+            sent,
+            catalogue: catalogue.clone(),
+            unexplained: lost,
+            known,
+        };
+        let verdict = votes.hear(&told);
         if let Verdict::Counts(sent) = verdict {
-            if let Some((looked_up, schema_version)) = looked_up {
-                self.see(told.entries, looked_up, told.known);
-                self.seen.schema_version = schema_version;
-                self.seen.looked = Some(Instant::now());
-            }
-            self.common.layouts.renew(sent);
+            self.see(belief, looked_up, told.known);
+            self.common.leases.catalogue.renew(sent);
         }
         Ok(verdict)
     }
 
-    /// What a node says, with what it was compared with and the version of its schema if that had to be
-    /// looked up.
-    async fn ask(
+    /// What the catalogue means for a node's tables, with what it was compared with and the version of the node's schema if
+    /// that had to be looked up.
+    async fn compare(
         &self,
         reader: &mut Reader,
-    ) -> Result<(Told, Option<(LookedUp, [u8; 16])>), ConnError> {
-        let Reading { sent, entries } = reader.read(self.parts).await?;
+        catalogue: &Catalogue,
+        local_dc: &str,
+    ) -> Result<(Known, Option<(LookedUp, [u8; 16])>), ConnError> {
         let schema_version = self.common.snapshot.load().schema_version;
         let now = Instant::now();
         let is_recent = |looked: Instant| now < looked + SCHEMA_AGE_MAX;
-        let is_known = entries == self.seen.entries
+        let is_known = catalogue == self.seen.belief.catalogue()
             && self.seen.schema_version == schema_version
             && self.seen.known.problems().next().is_none()
             && self.seen.looked.is_some_and(is_recent);
-        let (known, looked_up) = match is_known {
-            true => (self.seen.known.clone(), None),
-            false => {
-                let looked_up = look_up(reader, &entries, &self.seen.looked_up).await?;
-                (looked_up.known(&entries), Some((looked_up, schema_version)))
-            }
-        };
-        let told = Told {
-            sent,
-            entries,
-            known,
-        };
-        Ok((told, looked_up))
+        if is_known {
+            return Ok((self.seen.known.clone(), None));
+        }
+        let looked_up = look_up(reader, catalogue, &self.seen.looked_up, local_dc).await?;
+        let known = looked_up.known(catalogue, &self.features);
+        Ok((known, Some((looked_up, schema_version))))
     }
 
-    fn see(&mut self, entries: Entries, looked_up: LookedUp, mut known: Known) {
-        known
-            .encodings
-            .keep_what_is_still(&self.seen.known.encodings);
-        if self.seen.entries != entries || !self.seen.looked_up.is_like(&looked_up) {
-            self.put_in_force(known.clone());
+    fn see(&mut self, belief: Belief, looked_up: Option<(LookedUp, [u8; 16])>, mut known: Known) {
+        let is_same = belief.catalogue() == self.seen.belief.catalogue();
+        self.seen.belief = belief;
+        if let Some((looked_up, schema_version)) = looked_up {
+            known
+                .encodings
+                .keep_what_is_still(&self.seen.known.encodings);
+            let is_like = self.seen.looked_up.is_like(&looked_up);
+            self.seen.looked_up = looked_up;
+            self.seen.schema_version = schema_version;
+            self.seen.looked = Some(Instant::now());
+            if !is_same || !is_like {
+                known.flag(&self.seen.belief, &self.features);
+                self.put_in_force(known);
+                return;
+            }
         }
-        self.seen.entries = entries;
-        self.seen.looked_up = looked_up;
-        self.seen.known = known;
+        self.flag();
+    }
+
+    /// Puts in force which tables depend on the catalogue, if these are others than before.
+    fn flag(&mut self) {
+        let mut known = self.seen.known.clone();
+        if known.flag(&self.seen.belief, &self.features) {
+            let (flagged, lost) = known.flagged();
+            tracing::info!(flagged, lost, "other tables depend on the catalogue");
+            self.publish(known);
+        }
     }
 
     fn put_in_force(&mut self, known: Known) {
@@ -293,18 +362,16 @@ impl Watch {
             }
         }
         self.seen.told = known.problems().cloned().collect();
-        if self.parts.layouts {
+        if self.features.contains(&Feature::Layouts) {
             let tables = known.layouts.layouts.tables.values();
-            let refused = known.layouts.layouts.refused.values();
             tracing::info!(
                 tables = tables.map(|tables| tables.len()).sum::<usize>(),
                 readable = known.layouts.readable,
                 written = known.layouts.written,
-                refused = refused.map(|tables| tables.len()).sum::<usize>(),
                 "layouts have changed"
             );
         }
-        if self.parts.encodings {
+        if self.features.contains(&Feature::Encodings) {
             tracing::info!(
                 announced = known.encodings.count(Written::Announced),
                 text = known.encodings.count(Written::Text),
@@ -314,6 +381,11 @@ impl Watch {
                 "encoded columns have changed"
             );
         }
+        self.publish(known);
+    }
+
+    fn publish(&mut self, known: Known) {
+        self.seen.known = known.clone();
         self.common.catalogue.store(Arc::new(known));
         let snapshot: Snapshot = (*self.common.snapshot.load_full()).clone();
         self.common.publish(snapshot);
@@ -330,14 +402,15 @@ fn voters(snapshot: &Snapshot, mut used: Vec<SocketAddr>) -> (Vec<SocketAddr>, u
 
 async fn look_up(
     reader: &mut Reader,
-    entries: &Entries,
+    catalogue: &Catalogue,
     before: &LookedUp,
+    local_dc: &str,
 ) -> Result<LookedUp, ConnError> {
     let none = Dictionaries::default();
     let known = before.dictionaries.as_ref().unwrap_or(&none);
     Ok(LookedUp {
-        schema: reader.schema(entries).await?,
-        dictionaries: reader.dictionaries(known, entries.encodings()).await?,
+        schema: reader.schema(catalogue).await?,
+        dictionaries: reader.dictionaries(known, catalogue, local_dc).await?,
     })
 }
 
@@ -346,12 +419,16 @@ pub(crate) async fn probe(
     config: &Config,
     dialer: &Dialer,
     address: SocketAddr,
-    version: Version,
-) -> Result<Known, ConnError> {
+    (version, local_dc): (Version, &str),
+) -> Result<Known, ReadError> {
     let mut reader = Reader::connect(config, dialer, address, version).await?;
-    let Reading { entries, .. } = reader.read(Parts::of(config)).await?;
-    let looked_up = look_up(&mut reader, &entries, &LookedUp::default()).await?;
-    Ok(looked_up.known(&entries))
+    if reader.flags().await?.flags.is_empty() {
+        return Ok(Known::default());
+    }
+    let Reading { catalogue, .. } = reader.catalogue(local_dc).await?;
+    let catalogue = catalogue.unwrap_or_default();
+    let looked_up = look_up(&mut reader, &catalogue, &LookedUp::default(), local_dc).await?;
+    Ok(looked_up.known(&catalogue, &features(config)))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use futures::StreamExt as _;
 use futures::stream;
-use helenus_engine::encodings::Written;
+use helenus_catalogue::Written;
 use helenus_engine::explain::{Explanation, Question, explain};
 use helenus_engine::rules::{Rules, shadowed_by};
 use helenus_engine::snapshot::{Node, Snapshot};
@@ -183,7 +183,14 @@ async fn check_catalogue(
     let Some(address) = pinned.map(|node| node.address) else {
         return;
     };
-    match catalogue::probe(config, dialer, address, snapshot.version).await {
+    match catalogue::probe(
+        config,
+        dialer,
+        address,
+        (snapshot.version, &snapshot.local_dc),
+    )
+    .await
+    {
         Ok(known) => {
             report.problems.extend(known.problems().cloned());
             report.layouts = config.layouts.enabled.then_some(CheckedLayouts {
@@ -196,12 +203,12 @@ async fn check_catalogue(
         }
         Err(e) => {
             let refused = match config.payload.enabled {
-                true => "all reads and writes",
-                false => "all writes",
+                true => "reads and writes",
+                false => "writes",
             };
             report.problems.push(format!(
-                "the catalogue cannot be read, so {refused} would be refused: {e}; let the role of \
-                 cluster.username SELECT from the keyspace helenus"
+                "the catalogue cannot be read, so {refused} of tables that depend on it would be refused: {e}; let \
+                 the role of cluster.username SELECT from the keyspace helenus"
             ));
         }
     }

@@ -11,7 +11,7 @@ mod members;
 mod movers;
 mod read;
 pub(crate) mod recall;
-mod schema;
+pub(crate) mod schema;
 mod sizes;
 #[cfg(test)]
 mod tests;

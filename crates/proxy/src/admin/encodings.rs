@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use helenus_engine::encodings::{EncodedColumn, EncodedTable, Written};
+use helenus_catalogue::Written;
+use helenus_engine::encodings::{EncodedColumn, EncodedTable};
 use serde::Serialize;
 
 use super::page::Page;
@@ -38,7 +39,7 @@ pub(super) fn view(shared: &Process) -> Option<EncodingsView> {
     }
     let known = &shared.catalogue.load().encodings;
     Some(EncodingsView {
-        lease_held: shared.layouts.until(Instant::now()).is_some(),
+        lease_held: shared.leases.catalogue.is_held(Instant::now()),
         problems: known.problems.clone(),
         columns: columns(known),
     })
@@ -91,11 +92,6 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
         page.sample(name, &[("state", written.name())], known.count(written));
     }
     page.sample(name, &[("state", "wrong")], known.problems.len());
-    page.gauge(
-        "helenus_encodings_lease_held",
-        "1 while what is known of the catalogue may be relied on, else 0: reads and writes are refused.",
-        u8::from(shared.layouts.until(Instant::now()).is_some()),
-    );
 }
 
 #[cfg(test)]

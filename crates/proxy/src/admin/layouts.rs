@@ -42,7 +42,7 @@ pub(super) fn view(shared: &Process) -> Option<LayoutsView> {
     }
     let known = &shared.catalogue.load().layouts;
     Some(LayoutsView {
-        lease_held: shared.layouts.until(Instant::now()).is_some(),
+        lease_held: shared.leases.catalogue.is_held(Instant::now()),
         problems: known.problems.clone(),
         layouts: layouts(known, &shared.stats.layouts()),
     })
@@ -96,11 +96,6 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     for (state, count) in states {
         page.sample(name, &[("state", state)], count);
     }
-    page.gauge(
-        "helenus_layouts_lease_held",
-        "1 while what is known of the catalogue may be relied on, else 0: writes are refused.",
-        u8::from(shared.layouts.until(Instant::now()).is_some()),
-    );
 }
 
 #[cfg(test)]

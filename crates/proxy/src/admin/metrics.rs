@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use super::catalogue;
 use super::encodings;
 use super::errors;
 use super::keys;
@@ -256,6 +257,7 @@ pub(super) fn render(
     process::render(&mut page, started);
     stats(&mut page, &shared.stats);
     reports::render(&mut page, shared);
+    catalogue::render(&mut page, shared);
     layouts::render(&mut page, shared);
     encodings::render(&mut page, shared);
     keys::render(&mut page, shared);

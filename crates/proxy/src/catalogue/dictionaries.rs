@@ -5,7 +5,13 @@ use std::sync::Arc;
 
 use helenus_payload::{DictionaryId, Learned};
 
-use super::encoding_rows::DictionaryKey;
+/// A dictionary, without what was learned.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DictionaryKey {
+    pub keyspace: String,
+    pub table: String,
+    pub id: i32,
+}
 
 /// Those of one table. More are not read: values that name them cannot be.
 const OF_TABLE_MAX: usize = 64;

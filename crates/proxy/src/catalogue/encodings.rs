@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helenus_engine::encodings::{EncodedColumn, EncodedTable, Encodings, Written};
+use helenus_catalogue::{Catalogue, Encoding, TableKey, Written};
+use helenus_engine::encodings::{EncodedColumn, EncodedTable, Encodings};
 use helenus_payload::{Codec, DictionaryId};
 
 use super::dictionaries::Dictionaries;
-use super::encoding_rows::Entry;
 use super::schema::Schema;
 
 #[cfg(test)]
@@ -62,16 +62,30 @@ impl Known {
     }
 }
 
+/// One encoded column, as the catalogue describes it.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    table: &'a TableKey,
+    encoding: &'a Encoding,
+}
+
+fn entries(catalogue: &Catalogue) -> impl Iterator<Item = Entry<'_>> {
+    catalogue.tables.iter().flat_map(|(table, of)| {
+        let columns = of.encodings.iter().flat_map(|of| &of.columns);
+        columns.map(move |encoding| Entry { table, encoding })
+    })
+}
+
 /// `dictionaries`: `None` if the node knows no table of them.
 pub(crate) fn known(
-    entries: &[Entry],
+    catalogue: &Catalogue,
     dictionaries: Option<&Dictionaries>,
     schema: &Schema,
 ) -> Known {
     let mut known = Known::default();
     let none = Dictionaries::default();
     let mut problems = Problems::default();
-    if dictionaries.is_none() && !entries.is_empty() {
+    if dictionaries.is_none() && entries(catalogue).next().is_some() {
         known.rejected += 1;
         known.problems.push(
             "there is no table helenus.dictionaries, without which encoded values cannot be read: restore \
@@ -84,8 +98,8 @@ pub(crate) fn known(
         .problems
         .extend(dictionaries.problems.values().cloned());
     let mut tables: BTreeMap<(&str, &str), EncodedTable> = BTreeMap::new();
-    for entry in entries {
-        let (keyspace, name) = (&*entry.keyspace, &*entry.table);
+    for entry in entries(catalogue) {
+        let (keyspace, name) = (&*entry.table.keyspace, &*entry.table.table);
         if schema.table(keyspace, name).is_none() {
             problems.reject(entry, &format!("there is no table {keyspace}.{name}"));
             continue;
@@ -104,9 +118,8 @@ pub(crate) fn known(
     known.rejected += problems.rejected;
     known.problems.append(&mut problems.sentences);
     let mut encodings = Encodings::default();
-    for ((keyspace, name), table) in tables {
-        let of_keyspace = encodings.tables.entry(keyspace.to_owned()).or_default();
-        of_keyspace.insert(name.to_owned(), Arc::new(table));
+    for table in tables.into_values() {
+        encodings.add(Arc::new(table));
     }
     known.encodings = Arc::new(encodings);
     known
@@ -120,26 +133,21 @@ struct Problems {
 
 impl Problems {
     /// What a node that lags behind may say.
-    fn reject(&mut self, entry: &Entry, why: &str) {
+    fn reject(&mut self, entry: Entry<'_>, why: &str) {
         self.rejected += 1;
         self.add(entry, "cannot be read or written", why);
     }
 
-    fn add(&mut self, entry: &Entry, what: &str, why: &str) {
-        let Entry {
-            keyspace,
-            table,
-            column,
-            ..
-        } = entry;
+    fn add(&mut self, entry: Entry<'_>, what: &str, why: &str) {
+        let (column, table) = (&entry.encoding.column, entry.table);
         self.sentences.push(format!(
-            "encoded column {column} of {keyspace}.{table} {what}: {why}; see `helenus payload status`"
+            "encoded column {column} of {table} {what}: {why}; see `helenus payload status`"
         ));
     }
 }
 
 fn column(
-    entry: &Entry,
+    entry: Entry<'_>,
     table: &EncodedTable,
     schema: &Schema,
     problems: &mut Problems,
@@ -157,15 +165,16 @@ fn column(
             (Codec::Raw, None)
         }
     };
-    let written = Written::of_name(&entry.state).unwrap_or_else(|| {
+    let Encoding { column, hidden, .. } = entry.encoding;
+    let written = entry.encoding.written().unwrap_or_else(|| {
         // Right in any state but the first: all proxies read both columns.
-        let why = format!("its state {:?} is unknown", entry.state);
+        let why = format!("its state {:?} is unknown", entry.encoding.state);
         problems.add(entry, "is read and written", &why);
         Written::Encoded
     });
     EncodedColumn {
-        name: entry.column.clone(),
-        hidden: entry.hidden.clone(),
+        name: column.clone(),
+        hidden: hidden.clone(),
         fits: why.is_none(),
         written,
         codec,
@@ -174,9 +183,9 @@ fn column(
 }
 
 /// Why the columns are not what they should be.
-fn misfit(entry: &Entry, table: &EncodedTable, schema: &Schema) -> Option<String> {
-    let Entry { column, hidden, .. } = entry;
-    let definition = schema.table(&entry.keyspace, &entry.table)?;
+fn misfit(entry: Entry<'_>, table: &EncodedTable, schema: &Schema) -> Option<String> {
+    let Encoding { column, hidden, .. } = entry.encoding;
+    let definition = schema.table(&entry.table.keyspace, &entry.table.table)?;
     let is_used = |other: &EncodedColumn| other.hidden == *hidden || other.hidden == *column;
     match (definition.others.get(column), definition.others.get(hidden)) {
         (None, _) => Some(format!(
@@ -187,7 +196,7 @@ fn misfit(entry: &Entry, table: &EncodedTable, schema: &Schema) -> Option<String
             Some(format!("column {column} is of type {ty}, not text"))
         }
         // It is made once all proxies know of it, and dropped while they still do.
-        (_, None) if entry.state == Written::Announced.name() => None,
+        (_, None) if entry.encoding.written() == Some(Written::Announced) => None,
         (_, None) => Some(format!(
             "the table has no column {hidden} for its encoded values"
         )),
@@ -203,20 +212,20 @@ fn misfit(entry: &Entry, table: &EncodedTable, schema: &Schema) -> Option<String
 
 /// What new values are written with; or why that cannot be, and whether something is missing.
 fn writer(
-    entry: &Entry,
+    entry: Entry<'_>,
     table: &EncodedTable,
 ) -> Result<(Codec, Option<DictionaryId>), (String, bool)> {
     let codec = Codec::ALL
         .into_iter()
-        .find(|codec| codec.name() == entry.codec);
+        .find(|codec| codec.name() == entry.encoding.codec);
     let codec = codec.ok_or_else(|| {
         let why = format!(
             "this version of Helenus does not know the codec {:?}",
-            entry.codec
+            entry.encoding.codec
         );
         (why, false)
     })?;
-    let Some(id) = entry.dictionary else {
+    let Some(id) = entry.encoding.dictionary else {
         return match codec.is_learned() {
             true => Err((
                 format!("codec {codec} needs a dictionary, and none is named"),

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use helenus_catalogue::{Catalogue, LayoutState, TableKey};
 use helenus_engine::layouts::Layouts;
 use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable, may_hold_time};
 
-use super::layout_rows::{Entry, State};
 use super::schema::{Definition, Schema};
 
 #[cfg(test)]
@@ -28,100 +28,81 @@ pub(crate) struct Known {
     pub problems: Vec<String>,
 }
 
-/// The layouts of all entries that fit their tables. A layout of which only the description is wrong, or which has
+/// One layout, as the catalogue describes it.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    table: &'a TableKey,
+    /// All of its table's.
+    all: &'a helenus_catalogue::Layouts,
+    layout: &'a helenus_catalogue::Layout,
+}
+
+/// The layouts of the catalogue that fit their tables. A layout of which only the description is wrong, or which has
 /// other columns outside of the key, is written nevertheless: rows that it misses would be wrong answers once it is
 /// read. A write that names a column which the layout does not have fails as a whole.
-pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
+pub(crate) fn known(catalogue: &Catalogue, schema: &Schema) -> Known {
     let mut known = Known::default();
-    let mut tables: BTreeMap<(&str, &str), LogicalTable> = BTreeMap::new();
     let mut layouts = Layouts::default();
-    for entry in entries {
-        if let Some(mode) = &entry.unknown_mode {
-            let of_keyspace = layouts.refused.entry(entry.keyspace.clone()).or_default();
-            let why = of_keyspace.entry(entry.table.clone());
-            why.or_insert_with(|| {
-                let why = refusal(entry, mode);
-                known.problems.push(why.clone());
-                why
-            });
+    for (key, of) in &catalogue.tables {
+        let Some(all) = &of.layouts else {
             continue;
-        }
-        let judged = judge(entry, schema, &tables);
-        let (definition, copy, complaint) = match judged {
-            Ok(judged) => judged,
-            Err(why) => {
-                known.rejected += 1;
-                known.problems.push(problem(entry, "not written", &why));
-                continue;
-            }
         };
-        if let Some(why) = complaint {
-            known.problems.push(problem(entry, "not read", &why));
+        let mut table: Option<LogicalTable> = None;
+        for layout in &all.layouts {
+            let entry = Entry {
+                table: key,
+                all,
+                layout,
+            };
+            let others = table.as_ref().map_or(&[][..], |table| &table.copies);
+            let (definition, copy, complaint) = match judge(entry, schema, others) {
+                Ok(judged) => judged,
+                Err(why) => {
+                    known.rejected += 1;
+                    known.problems.push(problem(entry, "not written", &why));
+                    continue;
+                }
+            };
+            if let Some(why) = complaint {
+                known.problems.push(problem(entry, "not read", &why));
+            }
+            match copy.readable {
+                true => known.readable += 1,
+                false => known.written += 1,
+            }
+            let table = table.get_or_insert_with(|| logical(entry, definition));
+            table.copies.push(copy);
         }
-        match copy.readable {
-            true => known.readable += 1,
-            false => known.written += 1,
+        if let Some(table) = table {
+            layouts.add(Arc::new(table));
         }
-        let key = (&*entry.keyspace, &*entry.table);
-        let table = tables
-            .entry(key)
-            .or_insert_with(|| logical(entry, definition));
-        table.copies.push(copy);
-    }
-    for ((keyspace, name), table) in tables {
-        let of_keyspace = layouts.tables.entry(keyspace.to_owned()).or_default();
-        of_keyspace.insert(name.to_owned(), Arc::new(table));
     }
     known.layouts = Arc::new(layouts);
     known
 }
 
-fn problem(entry: &Entry, what: &str, why: &str) -> String {
-    let Entry {
-        keyspace,
-        table,
-        layout,
-        ..
-    } = entry;
+fn problem(entry: Entry<'_>, what: &str, why: &str) -> String {
     format!(
-        "layout {layout} of {keyspace}.{table} is {what}: {why}; see `helenus layouts status` and drop it or \
-         create it again"
-    )
-}
-
-/// Why every request for a table is refused whose layouts are something that this version does not know: its rows may
-/// be elsewhere.
-fn refusal(entry: &Entry, mode: &str) -> String {
-    let Entry {
-        keyspace, table, ..
-    } = entry;
-    format!(
-        "requests for {keyspace}.{table} are refused: its layouts are in mode {mode}, which this version of Helenus \
-         does not have, and its rows may be in them alone; `helenus layouts drop {keyspace}.{table} --all` of the \
-         version that made them brings the rows back"
+        "layout {} of {} is {what}: {why}; see `helenus layouts status` and drop it or create it again",
+        entry.layout.name, entry.table
     )
 }
 
 /// A copy to write to, and why it must not be read although the catalogue says so; or why it is no copy.
 fn judge<'a>(
-    entry: &Entry,
+    entry: Entry<'_>,
     schema: &'a Schema,
-    tables: &BTreeMap<(&str, &str), LogicalTable>,
+    others: &[Copy],
 ) -> Result<(&'a Definition, Copy, Option<String>), String> {
-    let Entry {
-        keyspace,
-        table,
-        physical,
-        ..
-    } = entry;
+    let TableKey { keyspace, table } = entry.table;
+    let physical = &entry.layout.physical;
     let own = schema
         .table(keyspace, table)
         .ok_or_else(|| format!("there is no table {keyspace}.{table}"))?;
     if physical == table {
         return Err("its table is the table itself".to_owned());
     }
-    let others = tables.get(&(&**keyspace, &**table));
-    if others.is_some_and(|t| t.copies.iter().any(|copy| copy.physical == *physical)) {
+    if others.iter().any(|copy| copy.physical == *physical) {
         return Err(format!("its table {physical} is that of another layout"));
     }
     let copy = schema
@@ -134,13 +115,15 @@ fn judge<'a>(
     let order: Option<Vec<usize>> = copy.clustering.values().map(|c| position(&c.0)).collect();
     let layout = order.and_then(|order| Layout::new(&order));
     let layout = layout.ok_or("it has more clustering columns than a layout may")?;
-    let is_as_said = copy.clustering.values().map(|c| &c.0).eq(&entry.clustering);
-    let complaint = match &entry.state {
-        State::Other(state) => Some(format!("its state {state:?} is unknown")),
+    let said = &entry.layout.clustering;
+    let is_as_said = copy.clustering.values().map(|c| &c.0).eq(said);
+    let state = entry.layout.state();
+    let complaint = match state {
+        None => Some(format!("its state {:?} is unknown", entry.layout.state)),
         _ if !is_as_said => Some(format!(
             "its table sorts by ({}), but the catalogue says ({})",
             names(copy),
-            entry.clustering.join(", ")
+            said.join(", ")
         )),
         _ if directions(own) != directions(copy) => Some(
             "its table sorts a column upwards that the table sorts downwards, or the reverse"
@@ -151,7 +134,7 @@ fn judge<'a>(
     let copy = Copy {
         physical: physical.clone(),
         layout,
-        readable: entry.state == State::Ready && complaint.is_none(),
+        readable: state == Some(LayoutState::Ready) && complaint.is_none(),
     };
     Ok((own, copy, complaint))
 }
@@ -211,17 +194,18 @@ fn directions(table: &Definition) -> BTreeMap<&str, bool> {
         .collect()
 }
 
-fn logical(entry: &Entry, table: &Definition) -> LogicalTable {
+fn logical(entry: Entry<'_>, table: &Definition) -> LogicalTable {
     let clustering = table.clustering.values();
     let others = table.others.iter();
     let of_key = table.partition_key.values().map(|(_, ty)| ty);
     let mut types = of_key
         .chain(clustering.clone().map(|(_, ty, _)| ty))
         .chain(others.clone().map(|(_, (ty, _))| ty));
+    let distinct = entry.all.distinct.iter();
     LogicalTable {
         may_hold_times: types.any(|ty| may_hold_time(ty)),
-        keyspace: entry.keyspace.clone(),
-        name: entry.table.clone(),
+        keyspace: entry.table.keyspace.clone(),
+        name: entry.table.table.clone(),
         partition_key: table.partition_key.values().map(|c| c.0.clone()).collect(),
         clustering: clustering
             .map(|(name, cql_type, descending)| ClusteringColumn {
@@ -239,7 +223,9 @@ fn logical(entry: &Entry, table: &Definition) -> LogicalTable {
             .collect(),
         indexed: table.indexed,
         copies: Vec::new(),
-        distinct: entry.distinct.iter().cloned().collect(),
-        rows: entry.rows,
+        distinct: distinct
+            .map(|(name, n)| (name.clone(), *n as f64))
+            .collect(),
+        rows: entry.all.rows.map(|rows| rows as f64),
     }
 }

@@ -1,20 +1,23 @@
-//! Reading the catalogue over a connection of its own: what waits for a schema to be read on the control
+//! Reading flags and catalogue over a connection of its own: what waits for a schema to be read on the control
 //! connection must not cost the lease.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use helenus_catalogue::stored::{self, EARLIER, is_earlier};
+use helenus_catalogue::{Catalogue, Feature, Flag, SELECT_FLAGS};
+use helenus_cql::quote_text;
 use helenus_engine::node::greeting::startup_options;
+use helenus_policy::ring::Replication;
 use helenus_wire::{Consistency, Version, code};
 
-use super::dictionaries::Dictionaries;
+use super::dictionaries::{Dictionaries, DictionaryKey};
 use super::schema::Schema;
-use super::{encoding_rows, layout_rows};
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
+use crate::control::schema::string_map;
 use crate::rows::Rows;
-use helenus_rows::literal;
 
 /// How long a node may take for one query. Several nodes must fit into a lease.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -25,52 +28,37 @@ pub(crate) struct Reader {
     pub address: SocketAddr,
 }
 
-/// Which parts of the catalogue are read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
-    pub layouts: bool,
-    pub encodings: bool,
+/// The features that a proxy takes part in.
+pub(crate) fn features(config: &Config) -> Vec<Feature> {
+    let is_on = |feature: &Feature| match feature {
+        Feature::Layouts => config.layouts.enabled,
+        Feature::Encodings => config.payload.enabled,
+    };
+    Feature::ALL.into_iter().filter(is_on).collect()
 }
 
-impl Parts {
-    pub(crate) fn of(config: &Config) -> Parts {
-        Parts {
-            layouts: config.layouts.enabled,
-            encodings: config.payload.enabled,
-        }
-    }
+/// The flags that one node has.
+pub(crate) struct Flags {
+    /// When it was asked.
+    pub sent: Instant,
+    pub flags: BTreeSet<Flag>,
 }
 
 /// The catalogue as one node has told it.
 pub(crate) struct Reading {
     /// When it was asked.
     pub sent: Instant,
-    pub entries: Entries,
+    /// `None`: the node does not know its table.
+    pub catalogue: Option<Catalogue>,
 }
 
-/// What the catalogue's tables hold. `None`: the node does not know the table. One that is not asked for
-/// is as good as empty.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Entries {
-    pub layouts: Option<Vec<layout_rows::Entry>>,
-    pub encodings: Option<Vec<encoding_rows::Entry>>,
-}
-
-impl Entries {
-    pub(crate) fn layouts(&self) -> &[layout_rows::Entry] {
-        self.layouts.as_deref().unwrap_or_default()
-    }
-
-    pub(crate) fn encodings(&self) -> &[encoding_rows::Entry] {
-        self.encodings.as_deref().unwrap_or_default()
-    }
-
-    /// The keyspaces of the tables that they are about.
-    fn keyspaces(&self) -> BTreeSet<&str> {
-        let layouts = self.layouts().iter().map(|entry| &*entry.keyspace);
-        let encodings = self.encodings().iter().map(|entry| &*entry.keyspace);
-        layouts.chain(encodings).collect()
-    }
+/// Why what a node has cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error(transparent)]
+    Conn(#[from] ConnError),
+    #[error("{EARLIER}")]
+    Earlier,
 }
 
 impl Reader {
@@ -79,7 +67,7 @@ impl Reader {
         dialer: &Dialer,
         address: SocketAddr,
         version: Version,
-    ) -> Result<Reader, ConnError> {
+    ) -> Result<Reader, ReadError> {
         let opening = async {
             let mut conn = dialer.dial(address, version).await?;
             conn.open(
@@ -89,49 +77,99 @@ impl Reader {
             .await?;
             Ok(Reader { conn, address })
         };
-        in_time(opening).await
+        let mut reader = in_time(opening).await?;
+        let tables = reader.rows(stored::SELECT_TABLES, Consistency::ONE).await?;
+        let names = tables.rows.iter();
+        let names: Vec<String> = names
+            .filter_map(|row| tables.text(row, "table_name"))
+            .collect();
+        match is_earlier(names.iter().map(String::as_str)) {
+            true => Err(ReadError::Earlier),
+            false => Ok(reader),
+        }
     }
 
-    pub(crate) async fn read(&mut self, parts: Parts) -> Result<Reading, ConnError> {
+    pub(crate) async fn flags(&mut self) -> Result<Flags, ConnError> {
         let sent = Instant::now();
-        let layouts = match parts.layouts {
-            true => self.catalogue(layout_rows::SELECT, "layouts").await?,
-            false => Some(Rows::default()),
-        };
-        let encodings = match parts.encodings {
-            true => self.catalogue(encoding_rows::SELECT, "encodings").await?,
-            false => Some(Rows::default()),
-        };
-        let entries = Entries {
-            layouts: layouts.map(|rows| layout_rows::entries(&rows)),
-            encodings: encodings.map(|rows| encoding_rows::entries(&rows)),
-        };
-        Ok(Reading { sent, entries })
+        let found = self.rows(SELECT_FLAGS, Consistency::ONE).await?;
+        let names = found.rows.iter();
+        let names = names.filter_map(|row| found.text(row, "type_name"));
+        Ok(Flags {
+            sent,
+            flags: names.filter_map(|name| Flag::parse(&name)).collect(),
+        })
     }
 
-    /// Reads what is not known yet of what was learned of these columns. `None`: the node knows no table
+    /// Reads the catalogue at a quorum: of this data center's replicas, if it has any.
+    pub(crate) async fn catalogue(&mut self, local_dc: &str) -> Result<Reading, ConnError> {
+        let level = self.level(local_dc).await?;
+        let sent = Instant::now();
+        let rows = self
+            .of_catalogue(stored::SELECT, "catalogue", level)
+            .await?;
+        let catalogue = rows.map(|rows| Catalogue::of_rows(super::stored::stored(&rows)));
+        Ok(Reading { sent, catalogue })
+    }
+
+    /// At which level all that commands have changed is seen: they make sure of a quorum in each data center.
+    async fn level(&mut self, local_dc: &str) -> Result<Consistency, ConnError> {
+        const SELECT: &str =
+            "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = 'helenus'";
+        let found = self.rows(SELECT, Consistency::ONE).await?;
+        let cell = found
+            .rows
+            .first()
+            .and_then(|row| found.cell(row, "replication"));
+        let options = cell.map(string_map).unwrap_or_default();
+        let options = options.iter().map(|(name, value)| (&**name, &**value));
+        Ok(level_of(&Replication::from_options(options), local_dc))
+    }
+
+    /// Reads what is not known yet of what was learned of the columns of the catalogue. `None`: the node knows no table
     /// of dictionaries.
     pub(crate) async fn dictionaries(
         &mut self,
         known: &Dictionaries,
-        entries: &[encoding_rows::Entry],
+        catalogue: &Catalogue,
+        local_dc: &str,
     ) -> Result<Option<Dictionaries>, ConnError> {
-        if entries.is_empty() {
-            return Ok(Some(Dictionaries::default()));
-        }
-        let select = encoding_rows::SELECT_DICTIONARIES;
-        let Some(listed) = self.catalogue(select, "dictionaries").await? else {
-            return Ok(None);
-        };
-        let listed = encoding_rows::dictionaries(&listed);
         let mut known = known.clone();
-        let missing = known.adopt(&listed, |key| {
-            let mut entries = entries.iter();
-            entries.any(|of| (&of.keyspace, &of.table) == (&key.keyspace, &key.table))
+        let mut listed = Vec::new();
+        let tables = catalogue.tables.iter();
+        let encoded = tables.filter(|(_, of)| {
+            let columns = of.encodings.as_ref().map(|of| &of.columns);
+            columns.is_some_and(|columns| !columns.is_empty())
         });
-        for key in missing {
-            let select = encoding_rows::select_learned(&key);
-            let rows = self.rows(&select, Consistency::QUORUM).await?;
+        let encoded: Vec<_> = encoded.map(|(table, _)| table).collect();
+        if encoded.is_empty() {
+            known.adopt(&[], |_| true);
+            return Ok(Some(known));
+        }
+        let level = self.level(local_dc).await?;
+        for table in encoded {
+            let select = format!(
+                "SELECT id FROM helenus.dictionaries WHERE keyspace_name = {} AND table_name = {}",
+                quote_text(&table.keyspace),
+                quote_text(&table.table)
+            );
+            let Some(rows) = self.of_catalogue(&select, "dictionaries", level).await? else {
+                return Ok(None);
+            };
+            let ids = rows.rows.iter().filter_map(|row| rows.int(row, "id"));
+            listed.extend(ids.map(|id| DictionaryKey {
+                keyspace: table.keyspace.clone(),
+                table: table.table.clone(),
+                id,
+            }));
+        }
+        for key in known.adopt(&listed, |_| true) {
+            let select = format!(
+                "SELECT learned FROM helenus.dictionaries WHERE keyspace_name = {} AND table_name = {} AND id = {}",
+                quote_text(&key.keyspace),
+                quote_text(&key.table),
+                key.id
+            );
+            let rows = self.rows(&select, level).await?;
             let row = rows.rows.first();
             let learned = row.and_then(|row| rows.cell(row, "learned"));
             known.put(key, learned);
@@ -140,8 +178,13 @@ impl Reader {
     }
 
     /// `None`: the node does not know the table.
-    async fn catalogue(&mut self, select: &str, table: &str) -> Result<Option<Rows>, ConnError> {
-        match self.rows(select, Consistency::QUORUM).await {
+    async fn of_catalogue(
+        &mut self,
+        select: &str,
+        table: &str,
+        level: Consistency,
+    ) -> Result<Option<Rows>, ConnError> {
+        match self.rows(select, level).await {
             Ok(rows) => Ok(Some(rows)),
             Err(ConnError::Node { code, message }) if does_not_exist(code, &message, table) => {
                 Ok(None)
@@ -150,11 +193,12 @@ impl Reader {
         }
     }
 
-    /// The definitions of all tables in the keyspaces of these entries.
-    pub(crate) async fn schema(&mut self, entries: &Entries) -> Result<Schema, ConnError> {
+    /// The definitions of all tables in the keyspaces of the catalogue's tables.
+    pub(crate) async fn schema(&mut self, catalogue: &Catalogue) -> Result<Schema, ConnError> {
         let mut schema = Schema::default();
-        for keyspace in entries.keyspaces() {
-            let keyspace = literal(keyspace);
+        let keyspaces = catalogue.tables.keys().map(|table| &*table.keyspace);
+        for keyspace in keyspaces.collect::<BTreeSet<&str>>() {
+            let keyspace = quote_text(keyspace);
             let columns = format!(
                 "SELECT keyspace_name, table_name, column_name, clustering_order, kind, position, type \
                  FROM system_schema.columns WHERE keyspace_name = {keyspace}"
@@ -173,6 +217,18 @@ impl Reader {
     async fn rows(&mut self, cql: &str, consistency: Consistency) -> Result<Rows, ConnError> {
         let message = in_time(self.conn.query_at(cql, consistency)).await?;
         Rows::parse(message.content()?)
+    }
+}
+
+/// A quorum of the local data center's replicas suffices where each data center has its own.
+fn level_of(replication: &Replication, local_dc: &str) -> Consistency {
+    match replication {
+        Replication::NetworkTopology(replicas)
+            if replicas.get(local_dc).is_some_and(|n| *n > 0) =>
+        {
+            Consistency::LOCAL_QUORUM
+        }
+        _ => Consistency::QUORUM,
     }
 }
 
@@ -198,6 +254,20 @@ fn does_not_exist(number: i32, message: &str, table: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_local_quorum_suffices_where_the_data_center_has_replicas() {
+        let options = |options: &[(&str, &str)]| Replication::from_options(options.iter().copied());
+        let simple = options(&[("class", "SimpleStrategy"), ("replication_factor", "3")]);
+        assert_eq!(level_of(&simple, "dc1"), Consistency::QUORUM);
+        let two = options(&[
+            ("class", "NetworkTopologyStrategy"),
+            ("dc1", "3"),
+            ("dc2", "3"),
+        ]);
+        assert_eq!(level_of(&two, "dc1"), Consistency::LOCAL_QUORUM);
+        assert_eq!(level_of(&two, "dc3"), Consistency::QUORUM);
+    }
 
     #[test]
     fn only_a_missing_catalogue_is_none() {

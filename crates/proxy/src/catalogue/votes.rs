@@ -1,35 +1,39 @@
 //! What one node alone is not believed to say of the catalogue.
 //!
-//! A node that lags behind in its schema does not know the catalogue, or a layout's table, although all
-//! others do. Taken at its word, the proxy would write without the layout, and hold a lease for it. So both
-//! count only if most nodes say the same, each for itself: what a node knows of its peers is as old as the
-//! rest of what it knows. While layouts are in force, that there is no catalogue of them never counts. The
-//! same holds for encoded columns.
+//! A node that lags behind in its schema does not know a layout's table, or a column, although all others do; or it has
+//! a flag that was dropped. Taken at its word, the proxy would write without the layout, and hold a lease for it. So
+//! such things count only if most nodes say the same, each for itself: what a node knows of its peers is as old as
+//! the rest of what it knows.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
+use helenus_catalogue::{Catalogue, Flag};
+
 use super::known::Known;
-use super::reader::Entries;
 
 /// What one node says.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     /// When it was asked.
     pub sent: Instant,
-    pub entries: Entries,
-    /// What that means for its own tables.
+    pub catalogue: Catalogue,
+    /// Flags that the catalogue does not explain.
+    pub unexplained: BTreeSet<Flag>,
+    /// What the catalogue means for its own tables.
     pub known: Known,
 }
 
 impl Told {
     /// Whether it may say so only because its schema is an old one.
     fn is_doubtful(&self) -> bool {
-        let is_missing = self.entries.layouts.is_none() || self.entries.encodings.is_none();
-        is_missing || self.known.rejected() > 0
+        !self.unexplained.is_empty() || self.known.rejected() > 0
     }
 
     fn says_the_same(&self, other: &Told) -> bool {
-        self.entries == other.entries && self.known.problems().eq(other.known.problems())
+        self.catalogue == other.catalogue
+            && self.unexplained == other.unexplained
+            && self.known.problems().eq(other.known.problems())
     }
 }
 
@@ -40,8 +44,6 @@ pub(crate) enum Verdict {
     Counts(Instant),
     /// Not by itself: others are to be asked.
     Doubtful,
-    /// It cannot be so.
-    Impossible,
 }
 
 /// What the nodes have said in one round of asking.
@@ -60,15 +62,9 @@ impl Votes {
         }
     }
 
-    /// `seen`: what is in force.
-    pub(crate) fn hear(&mut self, told: &Told, seen: &Entries) -> Verdict {
+    pub(crate) fn hear(&mut self, told: &Told) -> Verdict {
         if !told.is_doubtful() {
             return Verdict::Counts(told.sent);
-        }
-        let lacks_layouts = told.entries.layouts.is_none() && !seen.layouts().is_empty();
-        let lacks_encodings = told.entries.encodings.is_none() && !seen.encodings().is_empty();
-        if lacks_layouts || lacks_encodings {
-            return Verdict::Impossible;
         }
         self.doubtful.push(told.clone());
         let alike = self
@@ -92,43 +88,22 @@ impl Votes {
 mod tests {
     use std::time::Duration;
 
+    use helenus_catalogue::{Feature, TableKey};
+
     use super::*;
-    use crate::catalogue::{encoding_rows, layout_rows};
 
-    /// What is in force: this many layouts and encoded columns.
-    fn seen(layouts: usize, encodings: usize) -> Entries {
-        Entries {
-            layouts: Some(vec![layout_rows::Entry::default(); layouts]),
-            encodings: Some(vec![encoding_rows::Entry::default(); encodings]),
-        }
-    }
-
-    /// A node without a table of layouts.
-    fn missing(sent: Instant) -> Told {
-        Told {
-            sent,
-            entries: Entries {
-                layouts: None,
-                ..seen(0, 0)
-            },
-            known: Known::default(),
-        }
-    }
-
-    fn with(sent: Instant, layouts: &[&str], rejected: &[&str]) -> Told {
-        let entry = |name: &&str| layout_rows::Entry {
-            layout: (*name).to_owned(),
-            ..layout_rows::Entry::default()
-        };
+    /// A node that has this version of the catalogue, which does not fit its tables in these ways.
+    fn told(sent: Instant, version: i64, rejected: &[&str]) -> Told {
         let mut known = Known::default();
         known.layouts.rejected = rejected.len();
         known.layouts.problems = rejected.iter().map(|why| (*why).to_owned()).collect();
         Told {
             sent,
-            entries: Entries {
-                layouts: Some(layouts.iter().map(entry).collect()),
-                ..seen(0, 0)
+            catalogue: Catalogue {
+                version,
+                ..Catalogue::default()
             },
+            unexplained: BTreeSet::new(),
             known,
         }
     }
@@ -137,30 +112,8 @@ mod tests {
     fn what_fits_counts_at_once() {
         let now = Instant::now();
         let mut votes = Votes::among(5);
-        let verdict = votes.hear(&with(now, &["a"], &[]), &seen(1, 0));
-        assert_eq!(verdict, Verdict::Counts(now));
-        let verdict = votes.hear(&with(now, &[], &[]), &seen(1, 0));
-        assert_eq!(verdict, Verdict::Counts(now), "all are dropped");
+        assert_eq!(votes.hear(&told(now, 3, &[])), Verdict::Counts(now));
         assert!(!votes.has_doubts());
-    }
-
-    #[test]
-    fn that_there_is_no_catalogue_counts_if_most_nodes_say_so_and_none_was_seen() {
-        let now = Instant::now();
-        let later = now + Duration::from_millis(5);
-        let mut votes = Votes::among(3);
-        assert_eq!(votes.hear(&missing(now), &seen(0, 0)), Verdict::Doubtful);
-        assert!(votes.has_doubts());
-        let verdict = votes.hear(&missing(later), &seen(0, 0));
-        assert_eq!(verdict, Verdict::Counts(now), "as of the first that counts");
-        let mut votes = Votes::among(3);
-        for _ in 0..3 {
-            assert_eq!(votes.hear(&missing(now), &seen(1, 0)), Verdict::Impossible);
-        }
-        assert_eq!(
-            Votes::among(1).hear(&missing(now), &seen(0, 0)),
-            Verdict::Counts(now)
-        );
     }
 
     #[test]
@@ -168,10 +121,22 @@ mod tests {
         let now = Instant::now();
         for (nodes, needed) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
             let mut votes = Votes::among(nodes);
+            let missing = told(now, 3, &["a is missing"]);
             for _ in 1..needed {
-                assert_eq!(votes.hear(&missing(now), &seen(0, 0)), Verdict::Doubtful);
+                assert_eq!(votes.hear(&missing), Verdict::Doubtful);
+                assert!(votes.has_doubts());
             }
-            assert_eq!(votes.hear(&missing(now), &seen(0, 0)), Verdict::Counts(now));
+            let later = told(now + Duration::from_millis(5), 3, &["a is missing"]);
+            let verdict = votes.hear(&later);
+            let first = match needed {
+                1 => later.sent,
+                _ => now,
+            };
+            assert_eq!(
+                verdict,
+                Verdict::Counts(first),
+                "as of the first that counts"
+            );
         }
     }
 
@@ -179,39 +144,36 @@ mod tests {
     fn a_layout_without_a_table_counts_as_such_if_most_nodes_lack_the_same_one() {
         let now = Instant::now();
         let mut votes = Votes::among(5);
-        let lacks_a = with(now, &["a", "b"], &["a is missing"]);
-        let lacks_b = with(now, &["a", "b"], &["b is missing"]);
-        for told in [&lacks_a, &lacks_b, &missing(now), &lacks_a] {
-            assert_eq!(votes.hear(told, &seen(0, 0)), Verdict::Doubtful);
+        let lacks_a = told(now, 3, &["a is missing"]);
+        let lacks_b = told(now, 3, &["b is missing"]);
+        let older = told(now, 2, &["a is missing"]);
+        for told in [&lacks_a, &lacks_b, &older, &lacks_a] {
+            assert_eq!(votes.hear(told), Verdict::Doubtful);
         }
-        assert_eq!(votes.hear(&lacks_a, &seen(0, 0)), Verdict::Counts(now));
+        assert_eq!(votes.hear(&lacks_a), Verdict::Counts(now));
         let mut votes = Votes::among(5);
-        assert_eq!(votes.hear(&lacks_a, &seen(1, 0)), Verdict::Doubtful);
-        let has_both = with(now, &["a", "b"], &[]);
-        let verdict = votes.hear(&has_both, &seen(1, 0));
+        assert_eq!(votes.hear(&lacks_a), Verdict::Doubtful);
+        let verdict = votes.hear(&told(now, 3, &[]));
         assert_eq!(verdict, Verdict::Counts(now), "the first one lags behind");
     }
 
     #[test]
-    fn encoded_columns_are_judged_like_layouts() {
+    fn a_flag_that_was_dropped_counts_only_if_most_nodes_have_it() {
         let now = Instant::now();
-        let without = Told {
-            entries: Entries {
-                encodings: None,
-                ..seen(1, 0)
-            },
-            ..missing(now)
+        let left = Told {
+            unexplained: [Flag {
+                feature: Feature::Layouts,
+                table: TableKey::new("shop", "orders"),
+                number: 1,
+            }]
+            .into(),
+            ..told(now, 3, &[])
         };
         let mut votes = Votes::among(3);
-        assert_eq!(votes.hear(&without, &seen(1, 1)), Verdict::Impossible);
-        assert_eq!(votes.hear(&without, &seen(1, 0)), Verdict::Doubtful);
-        assert_eq!(votes.hear(&missing(now), &seen(0, 1)), Verdict::Doubtful);
-        assert_eq!(votes.hear(&without, &seen(1, 0)), Verdict::Counts(now));
-        let mut misfit = with(now, &[], &[]);
-        misfit.known.encodings.rejected = 1;
-        misfit.known.encodings.problems = vec!["it does not fit".to_owned()];
-        let mut votes = Votes::among(2);
-        assert_eq!(votes.hear(&misfit, &seen(0, 1)), Verdict::Doubtful);
-        assert_eq!(votes.hear(&misfit, &seen(0, 1)), Verdict::Counts(now));
+        assert_eq!(votes.hear(&left), Verdict::Doubtful);
+        assert_eq!(votes.hear(&told(now, 3, &[])), Verdict::Counts(now));
+        let mut votes = Votes::among(3);
+        assert_eq!(votes.hear(&left), Verdict::Doubtful);
+        assert_eq!(votes.hear(&left), Verdict::Counts(now));
     }
 }

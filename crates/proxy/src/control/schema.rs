@@ -50,7 +50,7 @@ pub(super) fn shadowing_folds(functions: &Rows, column: &str) -> Vec<String> {
 }
 
 /// A cell of type `map<text, text>`.
-fn string_map(cell: &[u8]) -> Vec<(String, String)> {
+pub(crate) fn string_map(cell: &[u8]) -> Vec<(String, String)> {
     let mut reader = Reader::new(cell);
     let n = reader.i32().unwrap_or(0);
     let mut next = || {

@@ -1,24 +1,38 @@
-use helenus_engine::encodings::{EncodedColumn, Written};
+use helenus_catalogue::{Catalogue, Encoding, Encodings, OfTable, TableKey, Written};
+use helenus_engine::encodings::EncodedColumn;
 use helenus_payload::{Codec, DictionaryId, learn};
 
-use super::{Known, known};
-use crate::catalogue::dictionaries::Dictionaries;
-use crate::catalogue::encoding_rows::{self, DictionaryKey, Entry};
-use crate::catalogue::testing::{rows, schema};
+use super::Known;
+use crate::catalogue::dictionaries::{Dictionaries, DictionaryKey};
+use crate::catalogue::testing::schema;
 
 const USERS: &str = "users: id key int, at < int, profile - text, profile__encoded - blob, note static text, \
                      note__encoded - blob, age - int, age__encoded - blob, bio - text, bio__encoded - text, \
                      cv - varchar";
 
-fn entry(column: &str, state: &str, codec: &str, dictionary: Option<i32>) -> Entry {
-    Entry {
-        keyspace: "shop".to_owned(),
-        table: "users".to_owned(),
+fn entry(column: &str, state: &str, codec: &str, dictionary: Option<i32>) -> Encoding {
+    Encoding {
         column: column.to_owned(),
         hidden: format!("{column}__encoded"),
         state: state.to_owned(),
         codec: codec.to_owned(),
         dictionary,
+        ..Encoding::default()
+    }
+}
+
+fn catalogue_of(table: &str, columns: &[Encoding]) -> Catalogue {
+    let encodings = Encodings {
+        flag: 1,
+        columns: columns.to_vec(),
+    };
+    let of = OfTable {
+        layouts: None,
+        encodings: Some(encodings),
+    };
+    Catalogue {
+        version: 1,
+        tables: [(TableKey::new("shop", table), of)].into_iter().collect(),
     }
 }
 
@@ -40,8 +54,9 @@ fn dictionaries() -> Dictionaries {
     dictionaries
 }
 
-fn known_of(entries: &[Entry]) -> Known {
-    known(entries, Some(&dictionaries()), &schema(&[USERS]))
+fn known_of(columns: &[Encoding]) -> Known {
+    let catalogue = catalogue_of("users", columns);
+    super::known(&catalogue, Some(&dictionaries()), &schema(&[USERS]))
 }
 
 fn only_column(known: &Known) -> EncodedColumn {
@@ -117,9 +132,8 @@ fn only_an_announced_column_may_do_without_the_one_beside_it() {
 
 #[test]
 fn a_table_that_is_missing_is_left_out() {
-    let mut gone = entry("profile", "text", "raw", None);
-    gone.table = "gone".to_owned();
-    let known = known_of(&[gone]);
+    let gone = catalogue_of("gone", &[entry("profile", "text", "raw", None)]);
+    let known = super::known(&gone, Some(&dictionaries()), &schema(&[USERS]));
     assert!(known.encodings.is_empty());
     assert_eq!((known.rejected, known.problems.len()), (1, 1));
 }
@@ -146,48 +160,9 @@ fn what_cannot_be_encoded_is_stored_as_it_is() {
 
 #[test]
 fn a_node_without_dictionaries_is_doubted() {
-    let entries = [entry("profile", "encoded", "raw", None)];
-    let known = known(&entries, None, &schema(&[USERS]));
+    let one = catalogue_of("users", &[entry("profile", "encoded", "raw", None)]);
+    let known = super::known(&one, None, &schema(&[USERS]));
     assert_eq!((known.rejected, known.problems.len()), (1, 1));
-    let none = super::known(&[], None, &schema(&[USERS]));
+    let none = super::known(&Catalogue::default(), None, &schema(&[USERS]));
     assert_eq!((none.rejected, none.problems.len()), (0, 0));
-}
-
-#[test]
-fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
-    let names = [
-        "keyspace_name",
-        "table_name",
-        "column_name",
-        "hidden",
-        "state",
-        "codec",
-        "dictionary",
-    ];
-    let mut found = rows(
-        &names,
-        &[
-            &[
-                "shop",
-                "users",
-                "profile",
-                "profile__encoded",
-                "text",
-                "shape",
-                "?",
-            ],
-            &["shop", "users", "bio", "null", "null", "null", "null"],
-            // Only the partition is left.
-            &["shop", "old", "null", "null", "null", "null", "null"],
-        ],
-    );
-    let read = encoding_rows::entries(&found);
-    assert_eq!(read.len(), 2);
-    assert_eq!(read[0].dictionary, None, "one byte is no number");
-    assert_eq!((&*read[1].hidden, &*read[1].state), ("", ""));
-    found.rows[0][6] = Some(7i32.to_be_bytes().to_vec());
-    assert_eq!(
-        encoding_rows::entries(&found)[0],
-        entry("profile", "text", "shape", Some(7))
-    );
 }

@@ -1,24 +1,51 @@
+use helenus_catalogue::{Catalogue, LayoutState as State, Layouts, OfTable, TableKey};
 use helenus_layout::Layout;
 
-use super::{Known, known};
-use crate::catalogue::layout_rows::{Entry, State, entries};
-use crate::catalogue::testing::{rows, schema};
+use super::Known;
+use crate::catalogue::schema::Schema;
+use crate::catalogue::testing::schema;
 
 const ORDERS: &str =
     "orders: region key int, day < date, clerk < text, id > int, total - double, boss static text";
 
+/// A layout of a table in the keyspace `shop`.
+#[derive(Clone, Debug)]
+struct Entry {
+    table: &'static str,
+    layout: helenus_catalogue::Layout,
+}
+
 fn entry(layout: &str, clustering: &[&str]) -> Entry {
     Entry {
-        keyspace: "shop".to_owned(),
-        table: "orders".to_owned(),
-        layout: layout.to_owned(),
-        physical: format!("orders__layout_{layout}"),
-        clustering: clustering.iter().map(|c| (*c).to_owned()).collect(),
-        state: State::Ready,
-        unknown_mode: None,
-        distinct: vec![("day".to_owned(), 365.0)],
-        rows: Some(1_000.0),
+        table: "orders",
+        layout: helenus_catalogue::Layout {
+            name: layout.to_owned(),
+            physical: format!("orders__layout_{layout}"),
+            clustering: clustering.iter().map(|c| (*c).to_owned()).collect(),
+            state: State::Ready.name().to_owned(),
+            created: 0,
+        },
     }
+}
+
+/// What is known of these layouts of one table.
+fn known(entries: &[Entry], schema: &Schema) -> Known {
+    let layouts = Layouts {
+        flag: 1,
+        rows: Some(1_000),
+        distinct: vec![("day".to_owned(), 365)],
+        layouts: entries.iter().map(|entry| entry.layout.clone()).collect(),
+    };
+    let of = OfTable {
+        layouts: Some(layouts),
+        encodings: None,
+    };
+    let table = entries.first().map_or("orders", |entry| entry.table);
+    let catalogue = Catalogue {
+        version: 1,
+        tables: [(TableKey::new("shop", table), of)].into_iter().collect(),
+    };
+    super::known(&catalogue, schema)
 }
 
 fn copy_of(name: &str, columns: &str) -> String {
@@ -102,11 +129,14 @@ fn a_description_that_lies_is_written_and_not_read() {
         "region key int, clerk < text, day < date, id > int, total - double, boss static text, note - text",
     );
     let schema = schema(&[ORDERS, &a, &upwards, &less, &is_static, &other, &more]);
-    let with = |layout: &str, clustering: &[&str], state: State| Entry {
-        state,
-        ..entry(layout, clustering)
+    let in_state = |layout: &str, clustering: &[&str], state: &str| {
+        let mut entry = entry(layout, clustering);
+        entry.layout.state = state.to_owned();
+        entry
     };
-    let strange = State::Other("reday".to_owned());
+    let with =
+        |layout, clustering: &[&str], state: State| in_state(layout, clustering, state.name());
+    let strange = in_state("a", &["clerk", "day", "id"], "reday");
     for (entry, reason) in [
         (with("a", &["day", "clerk", "id"], State::Ready), "sorts by"),
         (with("a", &["clerk", "day"], State::Ready), "sorts by"),
@@ -115,7 +145,7 @@ fn a_description_that_lies_is_written_and_not_read() {
             "sorts by",
         ),
         (with("a", &[], State::Ready), "sorts by"),
-        (with("a", &["clerk", "day", "id"], strange), "unknown"),
+        (strange, "unknown"),
         (with("u", &["clerk", "day", "id"], State::Ready), "upwards"),
         (
             with("less", &["clerk", "day", "id"], State::Ready),
@@ -135,7 +165,7 @@ fn a_description_that_lies_is_written_and_not_read() {
         ),
     ] {
         let known = known(std::slice::from_ref(&entry), &schema);
-        assert_eq!(copies(&known), [format!("{} 102!", entry.physical)]);
+        assert_eq!(copies(&known), [format!("{} 102!", entry.layout.physical)]);
         assert!(known.problems[0].contains(reason), "{:?}", known.problems);
         assert_eq!(
             (known.readable, known.written, known.problems.len()),
@@ -180,11 +210,11 @@ fn what_is_no_copy_is_not_even_written() {
         );
     }
     let mut itself = entry("a", &["day", "clerk", "id"]);
-    itself.physical = "orders".to_owned();
+    itself.layout.physical = "orders".to_owned();
     let mut of_nothing = entry("a", &["day"]);
-    of_nothing.table = "gone".to_owned();
+    of_nothing.table = "gone";
     let mut nameless = entry("a", &["day"]);
-    nameless.physical = String::new();
+    nameless.layout.physical = String::new();
     for lie in [itself, of_nothing, nameless] {
         let known = known(std::slice::from_ref(&lie), &schema);
         assert!(
@@ -203,124 +233,8 @@ fn two_layouts_never_share_a_table() {
     let schema = schema(&[ORDERS, &a]);
     let first = entry("a", &["clerk", "day", "id"]);
     let mut second = entry("b", &["clerk", "day", "id"]);
-    second.physical.clone_from(&first.physical);
+    second.layout.physical.clone_from(&first.layout.physical);
     let known = known(&[first, second], &schema);
     assert_eq!(copies(&known), ["orders__layout_a 102"]);
     assert!(known.problems[0].contains("another layout"));
-}
-
-#[test]
-fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
-    let names = [
-        "keyspace_name",
-        "table_name",
-        "layout",
-        "physical",
-        "clustering",
-        "state",
-        "distinct_values",
-        "rows",
-    ];
-    let mut found = rows(
-        &names,
-        &[
-            &[
-                "shop",
-                "orders",
-                "a",
-                "orders__layout_a",
-                "",
-                "ready",
-                "",
-                "",
-            ],
-            &[
-                "shop", "orders", "b", "null", "null", "null", "null", "null",
-            ],
-            // Only the partition is left.
-            &[
-                "shop", "old", "null", "null", "null", "null", "null", "null",
-            ],
-            &[
-                "shop",
-                "orders",
-                "c",
-                "p",
-                "not a list",
-                "writing",
-                "not a map",
-                "not a number",
-            ],
-        ],
-    );
-    let list = |items: &[&[u8]]| {
-        let mut bytes = (items.len() as i32).to_be_bytes().to_vec();
-        for item in items {
-            bytes.extend((item.len() as i32).to_be_bytes());
-            bytes.extend(*item);
-        }
-        bytes
-    };
-    found.rows[0][4] = Some(list(&[b"clerk", b"day"]));
-    let mut counts = list(&[b"day", &365i64.to_be_bytes()]);
-    counts[3] = 1;
-    found.rows[0][6] = Some(counts);
-    found.rows[0][7] = Some(730i64.to_be_bytes().to_vec());
-    let read = entries(&found);
-    let layouts: Vec<&str> = read.iter().map(|e| e.layout.as_str()).collect();
-    assert_eq!(layouts, ["a", "b", "c"]);
-    assert_eq!(read[0].clustering, ["clerk", "day"]);
-    assert_eq!(read[0].distinct, [("day".to_owned(), 365.0)]);
-    let counted: Vec<Option<f64>> = read.iter().map(|entry| entry.rows).collect();
-    assert_eq!(counted, [Some(730.0), None, None]);
-    assert_eq!(read[0].state, State::Ready);
-    assert_eq!(read[1].state, State::Other(String::new()));
-    assert!(read[1].physical.is_empty());
-    assert_eq!(read[2].state, State::Writing);
-    // Lengths that are not there, and a count that is far too large.
-    for cell in [
-        &b"\x00\x00\x00\x02\x00\x00\x00\x01a"[..],
-        b"\x7f\xff\xff\xff",
-        b"\xff\xff\xff\xff",
-        b"",
-    ] {
-        found.rows[0][4] = Some(cell.to_vec());
-        found.rows[0][6] = Some(cell.to_vec());
-        assert!(entries(&found)[0].clustering.len() <= 1);
-    }
-}
-
-#[test]
-fn a_table_whose_layouts_are_in_a_mode_that_is_not_known_is_refused() {
-    let names = ["keyspace_name", "table_name", "layout", "physical", "mode"];
-    let a = copy_of(
-        "a",
-        "region key int, clerk < text, day < date, id > int, total - double, boss static text",
-    );
-    let schema = schema(&[ORDERS, &a]);
-    let row = |layout, mode| ["shop", "orders", layout, "orders__layout_a", mode];
-    for mode in ["replace", "replacing", "other"] {
-        let found = rows(&names, &[&row("a", mode), &row("b", mode)]);
-        let known = known(&entries(&found), &schema);
-        let told = (known.readable, known.written, known.rejected);
-        assert_eq!(told, (0, 0, 0), "{mode}: no node lags behind");
-        assert!(known.layouts.tables.is_empty(), "{mode}");
-        let why = &known.layouts.refused["shop"]["orders"];
-        assert!(
-            why.contains("requests for shop.orders are refused"),
-            "{why}"
-        );
-        assert!(why.contains(&format!("in mode {mode}, ")), "{why}");
-        assert!(
-            why.contains("`helenus layouts drop shop.orders --all`"),
-            "{why}"
-        );
-        assert_eq!(known.problems, std::slice::from_ref(why), "said once");
-    }
-    for mode in ["add", "", "null"] {
-        let found = rows(&names, &[&row("a", mode)]);
-        let known = known(&entries(&found), &schema);
-        assert!(known.layouts.refused.is_empty(), "{mode}");
-        assert_eq!(known.written, 1, "{mode}");
-    }
 }
