@@ -80,7 +80,7 @@ fn a_design_is_learned_from_clients_and_created() {
         .collect();
     let urls = urls.join(",");
     let advise = ["advise", "learned.orders", "--learned", &urls];
-    let more = ["--mode", "add", "--replicas", "1"];
+    let more = ["--replicas", "1"];
     node.layouts(&[&advise[..], &more].concat())
         .failed("the proxies have counted no prepared SELECT");
     for proxy in &proxies {
@@ -159,8 +159,6 @@ fn a_design_is_learned_from_clients_and_created() {
     let in_use = [
         "advise",
         "learned.orders",
-        "--mode",
-        "add",
         "--learned",
         &urls,
     ];
