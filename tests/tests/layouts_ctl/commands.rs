@@ -558,10 +558,11 @@ fn layouts_in_place_of_replicas_are_told_and_not_touched() {
     node.run("ALTER TABLE helenus.layouts ADD IF NOT EXISTS mode text static");
     node.layouts(&["status", "taken.orders"]).succeeded();
     let place = "WHERE keyspace_name = 'taken' AND table_name = 'orders'";
-    node.run(&format!("UPDATE helenus.layouts SET mode = 'replace' {place}"));
-    let by_hand = format!(
-        "DROP KEYSPACE IF EXISTS taken__orders__a; DELETE FROM helenus.layouts {place};"
-    );
+    node.run(&format!(
+        "UPDATE helenus.layouts SET mode = 'replace' {place}"
+    ));
+    let by_hand =
+        format!("DROP KEYSPACE IF EXISTS taken__orders__a; DELETE FROM helenus.layouts {place};");
     let status = node.layouts(&["status"]).failed("not supported");
     assert!(status.out.contains(&by_hand), "{status:?}");
     for command in [

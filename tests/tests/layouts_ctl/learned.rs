@@ -156,12 +156,7 @@ fn a_design_is_learned_from_clients_and_created() {
     // What is in use is the best, also by a file of what was seen before.
     let state = folder.path().join("state.json");
     let state = ["--json", "--state", state.to_str().expect("a path")];
-    let in_use = [
-        "advise",
-        "learned.orders",
-        "--learned",
-        &urls,
-    ];
+    let in_use = ["advise", "learned.orders", "--learned", &urls];
     for _ in 0..2 {
         let again = node.layouts(&[&in_use[..], &state].concat()).succeeded();
         let redesign = &again.json()["redesign"];
