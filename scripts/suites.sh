@@ -29,7 +29,6 @@ while suite=$(next) && [ -n "$suite" ]; do
     esac
     # Tests that share their nodes and mostly wait for leases and time-outs.
     case $suite in
-        replace) at_once=4 ;;
         layouts_ctl) at_once=3 ;;
         payload_ctl) at_once=2 ;;
         *) at_once=1 ;;

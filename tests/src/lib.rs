@@ -13,11 +13,6 @@ pub mod turns;
 
 use helenus_cluster::ClusterSpec;
 
-/// Whether a test is to do all that it can (`HELENUS_LONG`, set by `./test --all`), or a part that stands for it.
-pub fn is_long() -> bool {
-    std::env::var_os("HELENUS_LONG").is_some()
-}
-
 /// The version of Cassandra to test with: `HELENUS_CASSANDRA`, or the one the cluster crate prefers.
 pub fn cassandra_version() -> String {
     std::env::var("HELENUS_CASSANDRA")

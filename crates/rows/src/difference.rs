@@ -17,13 +17,8 @@ pub struct Sum {
 
 impl Sum {
     pub fn add(&mut self, row: &Row) {
-        self.add_hashed(row, row.hash());
-    }
-
-    /// The same of a row whose hash is known already.
-    pub fn add_hashed(&mut self, row: &Row, hash: u128) {
         self.rows += u64::from(!row.is_static());
-        self.hash = self.hash.wrapping_add(hash);
+        self.hash = self.hash.wrapping_add(row.hash());
     }
 }
 
@@ -51,12 +46,6 @@ impl Hashes {
         if key % self.passes == self.pass {
             self.hashes.insert(key, row.hash());
         }
-    }
-
-    /// The keys of rows that the other one lacks.
-    pub fn lacking(&self, other: &Hashes) -> HashSet<u128> {
-        let is_lacking = |key: &&u128| !other.hashes.contains_key(*key);
-        self.hashes.keys().filter(is_lacking).copied().collect()
     }
 
     /// The keys of rows that are in one of both only, or differ.
@@ -109,7 +98,7 @@ pub fn differing(own: Option<&Row>, copy: Option<&Row>) -> Vec<Part> {
 
 impl Cell {
     /// Whether it may be gone in one table and not yet in the other.
-    pub fn expires_soon(&self) -> bool {
+    fn expires_soon(&self) -> bool {
         (1..=EXPIRES_SOON_S).contains(&self.ttl)
     }
 }

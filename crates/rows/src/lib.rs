@@ -2,12 +2,10 @@
 //! answer says, how two rows differ, and which statements make one row what another is. Nothing here speaks with a
 //! node.
 //!
-//! `helenus layouts` copies and compares tables with it, `helenus payload` moves columns, and proxies bring copies back
-//! that were out of sync.
+//! `helenus layouts` copies and compares tables with it, and `helenus payload` moves columns.
 
 mod batches;
 mod difference;
-mod equalizing;
 mod names;
 mod page;
 mod range;
@@ -17,10 +15,9 @@ mod writes;
 
 pub use batches::batches;
 pub use difference::{Hashes, Part, Sum, differing};
-pub use equalizing::{Equalizing, Look, Step};
 pub use names::{BadName, TableName, in_keyspace, literal};
 pub use page::{PAGE_ROWS, PAGE_ROWS_FIRST, page_rows};
 pub use range::{Range, split};
-pub use row::{Bytes, Cell, Misread, Row, Rows, Selects, collection};
-pub use table::{Column, ColumnRow, Shape, Table, has_user_type};
-pub use writes::{Kind, Write, apart, copy, expires_untold, remove, values, whole};
+pub use row::{Bytes, Cell, Misread, Row, Rows, Selects};
+pub use table::{Column, ColumnRow, Shape, Table};
+pub use writes::{Kind, Write, apart, copy, expires_untold, remove};

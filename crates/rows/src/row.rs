@@ -29,7 +29,7 @@ pub struct Cell {
 
 impl Cell {
     /// Whether it is a value of the same column or element.
-    pub fn is_of(&self, other: &Cell) -> bool {
+    pub(crate) fn is_of(&self, other: &Cell) -> bool {
         (self.column, &self.element) == (other.column, &other.element)
     }
 }
@@ -225,7 +225,7 @@ fn elements(bytes: Option<&[u8]>, per_element: usize) -> Result<Vec<Option<&[u8]
 }
 
 /// A collection of these parts.
-pub fn collection(count: usize, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn collection(count: usize, parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = (count as i32).to_be_bytes().to_vec();
     for part in parts {
         bytes.extend((part.len() as i32).to_be_bytes());
@@ -243,7 +243,7 @@ impl Row {
     }
 
     /// Differs between rows that differ, but for the time that is left to values that expire.
-    pub fn hash(&self) -> u128 {
+    pub(crate) fn hash(&self) -> u128 {
         let mut bytes = Vec::new();
         self.put_key(&mut bytes);
         for cell in &self.cells {

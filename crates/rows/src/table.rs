@@ -73,20 +73,6 @@ impl Shape {
     }
 }
 
-/// Whether a user's type is, or is part of, this type. Classes, in quotation marks, are not looked into.
-pub fn has_user_type(cql_type: &str) -> bool {
-    const OF_TYPES: [&str; 6] = ["frozen", "list", "map", "set", "tuple", "vector"];
-    if cql_type.starts_with('\'') {
-        return false;
-    }
-    let parts = cql_type.split(['<', '>', ',', ' ']);
-    let mut parts = parts.filter(|part| !part.is_empty());
-    parts.any(|part| {
-        let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
-        !(is_number || part == "counter" || NATIVE.contains(&part) || OF_TYPES.contains(&part))
-    })
-}
-
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: TableName,
@@ -204,25 +190,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn user_types_are_found_wherever_they_are() {
-        for of in [
-            "address",
-            "frozen<map<int, frozen<address>>>",
-            "frozen<\"Address\">",
-        ] {
-            assert!(has_user_type(of), "{of}");
-        }
-        for of in [
-            "int",
-            "frozen<map<int, frozen<list<text>>>>",
-            "vector<float, 3>",
-            "counter",
-        ] {
-            assert!(!has_user_type(of), "{of}");
-        }
-    }
 
     #[test]
     fn collections_and_user_types_have_several_cells_unless_frozen() {

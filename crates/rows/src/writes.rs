@@ -37,9 +37,7 @@ pub struct Write {
 }
 
 /// Time of a row without values.
-pub(crate) const UNKNOWN_TIME: i64 = 0;
-/// The same for copies in sync: nodes prefer it to a [`marker`] that has expired.
-pub(crate) const BARE_TIME: i64 = UNKNOWN_TIME + 1;
+const UNKNOWN_TIME: i64 = 0;
 
 impl Kind {
     /// Its text for one of the tables.
@@ -131,69 +129,6 @@ pub fn copy(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
     let writes =
         groups.flat_map(|(at, group)| write(table, row, group, at == 0 && !row.is_static()));
     writes.collect()
-}
-
-/// The same without a marker: only values.
-pub fn values(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
-    let groups = groups(row, age);
-    let writes = groups
-        .iter()
-        .flat_map(|group| write(table, row, group, false));
-    writes.collect()
-}
-
-/// What makes a row, that a copy lacks, what it is in another one: its values and a marker, of one mutation.
-pub fn whole(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
-    let mut writes = values(table, row, age);
-    if !row.is_static() {
-        writes.extend(marker(table, row, age));
-    }
-    writes
-}
-
-/// A marker for a copy that lacks one: with the time of the oldest value. None if the row has values, and all have
-/// expired.
-///
-/// Nothing tells whether the row's own marker expires, if it has one. If all values expire, this one expires with the
-/// last of them: most such rows were INSERTed with a time to live, and a key that stays would be a row that nobody has.
-/// It has the time 0 then, so that it hides nothing once it has expired: a row that others keep without values can be
-/// written again.
-pub(crate) fn marker(table: &Table, row: &Row, age: Duration) -> Option<Write> {
-    let groups = groups(row, age);
-    let longest = groups.iter().map(|group| group.ttl).max();
-    let (time, life) = match groups.first() {
-        Some(_) if marker_expires(row) => (UNKNOWN_TIME, longest.unwrap_or(0)),
-        Some(oldest) => (oldest.timestamp, 0),
-        None if row.cells.is_empty() => (BARE_TIME, table.default_ttl),
-        None => return None,
-    };
-    Some(marker_of(row, time, life))
-}
-
-/// Whether [`marker`] is one that expires with the row's values: it may not replace another one.
-pub(crate) fn marker_expires(row: &Row) -> bool {
-    !row.cells.is_empty() && row.cells.iter().all(|cell| cell.ttl > 0)
-}
-
-/// A row's marker of this time.
-pub(crate) fn marker_of(row: &Row, timestamp: i64, ttl: i32) -> Write {
-    let times = vec![
-        Some(timestamp.to_be_bytes().to_vec()),
-        Some(ttl.to_be_bytes().to_vec()),
-    ];
-    Write {
-        kind: Kind::Insert(Vec::new()),
-        values: [row.key(), times].concat(),
-    }
-}
-
-/// Deletes what the row has got up to this time.
-pub(crate) fn delete_row(row: &Row, timestamp: i64) -> Write {
-    let time = vec![Some(timestamp.to_be_bytes().to_vec())];
-    Write {
-        kind: Kind::DeleteRow,
-        values: [time, row.key()].concat(),
-    }
 }
 
 /// The oldest first, and of these the one that lives longest: its statement writes the marker.
@@ -345,7 +280,10 @@ pub fn remove(extra: &Row, own: Option<&Row>) -> Vec<Write> {
         let mut times = extra.cells.iter().map(|cell| cell.timestamp);
         // Without values: only what has written the marker of unknown time here.
         let newest = times.try_fold(UNKNOWN_TIME, |newest, time| Some(newest.max(time?)));
-        let delete = |newest| delete_row(extra, newest);
+        let delete = |newest| Write {
+            kind: Kind::DeleteRow,
+            values: [vec![bytes(newest)], extra.key()].concat(),
+        };
         return newest.into_iter().map(delete).collect();
     }
     let own = own.map(|row| row.cells.as_slice()).unwrap_or_default();

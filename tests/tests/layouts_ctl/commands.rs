@@ -524,7 +524,10 @@ fn a_design_is_created_as_advised() {
     let create = ["create", "design.orders", "--no-proxies", "--design", path];
     for (text, why) in [
         ("{".to_owned(), "no output of"),
-        (design("replace", "design.orders").to_string(), "replace"),
+        (
+            design("replace", "design.orders").to_string(),
+            "were removed",
+        ),
         (
             design("add", "design.others").to_string(),
             "not for design.orders",
@@ -540,4 +543,39 @@ fn a_design_is_created_as_advised() {
     std::fs::write(path, design("add", "design.orders").to_string()).expect("written");
     node.layouts(&create).succeeded();
     assert_eq!(node.states("design", "orders")["a"], "ready");
+}
+
+#[test]
+fn layouts_in_place_of_replicas_are_told_and_not_touched() {
+    let mut node = Node::alone();
+    node.table("taken", &format!("CREATE TABLE taken.orders ({ORDERS})"));
+    let create = ["create", "taken.orders", "--no-proxies", "--layout"];
+    let create = [&create[..], &["a=clerk,id,day"]].concat();
+    node.layouts(&[&create[..], &["--mode", "replace"]].concat())
+        .usage("were removed");
+    node.layouts(&create).succeeded();
+    // As earlier versions made it.
+    node.run("ALTER TABLE helenus.layouts ADD IF NOT EXISTS mode text static");
+    node.layouts(&["status", "taken.orders"]).succeeded();
+    let place = "WHERE keyspace_name = 'taken' AND table_name = 'orders'";
+    node.run(&format!(
+        "UPDATE helenus.layouts SET mode = 'replace' {place}"
+    ));
+    let by_hand =
+        format!("DROP KEYSPACE IF EXISTS taken__orders__a; DELETE FROM helenus.layouts {place};");
+    let status = node.layouts(&["status"]).failed("not supported");
+    assert!(status.out.contains(&by_hand), "{status:?}");
+    for command in [
+        &["drop", "taken.orders", "--no-proxies", "--all"][..],
+        &["rebuild", "taken.orders", "--no-proxies"],
+        &["verify", "taken.orders"],
+        &create,
+    ] {
+        node.layouts(command).failed(&by_hand);
+    }
+    assert_eq!(node.states("taken", "orders")["a"], "ready");
+    node.run("DROP TABLE taken.orders__layout_a");
+    node.run(&format!("DELETE FROM helenus.layouts {place}"));
+    let none = node.layouts(&["status", "taken.orders"]).succeeded();
+    assert!(none.out.contains("0 layouts"), "{none:?}");
 }

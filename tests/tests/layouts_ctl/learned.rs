@@ -80,7 +80,7 @@ fn a_design_is_learned_from_clients_and_created() {
         .collect();
     let urls = urls.join(",");
     let advise = ["advise", "learned.orders", "--learned", &urls];
-    let more = ["--mode", "add", "--replicas", "1"];
+    let more = ["--replicas", "1"];
     node.layouts(&[&advise[..], &more].concat())
         .failed("the proxies have counted no prepared SELECT");
     for proxy in &proxies {
@@ -156,14 +156,7 @@ fn a_design_is_learned_from_clients_and_created() {
     // What is in use is the best, also by a file of what was seen before.
     let state = folder.path().join("state.json");
     let state = ["--json", "--state", state.to_str().expect("a path")];
-    let in_use = [
-        "advise",
-        "learned.orders",
-        "--mode",
-        "add",
-        "--learned",
-        &urls,
-    ];
+    let in_use = ["advise", "learned.orders", "--learned", &urls];
     for _ in 0..2 {
         let again = node.layouts(&[&in_use[..], &state].concat()).succeeded();
         let redesign = &again.json()["redesign"];

@@ -86,12 +86,7 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
     layouts(&cluster, superuser, &["status", "app.t"]).succeeded();
     assert_eq!(
         rights_on_catalogue(&mut node, "proxies"),
-        [
-            "data/helenus SELECT",
-            "data/helenus/copies MODIFY",
-            "data/helenus/intents MODIFY",
-            "data/helenus/proxies MODIFY",
-        ]
+        ["data/helenus SELECT"]
     );
     let proxy = Proxy::start(
         &[cluster.address(1).expect("an address")],

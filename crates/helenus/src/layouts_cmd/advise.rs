@@ -20,8 +20,8 @@ use super::sources::{self, SourceArgs, Sources};
 use super::workload::{self, Workload};
 use super::{coefficients, drift, json, show};
 
-/// Layouts of a design, and at most.
-const REPLICAS: usize = 3;
+/// Layouts of a design, because each is one more copy of the table; and at most.
+const REPLICAS: usize = 1;
 const REPLICAS_MAX: usize = 5;
 /// What a row may take on disk.
 const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
@@ -30,7 +30,7 @@ const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 pub(super) struct AdviseArgs {
     #[command(flatten)]
     sources: SourceArgs,
-    /// Layouts to choose [default: as many as are in use, with --learned; otherwise 3]
+    /// Layouts to choose [default: as many as are in use, with --learned; otherwise 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: Option<u8>,
     /// Rows of the whole table, if the file has only some of them.

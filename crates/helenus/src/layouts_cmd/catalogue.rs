@@ -192,7 +192,7 @@ pub(super) enum Found {
     Unsupported(Unsupported),
 }
 
-/// Layouts in place of a table's replicas, or that were about to be, which earlier versions made.
+/// Layouts that are not further copies of their table: earlier versions made some in place of its replicas.
 #[derive(Debug)]
 pub(super) struct Unsupported {
     pub mode: String,
@@ -207,9 +207,9 @@ impl Unsupported {
             format!("DROP KEYSPACE IF EXISTS {}; ", keyspace.to_cql())
         });
         format!(
-            "the layouts of {table} are in place of its replicas (mode `{}`), which is not supported any more, and its \
-             rows may be in them alone: `helenus layouts drop {table} --all` of the version that made them brings the \
-             rows back to the table; once the table has all of its rows, this removes the layouts by hand: \
+            "the layouts of {table} are in mode `{}`, which is not supported: earlier versions had layouts in place of a \
+             table's replicas, and rows may be in these alone. `helenus layouts drop {table} --all` of the version that \
+             made them brings the rows back to the table; once it has all of them, this removes the layouts by hand: \
              {}DELETE FROM helenus.layouts WHERE {};",
             self.mode,
             keyspaces.collect::<String>(),
@@ -218,7 +218,7 @@ impl Unsupported {
     }
 }
 
-/// The layouts of a table, after all changes that were ever agreed on. Fails if they are in place of its replicas.
+/// The layouts of a table, after all changes that were ever agreed on. Fails if they are not supported.
 pub(crate) async fn read(cluster: &Cluster, table: &TableName) -> Result<Partition> {
     match find(cluster, table).await? {
         Found::Layouts(partition) => Ok(partition),

@@ -47,8 +47,8 @@ struct Of {
     left_behind: Vec<String>,
 }
 
-/// A table whose layouts are in place of its replicas.
-struct InPlace {
+/// A table whose layouts are not supported.
+struct NotSupported {
     name: TableName,
     layouts: Unsupported,
 }
@@ -68,7 +68,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
         let partition = match catalogue::find(&cluster, &name).await? {
             Found::Layouts(partition) => partition,
             Found::Unsupported(layouts) => {
-                unsupported.push(InPlace { name, layouts });
+                unsupported.push(NotSupported { name, layouts });
                 continue;
             }
         };
@@ -249,7 +249,7 @@ fn as_json(table: &Of) -> Value {
     })
 }
 
-fn unsupported_as_json(of: &InPlace) -> Value {
+fn unsupported_as_json(of: &NotSupported) -> Value {
     json!({
         "table": of.name.to_string(),
         "mode": of.layouts.mode,
@@ -258,7 +258,7 @@ fn unsupported_as_json(of: &InPlace) -> Value {
     })
 }
 
-fn print_text(tables: &[Of], unsupported: &[InPlace]) {
+fn print_text(tables: &[Of], unsupported: &[NotSupported]) {
     if tables.is_empty() && unsupported.is_empty() {
         println!("there are no layouts");
     }
