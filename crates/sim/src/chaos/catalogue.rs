@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use helenus_engine::layouts::{LEASE, Layouts};
+use helenus_catalogue::LEASE;
+use helenus_engine::layouts::Layouts;
 use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 
@@ -59,6 +60,15 @@ impl Step {
 /// What the catalogue says of each layout: whether it may be read, if it is named there.
 pub(super) type Rows = Vec<Option<bool>>;
 
+/// What a proxy hears.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    /// Whether the table is flagged, as any node says.
+    pub flagged: bool,
+    /// What the catalogue says, if it could be read.
+    pub rows: Option<Rows>,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OfLayout {
     pub step: Step,
@@ -80,6 +90,11 @@ impl Catalogue {
         self.layouts.iter().map(|of| of.step.row()).collect()
     }
 
+    /// The flag is there before the first layout is relied on, and goes after the last.
+    pub(super) fn is_flagged(&self) -> bool {
+        self.layouts.iter().any(|of| of.step != Step::Absent)
+    }
+
     pub(super) fn advance(&mut self, at: usize, now_us: u64) -> Step {
         let of = &mut self.layouts[at];
         of.step = of.step.next();
@@ -91,7 +106,7 @@ impl Catalogue {
 }
 
 /// What a proxy makes of what it has read.
-pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
+pub(super) fn layouts(tables: &[Table], rows: &Rows, flagged: bool) -> Arc<Layouts> {
     let copies = tables.iter().skip(1).zip(rows);
     let copies: Vec<Copy> = copies
         .filter_map(|(table, row)| {
@@ -103,6 +118,9 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
         })
         .collect();
     let mut layouts = Layouts::default();
+    if flagged {
+        layouts.flagged.add(KEYSPACE, TABLE);
+    }
     let Some(own) = tables.first().filter(|_| !copies.is_empty()) else {
         return Arc::new(layouts);
     };
@@ -131,9 +149,7 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
         distinct: distinct.collect(),
         rows: Some(PARTITIONS * 27.0),
     };
-    let of_keyspace = [(TABLE.to_owned(), Arc::new(table))];
-    let of_keyspace = of_keyspace.into_iter().collect();
-    layouts.tables.insert(KEYSPACE.to_owned(), of_keyspace);
+    layouts.add(Arc::new(table));
     Arc::new(layouts)
 }
 

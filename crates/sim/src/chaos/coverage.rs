@@ -155,12 +155,14 @@ fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
 }
 
 /// What some runs must have been through.
-const ALWAYS_SOME: [&str; 16] = [
+const ALWAYS_SOME: [&str; 18] = [
     "counter requests_refused_by_rules",
     "counter writes_merged",
     "counter write_batches_parted",
     CATALOGUE_LOST,
     CATALOGUE_NOT_READ,
+    FLAGS_LOST,
+    FLAGS_NOT_READ,
     LAYOUT_BACKFILLED,
     LAYOUT_DROPPED,
     LAYOUT_READ,
@@ -177,6 +179,8 @@ const ALWAYS_SOME: [&str; 16] = [
 pub(super) const SHED: &str = "shed from a standing queue";
 pub(super) const CATALOGUE_LOST: &str = "catalogue lost";
 pub(super) const CATALOGUE_NOT_READ: &str = "layouts: catalogue could not be read";
+pub(super) const FLAGS_LOST: &str = "flags lost";
+pub(super) const FLAGS_NOT_READ: &str = "layouts: flags could not be read";
 pub(super) const LAYOUT_BACKFILLED: &str = "layouts: a layout has all rows";
 pub(super) const LAYOUT_DROPPED: &str = "layouts: a layout is dropped";
 pub(super) const LAYOUT_READ: &str = "layouts: a node reads a layout";

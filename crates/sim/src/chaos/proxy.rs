@@ -49,10 +49,15 @@ pub(super) struct Proxy {
     /// The nodes in the ring that it has heard of, in the order of their tokens, and one that joins.
     pub members: Vec<usize>,
     pub joining: Option<usize>,
-    /// What it knows of the catalogue of layouts, when that was good, and until when it cannot be read.
+    /// What it knows of the catalogue of layouts, and whether it takes their table for flagged.
     pub layouts: Rows,
+    pub flagged: bool,
+    /// When that was good for writing this table, and for writing others.
     pub leases: Leases,
+    pub leases_of_flags: Leases,
+    /// Until when it can read neither the catalogue nor, in the second case, the flags.
     pub catalogue_lost_until_us: u64,
+    pub flags_lost_until_us: u64,
 }
 
 impl Proxy {
@@ -90,8 +95,11 @@ impl Proxy {
             members,
             joining: None,
             layouts: Rows::new(),
+            flagged: false,
             leases: Leases::default(),
+            leases_of_flags: Leases::default(),
             catalogue_lost_until_us: 0,
+            flags_lost_until_us: 0,
         }
     }
 }

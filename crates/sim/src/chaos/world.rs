@@ -35,7 +35,7 @@ use self::network::{Connection, End};
 use self::strikes::Scope;
 use super::bounds::{Bounds, Cause};
 use super::cassandra::{Cluster, Health, Mutation};
-use super::catalogue::{Catalogue, Rows};
+use super::catalogue::{Catalogue, Told};
 use super::checks::{Registers, Violation};
 use super::client::Client;
 use super::coverage::{Covered, Fault};
@@ -89,7 +89,7 @@ enum Event {
     /// A proxy asks for the catalogue; the nodes answer; the answer comes. With when it was asked for.
     ReadCatalogue(usize),
     AnswerCatalogue(usize, u64),
-    TakeCatalogue(usize, u64, Rows),
+    TakeCatalogue(usize, u64, Told),
     CompareLayouts,
     Restart,
     Answered,
@@ -249,8 +249,8 @@ impl World {
             Event::ChangeLayout(at) => self.change_layout(at),
             Event::ReadCatalogue(proxy) => self.read_catalogue(proxy),
             Event::AnswerCatalogue(proxy, sent_us) => self.answer_catalogue(proxy, sent_us),
-            Event::TakeCatalogue(proxy, sent_us, rows) => {
-                self.on_catalogue(proxy, sent_us, rows);
+            Event::TakeCatalogue(proxy, sent_us, told) => {
+                self.on_catalogue(proxy, sent_us, told);
             }
             Event::Grow => self.grow(),
             Event::Hear(node, view) => self.hear(node, view),

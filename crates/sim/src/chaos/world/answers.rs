@@ -225,6 +225,17 @@ impl World {
         {
             return Err(format!("fails because a ring changes: {text}"));
         }
+        let is_plain = matches!(
+            purpose,
+            Purpose::Write(..)
+                | Purpose::Add(_)
+                | Purpose::Cas(..)
+                | Purpose::ReadCas(_)
+                | Purpose::Batch(_)
+        );
+        if is_plain && text.contains("catalogue could not be read") {
+            return Err(format!("its tables have no layouts: {text}"));
+        }
         match (purpose, code) {
             // The connection ends behind the first; nobody knows the outcome of the others.
             (Purpose::Login | Purpose::Use | Purpose::Alter, _) => Ok(()),

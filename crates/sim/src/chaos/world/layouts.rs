@@ -3,7 +3,7 @@
 use super::growth::grows;
 use super::{Event, World};
 use crate::chaos::cassandra::tables;
-use crate::chaos::catalogue::{Catalogue, OfLayout, Rows, Step, WAIT_US, layouts};
+use crate::chaos::catalogue::{Catalogue, OfLayout, Step, Told, WAIT_US, layouts};
 use crate::chaos::client::Purpose;
 use crate::chaos::coverage;
 use crate::chaos::proxy::At;
@@ -61,8 +61,8 @@ impl World {
         for proxy in 0..self.proxies.len() {
             // Some have read it when they begin.
             if dice.below(4) > 0 {
-                let rows = self.catalogue_rows();
-                self.take_catalogue(proxy, 0, rows);
+                let told = self.told_of_catalogue(proxy);
+                self.take_catalogue(proxy, 0, told);
             }
         }
     }
@@ -75,9 +75,15 @@ impl World {
         }
     }
 
-    fn catalogue_rows(&self) -> Rows {
+    /// What the nodes tell a proxy now.
+    fn told_of_catalogue(&self, proxy: usize) -> Told {
         let catalogue = self.catalogue.as_ref();
-        catalogue.map(Catalogue::rows).unwrap_or_default()
+        let is_lost = self.proxies[proxy].catalogue_lost_until_us > self.now_us();
+        let rows = catalogue.map(Catalogue::rows).unwrap_or_default();
+        Told {
+            flagged: catalogue.is_some_and(Catalogue::is_flagged),
+            rows: (!is_lost).then_some(rows),
+        }
     }
 
     pub(super) fn begin_layouts(&mut self) {
@@ -128,14 +134,14 @@ impl World {
         self.compare_layouts();
     }
 
-    /// A proxy asks for the catalogue, unless it cannot be read.
+    /// A proxy asks for flags and catalogue, unless no node answers.
     pub(super) fn read_catalogue(&mut self, proxy: usize) {
         if self.proxies[proxy].workers.iter().all(|w| w.ended) {
             return;
         }
         let sent_us = self.now_us();
-        if self.proxies[proxy].catalogue_lost_until_us > sent_us {
-            self.count(coverage::CATALOGUE_NOT_READ);
+        if self.proxies[proxy].flags_lost_until_us > sent_us {
+            self.count(coverage::FLAGS_NOT_READ);
             return self.events.plan(AGAIN_US, Event::ReadCatalogue(proxy));
         }
         let delay = self.delay_of_catalogue();
@@ -152,18 +158,21 @@ impl World {
 
     /// The nodes have read the catalogue; the answer is on its way.
     pub(super) fn answer_catalogue(&mut self, proxy: usize, sent_us: u64) {
-        let rows = self.catalogue_rows();
+        let told = self.told_of_catalogue(proxy);
+        if told.rows.is_none() {
+            self.count(coverage::CATALOGUE_NOT_READ);
+        }
         let delay = self.delay_of_catalogue();
         self.events
-            .plan(delay, Event::TakeCatalogue(proxy, sent_us, rows));
+            .plan(delay, Event::TakeCatalogue(proxy, sent_us, told));
     }
 
     /// A proxy takes over what the catalogue says. The next read is planned.
-    pub(super) fn on_catalogue(&mut self, proxy: usize, sent_us: u64, rows: Rows) {
+    pub(super) fn on_catalogue(&mut self, proxy: usize, sent_us: u64, told: Told) {
         if self.proxies[proxy].workers.iter().all(|w| w.ended) {
             return;
         }
-        self.take_catalogue(proxy, sent_us, rows);
+        self.take_catalogue(proxy, sent_us, told);
         // Now and then at once, as behind a change of the schema.
         let delay = match self.dice.below(8) {
             0 => self.dice.below(500_000),
@@ -172,18 +181,31 @@ impl World {
         self.events.plan(delay, Event::ReadCatalogue(proxy));
     }
 
-    fn take_catalogue(&mut self, proxy: usize, sent_us: u64, rows: Rows) {
+    /// What was believed of flags stays so until the catalogue was read, as [`helenus_catalogue::Belief`] has it.
+    fn take_catalogue(&mut self, proxy: usize, sent_us: u64, told: Told) {
         let now_us = self.now_us();
-        if self.proxies[proxy].layouts != rows {
-            self.note(|| format!("proxy {proxy} hears of layouts: {rows:?}"));
+        let of = &self.proxies[proxy];
+        let is_read = told.rows.is_some();
+        let flagged = told.flagged || !is_read && of.flagged;
+        let rows = told.rows.unwrap_or_else(|| of.layouts.clone());
+        let flagged = flagged || rows.iter().any(Option::is_some);
+        if of.layouts != rows || of.flagged != flagged {
+            self.note(|| format!("proxy {proxy} hears of layouts: {rows:?}, flagged: {flagged}"));
             self.proxies[proxy].layouts = rows;
+            self.proxies[proxy].flagged = flagged;
             let known = self.proxies[proxy].members.clone();
             self.store_snapshot(proxy, known);
         }
         let of = &mut self.proxies[proxy];
-        of.leases.renew(sent_us, now_us);
         let sent = self.begin + std::time::Duration::from_micros(sent_us);
-        of.common.layouts.renew(sent);
+        of.common.leases.flags.renew(sent);
+        of.leases_of_flags.renew(sent_us, now_us);
+        if is_read {
+            of.common.leases.catalogue.renew(sent);
+        }
+        if is_read || !flagged {
+            of.leases.renew(sent_us, now_us);
+        }
     }
 
     /// The layouts that a proxy has heard of.
@@ -191,17 +213,24 @@ impl World {
         &self,
         proxy: usize,
     ) -> std::sync::Arc<helenus_engine::layouts::Layouts> {
-        layouts(&self.cluster.tables, &self.proxies[proxy].layouts)
+        let of = &self.proxies[proxy];
+        layouts(&self.cluster.tables, &of.layouts, of.flagged)
     }
 
-    /// For a while a proxy cannot read the catalogue.
+    /// For a while a proxy cannot read the catalogue, or not even the flags.
     pub(super) fn lose_catalogue(&mut self, proxy: usize) -> &'static str {
         let for_us = match self.dice.below(2) {
             0 => self.dice.below(5_000_000),
             _ => 5_000_000 + self.dice.below(15_000_000),
         };
         let until_us = self.now_us() + for_us;
-        self.proxies[proxy].catalogue_lost_until_us = until_us;
+        let no_flags = self.dice.below(3) == 0;
+        let of = &mut self.proxies[proxy];
+        of.catalogue_lost_until_us = until_us;
+        if no_flags {
+            of.flags_lost_until_us = until_us;
+            return coverage::FLAGS_LOST;
+        }
         coverage::CATALOGUE_LOST
     }
 
@@ -228,7 +257,12 @@ impl World {
     /// A write must not be carried out by a proxy that does not know which layouts there are.
     pub(super) fn judge_lease(&mut self, at: At, begun_us: u64, purpose: &Purpose) {
         let span = (begun_us, self.now_us());
-        if self.catalogue.is_some() && !self.proxies[at.proxy].leases.any_in(span) {
+        let of = &self.proxies[at.proxy];
+        let leases = match purpose {
+            Purpose::RowWrite(_) => &of.leases,
+            _ => &of.leases_of_flags,
+        };
+        if self.catalogue.is_some() && !leases.any_in(span) {
             self.violate(format!("{purpose:?} is carried out without a lease"));
         }
     }
