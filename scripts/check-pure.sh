@@ -1,6 +1,6 @@
 # The pure crates have no runtime, socket, clock or randomness among their dependencies.
 set -eu
-for crate in helenus-wire helenus-cql helenus-policy helenus-layout helenus-payload helenus-capture helenus-engine helenus-sim; do
+for crate in helenus-wire helenus-cql helenus-policy helenus-layout helenus-payload helenus-capture helenus-catalogue helenus-engine helenus-sim; do
     for banned in tokio mio socket2 rand getrandom serde_json; do
         if cargo tree --locked --package "$crate" --edges normal --prefix none | grep -q "^$banned v"; then
             echo "$crate depends on $banned: pure crates must not (see ARCHITECTURE.md)" >&2

@@ -58,7 +58,7 @@ export class Layouts {
         table_reads_per_s: all.get(tableKey(layout)),
       }),
     );
-    const refused = layouts.lease_held ? [] : ["Writes are refused: the catalogue of layouts cannot be read."];
+    const refused = layouts.lease_held ? [] : ["Writes of these tables are refused: the catalogue cannot be read."];
     text(this.trouble, [...refused, ...layouts.problems].join(" "));
     this.table.draw(rows, rows.length === 0 ? "No table has layouts." : "");
   }

@@ -7,15 +7,16 @@
 
 use std::collections::BTreeSet;
 
-use crate::catalogue::{Catalogue, TableKey};
+use crate::catalogue::Catalogue;
 use crate::flag::{Feature, Flag};
+use crate::table::TableKey;
 
 /// Why a reading of the catalogue does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
     #[error(
         "version {told} of the catalogue was told where version {known} was known: its replicas have lost what they \
-         had; run `nodetool repair helenus` on all nodes"
+         had; run `nodetool repair -full helenus` on all nodes"
     )]
     Older { known: i64, told: i64 },
     #[error(

@@ -1,33 +1,11 @@
 //! The catalogue as one reading shows it. Nothing of it has been compared with the tables that it is about.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use crate::flag::{Feature, Flag};
 use crate::stored::{Kind, Stored};
+use crate::table::TableKey;
 use crate::written::{LayoutState, Written};
-
-/// A table, by names as stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TableKey {
-    pub keyspace: String,
-    pub table: String,
-}
-
-impl TableKey {
-    pub fn new(keyspace: &str, table: &str) -> TableKey {
-        TableKey {
-            keyspace: keyspace.to_owned(),
-            table: table.to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for TableKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.keyspace, self.table)
-    }
-}
 
 /// All that is in the partition of the catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]

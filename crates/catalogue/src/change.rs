@@ -3,9 +3,10 @@
 
 use helenus_cql::quote_text as literal;
 
-use crate::catalogue::{Encoding, Layout, TableKey};
+use crate::catalogue::{Encoding, Layout};
 use crate::flag::Feature;
 use crate::stored::{Kind, PARTITION};
+use crate::table::TableKey;
 
 /// One change of what the catalogue says of a table.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,8 @@ use std::fmt;
 
 use helenus_cql::quote_identifier;
 
-use crate::{KEYSPACE, TableKey};
+use crate::KEYSPACE;
+use crate::table::TableKey;
 
 /// The names of all types of the keyspace `helenus`. Each node answers from its own schema, whichever others are up.
 pub const SELECT_FLAGS: &str =

@@ -34,13 +34,15 @@ mod catalogue;
 pub mod change;
 mod flag;
 pub mod stored;
+mod table;
 mod written;
 
 use std::time::Duration;
 
 pub use belief::{Belief, Doubt};
-pub use catalogue::{Catalogue, Encoding, Encodings, Layout, Layouts, OfTable, TableKey};
+pub use catalogue::{Catalogue, Encoding, Encodings, Layout, Layouts, OfTable};
 pub use flag::{Feature, Flag, SELECT_FLAGS};
+pub use table::TableKey;
 pub use written::{LayoutState, Written};
 
 /// The keyspace of the catalogue.

@@ -283,9 +283,9 @@ pub struct Assignment {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LayoutSettings {
-    /// Whether to read the catalogue of layouts (`helenus.layouts`), to read from them and to write to
+    /// Whether to read the catalogue of layouts (`helenus.catalogue`), to read from them and to write to
     /// all of them. All proxies of a cluster must have it on before the first `helenus layouts create`.
-    /// While the catalogue cannot be read, writes are answered with OVERLOADED. See
+    /// While the catalogue cannot be read, writes to tables with layouts are answered with OVERLOADED. See
     /// [Layouts](layouts.md).
     pub enabled: bool,
     /// Whether clients see the tables of layouts in `system_schema`, DESCRIBE and events. See
@@ -305,9 +305,9 @@ impl LayoutSettings {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct PayloadSettings {
-    /// Whether to read the catalogue of encoded columns (`helenus.encodings`), and to encode and decode
+    /// Whether to read the catalogue of encoded columns (`helenus.catalogue`), and to encode and decode
     /// their values. All proxies of a cluster must have it on before the first `helenus payload enable`.
-    /// While the catalogue cannot be read, reads and writes are answered with OVERLOADED. See
+    /// While the catalogue cannot be read, requests for tables with encoded columns are answered with OVERLOADED. See
     /// [JSON documents as compact bytes](payload.md#encoded-columns).
     pub enabled: bool,
 }

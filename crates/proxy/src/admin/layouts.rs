@@ -15,7 +15,7 @@ use crate::process::Process;
 /// Layouts of all tables for the dashboard.
 #[derive(Debug, Serialize)]
 pub(super) struct LayoutsView {
-    /// Whether what is known of the catalogue may be relied on; if not, writes are refused.
+    /// Whether what is known of the catalogue may be relied on; if not, writes of their tables are refused.
     lease_held: bool,
     /// What is wrong, as sentences.
     problems: Vec<String>,
