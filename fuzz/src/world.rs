@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use helenus_engine::Engine;
 use helenus_engine::output::{Dialed, NotDialed};
 use helenus_engine::shared::{Common, Shared, WorkerMessage};
 use helenus_engine::snapshot::Node;
-use helenus_engine::Engine;
 use helenus_wire::{ErrorBody, Opcode, Version, code};
 
 use crate::answers::Nodes;

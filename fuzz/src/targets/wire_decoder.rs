@@ -1,10 +1,7 @@
 //! Bytes of a socket, in two pieces; the first byte chooses framing, compression and the cut.
-#![no_main]
-
 use helenus_wire::{Compression, Decoder, Flow};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else {
         return;
     };
@@ -26,4 +23,4 @@ fuzz_target!(|data: &[u8]| {
             return;
         }
     }
-});
+}

@@ -1,11 +1,8 @@
 //! Stored values of any bytes are decoded within bounds; any text comes back exactly from every codec.
 //! The first byte says what to do with the rest.
-#![no_main]
-
 use std::sync::{Arc, LazyLock};
 
 use helenus_payload::{Codec, Decoder, DictionaryId, Encoder, Learned, MARKER, learn};
-use libfuzzer_sys::fuzz_target;
 
 const ID: DictionaryId = DictionaryId(1);
 const LIMIT_BYTES: usize = 1 << 20;
@@ -29,7 +26,7 @@ static LEARNED: LazyLock<Arc<Learned>> = LazyLock::new(|| {
     Arc::new(learn(documents.iter().map(String::as_str)))
 });
 
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let [what, rest @ ..] = data else { return };
     let learned = &*LEARNED;
     let known = (ID, &**learned);
@@ -65,4 +62,4 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
-});
+}

@@ -1,14 +1,11 @@
 //! Bodies of requests and answers: views and conversions. The first bytes choose opcode, flags and
 //! versions.
-#![no_main]
-
 use helenus_wire::{
     BatchView, ExecuteView, Opcode, PrepareView, PreparedView, QueryView, RequestContext, RowsView,
     Version, convert_request, convert_response,
 };
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let [opcode, flags, version, body @ ..] = data else {
         return;
     };
@@ -42,4 +39,4 @@ fuzz_target!(|data: &[u8]| {
     );
     out.clear();
     let _ = convert_response(opcode, *flags, body, Version::V5, version, &mut out);
-});
+}
