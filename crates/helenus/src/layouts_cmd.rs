@@ -4,13 +4,13 @@ mod admin;
 mod advise;
 mod backfill;
 mod calibrate;
-pub(crate) mod catalogue;
 pub(crate) mod coefficients;
 mod compare;
 mod create;
 mod create_args;
 mod definition;
 mod drift;
+mod entry;
 mod fill;
 mod following;
 mod json;
@@ -38,6 +38,8 @@ mod work;
 mod workload;
 mod writer;
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -1,8 +1,9 @@
 //! Changing tables while clients use them: what `helenus layouts` and `helenus payload` have in common.
 
 pub(crate) mod access;
+pub(crate) mod catalogue;
 pub(crate) mod cluster;
-pub(crate) mod compare_and_set;
+pub(crate) mod flags;
 pub(crate) mod grants;
 pub(crate) mod hints;
 pub(crate) mod keyspace;

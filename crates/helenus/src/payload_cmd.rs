@@ -3,12 +3,12 @@
 mod advise;
 #[cfg(feature = "lab")]
 pub(crate) mod beforehand;
-pub(crate) mod catalogue;
 mod column;
 mod dictionary;
 mod disable;
 pub(crate) mod documents;
 mod enable;
+mod entry;
 mod journey;
 pub(crate) mod measure;
 mod moving;
@@ -19,6 +19,8 @@ pub(crate) mod sample;
 mod show;
 mod status;
 mod target;
+#[cfg(test)]
+mod testing;
 mod values;
 
 use clap::{Args, Subcommand};

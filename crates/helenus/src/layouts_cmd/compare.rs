@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, future, stream};
+use helenus_catalogue::Layout;
 use helenus_layout::HyperLogLog;
 use helenus_layout::plan::partition_name;
 use helenus_rows::{Hashes, Part, Range, Row, Sum, Table, differing};
 use indicatif::ProgressBar;
 
-use super::catalogue::Entry;
+use super::entry::table_of;
 use super::work::Work;
 use crate::online::cluster::Cluster;
 use crate::online::progress::bar;
@@ -73,14 +74,14 @@ impl<'a> Readers<'a> {
     pub(super) async fn new(
         cluster: &'a Cluster,
         table: &'a Table,
-        entries: &[Entry],
+        entries: &[Layout],
         work: &'a Work,
     ) -> Result<Readers<'a>> {
         let level = work.level();
         let own = Reader::new(cluster, table, &table.name, level).await?;
         let mut copies = Vec::new();
         for entry in entries {
-            let copy = entry.table(&table.name);
+            let copy = table_of(entry, &table.name);
             copies.push(Reader::new(cluster, table, &copy, level).await?);
         }
         Ok(Readers { table, own, copies })

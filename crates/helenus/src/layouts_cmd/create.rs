@@ -5,21 +5,23 @@
 //! with what was interrupted.
 
 use anyhow::{Result, bail};
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Feature, Layout, LayoutState};
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
-use super::catalogue::{self, Change, Entry, Partition, State};
 use super::create_args::CreateArgs;
+use super::entry::{PROGRESS, begun_anew};
 use super::fill::{self, Filled};
 use super::following::{add_columns, copy_grants};
 use super::names;
 use super::request::{self, Wanted};
 use super::{definition, ranges, rules};
+use crate::online::catalogue::{self, Known, now_ms};
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::now_ms;
+use crate::online::flags;
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
-use crate::payload_cmd;
 
 pub(super) async fn run(args: CreateArgs) -> Result<()> {
     let wanted = match &args.design {
@@ -33,15 +35,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     rules::check(&table, &cluster).await?;
     request::check(&wanted, &table)?;
     let known = catalogue::read(&cluster, &args.table).await?;
-    let encoded = payload_cmd::catalogue::read(&cluster, &args.table).await?;
-    if let Some(entry) = encoded.entries.first() {
-        bail!(
-            "column {} of {} is encoded, and its values would be missing in a layout: a table can have layouts or \
-             encoded columns (helenus payload disable)",
-            entry.column,
-            args.table
-        );
-    }
+    check_not_encoded(&known, &args.table)?;
     if let Some(original) = catalogue::original(&cluster, &args.table).await? {
         bail!(
             "{} holds a layout of {original}, and what is written to it as such is not copied further: make \
@@ -56,7 +50,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     // Of one that is written already, rows that it misses are found when it is compared.
     if news
         .iter()
-        .any(|layout| known.entry(&layout.name).is_none())
+        .any(|layout| known.layout(&layout.name).is_none())
     {
         fill::refuse_untimed(&cluster, &table, &args.work).await?;
     }
@@ -68,14 +62,17 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
             Ok(copy_name(&args.table, &physical))
         })
         .collect::<Result<_>>()?;
-    catalogue::create(&cluster, &args.table, &args.proxy_role).await?;
+    let needed = (Feature::Layouts, PROGRESS);
+    catalogue::create(&cluster, &args.table, &args.proxy_role, needed).await?;
     // Before proxies write the layouts: a role that may not write one could not write the table any more.
     let role = cluster.role.as_deref();
     copy_grants(&cluster, &args.table, &tables, role).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
+    check_not_encoded(&known, &args.table)?;
     let entries = writing(&args.table, &wanted, &known)?;
-    let changes: Vec<Change<'_>> = entries.iter().map(Change::Put).collect();
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
     catalogue::change(&cluster, &args.table, &known, &changes).await?;
+    flags::raise(&cluster, &args.table, Feature::Layouts).await?;
     let taken_over = take_over(&cluster, &args.table, &known, &entries).await?;
     let settle = Settle::of(&cluster, args.no_proxies).await;
     let more = settle.for_emptying(taken_over);
@@ -91,39 +88,50 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     copy_grants(&cluster, &args.table, &tables, None).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;
     for entry in &entries {
-        ranges::forget(&cluster, &args.table, &entry.layout).await?;
+        ranges::forget(&cluster, &args.table, &entry.name).await?;
     }
     report(&args, &wanted, Some(&filled))
 }
 
+fn check_not_encoded(known: &Known, table: &TableName) -> Result<()> {
+    match known.encodings().first() {
+        None => Ok(()),
+        Some(encoding) => bail!(
+            "column {} of {table} is encoded, and its values would be missing in a layout: a table can have layouts or \
+             encoded columns (helenus payload disable)",
+            encoding.column
+        ),
+    }
+}
+
 /// Those that are not ready yet. Fails if a layout of that name has another order.
-fn news<'a>(wanted: &'a [Wanted], known: &Partition) -> Result<Vec<&'a Wanted>> {
+fn news<'a>(wanted: &'a [Wanted], known: &Known) -> Result<Vec<&'a Wanted>> {
     let mut news = Vec::new();
     for layout in wanted {
-        let Some(entry) = known.entry(&layout.name) else {
+        let Some(entry) = known.layout(&layout.name) else {
             news.push(layout);
             continue;
         };
         if entry.clustering != layout.clustering {
             bail!(
                 "there is a layout {} already, with another order: {}. Drop it first, or choose another name",
-                entry.layout,
+                entry.name,
                 entry.clustering.join(", ")
             );
         }
-        if entry.state != State::Ready.name() {
+        if entry.state() != Some(LayoutState::Ready) {
             news.push(layout);
         }
     }
     let same = |layout: &Wanted| {
-        let mut others = known.entries.iter();
-        others.find(|e| e.layout != layout.name && e.clustering == layout.clustering)
+        let mut others = known.layouts().iter();
+        others.find(|e| e.name != layout.name && e.clustering == layout.clustering)
     };
     if let Some((layout, other)) = news.iter().find_map(|l| Some((l, same(l)?))) {
         bail!(
             "layout {} would have the order of layout {}",
             layout.name,
-            other.layout
+            other.name
         );
     }
     Ok(news)
@@ -131,15 +139,15 @@ fn news<'a>(wanted: &'a [Wanted], known: &Partition) -> Result<Vec<&'a Wanted>> 
 
 /// The entries to fill. One that is being filled already gets a new number: whoever was at it, and may only
 /// be slow, notices.
-fn writing(table: &TableName, wanted: &[Wanted], known: &Partition) -> Result<Vec<Entry>> {
+fn writing(table: &TableName, wanted: &[Wanted], known: &Known) -> Result<Vec<Layout>> {
     let created = now_ms();
-    let entry = |layout: &Wanted| match known.entry(&layout.name) {
-        Some(entry) => Ok(entry.begun_anew()),
-        None => Ok(Entry {
-            layout: layout.name.clone(),
+    let entry = |layout: &Wanted| match known.layout(&layout.name) {
+        Some(entry) => Ok(begun_anew(entry)),
+        None => Ok(Layout {
+            name: layout.name.clone(),
             physical: names::physical(&table.table, &layout.name)?,
             clustering: layout.clustering.clone(),
-            state: State::Writing.name().to_owned(),
+            state: LayoutState::Writing.name().to_owned(),
             created,
         }),
     };
@@ -151,12 +159,12 @@ fn writing(table: &TableName, wanted: &[Wanted], known: &Partition) -> Result<Ve
 async fn take_over(
     cluster: &Cluster,
     table: &TableName,
-    known: &Partition,
-    entries: &[Entry],
+    known: &Known,
+    entries: &[Layout],
 ) -> Result<Emptying> {
     let mut found = Emptying::No;
     for entry in entries {
-        let Some(before) = known.entry(&entry.layout) else {
+        let Some(before) = known.layout(&entry.name) else {
             continue;
         };
         if ranges::take_over(cluster, table, before, entry).await? == 0 {
@@ -171,14 +179,14 @@ async fn make_tables(
     cluster: &Cluster,
     table: &Table,
     wanted: &[Wanted],
-    known: &Partition,
+    known: &Known,
 ) -> Result<()> {
     let keyspace = &table.name.keyspace;
     let options = definition::options(cluster, &table.name).await?;
     for layout in wanted {
         let physical = names::physical(&table.name.table, &layout.name)?;
         let name = copy_name(&table.name, &physical);
-        let is_known = known.entry(&layout.name).is_some();
+        let is_known = known.layout(&layout.name).is_some();
         let holder = catalogue::original(cluster, &name).await?;
         if let Some(other) = holder.filter(|other| *other != table.name) {
             bail!("{name} holds a layout of {other}: choose another name for the layout");
@@ -232,7 +240,7 @@ fn report(args: &CreateArgs, wanted: &[Wanted], filled: Option<&Filled>) -> Resu
                 "name": layout.name,
                 "physical": names::physical(&args.table.table, &layout.name).ok(),
                 "clustering": layout.clustering,
-                "state": State::Ready.name(),
+                "state": LayoutState::Ready.name(),
             })
         });
         let report = json!({
@@ -268,29 +276,28 @@ fn report(args: &CreateArgs, wanted: &[Wanted], filled: Option<&Filled>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layouts_cmd::entry::check_unchanged;
+    use crate::layouts_cmd::testing::known;
 
     #[test]
     fn what_is_taken_over_gets_a_new_number() {
         let table: TableName = "shop.orders".parse().expect("a name");
         let wanted =
             ["a=day,clerk", "b=clerk,day", "c=id,day"].map(|w| request::parse(w).expect(w));
-        let entry = |at: usize, state: State| Entry {
-            layout: wanted[at].name.clone(),
+        let entry = |at: usize, state: LayoutState| Layout {
+            name: wanted[at].name.clone(),
             physical: format!("orders__layout_{}", wanted[at].name),
             clustering: wanted[at].clustering.clone(),
             state: state.name().to_owned(),
             created: 7,
         };
-        let begun = entry(1, State::Writing);
-        let known = Partition {
-            entries: vec![entry(0, State::Ready), begun.clone()],
-            ..Partition::default()
-        };
-        let entries = writing(&table, &wanted, &known).expect("they can be made");
-        let names: Vec<&str> = entries.iter().map(|entry| &*entry.layout).collect();
+        let begun = entry(1, LayoutState::Writing);
+        let before = known(&[&entry(0, LayoutState::Ready), &begun]);
+        let entries = writing(&table, &wanted, &before).expect("they can be made");
+        let names: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
         assert_eq!(names, ["b", "c"], "the first is ready");
         // Whoever had begun it stops.
-        let now = Partition { entries, ..known };
-        assert!(now.check_unchanged(&table, &[begun]).is_err());
+        let entries: Vec<&Layout> = entries.iter().collect();
+        assert!(check_unchanged(&known(&entries), &table, &[begun]).is_err());
     }
 }

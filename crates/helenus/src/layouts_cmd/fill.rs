@@ -4,12 +4,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Layout, LayoutState};
 use helenus_rows::Table;
 
 use super::backfill;
-use super::catalogue::{self, Change, Entry, State};
+use super::entry::{check_unchanged, in_state};
 use super::verdict::{self, Verdict};
 use super::work::Work;
+use crate::online::catalogue;
 use crate::online::cluster::Cluster;
 use crate::online::reading::Reader;
 
@@ -48,7 +51,7 @@ pub(super) async fn refuse_untimed(cluster: &Cluster, table: &Table, work: &Work
 pub(super) async fn fill(
     cluster: &Cluster,
     table: &Table,
-    entries: &[Entry],
+    entries: &[Layout],
     work: &Work,
 ) -> Result<Filled> {
     let begin = Instant::now();
@@ -87,17 +90,16 @@ pub(super) async fn fill(
 pub(super) async fn open(
     cluster: &Cluster,
     table: &Table,
-    entries: &[Entry],
+    entries: &[Layout],
     filled: &Filled,
 ) -> Result<()> {
     let known = catalogue::read(cluster, &table.name).await?;
-    known.check_unchanged(&table.name, entries)?;
-    let ready = entries.iter().map(|entry| Entry {
-        state: State::Ready.name().to_owned(),
-        ..entry.clone()
-    });
-    let ready: Vec<Entry> = ready.collect();
-    let mut changes: Vec<Change<'_>> = ready.iter().map(Change::Put).collect();
+    check_unchanged(&known, &table.name, entries)?;
+    let ready = entries
+        .iter()
+        .map(|entry| in_state(entry, LayoutState::Ready));
+    let ready: Vec<Layout> = ready.collect();
+    let mut changes: Vec<Change<'_>> = ready.iter().map(Change::PutLayout).collect();
     changes.push(Change::Count {
         rows: filled.rows,
         distinct: &filled.distinct,

@@ -3,7 +3,6 @@
 use anyhow::{Result, bail};
 use helenus_cql::Name;
 use helenus_layout::naming::{BETWEEN, is_layout_name};
-use helenus_rows::TableName;
 
 /// Cassandra refuses longer names of tables and keyspaces.
 const NAME_MAX: usize = 48;
@@ -18,11 +17,6 @@ pub(super) fn physical(table: &Name, layout: &str) -> Result<String> {
         );
     }
     Ok(name)
-}
-
-/// The keyspace that earlier versions made for a layout in place of a replica.
-pub(super) fn keyspace_of_replacing(table: &TableName, layout: &str) -> String {
-    format!("{}__{}__{layout}", table.keyspace, table.table)
 }
 
 /// Whether that is how the table of this layout is named. Nothing else is ever emptied or dropped, whatever

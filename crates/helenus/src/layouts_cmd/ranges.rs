@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_catalogue::Layout;
 use helenus_rows::{Range, TableName};
 
-use super::catalogue::{Entry, PROGRESS};
+use super::entry::PROGRESS;
 use crate::online::cluster::Cluster;
 use crate::online::noted::Task;
 
-fn task<'a>(table: &'a TableName, entry: &'a Entry) -> Task<'a> {
+fn task<'a>(table: &'a TableName, entry: &'a Layout) -> Task<'a> {
     Task {
         notes: PROGRESS,
         table,
-        item: &entry.layout,
+        item: &entry.name,
         created: entry.created,
     }
 }
@@ -23,7 +24,7 @@ fn task<'a>(table: &'a TableName, entry: &'a Entry) -> Task<'a> {
 pub(super) async fn done(
     cluster: &Cluster,
     table: &TableName,
-    entry: &Entry,
+    entry: &Layout,
 ) -> Result<(BTreeSet<i64>, Option<u64>)> {
     task(table, entry).done(cluster).await
 }
@@ -32,7 +33,7 @@ pub(super) async fn done(
 pub(super) async fn note_done(
     cluster: &Cluster,
     table: &TableName,
-    entries: &[Entry],
+    entries: &[Layout],
     range: Range,
     count: usize,
 ) -> Result<()> {
@@ -46,8 +47,8 @@ pub(super) async fn note_done(
 pub(super) async fn take_over(
     cluster: &Cluster,
     table: &TableName,
-    before: &Entry,
-    entry: &Entry,
+    before: &Layout,
+    entry: &Layout,
 ) -> Result<usize> {
     let before = task(table, before);
     task(table, entry).take_over(cluster, &before).await

@@ -2,16 +2,19 @@
 
 use anyhow::Result;
 use clap::Args;
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Feature, Layout, LayoutState};
 use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
-use super::catalogue::{self, Change, Entry, State};
+use super::entry::{begun_anew, check_unchanged};
 use super::verdict::{check_copies, chosen};
 use super::work::Work;
 use super::{fill, ranges, rules};
 use crate::online::access::Access;
 use crate::online::settle::{Emptying, Settle};
 use crate::online::table;
+use crate::online::{catalogue, flags};
 
 /// Empty layouts and fill them anew, while clients use the table. They are not read meanwhile.
 #[derive(Args)]
@@ -40,15 +43,16 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
     args.work.check_nodes(&cluster).await?;
-    let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
+    let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     fill::refuse_untimed(&cluster, &table, &args.work).await?;
+    flags::raise(&cluster, &args.table, Feature::Layouts).await?;
     // What was copied before counts no longer.
-    let entries: Vec<Entry> = chosen.iter().map(Entry::begun_anew).collect();
-    let changes: Vec<Change<'_>> = entries.iter().map(Change::Put).collect();
+    let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
     catalogue::change(&cluster, &args.table, &known, &changes).await?;
     // Another may be emptying one of them, which must not happen to what is filled here.
-    let is_filling = |entry: &Entry| entry.state != State::Ready.name();
+    let is_filling = |entry: &Layout| entry.state() != Some(LayoutState::Ready);
     let emptying = match chosen.iter().any(is_filling) {
         true => Emptying::Perhaps,
         false => Emptying::No,
@@ -61,7 +65,7 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
         // Another command may have taken it over meanwhile, also while the one before was emptied: then
         // it may be read, and must not be emptied.
         let now = catalogue::read(&cluster, &args.table).await?;
-        now.check_unchanged(&args.table, &entries)?;
+        check_unchanged(&now, &args.table, &entries)?;
         let full = in_keyspace(&args.table.keyspace, &entry.physical);
         cluster.run(&format!("TRUNCATE {full}")).await?;
     }
@@ -72,9 +76,9 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;
     for entry in &entries {
-        ranges::forget(&cluster, &args.table, &entry.layout).await?;
+        ranges::forget(&cluster, &args.table, &entry.name).await?;
     }
-    let names: Vec<&str> = entries.iter().map(|e| &*e.layout).collect();
+    let names: Vec<&str> = entries.iter().map(|e| &*e.name).collect();
     if args.json {
         let report = json!({
             "table": args.table.to_string(),

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_catalogue::Layout;
 use helenus_rows::{Row, Table, expires_untold, remove};
 
-use super::catalogue::Entry;
 use super::compare::{Difference, Readers, Settled, settled};
+use super::entry::table_of;
 use super::work::Work;
 use super::writer::Writer;
 use crate::online::cluster::Cluster;
@@ -35,11 +36,11 @@ pub(super) async fn repair(
     cluster: &Cluster,
     table: &Table,
     readers: &Readers<'_>,
-    (at, entry): (usize, &Entry),
+    (at, entry): (usize, &Layout),
     differences: &[Difference],
     work: &Work,
 ) -> Result<Left> {
-    let writer = Writer::new(cluster, table, &[entry.table(&table.name)], work);
+    let writer = Writer::new(cluster, table, &[table_of(entry, &table.name)], work);
     let Some(copy) = readers.copies.get(at) else {
         return Ok(Left::default());
     };

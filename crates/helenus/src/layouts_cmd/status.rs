@@ -5,16 +5,18 @@ use std::collections::BTreeSet;
 use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{Table as TextTable, presets};
+use helenus_catalogue::{Feature, Layout, LayoutState};
 use helenus_rows::{Column, Table, TableName};
 use serde_json::{Value, json};
 
-use super::catalogue::{self, Entry, Found, Partition, State, Unsupported};
+use super::entry::table_of;
 use super::names;
 use super::ranges;
 use crate::online::access::Access;
+use crate::online::catalogue::{self, Known, told_lost};
 use crate::online::cluster::Cluster;
 use crate::online::grants::{self, Differing};
-use crate::online::table;
+use crate::online::{flags, table};
 
 /// Show the layouts of a table, or of all tables.
 ///
@@ -31,8 +33,8 @@ pub(super) struct StatusArgs {
 }
 
 /// What is known of a layout.
-struct Layout {
-    entry: Entry,
+struct Shown {
+    entry: Layout,
     problems: Vec<String>,
     /// Ranges copied and all ranges, while it is being filled.
     progress: Option<(usize, u64)>,
@@ -41,93 +43,84 @@ struct Layout {
 
 struct Of {
     name: TableName,
-    partition: Partition,
-    layouts: Vec<Layout>,
+    known: Known,
+    layouts: Vec<Shown>,
     /// Tables that are named as those of layouts, and are none: of an interrupted `drop`, as a rule.
     left_behind: Vec<String>,
+    /// What to do if the catalogue has lost what it said of the table.
+    lost: Option<String>,
 }
 
-/// A table whose layouts are not supported.
-struct NotSupported {
-    name: TableName,
-    layouts: Unsupported,
+impl Of {
+    /// The last layout was dropped, and the command was interrupted then.
+    fn is_interrupted(&self) -> bool {
+        self.layouts.is_empty() && self.known.flag(Feature::Layouts).is_some()
+    }
 }
 
 pub(super) async fn run(args: StatusArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
-    let names = match &args.table {
+    let names: Vec<TableName> = match &args.table {
         Some(name) => {
             table::load(&cluster, name).await?;
             vec![name.clone()]
         }
-        None => catalogue::tables(&cluster).await?,
+        None => {
+            let tables = catalogue::tables(&cluster, Feature::Layouts).await?;
+            tables.iter().map(catalogue::name).collect()
+        }
     };
+    let lost = flags::lost(&cluster).await?;
     let mut tables = Vec::new();
-    let mut unsupported = Vec::new();
     for name in names {
-        let partition = match catalogue::find(&cluster, &name).await? {
-            Found::Layouts(partition) => partition,
-            Found::Unsupported(layouts) => {
-                unsupported.push(NotSupported { name, layouts });
-                continue;
-            }
-        };
+        let known = catalogue::read_with_losses(&cluster, &name).await?;
         let mut layouts = Vec::new();
-        for entry in &partition.entries {
+        for entry in known.layouts() {
             layouts.push(layout(&cluster, &name, entry).await?);
         }
-        let left_behind = left_behind(&cluster, &name, &partition).await?;
-        // A table whose layouts were dropped keeps its version.
-        if args.table.is_some() || !layouts.is_empty() || !left_behind.is_empty() {
-            tables.push(Of {
-                name,
-                partition,
-                layouts,
-                left_behind,
-            });
-        }
+        let key = catalogue::key(&name);
+        let mut lost = lost.iter().filter(|flag| flag.feature == Feature::Layouts);
+        tables.push(Of {
+            left_behind: left_behind(&cluster, &name, &known).await?,
+            lost: lost.find(|flag| flag.table == key).map(told_lost),
+            name,
+            known,
+            layouts,
+        });
     }
     match args.json {
         true => println!(
             "{:#}",
-            json!({
-                "tables": tables.iter().map(as_json).collect::<Vec<_>>(),
-                "unsupported": unsupported.iter().map(unsupported_as_json).collect::<Vec<_>>(),
-            })
+            json!({ "tables": tables.iter().map(as_json).collect::<Vec<_>>() })
         ),
-        false => print_text(&tables, &unsupported),
+        false => print_text(&tables),
+    }
+    let lost = tables.iter().filter(|table| table.lost.is_some()).count();
+    if lost > 0 {
+        bail!("the catalogue has lost what it said of {lost} tables");
     }
     let layouts = tables.iter().flat_map(|table| &table.layouts);
     let wrong = layouts.filter(|layout| !layout.problems.is_empty()).count();
     if wrong > 0 {
         bail!("{wrong} layouts are not as they should be");
     }
-    if !unsupported.is_empty() {
-        bail!(
-            "{} tables have layouts that are not supported",
-            unsupported.len()
-        );
-    }
     Ok(())
 }
 
-async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<Layout> {
-    let mut found = Layout {
+async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<Shown> {
+    let mut found = Shown {
         entry: entry.clone(),
         problems: Vec::new(),
         progress: None,
         rights: Differing::default(),
     };
-    if ![State::Writing, State::Ready]
-        .map(State::name)
-        .contains(&&*entry.state)
-    {
+    if entry.state().is_none() {
         let state = &entry.state;
         found.problems.push(format!(
             "its state {state:?} is unknown: it was made by another version of helenus"
         ));
     }
-    let copy_name = entry.table(name);
+    let copy_name = table_of(entry, name);
     if !table::exists(cluster, &copy_name.keyspace, &copy_name.table).await? {
         found.problems.push(format!(
             "its table {} does not exist: drop the layout and create it again",
@@ -146,7 +139,7 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<La
         )),
         Err(e) => found.problems.push(format!("{e:#}: drop the layout")),
     }
-    if entry.state == State::Writing.name() {
+    if entry.state() == Some(LayoutState::Writing) {
         let (done, all) = ranges::done(cluster, name, entry).await?;
         found.progress = all.map(|all| (done.len(), all));
     }
@@ -209,14 +202,10 @@ fn problems_of(rights: &Differing, full: &str) -> Vec<String> {
     missing.chain(excess).collect()
 }
 
-async fn left_behind(
-    cluster: &Cluster,
-    name: &TableName,
-    partition: &Partition,
-) -> Result<Vec<String>> {
+async fn left_behind(cluster: &Cluster, name: &TableName, known: &Known) -> Result<Vec<String>> {
     let is_one = |table: &String| {
         let layout = names::layout_of(&name.table, table);
-        layout.is_some_and(|layout| partition.entry(layout).is_none())
+        layout.is_some_and(|layout| known.layout(layout).is_none())
     };
     let found = table::names(cluster, &name.keyspace).await?.into_iter();
     Ok(found.filter(is_one).collect())
@@ -225,7 +214,7 @@ async fn left_behind(
 fn as_json(table: &Of) -> Value {
     let layouts = table.layouts.iter().map(|layout| {
         json!({
-            "name": layout.entry.layout,
+            "name": layout.entry.name,
             "state": layout.entry.state,
             "physical": layout.entry.physical,
             "clustering": layout.entry.clustering,
@@ -237,40 +226,39 @@ fn as_json(table: &Of) -> Value {
             "problems": layout.problems,
         })
     });
-    let distinct = table.partition.distinct.iter();
+    let counted = table.known.of.layouts.as_ref();
+    let distinct = counted.into_iter().flat_map(|of| &of.distinct);
     json!({
         "table": table.name.to_string(),
-        "version": table.partition.version,
-        "rows": table.partition.rows,
+        "rows": counted.and_then(|of| of.rows),
         "distinct_values": distinct.map(|(name, n)| (name.clone(), json!(n)))
             .collect::<serde_json::Map<_, _>>(),
+        "lost": table.lost,
+        "interrupted_drop": table.is_interrupted(),
         "layouts": layouts.collect::<Vec<_>>(),
         "left_behind": table.left_behind,
     })
 }
 
-fn unsupported_as_json(of: &NotSupported) -> Value {
-    json!({
-        "table": of.name.to_string(),
-        "mode": of.layouts.mode,
-        "layouts": of.layouts.layouts,
-        "problem": of.layouts.told(&of.name),
-    })
-}
-
-fn print_text(tables: &[Of], unsupported: &[NotSupported]) {
-    if tables.is_empty() && unsupported.is_empty() {
+fn print_text(tables: &[Of]) {
+    if tables.is_empty() {
         println!("there are no layouts");
     }
-    for of in unsupported {
-        println!("{}: not supported: {}", of.name, of.layouts.told(&of.name));
-    }
     for table in tables {
-        let rows = match table.partition.rows {
+        let rows = match table.known.of.layouts.as_ref().and_then(|of| of.rows) {
             Some(rows) => format!(", {rows} rows when last counted"),
             None => String::new(),
         };
         println!("{}: {} layouts{rows}", table.name, table.layouts.len());
+        if let Some(lost) = &table.lost {
+            println!("  problem: {lost}");
+        }
+        if table.is_interrupted() {
+            println!(
+                "  they were being dropped; unless a command is at work, `helenus layouts drop {} --all` goes on",
+                table.name
+            );
+        }
         for left in &table.left_behind {
             let layout = names::layout_of(&table.name.table, left).unwrap_or_default();
             println!(
@@ -291,7 +279,7 @@ fn print_text(tables: &[Of], unsupported: &[NotSupported]) {
                 None => String::new(),
             };
             lines.add_row([
-                entry.layout.clone(),
+                entry.name.clone(),
                 entry.state.clone(),
                 entry.clustering.join(", "),
                 entry.physical.clone(),
@@ -301,7 +289,7 @@ fn print_text(tables: &[Of], unsupported: &[NotSupported]) {
         println!("{lines}");
         for layout in &table.layouts {
             for problem in &layout.problems {
-                println!("  problem with {}: {problem}", layout.entry.layout);
+                println!("  problem with {}: {problem}", layout.entry.name);
             }
         }
     }

@@ -2,14 +2,17 @@
 //! is read.
 
 use anyhow::{Result, bail};
+use helenus_catalogue::Layout;
+use helenus_catalogue::change::Change;
 use helenus_rows::{Table, TableName};
 use serde_json::{Value, json};
 
-use super::catalogue::{self, Change, Entry};
 use super::compare::{Compared, Comparison, Differences, Readers};
+use super::entry::table_of;
 use super::names;
 use super::repair::repair;
 use super::work::Work;
+use crate::online::catalogue;
 use crate::online::cluster::Cluster;
 use crate::online::table;
 
@@ -62,17 +65,21 @@ pub(super) async fn keep_counts(
 }
 
 /// The entries with these names, or all; those whose table is not there count as wrong.
-pub(super) fn chosen(entries: &[Entry], names: &[String], table: &TableName) -> Result<Vec<Entry>> {
+pub(super) fn chosen(
+    entries: &[Layout],
+    names: &[String],
+    table: &TableName,
+) -> Result<Vec<Layout>> {
     if entries.is_empty() {
         bail!("{table} has no layouts");
     }
     if names.is_empty() {
         return Ok(entries.to_vec());
     }
-    let find = |name: &String| match entries.iter().find(|entry| entry.layout == *name) {
+    let find = |name: &String| match entries.iter().find(|entry| entry.name == *name) {
         Some(entry) => Ok(entry.clone()),
         None => {
-            let all: Vec<&str> = entries.iter().map(|entry| &*entry.layout).collect();
+            let all: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
             bail!("{table} has no layout {name}, only {}", all.join(", "))
         }
     };
@@ -83,15 +90,15 @@ pub(super) fn chosen(entries: &[Entry], names: &[String], table: &TableName) -> 
 pub(super) async fn check_copies(
     cluster: &Cluster,
     table: &Table,
-    entries: &[Entry],
+    entries: &[Layout],
 ) -> Result<()> {
     for entry in entries {
-        let name = entry.table(&table.name);
-        if !names::is_of_layout(&table.name.table, &entry.layout, &entry.physical) {
+        let name = table_of(entry, &table.name);
+        if !names::is_of_layout(&table.name.table, &entry.name, &entry.physical) {
             bail!(
                 "the catalogue has {name} as the table of layout {}, which layouts are never named: drop the \
                  layout and create it again",
-                entry.layout
+                entry.name
             );
         }
         let copy = table::load(cluster, &name).await?;
@@ -100,7 +107,7 @@ pub(super) async fn check_copies(
                 "{name} does not have the columns of {} in the order of layout {}: `helenus layouts status` says \
                  what is wrong",
                 table.name,
-                entry.layout
+                entry.name
             );
         }
     }
@@ -111,7 +118,7 @@ pub(super) async fn check_copies(
 pub(super) async fn verify(
     cluster: &Cluster,
     table: &Table,
-    entries: &[Entry],
+    entries: &[Layout],
     work: &Work,
     with_repair: bool,
 ) -> Result<(Compared, Vec<Verdict>)> {
@@ -132,14 +139,14 @@ pub(super) async fn verify(
     Ok((comparison.finish(), verdicts))
 }
 
-fn judge(entry: &Entry, found: &Differences) -> Verdict {
+fn judge(entry: &Layout, found: &Differences) -> Verdict {
     let count = |own: bool, copy: bool| {
         let rows = found.rows.iter();
         let rows = rows.filter(|row| (row.own.is_some(), row.copy.is_some()) == (own, copy));
         rows.count() as u64
     };
     Verdict {
-        layout: entry.layout.clone(),
+        layout: entry.name.clone(),
         ranges: found.ranges.iter().map(|r| (r.after, r.end)).collect(),
         missing: count(true, false),
         extra: count(false, true),

@@ -4,13 +4,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 use helenus_rows::TableName;
 
-use super::catalogue;
 use super::verdict::{
     UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
 };
 use super::work::Work;
 use crate::cells::print_error;
 use crate::online::access::Access;
+use crate::online::catalogue;
 use crate::online::table;
 
 /// Compare a table with its layouts, row by row where they differ.
@@ -40,7 +40,7 @@ pub(super) async fn run(args: VerifyArgs) -> Result<()> {
     args.work.check_nodes(&cluster).await?;
     let table = table::load(&cluster, &args.table).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
-    let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
+    let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;
     if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {

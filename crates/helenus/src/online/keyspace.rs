@@ -2,8 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use helenus_catalogue::KEYSPACE;
+use helenus_catalogue::stored::SELECT_TABLES;
+use helenus_cql::Name;
 use helenus_rows::TableName;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
+use scylla::value::Row;
 
 use super::cluster::Cluster;
 use super::{grants, table};
@@ -52,34 +58,30 @@ async fn exists(cluster: &Cluster) -> Result<bool> {
     Ok(!found.is_empty())
 }
 
-/// The columns that one of its tables has.
-pub(crate) async fn columns(cluster: &Cluster, table: &str) -> Result<BTreeSet<String>> {
-    let found: Vec<(String,)> = cluster
-        .rows(format!(
-            "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'helenus' AND table_name = '{table}'"
-        ))
-        .await?;
+/// The tables that it has.
+pub(crate) async fn tables(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    let found: Vec<(String,)> = cluster.rows(SELECT_TABLES).await?;
     Ok(found.into_iter().map(|(name,)| name).collect())
 }
 
-/// Whether the keyspace has these tables.
-pub(crate) async fn has_all(cluster: &Cluster, tables: &[&str]) -> Result<bool> {
-    let found: Vec<(String,)> = cluster
-        .rows("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'helenus'")
-        .await?;
-    let has = |name: &&str| found.iter().any(|(of,)| of == *name);
-    Ok(tables.iter().all(has))
+/// Whether each data center has replicas of its own: then its proxies read at their quorum.
+async fn has_data_centers(cluster: &Cluster) -> Result<bool> {
+    let name = Name::from_stored(KEYSPACE);
+    let options = table::replication_options(cluster, &name).await?;
+    let class = options.get("class").map(String::as_str).unwrap_or_default();
+    Ok(class.ends_with("NetworkTopologyStrategy"))
 }
 
-/// The tables that a table of the catalogue has partitions for, in order.
-pub(crate) async fn named_in(cluster: &Cluster, catalogue: &str) -> Result<Vec<TableName>> {
-    let select = format!("SELECT DISTINCT keyspace_name, table_name FROM helenus.{catalogue}");
-    let found: Vec<(String, String)> = cluster.rows(select).await?;
-    let name = |(keyspace, table): (String, String)| TableName {
-        keyspace: helenus_cql::Name::from_stored(keyspace),
-        table: helenus_cql::Name::from_stored(table),
-    };
-    let mut names: Vec<TableName> = found.into_iter().map(name).collect();
-    names.sort_by_key(TableName::to_string);
-    Ok(names)
+/// Makes sure that what was agreed on is at a quorum of each data center, where proxies read it. `read` must select all
+/// columns: what replicas lack, they are given with the read.
+pub(crate) async fn spread(cluster: &Cluster, read: &str) -> Result<()> {
+    if !has_data_centers(cluster).await? {
+        // Everybody reads at a quorum of all replicas, which is where it was agreed on.
+        return Ok(());
+    }
+    let mut read = Statement::new(read);
+    read.set_consistency(Consistency::EachQuorum);
+    let rows: Result<Vec<Row>> = cluster.rows(read).await;
+    let told = "a quorum of each data center must have what has changed in the keyspace helenus";
+    rows.map(|_| ()).context(told)
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
-use helenus_rows::{Range, TableName, literal};
+use helenus_cql::quote_text;
+use helenus_rows::{Range, TableName};
 
 use super::cluster::Cluster;
 
@@ -42,10 +43,10 @@ impl Notes {
     fn place(self, table: &TableName, item: &str) -> String {
         format!(
             "keyspace_name = {} AND table_name = {} AND {} = {}",
-            literal(&table.keyspace),
-            literal(&table.table),
+            quote_text(&table.keyspace),
+            quote_text(&table.table),
             self.item,
-            literal(item)
+            quote_text(item)
         )
     }
 
@@ -87,9 +88,9 @@ impl Task<'_> {
         let text = format!(
             "INSERT INTO helenus.{name} (keyspace_name, table_name, {item}, created, range_end, ranges) \
              VALUES ({}, {}, {}, {}, {end}, {count})",
-            literal(&self.table.keyspace),
-            literal(&self.table.table),
-            literal(self.item),
+            quote_text(&self.table.keyspace),
+            quote_text(&self.table.table),
+            quote_text(self.item),
             self.created,
         );
         cluster.run(&text).await

@@ -1,7 +1,8 @@
 //! The ring in ranges of tokens.
 
 use anyhow::Result;
-use helenus_rows::{TableName, literal};
+use helenus_cql::quote_text;
+use helenus_rows::TableName;
 
 use super::cluster::Cluster;
 
@@ -23,8 +24,8 @@ pub(crate) fn spread(count: u64, seed: u64) -> impl Iterator<Item = u64> {
 pub(crate) async fn suitable(cluster: &Cluster, table: &TableName) -> u64 {
     let text = format!(
         "SELECT partitions_count FROM system.size_estimates WHERE keyspace_name = {} AND table_name = {}",
-        literal(&table.keyspace),
-        literal(&table.table)
+        quote_text(&table.keyspace),
+        quote_text(&table.table)
     );
     let mut partitions = 0u64;
     for node in cluster.nodes() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use helenus_proxy::LAYOUTS_LEASE;
+use helenus_catalogue::LEASE;
 use scylla::cluster::Node;
 
 use super::cluster::Cluster;
@@ -96,7 +96,7 @@ impl Settle {
                 write,
                 truncate,
             } = longest;
-            time = LAYOUTS_LEASE + queue + write;
+            time = LEASE + queue + write;
             truncate_more = (queue + truncate).saturating_sub(time);
         }
         Settle {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use anyhow::{Result, bail};
-use helenus_cql::Name;
-use helenus_rows::{ColumnRow, Table, TableName, literal};
+use helenus_cql::{Name, quote_text};
+use helenus_rows::{ColumnRow, Table, TableName};
 
 use super::cluster::Cluster;
 
@@ -19,8 +19,8 @@ type TableRow = (Option<Vec<String>>, Option<i32>, Option<i32>);
 pub(crate) async fn load(cluster: &Cluster, name: &TableName) -> Result<Table> {
     let place = format!(
         "keyspace_name = {} AND table_name = {}",
-        literal(&name.keyspace),
-        literal(&name.table)
+        quote_text(&name.keyspace),
+        quote_text(&name.table)
     );
     let rows: Vec<TableRow> = cluster
         .rows(format!(
@@ -33,8 +33,8 @@ pub(crate) async fn load(cluster: &Cluster, name: &TableName) -> Result<Table> {
             .rows(format!(
                 "SELECT view_name FROM system_schema.views WHERE keyspace_name = {} AND \
                  view_name = {}",
-                literal(&name.keyspace),
-                literal(&name.table)
+                quote_text(&name.keyspace),
+                quote_text(&name.table)
             ))
             .await?;
         match views.is_empty() {
@@ -64,8 +64,8 @@ pub(crate) async fn exists(cluster: &Cluster, keyspace: &Name, table: &str) -> R
         .rows(format!(
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = {} AND \
              table_name = {}",
-            literal(keyspace),
-            literal(table)
+            quote_text(keyspace),
+            quote_text(table)
         ))
         .await?;
     Ok(!found.is_empty())
@@ -89,7 +89,7 @@ pub(crate) async fn check_views(table: &Table, cluster: &Cluster, what: &str) ->
     let views: Vec<(String, String)> = cluster
         .rows(format!(
             "SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = {}",
-            literal(&table.name.keyspace)
+            quote_text(&table.name.keyspace)
         ))
         .await?;
     match views.iter().find(|(_, base)| *base == *table.name.table) {
@@ -107,8 +107,8 @@ pub(crate) async fn masked(table: &Table, cluster: &Cluster) -> Result<Vec<Strin
         .rows(format!(
             "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = {} AND \
              table_name = {}",
-            literal(&table.name.keyspace),
-            literal(&table.name.table)
+            quote_text(&table.name.keyspace),
+            quote_text(&table.name.table)
         ))
         .await?;
     Ok(masks.into_iter().map(|(column,)| column).collect())
@@ -134,7 +134,7 @@ pub(crate) async fn replication(cluster: &Cluster, keyspace: &Name) -> Result<St
     let options = replication_options(cluster, keyspace).await?;
     let mut options: Vec<String> = options
         .iter()
-        .map(|(key, value)| format!("{}: {}", literal(key), literal(value)))
+        .map(|(key, value)| format!("{}: {}", quote_text(key), quote_text(value)))
         .collect();
     options.sort_unstable();
     Ok(format!("{{{}}}", options.join(", ")))
@@ -153,14 +153,14 @@ fn replicas_of(options: &HashMap<String, String>) -> u32 {
     counts.sum::<u32>().max(1)
 }
 
-async fn replication_options(
+pub(crate) async fn replication_options(
     cluster: &Cluster,
     keyspace: &Name,
 ) -> Result<HashMap<String, String>> {
     let rows: Vec<(HashMap<String, String>,)> = cluster
         .rows(format!(
             "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = {}",
-            literal(keyspace)
+            quote_text(keyspace)
         ))
         .await?;
     match rows.into_iter().next() {
@@ -174,7 +174,7 @@ pub(crate) async fn names(cluster: &Cluster, keyspace: &Name) -> Result<Vec<Stri
     let rows: Vec<(String,)> = cluster
         .rows(format!(
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = {}",
-            literal(keyspace)
+            quote_text(keyspace)
         ))
         .await?;
     Ok(rows.into_iter().map(|(name,)| name).collect())

@@ -12,8 +12,9 @@ use helenus_rows::TableName;
 use super::column::{self, Source};
 use super::dictionary::{DOCUMENTS_MIN, Dictionaries};
 use super::sample::Sample;
-use super::{catalogue, documents, measure, show};
+use super::{documents, measure, show};
 use crate::online::access::Access;
+use crate::online::catalogue;
 
 /// Where documents come from.
 #[cfg(feature = "lab")]
@@ -95,7 +96,7 @@ async fn gather(args: &AdviseArgs) -> Result<Sample> {
     let cluster = args.access.connect().await?;
     let column = fold_identifier(column);
     let known = catalogue::read(&cluster, table).await?;
-    let encoded = match known.entry(&column) {
+    let encoded = match known.encoding(&column) {
         None => None,
         Some(entry) => {
             let known = Dictionaries::load(&cluster, table).await?.known;

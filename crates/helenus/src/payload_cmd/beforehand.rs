@@ -2,15 +2,17 @@
 //! `demo`. There is nobody to wait for and nothing to move, so the columns are in their last state at once.
 
 use anyhow::{Result, ensure};
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Feature, Written};
 use helenus_cql::Name;
 use helenus_payload::{Codec, Learned};
-use helenus_proxy::Written;
 use helenus_rows::TableName;
 
-use super::catalogue::{self, Entry};
-use super::{dictionary, target};
+use super::entry::{PROGRESS, announced};
+use super::{dictionary, entry, target};
+use crate::online::catalogue;
 use crate::online::cluster::Cluster;
-use crate::online::table;
+use crate::online::{flags, table};
 
 /// Columns and what was learned of them.
 pub(crate) async fn encode<'a>(
@@ -19,12 +21,11 @@ pub(crate) async fn encode<'a>(
     codec: Codec,
     columns: impl IntoIterator<Item = (&'a str, &'a Learned)>,
 ) -> Result<()> {
-    catalogue::create(cluster, name, &[]).await?;
+    catalogue::create(cluster, name, &[], (Feature::Encodings, PROGRESS)).await?;
     let table = table::load(cluster, name).await?;
     let mut entries = Vec::new();
     for (column, learned) in columns {
-        let mut entry =
-            Entry::announced(column, &target::free_name(cluster, &table, column).await?);
+        let mut entry = announced(column, &target::free_name(cluster, &table, column).await?);
         entry.codec = codec.name().to_owned();
         entry.state = Written::EncodedOnly.name().to_owned();
         if codec.is_learned() {
@@ -46,22 +47,24 @@ pub(crate) async fn encode<'a>(
     cluster.agree().await?;
     for entry in &entries {
         let known = catalogue::read(cluster, name).await?;
-        catalogue::put(cluster, name, &known, entry).await?;
+        entry::put(cluster, name, &known, entry).await?;
     }
-    Ok(())
+    flags::raise(cluster, name, Feature::Encodings).await
 }
 
 /// Takes the tables of a keyspace that was dropped out of the catalogue.
 pub(crate) async fn forget(cluster: &Cluster, keyspace: &str) -> Result<()> {
-    let tables = catalogue::tables(cluster).await?.into_iter();
-    for table in tables.filter(|table| &*table.keyspace == keyspace) {
-        loop {
-            let known = catalogue::read(cluster, &table).await?;
-            let Some(entry) = known.entries.first() else {
-                break;
-            };
-            catalogue::remove(cluster, &table, &known, &entry.column).await?;
+    let lost = flags::lost(cluster).await?;
+    let tables = catalogue::tables(cluster, Feature::Encodings).await?;
+    for table in tables.iter().filter(|table| table.keyspace == keyspace) {
+        let table = catalogue::name(table);
+        let known = catalogue::read_with_losses(cluster, &table).await?;
+        let columns = known.encodings().iter().map(|of| &*of.column);
+        let removed: Vec<Change<'_>> = columns.map(Change::RemoveEncoding).collect();
+        if !removed.is_empty() {
+            catalogue::change(cluster, &table, &known, &removed).await?;
         }
+        flags::lower(cluster, &table, Feature::Encodings, &lost).await?;
     }
     Ok(())
 }

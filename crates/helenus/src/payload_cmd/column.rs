@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, stream};
-use helenus_cql::Name;
+use helenus_cql::{Name, quote_text};
 use helenus_payload::{Decoder, DictionaryId, Learned};
-use helenus_rows::{Range, TableName, literal};
+use helenus_rows::{Range, TableName};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
 use scylla::statement::Consistency;
@@ -89,8 +89,8 @@ async fn select(cluster: &Cluster, source: &Source<'_>) -> Result<PreparedStatem
         .rows(format!(
             "SELECT column_name, type, kind, position FROM system_schema.columns \
              WHERE keyspace_name = {} AND table_name = {}",
-            literal(&table.keyspace),
-            literal(&table.table)
+            quote_text(&table.keyspace),
+            quote_text(&table.table)
         ))
         .await?;
     check(table, column, &columns)?;

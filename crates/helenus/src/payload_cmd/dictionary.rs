@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use helenus_cql::quote_text;
 use helenus_payload::{Codec, DictionaryId, Learned, learn};
-use helenus_rows::{TableName, literal};
+use helenus_rows::TableName;
 
 use super::sample::Sample;
+use crate::online::catalogue::now_ms;
 use crate::online::cluster::Cluster;
-use crate::online::compare_and_set::{now_ms, place};
+use crate::online::keyspace;
 
 /// Fewer documents say nothing.
 pub(super) const DOCUMENTS_MIN: usize = 20;
 /// Numbers that others take at the same time.
 const ATTEMPTS: usize = 10;
+/// All that is kept of one.
+const CONTENT: &str = "SELECT column_name, codec, learned, created FROM helenus.dictionaries";
 
 /// What was learned, with the number that values name.
 pub(super) type Numbered = (DictionaryId, Arc<Learned>);
@@ -107,6 +111,14 @@ pub(super) fn of_sample(codec: Codec, sample: &Sample) -> Result<Learned> {
     Ok(learned)
 }
 
+fn place(table: &TableName) -> String {
+    format!(
+        "keyspace_name = {} AND table_name = {}",
+        quote_text(&table.keyspace),
+        quote_text(&table.table)
+    )
+}
+
 /// Keeps what was learned under a number of its own.
 pub(super) async fn store(
     cluster: &Cluster,
@@ -127,15 +139,17 @@ pub(super) async fn store(
         let insert = format!(
             "INSERT INTO helenus.dictionaries (keyspace_name, table_name, id, column_name, codec, learned, \
              created) VALUES ({}, {}, {id}, {}, {}, 0x{digits}, {}) IF NOT EXISTS",
-            literal(&table.keyspace),
-            literal(&table.table),
-            literal(column),
-            literal(codec.name()),
+            quote_text(&table.keyspace),
+            quote_text(&table.table),
+            quote_text(column),
+            quote_text(codec.name()),
             now_ms()
         );
         let applied = cluster.is_applied(&insert).await;
         // One that may have been stored, or not, is left: numbers are plenty.
         if applied.context("what was learned could not be stored in helenus.dictionaries")? {
+            let read = format!("{CONTENT} WHERE {} AND id = {id}", place(table));
+            keyspace::spread(cluster, &read).await?;
             return Ok(id);
         }
     }

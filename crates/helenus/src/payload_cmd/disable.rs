@@ -1,21 +1,23 @@
 //! `helenus payload disable`: takes an encoded column back to texts, while it is in use.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use helenus_catalogue::Feature;
 use helenus_cql::fold_identifier;
 use helenus_rows::TableName;
 use serde_json::json;
 
-use super::catalogue::{self, Goal, PROGRESS};
+use super::entry::{self, Goal, PROGRESS};
 use super::journey::{Journey, take_over};
 use super::pace::Pace;
 use super::proxies;
 use crate::online::access::Access;
 use crate::online::settle::Settle;
-use crate::online::table;
+use crate::online::{catalogue, flags, table};
 
 /// Take an encoded column back to texts, while clients use it.
 ///
@@ -46,15 +48,20 @@ pub(super) async fn run(args: DisableArgs) -> Result<()> {
     let column = fold_identifier(&args.column);
     let name = &args.table;
     let known = catalogue::read(&cluster, name).await?;
-    let Some(entry) = known.entry(&column) else {
+    let Some(entry) = known.encoding(&column) else {
+        if flags::lower(&cluster, name, Feature::Encodings, &BTreeSet::new()).await? {
+            println!("{name}: what an interrupted run had left is gone");
+            return Ok(());
+        }
         bail!(
             "column {column} of {name} is not encoded: `helenus payload status {name}` lists those that are"
         );
     };
     if !table::exists(&cluster, &name.keyspace, &name.table).await? {
         // It was dropped, and nothing is left to be moved.
-        catalogue::remove(&cluster, name, &known, &column).await?;
+        entry::remove(&cluster, name, &known, &column).await?;
         PROGRESS.forget(&cluster, name, &column).await?;
+        flags::lower(&cluster, name, Feature::Encodings, &BTreeSet::new()).await?;
         println!("{name} does not exist any more: {column} is out of the catalogue");
         return Ok(());
     }
@@ -72,6 +79,7 @@ pub(super) async fn run(args: DisableArgs) -> Result<()> {
         pace: &args.pace,
     };
     let moved = journey.decode().await?;
+    flags::lower(&cluster, name, Feature::Encodings, &BTreeSet::new()).await?;
     let values = moved.values.load(Ordering::Relaxed);
     let seconds = begin.elapsed().as_secs_f64();
     match args.json {

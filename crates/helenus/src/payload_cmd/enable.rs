@@ -12,24 +12,26 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use helenus_catalogue::{Encoding, Feature, Written};
 use helenus_cql::{Name, fold_identifier};
 use helenus_payload::{Codec, DictionaryId, Encoder, Learned};
-use helenus_proxy::{CATALOGUE_AGE_MAX, Written};
+use helenus_proxy::CATALOGUE_AGE_MAX;
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
-use super::catalogue::{self, Entry, Goal, Partition};
 use super::column::{self, Source};
 use super::dictionary::{self, Dictionaries};
+use super::entry::{self, Goal, PROGRESS, announced, check_unchanged};
 use super::journey::{Journey, take_over};
 use super::moving::Moved;
 use super::pace::Pace;
 use super::sample::Sample;
 use super::{documents, proxies, target};
 use crate::online::access::Access;
+use crate::online::catalogue::{self, Known};
 use crate::online::cluster::Cluster;
 use crate::online::settle::Settle;
-use crate::online::table;
+use crate::online::{flags, table};
 
 /// Store a column of JSON documents as compact bytes, while clients use it. They go on reading and writing texts.
 ///
@@ -85,11 +87,11 @@ enum Plan {
     /// Nothing has been done yet.
     Begin,
     /// It was interrupted, or is being taken back.
-    GoOn(Entry),
+    GoOn(Encoding),
     /// New values are to be written in another way.
-    Rewrite(Entry),
+    Rewrite(Encoding),
     /// It is encoded as asked.
-    Done(Entry),
+    Done(Encoding),
 }
 
 /// A documents' sample, and what new values become by what was learned from it.
@@ -113,7 +115,7 @@ pub(super) async fn run(args: EnableArgs) -> Result<()> {
         proxies::check(&cluster).await?;
     }
     let codec = codec_of(&args.codec)?;
-    let plan = plan(known.entry(&column), codec, args.relearn)?;
+    let plan = plan(known.encoding(&column), codec, args.relearn)?;
     if let Plan::Done(entry) = plan {
         return report(&args, &entry, None, begin.elapsed());
     }
@@ -128,7 +130,8 @@ pub(super) async fn run(args: EnableArgs) -> Result<()> {
     if !is_wanted(&args, &column, &plan, preview.as_ref())? {
         return Ok(());
     }
-    catalogue::create(&cluster, &args.table, &args.proxy_role).await?;
+    let needed = (Feature::Encodings, PROGRESS);
+    catalogue::create(&cluster, &args.table, &args.proxy_role, needed).await?;
     let learned = preview.and_then(|preview| preview.learned);
     let dictionary = match &learned {
         Some(learned) => {
@@ -162,13 +165,13 @@ fn codec_of(name: &str) -> Result<Codec> {
     found.with_context(|| format!("there is no codec {name}"))
 }
 
-fn plan(entry: Option<&Entry>, codec: Codec, relearn: bool) -> Result<Plan> {
+fn plan(entry: Option<&Encoding>, codec: Codec, relearn: bool) -> Result<Plan> {
     let Some(entry) = entry else {
         return Ok(Plan::Begin);
     };
     let is_same = entry.codec == codec.name();
     let is_encoded = entry.written() == Some(Written::EncodedOnly);
-    match is_encoded && entry.is_to_be(Goal::Encoded) {
+    match is_encoded && Goal::Encoded.is_of(entry) {
         true if is_same && !relearn => Ok(Plan::Done(entry.clone())),
         true if relearn && !codec.is_learned() => {
             bail!("{codec} learns nothing: --relearn is for zstd and shape")
@@ -190,12 +193,12 @@ async fn preview(
     args: &EnableArgs,
     cluster: &Cluster,
     (column, codec): (&Name, Codec),
-    known: &Partition,
+    known: &Known,
 ) -> Result<Preview> {
     let sample = match &args.documents {
         Some(path) => documents::read(path, args.sample as usize, 1)?,
         None => {
-            let encoded = match known.entry(column) {
+            let encoded = match known.encoding(column) {
                 None => None,
                 Some(entry) => {
                     let known = Dictionaries::load(cluster, &args.table).await?.known;
@@ -310,29 +313,31 @@ async fn announce(
     cluster: &Cluster,
     table: &Table,
     (column, codec, dictionary): (&Name, Codec, Option<i32>),
-) -> Result<Entry> {
+) -> Result<Encoding> {
     let hidden = target::free_name(cluster, table, column).await?;
-    let entry = Entry {
+    let entry = Encoding {
         codec: codec.name().to_owned(),
         dictionary,
-        ..Entry::announced(column, &hidden)
+        ..announced(column, &hidden)
     };
     let known = catalogue::read(cluster, &table.name).await?;
-    if known.entry(column).is_some() {
+    target::check_no_layouts(&known, &table.name)?;
+    if known.encoding(column).is_some() {
         bail!(
             "column {column} of {} is being encoded by somebody else: look with `helenus payload status {}`",
             table.name,
             table.name
         );
     }
-    catalogue::put(cluster, &table.name, &known, &entry).await?;
+    entry::put(cluster, &table.name, &known, &entry).await?;
+    flags::raise(cluster, &table.name, Feature::Encodings).await?;
     Ok(entry)
 }
 
 /// Goes on with what was interrupted, or turns back what is being taken back.
-async fn go_on(cluster: &Cluster, table: &Table, entry: &Entry) -> Result<Entry> {
+async fn go_on(cluster: &Cluster, table: &Table, entry: &Encoding) -> Result<Encoding> {
     let known = catalogue::read(cluster, &table.name).await?;
-    known.check_unchanged(&table.name, entry)?;
+    check_unchanged(&known, &table.name, entry)?;
     let mut from = entry.clone();
     let dropped = target::dropped(cluster, &table.name).await?;
     let is_gone = !table.regulars.iter().any(|of| of.name == entry.hidden);
@@ -346,28 +351,34 @@ async fn go_on(cluster: &Cluster, table: &Table, entry: &Entry) -> Result<Entry>
 async fn rewrite(
     args: &EnableArgs,
     cluster: &Cluster,
-    entry: Entry,
+    entry: Encoding,
     (codec, dictionary): (Codec, Option<i32>),
     settle: Settle,
-) -> Result<Entry> {
+) -> Result<Encoding> {
     if dictionary.is_some() && !args.no_proxies {
         // Proxies look for dictionaries every so often.
         settle
             .wait_longer(CATALOGUE_AGE_MAX, "proxies read what was learned")
             .await;
     }
+    flags::raise(cluster, &args.table, Feature::Encodings).await?;
     let known = catalogue::read(cluster, &args.table).await?;
-    known.check_unchanged(&args.table, &entry)?;
-    let changed = Entry {
+    check_unchanged(&known, &args.table, &entry)?;
+    let changed = Encoding {
         codec: codec.name().to_owned(),
         dictionary,
         ..entry
     };
-    catalogue::put(cluster, &args.table, &known, &changed).await?;
+    entry::put(cluster, &args.table, &known, &changed).await?;
     Ok(changed)
 }
 
-fn report(args: &EnableArgs, entry: &Entry, moved: Option<&Moved>, time: Duration) -> Result<()> {
+fn report(
+    args: &EnableArgs,
+    entry: &Encoding,
+    moved: Option<&Moved>,
+    time: Duration,
+) -> Result<()> {
     let count = |of: fn(&Moved) -> &std::sync::atomic::AtomicU64| {
         moved.map(|moved| of(moved).load(Ordering::Relaxed))
     };
@@ -413,9 +424,9 @@ mod tests {
 
     #[test]
     fn what_is_asked_again_is_gone_on_with_or_done() {
-        let mut entry = Entry::announced("profile", "profile__encoded");
+        let mut entry = announced("profile", "profile__encoded");
         entry.codec = "shape".to_owned();
-        let plan = |entry: &Entry, codec, relearn| {
+        let plan = |entry: &Encoding, codec, relearn| {
             plan(Some(entry), codec, relearn).map(|plan| match plan {
                 Plan::Begin => "begin",
                 Plan::GoOn(_) => "go on",
@@ -431,7 +442,7 @@ mod tests {
         assert_eq!(plan(&entry, Codec::Shape, true).ok(), Some("rewrite"));
         assert_eq!(plan(&entry, Codec::Cbor, false).ok(), Some("rewrite"));
         assert!(plan(&entry, Codec::Cbor, true).is_err());
-        let back = entry.begun_anew(Goal::Text);
+        let back = entry::begun_anew(&entry, Goal::Text);
         assert_eq!(plan(&back, Codec::Shape, false).ok(), Some("go on"));
         assert!(!codecs().contains(&"raw"));
     }

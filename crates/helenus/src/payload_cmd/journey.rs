@@ -4,20 +4,20 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use helenus_catalogue::{Encoding, Feature, Written};
 use helenus_cql::Name;
-use helenus_proxy::Written;
 use helenus_rows::{Column, Table};
 
-use super::catalogue::{self, Entry, Goal, PROGRESS};
 use super::dictionary::Dictionaries;
+use super::entry::{self, Goal, PROGRESS, check_unchanged};
 use super::moving::{Moved, Mover};
 use super::pace::Pace;
 use super::values::Change;
 use super::{proxies, target};
+use crate::online::catalogue::{self, Known};
 use crate::online::cluster::Cluster;
-use crate::online::hints;
 use crate::online::settle::Settle;
-use crate::online::table;
+use crate::online::{flags, hints, table};
 
 /// Looks at the whole table for values that were left. Two are needed if clients write meanwhile.
 const LOOKS: u32 = 5;
@@ -28,7 +28,7 @@ pub(super) struct Journey<'a> {
     pub cluster: &'a Cluster,
     pub table: &'a Table,
     /// As it is in the catalogue.
-    pub entry: Entry,
+    pub entry: Encoding,
     pub settle: Settle,
     /// If none, no proxy runs.
     pub has_proxies: bool,
@@ -97,9 +97,9 @@ impl Journey<'_> {
                         .await;
                     self.drop_hidden().await?;
                     let known = catalogue::read(self.cluster, &self.table.name).await?;
-                    known.check_unchanged(&self.table.name, &self.entry)?;
+                    check_unchanged(&known, &self.table.name, &self.entry)?;
                     let column = &self.entry.column;
-                    catalogue::remove(self.cluster, &self.table.name, &known, column).await?;
+                    entry::remove(self.cluster, &self.table.name, &known, column).await?;
                     return Ok(moved);
                 }
             }
@@ -120,12 +120,12 @@ impl Journey<'_> {
     async fn enter(&mut self, state: Written) -> Result<()> {
         let table = &self.table.name;
         let known = catalogue::read(self.cluster, table).await?;
-        known.check_unchanged(table, &self.entry)?;
-        let entry = Entry {
+        check_unchanged(&known, table, &self.entry)?;
+        let entry = Encoding {
             state: state.name().to_owned(),
             ..self.entry.clone()
         };
-        catalogue::put(self.cluster, table, &known, &entry).await?;
+        entry::put(self.cluster, table, &known, &entry).await?;
         self.entry = entry;
         Ok(())
     }
@@ -234,16 +234,18 @@ impl Journey<'_> {
 pub(super) async fn take_over(
     cluster: &Cluster,
     table: &Table,
-    known: &catalogue::Partition,
-    entry: &Entry,
+    known: &Known,
+    entry: &Encoding,
     goal: Goal,
-) -> Result<Entry> {
-    let anew = entry.begun_anew(goal);
-    catalogue::put(cluster, &table.name, known, &anew).await?;
-    match entry.is_to_be(goal) {
+) -> Result<Encoding> {
+    let anew = entry::begun_anew(entry, goal);
+    entry::put(cluster, &table.name, known, &anew).await?;
+    flags::raise(cluster, &table.name, Feature::Encodings).await?;
+    match goal.is_of(entry) {
         true => {
-            let before = entry.task(&table.name);
-            anew.task(&table.name).take_over(cluster, &before).await?;
+            let before = entry::task(entry, &table.name);
+            let anew = entry::task(&anew, &table.name);
+            anew.take_over(cluster, &before).await?;
         }
         false => PROGRESS.forget(cluster, &table.name, &entry.column).await?,
     }

@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_catalogue::Encoding;
 use helenus_cql::Name;
 use helenus_rows::{Column, Range, Row, Shape, Table, batches};
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 
-use super::catalogue::Entry;
+use super::entry;
 use super::pace::Pace;
 use super::values::Change;
 use crate::online::cluster::{Cluster, patiently};
@@ -73,7 +74,7 @@ impl<'a> Mover<'a> {
     pub(super) async fn new(
         cluster: &'a Cluster,
         table: &Table,
-        entry: &Entry,
+        entry: &Encoding,
         change: Change,
         pace: &'a Pace,
     ) -> Result<Mover<'a>> {
@@ -108,9 +109,9 @@ impl<'a> Mover<'a> {
     }
 
     /// Moves all values that an earlier attempt has not moved, and notes which ranges are done.
-    pub(super) async fn move_noted(&self, entry: &Entry) -> Result<()> {
+    pub(super) async fn move_noted(&self, entry: &Encoding) -> Result<()> {
         let table = &self.narrow.name;
-        let task = entry.task(table);
+        let task = entry::task(entry, table);
         let (done, count) = task.done(self.cluster).await?;
         let (ranges, done) = match count {
             Some(count) if count > 0 => (helenus_rows::split(count), done),

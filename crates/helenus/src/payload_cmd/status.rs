@@ -7,21 +7,21 @@ use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{Table as TextTable, presets};
 use futures::{StreamExt, TryStreamExt, stream};
-use helenus_proxy::Written;
+use helenus_catalogue::{Encoding, Feature, Written};
 use helenus_rows::{Column, Row, Table, TableName};
 use scylla::statement::Consistency;
 use serde_json::{Value, json};
 
-use super::catalogue::{self, Entry, Goal};
 use super::dictionary::Dictionaries;
+use super::entry::{self, Goal};
 use super::moving::narrowed;
 use super::{proxies, target};
 use crate::online::access::Access;
+use crate::online::catalogue::{self, told_lost};
 use crate::online::cluster::Cluster;
 use crate::online::progress::bar;
 use crate::online::reading::{Reader, Throttle};
-use crate::online::ring;
-use crate::online::table;
+use crate::online::{flags, ring, table};
 
 /// Ranges that are counted at the same time.
 const PARALLEL: usize = 4;
@@ -45,7 +45,7 @@ pub(super) struct StatusArgs {
 
 /// What is known of an encoded column.
 struct Found {
-    entry: Entry,
+    entry: Encoding,
     problems: Vec<String>,
     /// Ranges moved and all ranges, while values are moved.
     progress: Option<(usize, u64)>,
@@ -66,38 +66,52 @@ pub(super) async fn run(args: StatusArgs) -> Result<()> {
     let cluster = args.access.connect().await?;
     let names = match &args.table {
         Some(name) => vec![name.clone()],
-        None => catalogue::tables(&cluster).await?,
+        None => {
+            let tables = catalogue::tables(&cluster, Feature::Encodings).await?;
+            tables.iter().map(catalogue::name).collect()
+        }
     };
+    let mut lost = flags::lost(&cluster).await?;
+    lost.retain(|flag| flag.feature == Feature::Encodings);
+    let (mut problems, mut left) = (Vec::new(), Vec::new());
     let mut tables: Vec<(TableName, Vec<Found>)> = Vec::new();
     for name in names {
-        let partition = catalogue::read(&cluster, &name).await?;
-        if args.table.is_some() && partition.entries.is_empty() {
+        let known = catalogue::read_with_losses(&cluster, &name).await?;
+        if args.table.is_some() && known.encodings().is_empty() {
             table::load(&cluster, &name).await?;
         }
         let mut columns = Vec::new();
-        for entry in &partition.entries {
+        for entry in known.encodings() {
             columns.push(found(&cluster, &name, entry, args.count).await?);
         }
-        // A table whose columns were taken back keeps its version.
-        if args.table.is_some() || !columns.is_empty() {
-            tables.push((name, columns));
+        if columns.is_empty() && known.flag(Feature::Encodings).is_some() {
+            left.push(format!(
+                "{name} has an encoded column no more, and a command that took the last one back was interrupted: \
+                 `helenus payload disable {name} COLUMN` goes on, whatever the column"
+            ));
         }
+        let key = catalogue::key(&name);
+        problems.extend(lost.iter().filter(|flag| flag.table == key).map(told_lost));
+        tables.push((name, columns));
     }
     let any = tables.iter().any(|(_, columns)| !columns.is_empty());
     // What holds for all of them.
-    let problems = match any {
-        true => of_proxies(&cluster).await,
-        false => Vec::new(),
-    };
+    if any {
+        problems.extend(of_proxies(&cluster).await);
+    }
     match args.json {
         true => println!(
             "{:#}",
             json!({
                 "problems": problems,
+                "interrupted": left,
                 "tables": tables.iter().map(as_json).collect::<Vec<_>>(),
             })
         ),
-        false => print_text(&tables, &problems),
+        false => {
+            print_text(&tables, &problems);
+            left.iter().for_each(|line| println!("{line}"));
+        }
     }
     let columns = tables.iter().flat_map(|(_, columns)| columns);
     let wrong = columns.filter(|of| !of.problems.is_empty()).count() + problems.len();
@@ -114,7 +128,12 @@ async fn of_proxies(cluster: &Cluster) -> Vec<String> {
     }
 }
 
-async fn found(cluster: &Cluster, name: &TableName, entry: &Entry, count: bool) -> Result<Found> {
+async fn found(
+    cluster: &Cluster,
+    name: &TableName,
+    entry: &Encoding,
+    count: bool,
+) -> Result<Found> {
     let mut found = Found {
         entry: entry.clone(),
         problems: Vec::new(),
@@ -122,7 +141,7 @@ async fn found(cluster: &Cluster, name: &TableName, entry: &Entry, count: bool) 
         counted: None,
         dictionaries: Vec::new(),
     };
-    let Entry { column, state, .. } = entry;
+    let Encoding { column, state, .. } = entry;
     if entry.written().is_none() {
         found.problems.push(format!(
             "its state {state:?} is unknown: it was made by another version of helenus"
@@ -150,7 +169,7 @@ async fn found(cluster: &Cluster, name: &TableName, entry: &Entry, count: bool) 
     let in_the_way = target::in_the_way(cluster, &table, column).await?;
     found.problems.extend(in_the_way);
     if matches!(entry.written(), Some(Written::Encoded | Written::Text)) {
-        let (done, all) = entry.task(name).done(cluster).await?;
+        let (done, all) = entry::task(entry, name).done(cluster).await?;
         found.progress = all.map(|all| (done.len(), all));
     }
     let is_there = |name: &str| table.regulars.iter().any(|of| of.name == name);
@@ -164,8 +183,8 @@ async fn found(cluster: &Cluster, name: &TableName, entry: &Entry, count: bool) 
 }
 
 /// Texts that clients do not see, because in this state there are none but for those written past the proxies.
-fn unseen(name: &TableName, entry: &Entry, texts: u64) -> Option<String> {
-    let Entry { column, .. } = entry;
+fn unseen(name: &TableName, entry: &Encoding, texts: u64) -> Option<String> {
+    let Encoding { column, .. } = entry;
     let is_read = entry.written() != Some(Written::EncodedOnly);
     (texts > 0 && !is_read).then(|| {
         format!(
@@ -178,8 +197,8 @@ fn unseen(name: &TableName, entry: &Entry, texts: u64) -> Option<String> {
 }
 
 /// Where the table's columns are not those of the catalogue.
-fn misfits(table: &Table, entry: &Entry) -> Vec<String> {
-    let Entry { column, hidden, .. } = entry;
+fn misfits(table: &Table, entry: &Encoding) -> Vec<String> {
+    let Encoding { column, hidden, .. } = entry;
     let find = |name: &str| {
         let is_it = |of: &&Column| of.name == name;
         table.regulars.iter().find(is_it)
@@ -209,7 +228,7 @@ fn misfits(table: &Table, entry: &Entry) -> Vec<String> {
 }
 
 /// Counts values by reading all rows, each from one replica.
-async fn counted(cluster: &Cluster, table: &Table, entry: &Entry) -> Result<Counted> {
+async fn counted(cluster: &Cluster, table: &Table, entry: &Encoding) -> Result<Counted> {
     let mut narrow = narrowed(table, &entry.column);
     narrow
         .regulars
@@ -264,11 +283,11 @@ impl Counted {
 }
 
 /// What is to be done next, unless a command is at work.
-fn advice(name: &TableName, entry: &Entry) -> Option<String> {
-    let Entry { column, codec, .. } = entry;
+fn advice(name: &TableName, entry: &Encoding) -> Option<String> {
+    let Encoding { column, codec, .. } = entry;
     match entry.written()? {
-        Written::EncodedOnly if entry.is_to_be(Goal::Encoded) => None,
-        _ if entry.is_to_be(Goal::Encoded) => Some(format!(
+        Written::EncodedOnly if Goal::Encoded.is_of(entry) => None,
+        _ if Goal::Encoded.is_of(entry) => Some(format!(
             "is being encoded; if no command is at work on it, `helenus payload enable {name} {column} --codec \
              {codec}` goes on"
         )),
@@ -362,7 +381,7 @@ mod tests {
     #[test]
     fn texts_are_a_problem_only_where_nobody_reads_them() {
         let name: TableName = "shop.users".parse().expect("a name");
-        let mut entry = Entry::announced("profile", "profile__encoded");
+        let mut entry = entry::announced("profile", "profile__encoded");
         for written in Written::ALL {
             entry.state = written.name().to_owned();
             assert_eq!(unseen(&name, &entry, 0), None);
@@ -375,13 +394,13 @@ mod tests {
     #[test]
     fn what_is_under_way_says_how_it_goes_on() {
         let name: TableName = "shop.users".parse().expect("a name");
-        let mut entry = Entry::announced("profile", "profile__encoded");
+        let mut entry = entry::announced("profile", "profile__encoded");
         entry.codec = "shape".to_owned();
         let next = advice(&name, &entry).expect("it is under way");
         assert!(next.contains("payload enable shop.users profile --codec shape"));
         entry.state = Written::EncodedOnly.name().to_owned();
         assert_eq!(advice(&name, &entry), None);
-        let back = entry.begun_anew(Goal::Text);
+        let back = entry::begun_anew(&entry, Goal::Text);
         let next = advice(&name, &back).expect("it is under way");
         assert!(next.contains("payload disable shop.users profile"));
     }

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use anyhow::{Result, bail};
-use helenus_cql::Name;
+use helenus_cql::{Name, quote_text};
 use helenus_proxy::ENCODED_SUFFIX;
-use helenus_rows::{Column, Table, TableName, literal};
+use helenus_rows::{Column, Table, TableName};
 
-use super::catalogue::Partition;
-use crate::layouts_cmd;
+use crate::online::catalogue::{self, Known};
 use crate::online::cluster::Cluster;
 use crate::online::table;
 
@@ -17,7 +16,7 @@ pub(super) async fn check(
     cluster: &Cluster,
     table: &Table,
     column: &Name,
-    known: &Partition,
+    known: &Known,
 ) -> Result<()> {
     let name = &table.name;
     if is_systems(&name.keyspace) {
@@ -36,17 +35,21 @@ pub(super) async fn check(
     if let Some(problem) = in_the_way(cluster, table, column).await?.first() {
         bail!("{problem}");
     }
-    let layouts = layouts_cmd::catalogue::read(cluster, name).await?;
-    if !layouts.entries.is_empty() {
-        bail!(
-            "{name} has layouts, whose tables would lack the encoded values: a table can have layouts or encoded \
-             columns. `helenus layouts drop {name} --all` gives the layouts up"
-        );
-    }
-    match layouts_cmd::catalogue::original(cluster, name).await? {
+    check_no_layouts(known, name)?;
+    match catalogue::original(cluster, name).await? {
         None => Ok(()),
         Some(original) => bail!(
             "{name} holds a layout of {original}: a table can have layouts or encoded columns"
+        ),
+    }
+}
+
+pub(super) fn check_no_layouts(known: &Known, name: &TableName) -> Result<()> {
+    match known.layouts().is_empty() {
+        true => Ok(()),
+        false => bail!(
+            "{name} has layouts, whose tables would lack the encoded values: a table can have layouts or encoded \
+             columns. `helenus layouts drop {name} --all` gives the layouts up"
         ),
     }
 }
@@ -55,10 +58,14 @@ fn is_systems(keyspace: &str) -> bool {
     keyspace == "system" || keyspace.starts_with("system_") || keyspace == "helenus"
 }
 
-fn check_column(table: &Table, column: &Name, known: &Partition) -> Result<()> {
+fn check_column(table: &Table, column: &Name, known: &Known) -> Result<()> {
     let name = &table.name;
     let is_it = |of: &&Column| *of.name == **column;
-    if let Some(of) = known.entries.iter().find(|entry| entry.hidden == **column) {
+    if let Some(of) = known
+        .encodings()
+        .iter()
+        .find(|entry| entry.hidden == **column)
+    {
         bail!(
             "column {column} holds the encoded values of {}: name that",
             of.column
@@ -106,8 +113,8 @@ pub(super) async fn in_the_way(
     let indexes: Vec<(String, Option<HashMap<String, String>>)> = cluster
         .rows(format!(
             "SELECT index_name, options FROM system_schema.indexes WHERE keyspace_name = {} AND table_name = {}",
-            literal(&table.name.keyspace),
-            literal(&table.name.table)
+            quote_text(&table.name.keyspace),
+            quote_text(&table.name.table)
         ))
         .await?;
     let mut problems = Vec::new();
@@ -163,8 +170,8 @@ pub(super) async fn dropped(cluster: &Cluster, table: &TableName) -> Result<Vec<
     let rows: Vec<(String,)> = cluster
         .rows(format!(
             "SELECT column_name FROM system_schema.dropped_columns WHERE keyspace_name = {} AND table_name = {}",
-            literal(&table.keyspace),
-            literal(&table.table)
+            quote_text(&table.keyspace),
+            quote_text(&table.table)
         ))
         .await?;
     Ok(rows.into_iter().map(|(name,)| name).collect())
@@ -172,8 +179,9 @@ pub(super) async fn dropped(cluster: &Cluster, table: &TableName) -> Result<Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue::Entry;
     use super::*;
+    use crate::payload_cmd::entry::announced;
+    use crate::payload_cmd::testing;
     use helenus_rows::Shape;
 
     fn table() -> Table {
@@ -203,10 +211,7 @@ mod tests {
 
     #[test]
     fn only_texts_outside_of_the_key_are_encoded() {
-        let known = Partition {
-            version: Some(1),
-            entries: vec![Entry::announced("profile", "profile__encoded")],
-        };
+        let known = testing::known(&[&announced("profile", "profile__encoded")]);
         let check = |column: &str| {
             let name = Name::from_stored(column);
             let done = check_column(&table(), &name, &known);

@@ -3,9 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
+use helenus_catalogue::Encoding;
 use helenus_payload::{Codec, Decoder, Encoder};
 
-use super::catalogue::Entry;
 use super::dictionary::{Dictionaries, Numbered};
 
 /// As in the proxies.
@@ -34,7 +34,7 @@ pub(super) struct Changed {
 
 impl Change {
     /// From texts to what new values of the column are written as.
-    pub(super) fn encode(entry: &Entry, dictionaries: &Dictionaries) -> Result<Change> {
+    pub(super) fn encode(entry: &Encoding, dictionaries: &Dictionaries) -> Result<Change> {
         let (codec, learned) = dictionaries.writer(&entry.codec, entry.dictionary)?;
         Ok(Change::Encode(Encoders {
             codec,
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn values_come_back_and_say_if_they_are_stored_as_they_are() {
-        let entry = Entry {
+        let entry = Encoding {
             codec: "cbor".to_owned(),
-            ..Entry::default()
+            ..Encoding::default()
         };
         let none = Dictionaries::default();
         let there = Change::encode(&entry, &none).expect("it needs no dictionary");
