@@ -44,8 +44,7 @@ mod testing;
 mod tests;
 
 use clap::{Args, Subcommand};
-
-use crate::terminal::{run_orderly, run_to_end};
+use helenus_console::terminal::{run_orderly, run_to_end};
 
 /// Copies of a table in different clustering orders, designed from the workload.
 #[derive(Args)]

@@ -24,8 +24,7 @@ mod testing;
 mod values;
 
 use clap::{Args, Subcommand};
-
-use crate::terminal::run_to_end;
+use helenus_console::terminal::run_to_end;
 
 /// Compact storage of columns that hold JSON documents.
 #[derive(Args)]

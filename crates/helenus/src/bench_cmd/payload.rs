@@ -7,10 +7,10 @@ use crate::payload_cmd::documents;
 use crate::stored_documents::catalogue;
 use crate::stored_documents::coding::{ByColumn, ClientCoding, Measured, learn_columns};
 use crate::stored_documents::disks::OwnDisks;
-use crate::terminal::{narrate, spinner};
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::{Arm, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::payload::{

@@ -2,13 +2,13 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use helenus_console::cells::print_error;
 use helenus_rows::TableName;
 
 use super::verdict::{
     UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
 };
 use super::work::Work;
-use crate::cells::print_error;
 use crate::online::access::Access;
 use crate::online::catalogue;
 use crate::online::table;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
 use clap::{ArgAction, Args};
 use futures::future::join_all;
+use helenus_console::settings::Settings;
 use helenus_proxy::config::NodeTls;
 use helenus_proxy::{Config, GivenBy, NodeAccess};
 use scylla::client::session_builder::SessionBuilder;
@@ -15,7 +16,6 @@ use scylla::errors::TranslationError;
 use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
 
 use super::cluster::{Cluster, builder};
-use crate::serve_cmd::Settings;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Access {

@@ -10,9 +10,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use helenus_console::terminal::spinner;
 
 use super::cluster::Cluster;
-use crate::terminal::spinner;
 
 /// How long a node may have a hint and not tell of it.
 pub(crate) const UNSEEN_MAX: Duration = Duration::from_secs(20);

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use helenus_catalogue::LEASE;
+use helenus_console::terminal::spinner;
 use scylla::cluster::Node;
 
 use super::cluster::Cluster;
-use crate::terminal::spinner;
 
 const QUEUE_DEFAULT: Duration = Duration::from_secs(12);
 const WRITE_DEFAULT: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! How figures are shown to people.
 
 /// Three significant digits, with thousands separators: `12,345`, `123`, `12.3`, `1.23`, `0.0123`.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {
         _ if size >= 100.0 || value == 0.0 => 0,

@@ -1,8 +1,6 @@
 //! Commands that take long, on a terminal: an orderly stop, and progress.
 
-use std::time::Duration;
-#[cfg(feature = "lab")]
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The user asked to stop (SIGINT or SIGTERM).
 #[derive(Debug)]
-pub(crate) struct Interrupted;
+pub struct Interrupted;
 
 impl std::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,13 +19,13 @@ impl std::fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 /// Whether whoever looks at a terminal wants colours: <https://no-color.org>.
-pub(crate) fn wants_colours() -> bool {
+pub fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Runs `work` on one thread per core until it ends or SIGINT or SIGTERM arrives (exit code 130).
 /// Either way everything that `work` owns is dropped, which stops nodes and proxies.
-pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
+pub fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
     run_orderly(async {
         let mut stop = Stop::new()?;
         stop.unless(work).await
@@ -36,7 +34,7 @@ pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
 
 /// The same of work that watches for the signals itself, because it has something to put in order on a
 /// cluster before it ends.
-pub(crate) fn run_orderly(work: impl Future<Output = Result<()>>) -> Result<()> {
+pub fn run_orderly(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -56,13 +54,13 @@ pub(crate) fn run_orderly(work: impl Future<Output = Result<()>>) -> Result<()> 
 }
 
 /// SIGINT and SIGTERM, which are remembered from when this is made.
-pub(crate) struct Stop {
+pub struct Stop {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Stop {
-    pub(crate) fn new() -> Result<Stop> {
+    pub fn new() -> Result<Stop> {
         Ok(Stop {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -70,7 +68,7 @@ impl Stop {
     }
 
     /// Waits for one of them.
-    pub(crate) async fn asked(&mut self) {
+    pub async fn asked(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -78,7 +76,7 @@ impl Stop {
     }
 
     /// Does the work until its end or a signal; then the error is [`Interrupted`].
-    pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub async fn unless<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             result = work => result,
             () = self.asked() => Err(Interrupted.into()),
@@ -87,13 +85,13 @@ impl Stop {
 }
 
 /// Waits for SIGINT or SIGTERM.
-pub(crate) async fn stopped() -> Result<()> {
+pub async fn stopped() -> Result<()> {
     Stop::new()?.asked().await;
     Ok(())
 }
 
 /// A progress line, shown on a terminal.
-pub(crate) fn spinner(message: &str) -> ProgressBar {
+pub fn spinner(message: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message.to_owned());
     bar.set_style(
         ProgressStyle::with_template("  {spinner} {msg} ({elapsed})")
@@ -104,8 +102,7 @@ pub(crate) fn spinner(message: &str) -> ProgressBar {
 }
 
 /// Shows each line on a spinner. Where there is no terminal, it is printed with the seconds since `began`.
-#[cfg(feature = "lab")]
-pub(crate) fn narrate(bar: &ProgressBar, began: Instant) -> impl FnMut(String) + use<> {
+pub fn narrate(bar: &ProgressBar, began: Instant) -> impl FnMut(String) + use<> {
     let bar = bar.clone();
     move |line| match bar.is_hidden() {
         true => eprintln!("{:6.1} s  {line}", began.elapsed().as_secs_f64()),

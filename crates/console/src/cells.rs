@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthChar;
 
 /// Clients say what they are, and name things: no terminal is to obey them, and no name is to change what stands
 /// beside it. Characters that control something, take no place of their own or join their neighbours are shown as �.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let shown = text.chars();
     let shown = shown.map(|c| match stands_alone(c) {
         true => c,
@@ -20,20 +20,20 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// The same line by line.
-pub(crate) fn printable_lines(text: &str) -> String {
+pub fn printable_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(printable).collect();
     lines.join("\n")
 }
 
 /// An error on stderr. It may quote what nodes, clients and files say.
-pub(crate) fn print_error(error: &dyn Display) {
+pub fn print_error(error: &dyn Display) {
     let text = printable_lines(&format!("{error:#}"));
     // Where nobody reads it any more, there is nobody to be told.
     let _ = writeln!(std::io::stderr(), "helenus: {text}");
 }
 
 /// As JSON on one line, in which [`printable`] would change nothing.
-pub(crate) fn json_line(value: &impl Serialize) -> serde_json::Result<String> {
+pub fn json_line(value: &impl Serialize) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
@@ -61,7 +61,7 @@ fn stands_alone(c: char) -> bool {
 }
 
 /// Empty for null.
-pub(crate) fn string(value: &Value) -> String {
+pub fn string(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -69,7 +69,7 @@ pub(crate) fn string(value: &Value) -> String {
     }
 }
 
-pub(crate) fn number(value: &Value) -> String {
+pub fn number(value: &Value) -> String {
     match value.as_f64() {
         None => String::new(),
         Some(value) if value >= 99.5 => format!("{value:.0}"),
@@ -77,12 +77,12 @@ pub(crate) fn number(value: &Value) -> String {
     }
 }
 
-pub(crate) fn percent(value: &Value) -> String {
+pub fn percent(value: &Value) -> String {
     let share = value.as_f64();
     share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share))
 }
 
-pub(crate) fn micros(value: &Value) -> String {
+pub fn micros(value: &Value) -> String {
     match value.as_f64() {
         None => String::new(),
         Some(us) if us < 1e3 => format!("{us:.0} µs"),
@@ -91,7 +91,7 @@ pub(crate) fn micros(value: &Value) -> String {
     }
 }
 
-pub(crate) fn bytes(value: &Value) -> String {
+pub fn bytes(value: &Value) -> String {
     match value.as_f64() {
         None => String::new(),
         Some(bytes) if bytes < 1024.0 => format!("{bytes:.0} B"),
@@ -101,7 +101,7 @@ pub(crate) fn bytes(value: &Value) -> String {
     }
 }
 
-pub(crate) fn seconds(value: &Value) -> String {
+pub fn seconds(value: &Value) -> String {
     match value.as_f64() {
         None => String::new(),
         Some(s) if s < 60.0 => format!("{s:.1} s"),
@@ -112,7 +112,7 @@ pub(crate) fn seconds(value: &Value) -> String {
 }
 
 /// How long ago something was, in milliseconds since 1970.
-pub(crate) fn ago(value: &Value) -> String {
+pub fn ago(value: &Value) -> String {
     let Some(at_ms) = value.as_u64() else {
         return String::new();
     };
