@@ -12,7 +12,6 @@ mod health_cmd;
 mod layouts_cmd;
 mod log_layer;
 mod manual_cmd;
-mod online;
 mod open_files;
 mod payload_cmd;
 mod quantities;

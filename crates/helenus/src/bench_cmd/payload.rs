@@ -3,7 +3,6 @@
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
 use crate::open_files::raise_open_files_limit;
-use crate::payload_cmd::documents;
 use crate::stored_documents::catalogue;
 use crate::stored_documents::coding::{ByColumn, ClientCoding, Measured, learn_columns};
 use crate::stored_documents::disks::OwnDisks;
@@ -17,6 +16,7 @@ use helenus_load::payload::{
     Coding, Collection, Contender, Disks, Payload, Stored, create, create_table,
 };
 use helenus_load::report::Report;
+use helenus_migrate::payload::documents;
 use helenus_payload::Codec;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -17,11 +17,11 @@ use clap::Args;
 use helenus_console::cells::print_error;
 use helenus_console::terminal::{Stop, spinner};
 use helenus_layout::calibrate;
+use helenus_migrate::nodes::access::Access;
+use helenus_migrate::nodes::cluster::Cluster;
 
 use self::found::Found;
 use self::scratch::Scratch;
-use crate::online::access::Access;
-use crate::online::cluster::Cluster;
 
 /// All of it, but for the keyspace that is created and dropped.
 const ALL_MAX: Duration = Duration::from_secs(60);

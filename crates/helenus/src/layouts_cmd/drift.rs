@@ -14,14 +14,14 @@ use helenus_layout::{
     Advice, Build, Comparison, Design, Layout, Redesign, RedesignRules, SampledModel, Standing,
     Storage, Table, is_same_for, mean_cost_us,
 };
+use helenus_migrate::catalogue;
+use helenus_migrate::layouts::names::letter;
+use helenus_migrate::nodes::cluster::Cluster;
+use helenus_migrate::nodes::table;
 use helenus_rows::TableName;
 use serde::{Deserialize, Serialize};
 
 use super::coefficients::Costs;
-use super::names::letter;
-use crate::online::catalogue;
-use crate::online::cluster::Cluster;
-use crate::online::table;
 
 const DAY_S: f64 = 86_400.0;
 /// How long a workload may be expected to stay as it is, in days.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use helenus_cql::quote_text;
+use helenus_migrate::nodes::cluster::Cluster;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
@@ -13,7 +14,6 @@ use scylla::statement::unprepared::Statement;
 use scylla::value::CqlValue;
 
 use super::queries::{DISTINCT_C, FILLER_BYTES, PARTITIONS, PER_A, Rows};
-use crate::online::cluster::Cluster;
 
 const PREFIX: &str = "helenus_calibrate_";
 /// Rows of one batch, as of those that fill layouts.
