@@ -15,6 +15,10 @@ for laboratory in helenus-load helenus-sim helenus-cluster; do
         echo "helenus without its feature lab depends on $laboratory" >&2
         exit 1
     fi
+    if cargo tree --locked --package helenus-migrate --edges normal --prefix none | grep -q "^$laboratory v"; then
+        echo "helenus-migrate depends on $laboratory" >&2
+        exit 1
+    fi
 done
 for crate in helenus-load helenus-cluster; do
     if cargo tree --locked --package "$crate" --edges normal --prefix none | grep -q "^helenus-policy v"; then

@@ -21,7 +21,7 @@ pub enum Doubt {
     Older { known: i64, told: i64 },
     #[error(
         "version {version} of the catalogue has other rows than before: its replicas have lost some of what they had; run \
-         `nodetool repair helenus` on all nodes"
+         `nodetool repair -full helenus` on all nodes"
     )]
     Differs { version: i64 },
     #[error(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use helenus_console::cells::printable_lines;
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
 use serde_json::Value;
@@ -11,7 +12,6 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::admin_call::{Coming, begin};
 use crate::admin_url::AdminUrl;
-use crate::cells::printable_lines;
 
 /// Where the package's unit has it.
 const SOCKET: &str = "/run/helenus/admin.sock";

@@ -13,9 +13,9 @@ mod scheduling;
 mod storage;
 mod variants;
 
-use crate::terminal::run_to_end;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use helenus_console::terminal::run_to_end;
 use std::process::ExitCode;
 
 /// Run an experiment on a real local cluster and report ratios with their spread.

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Subcommand};
+use helenus_console::cells::{print_error, printable};
+use helenus_console::terminal::stopped;
 
 use crate::admin_call::Coming;
 use crate::admin_server::Answer;
-use crate::cells::{print_error, printable};
 use crate::ctl_cmd::Target;
 use crate::quantities::{parse_bytes, parse_time};
-use crate::terminal::stopped;
 
 /// Record a sample of what a running proxy is asked, to play it elsewhere (`helenus-lab replay`).
 ///

@@ -4,10 +4,9 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::Args;
+use helenus_console::cells::print_error;
+use helenus_console::settings::Settings;
 use helenus_proxy::{CheckReport, CheckedReport, Explanation, Question};
-
-use crate::cells::print_error;
-use crate::serve_cmd::Settings;
 
 /// Exit codes: 0 no problems, 1 problems found, 2 the settings cannot be read.
 #[derive(Args)]

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
+use helenus_console::cells::{json_line, print_error, printable_lines};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use self::what::What;
 use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
-use crate::cells::{json_line, print_error, printable_lines};
 use crate::quantities::parse_time;
 
 /// See what a running proxy does, and tell it what to do.

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use helenus_console::cells::{print_error, printable_lines};
+use helenus_console::settings::Settings;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-
-use crate::cells::{print_error, printable_lines};
-use crate::serve_cmd::Settings;
 
 /// The answer is one line.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;

@@ -2,48 +2,27 @@
 
 mod admin;
 mod advise;
-mod backfill;
 mod calibrate;
-pub(crate) mod catalogue;
 pub(crate) mod coefficients;
-mod compare;
-mod create;
-mod create_args;
-mod definition;
 mod drift;
-mod fill;
-mod following;
 mod json;
 mod learned;
-mod names;
-mod ranges;
 mod read_rows;
-mod rebuild;
-mod remove;
-mod removed;
-mod repair;
 mod report;
-mod request;
-mod rules;
 mod sample_nodes;
 mod schema;
 mod show;
 mod sources;
-mod status;
 mod times;
 mod values;
-mod verdict;
-mod verify;
-mod work;
 mod workload;
-mod writer;
 
 #[cfg(test)]
 mod tests;
 
 use clap::{Args, Subcommand};
-
-use crate::terminal::{run_orderly, run_to_end};
+use helenus_console::terminal::{run_orderly, run_to_end};
+use helenus_migrate::layouts::{CreateArgs, create, rebuild, remove, status, verify};
 
 /// Copies of a table in different clustering orders, designed from the workload.
 #[derive(Args)]
@@ -58,7 +37,7 @@ enum Action {
     /// proxies, and a sample of its rows. Nothing is created.
     Advise(advise::AdviseArgs),
     Calibrate(calibrate::CalibrateArgs),
-    Create(create_args::CreateArgs),
+    Create(CreateArgs),
     Status(status::StatusArgs),
     Verify(verify::VerifyArgs),
     Rebuild(rebuild::RebuildArgs),

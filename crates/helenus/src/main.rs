@@ -6,20 +6,16 @@ mod admin_call;
 mod admin_server;
 mod admin_url;
 mod capture_cmd;
-mod cells;
 mod check_cmd;
 mod ctl_cmd;
-mod figures;
 mod health_cmd;
 mod layouts_cmd;
 mod log_layer;
 mod manual_cmd;
-mod online;
 mod open_files;
 mod payload_cmd;
 mod quantities;
 mod serve_cmd;
-mod terminal;
 mod top_cmd;
 
 // The laboratory: what needs nodes, load generators and the simulator, and no production installation does.
@@ -171,7 +167,7 @@ fn main() -> ExitCode {
 
 fn shown(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        cells::print_error(&error);
+        helenus_console::cells::print_error(&error);
         ExitCode::FAILURE
     })
 }

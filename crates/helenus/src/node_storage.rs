@@ -1,8 +1,8 @@
 //! The storage of nodes on this machine, for reports.
 
-use crate::terminal::spinner;
 use crate::testbed::cache_folder;
 use anyhow::{Context, Result};
+use helenus_console::terminal::spinner;
 use helenus_load::storage::{Cache, Measure, Storage};
 use std::path::Path;
 

@@ -1,29 +1,13 @@
 //! `helenus payload`: JSON documents as compact bytes.
 
 mod advise;
-#[cfg(feature = "lab")]
-pub(crate) mod beforehand;
-pub(crate) mod catalogue;
-mod column;
-mod dictionary;
-mod disable;
-pub(crate) mod documents;
-mod enable;
-mod journey;
 pub(crate) mod measure;
-mod moving;
-mod pace;
-mod proxies;
 pub(crate) mod report;
-pub(crate) mod sample;
 mod show;
-mod status;
-mod target;
-mod values;
 
 use clap::{Args, Subcommand};
-
-use crate::terminal::run_to_end;
+use helenus_console::terminal::run_to_end;
+use helenus_migrate::payload::{disable, enable, status};
 
 /// Compact storage of columns that hold JSON documents.
 #[derive(Args)]

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
+use helenus_console::cells::printable;
+use helenus_console::figures::number;
 use helenus_load::replay::Group;
 use helenus_load::spread::Spread;
-
-use crate::cells::printable;
-use crate::figures::number;
 
 /// Characters of a statement that are shown.
 const STATEMENT_CHARS_MAX: usize = 60;

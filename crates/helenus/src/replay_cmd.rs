@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use helenus_console::cells::printable;
+use helenus_console::terminal::run_to_end;
 use helenus_load::replay::{Options, Outcome, run as play};
 
-use crate::cells::printable;
 use crate::endpoint_args::EndpointArgs;
 use crate::open_files::raise_open_files_limit;
 use crate::played::{Words, groups, not_played, print, tell};
 use crate::result_file::ResultFile;
-use crate::terminal::run_to_end;
 
 /// Play a capture (`helenus capture`) against one or two endpoints, and compare latencies and answers.
 #[derive(Args, Debug)]

@@ -1,8 +1,8 @@
 //! The testbed of `demo` and `bench`: nodes, and a proxy run from this program.
 
-use crate::terminal::spinner;
 use anyhow::{Context, Result, bail};
 use helenus_cluster::{Cluster, ClusterSpec, find_agent};
+use helenus_console::terminal::spinner;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{Read, Write};

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use helenus_console::cells::{json_line, print_error, printable};
 use keys::{KeysView, Merged, table};
 use serde::Deserialize;
 
@@ -31,7 +32,6 @@ use self::plain::Plain;
 use self::tab::Tab;
 use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
-use crate::cells::{json_line, print_error, printable};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

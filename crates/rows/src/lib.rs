@@ -15,7 +15,7 @@ mod writes;
 
 pub use batches::batches;
 pub use difference::{Hashes, Part, Sum, differing};
-pub use names::{BadName, TableName, in_keyspace, literal};
+pub use names::{BadName, TableName, in_keyspace};
 pub use page::{PAGE_ROWS, PAGE_ROWS_FIRST, page_rows};
 pub use range::{Range, split};
 pub use row::{Bytes, Cell, Misread, Row, Rows, Selects};

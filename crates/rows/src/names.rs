@@ -46,11 +46,6 @@ pub fn in_keyspace(keyspace: &Name, table: &str) -> String {
     format!("{}.{}", keyspace.to_cql(), table.to_cql())
 }
 
-/// A text literal.
-pub fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

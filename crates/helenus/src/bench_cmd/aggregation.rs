@@ -3,11 +3,11 @@
 use super::common::{Common, ExtraArm, Nodes, hand_over};
 use super::variants::{self, Variant, split};
 use crate::open_files::raise_open_files_limit;
-use crate::serve_cmd::judge;
-use crate::terminal::spinner;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
+use helenus_console::settings::judge;
+use helenus_console::terminal::spinner;
 use helenus_load::aggregation::{
     Aggregation, Arm, HELENUS, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,
 };

@@ -3,12 +3,12 @@
 use super::common::{Nodes, hand_over};
 use super::variants::{self, split};
 use crate::open_files::raise_open_files_limit;
-use crate::serve_cmd::judge;
-use crate::terminal::spinner;
 use crate::testbed::{agent_jar, cache_folder};
 use anyhow::{Context, Result, ensure};
 use faults::{ClusterFaults, Severity};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits};
+use helenus_console::settings::judge;
+use helenus_console::terminal::spinner;
 use helenus_load::assignment::Scenario;
 use helenus_load::java;
 use helenus_proxy::Config;

@@ -3,10 +3,10 @@
 use super::common::{Common, ExtraArm, Nodes, hand_over, parse_proxy};
 use crate::load_cmd::show;
 use crate::open_files::raise_open_files_limit;
-use crate::terminal::spinner;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
+use helenus_console::terminal::spinner;
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::kv::Table;
 use helenus_load::overhead::{Arm, HELENUS, Overhead, ROUND_ROBIN, TOKEN_AWARE};

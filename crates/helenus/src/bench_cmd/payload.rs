@@ -3,20 +3,20 @@
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
 use crate::open_files::raise_open_files_limit;
-use crate::payload_cmd::documents;
 use crate::stored_documents::catalogue;
 use crate::stored_documents::coding::{ByColumn, ClientCoding, Measured, learn_columns};
 use crate::stored_documents::disks::OwnDisks;
-use crate::terminal::{narrate, spinner};
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::{Arm, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::payload::{
     Coding, Collection, Contender, Disks, Payload, Stored, create, create_table,
 };
 use helenus_load::report::Report;
+use helenus_migrate::payload::documents;
 use helenus_payload::Codec;
 use std::path::PathBuf;
 use std::sync::Arc;

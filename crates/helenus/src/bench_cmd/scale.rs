@@ -3,11 +3,11 @@
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
 use crate::open_files::raise_open_files_limit;
-use crate::terminal::{narrate, spinner};
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use helenus_cluster::Cluster;
+use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::Arm;
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::kv::Table;

@@ -3,11 +3,11 @@
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, split};
 use crate::open_files::raise_open_files_limit;
-use crate::serve_cmd::judge;
-use crate::terminal::spinner;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
+use helenus_console::settings::judge;
+use helenus_console::terminal::spinner;
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::report::Report;
 use helenus_load::scheduling::{

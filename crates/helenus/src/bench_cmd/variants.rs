@@ -1,8 +1,8 @@
 //! Proxies that an experiment starts itself, each with its own settings.
 
-use crate::serve_cmd::judge;
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
+use helenus_console::settings::judge;
 use helenus_load::arms::HELENUS;
 use helenus_load::report::Report;
 use indicatif::ProgressBar;

@@ -10,9 +10,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use helenus_capture::{Reader, Reason, Recorded, Value, marks};
-
-use crate::cells::printable;
-use crate::figures::number;
+use helenus_console::cells::printable;
+use helenus_console::figures::number;
 
 /// Partition keys, and connections, that are told apart at most.
 const NAMES_MAX: usize = 4_000_000;

@@ -1,9 +1,8 @@
 //! What `helenus ctl log` prints.
 
 use chrono::{DateTime, SecondsFormat};
+use helenus_console::cells::{printable, string};
 use serde_json::Value;
-
-use crate::cells::{printable, string};
 
 pub(super) fn text(value: &Value) -> String {
     let mut out = String::new();

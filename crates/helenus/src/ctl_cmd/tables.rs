@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_console::cells::{ago, bytes, micros, number, percent, printable, seconds, string};
 use serde_json::Value;
 
 use super::rules;
 use super::what::What;
-use crate::cells::{ago, bytes, micros, number, percent, printable, seconds, string};
 
 /// Characters of a statement that are shown in a table; `--json` shows all.
 const STATEMENT_CHARS_MAX: usize = 90;

@@ -9,12 +9,12 @@ use helenus_layout::{
     Anneal, CostModel, Effort, Layout, Objective, Options, PERMUTED_MAX, Query, SampledModel,
     Statistics, Storage, design, draw,
 };
+use helenus_migrate::layouts::names::letter;
+use helenus_migrate::layouts::removed::Removed;
 
 use super::coefficients::Costs;
 use super::drift::{DriftArgs, Present};
-use super::names::letter;
 use super::read_rows::Limits;
-use super::removed::Removed;
 use super::report::{Report, StatementReport};
 use super::sources::{self, SourceArgs, Sources};
 use super::workload::{self, Workload};

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use helenus_console::cells::print_error;
+use helenus_console::terminal::{Stop, spinner};
 use helenus_layout::calibrate;
+use helenus_migrate::nodes::access::Access;
+use helenus_migrate::nodes::cluster::Cluster;
 
 use self::found::Found;
 use self::scratch::Scratch;
-use crate::cells::print_error;
-use crate::online::access::Access;
-use crate::online::cluster::Cluster;
-use crate::terminal::{Stop, spinner};
 
 /// All of it, but for the keyspace that is created and dropped.
 const ALL_MAX: Duration = Duration::from_secs(60);

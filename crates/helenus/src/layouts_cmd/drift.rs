@@ -9,18 +9,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use helenus_catalogue::LayoutState;
 use helenus_layout::{
     Advice, Build, Comparison, Design, Layout, Redesign, RedesignRules, SampledModel, Standing,
     Storage, Table, is_same_for, mean_cost_us,
 };
+use helenus_migrate::catalogue;
+use helenus_migrate::layouts::names::letter;
+use helenus_migrate::nodes::cluster::Cluster;
+use helenus_migrate::nodes::table;
 use helenus_rows::TableName;
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::{self, State};
 use super::coefficients::Costs;
-use super::names::letter;
-use crate::online::cluster::Cluster;
-use crate::online::table;
 
 const DAY_S: f64 = 86_400.0;
 /// How long a workload may be expected to stay as it is, in days.
@@ -85,14 +86,14 @@ impl Present {
         name: &TableName,
         queries_per_s: f64,
     ) -> Result<Present> {
-        let partition = catalogue::read(cluster, name).await?;
-        let entry = |entry: catalogue::Entry| Entry {
-            ready: entry.state == State::Ready.name(),
-            name: entry.layout,
-            clustering: entry.clustering,
+        let known = catalogue::read(cluster, name).await?;
+        let entry = |layout: &helenus_catalogue::Layout| Entry {
+            ready: layout.state() == Some(LayoutState::Ready),
+            name: layout.name.clone(),
+            clustering: layout.clustering.clone(),
         };
         Ok(Present {
-            entries: partition.entries.into_iter().map(entry).collect(),
+            entries: known.layouts().iter().map(entry).collect(),
             replicas: table::replicas(cluster, &name.keyspace).await?,
             queries_per_s,
         })

@@ -9,6 +9,8 @@ use anyhow::{Context, Result, bail};
 use futures::{StreamExt, stream};
 use helenus_cql::Name;
 use helenus_layout::{Collector, ColumnSet, Table, Value};
+use helenus_migrate::nodes::cluster::{Cluster, patiently};
+use helenus_migrate::nodes::ring;
 use helenus_rows::{Range, TableName};
 use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
@@ -18,8 +20,6 @@ use scylla::statement::prepared::PreparedStatement;
 use super::read_rows::{Limits, Rows};
 use super::schema::Schema;
 use super::values;
-use crate::online::cluster::{Cluster, patiently};
-use crate::online::ring;
 
 /// Rows of one answer.
 const PAGE_ROWS: i32 = 1_000;

@@ -6,6 +6,8 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use futures::future::try_join_all;
 use helenus_layout::SampledModel;
+use helenus_migrate::nodes::access::Access;
+use helenus_migrate::nodes::cluster::Cluster;
 use helenus_rows::TableName;
 
 use super::admin::{self, AdminUrl};
@@ -14,8 +16,6 @@ use super::learned::{self, Learned};
 use super::read_rows::{self, Limits, Rows};
 use super::sample_nodes::{self, Sampled};
 use super::workload::{self, Workload};
-use crate::online::access::Access;
-use crate::online::cluster::Cluster;
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("statements").required(true).args(["workload", "learned"])))]

@@ -1,6 +1,6 @@
 //! How times are shown to people.
 
-use crate::figures::number;
+use helenus_console::figures::number;
 
 /// Of a query, in microseconds.
 pub(super) fn time(us: f64) -> String {

@@ -1,8 +1,8 @@
 //! The live display of a running load.
 
 use super::stop::Slow;
-use crate::terminal::spinner;
 use anyhow::Result;
+use helenus_console::terminal::spinner;
 use helenus_load::hdr_log::HdrLog;
 use helenus_load::progress::{IntervalMeter, IntervalStats};
 use helenus_load::run::Progress;

@@ -7,13 +7,15 @@ use clap::{ArgGroup, Args};
 use helenus_cql::fold_identifier;
 #[cfg(feature = "lab")]
 use helenus_load::profiles::Profiles;
+use helenus_migrate::catalogue;
+use helenus_migrate::nodes::access::Access;
+use helenus_migrate::payload::column::{self, Source};
+use helenus_migrate::payload::dictionary::{DOCUMENTS_MIN, Dictionaries};
+use helenus_migrate::payload::documents;
+use helenus_migrate::payload::sample::Sample;
 use helenus_rows::TableName;
 
-use super::column::{self, Source};
-use super::dictionary::{DOCUMENTS_MIN, Dictionaries};
-use super::sample::Sample;
-use super::{catalogue, documents, measure, show};
-use crate::online::access::Access;
+use super::{measure, show};
 
 /// Where documents come from.
 #[cfg(feature = "lab")]
@@ -95,7 +97,7 @@ async fn gather(args: &AdviseArgs) -> Result<Sample> {
     let cluster = args.access.connect().await?;
     let column = fold_identifier(column);
     let known = catalogue::read(&cluster, table).await?;
-    let encoded = match known.entry(&column) {
+    let encoded = match known.encoding(&column) {
         None => None,
         Some(entry) => {
             let known = Dictionaries::load(&cluster, table).await?.known;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use helenus_migrate::payload::sample::Sample;
 use helenus_payload::{
     Codec, Decoder, DictionaryId, Encoder, Learned, NotEncoded, SsTable, is_json, learn,
 };
 
 use super::report::{CodecReport, Report};
-use super::sample::Sample;
 
 /// Of these the median counts.
 const PASSES: usize = 7;
@@ -113,10 +113,10 @@ fn cpu_us() -> f64 {
 #[cfg(all(test, feature = "lab"))]
 mod tests {
     use super::super::report::Advice;
-    use super::super::sample::chance;
     use super::super::show;
     use super::*;
     use helenus_load::profiles::Profiles;
+    use helenus_migrate::payload::sample::chance;
 
     fn report(documents: Vec<String>) -> Report {
         measure(&Sample {

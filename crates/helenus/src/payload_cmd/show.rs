@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::figures::number;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_console::figures::number;
 use helenus_payload::{Estimate, NotEncoded};
 use serde_json::{Value, json};
 

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use helenus_cluster::{ClusterSpec, DEFAULT_VERSION};
+use helenus_console::terminal::{run_to_end, spinner};
 use helenus_load::machine::Machine;
 use helenus_load::process::Watched;
 use helenus_load::scheduling::{Calibration as Measuring, MixedCosts};
 use helenus_sim::scheduling::{Arm, Calibration, Setup, Variant, run as simulate};
 
 use crate::load_cmd::parse_watched;
-use crate::terminal::{run_to_end, spinner};
 use crate::testbed::{Proxy, start_nodes};
 
 /// Nobody would believe more.

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
+use helenus_console::settings::config_of;
 use helenus_sim::scheduling::{Arm, Calibration, Outcome, Setup, run as simulate};
 
 use super::compare;
 use super::paper;
 use super::tables::{self, Cell};
-use crate::serve_cmd::config_of;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Preset {

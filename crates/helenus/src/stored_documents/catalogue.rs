@@ -1,14 +1,14 @@
 //! Which columns Helenus encodes.
 
 use super::coding::ByColumn;
-use crate::online::access::Access;
-use crate::online::cluster::Cluster;
-use crate::payload_cmd::beforehand;
 use anyhow::{Context, Result, ensure};
+use helenus_catalogue::Written;
 use helenus_load::payload::{Collection, KEYSPACE, table_name};
 use helenus_load::scrape::Metrics;
+use helenus_migrate::nodes::access::Access;
+use helenus_migrate::nodes::cluster::Cluster;
+use helenus_migrate::payload::beforehand;
 use helenus_payload::Codec;
-use helenus_proxy::Written;
 use helenus_rows::TableName;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -9,6 +9,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use helenus_console::cells::printable;
 use serde_json::Value;
 
 use super::details::Details;
@@ -17,7 +18,6 @@ use super::moments::Moments;
 use super::proxy::{Failed, Proxy, merged_keys};
 use super::snapshot::Moment;
 use super::tab::{Feed, Tab, clients_by};
-use crate::cells::printable;
 
 /// Partitions shown.
 const KEYS_MAX: usize = 100;

@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 
+use helenus_console::cells::{printable, seconds, string};
 use serde_json::Value;
-
-use crate::cells::{printable, seconds, string};
 
 /// A column.
 pub(super) struct Column {
@@ -148,7 +147,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cells::micros;
+    use helenus_console::cells::micros;
 
     const COLUMNS: &[Column] = &[
         Column::text(1, "name", |row| of(row, "name")),

@@ -1,11 +1,11 @@
 //! One row with all that is known of it.
 
+use helenus_console::cells::{bytes, micros, number, percent, printable, seconds, string};
 use serde_json::Value;
 use unicode_width::UnicodeWidthChar;
 
 use super::columns::of;
 use super::tab::Tab;
-use crate::cells::{bytes, micros, number, percent, printable, seconds, string};
 
 /// Of bars, for the whole.
 const BAR_WIDTH: usize = 24;

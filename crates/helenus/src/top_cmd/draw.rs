@@ -7,6 +7,7 @@ mod table;
 mod tests;
 mod theme;
 
+use helenus_console::cells::{printable, seconds};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -15,7 +16,6 @@ use ratatui::widgets::Paragraph;
 pub(super) use self::theme::Theme;
 use super::app::{App, Mode};
 use super::tab::Tab;
-use crate::cells::{printable, seconds};
 
 /// Draws everything.
 pub(super) fn draw(app: &App, theme: Theme, frame: &mut Frame<'_>) {

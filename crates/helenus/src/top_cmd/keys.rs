@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_console::cells::printable;
 use helenus_policy::hot::{Entry, Partition, Rates, Summary};
 use serde::{Deserialize, Serialize};
-
-use crate::cells::printable;
 
 /// What a proxy answers (`/api/keys`).
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, stdout};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use helenus_console::terminal::{stopped, wants_colours};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEvent};
 use ratatui::crossterm::execute;
@@ -16,7 +17,6 @@ use tokio::sync::mpsc;
 use super::app::{App, Input, Wish};
 use super::asking::{self, Servers, now_ms};
 use super::draw::{Theme, draw};
-use crate::terminal::{stopped, wants_colours};
 
 /// What has happened and is not yet taken: keys that somebody leans on, answers of many proxies.
 const HAPPENINGS_MAX: usize = 256;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use futures::future::join_all;
+use helenus_console::cells::{json_line, printable, string};
 use serde_json::{Value, json};
 
 use super::app::{App, Input};
 use super::asking::{self, Servers, now_ms};
 use super::columns::Column;
 use super::tab::Tab;
-use crate::cells::{json_line, printable, string};
 
 /// How it is printed.
 pub(super) struct Plain {

@@ -1,10 +1,10 @@
 //! What can be looked at, and what proxies are asked for it.
 
 use clap::ValueEnum;
+use helenus_console::cells::{bytes, micros, number, percent, seconds, string};
 use serde_json::Value;
 
 use super::columns::{Column, of, statement};
-use crate::cells::{bytes, micros, number, percent, seconds, string};
 
 /// What can be looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

@@ -3,16 +3,17 @@
 use super::orders::{CLUSTERING, COLUMNS, Orders, PARTITION};
 use crate::endpoint::Endpoint;
 use crate::kv::create_keyspace;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use helenus_catalogue::change::{Change, batch};
+use helenus_catalogue::{Feature, Flag, KEYSPACE, Layout, LayoutState, TableKey, stored};
 use scylla::client::session::Session;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
+use scylla::value::Row;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The keyspace and the table of Helenus's catalogue of layouts.
-const CATALOGUE: &str = "helenus";
-const CATALOGUE_TABLE: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\
-    keyspace_name text, table_name text, layout text, version bigint static, \
-    distinct_values map<text, bigint> static, rows bigint static, physical text, \
-    clustering list<text>, state text, created timestamp, \
-    PRIMARY KEY ((keyspace_name, table_name), layout))";
+/// Compare-and-sets of the catalogue that others get ahead of.
+const ATTEMPTS: u32 = 5;
 
 /// What keeps the further copies of the orders, if there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,29 +104,64 @@ impl Copies {
     }
 
     /// What tells Helenus of its layouts: readable at once, because the tables are still empty.
-    fn catalogue_rows(&self, orders: &Orders) -> Vec<String> {
-        let distinct = CLUSTERING.iter().zip(orders.distinct());
-        let distinct: Vec<String> = distinct
-            .map(|(column, count)| format!("'{column}': {count}"))
-            .collect();
-        let row = |copy: usize| {
+    fn layouts(&self) -> Vec<Layout> {
+        let layout = |copy: usize| {
             let columns = self.orders[copy].iter().map(|&at| CLUSTERING[at]);
-            let columns: Vec<String> = columns.map(|name| format!("'{name}'")).collect();
-            format!(
-                "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, version, \
-                 distinct_values, rows, physical, clustering, state, created) VALUES \
-                 ('{}', '{}', '{}', 1, {{{}}}, {}, '{}', [{}], 'ready', toTimestamp(now()))",
-                self.keyspace,
-                self.name(0),
-                layout_name(copy),
-                distinct.join(", "),
-                orders.rows.len(),
-                self.name(copy),
-                columns.join(", ")
-            )
+            Layout {
+                name: layout_name(copy).into(),
+                physical: self.name(copy),
+                clustering: columns.map(str::to_owned).collect(),
+                state: LayoutState::Ready.name().to_owned(),
+                created: 1,
+            }
         };
-        (1..self.orders.len()).map(row).collect()
+        (1..self.orders.len()).map(layout).collect()
     }
+
+    /// Puts the layouts into the catalogue, and has the table flagged.
+    async fn announce(&self, orders: &Orders, session: &Session) -> Result<()> {
+        let distinct = CLUSTERING.iter().zip(orders.distinct());
+        let distinct: Vec<(String, u64)> = distinct
+            .map(|(column, count)| ((*column).to_owned(), count))
+            .collect();
+        let flag = Flag {
+            feature: Feature::Layouts,
+            table: TableKey::new(&self.keyspace, &self.name(0)),
+            number: SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64,
+        };
+        let layouts = self.layouts();
+        let mut changes = vec![Change::Begin(flag.feature, flag.number)];
+        changes.extend(layouts.iter().map(Change::PutLayout));
+        changes.push(Change::Count {
+            rows: orders.rows.len() as u64,
+            distinct: &distinct,
+        });
+        for _ in 0..ATTEMPTS {
+            let version = version(session).await?;
+            let batch = batch(version, &flag.table, &changes);
+            if is_applied(session, &batch).await? {
+                return run(session, &flag.create()).await;
+            }
+        }
+        bail!("others change the catalogue all the time")
+    }
+}
+
+/// The version of the catalogue.
+async fn version(session: &Session) -> Result<i64> {
+    let mut select = Statement::new(stored::SELECT);
+    select.set_consistency(Consistency::Serial);
+    let answer = session.query_unpaged(select, ()).await?;
+    let row = answer.into_rows_result()?.maybe_first_row::<Row>()?;
+    let version = row.and_then(|row| row.columns.into_iter().next().flatten());
+    Ok(version.and_then(|of| of.as_bigint()).unwrap_or(0))
+}
+
+async fn is_applied(session: &Session, batch: &str) -> Result<bool> {
+    let answer = session.query_unpaged(batch, ()).await?;
+    let row = answer.into_rows_result()?.first_row::<Row>()?;
+    let applied = row.columns.into_iter().next().flatten();
+    Ok(applied.and_then(|of| of.as_boolean()) == Some(true))
 }
 
 /// Creates everything anew, in the order of `all`. Proxies must be started afterwards: then they know the
@@ -139,8 +175,8 @@ pub async fn create(
 ) -> Result<()> {
     let session = endpoint.connect().await?;
     if all.iter().any(|copies| copies.form == Form::Layouts) {
-        create_keyspace(&session, CATALOGUE, replication).await?;
-        run(&session, CATALOGUE_TABLE).await?;
+        create_keyspace(&session, KEYSPACE, replication).await?;
+        run(&session, stored::CREATE).await?;
     }
     for copies in all {
         say(format!("creating {}", copies.keyspace));
@@ -150,12 +186,11 @@ pub async fn create(
         )
         .await?;
         create_keyspace(&session, &copies.keyspace, replication).await?;
-        let mut statements = copies.statements();
-        if copies.form == Form::Layouts {
-            statements.extend(copies.catalogue_rows(orders));
-        }
-        for statement in statements {
+        for statement in copies.statements() {
             run(&session, &statement).await?;
+        }
+        if copies.form == Form::Layouts {
+            copies.announce(orders, &session).await?;
         }
     }
     Ok(())
@@ -224,15 +259,17 @@ mod tests {
 
     #[test]
     fn the_catalogue_knows_every_layout_but_not_the_table() {
-        let orders = Orders::generate(0.001, 2).unwrap();
-        let rows = copies(Form::Layouts).catalogue_rows(&orders);
-        assert_eq!(rows.len(), 1);
-        for part in [
-            "'k', 'orders', 'a', 1",
-            "'orderkey': 1500",
-            "'orders__layout_a', ['clerk', 'orderdate', 'custkey', 'orderkey'], 'ready'",
-        ] {
-            assert!(rows[0].contains(part), "{part} is missing in {}", rows[0]);
-        }
+        let layouts = copies(Form::Layouts).layouts();
+        assert_eq!(layouts.len(), 1);
+        let layout = &layouts[0];
+        assert_eq!(
+            (&*layout.name, &*layout.physical),
+            ("a", "orders__layout_a")
+        );
+        assert_eq!(
+            layout.clustering,
+            ["clerk", "orderdate", "custkey", "orderkey"]
+        );
+        assert_eq!(layout.state(), Some(LayoutState::Ready));
     }
 }

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use helenus_layout::Timed;
+use helenus_migrate::nodes::cluster::Cluster;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 
 use super::queries::{Answer, Probe, probes};
-use crate::online::cluster::Cluster;
 
 /// Fewer rounds say too little.
 const ROUNDS_MIN: usize = 3;

@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use helenus_rows::literal;
+use helenus_cql::quote_text;
+use helenus_migrate::nodes::cluster::Cluster;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
@@ -13,7 +14,6 @@ use scylla::statement::unprepared::Statement;
 use scylla::value::CqlValue;
 
 use super::queries::{DISTINCT_C, FILLER_BYTES, PARTITIONS, PER_A, Rows};
-use crate::online::cluster::Cluster;
 
 const PREFIX: &str = "helenus_calibrate_";
 /// Rows of one batch, as of those that fill layouts.
@@ -47,7 +47,7 @@ impl Scratch {
         let create = format!(
             "CREATE KEYSPACE {} WITH replication = {{'class': 'NetworkTopologyStrategy', {}: 1}}",
             scratch.keyspace,
-            literal(&data_center)
+            quote_text(&data_center)
         );
         let created = cluster.session.query_unpaged(create, ()).await;
         let made = match created {
@@ -125,7 +125,7 @@ impl Scratch {
     pub(super) async fn flushed(&self, cluster: &Cluster) -> bool {
         let text = format!(
             "SELECT mebibytes FROM system_views.disk_usage WHERE keyspace_name = {} AND table_name = 'rows'",
-            literal(&self.keyspace)
+            quote_text(&self.keyspace)
         );
         let begin = Instant::now();
         // What was written last is due then, on each node.

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_console::figures::number;
 use helenus_layout::{COEFFICIENTS, Coefficients, Prediction};
 use serde_json::{Value, json};
 
 use super::found::Found;
-use crate::figures::number;
 use crate::layouts_cmd::coefficients::{Costs, Named};
 
 /// Coefficients as they are called by people, in the order of [`Coefficients::values`].

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use helenus_console::figures::number;
 use helenus_layout::Advice;
 
-use crate::figures::number;
 use crate::layouts_cmd::drift::Drift;
 use crate::layouts_cmd::report::Report;
 use crate::layouts_cmd::times::{duration, time};

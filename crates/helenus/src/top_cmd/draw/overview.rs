@@ -1,5 +1,6 @@
 //! How the proxies fare: figures with their course, and each proxy.
 
+use helenus_console::cells::{bytes, micros, number, printable, seconds};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -11,7 +12,6 @@ use super::super::app::App;
 use super::super::proxy::Proxy;
 use super::super::snapshot::Moment;
 use super::theme::Theme;
-use crate::cells::{bytes, micros, number, printable, seconds};
 
 const NAME_WIDTH: u16 = 12;
 const VALUE_WIDTH: u16 = 11;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::serve_cmd::judge;
 use clap::Parser;
+use helenus_console::settings::judge;
 
 #[derive(Parser)]
 struct Line {

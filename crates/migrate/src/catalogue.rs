@@ -1,0 +1,16 @@
+//! The catalogue as commands use it: which tables have layouts or encoded columns.
+
+mod belief;
+mod entries;
+pub(crate) mod flags;
+mod keyspace;
+pub(crate) mod noted;
+pub(crate) mod settle;
+
+pub use belief::read;
+pub(crate) use belief::{lost, tables, told_lost};
+pub use entries::Known;
+pub(crate) use entries::{
+    change, create, key, later_than, name, now_ms, original, read_with_losses,
+};
+pub(crate) use keyspace::{spread, tables as tables_of_keyspace};

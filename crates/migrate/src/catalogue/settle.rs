@@ -1,0 +1,195 @@
+//! Waiting until a change of the catalogue is known everywhere.
+//!
+//! A proxy relies on what it has read for [`LEASE`], and then writes nothing. What it has sent before can
+//! wait at a node for its `native_transport_timeout` (5.0; 12 s), and be carried out for its write
+//! time-out (2 s). After the sum, every write that a node had received knows of the change. Not counted is
+//! what a node has not received: bytes in the socket of a node that stands still may be read much later. Nor
+//! is a TRUNCATE of the table, which may take a minute. `verify` finds what either has done.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use helenus_catalogue::LEASE;
+use helenus_console::terminal::spinner;
+use scylla::cluster::Node;
+
+use crate::nodes::cluster::Cluster;
+
+const QUEUE_DEFAULT: Duration = Duration::from_secs(12);
+const WRITE_DEFAULT: Duration = Duration::from_secs(2);
+
+const TRUNCATE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How long nodes may still carry out what they have been sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Timeouts {
+    queue: Duration,
+    write: Duration,
+    truncate: Duration,
+}
+
+impl Timeouts {
+    async fn of(cluster: &Cluster, node: &Arc<Node>) -> Timeouts {
+        let told: Result<Vec<(String, Option<String>)>> = cluster
+            .rows_of(
+                node,
+                "SELECT name, value FROM system_views.settings WHERE name IN \
+                 ('native_transport_timeout', 'write_request_timeout', \
+                  'write_request_timeout_in_ms', 'truncate_request_timeout', \
+                  'truncate_request_timeout_in_ms')",
+            )
+            .await;
+        Timeouts::told(&told.unwrap_or_default())
+    }
+
+    /// What a node does not tell, or tells in a way that is not known, is its default.
+    fn told(settings: &[(String, Option<String>)]) -> Timeouts {
+        let of = |name: &str| {
+            let named = settings.iter().filter(|(of, _)| of.starts_with(name));
+            named
+                .filter_map(|(_, value)| duration(value.as_deref()?))
+                .max()
+        };
+        Timeouts {
+            queue: of("native_transport_timeout").unwrap_or(QUEUE_DEFAULT),
+            write: of("write_request_timeout").unwrap_or(WRITE_DEFAULT),
+            truncate: of("truncate_request_timeout").unwrap_or(TRUNCATE_DEFAULT),
+        }
+    }
+
+    fn max(self, other: Timeouts) -> Timeouts {
+        Timeouts {
+            queue: self.queue.max(other.queue),
+            write: self.write.max(other.write),
+            truncate: self.truncate.max(other.truncate),
+        }
+    }
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settle {
+    time: Duration,
+    /// How much longer than a write a TRUNCATE may take.
+    truncate_more: Duration,
+}
+
+/// Whether another command may have sent a TRUNCATE of what is to be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emptying {
+    No,
+    Perhaps,
+}
+
+impl Settle {
+    /// `no_proxies`: no proxy runs, so nobody needs to hear of anything.
+    pub(crate) async fn of(cluster: &Cluster, no_proxies: bool) -> Settle {
+        let (mut time, mut truncate_more) = (Duration::ZERO, Duration::ZERO);
+        if !no_proxies {
+            let mut longest = Timeouts::default();
+            for node in cluster.nodes() {
+                longest = longest.max(Timeouts::of(cluster, &node).await);
+            }
+            let Timeouts {
+                queue,
+                write,
+                truncate,
+            } = longest;
+            time = LEASE + queue + write;
+            truncate_more = (queue + truncate).saturating_sub(time);
+        }
+        Settle {
+            time,
+            truncate_more,
+        }
+    }
+
+    /// What to add if another command, which notices that it has been overtaken before its next TRUNCATE,
+    /// may have sent one just before.
+    pub(crate) fn for_emptying(self, emptying: Emptying) -> Duration {
+        match emptying {
+            Emptying::No => Duration::ZERO,
+            Emptying::Perhaps => self.truncate_more,
+        }
+    }
+
+    pub(crate) async fn wait(self, what: &str) {
+        self.wait_longer(Duration::ZERO, what).await;
+    }
+
+    /// `more`: after everybody knows, the time that what was done before takes to show.
+    pub(crate) async fn wait_longer(self, more: Duration, what: &str) {
+        // Otherwise there are no proxies that have to hear of anything.
+        if !self.time.is_zero() {
+            wait_for(self.time + more, what).await;
+        }
+    }
+}
+
+async fn wait_for(time: Duration, what: &str) {
+    let bar = spinner("");
+    let begin = Instant::now();
+    while let Some(left) = time.checked_sub(begin.elapsed()) {
+        bar.set_message(format!(
+            "{what}: every proxy knows in {} s",
+            left.as_secs_f64().ceil()
+        ));
+        tokio::time::sleep(left.min(Duration::from_millis(500))).await;
+    }
+    bar.finish_and_clear();
+}
+
+/// `12s`, `2000ms`, or milliseconds without a unit.
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "" | "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number * 60)),
+        "h" => Some(Duration::from_secs(number * 3600)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_tell_their_timeouts_or_have_the_defaults() {
+        let s = Duration::from_secs;
+        let setting = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
+        let told = Timeouts::told(&[
+            setting("native_transport_timeout", Some("4s")),
+            setting("write_request_timeout_in_ms", Some("3000")),
+            setting("truncate_request_timeout", None),
+        ]);
+        let expected = Timeouts {
+            queue: s(4),
+            write: s(3),
+            truncate: s(60),
+        };
+        assert_eq!(told, expected);
+        let silent = Timeouts::told(&[setting("native_transport_timeout", Some("soon"))]);
+        let longest = Timeouts::default().max(told).max(silent);
+        assert_eq!((longest.queue, longest.write), (s(12), s(3)));
+    }
+
+    #[test]
+    fn durations_as_nodes_write_them() {
+        for (text, ms) in [
+            ("12s", 12_000),
+            ("2000ms", 2_000),
+            ("500", 500),
+            ("1m", 60_000),
+        ] {
+            assert_eq!(duration(text), Some(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "5parsecs", "-1s"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+}

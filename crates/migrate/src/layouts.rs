@@ -1,0 +1,27 @@
+//! Layouts of a table: made, compared with it, and dropped.
+
+mod backfill;
+mod compare;
+pub mod create;
+mod create_args;
+mod definition;
+mod entry;
+mod fill;
+mod following;
+pub mod names;
+mod ranges;
+pub mod rebuild;
+pub mod remove;
+pub mod removed;
+mod repair;
+mod request;
+mod rules;
+pub mod status;
+#[cfg(test)]
+mod testing;
+mod verdict;
+pub mod verify;
+mod work;
+mod writer;
+
+pub use create_args::CreateArgs;

@@ -1,0 +1,303 @@
+//! `helenus layouts create`: makes layouts of a table while it is in use.
+//!
+//! The table of each layout is created; the catalogue says `writing`; once every proxy writes to it, the
+//! rows there were are copied, and compared; then the catalogue says `ready`. The same command goes on
+//! with what was interrupted.
+
+use anyhow::{Result, bail};
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Feature, Layout, LayoutState};
+use helenus_rows::{Table, TableName};
+use serde_json::json;
+
+use super::create_args::CreateArgs;
+use super::entry::{PROGRESS, begun_anew};
+use super::fill::{self, Filled};
+use super::following::{add_columns, copy_grants};
+use super::names;
+use super::request::{self, Wanted};
+use super::{definition, ranges, rules};
+use crate::catalogue::flags;
+use crate::catalogue::settle::{Emptying, Settle};
+use crate::catalogue::{self, Known, now_ms};
+use crate::nodes::cluster::Cluster;
+use crate::nodes::table;
+
+pub async fn run(args: CreateArgs) -> Result<()> {
+    let wanted = match &args.design {
+        Some(path) => request::of_design(path, &args.table)?,
+        None => args.layouts.clone(),
+    };
+    let cluster = args.access.connect().await?;
+    cluster.check_partitioner().await?;
+    args.work.check_nodes(&cluster).await?;
+    let table = table::load(&cluster, &args.table).await?;
+    rules::check(&table, &cluster).await?;
+    request::check(&wanted, &table)?;
+    let known = catalogue::read(&cluster, &args.table).await?;
+    check_not_encoded(&known, &args.table)?;
+    if let Some(original) = catalogue::original(&cluster, &args.table).await? {
+        bail!(
+            "{} holds a layout of {original}, and what is written to it as such is not copied further: make \
+             layouts of {original}",
+            args.table
+        );
+    }
+    let news = news(&wanted, &known)?;
+    if news.is_empty() {
+        return report(&args, &wanted, None);
+    }
+    // Of one that is written already, rows that it misses are found when it is compared.
+    if news
+        .iter()
+        .any(|layout| known.layout(&layout.name).is_none())
+    {
+        fill::refuse_untimed(&cluster, &table, &args.work).await?;
+    }
+    make_tables(&cluster, &table, &wanted, &known).await?;
+    let tables: Vec<TableName> = news
+        .iter()
+        .map(|layout| {
+            let physical = names::physical(&args.table.table, &layout.name)?;
+            Ok(copy_name(&args.table, &physical))
+        })
+        .collect::<Result<_>>()?;
+    let needed = (Feature::Layouts, PROGRESS);
+    catalogue::create(&cluster, &args.table, &args.proxy_role, needed).await?;
+    // Before proxies write the layouts: a role that may not write one could not write the table any more.
+    let role = cluster.role.as_deref();
+    copy_grants(&cluster, &args.table, &tables, role).await?;
+    let known = catalogue::read(&cluster, &args.table).await?;
+    check_not_encoded(&known, &args.table)?;
+    let entries = writing(&args.table, &wanted, &known)?;
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
+    catalogue::change(&cluster, &args.table, &known, &changes).await?;
+    flags::raise(&cluster, &args.table, Feature::Layouts).await?;
+    let taken_over = take_over(&cluster, &args.table, &known, &entries).await?;
+    let settle = Settle::of(&cluster, args.no_proxies).await;
+    let more = settle.for_emptying(taken_over);
+    settle
+        .wait_longer(more, "the layouts are being announced")
+        .await;
+    // Again: what was granted, revoked or added until all proxies knew reached the table alone.
+    copy_grants(&cluster, &args.table, &tables, role).await?;
+    let orders = news.iter().map(|layout| &*layout.clustering);
+    let orders: Vec<_> = tables.iter().cloned().zip(orders).collect();
+    let table = add_columns(&cluster, &table, &orders, &args.work).await?;
+    let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
+    copy_grants(&cluster, &args.table, &tables, None).await?;
+    fill::open(&cluster, &table, &entries, &filled).await?;
+    for entry in &entries {
+        ranges::forget(&cluster, &args.table, &entry.name).await?;
+    }
+    report(&args, &wanted, Some(&filled))
+}
+
+fn check_not_encoded(known: &Known, table: &TableName) -> Result<()> {
+    match known.encodings().first() {
+        None => Ok(()),
+        Some(encoding) => bail!(
+            "column {} of {table} is encoded, and its values would be missing in a layout: a table can have layouts or \
+             encoded columns (helenus payload disable)",
+            encoding.column
+        ),
+    }
+}
+
+/// Those that are not ready yet. Fails if a layout of that name has another order.
+fn news<'a>(wanted: &'a [Wanted], known: &Known) -> Result<Vec<&'a Wanted>> {
+    let mut news = Vec::new();
+    for layout in wanted {
+        let Some(entry) = known.layout(&layout.name) else {
+            news.push(layout);
+            continue;
+        };
+        if entry.clustering != layout.clustering {
+            bail!(
+                "there is a layout {} already, with another order: {}. Drop it first, or choose another name",
+                entry.name,
+                entry.clustering.join(", ")
+            );
+        }
+        if entry.state() != Some(LayoutState::Ready) {
+            news.push(layout);
+        }
+    }
+    let same = |layout: &Wanted| {
+        let mut others = known.layouts().iter();
+        others.find(|e| e.name != layout.name && e.clustering == layout.clustering)
+    };
+    if let Some((layout, other)) = news.iter().find_map(|l| Some((l, same(l)?))) {
+        bail!(
+            "layout {} would have the order of layout {}",
+            layout.name,
+            other.name
+        );
+    }
+    Ok(news)
+}
+
+/// The entries to fill. One that is being filled already gets a new number: whoever was at it, and may only
+/// be slow, notices.
+fn writing(table: &TableName, wanted: &[Wanted], known: &Known) -> Result<Vec<Layout>> {
+    let created = now_ms();
+    let entry = |layout: &Wanted| match known.layout(&layout.name) {
+        Some(entry) => Ok(begun_anew(entry)),
+        None => Ok(Layout {
+            name: layout.name.clone(),
+            physical: names::physical(&table.table, &layout.name)?,
+            clustering: layout.clustering.clone(),
+            state: LayoutState::Writing.name().to_owned(),
+            created,
+        }),
+    };
+    news(wanted, known)?.into_iter().map(entry).collect()
+}
+
+/// Goes on with what others have begun: what they have copied counts. What they were doing to those that
+/// have nothing yet is not known: a `rebuild` may be emptying them.
+async fn take_over(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Known,
+    entries: &[Layout],
+) -> Result<Emptying> {
+    let mut found = Emptying::No;
+    for entry in entries {
+        let Some(before) = known.layout(&entry.name) else {
+            continue;
+        };
+        if ranges::take_over(cluster, table, before, entry).await? == 0 {
+            found = Emptying::Perhaps;
+        }
+    }
+    Ok(found)
+}
+
+/// Creates the tables of layouts that the catalogue does not have.
+async fn make_tables(
+    cluster: &Cluster,
+    table: &Table,
+    wanted: &[Wanted],
+    known: &Known,
+) -> Result<()> {
+    let keyspace = &table.name.keyspace;
+    let options = definition::options(cluster, &table.name).await?;
+    for layout in wanted {
+        let physical = names::physical(&table.name.table, &layout.name)?;
+        let name = copy_name(&table.name, &physical);
+        let is_known = known.layout(&layout.name).is_some();
+        let holder = catalogue::original(cluster, &name).await?;
+        if let Some(other) = holder.filter(|other| *other != table.name) {
+            bail!("{name} holds a layout of {other}: choose another name for the layout");
+        }
+        if !is_known && !table::exists(cluster, keyspace, &physical).await? {
+            let create = definition::create(table, &options, &name, &layout.clustering);
+            cluster.run(&create).await?;
+        }
+        let found = table::load(cluster, &name).await?;
+        // What the table has got since is added later.
+        let fits = match is_known {
+            true => table.has_keys_of(&found, &layout.clustering),
+            false => table.is_copied_by(&found, &layout.clustering),
+        };
+        if !fits || found.lacking(table).next().is_some() {
+            bail!(
+                "{name} exists and is not a copy of {}: drop it, or choose another name for the layout",
+                table.name
+            );
+        }
+        if !is_known {
+            // Left behind when it was created, or when another was dropped.
+            let rows: Vec<scylla::value::Row> = cluster
+                .rows(format!("SELECT * FROM {} LIMIT 1", name.to_cql()))
+                .await?;
+            if !rows.is_empty() {
+                bail!(
+                    "{name} exists, is not in the catalogue and has rows: finish dropping it with `helenus \
+                     layouts drop {} --layout {}`, or choose another name",
+                    table.name,
+                    layout.name
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A layout's table.
+fn copy_name(table: &TableName, physical: &str) -> TableName {
+    TableName {
+        keyspace: table.keyspace.clone(),
+        table: helenus_cql::Name::from_stored(physical),
+    }
+}
+
+fn report(args: &CreateArgs, wanted: &[Wanted], filled: Option<&Filled>) -> Result<()> {
+    if args.json {
+        let layouts = wanted.iter().map(|layout| {
+            json!({
+                "name": layout.name,
+                "physical": names::physical(&args.table.table, &layout.name).ok(),
+                "clustering": layout.clustering,
+                "state": LayoutState::Ready.name(),
+            })
+        });
+        let report = json!({
+            "table": args.table.to_string(),
+            "layouts": layouts.collect::<Vec<_>>(),
+            "rows": filled.map(|filled| filled.rows),
+            "rows_copied": filled.map(|filled| filled.copied),
+            "rows_repaired": filled.map(|filled| filled.repaired),
+            "seconds": filled.map(|filled| filled.time.as_secs_f64()),
+        });
+        println!("{report:#}");
+        return Ok(());
+    }
+    for layout in wanted {
+        println!(
+            "{} {}: ready, sorted by {}",
+            args.table,
+            layout.name,
+            layout.clustering.join(", ")
+        );
+    }
+    match filled {
+        Some(filled) => println!(
+            "{} rows, copied and compared in {:.1} s",
+            filled.rows,
+            filled.time.as_secs_f64()
+        ),
+        None => println!("they were there already"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::entry::check_unchanged;
+    use crate::layouts::testing::known;
+
+    #[test]
+    fn what_is_taken_over_gets_a_new_number() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let wanted =
+            ["a=day,clerk", "b=clerk,day", "c=id,day"].map(|w| request::parse(w).expect(w));
+        let entry = |at: usize, state: LayoutState| Layout {
+            name: wanted[at].name.clone(),
+            physical: format!("orders__layout_{}", wanted[at].name),
+            clustering: wanted[at].clustering.clone(),
+            state: state.name().to_owned(),
+            created: 7,
+        };
+        let begun = entry(1, LayoutState::Writing);
+        let before = known(&[&entry(0, LayoutState::Ready), &begun]);
+        let entries = writing(&table, &wanted, &before).expect("they can be made");
+        let names: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
+        assert_eq!(names, ["b", "c"], "the first is ready");
+        // Whoever had begun it stops.
+        let entries: Vec<&Layout> = entries.iter().collect();
+        assert!(check_unchanged(&known(&entries), &table, &[begun]).is_err());
+    }
+}

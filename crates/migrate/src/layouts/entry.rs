@@ -1,0 +1,115 @@
+//! A layout as the catalogue has it.
+
+use anyhow::{Result, bail};
+use helenus_catalogue::{Layout, LayoutState};
+use helenus_cql::Name;
+use helenus_rows::TableName;
+
+use crate::catalogue::noted::Notes;
+use crate::catalogue::{Known, later_than};
+
+/// The ranges that have been copied.
+pub(super) const PROGRESS: Notes = Notes {
+    name: "layout_progress",
+    item: "layout",
+};
+
+/// The table that holds a layout of this one.
+pub(super) fn table_of(layout: &Layout, of: &TableName) -> TableName {
+    TableName {
+        keyspace: of.keyspace.clone(),
+        table: Name::from_stored(&*layout.physical),
+    }
+}
+
+pub(super) fn in_state(layout: &Layout, state: LayoutState) -> Layout {
+    Layout {
+        state: state.name().to_owned(),
+        ..layout.clone()
+    }
+}
+
+/// The same, written and not read, under a number that no command has seen yet. Whoever works on it under an older one
+/// notices.
+pub(super) fn begun_anew(layout: &Layout) -> Layout {
+    Layout {
+        created: later_than(layout.created),
+        ..in_state(layout, LayoutState::Writing)
+    }
+}
+
+/// Fails if a layout of that name, or with that table, is in the catalogue: then its table is not to be dropped.
+pub(super) fn check_free(
+    known: &Known,
+    table: &TableName,
+    layout: &str,
+    physical: &str,
+) -> Result<()> {
+    let is_it = |of: &&Layout| of.name == layout || of.physical == physical;
+    match known.layouts().iter().find(is_it) {
+        None => Ok(()),
+        Some(of) => bail!(
+            "{physical} is not dropped: layout {} of {table}, which was created meanwhile, uses it",
+            of.name
+        ),
+    }
+}
+
+/// Fails if one of these is no longer as it was put in: then another command is at work.
+pub(super) fn check_unchanged(known: &Known, table: &TableName, ours: &[Layout]) -> Result<()> {
+    let mut ours = ours.iter();
+    match ours.find(|layout| known.layout(&layout.name) != Some(*layout)) {
+        None => Ok(()),
+        Some(layout) => bail!(
+            "layout {} of {table} was changed by somebody else meanwhile: see `helenus layouts status`",
+            layout.name
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::testing::known;
+
+    #[test]
+    fn a_command_notices_that_another_has_begun() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        // The clock of whoever made it was ahead.
+        let created = i64::MAX - 5;
+        let ready = Layout {
+            name: "a".to_owned(),
+            physical: "orders__layout_a".to_owned(),
+            clustering: vec!["clerk".to_owned()],
+            state: LayoutState::Ready.name().to_owned(),
+            created,
+        };
+        let first = begun_anew(&ready);
+        assert_eq!(first.state, "writing");
+        let second = begun_anew(&first);
+        assert!(created < first.created && first.created < second.created);
+        let ours = [first.clone()];
+        assert!(check_unchanged(&known(&[&first]), &table, &ours).is_ok());
+        let opened = in_state(&first, LayoutState::Ready);
+        for others in [&[&second][..], &[&opened], &[]] {
+            let refused = check_unchanged(&known(others), &table, &ours);
+            assert!(refused.is_err(), "{others:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_the_catalogue_names_is_not_free_to_be_dropped() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let layout = Layout {
+            name: "a".to_owned(),
+            physical: "orders__layout_a".to_owned(),
+            ..Layout::default()
+        };
+        let known = known(&[&layout]);
+        let check = |layout, physical| check_free(&known, &table, layout, physical);
+        assert!(check("a", "orders__layout_a").is_err());
+        assert!(check("a", "another").is_err());
+        assert!(check("b", "orders__layout_a").is_err());
+        assert!(check("b", "orders__layout_b").is_ok());
+    }
+}

@@ -1,0 +1,108 @@
+//! Filling layouts that are being written, and opening them to reads: what `create` and `rebuild` have in
+//! common.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Layout, LayoutState};
+use helenus_rows::Table;
+
+use super::backfill;
+use super::entry::{check_unchanged, in_state};
+use super::verdict::{self, Verdict};
+use super::work::Work;
+use crate::catalogue;
+use crate::nodes::cluster::Cluster;
+use crate::nodes::reading::Reader;
+
+/// What has been done.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub copied: u64,
+    pub rows: u64,
+    pub distinct: Vec<(String, u64)>,
+    /// Rows that were not the same after the copying.
+    pub repaired: u64,
+    pub time: Duration,
+}
+
+/// Only an empty table can have layouts if CQL does not tell when some of its values were written.
+pub(super) async fn refuse_untimed(cluster: &Cluster, table: &Table, work: &Work) -> Result<()> {
+    let Some(column) = table.untimed() else {
+        return Ok(());
+    };
+    let reader = Reader::new(cluster, table, &table.name, work.level()).await?;
+    if reader.is_empty().await? {
+        return Ok(());
+    }
+    bail!(
+        "{} has rows, and column {} is a {}: CQL does not tell when the elements of lists, the fields of user \
+         types and, before Cassandra 5.0, the elements of sets and maps that are not frozen were written, so \
+         the rows cannot be copied exactly. A layout can be made while the table is empty, or with the \
+         column frozen",
+        table.name,
+        column.name,
+        column.cql_type
+    )
+}
+
+/// Copies the rows and compares them.
+pub(super) async fn fill(
+    cluster: &Cluster,
+    table: &Table,
+    entries: &[Layout],
+    work: &Work,
+) -> Result<Filled> {
+    let begin = Instant::now();
+    let copied = match table.untimed() {
+        // It was empty before the layouts were written.
+        Some(_) => 0,
+        None => backfill::fill(cluster, table, entries, work).await?,
+    };
+    let (compared, verdicts) = verdict::verify(cluster, table, entries, work, true).await?;
+    let left: u64 = verdicts.iter().map(Verdict::left).sum();
+    if verdicts.iter().any(|verdict| verdict.undeleted > 0) {
+        bail!(
+            "{left} rows of layouts of {} differ, so these are not read yet: {}",
+            table.name,
+            verdict::UNDELETED
+        );
+    }
+    if left > 0 {
+        bail!(
+            "{left} rows of layouts of {} differ, so these are not read yet: look with `helenus layouts \
+             verify {}`, then run this again, or `helenus layouts rebuild`",
+            table.name,
+            table.name
+        );
+    }
+    Ok(Filled {
+        copied,
+        rows: compared.rows,
+        distinct: compared.distinct,
+        repaired: verdicts.iter().map(|verdict| verdict.repaired).sum(),
+        time: begin.elapsed(),
+    })
+}
+
+/// Lets proxies read the layouts.
+pub(super) async fn open(
+    cluster: &Cluster,
+    table: &Table,
+    entries: &[Layout],
+    filled: &Filled,
+) -> Result<()> {
+    let known = catalogue::read(cluster, &table.name).await?;
+    check_unchanged(&known, &table.name, entries)?;
+    let ready = entries
+        .iter()
+        .map(|entry| in_state(entry, LayoutState::Ready));
+    let ready: Vec<Layout> = ready.collect();
+    let mut changes: Vec<Change<'_>> = ready.iter().map(Change::PutLayout).collect();
+    changes.push(Change::Count {
+        rows: filled.rows,
+        distinct: &filled.distinct,
+    });
+    catalogue::change(cluster, &table.name, &known, &changes).await
+}

@@ -1,0 +1,101 @@
+//! `helenus layouts rebuild`: empties a layout and fills it anew.
+
+use anyhow::Result;
+use clap::Args;
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Feature, Layout, LayoutState};
+use helenus_rows::{TableName, in_keyspace};
+use serde_json::json;
+
+use super::entry::{begun_anew, check_unchanged};
+use super::verdict::{check_copies, chosen};
+use super::work::Work;
+use super::{fill, ranges, rules};
+use crate::catalogue;
+use crate::catalogue::flags;
+use crate::catalogue::settle::{Emptying, Settle};
+use crate::nodes::access::Access;
+use crate::nodes::table;
+
+/// Empty layouts and fill them anew, while clients use the table. They are not read meanwhile.
+#[derive(Args)]
+pub struct RebuildArgs {
+    /// KEYSPACE.TABLE
+    table: TableName,
+    /// Only this layout; may be repeated [default: all]
+    #[arg(long = "layout", value_name = "NAME")]
+    layouts: Vec<String>,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    work: Work,
+    /// Do not wait for proxies, because none is running
+    #[arg(long, hide = true)]
+    no_proxies: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(args: RebuildArgs) -> Result<()> {
+    let cluster = args.access.connect().await?;
+    cluster.check_partitioner().await?;
+    let table = table::load(&cluster, &args.table).await?;
+    rules::check(&table, &cluster).await?;
+    let known = catalogue::read(&cluster, &args.table).await?;
+    args.work.check_nodes(&cluster).await?;
+    let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
+    check_copies(&cluster, &table, &chosen).await?;
+    fill::refuse_untimed(&cluster, &table, &args.work).await?;
+    flags::raise(&cluster, &args.table, Feature::Layouts).await?;
+    // What was copied before counts no longer.
+    let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
+    catalogue::change(&cluster, &args.table, &known, &changes).await?;
+    // Another may be emptying one of them, which must not happen to what is filled here.
+    let is_filling = |entry: &Layout| entry.state() != Some(LayoutState::Ready);
+    let emptying = match chosen.iter().any(is_filling) {
+        true => Emptying::Perhaps,
+        false => Emptying::No,
+    };
+    let settle = Settle::of(&cluster, args.no_proxies).await;
+    settle
+        .wait_longer(settle.for_emptying(emptying), "no longer read")
+        .await;
+    for entry in &entries {
+        // Another command may have taken it over meanwhile, also while the one before was emptied: then
+        // it may be read, and must not be emptied.
+        let now = catalogue::read(&cluster, &args.table).await?;
+        check_unchanged(&now, &args.table, &entries)?;
+        let full = in_keyspace(&args.table.keyspace, &entry.physical);
+        cluster.run(&format!("TRUNCATE {full}")).await?;
+    }
+    // A column that was added meanwhile has lost what was in it.
+    cluster.agree().await?;
+    let table = table::load(&cluster, &args.table).await?;
+    check_copies(&cluster, &table, &entries).await?;
+    let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
+    fill::open(&cluster, &table, &entries, &filled).await?;
+    for entry in &entries {
+        ranges::forget(&cluster, &args.table, &entry.name).await?;
+    }
+    let names: Vec<&str> = entries.iter().map(|e| &*e.name).collect();
+    if args.json {
+        let report = json!({
+            "table": args.table.to_string(),
+            "rebuilt": names,
+            "rows": filled.rows,
+            "seconds": filled.time.as_secs_f64(),
+        });
+        println!("{report:#}");
+    } else {
+        println!(
+            "rebuilt {} of {}: {} rows in {:.1} s",
+            names.join(", "),
+            args.table,
+            filled.rows,
+            filled.time.as_secs_f64()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! `helenus layouts drop`: takes layouts out of use, then drops their tables.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Feature, Flag, Layout};
+use helenus_rows::{TableName, in_keyspace};
+use serde_json::json;
+
+use super::entry::{PROGRESS, begun_anew, check_free, check_unchanged};
+use super::names;
+use super::ranges;
+use crate::catalogue::flags;
+use crate::catalogue::settle::Settle;
+use crate::catalogue::{self, Known};
+use crate::nodes::access::Access;
+use crate::nodes::cluster::Cluster;
+use crate::nodes::hints;
+use crate::nodes::table;
+
+/// A write to a table with layouts is one mutation for all of them, and so is its hint. A node that gets a hint
+/// with a table that no longer exists throws the whole of it away, what is in it for the table itself included.
+const HINTS_LEFT: &str = "the layout's table cannot be dropped yet, because hints of writes to the table would \
+     be lost with it. The layout is neither read nor written any more";
+
+/// Drop layouts of a table. The table itself is not touched.
+///
+/// What an interrupted run has left is dropped by the same command; with --all, also what is left of layouts that the
+/// catalogue has lost.
+#[derive(Args)]
+pub struct DropArgs {
+    /// KEYSPACE.TABLE
+    table: TableName,
+    /// The layout; may be repeated
+    #[arg(long = "layout", value_name = "NAME", required_unless_present = "all")]
+    layouts: Vec<String>,
+    /// All layouts of the table
+    #[arg(long, conflicts_with = "layouts")]
+    all: bool,
+    #[command(flatten)]
+    access: Access,
+    /// Do not wait for proxies, because none is running
+    #[arg(long, hide = true)]
+    no_proxies: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(args: DropArgs) -> Result<()> {
+    let cluster = args.access.connect().await?;
+    let table = &args.table;
+    let mut lost = catalogue::lost(&cluster).await?;
+    // Those of all layouts are dropped together.
+    lost.retain(|flag| args.all && is_of(flag, table));
+    let known = catalogue::read_with_losses(&cluster, table).await?;
+    let layouts = chosen(&cluster, &args, &known, !lost.is_empty()).await?;
+    if !layouts.is_empty() {
+        drop_layouts(&cluster, &args, &known, &layouts).await?;
+    }
+    let is_last = flags::lower(&cluster, table, Feature::Layouts, &lost).await?;
+    if layouts.is_empty() && !is_last {
+        bail!("{table} has no layouts");
+    }
+    let names: Vec<&str> = layouts.iter().map(|layout| &*layout.name).collect();
+    if args.json {
+        let report = json!({ "table": table.to_string(), "dropped": names });
+        println!("{report:#}");
+    } else if names.is_empty() {
+        println!("dropped what was left of the layouts of {table}");
+    } else {
+        println!("dropped from {table}: {}", names.join(", "));
+    }
+    Ok(())
+}
+
+fn is_of(flag: &Flag, table: &TableName) -> bool {
+    flag.feature == Feature::Layouts && flag.table == catalogue::key(table)
+}
+
+/// A layout that is to be dropped.
+struct Chosen {
+    name: String,
+    physical: String,
+}
+
+async fn chosen(
+    cluster: &Cluster,
+    args: &DropArgs,
+    known: &Known,
+    is_lost: bool,
+) -> Result<Vec<Chosen>> {
+    let table = &args.table;
+    let of_entry = |layout: &Layout| Chosen {
+        name: layout.name.clone(),
+        physical: layout.physical.clone(),
+    };
+    let mut chosen = Vec::new();
+    if !args.all {
+        for name in &args.layouts {
+            chosen.push(match known.layout(name) {
+                Some(layout) => of_entry(layout),
+                // Its entry may be gone already, and only its table be left.
+                None => left_behind(cluster, table, name).await?,
+            });
+        }
+        return Ok(chosen);
+    }
+    chosen.extend(known.layouts().iter().map(of_entry));
+    let is_interrupted = chosen.is_empty() && known.flag(Feature::Layouts).is_some();
+    if !is_lost && !is_interrupted {
+        return Ok(chosen);
+    }
+    for physical in table::names(cluster, &table.keyspace).await? {
+        let name = names::layout_of(&table.table, &physical);
+        let Some(name) = name.filter(|name| known.layout(name).is_none()) else {
+            continue;
+        };
+        match left_behind(cluster, table, name).await {
+            Ok(left) => chosen.push(left),
+            Err(why) => eprintln!("helenus: {why:#}"),
+        }
+    }
+    Ok(chosen)
+}
+
+/// Takes layouts out of the catalogue, then drops their tables.
+async fn drop_layouts(
+    cluster: &Cluster,
+    args: &DropArgs,
+    known: &Known,
+    layouts: &[Chosen],
+) -> Result<()> {
+    let table = &args.table;
+    let settle = Settle::of(cluster, args.no_proxies).await;
+    let entries = layouts.iter().filter_map(|of| known.layout(&of.name));
+    // Also those that are not read: a command that fills one must not open it any more.
+    let closed: Vec<Layout> = entries.map(begun_anew).collect();
+    if closed.is_empty() {
+        // An interrupted run may have made the change a moment ago.
+        known.spread(cluster).await?;
+    } else {
+        let changes: Vec<Change<'_>> = closed.iter().map(Change::PutLayout).collect();
+        catalogue::change(cluster, table, known, &changes).await?;
+    }
+    settle.wait("no longer read").await;
+    let known = catalogue::read_with_losses(cluster, table).await?;
+    check_unchanged(&known, table, &closed)?;
+    if !closed.is_empty() {
+        let changes = closed.iter().map(|layout| &*layout.name);
+        let changes: Vec<Change<'_>> = changes.map(Change::RemoveLayout).collect();
+        catalogue::change(cluster, table, &known, &changes).await?;
+    }
+    settle.wait("no longer written").await;
+    let quiet = match args.no_proxies {
+        true => Duration::ZERO,
+        false => hints::unseen_max(cluster),
+    };
+    hints::wait_for_none(cluster, quiet, HINTS_LEFT).await?;
+    let has_notes = catalogue::tables_of_keyspace(cluster)
+        .await?
+        .contains(PROGRESS.name);
+    for Chosen { name, physical } in layouts {
+        let full = in_keyspace(&table.keyspace, physical);
+        if names::is_of_layout(&table.table, name, physical) {
+            check_unused(cluster, table, name, physical).await?;
+            cluster.run(&format!("DROP TABLE IF EXISTS {full}")).await?;
+        } else {
+            // Whatever wrote that: the table of somebody else is not dropped.
+            eprintln!(
+                "helenus: the catalogue had {full} as the table of a layout of {table}, which layouts are never named: \
+                 it is not dropped"
+            );
+        }
+        if has_notes {
+            ranges::forget(cluster, table, name).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Fails if the catalogue has it again. Since it was taken out, or was found in no catalogue, minutes may
+/// have passed, and `create` takes over an empty table that is a copy.
+async fn check_unused(
+    cluster: &Cluster,
+    table: &TableName,
+    layout: &str,
+    physical: &str,
+) -> Result<()> {
+    let now = catalogue::read_with_losses(cluster, table).await?;
+    check_free(&now, table, layout, physical)?;
+    let name = TableName {
+        keyspace: table.keyspace.clone(),
+        table: helenus_cql::Name::from_stored(physical),
+    };
+    match catalogue::original(cluster, &name).await? {
+        None => Ok(()),
+        Some(other) => bail!("{name} is not dropped: it holds a layout of {other}"),
+    }
+}
+
+/// The table of a layout that the catalogue does not have, if that is what it is.
+async fn left_behind(cluster: &Cluster, table: &TableName, layout: &str) -> Result<Chosen> {
+    names::check_layout(layout)?;
+    let physical = names::physical(&table.table, layout)?;
+    check_unused(cluster, table, layout, &physical).await?;
+    if !table::exists(cluster, &table.keyspace, &physical).await? {
+        bail!("{table} has no layout {layout}: `helenus layouts status {table}` lists them");
+    }
+    let own = table::load(cluster, table).await?;
+    let name = TableName {
+        keyspace: table.keyspace.clone(),
+        table: helenus_cql::Name::from_stored(physical.as_str()),
+    };
+    let found = table::load(cluster, &name).await?;
+    let order: Vec<String> = found.clustering.iter().map(|c| c.name.clone()).collect();
+    // It may lack what the table has got since.
+    if !own.has_keys_of(&found, &order) || found.lacking(&own).next().is_some() {
+        bail!("{name} is not in the catalogue and no copy of {table}: it is not touched");
+    }
+    Ok(Chosen {
+        name: layout.to_owned(),
+        physical,
+    })
+}

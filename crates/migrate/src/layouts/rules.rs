@@ -1,0 +1,38 @@
+//! Which tables can have layouts.
+
+use anyhow::{Result, bail};
+use helenus_rows::Table;
+
+use crate::nodes::cluster::Cluster;
+use crate::nodes::table;
+
+/// Refuses tables that cannot have layouts, with the reason and the way out.
+pub(super) async fn check(table: &Table, cluster: &Cluster) -> Result<()> {
+    let name = &table.name;
+    if table.others().any(|column| column.cql_type == "counter") {
+        bail!("{name} is a counter table: increments cannot be written twice");
+    }
+    if table.clustering.len() < 2 {
+        bail!(
+            "{name} has {} clustering columns: there is only one order. A layout needs at least two",
+            table.clustering.len()
+        );
+    }
+    if table.is_odd {
+        bail!(
+            "{name} is a table with COMPACT STORAGE: drop that first (ALTER TABLE … DROP COMPACT STORAGE)"
+        );
+    }
+    table::check_grace(table)?;
+    if table.regulars.is_empty() && table.default_ttl > 0 {
+        bail!(
+            "{name} has default_time_to_live and no columns besides its keys: CQL does not tell when \
+             its rows expire"
+        );
+    }
+    table::check_views(table, cluster, "a table can have views or layouts").await?;
+    if !table::masked(table, cluster).await?.is_empty() {
+        bail!("{name} has masked columns, and masks are not carried over to layouts");
+    }
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! `helenus layouts status`: which layouts there are, and whether they are as they should be.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use comfy_table::{Table as TextTable, presets};
+use helenus_catalogue::{Feature, Layout, LayoutState};
+use helenus_rows::{Column, Table, TableName};
+use serde_json::{Value, json};
+
+use super::entry::table_of;
+use super::names;
+use super::ranges;
+use crate::catalogue::{self, Known, told_lost};
+use crate::nodes::access::Access;
+use crate::nodes::cluster::Cluster;
+use crate::nodes::grants::{self, Differing};
+use crate::nodes::table;
+
+/// Show the layouts of a table, or of all tables.
+///
+/// Exit codes: 0 all are as they should be, 1 something is wrong.
+#[derive(Args)]
+pub struct StatusArgs {
+    /// KEYSPACE.TABLE [default: all tables with layouts]
+    table: Option<TableName>,
+    #[command(flatten)]
+    access: Access,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of a layout.
+struct Shown {
+    entry: Layout,
+    problems: Vec<String>,
+    /// Ranges copied and all ranges, while it is being filled.
+    progress: Option<(usize, u64)>,
+    rights: Differing,
+}
+
+struct Of {
+    name: TableName,
+    known: Known,
+    layouts: Vec<Shown>,
+    /// Tables that are named as those of layouts, and are none: of an interrupted `drop`, as a rule.
+    left_behind: Vec<String>,
+    /// What to do if the catalogue has lost what it said of the table.
+    lost: Option<String>,
+}
+
+impl Of {
+    /// The last layout was dropped, and the command was interrupted then.
+    fn is_interrupted(&self) -> bool {
+        self.layouts.is_empty() && self.known.flag(Feature::Layouts).is_some()
+    }
+}
+
+pub async fn run(args: StatusArgs) -> Result<()> {
+    let cluster = args.access.connect().await?;
+    let names: Vec<TableName> = match &args.table {
+        Some(name) => {
+            table::load(&cluster, name).await?;
+            vec![name.clone()]
+        }
+        None => {
+            let tables = catalogue::tables(&cluster, Feature::Layouts).await?;
+            tables.iter().map(catalogue::name).collect()
+        }
+    };
+    let lost = catalogue::lost(&cluster).await?;
+    let mut tables = Vec::new();
+    for name in names {
+        let known = catalogue::read_with_losses(&cluster, &name).await?;
+        let mut layouts = Vec::new();
+        for entry in known.layouts() {
+            layouts.push(layout(&cluster, &name, entry).await?);
+        }
+        let key = catalogue::key(&name);
+        let mut lost = lost.iter().filter(|flag| flag.feature == Feature::Layouts);
+        tables.push(Of {
+            left_behind: left_behind(&cluster, &name, &known).await?,
+            lost: lost.find(|flag| flag.table == key).map(told_lost),
+            name,
+            known,
+            layouts,
+        });
+    }
+    match args.json {
+        true => println!(
+            "{:#}",
+            json!({ "tables": tables.iter().map(as_json).collect::<Vec<_>>() })
+        ),
+        false => print_text(&tables),
+    }
+    let lost = tables.iter().filter(|table| table.lost.is_some()).count();
+    if lost > 0 {
+        bail!("the catalogue has lost what it said of {lost} tables");
+    }
+    let layouts = tables.iter().flat_map(|table| &table.layouts);
+    let wrong = layouts.filter(|layout| !layout.problems.is_empty()).count();
+    if wrong > 0 {
+        bail!("{wrong} layouts are not as they should be");
+    }
+    Ok(())
+}
+
+async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<Shown> {
+    let mut found = Shown {
+        entry: entry.clone(),
+        problems: Vec::new(),
+        progress: None,
+        rights: Differing::default(),
+    };
+    if entry.state().is_none() {
+        let state = &entry.state;
+        found.problems.push(format!(
+            "its state {state:?} is unknown: it was made by another version of helenus"
+        ));
+    }
+    let copy_name = table_of(entry, name);
+    if !table::exists(cluster, &copy_name.keyspace, &copy_name.table).await? {
+        found.problems.push(format!(
+            "its table {} does not exist: drop the layout and create it again",
+            copy_name.to_cql()
+        ));
+        return Ok(found);
+    }
+    let copy = table::load(cluster, &copy_name).await?;
+    match table::load(cluster, name).await {
+        Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
+            found.problems.extend(differing_columns(&own, &copy));
+        }
+        Ok(_) => found.problems.push(format!(
+            "{copy_name} does not have the keys of {name} in the order of the layout: drop the layout and create \
+             it again"
+        )),
+        Err(e) => found.problems.push(format!("{e:#}: drop the layout")),
+    }
+    if entry.state() == Some(LayoutState::Writing) {
+        let (done, all) = ranges::done(cluster, name, entry).await?;
+        found.progress = all.map(|all| (done.len(), all));
+    }
+    if grants::are_checked(cluster).await {
+        match grants::differing(cluster, name, &copy_name).await {
+            Ok(rights) => found.rights = rights,
+            Err(e) => found.problems.push(format!("rights cannot be read: {e:#}")),
+        }
+        let full = copy_name.to_cql();
+        found.problems.extend(problems_of(&found.rights, &full));
+    }
+    Ok(found)
+}
+
+/// Of an ALTER TABLE past the proxies, or one that was carried out in part.
+fn differing_columns(own: &Table, copy: &Table) -> Vec<String> {
+    let (name, copy_name) = (&own.name, &copy.name);
+    let listed = |differing: Vec<(&Column, bool)>| {
+        let differing = differing.into_iter().map(|(column, is_static)| {
+            let kind = if is_static { " static" } else { "" };
+            format!("{} {}{kind}", column.to_cql(), column.cql_type)
+        });
+        differing.collect::<Vec<_>>().join(", ")
+    };
+    let mut problems = Vec::new();
+    let lacking: Vec<(&Column, bool)> = own.lacking(copy).collect();
+    let further: Vec<(&Column, bool)> = copy.lacking(own).collect();
+    let is_new = |(column, _): &(&Column, bool)| copy.others().all(|c| c.name != column.name);
+    if !lacking.is_empty() && lacking.iter().all(is_new) {
+        let columns = listed(lacking);
+        problems.push(format!(
+            "{copy_name} does not have {columns} as {name} does, so that it is not read, and writes of that fail: \
+             if nobody has written it since, ALTER TABLE {copy_name} ADD ({columns}); otherwise drop the layout and \
+             create it again"
+        ));
+    } else if !lacking.is_empty() || !further.is_empty() {
+        let columns = listed(further);
+        problems.push(format!(
+            "{copy_name} has {columns}, and {name} has not, so that it is not read: if that lasts, an ALTER TABLE \
+             was carried out in part, or past the proxies: drop the layout and create it again"
+        ));
+    }
+    problems
+}
+
+/// A role that lacks a right on the layout cannot use the table; one that has too many reads the table's rows.
+fn problems_of(rights: &Differing, full: &str) -> Vec<String> {
+    let listed = |permissions: &BTreeSet<String>| {
+        let names: Vec<&str> = permissions.iter().map(String::as_str).collect();
+        names.join(", ")
+    };
+    let missing = rights.missing.iter().map(|(role, permissions)| {
+        let permissions = listed(permissions);
+        format!("{role} has {permissions} on the table and not on the layout: GRANT it on {full}")
+    });
+    let excess = rights.excess.iter().map(|(role, permissions)| {
+        let permissions = listed(permissions);
+        format!("{role} has {permissions} on the layout and not on the table: REVOKE it on {full}")
+    });
+    missing.chain(excess).collect()
+}
+
+async fn left_behind(cluster: &Cluster, name: &TableName, known: &Known) -> Result<Vec<String>> {
+    let is_one = |table: &String| {
+        let layout = names::layout_of(&name.table, table);
+        layout.is_some_and(|layout| known.layout(layout).is_none())
+    };
+    let found = table::names(cluster, &name.keyspace).await?.into_iter();
+    Ok(found.filter(is_one).collect())
+}
+
+fn as_json(table: &Of) -> Value {
+    let layouts = table.layouts.iter().map(|layout| {
+        json!({
+            "name": layout.entry.name,
+            "state": layout.entry.state,
+            "physical": layout.entry.physical,
+            "clustering": layout.entry.clustering,
+            "created_ms": layout.entry.created,
+            "ranges_copied": layout.progress.map(|(done, _)| done),
+            "ranges": layout.progress.map(|(_, all)| all),
+            "grants_missing": layout.rights.missing,
+            "grants_excess": layout.rights.excess,
+            "problems": layout.problems,
+        })
+    });
+    let counted = table.known.of.layouts.as_ref();
+    let distinct = counted.into_iter().flat_map(|of| &of.distinct);
+    json!({
+        "table": table.name.to_string(),
+        "rows": counted.and_then(|of| of.rows),
+        "distinct_values": distinct.map(|(name, n)| (name.clone(), json!(n)))
+            .collect::<serde_json::Map<_, _>>(),
+        "lost": table.lost,
+        "interrupted_drop": table.is_interrupted(),
+        "layouts": layouts.collect::<Vec<_>>(),
+        "left_behind": table.left_behind,
+    })
+}
+
+fn print_text(tables: &[Of]) {
+    if tables.is_empty() {
+        println!("there are no layouts");
+    }
+    for table in tables {
+        let rows = match table.known.of.layouts.as_ref().and_then(|of| of.rows) {
+            Some(rows) => format!(", {rows} rows when last counted"),
+            None => String::new(),
+        };
+        println!("{}: {} layouts{rows}", table.name, table.layouts.len());
+        if let Some(lost) = &table.lost {
+            println!("  problem: {lost}");
+        }
+        if table.is_interrupted() {
+            println!(
+                "  they were being dropped; unless a command is at work, `helenus layouts drop {} --all` goes on",
+                table.name
+            );
+        }
+        for left in &table.left_behind {
+            let layout = names::layout_of(&table.name.table, left).unwrap_or_default();
+            println!(
+                "  {left} is in no catalogue: unless a command is at work, `helenus layouts drop {} --layout {layout}` \
+                 drops it",
+                table.name
+            );
+        }
+        if table.layouts.is_empty() {
+            continue;
+        }
+        let mut lines = TextTable::new();
+        lines.load_style(presets::NOTHING);
+        for layout in &table.layouts {
+            let entry = &layout.entry;
+            let copied = match layout.progress {
+                Some((done, all)) => format!("{done} of {all} ranges copied"),
+                None => String::new(),
+            };
+            lines.add_row([
+                entry.name.clone(),
+                entry.state.clone(),
+                entry.clustering.join(", "),
+                entry.physical.clone(),
+                copied,
+            ]);
+        }
+        println!("{lines}");
+        for layout in &table.layouts {
+            for problem in &layout.problems {
+                println!("  problem with {}: {problem}", layout.entry.name);
+            }
+        }
+    }
+}

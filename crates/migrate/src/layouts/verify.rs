@@ -1,0 +1,67 @@
+//! `helenus layouts verify`.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use helenus_console::cells::print_error;
+use helenus_rows::TableName;
+
+use super::verdict::{
+    UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
+};
+use super::work::Work;
+use crate::catalogue;
+use crate::nodes::access::Access;
+use crate::nodes::table;
+
+/// Compare a table with its layouts, row by row where they differ.
+///
+/// Exit codes: 0 they agree, or all that differed has been repaired; 1 they differ, or something failed.
+#[derive(Args)]
+pub struct VerifyArgs {
+    /// KEYSPACE.TABLE
+    table: TableName,
+    /// Only this layout; may be repeated [default: all]
+    #[arg(long = "layout", value_name = "NAME")]
+    layouts: Vec<String>,
+    /// Write what is missing and delete what is too much, by the times at which it was written
+    #[arg(long)]
+    repair: bool,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    work: Work,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(args: VerifyArgs) -> Result<()> {
+    let cluster = args.access.connect().await?;
+    args.work.check_nodes(&cluster).await?;
+    let table = table::load(&cluster, &args.table).await?;
+    let known = catalogue::read(&cluster, &args.table).await?;
+    let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
+    check_copies(&cluster, &table, &chosen).await?;
+    let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;
+    if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {
+        print_error(&why.context("what was counted could not be kept in the catalogue"));
+    }
+    if args.json {
+        println!("{:#}", as_json(&args.table, &compared, &verdicts));
+    } else {
+        print_text(&args.table, &compared, &verdicts, args.repair);
+    }
+    let left: u64 = verdicts.iter().map(Verdict::left).sum();
+    if left > 0 {
+        let undeleted: u64 = verdicts.iter().map(|verdict| verdict.undeleted).sum();
+        let advice = match args.repair {
+            true if undeleted > 0 => UNDELETED,
+            true => {
+                "what is left cannot be repaired by its times: `helenus layouts rebuild` makes it anew"
+            }
+            false => "`--repair` writes and deletes what differs",
+        };
+        bail!("{left} rows of layouts of {} differ; {advice}", args.table);
+    }
+    Ok(())
+}

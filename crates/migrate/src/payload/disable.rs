@@ -1,0 +1,104 @@
+//! `helenus payload disable`: takes an encoded column back to texts, while it is in use.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use helenus_catalogue::Feature;
+use helenus_cql::fold_identifier;
+use helenus_rows::TableName;
+use serde_json::json;
+
+use super::entry::{self, Goal, PROGRESS};
+use super::journey::{Journey, take_over};
+use super::pace::Pace;
+use super::proxies;
+use crate::catalogue;
+use crate::catalogue::flags;
+use crate::catalogue::settle::Settle;
+use crate::nodes::access::Access;
+use crate::nodes::table;
+
+/// Take an encoded column back to texts, while clients use it.
+///
+/// An interrupted run is taken up by the same command; `enable` turns it back.
+#[derive(Args)]
+pub struct DisableArgs {
+    /// KEYSPACE.TABLE
+    table: TableName,
+    /// The column, as cqlsh shows its name
+    column: String,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    pace: Pace,
+    /// Do not wait for proxies, because none is running
+    #[arg(long, hide = true)]
+    no_proxies: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(args: DisableArgs) -> Result<()> {
+    let begin = Instant::now();
+    let cluster = args.access.connect().await?;
+    cluster.check_partitioner().await?;
+    args.pace.check_nodes(&cluster).await?;
+    let column = fold_identifier(&args.column);
+    let name = &args.table;
+    let known = catalogue::read(&cluster, name).await?;
+    let Some(entry) = known.encoding(&column) else {
+        if flags::lower(&cluster, name, Feature::Encodings, &BTreeSet::new()).await? {
+            println!("{name}: what an interrupted run had left is gone");
+            return Ok(());
+        }
+        bail!(
+            "column {column} of {name} is not encoded: `helenus payload status {name}` lists those that are"
+        );
+    };
+    if !table::exists(&cluster, &name.keyspace, &name.table).await? {
+        // It was dropped, and nothing is left to be moved.
+        entry::remove(&cluster, name, &known, &column).await?;
+        PROGRESS.forget(&cluster, name, &column).await?;
+        flags::lower(&cluster, name, Feature::Encodings, &BTreeSet::new()).await?;
+        println!("{name} does not exist any more: {column} is out of the catalogue");
+        return Ok(());
+    }
+    let table = table::load(&cluster, name).await?;
+    if !args.no_proxies {
+        proxies::check(&cluster).await?;
+    }
+    let entry = take_over(&cluster, &table, &known, entry, Goal::Text).await?;
+    let mut journey = Journey {
+        cluster: &cluster,
+        table: &table,
+        entry,
+        settle: Settle::of(&cluster, args.no_proxies).await,
+        has_proxies: !args.no_proxies,
+        pace: &args.pace,
+    };
+    let moved = journey.decode().await?;
+    flags::lower(&cluster, name, Feature::Encodings, &BTreeSet::new()).await?;
+    let values = moved.values.load(Ordering::Relaxed);
+    let seconds = begin.elapsed().as_secs_f64();
+    match args.json {
+        true => println!(
+            "{:#}",
+            json!({
+                "table": name.to_string(),
+                "column": column.as_str(),
+                "state": null,
+                "values_moved": values,
+                "seconds": seconds,
+            })
+        ),
+        false => println!(
+            "{name} {column}: texts again, {values} values moved in {seconds:.1} s. What was learned stays in \
+             helenus.dictionaries, for backups of the table from before"
+        ),
+    }
+    Ok(())
+}
