@@ -18,6 +18,7 @@ use crate::config::rules::levels::level;
 use crate::execution::begin_scan::folds;
 use crate::gates::rules::{Nature, Part, RuleGate};
 use crate::obeying::Seen;
+use crate::resendable::Resendable;
 use crate::rules::{Asked, Fits, Role, Rule, Rules, Said, Who};
 use crate::snapshot::Snapshot;
 use crate::statement::children::{place_of_text, tokens_of_text};
@@ -134,7 +135,8 @@ pub fn explain(
         class: class.name(),
         rule_classes: classes.names().collect(),
         route: route(snapshot, facts, &parts, (class, place.is_some())),
-        is_idempotent: facts.idempotent,
+        is_idempotent: Resendable::of_statement(facts, in_force, &snapshot.lists, || false)
+            .is_idempotent(),
         execution: execution(config, snapshot, &statement, &parts, class),
         notes: notes(config, snapshot, &statement, &parts),
         rules,

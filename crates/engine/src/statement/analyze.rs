@@ -8,6 +8,7 @@ use helenus_wire::{
 
 use crate::context::Context;
 use crate::output::Output;
+use crate::resendable::{Resendable, has_client_time};
 use crate::statement::Statements;
 use crate::statement::analysis::{Analysis, LwtPartition};
 use crate::statement::prepared::Statement;
@@ -84,7 +85,12 @@ impl Statements {
             .of_text(&statement, keyspace, &view.options.values, &cx.snapshot);
         Ok(Analysis {
             keyspace,
-            idempotent: statement.idempotent(),
+            resendable: Resendable::of_statement(
+                &statement.facts,
+                keyspace,
+                &cx.snapshot.lists,
+                || has_client_time(&statement.facts, &view.options, &view.options.values),
+            ),
             lwt: statement.facts.lwt,
             statement: Some(statement),
             consistency: Some(view.options.consistency),
@@ -121,7 +127,18 @@ impl Statements {
             .of_prepared(&prepared, &view.options.values, &cx.snapshot);
         Ok(Analysis {
             keyspace: session,
-            idempotent: prepared.statement.idempotent(),
+            resendable: Resendable::of_statement(
+                &prepared.statement.facts,
+                prepared.keyspace.as_deref(),
+                &cx.snapshot.lists,
+                || {
+                    has_client_time(
+                        &prepared.statement.facts,
+                        &view.options,
+                        &view.options.values,
+                    )
+                },
+            ),
             lwt: prepared.statement.facts.lwt,
             consistency,
             serial_consistency,
@@ -145,12 +162,16 @@ impl Statements {
             keyspace,
             consistency: Some(view.options.consistency),
             serial_consistency: view.options.serial_consistency,
-            idempotent: view.batch_type != 2,
+            resendable: match view.batch_type {
+                2 => Resendable::IfNotBegun,
+                _ => Resendable::Always,
+            },
             has_own_keyspaces: true,
             ..Analysis::default()
         };
         for (at, child) in view.children.iter().enumerate() {
-            let (statement, place) = match child {
+            let known;
+            let (statement, in_force, values, place) = match child {
                 BatchChild::Text(text, values) => {
                     let statement = self.texts.statement(text);
                     analysis.has_own_keyspaces &= statement.facts.keyspace.is_some();
@@ -160,23 +181,30 @@ impl Statements {
                                 .of_text(&statement, keyspace, values, &cx.snapshot)
                         })
                         .flatten();
-                    (Some(statement), place)
+                    (statement, keyspace, values, place)
                 }
-                BatchChild::Prepared(id, values) => match self.prepared.get(&cx.shared, id) {
-                    Some(prepared) => {
-                        let place = (at == 0)
-                            .then(|| self.placer.of_prepared(&prepared, values, &cx.snapshot))
-                            .flatten();
-                        if at == 0 {
-                            analysis.prepared = Some(prepared.clone());
-                        }
-                        (Some(prepared.statement.clone()), place)
+                BatchChild::Prepared(id, values) => {
+                    let Some(prepared) = self.prepared.get(&cx.shared, id) else {
+                        analysis.resendable = Resendable::IfNotBegun;
+                        continue;
+                    };
+                    let place = (at == 0)
+                        .then(|| self.placer.of_prepared(&prepared, values, &cx.snapshot))
+                        .flatten();
+                    if at == 0 {
+                        analysis.prepared = Some(prepared.clone());
                     }
-                    None => (None, None),
-                },
+                    known = prepared;
+                    let in_force = known.keyspace.as_deref();
+                    (known.statement.clone(), in_force, values, place)
+                }
             };
-            analysis.idempotent &= statement.as_ref().is_some_and(|s| s.idempotent());
-            analysis.lwt |= statement.as_ref().is_some_and(|s| s.facts.lwt);
+            let facts = &statement.facts;
+            let lists = &cx.snapshot.lists;
+            let is_timed = || has_client_time(facts, &view.options, values);
+            let of_child = Resendable::of_statement(facts, in_force, lists, is_timed);
+            analysis.resendable = analysis.resendable.min(of_child);
+            analysis.lwt |= facts.lwt;
             if place.is_some() {
                 analysis.place = place;
             }
@@ -195,7 +223,7 @@ impl Statements {
         Ok(Analysis {
             keyspace: view.keyspace.or(session),
             statement: Some(statement),
-            idempotent: true,
+            resendable: Resendable::Always,
             ..Analysis::default()
         })
     }

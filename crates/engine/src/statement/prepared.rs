@@ -103,11 +103,6 @@ impl Statement {
         self.node_local || unnamed && keyspace.is_some_and(is_node_local)
     }
 
-    /// Whether the statement may be sent again although the first try may have had an effect.
-    pub(crate) fn idempotent(&self) -> bool {
-        self.facts.idempotent
-    }
-
     pub(crate) fn is_read(&self) -> bool {
         self.facts.kind == Kind::Select
     }
@@ -360,8 +355,10 @@ impl MergedForm {
     pub(crate) fn of(prepared: &Prepared) -> Option<MergedForm> {
         let statement = &prepared.statement;
         let facts = &statement.facts;
-        let is_plain =
-            facts.idempotent && !facts.lwt && !facts.counterish && !facts.using_timestamp;
+        let is_plain = facts.idempotent_but_for_lists
+            && !facts.lwt
+            && !facts.counterish
+            && !facts.using_timestamp;
         // With IN it may be of several partitions.
         let has_in = match facts.kind {
             Kind::Insert => false,
