@@ -14,6 +14,8 @@
 //!
 //! Lists: see `list_columns.rs`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use helenus_cql::{Facts, Kind};
 use helenus_wire::{Options, ValueRef, Values};
 
@@ -21,6 +23,8 @@ use crate::keys::NodeRequestKey;
 use crate::list_columns::ListColumns;
 use crate::node_request::Form;
 use crate::request::{ClientRequest, Requests};
+use crate::snapshot::Snapshot;
+use crate::statement::prepared::{Prepared, Statement};
 
 /// After which losses a request may be sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,26 +65,18 @@ impl Resendable {
         self.after(Loss::Over)
     }
 
-    /// Of a statement. `in_force`: the keyspace where its text names none. `is_timed`: whether it has a
-    /// timestamp of its client's, if it is a write.
+    /// Of a statement. If it is a write: whether it may replace a list, and whether it has a timestamp of its
+    /// client's.
     pub(crate) fn of_statement(
         facts: &Facts,
-        in_force: Option<&str>,
-        lists: &ListColumns,
+        may_replace_list: impl FnOnce() -> bool,
         is_timed: impl FnOnce() -> bool,
     ) -> Resendable {
-        let replaces_list = |facts: &Facts| {
-            let keyspace = facts.keyspace.as_deref().or(in_force);
-            let table = keyspace.zip(facts.table.as_deref());
-            lists.may_be_among(&facts.overwrites, table)
-        };
         let is_write = matches!(
             facts.kind,
             Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch
         );
-        if !facts.idempotent_but_for_lists
-            || is_write && (replaces_list(facts) || facts.inner.iter().any(replaces_list))
-        {
+        if !facts.idempotent_but_for_lists || is_write && may_replace_list() {
             return Resendable::IfNotBegun;
         }
         match is_write && !is_timed() {
@@ -90,8 +86,72 @@ impl Resendable {
     }
 }
 
+/// Whether a write may replace a list. `in_force`: the keyspace where its text names none.
+pub(crate) fn may_replace_list(facts: &Facts, in_force: Option<&str>, known: &ListColumns) -> bool {
+    let may = |facts: &Facts| {
+        let keyspace = facts.keyspace.as_deref().or(in_force);
+        let table = keyspace.zip(facts.table.as_deref());
+        known.may_be_among(&facts.overwrites, table)
+    };
+    may(facts) || facts.inner.iter().any(may)
+}
+
+impl Statement {
+    /// As a request with these options and values of the statement. `in_force`: the keyspace where its text
+    /// names none.
+    pub(crate) fn resendable(
+        &self,
+        snapshot: &Snapshot,
+        in_force: Option<&str>,
+        (options, values): (&Options<'_>, &Values<'_>),
+    ) -> Resendable {
+        let facts = &self.facts;
+        let replaces_list = || may_replace_list(facts, in_force, &snapshot.lists);
+        Resendable::of_statement(facts, replaces_list, || {
+            has_client_time(facts, options, values)
+        })
+    }
+}
+
+impl Prepared {
+    /// The same.
+    pub(crate) fn resendable(
+        &self,
+        snapshot: &Snapshot,
+        (options, values): (&Options<'_>, &Values<'_>),
+    ) -> Resendable {
+        let facts = &self.statement.facts;
+        let replaces_list = || {
+            self.replaces_list.of(snapshot.epoch, || {
+                may_replace_list(facts, self.keyspace.as_deref(), &snapshot.lists)
+            })
+        };
+        Resendable::of_statement(facts, replaces_list, || {
+            has_client_time(facts, options, values)
+        })
+    }
+}
+
+/// An answer that the schema gives, kept until there is another snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct OfSchema(AtomicU64);
+
+impl OfSchema {
+    fn of(&self, epoch: u64, ask: impl FnOnce() -> bool) -> bool {
+        let known = self.0.load(Ordering::Relaxed);
+        // Before the first snapshot nothing is known, and nothing kept.
+        if epoch != 0 && known >> 1 == epoch {
+            return known & 1 == 1;
+        }
+        let is_so = ask();
+        self.0
+            .store(epoch << 1 | u64::from(is_so), Ordering::Relaxed);
+        is_so
+    }
+}
+
 /// Whether a write has a timestamp of its client's: the request's, or one in the statement.
-pub(crate) fn has_client_time(facts: &Facts, options: &Options<'_>, values: &Values<'_>) -> bool {
+fn has_client_time(facts: &Facts, options: &Options<'_>, values: &Values<'_>) -> bool {
     // Nodes take this for none where they do not refuse it.
     if options.timestamp.is_some_and(|time| time != i64::MIN) {
         return true;

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
@@ -5,6 +6,8 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 use super::*;
 use crate::config::Config;
 use crate::output::LinkEnd;
+use crate::shared::WorkerMessage;
+use crate::snapshot::Snapshot;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, VARCHAR};
 
 const NODES: usize = 3;
@@ -231,6 +234,52 @@ fn batch(values: &[&[u8]], timestamp: Option<i64>) -> Vec<u8> {
     };
     options.write(Version::V5, &mut body);
     body
+}
+
+#[test]
+fn a_prepared_write_is_judged_by_the_newest_schema() {
+    const TEXT: &str = "INSERT INTO app.others (customer, added) VALUES (?, ?)";
+    let markers = [("customer", BIGINT), ("added", VARCHAR)];
+    let asking = Asking {
+        values: &[&[0; 8], b"v"],
+        timestamp: TIME,
+        ..Asking::default()
+    };
+    let body = asking.execute(Version::V5, ID);
+    // The second type takes the place of the first, and the statement has been judged in between.
+    for (first, second, expected) in [
+        (None, Some("text"), Resendable::Always),
+        (Some("text"), Some("list<text>"), Resendable::IfNotBegun),
+    ] {
+        let begin = |bench: &mut Bench| {
+            know(bench, TEXT, &markers);
+            add_column(bench, first);
+            bench.ask(Opcode::Execute, 9, &body);
+            for (node, stream) in asked(bench) {
+                bench.say_as(node, Opcode::Result, stream, &1_i32.to_be_bytes());
+            }
+            assert_eq!(bench.answer().0, Opcode::Result);
+            add_column(bench, second);
+        };
+        let again = sent_again(begin, Opcode::Execute, &body);
+        assert_eq!(again, expected.expected(), "{first:?}, then {second:?}");
+    }
+}
+
+/// The schema says that the table has a further column of this type.
+fn add_column(bench: &mut Bench, cql_type: Option<&str>) {
+    let old = bench.common.snapshot.load_full();
+    let mut lists = ListColumns::default();
+    lists.note("app", "others", "customer", "bigint");
+    if let Some(cql_type) = cql_type {
+        lists.note("app", "others", "added", cql_type);
+    }
+    bench.common.store(Snapshot {
+        epoch: old.epoch + 1,
+        lists: Arc::new(lists),
+        ..(*old).clone()
+    });
+    bench.engine.on_message(bench.now, WorkerMessage::Snapshot);
 }
 
 #[test]

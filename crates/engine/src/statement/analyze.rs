@@ -8,7 +8,7 @@ use helenus_wire::{
 
 use crate::context::Context;
 use crate::output::Output;
-use crate::resendable::{Resendable, has_client_time};
+use crate::resendable::Resendable;
 use crate::statement::Statements;
 use crate::statement::analysis::{Analysis, LwtPartition};
 use crate::statement::prepared::Statement;
@@ -85,11 +85,10 @@ impl Statements {
             .of_text(&statement, keyspace, &view.options.values, &cx.snapshot);
         Ok(Analysis {
             keyspace,
-            resendable: Resendable::of_statement(
-                &statement.facts,
+            resendable: statement.resendable(
+                &cx.snapshot,
                 keyspace,
-                &cx.snapshot.lists,
-                || has_client_time(&statement.facts, &view.options, &view.options.values),
+                (&view.options, &view.options.values),
             ),
             lwt: statement.facts.lwt,
             statement: Some(statement),
@@ -127,18 +126,7 @@ impl Statements {
             .of_prepared(&prepared, &view.options.values, &cx.snapshot);
         Ok(Analysis {
             keyspace: session,
-            resendable: Resendable::of_statement(
-                &prepared.statement.facts,
-                prepared.keyspace.as_deref(),
-                &cx.snapshot.lists,
-                || {
-                    has_client_time(
-                        &prepared.statement.facts,
-                        &view.options,
-                        &view.options.values,
-                    )
-                },
-            ),
+            resendable: prepared.resendable(&cx.snapshot, (&view.options, &view.options.values)),
             lwt: prepared.statement.facts.lwt,
             consistency,
             serial_consistency,
@@ -170,8 +158,7 @@ impl Statements {
             ..Analysis::default()
         };
         for (at, child) in view.children.iter().enumerate() {
-            let known;
-            let (statement, in_force, values, place) = match child {
+            let (statement, resendable, place) = match child {
                 BatchChild::Text(text, values) => {
                     let statement = self.texts.statement(text);
                     analysis.has_own_keyspaces &= statement.facts.keyspace.is_some();
@@ -181,7 +168,9 @@ impl Statements {
                                 .of_text(&statement, keyspace, values, &cx.snapshot)
                         })
                         .flatten();
-                    (statement, keyspace, values, place)
+                    let asked = (&view.options, values);
+                    let resendable = statement.resendable(&cx.snapshot, keyspace, asked);
+                    (statement, resendable, place)
                 }
                 BatchChild::Prepared(id, values) => {
                     let Some(prepared) = self.prepared.get(&cx.shared, id) else {
@@ -191,20 +180,16 @@ impl Statements {
                     let place = (at == 0)
                         .then(|| self.placer.of_prepared(&prepared, values, &cx.snapshot))
                         .flatten();
+                    let resendable = prepared.resendable(&cx.snapshot, (&view.options, values));
+                    let statement = prepared.statement.clone();
                     if at == 0 {
-                        analysis.prepared = Some(prepared.clone());
+                        analysis.prepared = Some(prepared);
                     }
-                    known = prepared;
-                    let in_force = known.keyspace.as_deref();
-                    (known.statement.clone(), in_force, values, place)
+                    (statement, resendable, place)
                 }
             };
-            let facts = &statement.facts;
-            let lists = &cx.snapshot.lists;
-            let is_timed = || has_client_time(facts, &view.options, values);
-            let of_child = Resendable::of_statement(facts, in_force, lists, is_timed);
-            analysis.resendable = analysis.resendable.min(of_child);
-            analysis.lwt |= facts.lwt;
+            analysis.resendable = analysis.resendable.min(resendable);
+            analysis.lwt |= statement.facts.lwt;
             if place.is_some() {
                 analysis.place = place;
             }

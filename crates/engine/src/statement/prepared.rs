@@ -15,6 +15,7 @@ use crate::encodings::EncodedTable;
 use crate::encodings::coding::Coding;
 use crate::keys::ClientRequestKey;
 use crate::records::{DIGEST_BYTES_MAX, Digest};
+use crate::resendable::OfSchema;
 use crate::rules::statement_number;
 use crate::snapshot::Snapshot;
 use crate::statement::asked::Asked;
@@ -226,6 +227,8 @@ pub struct Prepared {
     pub names: Vec<Box<str>>,
     /// How often clients ask for it.
     pub(crate) asked: Arc<Asked>,
+    /// Whether it gives a list another value as a whole.
+    pub(crate) replaces_list: OfSchema,
     /// What it is in a batch with others; `None` inside if it always goes by itself.
     merged_form: OnceLock<Option<Box<MergedForm>>>,
 }
@@ -264,6 +267,7 @@ impl Prepared {
             key,
             names: view.markers.iter().map(|m| m.name.into()).collect(),
             asked: Arc::default(),
+            replaces_list: OfSchema::default(),
             merged_form: OnceLock::new(),
         }
     }
