@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
+use helenus_engine::list_columns::ListColumns;
 use helenus_engine::output::{Dialed, Outgoing, Output, Sent, Then};
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
@@ -310,6 +311,11 @@ fn snapshot() -> Snapshot {
     };
     let tables = snapshot.tables.entry("app".to_owned()).or_default();
     tables.insert("things".to_owned(), [key].into());
+    let mut lists = ListColumns::default();
+    for (column, cql_type) in [("key", "bigint"), ("value", "text")] {
+        lists.note("app", "things", column, cql_type);
+    }
+    snapshot.lists = Arc::new(lists);
     snapshot.ring = Some(ring);
     snapshot
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_engine::config::{AggregationMode, Config};
+use helenus_engine::list_columns::ListColumns;
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot, SystemColumn, SystemTable};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
@@ -114,6 +115,7 @@ pub fn snapshot(epoch: u64, version: Version, nodes: &[Node], asks_who: bool) ->
     snapshot.peers = table(&[("peer", INET), ("rack", TEXT)]);
     snapshot.peers_v2 = table(&[("peer", INET), ("peer_port", INT), ("rack", TEXT)]);
     snapshot.authenticate = asks_who.then(authenticate);
+    let mut lists = ListColumns::default();
     for (keyspace, table, names) in [
         ("ks", "t", &["k"][..]),
         ("twin_a4", "t4", &["p0"]),
@@ -124,7 +126,11 @@ pub fn snapshot(epoch: u64, version: Version, nodes: &[Node], asks_who: bool) ->
             .insert(keyspace.to_owned(), owners.clone());
         let tables = snapshot.tables.entry(keyspace.to_owned()).or_default();
         tables.insert(table.to_owned(), key(names));
+        for column in names.iter().chain(&["v"]) {
+            lists.note(keyspace, table, column, "int");
+        }
     }
+    snapshot.lists = Arc::new(lists);
     snapshot
 }
 

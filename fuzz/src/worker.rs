@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use helenus_engine::client::session::Next;
-use helenus_engine::output::{HeldAnswer, Output};
+use helenus_engine::output::{HeldAnswer, LinkEnd, Output};
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 
@@ -174,7 +174,7 @@ impl Worker {
                     self.flush(now);
                 }
             } else if link.is_closed {
-                let why = "the node closed it";
+                let why = (LinkEnd::ByNode, "the node closed it");
                 self.engine.on_link_closed(now, key, why, None);
             } else {
                 return;

@@ -53,6 +53,22 @@ pub struct KeyTerm {
     pub term: Term,
 }
 
+/// The columns that a write gives another value as a whole which may be a list, as far as its text
+/// tells. Nodes replace a list (one that is not frozen) by deleting it and adding the elements anew,
+/// under names of their own: whoever does that twice with one timestamp has both.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Overwrites {
+    Columns(Vec<Name>),
+    /// Any of the table's: they are named in a JSON document.
+    Any,
+}
+
+impl Default for Overwrites {
+    fn default() -> Self {
+        Overwrites::Columns(Vec::new())
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     pub kind: Kind,
@@ -71,9 +87,11 @@ pub struct Facts {
     pub lwt: bool,
     /// Has an assignment of the form `c = c + x`: a counter, or a collection that grows.
     pub counterish: bool,
-    /// Executing the statement twice certainly has the same effect as executing it once. False if
-    /// in doubt.
-    pub idempotent: bool,
+    /// Executing the statement twice certainly has the same effect as executing it once, if none of
+    /// the columns in `overwrites` is a list. False if in doubt.
+    pub idempotent_but_for_lists: bool,
+    /// What would have twice the elements if it were executed twice. Of a batch see `inner`.
+    pub overwrites: Overwrites,
     pub select: Option<Box<SelectFacts>>,
     pub use_keyspace: Option<Name>,
     pub using_timestamp: bool,

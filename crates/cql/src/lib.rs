@@ -31,8 +31,8 @@ mod weight;
 pub use calls::{Call, calls};
 pub use encode::encode_literal;
 pub use facts::{
-    BatchKind, Facts, Fold, InRelation, InValues, KeyTerm, Kind, Op, OrderBy, RangeRelation,
-    SelectFacts, Selected, SelectedColumn, Spans, Term, TokenRelation,
+    BatchKind, Facts, Fold, InRelation, InValues, KeyTerm, Kind, Op, OrderBy, Overwrites,
+    RangeRelation, SelectFacts, Selected, SelectedColumn, Spans, Term, TokenRelation,
 };
 pub use literal::Literal;
 pub use modification::{Assigned, AssignedValue, Change, Changed, JsonDocument, Modification};

@@ -1,8 +1,8 @@
 //! How much memory facts occupy besides the struct itself, for caches bounded in bytes.
 
 use crate::facts::{
-    Facts, InRelation, InValues, KeyTerm, OrderBy, RangeRelation, SelectFacts, Selected,
-    SelectedColumn, Term, TokenRelation,
+    Facts, InRelation, InValues, KeyTerm, OrderBy, Overwrites, RangeRelation, SelectFacts,
+    Selected, SelectedColumn, Term, TokenRelation,
 };
 use crate::literal::Literal;
 use crate::name::Name;
@@ -115,11 +115,21 @@ impl Heap for Box<SelectFacts> {
     }
 }
 
+impl Heap for Overwrites {
+    fn heap_len(&self) -> usize {
+        match self {
+            Overwrites::Columns(columns) => columns.heap_len(),
+            Overwrites::Any => 0,
+        }
+    }
+}
+
 impl Heap for Facts {
     fn heap_len(&self) -> usize {
         self.keyspace.heap_len()
             + self.table.heap_len()
             + self.key_terms.heap_len()
+            + self.overwrites.heap_len()
             + self.named_markers.heap_len()
             + self.select.heap_len()
             + self.use_keyspace.heap_len()

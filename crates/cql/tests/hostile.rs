@@ -124,9 +124,12 @@ fn check(text: &str, f: &Facts, markers: u16) {
             .iter()
             .for_each(|relation| in_text(&relation.span));
     }
-    assert!(!(f.idempotent && (f.lwt || f.counterish)), "{text:.200}");
+    assert!(
+        !(f.idempotent_but_for_lists && (f.lwt || f.counterish)),
+        "{text:.200}"
+    );
     assert!(f.kind == Kind::Batch || f.inner.is_empty());
-    assert!(f.kind != Kind::Opaque || (f.key_terms.is_empty() && !f.idempotent));
+    assert!(f.kind != Kind::Opaque || (f.key_terms.is_empty() && !f.idempotent_but_for_lists));
     f.inner.iter().for_each(|inner| check(text, inner, markers));
 }
 

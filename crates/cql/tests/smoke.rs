@@ -1,8 +1,8 @@
 //! One look at each family of statements.
 
 use helenus_cql::{
-    Fold, Kind, Literal, Term, encode_literal, facts, fold_identifier, is_reserved,
-    quote_identifier,
+    Fold, Kind, Literal, Name, Overwrites, Term, encode_literal, facts, fold_identifier,
+    is_reserved, quote_identifier,
 };
 
 #[test]
@@ -19,7 +19,7 @@ fn a_point_read_names_its_key() {
         f.key_terms[1].term,
         Term::Literal(Literal::Text("it's".into()))
     );
-    assert!(f.idempotent);
+    assert!(f.idempotent_but_for_lists);
     let select = f.select.unwrap();
     assert_eq!(select.limit, Some(Term::Literal(Literal::Int(10))));
     assert_eq!(select.ranges[0].terms, [Term::NamedMarker(1)]);
@@ -49,8 +49,35 @@ fn writes_know_whether_they_may_be_repeated() {
     ] {
         let f = facts(text);
         assert_ne!(f.kind, Kind::Opaque, "{text}");
-        assert_eq!(f.idempotent, idempotent, "{text}");
+        assert_eq!(f.idempotent_but_for_lists, idempotent, "{text}");
     }
+}
+
+#[test]
+fn writes_name_the_columns_that_they_may_give_a_list() {
+    let columns = |names: &[&str]| {
+        let names = names.iter().map(|name| Name::from_stored(*name));
+        Overwrites::Columns(names.collect())
+    };
+    for (text, expected) in [
+        (
+            "INSERT INTO t (k, \"V\", w, x) VALUES (?, [1], 'a', :x)",
+            columns(&["k", "V", "x"]),
+        ),
+        ("INSERT INTO t (k, v) VALUES (1, null)", columns(&[])),
+        ("INSERT INTO t JSON ?", Overwrites::Any),
+        (
+            "UPDATE t SET a = ?, b = b + ?, c[?] = ?, d.e = ?, f = -1, g = ['a'], h = {} WHERE k = ?",
+            columns(&["a", "g", "h"]),
+        ),
+        ("DELETE a, b[1] FROM t WHERE k = ?", columns(&[])),
+        ("SELECT a FROM t WHERE k = ?", columns(&[])),
+    ] {
+        assert_eq!(facts(text).overwrites, expected, "{text}");
+    }
+    let batch = facts("BEGIN BATCH UPDATE t SET l = ? WHERE k = 1 APPLY BATCH");
+    assert_eq!(batch.overwrites, columns(&[]));
+    assert_eq!(batch.inner[0].overwrites, columns(&["l"]));
 }
 
 #[test]
@@ -66,7 +93,7 @@ fn a_batch_numbers_markers_over_all_its_statements() {
     assert_eq!(f.inner[1].key_terms[0].term, Term::NamedMarker(3));
     assert_eq!(f.inner[1].named_markers.len(), 2);
     assert_eq!(f.inner[2].key_terms[0].term, Term::Marker(4));
-    assert!(f.lwt && f.using_timestamp && !f.idempotent);
+    assert!(f.lwt && f.using_timestamp && !f.idempotent_but_for_lists);
 }
 
 #[test]

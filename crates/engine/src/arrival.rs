@@ -175,7 +175,7 @@ impl Engine {
                 table,
                 pool: arrival.pool,
                 class,
-                idempotent: analysis.idempotent,
+                resendable: analysis.resendable,
                 consistency: analysis.consistency.unwrap_or(Consistency::ONE),
                 serial_consistency: analysis.serial_consistency,
                 ..Query::new(opcode, arrival.version, body)

@@ -18,6 +18,7 @@ use crate::config::rules::levels::level;
 use crate::execution::begin_scan::folds;
 use crate::gates::rules::{Nature, Part, RuleGate};
 use crate::obeying::Seen;
+use crate::resendable::{Resendable, may_replace_list};
 use crate::rules::{Asked, Fits, Role, Rule, Rules, Said, Who};
 use crate::snapshot::Snapshot;
 use crate::statement::children::{place_of_text, tokens_of_text};
@@ -134,12 +135,17 @@ pub fn explain(
         class: class.name(),
         rule_classes: classes.names().collect(),
         route: route(snapshot, facts, &parts, (class, place.is_some())),
-        is_idempotent: facts.idempotent,
+        is_idempotent: is_idempotent(snapshot, facts, in_force),
         execution: execution(config, snapshot, &statement, &parts, class),
         notes: notes(config, snapshot, &statement, &parts),
         rules,
         outcome,
     })
+}
+
+fn is_idempotent(snapshot: &Snapshot, facts: &Facts, in_force: Option<&str>) -> bool {
+    let replaces_list = || may_replace_list(facts, in_force, &snapshot.lists);
+    Resendable::of_statement(facts, replaces_list, || false).is_idempotent()
 }
 
 /// The rules that match, and what becomes of the request.

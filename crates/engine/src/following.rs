@@ -82,7 +82,7 @@ impl Engine {
             parent,
             keyspace,
             table,
-            is_idempotent: query.idempotent,
+            is_idempotent: query.resendable.is_idempotent(),
             is_slow,
             has_turn: matches!(request.turn, Some(Turn::Has(_))),
             attempts,

@@ -8,7 +8,7 @@ use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::gates::coalesce::{Found, Read, Ticket};
 use crate::gates::lwt_queue::{Owner, Turn, Write};
-use crate::keys::ClientRequestKey;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::Stage;
 use crate::request::Caller;
 use crate::rules::{Permit, of_joined};
@@ -57,14 +57,18 @@ impl Engine {
         if matches!(request.ticket, Some(Ticket::Parked(_))) {
             return true;
         }
-        let whole = request.execution.whole();
-        let Some(whole) = whole.and_then(|whole| self.requests.nodes.get(whole)) else {
-            return false;
-        };
-        match &whole.stage {
-            Stage::Queued(_) => true,
-            Stage::InFlight(_, flight) => !self.links.has_left(flight),
-            Stage::Unplaced | Stage::Admitted(_) => false,
+        // Any attempt may be the one whose answer counts.
+        let (whole, hedge) = (request.execution.whole(), request.execution.hedge());
+        let is_here = |attempt| self.is_here(attempt);
+        whole.is_some_and(is_here) && hedge.is_none_or(is_here)
+    }
+
+    /// Whether a node request is known not to have left the proxy.
+    fn is_here(&self, key: NodeRequestKey) -> bool {
+        match self.requests.nodes.get(key).map(|request| &request.stage) {
+            Some(Stage::Queued(_)) => true,
+            Some(Stage::InFlight(_, flight)) => !self.links.has_left(flight),
+            Some(Stage::Unplaced | Stage::Admitted(_)) | None => false,
         }
     }
 
@@ -232,3 +236,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,7 @@ use crate::execution::Execution;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::{Form, Landed, NodeRequest, Owner, Prediction, Target};
 use crate::records::AttemptEnd;
+use crate::resendable::Loss;
 use crate::stats::add;
 
 /// No read is slow before this.
@@ -67,7 +68,8 @@ impl Engine {
         let query = &client.query;
         let is_alone = matches!(client.execution, Execution::Single(Some(whole)) if whole == key);
         let is_short_read = matches!(query.class, Class::Point | Class::Slice | Class::Multi);
-        let may_be_repeated = query.idempotent && !query.consistency.is_serial();
+        let may_be_repeated =
+            query.resendable.after(Loss::MayCome) && !query.consistency.is_serial();
         if !is_alone || !is_short_read || !may_be_repeated || !query.is_read() {
             return None;
         }

@@ -71,7 +71,8 @@ impl Engine {
             // Those that join it would have its time.
             && !is_timed(&request.permits)
             && query.opcode == Opcode::Execute
-            && query.idempotent
+            // It may part from the others after a node has had them.
+            && query.resendable.is_idempotent()
             && query.header_flags & own == 0
             // In v3 a value's length says less.
             && query.version >= Version::V4

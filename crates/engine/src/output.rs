@@ -53,6 +53,15 @@ pub enum NotDialed {
     NoMeans(String),
 }
 
+/// How a connection to a node has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// The node has closed it, or its system has, as the node is no more.
+    ByNode,
+    /// It was given up, or nobody knows: the node may stand still, and read later what it was sent.
+    Cut,
+}
+
 /// A node's answer to a schema change that its client does not get yet.
 pub struct HeldAnswer {
     pub request: ClientRequestKey,

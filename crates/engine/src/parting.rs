@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::gates::merge::Merge;
 use crate::keys::ClientRequestKey;
+use crate::resendable::Loss;
 use crate::stats::add;
 
 impl Engine {
@@ -22,17 +23,15 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return false;
         };
-        let Some(batch) = request
-            .merge
-            .batch()
-            .filter(|batch| !batch.members.is_empty())
-        else {
+        if !request.merge.leads() {
             return false;
-        };
+        }
         let in_doubt = in_doubt || !is_refusal(error);
-        // Without its client's timestamp it would undo, by a later one, what was written meanwhile.
-        let may_be_repeated = batch.timed.is_some() || !in_doubt;
-        if is_of_all(error) || !may_be_repeated {
+        let loss = match in_doubt {
+            true => Loss::MayCome,
+            false => Loss::NotBegun,
+        };
+        if is_of_all(error) || !request.resendable().after(loss) {
             return false;
         }
         let prepared = request.query.prepared.clone();

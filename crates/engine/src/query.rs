@@ -10,6 +10,7 @@ use helenus_wire::{Consistency, ExecuteView, Opcode, Reader, Version, flags};
 use crate::config::Cluster;
 use crate::context::Context;
 use crate::keys::PoolKey;
+use crate::resendable::Resendable;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
 use crate::timeouts::Timed;
@@ -28,7 +29,7 @@ pub(crate) struct Query {
     pub table: Option<Arc<TableStats>>,
     pub pool: PoolKey,
     pub class: Class,
-    pub idempotent: bool,
+    pub resendable: Resendable,
     pub consistency: Consistency,
     /// Of its Paxos rounds, if the client said so.
     pub serial_consistency: Option<Consistency>,
@@ -50,7 +51,7 @@ impl Query {
             table: None,
             pool: PoolKey::default(),
             class: Class::System,
-            idempotent: false,
+            resendable: Resendable::default(),
             consistency: Consistency::ONE,
             serial_consistency: None,
             send_before: None,

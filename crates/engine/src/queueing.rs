@@ -262,7 +262,7 @@ pub(crate) fn job(request: &NodeRequest, query: &Query) -> Job {
         rows,
         tenant: 0,
         flow: 0,
-        idempotent: query.idempotent,
+        idempotent: query.resendable.is_idempotent(),
     }
 }
 

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::batch_limits::BatchLimits;
 use crate::encodings::Encodings;
 use crate::layouts::Layouts;
+use crate::list_columns::ListColumns;
 use crate::table_sizes::TableSizes;
 use crate::timeouts::Timeouts;
 
@@ -88,6 +89,8 @@ pub struct Snapshot {
     pub keyspaces: FxHashMap<String, Arc<ReplicaSets>>,
     /// Partition keys by keyspace and table (or view).
     pub tables: FxHashMap<String, FxHashMap<String, Arc<[KeyColumn]>>>,
+    /// Which columns of tables cannot be written twice.
+    pub lists: Arc<ListColumns>,
     /// How large tables are.
     pub sizes: Arc<TableSizes>,
     /// Tables of which there are copies in other clustering orders.
@@ -131,6 +134,7 @@ impl Snapshot {
             folds_shadowed: FxHashSet::default(),
             compared_in_reverse: FxHashMap::default(),
             tables: FxHashMap::default(),
+            lists: Arc::default(),
             sizes: Arc::default(),
             layouts: Arc::default(),
             encodings: Arc::default(),

@@ -9,8 +9,8 @@
 //!   its answer on top of those which its level asks for. That the ring moves is known from the snapshot, and
 //!   from an answer that asks for more replicas than the level does.
 //!
-//! Only what is idempotent: of a batch over several partitions a part may have been written, and of a
-//! conditional write all. Parts of reads have further retries (`execution/retry.rs`); a read with a second
+//! Only what may be sent again after it may have been executed (`resendable.rs`): of a batch over several
+//! partitions a part may have been written, and of a conditional write all. Parts of reads have further retries (`execution/retry.rs`); a read with a second
 //! attempt under way, and one of a layout, go on as they would with any error.
 
 use helenus_wire::{Consistency, Reader};
@@ -20,6 +20,7 @@ use crate::execution::rewriting::OnLayouts;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::{Owner, Target};
 use crate::pauses::Missed;
+use crate::resendable::Loss;
 use crate::stats::add;
 
 /// Replicas that a level asks for, whatever the replication is; `None`: that depends on it.
@@ -119,14 +120,11 @@ impl Engine {
         let client_key = request.owner.client()?;
         let client = self.requests.clients.get(client_key)?;
         let query = self.requests.query_of(request)?;
-        let is_repeatable = query.idempotent && !query.consistency.is_serial();
+        let is_repeatable =
+            self.requests.may_be_sent_again(key, Loss::Over) && !query.consistency.is_serial();
         let of_layout = matches!(client.layouts.as_deref(), Some(OnLayouts::Read(_)));
         let is_alone = client.execution.hedge().is_none();
-        // Some partitions of a merged batch may be written: without its clients' timestamps it would undo, by a
-        // later one, what others have written there meanwhile.
-        let mut batch = client.merge.batch().into_iter();
-        let is_untimed = batch.any(|of| !of.members.is_empty() && of.timed.is_none());
-        (is_repeatable && is_alone && !of_layout && !is_untimed).then_some(client_key)
+        (is_repeatable && is_alone && !of_layout).then_some(client_key)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::conn::is_hang_up;
 use crate::process::{Change, Process};
 use crate::transport::Transport;
 use helenus_engine::client::session::Next;
-use helenus_engine::output::{Dialed, HeldAnswer, Outgoing, Output, Sent, Then};
+use helenus_engine::output::{Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then};
 use helenus_engine::report::Report;
 use helenus_engine::shared::{ClientPermit, Shared};
 use helenus_engine::stats::{Stats, add};
@@ -349,18 +349,21 @@ impl Worker {
     /// Ready when the connection is to be closed.
     fn serve_link(&mut self, now: Instant, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..READS_MAX {
-            let open = self.engine.is_link_open(key);
+            let failure = self.links.get_mut(key);
+            let failure = failure.and_then(|link| link.socket.failure.take());
+            // Asked before that is told, the engine would not know how the connection has ended.
+            let open = failure.is_some() || self.engine.is_link_open(key);
             let Some(link) = self.links.get_mut(key).filter(|_| open) else {
                 return Poll::Ready(());
             };
-            let read = match link.socket.failure.take() {
+            let read = match failure {
                 Some(failure) => Poll::Ready(Err(failure)),
                 None => link.socket.transport.poll_read(cx, &mut self.read_buf),
             };
             match read {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
-                    let why = "the node closed the connection";
+                    let why = (LinkEnd::ByNode, "the node closed the connection");
                     self.engine.on_link_closed(now, key, why, link.advice);
                 }
                 Poll::Ready(Ok(n)) => {
@@ -370,8 +373,13 @@ impl Worker {
                     }
                 }
                 Poll::Ready(Err(e)) => {
-                    let advice = link.advice.filter(|_| is_hang_up(&e));
-                    self.engine.on_link_closed(now, key, &e.to_string(), advice);
+                    let end = match is_hang_up(&e) {
+                        true => LinkEnd::ByNode,
+                        false => LinkEnd::Cut,
+                    };
+                    let advice = link.advice.filter(|_| end == LinkEnd::ByNode);
+                    let why = e.to_string();
+                    self.engine.on_link_closed(now, key, (end, &why), advice);
                 }
             }
         }

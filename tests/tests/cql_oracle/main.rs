@@ -246,13 +246,14 @@ fn compare(what: &str, statements: &[String], answers: &[Value], least: usize) {
         }
         for (inner, answer) in modifications(&ours, answer) {
             let may_repeat = answer["repeatable"] == true && answer["lwt"] == false;
-            repeatable += usize::from(inner.idempotent);
-            too_careful += usize::from(may_repeat && !inner.idempotent);
-            if inner.idempotent && !may_repeat {
+            repeatable += usize::from(inner.idempotent_but_for_lists);
+            too_careful += usize::from(may_repeat && !inner.idempotent_but_for_lists);
+            if inner.idempotent_but_for_lists && !may_repeat {
                 wrong.push(format!("{statement}\n    called idempotent"));
             }
         }
-        if ours.kind == Kind::Batch && ours.idempotent && answer["batch"] == "COUNTER" {
+        if ours.kind == Kind::Batch && ours.idempotent_but_for_lists && answer["batch"] == "COUNTER"
+        {
             wrong.push(format!("{statement}\n    counter batch called idempotent"));
         }
     }

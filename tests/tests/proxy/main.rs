@@ -5,6 +5,7 @@
 //! The tests take turns, so that at most three nodes run at a time; `--nocapture` shows what was
 //! measured.
 
+mod again;
 mod aggregation;
 mod chosen;
 mod data_centres;

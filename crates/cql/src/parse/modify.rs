@@ -1,16 +1,17 @@
 //! `INSERT`, `UPDATE`, `DELETE` and batches of them.
 
 use super::parser::Parser;
-use crate::facts::{BatchKind, Facts, KeyTerm, Kind, SelectFacts, Term};
+use crate::facts::{BatchKind, Facts, KeyTerm, Kind, Overwrites, SelectFacts, Term};
 use crate::lexer::TokenKind;
 use crate::literal::Literal;
 use crate::modification::{Change, JsonDocument};
+use crate::name::Name;
 
 impl Parser<'_> {
     pub(super) fn modify(&mut self) -> Option<Facts> {
         let start = self.pos;
         let mut facts = Facts {
-            idempotent: true,
+            idempotent_but_for_lists: true,
             ..Facts::default()
         };
         if self.eat_words(&["insert", "into"]) {
@@ -25,7 +26,7 @@ impl Parser<'_> {
         } else {
             return None;
         }
-        facts.idempotent &= !facts.lwt && !facts.counterish;
+        facts.idempotent_but_for_lists &= !facts.lwt && !facts.counterish;
         facts.spans.statement = self.span_from(start);
         Some(facts)
     }
@@ -34,6 +35,7 @@ impl Parser<'_> {
         self.table(facts)?;
         if self.eat_word("json") {
             self.json_document()?;
+            facts.overwrites = Overwrites::Any;
         } else {
             let columns_open = self.pos;
             let columns = self.names_in_parens()?;
@@ -41,7 +43,10 @@ impl Parser<'_> {
             let values_open = self.pos;
             let (terms, calls) = self.terms_in_parens()?;
             self.note_inserted((columns_open, columns.len()), values_open)?;
-            facts.idempotent &= !calls;
+            facts.idempotent_but_for_lists &= !calls;
+            for (column, term) in columns.iter().zip(&terms) {
+                facts.note_overwritten(column, term);
+            }
             facts.key_terms = columns
                 .into_iter()
                 .zip(terms)
@@ -130,7 +135,7 @@ impl Parser<'_> {
             let mut change = Change::Whole;
             if self.peek() == Some(TokenKind::LBracket) {
                 // Elements of a list move when another is deleted, and the type is not known here.
-                facts.idempotent = false;
+                facts.idempotent_but_for_lists = false;
                 self.pos = self.partner(self.pos)? + 1;
                 change = Change::Element;
             } else if self.eat(TokenKind::Dot) {
@@ -161,7 +166,7 @@ impl Parser<'_> {
             modification.ranges = shapes.ranges;
             modification.other_relations = shapes.other_relations || !shapes.tokens.is_empty();
         }
-        facts.idempotent &= !calls;
+        facts.idempotent_but_for_lists &= !calls;
         if !self.eat_word("if") {
             return Some(());
         }
@@ -203,7 +208,7 @@ impl Parser<'_> {
 
     fn assignment(&mut self, facts: &mut Facts) -> Option<()> {
         let column = self.pos;
-        self.name()?;
+        let name = self.name()?;
         let change = match self.peek()? {
             TokenKind::PlusEqual | TokenKind::MinusEqual => {
                 self.pos += 1;
@@ -221,7 +226,7 @@ impl Parser<'_> {
                     Term::Literal(_) => true,
                     _ => false,
                 };
-                facts.idempotent &= surely_key && !element.calls && self.pos == close;
+                facts.idempotent_but_for_lists &= surely_key && !element.calls && self.pos == close;
                 self.pos = close + 1;
                 self.need(TokenKind::Equal)?;
                 self.assigned(facts)?;
@@ -239,6 +244,7 @@ impl Parser<'_> {
                 let value = self.pos;
                 let (change, term) = self.assigned_or_added(facts)?;
                 if change == Change::Whole {
+                    facts.note_overwritten(&name, &term);
                     self.note_assigned(column, Some((value, term)));
                 }
                 change
@@ -250,7 +256,7 @@ impl Parser<'_> {
 
     fn assigned(&mut self, facts: &mut Facts) -> Option<Term> {
         let value = self.term()?;
-        facts.idempotent &= !value.calls;
+        facts.idempotent_but_for_lists &= !value.calls;
         Some(value.term)
     }
 
@@ -312,8 +318,11 @@ impl Parser<'_> {
         facts.lwt = facts.inner.iter().any(|inner| inner.lwt);
         facts.counterish =
             kind == BatchKind::Counter || facts.inner.iter().any(|inner| inner.counterish);
-        facts.idempotent =
-            kind != BatchKind::Counter && facts.inner.iter().all(|inner| inner.idempotent);
+        facts.idempotent_but_for_lists = kind != BatchKind::Counter
+            && facts
+                .inner
+                .iter()
+                .all(|inner| inner.idempotent_but_for_lists);
         Some(facts)
     }
 
@@ -330,6 +339,16 @@ impl Parser<'_> {
             let from = self.scan.named.partition_point(|(_, index)| *index < first);
             let to = self.scan.named.partition_point(|(_, index)| *index <= last);
             inner.named_markers = self.scan.named.get(from..to).unwrap_or_default().to_vec();
+        }
+    }
+}
+
+impl Facts {
+    fn note_overwritten(&mut self, column: &Name, term: &Term) {
+        if let Overwrites::Columns(columns) = &mut self.overwrites
+            && !matches!(term, Term::Literal(_))
+        {
+            columns.push(column.clone());
         }
     }
 }

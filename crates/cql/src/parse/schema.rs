@@ -12,7 +12,7 @@ impl Parser<'_> {
             self.definition(&mut facts, creates)?;
         } else if self.eat_word("describe") || self.eat_word("desc") {
             facts.kind = Kind::Describe;
-            facts.idempotent = true;
+            facts.idempotent_but_for_lists = true;
         } else if self.eat_word("grant")
             || self.eat_word("revoke")
             || self.eat_word("list")

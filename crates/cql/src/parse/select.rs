@@ -14,7 +14,7 @@ impl Parser<'_> {
     pub(super) fn select(&mut self) -> Option<Facts> {
         let mut facts = Facts {
             kind: Kind::Select,
-            idempotent: true,
+            idempotent_but_for_lists: true,
             ..Facts::default()
         };
         let mut select = SelectFacts {

@@ -98,7 +98,7 @@ fn query_of(around: &Surroundings<'_>, text: &str) -> Query {
     Query {
         pool: own.pool,
         class: own.class,
-        idempotent: own.idempotent,
+        resendable: own.resendable,
         consistency: own.consistency,
         table: own.table.clone(),
         send_before: own.send_before,

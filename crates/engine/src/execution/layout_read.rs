@@ -56,7 +56,7 @@ impl LayoutRead {
             prepared: self.prepared,
             table: asked.table.clone(),
             pool: asked.pool,
-            idempotent: asked.idempotent,
+            resendable: asked.resendable,
             consistency: asked.consistency,
             serial_consistency: asked.serial_consistency,
             send_before: asked.send_before.take(),

@@ -22,6 +22,7 @@ use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Prediction, Target};
 use crate::query::Query;
+use crate::resendable::Resendable;
 use crate::stats::add;
 
 /// Bytes that may be hashed once more for each key, over all keys of a read.
@@ -86,7 +87,7 @@ impl MultiGet {
                 table: own.table.clone(),
                 pool: own.pool,
                 class: Class::Multi,
-                idempotent: true,
+                resendable: Resendable::Always,
                 consistency: own.consistency,
                 ..Query::new(Opcode::Execute, around.cx.snapshot.version, body)
             };

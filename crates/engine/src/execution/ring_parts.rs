@@ -21,6 +21,7 @@ use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Prediction, Target};
 use crate::query::Query;
+use crate::resendable::Resendable;
 use crate::statement::place::Place;
 use crate::stats::add;
 
@@ -272,7 +273,7 @@ impl RingParts {
             table: own.table.clone(),
             pool: own.pool,
             class: Class::Scan,
-            idempotent: true,
+            resendable: Resendable::Always,
             consistency: own.consistency,
             ..Query::new(self.form.opcode(), around.cx.snapshot.version, body)
         }

@@ -2,7 +2,8 @@
 //!
 //! A read may join another only while that one has not left the proxy: then the node looks at its
 //! data after both clients have asked, and either could have got that answer alone. A read that is
-//! already on its way is never joined, or a client might not see its own write.
+//! already on its way is never joined, or a client might not see its own write. Of one with two attempts
+//! (`hedging.rs`) neither may be on its way.
 
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;

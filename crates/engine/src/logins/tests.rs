@@ -10,7 +10,7 @@ use helenus_wire::{
 use super::*;
 use crate::config::{Config, RuleSettings};
 use crate::keys::LinkKey;
-use crate::output::{Outgoing, Output, Sent, Then};
+use crate::output::{LinkEnd, Outgoing, Output, Sent, Then};
 use crate::shared::{Common, Shared};
 use crate::snapshot::Snapshot;
 use crate::testing::{bytes_of, dial_all, node, take_sent};
@@ -282,8 +282,12 @@ fn nodes_are_tried_one_after_the_other_and_the_last_failure_is_told() {
     assert!(!door.engine.is_link_open(silent));
     let hangs_up = door.dialed()[0];
     let why = "the node closed the connection";
-    door.engine
-        .on_link_closed(door.now, hangs_up, why, Some("show a certificate"));
+    door.engine.on_link_closed(
+        door.now,
+        hangs_up,
+        (LinkEnd::ByNode, why),
+        Some("show a certificate"),
+    );
     let (code, text) = door.error(client);
     assert_eq!(code, code::SERVER);
     let told = "the node closed the connection, before its first answer: show a certificate";

@@ -8,7 +8,7 @@ use helenus_wire::{Encoder, Flow};
 
 use crate::engine::Engine;
 use crate::keys::{LinkKey, SessionKey};
-use crate::output::Sent;
+use crate::output::{LinkEnd, Sent};
 
 impl Engine {
     /// Bytes have come from a node.
@@ -26,17 +26,23 @@ impl Engine {
         self.scratch = scratch;
         self.links.bring_back(key, node, decoder);
         if let Err(why) = result {
-            self.on_link_lost(key, &why.to_string());
+            self.on_link_lost(key, LinkEnd::Cut, &why.to_string());
             self.settle();
         }
     }
 
-    /// A node has closed its end, or the connection has broken. `advice`: what may be wrong if that
-    /// happens before the node has said anything.
-    pub fn on_link_closed(&mut self, now: Instant, key: LinkKey, why: &str, advice: Option<&str>) {
+    /// A connection has ended, and why. `advice`: what may be wrong if that happens before the node has said
+    /// anything.
+    pub fn on_link_closed(
+        &mut self,
+        now: Instant,
+        key: LinkKey,
+        (end, why): (LinkEnd, &str),
+        advice: Option<&str>,
+    ) {
         self.set_now(now);
         match self.links.is_up(key) {
-            true => self.on_link_lost(key, why),
+            true => self.on_link_lost(key, end, why),
             false => self.on_greeting_lost(key, why, advice),
         }
         self.settle();
@@ -46,14 +52,14 @@ impl Engine {
     /// it is to be closed.
     pub fn is_link_open(&mut self, key: LinkKey) -> bool {
         if self.links.is_dead(key) {
-            self.on_link_lost(key, "the connection broke");
+            self.on_link_lost(key, LinkEnd::Cut, "the connection broke");
             self.settle();
         }
         self.links.is_open(key)
     }
 
-    fn on_link_lost(&mut self, key: LinkKey, why: &str) {
-        let Some(lost) = self.links.lose(&mut self.cx, key, why) else {
+    fn on_link_lost(&mut self, key: LinkKey, end: LinkEnd, why: &str) {
+        let Some(lost) = self.links.lose(&mut self.cx, key, (end, why)) else {
             return;
         };
         for node_request in lost.node_requests() {
@@ -68,7 +74,7 @@ impl Engine {
             self.rescue_requests(key);
         }
         for (key, why) in found.lost {
-            self.on_link_lost(key, why);
+            self.on_link_lost(key, LinkEnd::Cut, why);
         }
     }
 

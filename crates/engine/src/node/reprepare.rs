@@ -12,6 +12,7 @@ use crate::execution::rewriting::OnLayouts;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::query::Query;
+use crate::resendable::Resendable;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::statement::preparing::Preparing;
 use crate::stats::add;
@@ -258,7 +259,7 @@ impl Engine {
             keyspace,
             statement: Some(statement.clone()),
             pool,
-            idempotent: true,
+            resendable: Resendable::Always,
             ..Query::new(Opcode::Prepare, version, body)
         };
         let form = Form::Other(Box::new(query));

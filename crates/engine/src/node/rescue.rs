@@ -2,14 +2,13 @@
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
-use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
 
 use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::node::traffic::Lost;
 use crate::node_request::Owner;
-use crate::query::Query;
 use crate::records::AttemptEnd;
+use crate::resendable::Loss;
 use crate::stats::add;
 
 impl Engine {
@@ -67,7 +66,7 @@ impl Engine {
                 let client = client.and_then(|client| self.requests.clients.get(client));
                 // Another has been asked already.
                 let hedged = client.is_some_and(|client| client.execution.hedge().is_some());
-                query.idempotent && another && !hedged && may_come_late(query)
+                another && !hedged && self.requests.may_be_sent_again(key, Loss::MayCome)
             }
             // What waits for it has not been executed, and goes to any other node.
             Owner::Reprepare { .. } => {
@@ -88,8 +87,8 @@ impl Engine {
             return;
         };
         let node = request.node;
-        let has_left = lost.has_taken(&landed.flight);
-        request.maybe_applied |= has_left;
+        let loss = lost.loss(&landed.flight);
+        request.maybe_applied |= loss != Loss::NotBegun;
         self.note_attempt(key, landed.us, AttemptEnd::Lost);
         self.leave_queue(key, None);
         if self.on_reprepare_lost(key) {
@@ -100,11 +99,7 @@ impl Engine {
             let statement = statement.clone();
             return self.on_range_lost(key, &statement);
         }
-        let idempotent = self
-            .requests
-            .query(key)
-            .is_some_and(|query| query.idempotent);
-        if idempotent || !has_left {
+        if self.requests.may_be_sent_again(key, loss) {
             add(&self.cx.shared.stats.global.requests_retried, 1);
             return self.route(key);
         }
@@ -117,22 +112,4 @@ impl Engine {
         );
         self.fail_timeout(key, &text);
     }
-}
-
-/// Whether it does no harm if a frozen node executes this long after another has answered it: a
-/// write must then carry a timestamp, or it would undo what was written meanwhile.
-fn may_come_late(query: &Query) -> bool {
-    if query.opcode == Opcode::Prepare || query.statement.as_ref().is_some_and(|s| s.is_read()) {
-        return true;
-    }
-    let Ok(body) = strip_payload(query.header_flags, query.version, &query.body) else {
-        return false;
-    };
-    let timestamp = match query.opcode {
-        Opcode::Query => QueryView::parse(body, query.version).map(|v| v.options.timestamp),
-        Opcode::Execute => ExecuteView::parse(body, query.version).map(|v| v.options.timestamp),
-        Opcode::Batch => BatchView::parse(body, query.version).map(|v| v.options.timestamp),
-        _ => return false,
-    };
-    timestamp.is_ok_and(|t| t.is_some())
 }

@@ -12,7 +12,8 @@ use crate::node::kind::{LinkKind, OpenedLink};
 use crate::node::link::{Link, Tenure};
 use crate::node::links::Links;
 use crate::node_request::Flight;
-use crate::output::{Output, Sent, Then};
+use crate::output::{LinkEnd, Output, Sent, Then};
+use crate::resendable::Loss;
 use crate::stats::{add, sub};
 
 /// A link with this much to send does not wait for more.
@@ -21,17 +22,25 @@ const ENOUGH_BYTES: usize = 64 * 1024;
 const SUSPECT_AFTER_LOSS: Duration = Duration::from_secs(1);
 
 /// A link that is gone.
-pub(super) struct Lost(Link);
+pub(super) struct Lost {
+    link: Link,
+    end: LinkEnd,
+}
 
 impl Lost {
     /// The node requests whose answers will not come.
     pub(super) fn node_requests(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
-        self.0.node_requests()
+        self.link.node_requests()
     }
 
-    /// Whether one of them may have reached the node.
-    pub(super) fn has_taken(&self, flight: &Flight) -> bool {
-        self.0.writes > flight.behind
+    /// What has become of one of them.
+    pub(super) fn loss(&self, flight: &Flight) -> Loss {
+        let may_have_reached_it = self.link.writes > flight.behind;
+        match (may_have_reached_it, self.end) {
+            (false, _) => Loss::NotBegun,
+            (true, LinkEnd::ByNode) => Loss::Over,
+            (true, LinkEnd::Cut) => Loss::MayCome,
+        }
     }
 }
 
@@ -71,7 +80,12 @@ impl Links {
     }
 
     /// A link's connection is gone.
-    pub(super) fn lose(&mut self, cx: &mut Context, key: LinkKey, why: &str) -> Option<Lost> {
+    pub(super) fn lose(
+        &mut self,
+        cx: &mut Context,
+        key: LinkKey,
+        (end, why): (LinkEnd, &str),
+    ) -> Option<Lost> {
         let link = self.open.remove(key)?;
         self.forget(cx, key);
         let address = cx.snapshot.nodes[link.node.as_usize()].address;
@@ -86,7 +100,7 @@ impl Links {
         if let Some(pool) = self.pools.get_mut(link.pool) {
             pool.empty_slot(key, link.node);
         }
-        Some(Lost(link))
+        Some(Lost { link, end })
     }
 
     /// Whether it is a link.

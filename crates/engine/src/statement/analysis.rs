@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use helenus_wire::{Consistency, Opcode};
 
+use crate::resendable::Resendable;
 use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
 
@@ -17,7 +18,7 @@ pub(crate) struct Analysis<'a> {
     pub consistency: Option<Consistency>,
     pub serial_consistency: Option<Consistency>,
     pub place: Option<Place>,
-    pub idempotent: bool,
+    pub resendable: Resendable,
     pub lwt: bool,
     /// A batch whose statements all bring their keyspace with them.
     pub has_own_keyspaces: bool,

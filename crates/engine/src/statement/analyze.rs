@@ -8,6 +8,7 @@ use helenus_wire::{
 
 use crate::context::Context;
 use crate::output::Output;
+use crate::resendable::Resendable;
 use crate::statement::Statements;
 use crate::statement::analysis::{Analysis, LwtPartition};
 use crate::statement::prepared::Statement;
@@ -84,7 +85,11 @@ impl Statements {
             .of_text(&statement, keyspace, &view.options.values, &cx.snapshot);
         Ok(Analysis {
             keyspace,
-            idempotent: statement.idempotent(),
+            resendable: statement.resendable(
+                &cx.snapshot,
+                keyspace,
+                (&view.options, &view.options.values),
+            ),
             lwt: statement.facts.lwt,
             statement: Some(statement),
             consistency: Some(view.options.consistency),
@@ -121,7 +126,7 @@ impl Statements {
             .of_prepared(&prepared, &view.options.values, &cx.snapshot);
         Ok(Analysis {
             keyspace: session,
-            idempotent: prepared.statement.idempotent(),
+            resendable: prepared.resendable(&cx.snapshot, (&view.options, &view.options.values)),
             lwt: prepared.statement.facts.lwt,
             consistency,
             serial_consistency,
@@ -145,12 +150,15 @@ impl Statements {
             keyspace,
             consistency: Some(view.options.consistency),
             serial_consistency: view.options.serial_consistency,
-            idempotent: view.batch_type != 2,
+            resendable: match view.batch_type {
+                2 => Resendable::IfNotBegun,
+                _ => Resendable::Always,
+            },
             has_own_keyspaces: true,
             ..Analysis::default()
         };
         for (at, child) in view.children.iter().enumerate() {
-            let (statement, place) = match child {
+            let (statement, resendable, place) = match child {
                 BatchChild::Text(text, values) => {
                     let statement = self.texts.statement(text);
                     analysis.has_own_keyspaces &= statement.facts.keyspace.is_some();
@@ -160,23 +168,28 @@ impl Statements {
                                 .of_text(&statement, keyspace, values, &cx.snapshot)
                         })
                         .flatten();
-                    (Some(statement), place)
+                    let asked = (&view.options, values);
+                    let resendable = statement.resendable(&cx.snapshot, keyspace, asked);
+                    (statement, resendable, place)
                 }
-                BatchChild::Prepared(id, values) => match self.prepared.get(&cx.shared, id) {
-                    Some(prepared) => {
-                        let place = (at == 0)
-                            .then(|| self.placer.of_prepared(&prepared, values, &cx.snapshot))
-                            .flatten();
-                        if at == 0 {
-                            analysis.prepared = Some(prepared.clone());
-                        }
-                        (Some(prepared.statement.clone()), place)
+                BatchChild::Prepared(id, values) => {
+                    let Some(prepared) = self.prepared.get(&cx.shared, id) else {
+                        analysis.resendable = Resendable::IfNotBegun;
+                        continue;
+                    };
+                    let place = (at == 0)
+                        .then(|| self.placer.of_prepared(&prepared, values, &cx.snapshot))
+                        .flatten();
+                    let resendable = prepared.resendable(&cx.snapshot, (&view.options, values));
+                    let statement = prepared.statement.clone();
+                    if at == 0 {
+                        analysis.prepared = Some(prepared);
                     }
-                    None => (None, None),
-                },
+                    (statement, resendable, place)
+                }
             };
-            analysis.idempotent &= statement.as_ref().is_some_and(|s| s.idempotent());
-            analysis.lwt |= statement.as_ref().is_some_and(|s| s.facts.lwt);
+            analysis.resendable = analysis.resendable.min(resendable);
+            analysis.lwt |= statement.facts.lwt;
             if place.is_some() {
                 analysis.place = place;
             }
@@ -195,7 +208,7 @@ impl Statements {
         Ok(Analysis {
             keyspace: view.keyspace.or(session),
             statement: Some(statement),
-            idempotent: true,
+            resendable: Resendable::Always,
             ..Analysis::default()
         })
     }

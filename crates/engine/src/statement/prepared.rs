@@ -15,6 +15,7 @@ use crate::encodings::EncodedTable;
 use crate::encodings::coding::Coding;
 use crate::keys::ClientRequestKey;
 use crate::records::{DIGEST_BYTES_MAX, Digest};
+use crate::resendable::OfSchema;
 use crate::rules::statement_number;
 use crate::snapshot::Snapshot;
 use crate::statement::asked::Asked;
@@ -101,11 +102,6 @@ impl Statement {
     pub(crate) fn is_node_local(&self, keyspace: Option<&str>) -> bool {
         let unnamed = self.facts.keyspace.is_none() && self.is_read();
         self.node_local || unnamed && keyspace.is_some_and(is_node_local)
-    }
-
-    /// Whether the statement may be sent again although the first try may have had an effect.
-    pub(crate) fn idempotent(&self) -> bool {
-        self.facts.idempotent
     }
 
     pub(crate) fn is_read(&self) -> bool {
@@ -231,6 +227,8 @@ pub struct Prepared {
     pub names: Vec<Box<str>>,
     /// How often clients ask for it.
     pub(crate) asked: Arc<Asked>,
+    /// Whether it gives a list another value as a whole.
+    pub(crate) replaces_list: OfSchema,
     /// What it is in a batch with others; `None` inside if it always goes by itself.
     merged_form: OnceLock<Option<Box<MergedForm>>>,
 }
@@ -269,6 +267,7 @@ impl Prepared {
             key,
             names: view.markers.iter().map(|m| m.name.into()).collect(),
             asked: Arc::default(),
+            replaces_list: OfSchema::default(),
             merged_form: OnceLock::new(),
         }
     }
@@ -360,8 +359,10 @@ impl MergedForm {
     pub(crate) fn of(prepared: &Prepared) -> Option<MergedForm> {
         let statement = &prepared.statement;
         let facts = &statement.facts;
-        let is_plain =
-            facts.idempotent && !facts.lwt && !facts.counterish && !facts.using_timestamp;
+        let is_plain = facts.idempotent_but_for_lists
+            && !facts.lwt
+            && !facts.counterish
+            && !facts.using_timestamp;
         // With IN it may be of several partitions.
         let has_in = match facts.kind {
             Kind::Insert => false,

@@ -17,7 +17,8 @@ use crate::engine::Engine;
 use crate::keys::{LinkKey, SessionKey};
 use crate::layouts::Layouts;
 use crate::leases::Flagged;
-use crate::output::Output;
+use crate::list_columns::ListColumns;
+use crate::output::{LinkEnd, Output};
 use crate::report::{Report, Wanted};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::{KeyColumn, Snapshot};
@@ -33,6 +34,9 @@ pub(crate) type Spec = (&'static str, u16);
 
 pub(crate) const BIGINT: u16 = 0x2;
 pub(crate) const VARCHAR: u16 = 0xd;
+
+/// A table with a list `l`, a frozen list `f` and a set `s`.
+pub(crate) const LISTED: &str = "listed";
 
 /// Of a layout of [`TABLE`].
 pub(crate) const LAYOUT: &str = "orders__layout_a";
@@ -422,11 +426,15 @@ impl Bench {
         self.engine.on_message(self.now, message);
     }
 
-    /// The connection to the first node breaks.
+    /// The first node resets its connection.
     pub(crate) fn break_link(&mut self) {
-        let link = self.links[0];
-        self.engine
-            .on_link_closed(self.now, link, "the connection is reset", None);
+        self.end_link(0, LinkEnd::ByNode);
+    }
+
+    /// The connection to a node ends.
+    pub(crate) fn end_link(&mut self, node: usize, end: LinkEnd) {
+        let (link, why) = (self.links[node], "the connection is reset");
+        self.engine.on_link_closed(self.now, link, (end, why), None);
     }
 
     /// The client disconnects.
@@ -456,7 +464,7 @@ fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) ->
         name: "customer".to_owned(),
         cql_type: "bigint".to_owned(),
     }]);
-    let tables = [TABLE, LAYOUT, "others"].map(|name| (name.to_owned(), key.clone()));
+    let tables = [TABLE, LAYOUT, "others", LISTED].map(|name| (name.to_owned(), key.clone()));
     let tables = tables.into_iter().collect();
     let mut layouts = Layouts::default();
     layouts.add(Arc::new(table));
@@ -470,9 +478,34 @@ fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) ->
             .collect(),
         ring: Some(ring),
         tables: [("app".to_owned(), tables)].into_iter().collect(),
+        lists: Arc::new(columns()),
         layouts: Arc::new(layouts),
         ..Snapshot::unknown()
     }
+}
+
+/// What the schema says of columns.
+fn columns() -> ListColumns {
+    let mut known = ListColumns::default();
+    for table in [TABLE, LAYOUT, "others", LISTED] {
+        for (column, cql_type) in [
+            ("customer", "bigint"),
+            ("day", "bigint"),
+            ("status", "text"),
+            ("total", "bigint"),
+            ("x", "bigint"),
+        ] {
+            known.note("app", table, column, cql_type);
+        }
+    }
+    for (column, cql_type) in [
+        ("l", "list<text>"),
+        ("f", "frozen<list<text>>"),
+        ("s", "set<text>"),
+    ] {
+        known.note("app", LISTED, column, cql_type);
+    }
+    known
 }
 
 fn specs(body: &mut Vec<u8>, (keyspace, table): (&str, &str), columns: &[Spec]) {

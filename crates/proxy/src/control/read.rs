@@ -12,7 +12,8 @@ use super::connection::Control;
 use super::members::{Known, Members, pinned};
 use super::movers::has_left;
 use super::schema::{
-    compares_reversed_types, descending_columns, partition_keys, replica_sets, shadowing_folds,
+    compares_reversed_types, descending_columns, list_columns, partition_keys, replica_sets,
+    shadowing_folds,
 };
 use crate::config::Config;
 use crate::conn::ConnError;
@@ -113,6 +114,7 @@ impl Control {
             folds_shadowed: tables.folds_shadowed,
             compared_in_reverse,
             tables: partition_keys(&tables.columns),
+            lists: Arc::new(list_columns(&tables.columns)),
             sizes: old.map_or_else(Arc::default, |old| old.sizes.clone()),
             layouts: old.map_or_else(Arc::default, |old| old.layouts.clone()),
             encodings: old.map_or_else(Arc::default, |old| old.encodings.clone()),

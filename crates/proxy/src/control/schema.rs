@@ -8,6 +8,7 @@ use helenus_wire::Reader;
 use rustc_hash::FxHashMap;
 
 use crate::rows::Rows;
+use helenus_engine::list_columns::ListColumns;
 use helenus_engine::snapshot::KeyColumn;
 
 /// The replicas of each keyspace; equal replications share one allocation.
@@ -130,4 +131,15 @@ pub(super) fn partition_keys(columns: &Rows) -> Tables {
         tables.entry(keyspace).or_default().insert(table, key);
     }
     tables
+}
+
+/// Which columns are lists of several cells.
+pub(super) fn list_columns(columns: &Rows) -> ListColumns {
+    let mut known = ListColumns::default();
+    for row in &columns.rows {
+        let text = |name: &str| columns.text(row, name).unwrap_or_default();
+        let (keyspace, table) = (text("keyspace_name"), text("table_name"));
+        known.note(&keyspace, &table, &text("column_name"), &text("type"));
+    }
+    known
 }

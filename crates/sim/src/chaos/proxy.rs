@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
 use helenus_engine::drain::Timetable;
+use helenus_engine::list_columns::ListColumns;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Mover, Node, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
@@ -200,6 +201,19 @@ fn specs(nodes: usize) -> Vec<NodeSpec> {
 
 pub(super) const CLUSTER_NAME: &str = "model";
 
+/// The columns that clients write, none of which is a list.
+fn no_lists() -> ListColumns {
+    let columns = ["t", "n", "l"].map(|table| (table, &["k", "v", "n"][..]));
+    let of_rows = (TABLE, &["p", "a", "b", "c", "v"][..]);
+    let mut known = ListColumns::default();
+    for (table, columns) in columns.into_iter().chain([of_rows]) {
+        for column in columns {
+            known.note("ks", table, column, "bigint");
+        }
+    }
+    known
+}
+
 /// What the proxies know of the cluster.
 pub(super) fn snapshot(
     members: &[usize],
@@ -258,6 +272,7 @@ pub(super) fn snapshot(
         tables: [("ks".to_owned(), tables.into_iter().chain(of_rows).collect())]
             .into_iter()
             .collect(),
+        lists: Arc::new(no_lists()),
         local_dc: "dc1".to_owned(),
         ring: Some(ring),
         ..Snapshot::unknown()

@@ -7,7 +7,7 @@ use helenus_wire::{Opcode, Version};
 
 use super::*;
 use crate::config::Config;
-use crate::output::Output;
+use crate::output::{LinkEnd, Output};
 use crate::shared::{Common, Shared};
 use crate::snapshot::Snapshot;
 use crate::testing::{bytes_of, dial_all, node, open_links, take_sent};
@@ -128,12 +128,12 @@ fn a_connection_that_cannot_be_written_to_ends_when_it_is_told_why() {
     engine.on_link_sent(engine.now(), link, sent);
     let looked_at = matches!(engine.poll_output(), Some(Output::Link(key)) if key == link);
     assert!(looked_at && engine.is_link_open(link));
-    engine.on_link_closed(now, link, "broken pipe", None);
+    engine.on_link_closed(now, link, (LinkEnd::ByNode, "broken pipe"), None);
     assert!(!engine.is_link_open(link));
     assert!(take_sent(&mut engine, link).is_empty());
     assert_eq!(failures(&engine), 1);
     // Nothing is told of it twice.
-    engine.on_link_closed(now, link, "broken pipe", None);
+    engine.on_link_closed(now, link, (LinkEnd::ByNode, "broken pipe"), None);
     assert_eq!(failures(&engine), 1);
     assert_eq!(engine.contradictions(), Vec::<String>::new());
 }
@@ -174,7 +174,7 @@ fn come_back(engine: &mut Engine, links: usize) -> Vec<NodeIndex> {
 fn lose(engine: &mut Engine, links: &[(NodeIndex, LinkKey)], which: impl Fn(NodeIndex) -> bool) {
     let now = engine.now();
     for (_, link) in links.iter().filter(|(node, _)| which(*node)) {
-        engine.on_link_closed(now, *link, "gone", None);
+        engine.on_link_closed(now, *link, (LinkEnd::ByNode, "gone"), None);
     }
 }
 
@@ -224,7 +224,7 @@ fn a_node_to_which_another_link_is_up_was_not_away() {
     let usual = engine.queues.window(NodeIndex(0));
     let of_first = links.iter().find(|(node, _)| *node == NodeIndex(0));
     let (_, lost) = *of_first.expect("a link");
-    engine.on_link_closed(now, lost, "gone", None);
+    engine.on_link_closed(now, lost, (LinkEnd::ByNode, "gone"), None);
     wait_in_vain(&mut engine, LONG);
     assert_eq!(come_back(&mut engine, 1), [NodeIndex(0)]);
     assert_eq!(engine.queues.window(NodeIndex(0)), usual);

@@ -6,7 +6,7 @@ use helenus_wire::{Opcode, Version, write};
 use crate::config::Config;
 use crate::keys::LinkKey;
 use crate::node::lessons::{AT_ONCE, HELD_BACK};
-use crate::output::Output;
+use crate::output::{LinkEnd, Output};
 use crate::shared::WorkerMessage;
 use crate::snapshot::Snapshot;
 use crate::testing::bench::{Asking, BIGINT, Bench};
@@ -131,7 +131,9 @@ fn a_node_that_does_not_learn_serves_all_the_same_after_a_while() {
 fn lessons_end_with_their_link() {
     let (mut bench, link) = joined();
     assert_eq!(asked(&mut bench, link).len(), AT_ONCE);
-    bench.engine.on_link_closed(bench.now, link, "gone", None);
+    bench
+        .engine
+        .on_link_closed(bench.now, link, (LinkEnd::ByNode, "gone"), None);
     while let Some(output) = bench.engine.poll_output() {
         assert!(!matches!(output, Output::Tell(..)));
     }

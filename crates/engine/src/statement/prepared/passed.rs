@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
+use crate::resendable::OfSchema;
 use crate::snapshot::Snapshot;
 use crate::statement::in_keys::InKeys;
 use crate::statement::prepared::{Prepared, Statement};
@@ -73,6 +74,7 @@ impl PassedStatement {
             in_keys,
             names: self.names,
             asked: Arc::default(),
+            replaces_list: OfSchema::default(),
             merged_form: OnceLock::new(),
         }
     }

@@ -170,7 +170,10 @@ fn check_writes(table: &LogicalTable, text: &str, known: &Facts) -> usize {
     for (copy, derived) in table.copies.iter().zip(&copies) {
         let of_copy = facts(derived);
         check_same(&copy.physical, text, known, &of_copy, derived);
-        assert_eq!(known.idempotent, of_copy.idempotent, "{derived}");
+        assert_eq!(
+            known.idempotent_but_for_lists, of_copy.idempotent_but_for_lists,
+            "{derived}"
+        );
         assert_eq!(known.using_ttl, of_copy.using_ttl, "{derived}");
         assert_eq!(known.using_timestamp, of_copy.using_timestamp, "{derived}");
     }

@@ -1,6 +1,7 @@
 //! The ends of connections at proxies.
 
 use helenus_engine::client::session::Next;
+use helenus_engine::output::LinkEnd;
 use helenus_engine::{LinkKey, SessionKey};
 
 use super::network::{End, Peer};
@@ -84,9 +85,8 @@ impl World {
             match connection.to_proxy.take(now_us) {
                 Some(bytes) => worker.engine.on_link_bytes(now, link, &bytes),
                 None if connection.ended.is_some() => {
-                    worker
-                        .engine
-                        .on_link_closed(now, link, "reset, says the model", None);
+                    let why = (LinkEnd::ByNode, "reset, says the model");
+                    worker.engine.on_link_closed(now, link, why, None);
                 }
                 None => return,
             }
