@@ -35,7 +35,13 @@ pub fn takes_token_range(facts: &Facts, select: &SelectFacts, key: &[&str]) -> b
         && select
             .tokens
             .iter()
-            .all(|t| is_lower(t.op) || is_upper(t.op))
+            .all(|t| (is_lower(t.op) || is_upper(t.op)) && is_of_key(t, key))
+}
+
+/// Whether it is about the token of the whole key: a node refuses any other.
+fn is_of_key(relation: &TokenRelation, key: &[&str]) -> bool {
+    let columns = relation.columns.iter().map(|column| column.as_str());
+    columns.eq(key.iter().copied())
 }
 
 pub fn is_lower(op: Op) -> bool {
@@ -336,6 +342,10 @@ mod tests {
         );
         check("SELECT * FROM t WHERE k IN (1, 2)", &["k"], both, None);
         check("SELECT * FROM t WHERE token(k) = 4", &["k"], both, None);
+        for columns in ["b, a", "a", "a, b, b", "a, c"] {
+            let text = format!("SELECT count(*) FROM t WHERE token({columns}) > 0");
+            check(&text, &["a", "b"], both, None);
+        }
         check("SELECT * FROM t WHERE m CONTAINS 3", &["k"], both, None);
     }
 }

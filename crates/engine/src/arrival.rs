@@ -160,6 +160,7 @@ impl Engine {
         }
         let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
         let body = self.requests.keep(arrival.body);
+        let settled_at = analysis.settled_at();
         Ok(ClientRequest {
             caller: Caller {
                 session: arrival.session,
@@ -178,6 +179,7 @@ impl Engine {
                 resendable: analysis.resendable,
                 consistency: analysis.consistency.unwrap_or(Consistency::ONE),
                 serial_consistency: analysis.serial_consistency,
+                settled_at,
                 ..Query::new(opcode, arrival.version, body)
             },
             target: Target::Place {

@@ -19,6 +19,7 @@ mod connections;
 mod context;
 mod departures;
 pub mod drain;
+mod editions;
 mod encoded_answers;
 mod encoded_reads;
 mod encoded_requests;

@@ -27,7 +27,7 @@ mod places;
 mod pool;
 mod prepare_range;
 mod reach;
-mod reprepare;
+pub(crate) mod reprepare;
 mod repreparing;
 mod rescue;
 mod residue;

@@ -180,7 +180,7 @@ pub(crate) struct NodeRequest {
     /// Nodes tried.
     pub attempts: u8,
     /// How often a node was taught a statement for its sake.
-    pub reprepares: u8,
+    pub reprepares: u16,
     /// Predicted work of it as its node's schedule was told, in microseconds.
     pub work_us: u32,
     /// What it is to its node's schedule.

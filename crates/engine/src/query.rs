@@ -33,6 +33,10 @@ pub(crate) struct Query {
     pub consistency: Consistency,
     /// Of its Paxos rounds, if the client said so.
     pub serial_consistency: Option<Consistency>,
+    /// Nothing had happened to its prepared statements by then ([`Common::descriptions`]).
+    ///
+    /// [`Common::descriptions`]: crate::shared::Common::descriptions
+    pub settled_at: Option<u64>,
     /// It must not be sent later: by then there may be other layouts.
     pub send_before: Option<Instant>,
 }
@@ -54,8 +58,30 @@ impl Query {
             resendable: Resendable::default(),
             consistency: Consistency::ONE,
             serial_consistency: None,
+            settled_at: None,
             send_before: None,
         }
+    }
+
+    /// Its body behind its custom payload.
+    pub(crate) fn content(&self) -> Option<&[u8]> {
+        let mut reader = Reader::new(&self.body);
+        if self.header_flags & flags::CUSTOM_PAYLOAD != 0 {
+            reader.skip_bytes_map().ok()?;
+        }
+        Some(reader.rest())
+    }
+
+    /// How many statements it has.
+    pub(crate) fn statement_count(&self) -> usize {
+        if self.opcode != Opcode::Batch {
+            return 1;
+        }
+        // Behind the kind of the batch.
+        let count = self.content().and_then(|content| content.get(1..3));
+        count.map_or(0, |count| {
+            usize::from(u16::from_be_bytes([count[0], count[1]]))
+        })
     }
 
     /// Whether nodes of other data centres may serve it.
@@ -92,11 +118,8 @@ impl Query {
 
     /// Whether it asks for a further page.
     fn continues(&self) -> bool {
-        let mut reader = Reader::new(&self.body);
-        if self.header_flags & flags::CUSTOM_PAYLOAD != 0 && reader.skip_bytes_map().is_err() {
-            return false;
-        }
-        let view = ExecuteView::parse(reader.rest(), self.version);
+        let content = self.content().unwrap_or_default();
+        let view = ExecuteView::parse(content, self.version);
         view.is_ok_and(|view| view.options.paging_state.is_some())
     }
 

@@ -53,6 +53,7 @@ pub struct Common {
     pub epoch: AtomicU64,
     /// Prepared statements known to any worker.
     pub(crate) prepared: Mutex<KnownStatements>,
+    descriptions: AtomicU64,
     pub clients: AtomicUsize,
     /// Nodes that Cassandra has reported as down.
     down: Mutex<FxHashSet<HostId>>,
@@ -189,6 +190,7 @@ impl Common {
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),
             prepared: Mutex::new(Recent::new(prepared_bytes)),
+            descriptions: AtomicU64::new(0),
             clients: AtomicUsize::new(0),
             down: Mutex::default(),
             recalled: Mutex::new(Recalled::default()),
@@ -312,9 +314,10 @@ impl Common {
             let (id, weight) = (passed.id.clone(), passed.byte_len());
             return known.insert_behind(id, Arc::new(Published(passed)), weight);
         };
-        // That other process's clients may know it with other columns.
-        if passed.may_have_changed() || !published.0.has_same_result(&passed) {
-            published.0.note_changed();
+        // That other process's clients may know it by another description.
+        if passed.may_have_changed() || published.0.description != passed.description {
+            published.0.standing.note_changed();
+            self.note_descriptions();
         }
     }
 
@@ -357,8 +360,45 @@ impl Common {
         }
     }
 
+    /// A statement as all workers know it. One that was forgotten in between takes its place again.
+    pub(crate) fn published_or(&self, own: Arc<Prepared>) -> Arc<Prepared> {
+        let Ok(mut known) = self.prepared.lock() else {
+            return own;
+        };
+        if let Some(published) = known.get(&*own.id) {
+            return published.0.clone();
+        }
+        own.standing.come_back();
+        self.bound(&mut known);
+        let (id, weight) = (own.id.clone(), own.byte_len());
+        known.insert(id, Arc::new(Published(own.clone())), weight);
+        own
+    }
+
     fn bound(&self, known: &mut KnownStatements) {
         known.set_bytes_max(self.settings.load().limits.prepared_bytes_max / 2);
+    }
+
+    /// The schema of a keyspace has changed, or of any: nodes may describe statements otherwise by now.
+    pub fn doubt_prepared(&self, keyspace: Option<&str>) {
+        let Ok(known) = self.prepared.lock() else {
+            return;
+        };
+        for Published(prepared) in known.values().map(|published| &**published) {
+            if keyspace.is_none_or(|keyspace| prepared.may_be_in(keyspace)) {
+                prepared.standing.doubt();
+            }
+        }
+        self.note_descriptions();
+    }
+
+    /// Counts what has made descriptions of statements out of date, or may have.
+    pub(crate) fn descriptions(&self) -> u64 {
+        self.descriptions.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_descriptions(&self) {
+        self.descriptions.fetch_add(1, Ordering::AcqRel);
     }
 
     /// A statement as it is known by now, if its columns may have changed.

@@ -6,6 +6,7 @@ pub mod analyze;
 pub mod asked;
 pub(crate) mod children;
 pub mod classify;
+pub(crate) mod description;
 pub(crate) mod encoded_plan;
 pub(crate) mod encoded_rules;
 pub(crate) mod hot_keys;
@@ -24,11 +25,13 @@ mod prepared_cache;
 pub(crate) mod preparing;
 pub(crate) mod restored_order;
 mod routing_key;
+pub(crate) mod standing;
 pub mod system;
 mod system_read;
 mod table_counters;
 mod text_cache;
 mod timed_write;
+pub(crate) mod told;
 pub(crate) mod words;
 
 use std::sync::Arc;
@@ -43,8 +46,10 @@ use self::prepared_cache::PreparedCache;
 use self::system::Proxies;
 use self::table_counters::TableCounters;
 use self::text_cache::TextCache;
+use self::told::{Known, Told};
 use crate::config::{Config, Limits};
 use crate::context::Context;
+use crate::keys::SessionKey;
 use crate::sampling::{Sampler, Share};
 use crate::shared::Shared;
 
@@ -52,6 +57,7 @@ use crate::shared::Shared;
 pub(crate) struct Statements {
     texts: TextCache,
     prepared: PreparedCache,
+    told: Told,
     placer: Placer,
     tables: TableCounters,
     /// What clients are shown in place of nodes.
@@ -64,10 +70,11 @@ pub(crate) struct Statements {
 
 impl Statements {
     pub(crate) fn new(config: &Config, workers: usize, seed: u64) -> Statements {
-        let (texts_bytes, prepared_bytes) = cache_shares(&config.limits, workers);
+        let shares = CacheShares::of(&config.limits, workers);
         Statements {
-            texts: TextCache::new(texts_bytes),
-            prepared: PreparedCache::new(prepared_bytes),
+            texts: TextCache::new(shares.texts_bytes),
+            prepared: PreparedCache::new(shares.prepared_bytes),
+            told: Told::new(shares.told_bytes),
             placer: Placer::default(),
             tables: TableCounters::default(),
             proxies: Proxies::of(config),
@@ -78,9 +85,10 @@ impl Statements {
 
     /// Takes over settings that have changed while the proxy runs.
     pub(crate) fn adopt(&mut self, config: &Config, workers: usize) {
-        let (texts_bytes, prepared_bytes) = cache_shares(&config.limits, workers);
-        self.texts.set_bytes_max(texts_bytes);
-        self.prepared.set_bytes_max(prepared_bytes);
+        let shares = CacheShares::of(&config.limits, workers);
+        self.texts.set_bytes_max(shares.texts_bytes);
+        self.prepared.set_bytes_max(shares.prepared_bytes);
+        self.told.set_bytes_max(shares.told_bytes);
         self.proxies = Proxies::of(config);
     }
 
@@ -147,14 +155,51 @@ impl Statements {
     pub(crate) fn prepared(&mut self, shared: &Shared, id: &[u8]) -> Option<Arc<Prepared>> {
         self.prepared.get(shared, id)
     }
+
+    /// A statement as it is known by now.
+    pub(crate) fn newest(&mut self, shared: &Shared, prepared: &Arc<Prepared>) -> Arc<Prepared> {
+        match prepared.standing.is_replaced() {
+            true => self.prepared(shared, &prepared.id),
+            false => None,
+        }
+        .unwrap_or_else(|| prepared.clone())
+    }
+
+    /// A node has described a statement to a client.
+    pub(crate) fn note_told(&mut self, session: SessionKey, prepared: &Prepared) {
+        self.told.note(session, prepared);
+        prepared.standing.note_told();
+    }
+
+    /// Whether a client must prepare a statement again before it may use it.
+    pub(crate) fn is_outdated(&mut self, session: SessionKey, prepared: &Prepared) -> bool {
+        let standing = &prepared.standing;
+        standing.is_untold()
+            || standing.may_have_changed() && self.knows(session, prepared) == Known::Otherwise
+    }
+
+    /// How a client knows a statement.
+    pub(crate) fn knows(&mut self, session: SessionKey, prepared: &Prepared) -> Known {
+        self.told.knows(session, prepared)
+    }
 }
 
-/// A worker's share of the bytes that are kept of texts, and of prepared statements: half of these
-/// are those that all workers have in common.
-fn cache_shares(limits: &Limits, workers: usize) -> (usize, usize) {
-    let workers = workers.max(1);
-    (
-        limits.statements_bytes_max / workers,
-        limits.prepared_bytes_max / 2 / workers,
-    )
+/// A worker's share of the bytes that are kept of texts, and of prepared statements: half of these are those
+/// that all workers have in common.
+struct CacheShares {
+    texts_bytes: usize,
+    prepared_bytes: usize,
+    told_bytes: usize,
+}
+
+impl CacheShares {
+    fn of(limits: &Limits, workers: usize) -> CacheShares {
+        let workers = workers.max(1);
+        let told_bytes = limits.prepared_bytes_max / 8 / workers;
+        CacheShares {
+            texts_bytes: limits.statements_bytes_max / workers,
+            prepared_bytes: limits.prepared_bytes_max / 2 / workers - told_bytes,
+            told_bytes,
+        }
+    }
 }

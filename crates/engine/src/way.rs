@@ -75,6 +75,17 @@ impl Engine {
         if self.cx.capture.is_some() {
             self.record_arrival(&arrival, &analysis);
         }
+        if self.refuse_outdated(&arrival, &analysis) {
+            return;
+        }
+        let Some(with_columns) = self.with_unknown_columns(&arrival, &analysis) else {
+            return self.take_in(arrival, analysis, false);
+        };
+        let arrival = Arrival {
+            body: &with_columns,
+            content: &with_columns[arrival.payload().len()..],
+            ..arrival
+        };
         self.take_in(arrival, analysis, false);
     }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
-use helenus_wire::{Opcode, Reader};
+use helenus_wire::{Malformed, Opcode, Reader};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -60,8 +60,12 @@ pub(crate) async fn run(
         shared.events.note(Kind::ControlLost, lost);
         // Changes may be missed until the next one is registered for events.
         shared.forget_statuses();
+        let schema_version = shared.snapshot.load().schema_version;
         control = reconnect(&shared, control.address, &mut requests).await;
         shared.contact_failure.store(None);
+        if shared.snapshot.load().schema_version != schema_version {
+            shared.doubt_prepared(None);
+        }
         tracing::info!(node = %control.address, "control connection open again");
         let back = format!("control connection to {} open", control.address);
         shared.events.note(Kind::ControlReturned, back);
@@ -229,8 +233,12 @@ fn on_event(shared: &Process, body: &[u8]) {
     match kind {
         Some(kind @ EventKind::Schema) => {
             shared.schema_changed.notify_one();
-            if let Some(change) = schema_change(&mut reader) {
-                shared.events.note(Kind::SchemaChanged, change);
+            if let Ok(change) = SchemaChange::parse(&mut reader) {
+                // What is new has been prepared by nobody.
+                if change.change != "CREATED" {
+                    shared.doubt_prepared(Some(change.keyspace));
+                }
+                shared.events.note(Kind::SchemaChanged, change.told());
             }
             shared.tell_workers(&WorkerMessage::Event {
                 kind,
@@ -259,14 +267,33 @@ fn on_event(shared: &Process, body: &[u8]) {
     }
 }
 
-/// What a SCHEMA_CHANGE says, behind its kind: CREATED, UPDATED or DROPPED; of what; and its names.
-fn schema_change(reader: &mut Reader<'_>) -> Option<String> {
-    let (change, target) = (reader.string().ok()?, reader.string().ok()?);
-    let keyspace = reader.string().ok()?;
-    let (change, target) = (change.to_lowercase(), target.to_lowercase());
-    // Functions also have arguments, which tell no more.
-    Some(match reader.string() {
-        Ok(name) => format!("schema: {target} {keyspace}.{name} {change}"),
-        Err(_) => format!("schema: {target} {keyspace} {change}"),
-    })
+/// What a SCHEMA_CHANGE says, behind its kind.
+struct SchemaChange<'a> {
+    /// CREATED, UPDATED or DROPPED.
+    change: &'a str,
+    /// Of what.
+    target: &'a str,
+    keyspace: &'a str,
+    name: Option<&'a str>,
+}
+
+impl<'a> SchemaChange<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<SchemaChange<'a>, Malformed> {
+        Ok(SchemaChange {
+            change: reader.string()?,
+            target: reader.string()?,
+            keyspace: reader.string()?,
+            // Functions also have arguments, which tell no more.
+            name: reader.string().ok(),
+        })
+    }
+
+    /// For people.
+    fn told(&self) -> String {
+        let (change, target) = (self.change.to_lowercase(), self.target.to_lowercase());
+        match self.name {
+            Some(name) => format!("schema: {target} {}.{name} {change}", self.keyspace),
+            None => format!("schema: {target} {} {change}", self.keyspace),
+        }
+    }
 }

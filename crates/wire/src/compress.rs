@@ -32,6 +32,15 @@ pub fn compress_body(compression: Compression, body: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The length of the uncompressed form of `body`, as it is stated there.
+pub(crate) fn stated_len(compression: Compression, body: &[u8]) -> Option<u32> {
+    match compression {
+        Compression::None => None,
+        Compression::Lz4 => body.first_chunk().map(|len| u32::from_be_bytes(*len)),
+        Compression::Snappy => u32::try_from(snap::raw::decompress_len(body).ok()?).ok(),
+    }
+}
+
 /// Replaces `out` with the uncompressed form of `body`, which may not exceed `len_max` bytes.
 pub fn decompress_body(
     compression: Compression,

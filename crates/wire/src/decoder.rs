@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use crate::compress::{Compression, decompress_body};
+use crate::compress::{Compression, decompress_body, stated_len};
 use crate::envelope::{HEADER_LEN, Header, Version, flags};
 use crate::frame;
 use crate::packed::Packed;
@@ -39,6 +39,9 @@ pub struct Decoder {
     framed: bool,
     compression: Compression,
     body_len_max: usize,
+    skips_long: bool,
+    /// Bytes that are still to come of a body that is skipped.
+    to_skip: usize,
     /// Bytes of an incomplete message, as received.
     pending: Vec<u8>,
     /// Payloads of frames that are not self-contained, until the envelope is complete.
@@ -54,6 +57,8 @@ impl Decoder {
             framed: false,
             compression: Compression::None,
             body_len_max,
+            skips_long: false,
+            to_skip: 0,
             pending: Vec::new(),
             partial: Vec::new(),
             packed: Packed::default(),
@@ -71,9 +76,16 @@ impl Decoder {
         self.compression = compression;
     }
 
-    /// Sets the longest body that is accepted, from the next envelope on.
-    pub fn set_body_len_max(&mut self, body_len_max: usize) {
+    /// From the next envelope on, bodies that are longer are skipped: their headers are handed over with empty
+    /// bodies ([`Header::is_skipped`]). Until then one that is too long is an error.
+    pub fn skip_longer_than(&mut self, body_len_max: usize) {
         self.body_len_max = body_len_max;
+        self.skips_long = true;
+    }
+
+    /// Whether part of a body that is skipped has still to come. Another decoder cannot go on here.
+    pub fn is_skipping(&self) -> bool {
+        self.to_skip > 0
     }
 
     /// Bytes held for incomplete messages.
@@ -148,26 +160,30 @@ impl Decoder {
         let mut used = 0;
         let mut together = 0;
         while let Some(first) = input.get(used) {
+            if self.to_skip > 0 {
+                let skipped = self.to_skip.min(input.len() - used);
+                self.to_skip -= skipped;
+                used += skipped;
+                continue;
+            }
             // Checked before the header is complete: that of version 2 is shorter and never would
             // be.
             self.check_version(*first)?;
-            let Some(envelope_len) = self.envelope_len(&input[used..])? else {
+            let Some(cut) = self.cut(&input[used..])? else {
                 break;
             };
             together += 1;
-            let header = Header::parse(&input[used..])?;
-            let body = &input[used + HEADER_LEN..used + envelope_len];
-            used += envelope_len;
-            let flow = if header.flags & flags::COMPRESSED != 0 && !body.is_empty() {
-                decompress_body(self.compression, body, self.body_len_max, scratch)?;
-                let header = Header {
-                    flags: header.flags & !flags::COMPRESSED,
-                    body_len: scratch.len() as u32,
-                    ..header
-                };
-                on_envelope(header, scratch)
-            } else {
-                on_envelope(header, body)
+            let flow = match cut {
+                Cut::TooLong(header) => {
+                    used += HEADER_LEN;
+                    self.to_skip = header.body_len as usize;
+                    on_envelope(header, &[])
+                }
+                Cut::Whole(header, envelope_len) => {
+                    let body = &input[used + HEADER_LEN..used + envelope_len];
+                    used += envelope_len;
+                    self.hand_over(header, body, scratch, on_envelope)?
+                }
             };
             if flow == Flow::Pause {
                 return Ok((used, Flow::Pause));
@@ -188,33 +204,51 @@ impl Decoder {
         while let Some(found) = frame::parse(&input[used..], lz4, scratch)? {
             used += found.wire_len;
             if found.self_contained {
-                if !self.partial.is_empty() {
+                if !self.partial.is_empty() || self.to_skip > 0 {
                     return Err(Malformed("a self-contained frame inside a split envelope"));
                 }
                 let mut payload = found.payload;
                 let mut together = 0;
-                while let Some(len) = self.envelope_len(payload)? {
+                while let Some(cut) = self.cut(payload)? {
+                    let (header, len) = match cut {
+                        Cut::Whole(header, len) => (header, len),
+                        Cut::TooLong(header) => (header, HEADER_LEN + header.body_len as usize),
+                    };
+                    let Some((envelope, rest)) = payload.split_at_checked(len) else {
+                        break;
+                    };
                     together += 1;
-                    let header = Header::parse(payload)?;
-                    let (envelope, rest) = payload.split_at(len);
-                    on_envelope(header, &envelope[HEADER_LEN..]);
+                    match cut {
+                        Cut::Whole(..) => on_envelope(header, &envelope[HEADER_LEN..]),
+                        Cut::TooLong(_) => on_envelope(header, &[]),
+                    };
                     payload = rest;
                 }
                 if !payload.is_empty() {
                     return Err(Malformed("a self-contained frame ends inside an envelope"));
                 }
                 self.packed.record(together);
+            } else if self.to_skip > 0 {
+                let left = self.to_skip.checked_sub(found.payload.len());
+                self.to_skip = left.ok_or(Malformed(SPLIT_AND_MORE))?;
             } else {
                 self.partial.extend_from_slice(found.payload);
-                if let Some(len) = self.envelope_len(&self.partial)? {
-                    if len != self.partial.len() {
-                        return Err(Malformed(
-                            "a split envelope is followed by another in its frame",
-                        ));
+                let Some(cut) = self.cut(&self.partial)? else {
+                    continue;
+                };
+                let begun = std::mem::take(&mut self.partial);
+                self.packed.record(1);
+                match cut {
+                    Cut::Whole(header, len) if len == begun.len() => {
+                        on_envelope(header, &begun[HEADER_LEN..]);
                     }
-                    let whole = std::mem::take(&mut self.partial);
-                    self.packed.record(1);
-                    on_envelope(Header::parse(&whole)?, &whole[HEADER_LEN..]);
+                    Cut::Whole(..) => return Err(Malformed(SPLIT_AND_MORE)),
+                    Cut::TooLong(header) => {
+                        let whole = HEADER_LEN + header.body_len as usize;
+                        let left = whole.checked_sub(begun.len());
+                        self.to_skip = left.ok_or(Malformed(SPLIT_AND_MORE))?;
+                        on_envelope(header, &[]);
+                    }
                 }
             }
         }
@@ -229,18 +263,63 @@ impl Decoder {
         }
     }
 
-    /// Length of the envelope at the start of `bytes`, if it is complete.
-    fn envelope_len(&self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    /// Hands over an envelope that is not in a frame.
+    fn hand_over(
+        &self,
+        header: Header,
+        body: &[u8],
+        scratch: &mut Vec<u8>,
+        on_envelope: &mut impl FnMut(Header, &[u8]) -> Flow,
+    ) -> Result<Flow, DecodeError> {
+        // As a node, which reads a body as it is where no compression was agreed on.
+        let is_compressed = self.compression != Compression::None
+            && header.flags & flags::COMPRESSED != 0
+            && !body.is_empty();
+        let header = Header {
+            flags: header.flags & !flags::COMPRESSED,
+            ..header
+        };
+        if !is_compressed {
+            return Ok(on_envelope(header, body));
+        }
+        let stated = stated_len(self.compression, body);
+        if self.skips_long
+            && let Some(body_len) = stated.filter(|len| *len as usize > self.body_len_max)
+        {
+            return Ok(on_envelope(Header { body_len, ..header }, &[]));
+        }
+        decompress_body(self.compression, body, self.body_len_max, scratch)?;
+        let body_len = scratch.len() as u32;
+        Ok(on_envelope(Header { body_len, ..header }, scratch))
+    }
+
+    /// The envelope at the start of `bytes`, if that is complete or too long.
+    fn cut(&self, bytes: &[u8]) -> Result<Option<Cut>, Malformed> {
         if bytes.len() < HEADER_LEN {
             return Ok(None);
         }
-        let body_len = Header::parse(bytes)?.body_len as usize;
+        let header = Header::parse(bytes)?;
+        let body_len = header.body_len as usize;
         if body_len > self.body_len_max {
-            return Err(Malformed("a message exceeds the maximum allowed length"));
+            return match self.skips_long {
+                true => Ok(Some(Cut::TooLong(header))),
+                false => Err(Malformed("a message exceeds the maximum allowed length")),
+            };
         }
         let len = HEADER_LEN + body_len;
-        Ok((bytes.len() >= len).then_some(len))
+        Ok((bytes.len() >= len).then_some(Cut::Whole(header, len)))
     }
+}
+
+const SPLIT_AND_MORE: &str = "a split envelope is followed by another in its frame";
+
+/// What stands at the start of some bytes.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// An envelope of this length.
+    Whole(Header, usize),
+    /// The header of one whose body is skipped.
+    TooLong(Header),
 }
 
 #[cfg(test)]

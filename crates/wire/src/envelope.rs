@@ -148,6 +148,12 @@ impl Header {
         })
     }
 
+    /// Whether its body was longer than the decoder takes, and is not there
+    /// ([`Decoder::skip_longer_than`](crate::Decoder::skip_longer_than)).
+    pub fn is_skipped(&self, body: &[u8]) -> bool {
+        self.body_len as usize > body.len()
+    }
+
     /// Appends the header to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let direction = if self.response { 0x80 } else { 0 };

@@ -269,6 +269,8 @@ pub struct PreparedView<'a> {
     pub partition_key: Vec<u16>,
     pub markers: Vec<ColumnSpec<'a>>,
     pub result_columns: Vec<ColumnSpec<'a>>,
+    /// All that is said of the markers: their number, names and types, and the positions of the key.
+    pub marker_metadata: &'a [u8],
     /// The columns' specifications, as every page of the result repeats them.
     pub result_metadata: &'a [u8],
     /// Where what is said of the result begins.
@@ -289,6 +291,7 @@ impl<'a> PreparedView<'a> {
         } else {
             None
         };
+        let markers_at = reader.position();
         let flags = reader.u32()?;
         let count = reader.i32()?;
         let count =
@@ -308,6 +311,7 @@ impl<'a> PreparedView<'a> {
             partition_key,
             markers,
             result_columns: result.columns,
+            marker_metadata: &body[markers_at..result_at],
             result_metadata: result.behind_state,
             result_at,
             result_flags: result.flags,

@@ -67,6 +67,14 @@ impl Clients {
             }
         }
         let is_ready = session.is_ready();
+        if header.is_skipped(body) {
+            let text = format!(
+                "Helenus: the request has {} bytes, more than {} (limits.request_bytes_max)",
+                header.body_len, cx.shared.config.limits.request_bytes_max
+            );
+            self.answer_error(cx, key, header.stream, code::INVALID, &text, &[]);
+            return Step::Nothing(Flow::Continue);
+        }
         let opened = session.open_envelope(header, body, cx.snapshot.version);
         let step = opened.and_then(|(opcode, content)| match opcode {
             Opcode::Options => {
@@ -119,3 +127,6 @@ impl Clients {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

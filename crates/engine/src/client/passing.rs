@@ -46,7 +46,7 @@ const UNSENT_AFTER: Duration = Duration::from_millis(200);
 impl Session {
     fn has_little_unread(&self) -> bool {
         let (pending, partial) = self.decoder.unfinished();
-        pending.len() + partial.len() <= UNREAD_MAX
+        pending.len() + partial.len() <= UNREAD_MAX && !self.decoder.is_skipping()
     }
 
     /// Whether it could be offered now, having been held since then.

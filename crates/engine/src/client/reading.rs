@@ -68,7 +68,7 @@ impl Clients {
             reading.decoder.set_mode(framed, compression);
             if session.is_ready() {
                 let body_len_max = cx.shared.config.limits.request_bytes_max;
-                reading.decoder.set_body_len_max(body_len_max);
+                reading.decoder.skip_longer_than(body_len_max);
             }
         }
         !reading.rest.is_empty() && session.is_open()

@@ -14,7 +14,7 @@ use crate::execution::Execution;
 use crate::execution::aggregate::Aggregate;
 use crate::execution::paged_scan::{Flow, PagedScan};
 use crate::execution::token_splits::bounds;
-use crate::execution::values::{clamp, integer};
+use crate::execution::values::{self, clamp};
 use crate::execution::warnings::Warnings;
 use crate::snapshot::Snapshot;
 use crate::statement::pieces::comes_in_pieces;
@@ -76,7 +76,8 @@ impl Asking<'_> {
             return Some((Execution::Aggregate(Box::new(aggregate)), place));
         }
         let limit = select.limit.as_ref();
-        let limit = limit.and_then(|term| integer(term, &options.values, names, self.statement));
+        let limit =
+            limit.and_then(|term| values::limit(term, &options.values, names, self.statement));
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
         // On its later pages, the state says what is left of the LIMIT.
         let (limit, remaining) = match options.paging_state.map(PageStart::parse) {
@@ -119,8 +120,9 @@ impl Asking<'_> {
                 match (tokens.iter().find(|t| is_lower(t.op)), ring.partitioner()) {
                     (None, _) => 0,
                     (Some(bound), Partitioner::Murmur3) => {
-                        let values = &options.values;
-                        let token = integer(&bound.term, values, names, self.statement)?;
+                        let bound_values = &options.values;
+                        let token =
+                            values::token(&bound.term, bound_values, names, self.statement)?;
                         ring.slot(&Token::Murmur3(token.saturating_add(1)))
                     }
                     // A bound in bytes is seldom written as a constant: any node may do it.

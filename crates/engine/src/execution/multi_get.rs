@@ -17,7 +17,7 @@ use crate::execution::outcome::{Outcome, Response, Step};
 use crate::execution::ring_parts::skips_metadata;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::options;
-use crate::execution::values::integer;
+use crate::execution::values;
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Prediction, Target};
@@ -237,7 +237,7 @@ fn plan(around: &Surroundings<'_>) -> Option<Planned> {
     let select = prepared.statement.facts.select.as_deref()?;
     let limit = match &select.limit {
         Some(term) => {
-            let limit = integer(term, &options.values, &prepared.names, &prepared.statement)?;
+            let limit = values::limit(term, &options.values, &prepared.names, &prepared.statement)?;
             Some(usize::try_from(limit).ok().filter(|limit| *limit > 0)?)
         }
         None => None,

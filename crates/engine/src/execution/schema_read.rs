@@ -14,7 +14,7 @@ use helenus_wire::{
     write_query,
 };
 
-use crate::execution::values::{integer, text};
+use crate::execution::values::{limit, text};
 use crate::statement::prepared::{Prepared, Statement};
 
 /// The keyspace of the tables that describe tables.
@@ -392,7 +392,7 @@ impl Asking<'_> {
     /// count rows, or if a node has something to say about it.
     fn unlimited(&self, select: &SelectFacts) -> Option<(u32, Vec<u8>)> {
         let term = select.limit.as_ref().filter(|_| !select.group_by)?;
-        let limit = integer(term, &self.options.values, self.names(), self.statement)?;
+        let limit = limit(term, &self.options.values, self.names(), self.statement)?;
         let limit = i32::try_from(limit).ok().filter(|limit| *limit > 0)?;
         let start = match self.options.paging_state {
             Some(state) => Some(PageStart::parse(state).ok()?),

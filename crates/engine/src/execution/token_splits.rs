@@ -8,7 +8,7 @@ use helenus_policy::ring::Ring;
 use helenus_policy::token::{Token, murmur3_token};
 use helenus_wire::{ExecuteView, Opcode, Options, PageStart, QueryView, Version, query_flags};
 
-use crate::execution::values::integer;
+use crate::execution::values::token;
 use crate::query::Query;
 use crate::statement::prepared::Statement;
 
@@ -102,7 +102,7 @@ pub(crate) fn bounds(
         mut up_to,
     } = Stretch::WHOLE;
     for relation in tokens {
-        let value = integer(&relation.term, &options.values, names, statement)?;
+        let value = token(&relation.term, &options.values, names, statement)?;
         match relation.op {
             Op::Greater => above = value,
             Op::GreaterEqual => above = value.checked_sub(1)?,

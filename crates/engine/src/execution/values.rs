@@ -9,8 +9,8 @@ pub(crate) fn clamp(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// An integer in a statement, as it is written or bound.
-pub(crate) fn integer(
+/// A limit in a statement, as it is written, or bound as an int. A node refuses other bytes.
+pub(crate) fn limit(
     term: &Term,
     values: &Values<'_>,
     names: &[Box<str>],
@@ -20,11 +20,21 @@ pub(crate) fn integer(
         return i64::try_from(*number).ok();
     }
     let bytes = bound(term, values, names, statement)?;
-    match bytes.len() {
-        4 => Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
-        8 => Some(i64::from_be_bytes(bytes.try_into().ok()?)),
-        _ => None,
+    Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?)))
+}
+
+/// The same of a token of the Murmur3 partitioner, which is a bigint.
+pub(crate) fn token(
+    term: &Term,
+    values: &Values<'_>,
+    names: &[Box<str>],
+    statement: &Statement,
+) -> Option<i64> {
+    if let Term::Literal(Literal::Int(number)) = term {
+        return i64::try_from(*number).ok();
     }
+    let bytes = bound(term, values, names, statement)?;
+    Some(i64::from_be_bytes(bytes.try_into().ok()?))
 }
 
 /// A text in a statement, as it is written or bound.
@@ -60,5 +70,33 @@ fn bound<'a>(
     match value {
         Some(ValueRef::Set(bytes)) => Some(bytes),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_wire::{QueryView, Version};
+
+    use super::*;
+    use crate::testing::bench::Asking;
+
+    #[test]
+    fn what_a_node_refuses_as_a_number_is_none() {
+        let statement = Statement::new("SELECT k FROM t WHERE token(k) > ? LIMIT ?");
+        let read = |value: &[u8]| {
+            let asking = Asking {
+                values: &[value, value],
+                ..Asking::default()
+            };
+            let body = asking.query(Version::V4, &statement.text);
+            let view = QueryView::parse(&body, Version::V4).expect("a QUERY");
+            let values = &view.options.values;
+            let limit = limit(&Term::Marker(1), values, &[], &statement);
+            (token(&Term::Marker(0), values, &[], &statement), limit)
+        };
+        assert_eq!(read(&7_i64.to_be_bytes()), (Some(7), None));
+        assert_eq!(read(&7_i32.to_be_bytes()), (None, Some(7)));
+        assert_eq!(read(&[7; 3]), (None, None));
+        assert_eq!(read(&[]), (None, None));
     }
 }

@@ -14,11 +14,12 @@ use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::query::Query;
 use crate::resendable::Resendable;
 use crate::statement::prepared::{Prepared, Statement};
-use crate::statement::preparing::Preparing;
+use crate::statement::preparing::{Learned, Preparing};
 use crate::stats::add;
 
-/// How many times a node may be taught statements for the sake of one request: a batch has several.
-const REPREPARES_MAX: u8 = 8;
+/// How many times a node may be taught statements for the sake of one request, beside once for each that it
+/// has.
+const REPREPARES_MAX: usize = 8;
 
 /// A statement that would take more bytes than this for all nodes together is not prepared on them ahead.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
@@ -32,13 +33,14 @@ impl Engine {
             return false;
         };
         let of_layouts = self.copies_prepared(key).len();
-        let Some(pool) = self.requests.query(key).map(|query| query.pool) else {
+        let Some(query) = self.requests.query(key) else {
             return true;
         };
+        let pool = query.pool;
+        let reprepares_max = REPREPARES_MAX + query.statement_count() + of_layouts;
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return true;
         };
-        let reprepares_max = usize::from(REPREPARES_MAX) + of_layouts;
         if request.owner.client().is_none() || usize::from(request.reprepares) >= reprepares_max {
             return false;
         }
@@ -88,9 +90,10 @@ impl Engine {
     ) {
         let waiting = self.end_lesson(id, taught);
         if opcode == Opcode::Result {
+            let is_awaited = !waiting.is_empty();
             let same = self
                 .statements
-                .is_known_as(&self.cx, id, (content, version));
+                .is_known_as(&self.cx, (id, is_awaited), (content, version));
             for key in waiting {
                 match same {
                     true => self.send_again(key, node),
@@ -148,15 +151,14 @@ impl Engine {
     /// Sends a node request once more to the node that it was on.
     fn send_again(&mut self, key: NodeRequestKey, node: NodeIndex) {
         // EXECUTE of a client of an older version carries the metadata id that is now known.
-        let prepared = self
-            .requests
-            .query(key)
-            .and_then(|query| query.prepared.as_ref());
-        if let Some(id) = prepared.map(|prepared| prepared.id.clone())
-            && let Some(newer) = self.statements.prepared(&self.cx.shared, &id)
-            && let Some(query) = self.requests.query_mut(key)
-        {
-            query.prepared = Some(newer);
+        let prepared = self.requests.query(key).and_then(|of| of.prepared.clone());
+        if let Some(prepared) = prepared {
+            let newest = self.statements.newest(&self.cx.shared, &prepared);
+            if newest.description == prepared.description
+                && let Some(query) = self.requests.query_mut(key)
+            {
+                query.prepared = Some(newest);
+            }
         }
         if let Some(request) = self.requests.nodes.get_mut(key) {
             request.put_in_front(node);
@@ -165,15 +167,8 @@ impl Engine {
     }
 
     /// Answers as a node that does not know the statement.
-    fn fail_unprepared(&mut self, key: NodeRequestKey, id: &[u8]) {
-        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let text = format!(
-            "Prepared query with ID {hex} not found (either the query was not prepared on this host \
-             (maybe the host has been restarted?) or you have prepared too many queries and it has \
-             been evicted from the internal cache)"
-        );
-        let mut fields = Vec::new();
-        write::short_bytes(&mut fields, id);
+    pub(crate) fn fail_unprepared(&mut self, key: NodeRequestKey, id: &[u8]) {
+        let (text, fields) = unprepared(id);
         // It may be the rest of a page, by an id that its client has never seen.
         self.fail_unsendable(key, code::UNPREPARED, &text, &fields);
     }
@@ -196,8 +191,14 @@ impl Engine {
             body: &query.body,
             session: query.keyspace.as_deref(),
         };
+        let client = request.owner.client();
+        let client = client.and_then(|client| self.requests.clients.get(client));
         let learned = self.statements.learn_prepared(&self.cx, &preparing, answer);
-        let Some(prepared) = learned else {
+        if let (Some(client), Some(learned)) = (client, &learned) {
+            let session = client.caller.session;
+            self.statements.note_told(session, learned.prepared());
+        }
+        let Some(Learned::New(prepared)) = learned else {
             return;
         };
         let snapshot = self.cx.snapshot.clone();
@@ -277,6 +278,19 @@ impl Engine {
         self.drop_node_request(key);
         false
     }
+}
+
+/// The text and fields with which a node says that it does not know a statement.
+pub(crate) fn unprepared(id: &[u8]) -> (String, Vec<u8>) {
+    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = format!(
+        "Prepared query with ID {hex} not found (either the query was not prepared on this host \
+         (maybe the host has been restarted?) or you have prepared too many queries and it has \
+         been evicted from the internal cache)"
+    );
+    let mut fields = Vec::new();
+    write::short_bytes(&mut fields, id);
+    (text, fields)
 }
 
 #[cfg(test)]

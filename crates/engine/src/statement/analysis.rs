@@ -15,6 +15,10 @@ pub(crate) struct Analysis<'a> {
     pub keyspace: Option<&'a str>,
     pub statement: Option<Arc<Statement>>,
     pub prepared: Option<Arc<Prepared>>,
+    /// Those of its prepared statements to which something has happened since they were described.
+    pub unsettled: Vec<Arc<Prepared>>,
+    /// Which descriptions of statements were known when it was read.
+    pub descriptions: u64,
     pub consistency: Option<Consistency>,
     pub serial_consistency: Option<Consistency>,
     pub place: Option<Place>,
@@ -22,6 +26,8 @@ pub(crate) struct Analysis<'a> {
     pub lwt: bool,
     /// A batch whose statements all bring their keyspace with them.
     pub has_own_keyspaces: bool,
+    /// An EXECUTE that wants no columns with its rows.
+    pub skips_metadata: bool,
     /// Position of the client's default timestamp in the body behind the payload.
     pub timestamp_at: Option<usize>,
 }
@@ -35,6 +41,18 @@ pub(crate) struct LwtPartition<'a> {
 }
 
 impl Analysis<'_> {
+    /// Since when nothing has happened to its prepared statements.
+    pub(crate) fn settled_at(&self) -> Option<u64> {
+        self.unsettled.is_empty().then_some(self.descriptions)
+    }
+
+    /// It has this statement, among others.
+    pub(super) fn note_standing(&mut self, prepared: &Arc<Prepared>) {
+        if !prepared.standing.is_plain() {
+            self.unsettled.push(prepared.clone());
+        }
+    }
+
     /// Keyspace of names without one in a statement that is asked for by itself, not in a batch.
     pub(crate) fn in_force(&self) -> Option<&str> {
         match &self.prepared {

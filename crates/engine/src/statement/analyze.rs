@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use helenus_wire::{
     BatchChild, BatchView, ExecuteView, Malformed, Opcode, PrepareView, QueryView, Version,
+    query_flags,
 };
 
 use crate::context::Context;
@@ -110,6 +111,7 @@ impl Statements {
         let view = ExecuteView::parse(body, version)?;
         let consistency = Some(view.options.consistency);
         let serial_consistency = view.options.serial_consistency;
+        let skips_metadata = view.options.flags & query_flags::SKIP_METADATA != 0;
         let Some(prepared) = self.prepared.get(&cx.shared, view.id) else {
             if cx.shared.wants_recall(view.id, cx.now) {
                 cx.ask(Output::Recall(view.id.into()));
@@ -118,23 +120,27 @@ impl Statements {
                 keyspace: session,
                 consistency,
                 serial_consistency,
+                skips_metadata,
                 ..Analysis::default()
             });
         };
         let place = self
             .placer
             .of_prepared(&prepared, &view.options.values, &cx.snapshot);
-        Ok(Analysis {
+        let mut analysis = Analysis {
             keyspace: session,
             resendable: prepared.resendable(&cx.snapshot, (&view.options, &view.options.values)),
             lwt: prepared.statement.facts.lwt,
             consistency,
             serial_consistency,
             place,
-            prepared: Some(prepared),
             timestamp_at: view.options.timestamp_at(),
+            skips_metadata,
             ..Analysis::default()
-        })
+        };
+        analysis.note_standing(&prepared);
+        analysis.prepared = Some(prepared);
+        Ok(analysis)
     }
 
     fn analyze_batch<'a>(
@@ -154,6 +160,7 @@ impl Statements {
                 2 => Resendable::IfNotBegun,
                 _ => Resendable::Always,
             },
+            descriptions: cx.shared.descriptions(),
             has_own_keyspaces: true,
             ..Analysis::default()
         };
@@ -177,6 +184,7 @@ impl Statements {
                         analysis.resendable = Resendable::IfNotBegun;
                         continue;
                     };
+                    analysis.note_standing(&prepared);
                     let place = (at == 0)
                         .then(|| self.placer.of_prepared(&prepared, values, &cx.snapshot))
                         .flatten();

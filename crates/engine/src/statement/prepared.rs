@@ -2,7 +2,7 @@
 
 mod passed;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -19,12 +19,14 @@ use crate::resendable::OfSchema;
 use crate::rules::statement_number;
 use crate::snapshot::Snapshot;
 use crate::statement::asked::Asked;
+use crate::statement::description::Description;
 use crate::statement::encoded_plan::EncodedPlan;
 use crate::statement::in_keys::InKeys;
 use crate::statement::layout_plan::LayoutPlan;
 use crate::statement::learned::Learned;
 use crate::statement::of_text::OfText;
 use crate::statement::routing_key::Recipe;
+use crate::statement::standing::Standing;
 use crate::statement::system::query::{self, SystemQuery};
 use crate::statement::timed_write::timed;
 
@@ -217,9 +219,9 @@ pub struct Prepared {
     pub result_metadata_id: Option<Box<[u8]>>,
     /// The specifications of its result's columns.
     pub result_metadata: Box<[u8]>,
-    /// Whether clients may know it with other columns than its result has by now. Those of v3 and v4
-    /// then always get the columns with the rows.
-    columns_changed: AtomicBool,
+    /// All that clients are told of it.
+    pub(crate) description: Description,
+    pub(crate) standing: Standing,
     pub(super) key: Recipe,
     /// What is known of an `IN` on its partition key.
     pub(crate) in_keys: Option<InKeys>,
@@ -263,7 +265,8 @@ impl Prepared {
             keyspace: keyspace.map(Into::into),
             result_metadata_id: view.result_metadata_id.map(Into::into),
             result_metadata: view.result_metadata.into(),
-            columns_changed: AtomicBool::new(false),
+            description: Description::of(view),
+            standing: Standing::default(),
             key,
             names: view.markers.iter().map(|m| m.name.into()).collect(),
             asked: Arc::default(),
@@ -296,13 +299,22 @@ impl Prepared {
         own + names + self.statement.byte_len()
     }
 
-    /// Clients may know it with other columns from now on.
-    pub fn note_changed(&self) {
-        self.columns_changed.store(true, Ordering::Release);
+    /// Whether it may be about something in a keyspace.
+    pub(crate) fn may_be_in(&self, keyspace: &str) -> bool {
+        let of_table = self.table.as_ref().map(|(keyspace, _)| &**keyspace);
+        // A batch has several.
+        self.statement.facts.kind == Kind::Batch || of_table.is_none_or(|own| own == keyspace)
     }
 
+    /// Clients may know it by another description.
+    pub fn note_changed(&self) {
+        self.standing.note_changed();
+    }
+
+    /// Whether clients may know it with other columns than its result has by now. Those of v3 and v4 then
+    /// always get the columns with the rows.
     pub(crate) fn may_have_changed(&self) -> bool {
-        self.columns_changed.load(Ordering::Acquire)
+        self.standing.may_have_changed()
     }
 
     /// Appends what stands in front of the options: of an EXECUTE, or of a QUERY if nothing is prepared.
@@ -320,18 +332,6 @@ impl Prepared {
             let id = prepared.result_metadata_id.as_deref();
             write::short_bytes(out, id.unwrap_or_default());
         }
-    }
-
-    /// Whether a node's answer to PREPARE describes the same result.
-    pub(crate) fn has_result_of(&self, view: &PreparedView<'_>) -> bool {
-        self.result_metadata_id.as_deref() == view.result_metadata_id
-            && *self.result_metadata == *view.result_metadata
-    }
-
-    /// Whether its result is described alike.
-    pub(crate) fn has_same_result(&self, other: &Prepared) -> bool {
-        self.result_metadata_id == other.result_metadata_id
-            && self.result_metadata == other.result_metadata
     }
 }
 
@@ -457,6 +457,6 @@ pub(crate) struct Published(pub Arc<Prepared>);
 
 impl Drop for Published {
     fn drop(&mut self) {
-        self.0.note_changed();
+        self.0.standing.note_replaced();
     }
 }

@@ -25,12 +25,16 @@ impl PreparedCache {
 
     /// A statement that is known to this worker, or to any other.
     pub(super) fn get(&mut self, shared: &Shared, id: &[u8]) -> Option<Arc<Prepared>> {
-        if let Some(found) = self.known.get(id) {
-            return Some(found);
+        let own = self.known.get(id);
+        if own.as_ref().is_some_and(|own| !own.standing.is_replaced()) {
+            return own;
         }
-        let found = shared.prepared.lock().ok()?.get(id)?.0.clone();
-        self.remember(&found);
-        Some(found)
+        let newest = match own {
+            Some(own) => shared.published_or(own),
+            None => shared.prepared.lock().ok()?.get(id)?.0.clone(),
+        };
+        self.remember(&newest);
+        Some(newest)
     }
 
     pub(super) fn remember(&mut self, prepared: &Arc<Prepared>) {

@@ -7,6 +7,7 @@ use helenus_wire::{PrepareView, PreparedView, Reader, Version, flags};
 use crate::context::Context;
 use crate::shared::Shared;
 use crate::statement::Statements;
+use crate::statement::description::Description;
 use crate::statement::prepared::{Prepared, Statement};
 
 /// A PREPARE as it was sent.
@@ -17,6 +18,21 @@ pub(crate) struct Preparing<'a> {
     pub body: &'a [u8],
     /// Keyspace of the client's session.
     pub session: Option<&'a str>,
+}
+
+/// What an answer to PREPARE has told.
+pub(crate) enum Learned {
+    /// Nothing new.
+    Known(Arc<Prepared>),
+    New(Arc<Prepared>),
+}
+
+impl Learned {
+    pub(crate) fn prepared(&self) -> &Prepared {
+        match self {
+            Learned::Known(prepared) | Learned::New(prepared) => prepared,
+        }
+    }
 }
 
 impl Preparing<'_> {
@@ -42,37 +58,42 @@ impl Preparing<'_> {
 }
 
 impl Statements {
-    /// What a node has prepared for a client, if that is news: all workers know it from now on.
+    /// What a node has prepared for a client: all workers know it from now on.
     pub(crate) fn learn_prepared(
         &mut self,
         cx: &Context,
         preparing: &Preparing<'_>,
         (content, version): (&[u8], Version),
-    ) -> Option<Arc<Prepared>> {
+    ) -> Option<Learned> {
         let view = PreparedView::parse(content, version).ok()?;
         let known = self.prepared(&cx.shared, view.id);
-        if known
-            .as_ref()
-            .is_some_and(|known| known.has_result_of(&view))
+        if let Some(known) = &known
+            && known.description == Description::of(&view)
         {
-            return None;
+            known.standing.confirm();
+            return Some(Learned::Known(known.clone()));
         }
         let statement = preparing.statement.clone();
         let mut prepared = Prepared::new(statement, preparing.keyspace(), &view, &cx.snapshot);
         if let Some(known) = &known {
             prepared = prepared.in_place_of(known);
-            prepared.note_changed();
+            prepared.standing.note_changed();
         }
-        Some(self.publish_prepared(&cx.shared, prepared))
+        let prepared = self.publish_prepared(&cx.shared, prepared);
+        if known.is_some() {
+            cx.shared.note_descriptions();
+        }
+        Some(Learned::New(prepared))
     }
 
-    /// Whether what a node has prepared is what clients know by this id. Where its result has other
-    /// columns by now they must hear so: a client of v3 or v4 that has metadata left out would take the
-    /// new columns for the old, and drivers look at them only when they are told to prepare again.
+    /// Whether what a node has prepared is what clients know by this id: all of it, or they would bind
+    /// values of other types, or take new columns for the old. Where it is not they are to hear so, and
+    /// nobody may use it before a client has been told. `is_awaited`: a request is to be sent by it; else a
+    /// node that lags behind the others may have said so.
     pub(crate) fn is_known_as(
         &mut self,
         cx: &Context,
-        id: &[u8],
+        (id, is_awaited): (&[u8], bool),
         (content, version): (&[u8], Version),
     ) -> bool {
         let (Some(known), Ok(view)) = (
@@ -85,14 +106,22 @@ impl Statements {
             // Of another keyspace: asked again and again it would never become this one.
             return false;
         }
-        if known.has_result_of(&view) {
+        if known.description == Description::of(&view) {
+            known.standing.confirm();
             return true;
+        }
+        if !is_awaited {
+            known.standing.note_changed();
+            known.standing.doubt();
+            cx.shared.note_descriptions();
+            return false;
         }
         let (statement, keyspace) = (known.statement.clone(), known.keyspace.as_deref());
         let prepared = Prepared::new(statement, keyspace, &view, &cx.snapshot);
         let prepared = prepared.in_place_of(&known);
-        prepared.note_changed();
+        prepared.standing.note_untold();
         self.publish_prepared(&cx.shared, prepared);
+        cx.shared.note_descriptions();
         false
     }
 

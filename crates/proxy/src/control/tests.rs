@@ -109,7 +109,8 @@ fn schema_changes_are_told_in_words() {
         for part in parts {
             helenus_wire::write::string(&mut body, part);
         }
-        super::schema_change(&mut helenus_wire::Reader::new(&body))
+        let change = super::SchemaChange::parse(&mut helenus_wire::Reader::new(&body));
+        change.ok().map(|change| change.told())
     };
     let table = said(&["CREATED", "TABLE", "shop", "orders"]);
     assert_eq!(table.as_deref(), Some("schema: table shop.orders created"));

@@ -1,15 +1,16 @@
 //! What is known of a prepared statement, as a value: for another process whose clients have prepared it here.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use crate::resendable::OfSchema;
 use crate::snapshot::Snapshot;
+use crate::statement::description::Description;
 use crate::statement::in_keys::InKeys;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::statement::routing_key::Recipe;
+use crate::statement::standing::Standing;
 
 /// Everything but what can be found again in its text. See also
 /// [`STATE_VERSION`](crate::client::passed::STATE_VERSION).
@@ -24,7 +25,12 @@ pub struct PassedStatement {
     result_metadata_id: Option<Box<[u8]>>,
     #[serde(with = "serde_bytes")]
     result_metadata: Box<[u8]>,
+    /// Of a process that does not know it, it is like no other.
+    #[serde(default)]
+    description: Description,
     columns_changed: bool,
+    #[serde(default)]
+    untold: bool,
     key: Recipe,
     names: Vec<Box<str>>,
 }
@@ -38,7 +44,9 @@ impl PassedStatement {
             table: prepared.table.clone(),
             result_metadata_id: prepared.result_metadata_id.clone(),
             result_metadata: prepared.result_metadata.clone(),
+            description: prepared.description,
             columns_changed: prepared.may_have_changed(),
+            untold: prepared.standing.is_untold(),
             key: prepared.key.clone(),
             names: prepared.names.clone(),
         }
@@ -69,7 +77,8 @@ impl PassedStatement {
             table: self.table,
             result_metadata_id: self.result_metadata_id,
             result_metadata: self.result_metadata,
-            columns_changed: AtomicBool::new(self.columns_changed),
+            description: self.description,
+            standing: Standing::passed(self.columns_changed, self.untold),
             key: self.key,
             in_keys,
             names: self.names,
