@@ -13,6 +13,9 @@
 //! another node has executed it.
 //!
 //! Lists: see `list_columns.rs`.
+//!
+//! A node that closes a connection is taken to be ending. One that lives on still executes what it has begun,
+//! within milliseconds: a write without a timestamp that another node has executed first is then the later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
