@@ -26,7 +26,7 @@ impl Engine {
             if self.is_in_vain(key) {
                 add(&self.cx.shared.stats.global.requests_cancelled, 1);
                 self.cancel(key);
-            } else if !self.dispatch(key, node) {
+            } else if !self.send_as_known(key, node) {
                 self.leave_queue(key, None);
                 self.route(key);
             }

@@ -4,15 +4,16 @@
 
 use std::sync::Arc;
 
+use helenus_policy::ring::NodeIndex;
 use helenus_wire::{BatchChild, BatchView, ExecuteView, Opcode, Version, code};
 
 use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::node::reprepare::unprepared;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Prepared;
 use crate::statement::told::Known;
+use crate::statement::unprepared::unprepared;
 
 impl Engine {
     /// Refuses a request with a statement that its client knows otherwise; false if there is none.
@@ -68,9 +69,29 @@ impl Engine {
         Some(body)
     }
 
+    /// Puts a request on a link to a node, if its prepared statements are still what their client knows; false if the node has
+    /// no link with room.
+    pub(crate) fn send_as_known(&mut self, key: NodeRequestKey, node: NodeIndex) -> bool {
+        match self.edition(key) {
+            Edition::Fits => {}
+            Edition::Doubted(prepared) => {
+                if self.reprepare(key, node, &prepared.id) {
+                    self.leave_queue(key, None);
+                    return true;
+                }
+            }
+            Edition::Outdated(prepared) => {
+                self.leave_queue(key, None);
+                self.fail_unprepared(key, &prepared.id);
+                return true;
+            }
+        }
+        self.dispatch(key, node)
+    }
+
     /// Whether a node request may go to a node with its prepared statements as they are known by now.
     #[inline]
-    pub(crate) fn edition(&mut self, key: NodeRequestKey) -> Edition {
+    fn edition(&mut self, key: NodeRequestKey) -> Edition {
         let Some(query) = self.requests.query(key) else {
             return Edition::Fits;
         };
@@ -136,7 +157,7 @@ impl Engine {
 }
 
 /// How a node request's prepared statements fit to what nodes say of them.
-pub(crate) enum Edition {
+enum Edition {
     Fits,
     /// The schema has changed: its node is to be asked again first.
     Doubted(Arc<Prepared>),

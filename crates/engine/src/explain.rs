@@ -18,7 +18,7 @@ use crate::config::rules::levels::level;
 use crate::execution::begin_scan::folds;
 use crate::gates::rules::{Nature, Part, RuleGate};
 use crate::obeying::Seen;
-use crate::resendable::{Resendable, may_replace_list};
+use crate::resendable::Resendable;
 use crate::rules::{Asked, Fits, Role, Rule, Rules, Said, Who};
 use crate::snapshot::Snapshot;
 use crate::statement::children::{place_of_text, tokens_of_text};
@@ -26,6 +26,7 @@ use crate::statement::classify::class_of;
 use crate::statement::in_keys::InKeys;
 use crate::statement::pieces::{comes_in_pieces, filters};
 use crate::statement::prepared::Statement;
+use crate::statement::resendable::may_replace_list;
 
 /// A statement, and who would ask. What is `None` is left open.
 #[derive(Clone, Debug, Default)]

@@ -84,12 +84,7 @@ impl Engine {
         let table = analysis.table(statement.map(|statement| &**statement));
         let mut rewritten = Rewritten::default();
         let is_serial = analysis.consistency.is_some_and(|of| of.is_serial());
-        let may_write = match (kind, statement) {
-            (Kind::Opaque, Some(statement)) => is_serial || begins_as_write(&statement.text),
-            // It may complete a conditional write.
-            (Kind::Select, _) => is_serial,
-            _ => may_write(kind),
-        };
+        let may_write = is_write(kind, statement, is_serial);
         let defines = defines(kind, statement);
         let of_facts = || statement.and_then(|s| s.facts.keyspace.as_ref().map(Name::as_str));
         let keyspace = table.map(|(keyspace, _)| keyspace).or_else(of_facts);
@@ -176,6 +171,16 @@ impl Engine {
             _ => {}
         }
         self.refuse_with_fields(arrival, None, (*code, text, fields));
+    }
+}
+
+/// Whether a request may write rows.
+fn is_write(kind: Kind, statement: Option<&Arc<Statement>>, is_serial: bool) -> bool {
+    match (kind, statement) {
+        (Kind::Opaque, Some(statement)) => is_serial || begins_as_write(&statement.text),
+        // It may complete a conditional write.
+        (Kind::Select, _) => is_serial,
+        _ => may_write(kind),
     }
 }
 

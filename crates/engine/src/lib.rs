@@ -76,6 +76,7 @@ mod route;
 pub mod rules;
 mod sampling;
 mod schema_reads;
+mod sending_again;
 mod settle;
 pub mod shared;
 pub mod snapshot;

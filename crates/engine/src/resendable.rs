@@ -1,5 +1,5 @@
 //! Whether a request may be sent again although a node may have had it. Everything that sends again asks
-//! here: links that break or fall silent, coordinators that miss replicas, second attempts of slow reads,
+//! `Requests::may_be_sent_again` (`sending_again.rs`): links that break or fall silent, coordinators that miss replicas, second attempts of slow reads,
 //! and merged writes that part.
 //!
 //! | | no node has begun it | it has been executed or will not be | a node may still execute it |
@@ -20,14 +20,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use helenus_cql::{Facts, Kind};
-use helenus_wire::{Options, ValueRef, Values};
-
-use crate::keys::NodeRequestKey;
-use crate::list_columns::ListColumns;
-use crate::node_request::Form;
-use crate::request::{ClientRequest, Requests};
-use crate::snapshot::Snapshot;
-use crate::statement::prepared::{Prepared, Statement};
 
 /// After which losses a request may be sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,58 +81,12 @@ impl Resendable {
     }
 }
 
-/// Whether a write may replace a list. `in_force`: the keyspace where its text names none.
-pub(crate) fn may_replace_list(facts: &Facts, in_force: Option<&str>, known: &ListColumns) -> bool {
-    let may = |facts: &Facts| {
-        let keyspace = facts.keyspace.as_deref().or(in_force);
-        let table = keyspace.zip(facts.table.as_deref());
-        known.may_be_among(&facts.overwrites, table)
-    };
-    may(facts) || facts.inner.iter().any(may)
-}
-
-impl Statement {
-    /// As a request with these options and values of the statement. `in_force`: the keyspace where its text
-    /// names none.
-    pub(crate) fn resendable(
-        &self,
-        snapshot: &Snapshot,
-        in_force: Option<&str>,
-        (options, values): (&Options<'_>, &Values<'_>),
-    ) -> Resendable {
-        let facts = &self.facts;
-        let replaces_list = || may_replace_list(facts, in_force, &snapshot.lists);
-        Resendable::of_statement(facts, replaces_list, || {
-            has_client_time(facts, options, values)
-        })
-    }
-}
-
-impl Prepared {
-    /// The same.
-    pub(crate) fn resendable(
-        &self,
-        snapshot: &Snapshot,
-        (options, values): (&Options<'_>, &Values<'_>),
-    ) -> Resendable {
-        let facts = &self.statement.facts;
-        let replaces_list = || {
-            self.replaces_list.of(snapshot.epoch, || {
-                may_replace_list(facts, self.keyspace.as_deref(), &snapshot.lists)
-            })
-        };
-        Resendable::of_statement(facts, replaces_list, || {
-            has_client_time(facts, options, values)
-        })
-    }
-}
-
 /// An answer that the schema gives, kept until there is another snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct OfSchema(AtomicU64);
 
 impl OfSchema {
-    fn of(&self, epoch: u64, ask: impl FnOnce() -> bool) -> bool {
+    pub(crate) fn of(&self, epoch: u64, ask: impl FnOnce() -> bool) -> bool {
         let known = self.0.load(Ordering::Relaxed);
         // Before the first snapshot nothing is known, and nothing kept.
         if epoch != 0 && known >> 1 == epoch {
@@ -150,49 +96,6 @@ impl OfSchema {
         self.0
             .store(epoch << 1 | u64::from(is_so), Ordering::Relaxed);
         is_so
-    }
-}
-
-/// Whether a write has a timestamp of its client's: the request's, or one in the statement.
-fn has_client_time(facts: &Facts, options: &Options<'_>, values: &Values<'_>) -> bool {
-    // Nodes take this for none where they do not refuse it.
-    if options.timestamp.is_some_and(|time| time != i64::MIN) {
-        return true;
-    }
-    let all_inner = || !facts.inner.is_empty() && facts.inner.iter().all(|of| of.using_timestamp);
-    // What is said to be unset may be the timestamp.
-    let is_unset = |(_, value)| value == ValueRef::Unset;
-    (facts.using_timestamp || all_inner()) && !values.iter().any(is_unset)
-}
-
-impl ClientRequest {
-    /// After which losses what is sent for it may be sent again.
-    pub(crate) fn resendable(&self) -> Resendable {
-        let batch = self.merge.batch();
-        // Each of several writes would undo, by a later time, what others have written meanwhile.
-        let is_untimed = |members: usize, is_timed: bool| members > 0 && !is_timed;
-        match batch.is_some_and(|of| is_untimed(of.members.len(), of.timed.is_some())) {
-            true => Resendable::IfNotBegun,
-            false => self.query.resendable,
-        }
-    }
-}
-
-impl Requests {
-    /// Whether a node request may be sent again after it was lost in this way.
-    pub(crate) fn may_be_sent_again(&self, key: NodeRequestKey, loss: Loss) -> bool {
-        let Some(request) = self.nodes.get(key) else {
-            return false;
-        };
-        let resendable = match &request.form {
-            Form::Other(query) => Some(query.resendable),
-            Form::Own | Form::Piece { .. } => {
-                let client = request.owner.client();
-                let client = client.and_then(|client| self.clients.get(client));
-                client.map(ClientRequest::resendable)
-            }
-        };
-        resendable.is_some_and(|resendable| resendable.after(loss))
     }
 }
 

@@ -266,7 +266,7 @@ impl Engine {
             }
             match self.offer(key, node) {
                 Offered::Go => {
-                    if self.dispatch(key, node) {
+                    if self.send_as_known(key, node) {
                         return;
                     }
                     self.leave_queue(key, None);

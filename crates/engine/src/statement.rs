@@ -23,6 +23,7 @@ pub(crate) mod place;
 pub mod prepared;
 mod prepared_cache;
 pub(crate) mod preparing;
+pub(crate) mod resendable;
 pub(crate) mod restored_order;
 mod routing_key;
 pub(crate) mod standing;
@@ -32,6 +33,7 @@ mod table_counters;
 mod text_cache;
 mod timed_write;
 pub(crate) mod told;
+pub(crate) mod unprepared;
 pub(crate) mod words;
 
 use std::sync::Arc;

@@ -15,6 +15,7 @@ use crate::query::Query;
 use crate::resendable::Resendable;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::statement::preparing::{Learned, Preparing};
+use crate::statement::unprepared::unprepared;
 use crate::stats::add;
 
 /// How many times a node may be taught statements for the sake of one request, beside once for each that it
@@ -27,7 +28,7 @@ const AHEAD_BYTES_MAX: usize = 1 << 20;
 impl Engine {
     /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
     /// the client must hear of it.
-    pub(super) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
+    pub(crate) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
         let known = self.statements.prepared(&self.cx.shared, id);
         let Some(prepared) = known.or_else(|| self.recall_copy(key, id)) else {
             return false;
@@ -278,19 +279,6 @@ impl Engine {
         self.drop_node_request(key);
         false
     }
-}
-
-/// The text and fields with which a node says that it does not know a statement.
-pub(crate) fn unprepared(id: &[u8]) -> (String, Vec<u8>) {
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let text = format!(
-        "Prepared query with ID {hex} not found (either the query was not prepared on this host \
-         (maybe the host has been restarted?) or you have prepared too many queries and it has \
-         been evicted from the internal cache)"
-    );
-    let mut fields = Vec::new();
-    write::short_bytes(&mut fields, id);
-    (text, fields)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, Version, code};
 
 use crate::context::Context;
-use crate::editions::Edition;
 use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::node::kind::LinkKind;
@@ -177,26 +176,6 @@ impl Engine {
             self.fail_unsendable(key, code::OVERLOADED, TOO_LATE, &[]);
             return true;
         }
-        match self.edition(key) {
-            Edition::Fits => {}
-            Edition::Doubted(prepared) => {
-                if self.reprepare(key, node, &prepared.id) {
-                    self.leave_queue(key, None);
-                    return true;
-                }
-            }
-            Edition::Outdated(prepared) => {
-                self.leave_queue(key, None);
-                self.fail_unprepared(key, &prepared.id);
-                return true;
-            }
-        }
-        let Some(request) = self.requests.nodes.get(key) else {
-            return false;
-        };
-        let Some(query) = self.requests.query_of(request) else {
-            return false;
-        };
         match self.links.choose(&mut self.cx, key, query, node) {
             Choice::NoRoom => false,
             Choice::Link(link) => {

@@ -5,6 +5,7 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use super::*;
 use crate::config::Config;
+use crate::list_columns::ListColumns;
 use crate::output::LinkEnd;
 use crate::shared::WorkerMessage;
 use crate::snapshot::Snapshot;

@@ -1,0 +1,67 @@
+//! After which losses a request with a statement may be sent again, by its text, the schema and its client's timestamp.
+
+use helenus_cql::Facts;
+use helenus_wire::{Options, ValueRef, Values};
+
+use crate::list_columns::ListColumns;
+use crate::resendable::Resendable;
+use crate::snapshot::Snapshot;
+use crate::statement::prepared::{Prepared, Statement};
+
+/// Whether a write may replace a list. `in_force`: the keyspace where its text names none.
+pub(crate) fn may_replace_list(facts: &Facts, in_force: Option<&str>, known: &ListColumns) -> bool {
+    let may = |facts: &Facts| {
+        let keyspace = facts.keyspace.as_deref().or(in_force);
+        let table = keyspace.zip(facts.table.as_deref());
+        known.may_be_among(&facts.overwrites, table)
+    };
+    may(facts) || facts.inner.iter().any(may)
+}
+
+impl Statement {
+    /// As a request with these options and values of the statement. `in_force`: the keyspace where its text
+    /// names none.
+    pub(crate) fn resendable(
+        &self,
+        snapshot: &Snapshot,
+        in_force: Option<&str>,
+        (options, values): (&Options<'_>, &Values<'_>),
+    ) -> Resendable {
+        let facts = &self.facts;
+        let replaces_list = || may_replace_list(facts, in_force, &snapshot.lists);
+        Resendable::of_statement(facts, replaces_list, || {
+            has_client_time(facts, options, values)
+        })
+    }
+}
+
+impl Prepared {
+    /// The same.
+    pub(crate) fn resendable(
+        &self,
+        snapshot: &Snapshot,
+        (options, values): (&Options<'_>, &Values<'_>),
+    ) -> Resendable {
+        let facts = &self.statement.facts;
+        let replaces_list = || {
+            self.replaces_list.of(snapshot.epoch, || {
+                may_replace_list(facts, self.keyspace.as_deref(), &snapshot.lists)
+            })
+        };
+        Resendable::of_statement(facts, replaces_list, || {
+            has_client_time(facts, options, values)
+        })
+    }
+}
+
+/// Whether a write has a timestamp of its client's: the request's, or one in the statement.
+fn has_client_time(facts: &Facts, options: &Options<'_>, values: &Values<'_>) -> bool {
+    // Nodes take this for none where they do not refuse it.
+    if options.timestamp.is_some_and(|time| time != i64::MIN) {
+        return true;
+    }
+    let all_inner = || !facts.inner.is_empty() && facts.inner.iter().all(|of| of.using_timestamp);
+    // What is said to be unset may be the timestamp.
+    let is_unset = |(_, value)| value == ValueRef::Unset;
+    (facts.using_timestamp || all_inner()) && !values.iter().any(is_unset)
+}
