@@ -1,6 +1,7 @@
 //! Tests against real Cassandra and real drivers.
 
 pub mod capturing;
+pub mod catalogue;
 pub mod collector;
 pub mod dashboard;
 pub mod protobuf;

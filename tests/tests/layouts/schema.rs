@@ -2,11 +2,14 @@
 
 use std::cell::Cell;
 
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{self as catalogue, Feature, Flag, LayoutState, TableKey};
 use helenus_cql::quote_identifier;
 use helenus_layout::Layout;
 use helenus_layout::plan::{
     ClusteringColumn, Column, Copy, LogicalTable, may_hold_time, partition_name,
 };
+use helenus_tests::catalogue::{Run, change};
 use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -177,32 +180,38 @@ impl TestTable {
         )
     }
 
-    /// Puts the layouts into the catalogue, as complete.
-    pub(crate) fn register(&self) -> Vec<String> {
+    /// Puts the layouts into the catalogue, as complete, and flags the table.
+    pub(crate) fn register(&self, mut run: impl Run) {
         let table = &self.logical;
-        let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
-        let distinct = table.distinct.iter();
-        let distinct: Vec<String> = distinct
-            .map(|(name, count)| format!("{}: {count}", text(name)))
-            .collect();
-        let rows = table
-            .rows
-            .map_or("null".to_owned(), |rows| rows.to_string());
-        let row = |(at, copy): (usize, &Copy)| {
-            let names = copy.layout.columns();
-            let names = names.map(|at| text(&table.clustering[at].name));
-            format!(
-                "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, version, physical, \
-                 clustering, state, distinct_values, rows) VALUES \
-                 ('{}', '{}', 'l{at}', 1, '{}', [{}], 'ready', {{{}}}, {rows})",
-                table.keyspace,
-                table.name,
-                copy.physical,
-                names.collect::<Vec<_>>().join(", "),
-                distinct.join(", ")
-            )
+        let layout = |(at, copy): (usize, &Copy)| {
+            let columns = copy.layout.columns();
+            catalogue::Layout {
+                name: format!("l{at}"),
+                physical: copy.physical.clone(),
+                clustering: columns
+                    .map(|at| table.clustering[at].name.clone())
+                    .collect(),
+                state: LayoutState::Ready.name().to_owned(),
+                created: 1,
+            }
         };
-        table.copies.iter().enumerate().map(row).collect()
+        let layouts: Vec<_> = table.copies.iter().enumerate().map(layout).collect();
+        let flag = Flag {
+            feature: Feature::Layouts,
+            table: TableKey::new(&table.keyspace, &table.name),
+            number: 1,
+        };
+        let counts = table.distinct.iter();
+        let distinct: Vec<(String, u64)> =
+            counts.map(|(name, n)| (name.clone(), *n as u64)).collect();
+        let mut changes = vec![Change::Begin(flag.feature, flag.number)];
+        changes.extend(layouts.iter().map(Change::PutLayout));
+        changes.extend(table.rows.map(|rows| Change::Count {
+            rows: rows as u64,
+            distinct: &distinct,
+        }));
+        change(&mut run, &flag.table, &changes);
+        run(&flag.create());
     }
 }
 
@@ -210,8 +219,5 @@ impl TestTable {
 pub(crate) const CATALOGUE: [&str; 2] = [
     "CREATE KEYSPACE helenus WITH replication = \
      {'class': 'SimpleStrategy', 'replication_factor': 1}",
-    "CREATE TABLE helenus.layouts (keyspace_name text, table_name text, layout text, \
-     version bigint static, distinct_values map<text, bigint> static, rows bigint static, \
-     physical text, clustering list<text>, state text, created timestamp, \
-     PRIMARY KEY ((keyspace_name, table_name), layout))",
+    catalogue::stored::CREATE,
 ];

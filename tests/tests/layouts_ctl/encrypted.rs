@@ -143,7 +143,7 @@ fn layouts_come_and_go_over_tls() {
     layouts(&[&["drop", "e.t", "--all", "--no-proxies"], &over_tls]).succeeded();
     assert_eq!(
         run(
-            "SELECT layout FROM helenus.layouts WHERE keyspace_name = 'e' AND table_name = 't' AND layout = 'x'"
+            "SELECT item FROM helenus.catalogue WHERE part = 'all' AND keyspace_name = 'e' AND table_name = 't'"
         ),
         Vec::<Vec<_>>::new()
     );

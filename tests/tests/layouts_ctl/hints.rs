@@ -86,9 +86,10 @@ fn a_layout_is_not_dropped_while_hints_of_it_are_kept() {
         Duration::from_secs(60),
         || {
             let rows = run(
-                "SELECT layout FROM helenus.layouts WHERE keyspace_name = 'h' AND table_name = 't'",
+                "SELECT item FROM helenus.catalogue WHERE part = 'all' AND keyspace_name = 'h' AND table_name = 't' AND \
+                 kind = 'layout'",
             );
-            rows.iter().all(|row| row[0].is_none())
+            rows.is_empty()
         },
     );
     std::thread::sleep(Duration::from_secs(5));

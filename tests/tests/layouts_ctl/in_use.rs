@@ -75,7 +75,7 @@ fn statement(table: &str, draw: &mut ChaCha8Rng) -> String {
 }
 
 /// `helenus layouts` with these arguments, beside what follows.
-fn command(node: &Node, arguments: &[&str]) -> JoinHandle<Outcome> {
+pub(crate) fn command(node: &Node, arguments: &[&str]) -> JoinHandle<Outcome> {
     let mut command = helenus(&["layouts"]).expect("a program");
     let contact = node.address.to_string();
     command.args(arguments).args(["--contact", &contact]);

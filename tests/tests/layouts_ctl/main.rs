@@ -5,6 +5,7 @@
 //! tests share one node, several at a time (`--test-threads`), and mostly wait; each has tables of its own.
 
 mod calibrate;
+mod catalogue;
 mod commands;
 mod encrypted;
 mod hints;
@@ -21,7 +22,9 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use helenus_catalogue::{Flag, SELECT_FLAGS, TableKey};
 use helenus_cluster::{Cluster, Connection, Consistency, Rows};
+use helenus_tests::catalogue::change_by;
 use helenus_tests::proxy::helenus;
 use helenus_tests::turns::Turn;
 
@@ -122,15 +125,35 @@ impl Node {
 
     fn states(&mut self, keyspace: &str, table: &str) -> BTreeMap<String, String> {
         let rows = self.run(&format!(
-            "SELECT layout, state FROM helenus.layouts WHERE keyspace_name = '{keyspace}' AND \
-             table_name = '{table}'"
+            "SELECT item, state FROM helenus.catalogue WHERE part = 'all' AND keyspace_name = '{keyspace}' AND \
+             table_name = '{table}' AND kind = 'layout'"
         ));
         let text = |cell: &Option<Vec<u8>>| {
             let bytes = cell.clone().unwrap_or_default();
             String::from_utf8(bytes).expect("a text")
         };
-        let named = rows.iter().filter(|row| row[0].is_some());
-        named.map(|row| (text(&row[0]), text(&row[1]))).collect()
+        let named = rows.iter().map(|row| (text(&row[0]), text(&row[1])));
+        named.collect()
+    }
+
+    /// Changes the catalogue by hand.
+    fn change(&mut self, statement: &str) {
+        change_by(|text: &str| self.run(text), statement);
+    }
+
+    /// The flags of a table.
+    fn flags(&mut self, keyspace: &str, table: &str) -> Vec<i64> {
+        let key = TableKey::new(keyspace, table);
+        let names = self
+            .run(SELECT_FLAGS)
+            .into_iter()
+            .filter_map(|row| row.into_iter().next()?);
+        let names = names.map(|name| String::from_utf8(name).expect("a text"));
+        let flags = names.filter_map(|name| Flag::parse(&name));
+        flags
+            .filter(|flag| flag.table == key)
+            .map(|flag| flag.number)
+            .collect()
     }
 }
 

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use helenus_tests::catalogue::place;
 use helenus_tests::proxy::helenus;
 
 use crate::{Node, eventually};
@@ -16,9 +17,9 @@ fn create(node: &Node, table: &str) -> crate::Outcome {
 }
 
 fn set(node: &mut Node, keyspace: &str, assignment: &str) {
-    node.run(&format!(
-        "UPDATE helenus.layouts SET {assignment} WHERE keyspace_name = '{keyspace}' AND \
-         table_name = 't' AND layout = 'x'"
+    let place = place(keyspace, "t", "layout", "x");
+    node.change(&format!(
+        "UPDATE helenus.catalogue SET {assignment} WHERE {place}"
     ));
 }
 
@@ -160,7 +161,7 @@ fn rows_that_were_read_do_not_wait_to_be_written() {
     eventually("filling has begun", Duration::from_secs(60), || {
         let tables = node.run(
             "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'helenus' AND \
-             table_name = 'layouts'",
+             table_name = 'catalogue'",
         );
         !tables.is_empty() && node.states("slow", "t").contains_key("x")
     });

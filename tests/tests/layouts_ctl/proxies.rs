@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helenus_tests::catalogue::place;
 use helenus_tests::proxy::{Proxy, check};
 
 use crate::{Node, eventually};
@@ -24,7 +25,7 @@ fn known(proxy: &Proxy, state: &str) -> u64 {
 
 fn holds_lease(proxy: &Proxy) -> bool {
     let (_, page) = proxy.admin_get("/metrics", None).expect("metrics");
-    page.contains("helenus_layouts_lease_held 1")
+    page.contains("helenus_catalogue_lease_held{of=\"catalogue\"} 1")
 }
 
 #[test]
@@ -53,14 +54,13 @@ fn a_proxy_follows_the_catalogue_and_says_what_does_not_fit() {
     assert!(!problems.contains("seen.t"), "{problems}");
     assert_eq!(report["layouts"]["ready"], read + 1);
     // Somebody has written to the catalogue by hand: the order is a lie, and one table is not there.
-    node.run(
-        "UPDATE helenus.layouts SET clustering = ['a', 'b'] WHERE keyspace_name = 'seen' AND \
-         table_name = 't' AND layout = 'x'",
-    );
-    node.run(
-        "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, physical, clustering, state) \
-         VALUES ('seen', 't', 'y', 't__layout_y', ['b', 'a'], 'ready')",
-    );
+    let [x, y] = ["x", "y"].map(|layout| place("seen", "t", "layout", layout));
+    node.change(&format!(
+        "UPDATE helenus.catalogue SET clustering = ['a', 'b'] WHERE {x}"
+    ));
+    node.change(&format!(
+        "UPDATE helenus.catalogue SET physical = 't__layout_y', clustering = ['b', 'a'], state = 'ready' WHERE {y}"
+    ));
     eventually("the lies are noticed", PATIENCE, || {
         let now = ["read", "written", "wrong"].map(|state| known(&proxy, state));
         now == [read, written + 1, wrong + 2]
@@ -78,7 +78,7 @@ fn a_proxy_follows_the_catalogue_and_says_what_does_not_fit() {
     );
     node.layouts(&["status", "seen.t"])
         .failed("2 layouts are not as they should be");
-    node.run("DELETE FROM helenus.layouts WHERE keyspace_name = 'seen' AND table_name = 't' AND layout = 'y'");
+    node.change(&format!("DELETE FROM helenus.catalogue WHERE {y}"));
     node.layouts(&["drop", "seen.t", "--no-proxies", "--all"])
         .succeeded();
     eventually("it is forgotten", PATIENCE, || {

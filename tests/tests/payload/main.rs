@@ -8,8 +8,11 @@ mod statements;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use helenus_catalogue::change::Change;
+use helenus_catalogue::{Encoding, Feature, Flag, TableKey, stored};
 use helenus_cluster::Cluster;
 use helenus_payload::learn;
+use helenus_tests::catalogue::change;
 use helenus_tests::proxy::Proxy;
 use history::{COLUMNS, Counts, History, KEYSPACES};
 use rand::SeedableRng;
@@ -25,17 +28,10 @@ fn setting(name: &str, default: u64) -> Result<u64> {
     }
 }
 
-const CATALOGUE: [&str; 4] = [
+const CATALOGUE: [&str; 3] = [
     "CREATE KEYSPACE helenus WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-    "CREATE TABLE helenus.layouts (keyspace_name text, table_name text, layout text, \
-     version bigint static, distinct_values map<text, bigint> static, rows bigint static, \
-     physical text, clustering list<text>, state text, created timestamp, \
-     PRIMARY KEY ((keyspace_name, table_name), layout))",
-    "CREATE TABLE helenus.encodings (keyspace_name text, table_name text, column_name text, \
-     version bigint static, hidden text, state text, codec text, dictionary int, created timestamp, \
-     PRIMARY KEY ((keyspace_name, table_name), column_name))",
-    "CREATE TABLE helenus.dictionaries (keyspace_name text, table_name text, id int, column_name text, \
-     codec text, learned blob, created timestamp, PRIMARY KEY ((keyspace_name, table_name), id))",
+    stored::CREATE,
+    stored::CREATE_DICTIONARIES,
 ];
 
 fn hex(bytes: &[u8]) -> String {
@@ -90,13 +86,20 @@ fn encoded_columns_answer_as_plain_ones() -> Result<()> {
          VALUES ('ks', 't', 1, 'doc', {})",
         hex(&learned.to_bytes())
     ))?;
-    for (column, hidden, codec) in COLUMNS {
+    for (_, hidden, _) in COLUMNS {
         run(&format!("ALTER TABLE ks.t ADD \"{hidden}\" blob"))?;
-        run(&format!(
-            "INSERT INTO helenus.encodings (keyspace_name, table_name, column_name, hidden, state, codec, \
-             dictionary) VALUES ('ks', 't', '{column}', '{hidden}', 'text', '{codec}', 1)"
-        ))?;
     }
+    let flag = Flag {
+        feature: Feature::Encodings,
+        table: TableKey::new("ks", "t"),
+        number: 1,
+    };
+    put(
+        &mut node,
+        &[Change::Begin(flag.feature, flag.number)],
+        "text",
+    );
+    node.client.query(&flag.create())?;
     let settings = ["payload.enabled=true", "aggregation.merge_writes=[\"ks\"]"];
     let proxy = Proxy::start(&cluster.contact_points(), &settings)?;
     let versions = [4, 5];
@@ -138,14 +141,25 @@ fn learned_again(learned: &helenus_payload::Learned) -> Result<helenus_payload::
     Ok(helenus_payload::Learned::from_bytes(&learned.to_bytes())?)
 }
 
+/// Has the columns in this state, after these changes.
+fn put(node: &mut Session, first: &[Change<'_>], state: &str) {
+    let columns = COLUMNS.map(|(column, hidden, codec)| Encoding {
+        column: column.to_owned(),
+        hidden: hidden.to_owned(),
+        state: state.to_owned(),
+        codec: codec.to_string(),
+        dictionary: Some(1),
+        ..Encoding::default()
+    });
+    let mut changes = first.to_vec();
+    changes.extend(columns.iter().map(Change::PutEncoding));
+    let run = |text: &str| node.client.query(text).expect(text);
+    change(run, &TableKey::new("ks", "t"), &changes);
+}
+
 /// Changes the catalogue, and waits until the proxy knows.
 fn put_state(node: &mut Session, proxy: &Proxy, state: &str) -> Result<()> {
-    for (column, ..) in COLUMNS {
-        node.client.query(&format!(
-            "UPDATE helenus.encodings SET state = '{state}' WHERE keyspace_name = 'ks' AND table_name = 't' \
-             AND column_name = '{column}'"
-        ))?;
-    }
+    put(node, &[], state);
     let wanted = format!(
         "helenus_encoded_columns{{state=\"{state}\"}} {}",
         COLUMNS.len()

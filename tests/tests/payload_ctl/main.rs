@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use helenus_cluster::{ClientTls, Cluster, Connection, Consistency, Rows};
+use helenus_tests::catalogue::place;
 use helenus_tests::proxy::helenus;
 
 /// The node dies with this process. Whoever runs proxies that others must not see takes it alone.
@@ -95,8 +96,8 @@ impl Node {
     /// The state of a column, if it is in the catalogue.
     fn state(&mut self, keyspace: &str, table: &str, column: &str) -> Option<String> {
         let rows = self.run(&format!(
-            "SELECT state FROM helenus.encodings WHERE keyspace_name = '{keyspace}' AND table_name = '{table}' \
-             AND column_name = '{column}'"
+            "SELECT state FROM helenus.catalogue WHERE {}",
+            place(keyspace, table, "encoding", column)
         ));
         let bytes = rows.into_iter().next()?.into_iter().next()??;
         Some(String::from_utf8(bytes).expect("a text"))
