@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, OfTable};
 use crate::flag::{Feature, Flag};
 use crate::table::TableKey;
 
@@ -16,7 +16,7 @@ use crate::table::TableKey;
 pub enum Doubt {
     #[error(
         "version {told} of the catalogue was told where version {known} was known: its replicas have lost what they \
-         had; run `nodetool repair -full helenus` on all nodes"
+         had; run `nodetool repair -full helenus` on all nodes (after a restore from a backup, restart the proxies)"
     )]
     Older { known: i64, told: i64 },
     #[error(
@@ -50,6 +50,10 @@ impl Belief {
     pub fn on_flags(&mut self, told: &BTreeSet<Flag>) -> bool {
         let before = self.flags.len();
         self.flags.extend(told.iter().cloned());
+        if !self.needs_catalogue() {
+            // Nothing of it can be lost. The keyspace may be dropped by now, and begin anew.
+            self.catalogue.version = 0;
+        }
         self.flags.len() > before
     }
 
@@ -76,19 +80,37 @@ impl Belief {
                 });
             }
             self.flags = flags;
+            self.lost.clear();
             return Ok(());
         };
         let (known, told) = (self.catalogue.version, read.version);
         if told < known {
             return Err(Doubt::Older { known, told });
         }
-        if told == known && read != self.catalogue {
+        if told == known && self.kept(&read) != self.kept(&self.catalogue) {
             return Err(Doubt::Differs { version: told });
         }
         self.lost = Belief::unexplained(&read, &flags);
         self.catalogue = read;
         self.flags = flags;
         Ok(())
+    }
+
+    /// What a catalogue says but for what was lost of the one that is believed: that may come back under the same version, by
+    /// a repair.
+    fn kept(&self, of: &Catalogue) -> Catalogue {
+        let mut kept = of.clone();
+        for flag in &self.lost {
+            let Some(table) = kept.tables.get_mut(&flag.table) else {
+                continue;
+            };
+            match flag.feature {
+                Feature::Layouts => table.layouts = None,
+                Feature::Encodings => table.encodings = None,
+            }
+        }
+        kept.tables.retain(|_, table| *table != OfTable::default());
+        kept
     }
 
     /// The flags without a row in the catalogue. A row comes before its flag and goes after it, so these rows are lost, unless
@@ -122,7 +144,7 @@ impl Belief {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{Layouts, OfTable};
+    use crate::catalogue::Layouts;
 
     fn flag(table: &str, number: i64) -> Flag {
         Flag {
@@ -249,6 +271,58 @@ mod tests {
         let read = catalogue(4, &[("users", 1), ("orders", 5)]);
         assert_eq!(belief.on_catalogue(Some(read), all), Ok(()));
         assert_eq!(names(&belief.lost(LAYOUTS)), ["users"]);
+    }
+
+    #[test]
+    fn rows_that_were_lost_may_come_back_under_the_same_version() {
+        let mut belief = Belief::default();
+        let all = flags(&[("orders", 1), ("users", 2)]);
+        let left = catalogue(3, &[("users", 2)]);
+        assert_eq!(belief.on_catalogue(Some(left.clone()), all.clone()), Ok(()));
+        assert_eq!(names(&belief.lost(LAYOUTS)), ["orders"]);
+        let others = catalogue(3, &[("orders", 1), ("users", 3)]);
+        let differs = Err(Doubt::Differs { version: 3 });
+        assert_eq!(belief.on_catalogue(Some(others), all.clone()), differs);
+        let repaired = catalogue(3, &[("orders", 1), ("users", 2)]);
+        assert_eq!(
+            belief.on_catalogue(Some(repaired.clone()), all.clone()),
+            Ok(())
+        );
+        assert!(belief.lost(LAYOUTS).is_empty());
+        assert_eq!(belief.catalogue(), &repaired);
+        // By then they are known, and must not be lost again.
+        assert_eq!(belief.on_catalogue(Some(left), all), differs);
+    }
+
+    #[test]
+    fn nothing_is_lost_without_flags() {
+        let mut belief = Belief::default();
+        let all = flags(&[("orders", 1)]);
+        let empty = Some(Catalogue::default());
+        assert_eq!(belief.on_catalogue(empty, all), Ok(()));
+        assert_eq!(names(&belief.lost(LAYOUTS)), ["orders"]);
+        // The keyspace was dropped.
+        assert_eq!(belief.on_catalogue(None, flags(&[])), Ok(()));
+        assert!(belief.lost(LAYOUTS).is_empty());
+        assert!(belief.flagged(LAYOUTS).is_empty());
+    }
+
+    #[test]
+    fn a_catalogue_in_which_nothing_was_left_may_begin_anew() {
+        let mut belief = Belief::default();
+        let one = flags(&[("orders", 1)]);
+        let known = catalogue(8, &[("orders", 1)]);
+        assert_eq!(belief.on_catalogue(Some(known), one), Ok(()));
+        assert_eq!(
+            belief.on_catalogue(Some(catalogue(9, &[])), flags(&[])),
+            Ok(())
+        );
+        // The keyspace is dropped, and made again.
+        belief.on_flags(&flags(&[]));
+        let one = flags(&[("orders", 2)]);
+        belief.on_flags(&one);
+        let anew = catalogue(1, &[("orders", 2)]);
+        assert_eq!(belief.on_catalogue(Some(anew), one), Ok(()));
     }
 
     #[test]
