@@ -40,7 +40,8 @@ use crate::process::Process;
 
 /// Events come in bursts, and before their node answers for what has changed.
 const EVENT_DELAY: Duration = Duration::from_millis(200);
-/// Between two attempts, while none of the nodes answers.
+/// After the first round in which no node could tell. The pauses grow up to [`REFRESH`]: each round may be a login at each
+/// node.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The tables are looked at again after this time, even if nothing is known to have changed.
 pub const SCHEMA_AGE_MAX: Duration = Duration::from_secs(30);
@@ -109,9 +110,16 @@ pub(crate) struct Watch {
     features: Vec<Feature>,
     /// Connections to the nodes that were asked last: one, unless it was not believed alone.
     readers: Vec<Reader>,
+    /// Another connection to a node that has told its flags, while no node can tell the catalogue: what does not depend on
+    /// the catalogue must not wait for all who are asked for it in vain.
+    flag_reader: Option<Reader>,
+    /// Who of those that were just asked for all has told its flags.
+    flags_told_by: Option<SocketAddr>,
     seen: Seen,
     /// Whether the last attempt failed, and that was logged.
     is_failing: bool,
+    /// The same of what was read and not believed.
+    is_doubting: bool,
 }
 
 impl Watch {
@@ -125,8 +133,11 @@ impl Watch {
             common,
             features,
             readers: Vec::new(),
+            flag_reader: None,
+            flags_told_by: None,
             seen: Seen::default(),
             is_failing: false,
+            is_doubting: false,
         };
         if tokio::time::timeout(FIRST_MAX, watch.renew())
             .await
@@ -158,26 +169,76 @@ impl Watch {
     /// Reads flags and catalogue from the first node that can tell, or from several if one alone does not
     /// count. Goes on until both are known.
     async fn renew(&mut self) {
+        let mut pause = PAUSE;
         loop {
             let (addresses, owners) = self.addresses();
             let mut votes = Votes::among(owners);
             for address in addresses {
+                self.renew_flags().await;
+                self.flags_told_by = None;
                 match self.renew_from(address, &mut votes).await {
                     Ok(Verdict::Counts(_)) => {
                         if !votes.has_doubts() {
                             self.readers.retain(|reader| reader.address == address);
                         }
+                        self.flag_reader = None;
+                        self.is_doubting = false;
                         if std::mem::take(&mut self.is_failing) {
                             tracing::info!(node = %address, "the catalogue can be read again");
                         }
                         return;
                     }
                     Ok(Verdict::Doubtful) => {}
-                    Err(e) => self.on_failure(address, &e),
+                    Err(e) => {
+                        self.on_failure(address, &e);
+                        if !matches!(e, Unread::Reading(ReadError::Conn(_))) {
+                            self.on_doubt(&e);
+                        }
+                        self.keep_flags_of(address).await;
+                    }
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            if votes.has_doubts() {
+                self.on_doubt(&"nodes differ in their schema, and most of them are needed to say what is right");
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(REFRESH);
         }
+    }
+
+    /// Reads the flags where they could be read before, if that is long ago.
+    async fn renew_flags(&mut self) {
+        if self.common.leases.flags.unread_for(Instant::now()) < REFRESH {
+            return;
+        }
+        let Some(mut reader) = self.flag_reader.take() else {
+            return;
+        };
+        if let Ok(told) = reader.flags().await {
+            self.take_flags(&told);
+            self.flag_reader = Some(reader);
+        }
+    }
+
+    /// Remembers a node, which could not tell the catalogue, if it has told its flags a moment ago.
+    async fn keep_flags_of(&mut self, address: SocketAddr) {
+        if self.flag_reader.is_none() && self.flags_told_by == Some(address) {
+            self.flag_reader = self.connect(address).await.ok();
+        }
+    }
+
+    fn take_flags(&mut self, told: &Flags) {
+        if self.seen.belief.on_flags(&told.flags) {
+            self.flag();
+        }
+        self.common.leases.flags.renew(told.sent);
+    }
+
+    async fn connect(&self, address: SocketAddr) -> Result<Reader, ReadError> {
+        let dialer = (**self.common.dialer.load()).clone();
+        let config = self.common.settings.load_full();
+        let version = self.common.snapshot.load().version;
+        Reader::connect(&config, &dialer, address, version).await
     }
 
     /// The nodes that answered last come first; those without a link, which may be down, last. Also how many owners
@@ -220,6 +281,13 @@ impl Watch {
         }
     }
 
+    /// What a node says could be read and does not count. It is told even if others could not be asked before.
+    fn on_doubt(&mut self, why: &dyn Display) {
+        if !std::mem::replace(&mut self.is_doubting, true) {
+            tracing::warn!("the catalogue is not believed: {why}");
+        }
+    }
+
     async fn renew_from(
         &mut self,
         address: SocketAddr,
@@ -228,12 +296,7 @@ impl Watch {
         let known = self.readers.iter().position(|r| r.address == address);
         let mut reader = match known {
             Some(at) => self.readers.swap_remove(at),
-            None => {
-                let dialer = (**self.common.dialer.load()).clone();
-                let config = self.common.settings.load_full();
-                let version = self.common.snapshot.load().version;
-                Reader::connect(&config, &dialer, address, version).await?
-            }
+            None => self.connect(address).await?,
         };
         let done = self.renew_by(&mut reader, votes).await;
         // One that has answered is asked again, without another login.
@@ -252,11 +315,10 @@ impl Watch {
         reader: &mut Reader,
         votes: &mut Votes,
     ) -> Result<Verdict, Unread> {
-        let Flags { sent, flags } = reader.flags().await?;
-        if self.seen.belief.on_flags(&flags) {
-            self.flag();
-        }
-        self.common.leases.flags.renew(sent);
+        let told = reader.flags().await?;
+        self.take_flags(&told);
+        self.flags_told_by = Some(reader.address);
+        let Flags { sent, flags } = told;
         if self.seen.belief.needs_catalogue() {
             return self.renew_catalogue(reader, flags, votes).await;
         }
