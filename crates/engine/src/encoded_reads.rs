@@ -32,9 +32,12 @@ impl Engine {
         let held = self.cx.shared.leases.held(self.cx.now);
         let newest = self.cx.shared.snapshot.load();
         if held.flags.is_none() || held.catalogue.is_none() {
-            let of_table = client.map(|client| named_by(&client.query));
-            let table = of_table.and_then(|(keyspace, table)| Some((keyspace?, table?)));
-            let need = newest.encodings.flagged.need(table);
+            let flagged = &newest.encodings.flagged;
+            let need = match client.map(|client| named_by(&client.query)) {
+                Some((Some(keyspace), Some(table))) => flagged.need(Some((keyspace, table))),
+                Some((None, Some(table))) => flagged.need_in_any_keyspace(table),
+                _ => flagged.need_of_any(),
+            };
             if held.until(need).is_none() {
                 return true;
             }

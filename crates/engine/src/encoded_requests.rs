@@ -83,7 +83,10 @@ impl Engine {
         let of = statement.map(|of| &**of);
         let need = self.need(&encodings.flagged, arrival, analysis, of);
         let Some(until) = held.until(need) else {
-            return Err(Refusal::blind(&self.cx.shared.leases, need, self.cx.now));
+            return Err(match self.unknown_in_batch(arrival) {
+                Some(id) => Refusal::unprepared_for_encoded(id),
+                None => Refusal::blind(&self.cx.shared.leases, need, self.cx.now),
+            });
         };
         let stored = Stored {
             until: Some(until),

@@ -31,7 +31,7 @@ impl Engine {
                 flagged.most(inner.map(|inner| named_table(inner, in_force)))
             }
             // Whatever it may be about.
-            (_, Some(of)) if of.facts.kind == Kind::Opaque => flagged.need(None),
+            (_, Some(of)) if of.facts.kind == Kind::Opaque => flagged.need_of_any(),
             (_, of) => flagged.need(analysis.table(of)),
         }
     }
@@ -48,17 +48,35 @@ impl Engine {
         let children = view.children.iter().map(|child| match child {
             BatchChild::Text(text, _) => {
                 let statement = self.statements.of_text(text);
-                flagged.need(match statement.facts.kind {
-                    Kind::Opaque => None,
-                    _ => table_of(&statement, None, analysis.keyspace),
-                })
+                match statement.facts.kind {
+                    Kind::Opaque => flagged.need_of_any(),
+                    _ => flagged.need(table_of(&statement, None, analysis.keyspace)),
+                }
             }
             BatchChild::Prepared(id, _) => {
                 let prepared = self.statements.prepared(&self.cx.shared, id);
-                let table = prepared.as_ref().and_then(|of| of.table.as_ref());
-                flagged.need(table.map(|(keyspace, table)| (&**keyspace, &**table)))
+                match prepared.as_ref().and_then(|of| of.table.as_ref()) {
+                    Some((keyspace, table)) => flagged.need(Some((&**keyspace, &**table))),
+                    None => flagged.need_of_any(),
+                }
             }
         });
         children.max().unwrap_or(Need::Flags)
+    }
+
+    /// The first statement of a batch that only the nodes know. Once it has been prepared again, the batch may turn out to
+    /// need less.
+    pub(crate) fn unknown_in_batch<'a>(&mut self, arrival: &Arrival<'a>) -> Option<&'a [u8]> {
+        if arrival.opcode != Opcode::Batch {
+            return None;
+        }
+        let view = BatchView::parse(arrival.content, arrival.version).ok()?;
+        view.children.iter().find_map(|child| match child {
+            BatchChild::Prepared(id, _) => {
+                let prepared = self.statements.prepared(&self.cx.shared, id);
+                prepared.is_none().then_some(*id)
+            }
+            BatchChild::Text(..) => None,
+        })
     }
 }

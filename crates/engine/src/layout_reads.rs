@@ -68,7 +68,7 @@ impl Engine {
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
         (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
-        until: Option<Instant>,
+        (need, until): (Need, Option<Instant>),
     ) -> Result<Option<LayoutRead>, Refusal> {
         let Some(options) = options_of(arrival) else {
             return Ok(None);
@@ -78,7 +78,7 @@ impl Engine {
             return match continued {
                 Some(_) => {
                     let leases = &self.cx.shared.leases;
-                    Err(Refusal::fenced(leases, Need::Catalogue, self.cx.now))
+                    Err(Refusal::fenced(leases, need, self.cx.now))
                 }
                 None => Ok(None),
             };

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::rewriting::{OnLayouts, Refusal, Rewriting, Rewritten, SchemaForm};
+use crate::leases::Need;
 use crate::memory::NO_MEMORY;
 use crate::request::ClientRequest;
 use crate::statement::analysis::Analysis;
@@ -88,6 +89,9 @@ impl Engine {
         let defines = defines(kind, statement);
         let of_facts = || statement.and_then(|s| s.facts.keyspace.as_ref().map(Name::as_str));
         let keyspace = table.map(|(keyspace, _)| keyspace).or_else(of_facts);
+        // Types are no tables, and flags are types.
+        let in_force = analysis.in_force().filter(|_| kind == Kind::Ddl);
+        let keyspace = keyspace.or(in_force);
         if (may_write || kind == Kind::Ddl) && keyspace == Some(CATALOGUE) {
             return Err(Refusal::invalid(CATALOGUE_REFUSED));
         }
@@ -99,7 +103,10 @@ impl Engine {
             let need = self.need(&layouts.flagged, arrival, analysis, of);
             rewritten.send_before = held.until(need);
             if rewritten.send_before.is_none() {
-                return Err(Refusal::fenced(&self.cx.shared.leases, need, self.cx.now));
+                return Err(match self.unknown_in_batch(arrival) {
+                    Some(id) => Refusal::unprepared(id),
+                    None => Refusal::fenced(&self.cx.shared.leases, need, self.cx.now),
+                });
             }
         }
         if layouts.is_empty() {
@@ -117,9 +124,11 @@ impl Engine {
                 return Err(Refusal::invalid(serial_read_refused(table)));
             }
             (Kind::Select, Some(statement), Some(table)) => {
-                let of = (statement, table);
-                let read = self.read_of_layout(arrival, analysis, of, held.catalogue)?;
-                rewritten.send_before = held.catalogue.filter(|_| read.is_some());
+                let need = layouts.flagged.need(Some((&table.keyspace, &table.name)));
+                let need = need.max(Need::Catalogue);
+                let (of, until) = ((statement, table), held.until(need));
+                let read = self.read_of_layout(arrival, analysis, of, (need, until))?;
+                rewritten.send_before = until.filter(|_| read.is_some());
                 read.map(Rewriting::Read)
             }
             (Kind::Insert | Kind::Update | Kind::Delete, Some(statement), Some(table)) => {
@@ -210,7 +219,8 @@ impl ClientRequest {
                 self.query = query;
                 self.layouts = Some(Box::new(OnLayouts::Read(read)));
             }
-            Rewriting::Read(_) => {}
+            // The table is read, for as long as it takes.
+            Rewriting::Read(_) => self.query.send_before = None,
             Rewriting::Write(write) => {
                 self.query.opcode = write.opcode;
                 self.query.body = write.body;

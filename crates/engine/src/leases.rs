@@ -160,6 +160,19 @@ impl Flagged {
         need.copied().unwrap_or(Need::Flags)
     }
 
+    /// The same of a table with this name in a keyspace that is not known.
+    pub(crate) fn need_in_any_keyspace(&self, table: &str) -> Need {
+        let of_keyspaces = self.tables.values();
+        let needs = of_keyspaces.filter_map(|tables| tables.get(table));
+        needs.copied().max().unwrap_or(Need::Flags)
+    }
+
+    /// The same of a request that may be about any of them.
+    pub(crate) fn need_of_any(&self) -> Need {
+        let needs = self.tables.values().flat_map(FxHashMap::values);
+        needs.copied().max().unwrap_or(Need::Flags)
+    }
+
     /// The same of a request about several.
     pub(crate) fn most<'t>(
         &self,
@@ -212,6 +225,9 @@ mod tests {
         let most = flagged.most([Some(("a", "b")), orders].into_iter());
         assert_eq!(most, Need::Catalogue);
         assert_eq!((flagged.len(), flagged.lost()), (2, 1));
+        assert_eq!(flagged.need_of_any(), Need::Row);
+        assert_eq!(flagged.need_in_any_keyspace("orders"), Need::Catalogue);
+        assert_eq!(flagged.need_in_any_keyspace("other"), Need::Flags);
     }
 
     #[test]

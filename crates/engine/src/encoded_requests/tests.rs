@@ -14,6 +14,7 @@ use helenus_wire::{
 
 use crate::config::Config;
 use crate::encodings::{EncodedColumn, EncodedTable, Encodings};
+use crate::testing::batch_of;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, TABLE, VARCHAR};
 
 mod reads;
@@ -200,6 +201,61 @@ fn tables_without_encoded_columns_are_read_and_written_while_the_catalogue_canno
             code == code::OVERLOADED && why.contains("the catalogue could not be read for 10 s"),
             "{text}: {why}"
         );
+    }
+}
+
+#[test]
+fn a_table_is_known_by_the_keyspace_that_a_request_names_beside_its_text() {
+    let mut bench = bench((Version::V5, Version::V5), Written::Encoded);
+    bench.wait(LEASE);
+    bench.renew_flags();
+    let body = |text: &str| {
+        let mut body = Vec::new();
+        write::long_string(&mut body, text);
+        write::u16(&mut body, 6);
+        write::u32(&mut body, query_flags::KEYSPACE);
+        write::string(&mut body, "app");
+        body
+    };
+    let others = body("SELECT * FROM others WHERE customer = 1");
+    bench.ask(Opcode::Query, 2, &others);
+    assert_eq!(bench.at_node().len(), 1);
+    bench.ask(
+        Opcode::Query,
+        3,
+        &body("SELECT * FROM orders WHERE customer = 1"),
+    );
+    assert_eq!(bench.error().0, code::OVERLOADED);
+}
+
+#[test]
+fn a_batch_with_an_unknown_statement_is_prepared_again_while_the_catalogue_cannot_be_read() {
+    let mut bench = bench((Version::V4, Version::V4), Written::Encoded);
+    bench.wait(LEASE);
+    bench.renew_flags();
+    let body = batch_of((Version::V4, 0), &[Err(b"strange")]);
+    bench.ask(Opcode::Batch, 2, &body);
+    let (code, why) = bench.error();
+    assert_eq!(code, code::UNPREPARED, "{why}");
+}
+
+#[test]
+fn flags_are_not_changed_by_clients() {
+    let mut bench = bench((Version::V5, Version::V5), Written::Encoded);
+    for opcode in [Opcode::Prepare, Opcode::Query] {
+        let mut body = Vec::new();
+        write::long_string(&mut body, "DROP TYPE \"encodings app.orders 1\"");
+        match opcode {
+            Opcode::Prepare => write::u32(&mut body, 1),
+            _ => {
+                write::u16(&mut body, 6);
+                write::u32(&mut body, query_flags::KEYSPACE);
+            }
+        }
+        write::string(&mut body, "helenus");
+        bench.ask(opcode, 2, &body);
+        assert_eq!(bench.error().0, code::INVALID, "{opcode:?}");
+        bench.is_done();
     }
 }
 

@@ -48,7 +48,8 @@ pub(crate) fn changes_catalogue(
     let keyspace = named.map(|(keyspace, _)| keyspace).or_else(of_facts);
     let is_catalogue = keyspace == Some(CATALOGUE);
     match statement.facts.kind {
-        Kind::Ddl => is_catalogue,
+        // Types are no tables, and flags are types.
+        Kind::Ddl => is_catalogue || keyspace.is_none() && in_force == Some(CATALOGUE),
         Kind::Opaque => {
             let text = &statement.text;
             begins_as_write(text)

@@ -202,6 +202,53 @@ fn a_table_whose_layouts_are_lost_is_not_written() {
     assert_eq!(bench.one_at_node().0, Opcode::Batch, "others go on");
 }
 
+#[test]
+fn a_layout_of_a_table_whose_row_is_lost_is_not_read() {
+    let mut bench = Bench::new(Version::V4, Version::V4);
+    let read = "SELECT day FROM app.orders WHERE customer = 7 AND status = 'open' ALLOW FILTERING";
+    // The row is that of an earlier flag, from a backup.
+    bench.flag(|flagged| flagged.add_lost("app", "orders"));
+    ask(&mut bench, read);
+    let (opcode, _, body) = bench.one_at_node();
+    let sent = Asking::default().query(Version::V4, read);
+    assert_eq!((opcode, body), (Opcode::Query, sent));
+}
+
+#[test]
+fn what_may_be_about_a_lost_table_is_not_sent() {
+    let odd = "INSERT INTO app.others (customer) SOMEHOW";
+    let mut bench = Bench::new(Version::V4, Version::V4);
+    bench.flag(|flagged| flagged.add_lost("app", "others"));
+    ask(&mut bench, odd);
+    let (code, why) = bench.error();
+    assert!(
+        code == code::OVERLOADED && why.contains("has lost"),
+        "{why}"
+    );
+    let body = batch_of((Version::V4, 0), &[Ok(odd)]);
+    bench.ask(Opcode::Batch, 2, &body);
+    assert_eq!(bench.error().0, code::OVERLOADED);
+    bench.is_done();
+    // Right is what names another table, which nothing is lost of.
+    ask(&mut bench, "GRANT SELECT ON app.more TO clerk");
+    assert_eq!(bench.at_node().len(), 1);
+}
+
+/// A proxy that has just been started knows none.
+#[test]
+fn a_batch_with_an_unknown_statement_is_prepared_again_while_the_catalogue_cannot_be_read() {
+    let mut bench = Bench::new(Version::V4, Version::V4);
+    bench.adopt_none();
+    bench.flag(|flagged| flagged.add("app", "orders"));
+    bench.wait(LEASE);
+    bench.renew_flags();
+    let body = batch_of((Version::V4, 0), &[Err(b"strange")]);
+    bench.ask(Opcode::Batch, 2, &body);
+    let (code, why) = bench.error();
+    assert_eq!(code, code::UNPREPARED, "{why}");
+    bench.is_done();
+}
+
 /// A bench whose link takes one request at a time, and in which everything may wait for long.
 fn narrow() -> Bench {
     let mut config = crate::config::Config::default();
@@ -581,6 +628,28 @@ fn the_catalogue_is_not_changed_by_clients() {
     let mut bench = Bench::new(Version::V4, Version::V4);
     ask(&mut bench, "SELECT * FROM helenus.catalogue");
     assert_eq!(bench.at_node().len(), 1);
+}
+
+#[test]
+fn flags_are_not_changed_by_clients() {
+    for text in [
+        "DROP TYPE \"layouts app.orders 1\"",
+        "CREATE TYPE IF NOT EXISTS \"layouts app.others 1\" (flag int)",
+    ] {
+        let qualified = text.replacen('"', "helenus.\"", 1);
+        let mut bench = Bench::new(Version::V5, Version::V5);
+        ask(&mut bench, &qualified);
+        assert_eq!(bench.error().0, code::INVALID, "{qualified}");
+        bench.prepare_in("helenus", text, b"own", &[]);
+        bench.prepare_in("app", text, b"others", &[]);
+        let body = Asking::default().execute(Version::V5, b"own");
+        bench.ask(Opcode::Execute, 2, &body);
+        assert_eq!(bench.error().0, code::INVALID, "{text}");
+        bench.is_done();
+        let body = Asking::default().execute(Version::V5, b"others");
+        bench.ask(Opcode::Execute, 2, &body);
+        assert_eq!(bench.at_node().len(), 1, "{text}");
+    }
 }
 
 #[test]
