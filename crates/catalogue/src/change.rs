@@ -26,14 +26,14 @@ pub enum Change<'a> {
     },
 }
 
-/// The batch that carries out these changes of one table if the version is still `version`, and raises it. Its answer's first
-/// column says whether it was applied.
-pub fn batch(version: i64, table: &TableKey, changes: &[Change<'_>]) -> String {
-    let old = match version {
+/// The batch that carries out these changes of one table if the version is still `old`, which becomes `new`. Its answer's
+/// first column says whether it was applied. Versions are times in milliseconds, as far as they grow: so a catalogue that
+/// was lost and is begun anew has a version that no proxy takes for an older one.
+pub fn batch(old: i64, new: i64, table: &TableKey, changes: &[Change<'_>]) -> String {
+    let old = match old {
         0 => "null".to_owned(),
-        version => version.to_string(),
+        old => old.to_string(),
     };
-    let new = version + 1;
     let mut batch = format!(
         "BEGIN BATCH UPDATE helenus.catalogue SET version = {new} WHERE {PARTITION} IF version = {old}; "
     );
@@ -127,15 +127,15 @@ mod tests {
             Change::PutLayout(&layout),
         ];
         assert_eq!(
-            batch(0, &table, &changes),
-            "BEGIN BATCH UPDATE helenus.catalogue SET version = 1 WHERE part = 'all' IF version = null; \
+            batch(0, 9, &table, &changes),
+            "BEGIN BATCH UPDATE helenus.catalogue SET version = 9 WHERE part = 'all' IF version = null; \
              UPDATE helenus.catalogue SET flag = 17 WHERE part = 'all' AND keyspace_name = 'shop' AND table_name = \
              'it''s' AND kind = 'layouts' AND item = ''; \
              UPDATE helenus.catalogue SET physical = 'it''s__layout_a', clustering = ['day', 'Clerk'], state = \
              'writing', created = 5 WHERE part = 'all' AND keyspace_name = 'shop' AND table_name = 'it''s' AND kind \
              = 'layout' AND item = 'a'; APPLY BATCH"
         );
-        let end = batch(41, &table, &[Change::End(Feature::Encodings)]);
+        let end = batch(41, 42, &table, &[Change::End(Feature::Encodings)]);
         assert!(end.contains("SET version = 42 WHERE part = 'all' IF version = 41;"));
         assert!(end.contains("DELETE FROM helenus.catalogue WHERE part = 'all'"));
     }

@@ -1,5 +1,7 @@
 //! What cannot be encoded is refused, with the reason and the way out, before anything is changed.
 
+use helenus_catalogue::SELECT_FLAGS;
+use helenus_tests::catalogue::change_by;
 use helenus_tests::proxy::Proxy;
 
 use crate::moves::until_gone;
@@ -148,4 +150,32 @@ fn no_column_is_encoded_while_a_proxy_would_not_understand_it() {
     node.payload(&dry).succeeded();
     drop(seeing);
     until_gone(&mut node);
+}
+
+#[test]
+fn a_table_that_the_catalogue_has_lost_is_told() {
+    let cluster = shared();
+    let mut node = Node::of(&cluster);
+    node.keyspace("lost");
+    node.run("CREATE TABLE lost.t (k int PRIMARY KEY, doc text)");
+    let enable = ["enable", "lost.t", "doc", "--codec", "cbor", "--yes"];
+    let no_proxies = "--no-proxies";
+    node.payload(&[&enable[..], &[no_proxies]].concat())
+        .succeeded();
+    let of_table = "part = 'all' AND keyspace_name = 'lost' AND table_name = 't'";
+    let delete = format!("DELETE FROM helenus.catalogue WHERE {of_table}");
+    change_by(|text: &str| node.run(text), &delete);
+    let advice = "run `nodetool repair -full helenus` on all nodes";
+    let status = node.payload(&["status", "lost.t"]).failed("1 of what");
+    assert!(status.out.contains(advice), "{status:?}");
+    let disable = ["disable", "lost.t", "doc", no_proxies];
+    // Its values cannot be read without what the catalogue said.
+    node.payload(&disable).failed(advice);
+    node.run("DROP TABLE lost.t");
+    let forgotten = node.payload(&disable).succeeded();
+    assert!(forgotten.out.contains("is forgotten"), "{forgotten:?}");
+    let flags = node.run(SELECT_FLAGS);
+    let names = flags.into_iter().filter_map(|row| row.into_iter().next()?);
+    let mut names = names.map(|name| String::from_utf8(name).expect("a text"));
+    assert!(names.all(|name| !name.contains("lost.t")));
 }

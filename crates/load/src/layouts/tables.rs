@@ -138,7 +138,8 @@ impl Copies {
         });
         for _ in 0..ATTEMPTS {
             let version = version(session).await?;
-            let batch = batch(version, &flag.table, &changes);
+            let new = flag.number.max(version + 1);
+            let batch = batch(version, new, &flag.table, &changes);
             if is_applied(session, &batch).await? {
                 return run(session, &flag.create()).await;
             }

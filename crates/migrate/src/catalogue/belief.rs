@@ -39,14 +39,17 @@ pub(crate) fn told_lost(flag: &Flag) -> String {
 /// What it says of one table.
 ///
 /// # Errors
-/// It cannot be read, or has lost what it said of the table.
+/// It cannot be read, or has lost what it said of the table, or all that it said: then nothing is to be begun until that has
+/// come back, or was given up.
 pub async fn read(cluster: &Cluster, table: &TableName) -> Result<Known> {
     let key = key(table);
     let lost = lost(cluster).await?;
-    if let Some(flag) = lost.iter().find(|flag| flag.table == key) {
-        bail!("{}", told_lost(flag));
+    let known = read_with_losses(cluster, table).await?;
+    let mut lost = lost.iter();
+    match lost.find(|flag| flag.table == key || known.is_blank()) {
+        None => Ok(known),
+        Some(flag) => bail!("{}", told_lost(flag)),
     }
-    read_with_losses(cluster, table).await
 }
 
 /// The tables that have layouts, or encoded columns, or of which something of that is left.

@@ -73,11 +73,16 @@ impl Known {
         }
     }
 
+    /// Nothing was ever put into the catalogue, or all of it is lost.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.version == 0
+    }
+
     /// Makes sure that proxies of each data center can see what was read here.
     pub(crate) async fn spread(&self, cluster: &Cluster) -> Result<()> {
-        match self.version {
-            0 => Ok(()),
-            _ => keyspace::spread(cluster, stored::SELECT).await,
+        match self.is_blank() {
+            true => Ok(()),
+            false => keyspace::spread(cluster, stored::SELECT).await,
         }
     }
 
@@ -257,7 +262,7 @@ pub(crate) async fn try_change(
     // An attempt may have been carried out, or be carried out by whoever comes next.
     let mut is_uncertain = false;
     for _ in 0..ATTEMPTS {
-        let batch = change::batch(version, &key(table), changes);
+        let batch = change::batch(version, later_than(version), &key(table), changes);
         let failed = match cluster.is_applied(&batch).await {
             Ok(true) => return settled(cluster).await,
             Ok(false) => None,
@@ -295,7 +300,7 @@ pub(crate) fn now_ms() -> i64 {
     now.map_or(0, |now| now.as_millis() as i64)
 }
 
-/// A number for an attempt, or a flag, that no command has seen yet.
+/// A number for an attempt, a flag or a version that nobody has seen yet.
 pub(crate) fn later_than(before: i64) -> i64 {
     now_ms().max(before.saturating_add(1))
 }

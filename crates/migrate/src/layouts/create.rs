@@ -17,9 +17,8 @@ use super::following::{add_columns, copy_grants};
 use super::names;
 use super::request::{self, Wanted};
 use super::{definition, ranges, rules};
-use crate::catalogue::flags;
 use crate::catalogue::settle::{Emptying, Settle};
-use crate::catalogue::{self, Known, now_ms};
+use crate::catalogue::{self, Known, flags, now_ms};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 

@@ -6,8 +6,7 @@ use helenus_rows::{Table, TableName};
 use super::work::Work;
 use super::{definition, fill, rules};
 use crate::nodes::cluster::Cluster;
-use crate::nodes::grants;
-use crate::nodes::table;
+use crate::nodes::{grants, table};
 
 /// Gives layouts the columns that the table has got meanwhile. Returns the table as it is by now.
 pub(super) async fn add_columns(

@@ -11,9 +11,8 @@ use super::entry::{begun_anew, check_unchanged};
 use super::verdict::{check_copies, chosen};
 use super::work::Work;
 use super::{fill, ranges, rules};
-use crate::catalogue;
-use crate::catalogue::flags;
 use crate::catalogue::settle::{Emptying, Settle};
+use crate::catalogue::{self, flags};
 use crate::nodes::access::Access;
 use crate::nodes::table;
 

@@ -12,13 +12,11 @@ use serde_json::json;
 use super::entry::{PROGRESS, begun_anew, check_free, check_unchanged};
 use super::names;
 use super::ranges;
-use crate::catalogue::flags;
 use crate::catalogue::settle::Settle;
-use crate::catalogue::{self, Known};
+use crate::catalogue::{self, Known, flags};
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
-use crate::nodes::hints;
-use crate::nodes::table;
+use crate::nodes::{hints, table};
 
 /// A write to a table with layouts is one mutation for all of them, and so is its hint. A node that gets a hint
 /// with a table that no longer exists throws the whole of it away, what is in it for the table itself included.

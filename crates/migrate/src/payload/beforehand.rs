@@ -10,8 +10,7 @@ use helenus_rows::TableName;
 
 use super::entry::{PROGRESS, announced};
 use super::{dictionary, entry, target};
-use crate::catalogue;
-use crate::catalogue::flags;
+use crate::catalogue::{self, flags};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 

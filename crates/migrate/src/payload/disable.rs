@@ -14,11 +14,11 @@ use serde_json::json;
 use super::entry::{self, Goal, PROGRESS};
 use super::journey::{Journey, take_over};
 use super::pace::Pace;
-use super::proxies;
-use crate::catalogue;
-use crate::catalogue::flags;
+use super::{proxies, target};
 use crate::catalogue::settle::Settle;
+use crate::catalogue::{self, flags};
 use crate::nodes::access::Access;
+use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 
 /// Take an encoded column back to texts, while clients use it.
@@ -49,6 +49,10 @@ pub async fn run(args: DisableArgs) -> Result<()> {
     args.pace.check_nodes(&cluster).await?;
     let column = fold_identifier(&args.column);
     let name = &args.table;
+    if forget_lost(&cluster, name).await? {
+        println!("{name} has no encoded columns: that it had any is forgotten");
+        return Ok(());
+    }
     let known = catalogue::read(&cluster, name).await?;
     let Some(entry) = known.encoding(&column) else {
         if flags::lower(&cluster, name, Feature::Encodings, &BTreeSet::new()).await? {
@@ -101,4 +105,21 @@ pub async fn run(args: DisableArgs) -> Result<()> {
         ),
     }
     Ok(())
+}
+
+/// Takes the flag from a table of which the catalogue has lost what it said, if no column of it can hold encoded values:
+/// then nothing of that is needed. Whether that was so.
+async fn forget_lost(cluster: &Cluster, name: &TableName) -> Result<bool> {
+    let key = catalogue::key(name);
+    let mut lost = catalogue::lost(cluster).await?;
+    lost.retain(|flag| flag.feature == Feature::Encodings && flag.table == key);
+    if lost.is_empty() {
+        return Ok(false);
+    }
+    if table::exists(cluster, &name.keyspace, &name.table).await?
+        && target::may_be_encoded(&table::load(cluster, name).await?)
+    {
+        return Ok(false);
+    }
+    flags::lower(cluster, name, Feature::Encodings, &lost).await
 }

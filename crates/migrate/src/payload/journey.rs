@@ -14,12 +14,10 @@ use super::moving::{Moved, Mover};
 use super::pace::Pace;
 use super::values::Change;
 use super::{proxies, target};
-use crate::catalogue::flags;
 use crate::catalogue::settle::Settle;
-use crate::catalogue::{self, Known};
+use crate::catalogue::{self, Known, flags};
 use crate::nodes::cluster::Cluster;
-use crate::nodes::hints;
-use crate::nodes::table;
+use crate::nodes::{hints, table};
 
 /// Looks at the whole table for values that were left. Two are needed if clients write meanwhile.
 const LOOKS: u32 = 5;

@@ -21,8 +21,7 @@ use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::progress::bar;
 use crate::nodes::reading::{Reader, Throttle};
-use crate::nodes::ring;
-use crate::nodes::table;
+use crate::nodes::{ring, table};
 
 /// Ranges that are counted at the same time.
 const PARALLEL: usize = 4;

@@ -165,6 +165,12 @@ pub(super) async fn free_name(cluster: &Cluster, table: &Table, column: &str) ->
     Ok(free.unwrap_or_default())
 }
 
+/// Whether a column may hold encoded values, by its name and type.
+pub(super) fn may_be_encoded(table: &Table) -> bool {
+    let is_one = |of: &Column| of.cql_type == "blob" && of.name.contains(ENCODED_SUFFIX);
+    table.regulars.iter().any(is_one)
+}
+
 /// Columns that the table had once.
 pub(super) async fn dropped(cluster: &Cluster, table: &TableName) -> Result<Vec<String>> {
     let rows: Vec<(String,)> = cluster
@@ -231,6 +237,14 @@ mod tests {
             let error = check(column).expect(column);
             assert!(error.contains(why), "{column}: {error}");
         }
+    }
+
+    #[test]
+    fn columns_of_encoded_values_are_known_by_their_names() {
+        let mut table = table();
+        assert!(may_be_encoded(&table));
+        table.regulars.retain(|of| of.name != "profile__encoded");
+        assert!(!may_be_encoded(&table));
     }
 
     #[test]
