@@ -120,6 +120,8 @@ pub(crate) struct Watch {
     is_failing: bool,
     /// The same of what was read and not believed.
     is_doubting: bool,
+    /// Whether the catalogue was read although no flag asked for it.
+    has_looked: bool,
 }
 
 impl Watch {
@@ -138,6 +140,7 @@ impl Watch {
             seen: Seen::default(),
             is_failing: false,
             is_doubting: false,
+            has_looked: false,
         };
         if tokio::time::timeout(FIRST_MAX, watch.renew())
             .await
@@ -321,6 +324,14 @@ impl Watch {
         let Flags { sent, flags } = told;
         if self.seen.belief.needs_catalogue() {
             return self.renew_catalogue(reader, flags, votes).await;
+        }
+        // Once, as far as it can be read: somebody may have dropped a flag by hand, and whoever was started since knows nothing
+        // else of the table.
+        if !self.has_looked
+            && let Ok(Verdict::Counts(sent)) = self.renew_catalogue(reader, flags, votes).await
+        {
+            self.has_looked = true;
+            return Ok(Verdict::Counts(sent));
         }
         // What no flag points to is not there.
         self.common.leases.catalogue.renew(sent);
