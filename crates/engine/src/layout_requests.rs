@@ -3,6 +3,7 @@
 //! which layouts there are ([`crate::layouts`]).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_cql::{Kind, Name};
 use helenus_wire::{ExecuteView, Opcode, code};
@@ -12,7 +13,7 @@ use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::in_sequence::InSequence;
 use crate::execution::rewriting::{OnLayouts, Refusal, Rewriting, Rewritten, SchemaForm};
-use crate::leases::Need;
+use crate::leases::{Held, Need};
 use crate::memory::NO_MEMORY;
 use crate::request::ClientRequest;
 use crate::statement::analysis::Analysis;
@@ -101,13 +102,7 @@ impl Engine {
         // What is defined for a table, its layouts may need, too.
         if (may_write || defines) && !is_systems {
             let need = self.need(&layouts.flagged, arrival, analysis, of);
-            rewritten.send_before = held.until(need);
-            if rewritten.send_before.is_none() {
-                return Err(match self.unknown_in_batch(arrival) {
-                    Some(id) => Refusal::unprepared(id),
-                    None => Refusal::fenced(&self.cx.shared.leases, need, self.cx.now),
-                });
-            }
+            rewritten.send_before = Some(self.fence(arrival, held, need)?);
         }
         if layouts.is_empty() {
             return Ok(rewritten);
@@ -167,6 +162,18 @@ impl Engine {
         }
         rewritten.form = form.map(Box::new);
         Ok(rewritten)
+    }
+
+    /// Until when a request with this need may be sent.
+    fn fence(&mut self, arrival: &Arrival<'_>, held: Held, need: Need) -> Result<Instant, Refusal> {
+        if let Some(until) = held.until(need) {
+            return Ok(until);
+        }
+        // Once it is prepared again, its tables are known.
+        Err(match self.unknown_in_batch(arrival) {
+            Some(id) => Refusal::unprepared(id),
+            None => Refusal::fenced(&self.cx.shared.leases, need, self.cx.now),
+        })
     }
 
     /// Tells a client why its request is not carried out.
