@@ -179,9 +179,10 @@ impl Three {
     }
 }
 
+/// By data center: commands make sure that each has what changes in the catalogue, and proxies read it in their own.
 fn replicated(verb: &str, keyspace: &str, replicas: u32) -> String {
     format!(
-        "{verb} KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"
+        "{verb} KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy', 'datacenter1': {replicas}}}"
     )
 }
 
