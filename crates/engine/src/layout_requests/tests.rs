@@ -2,6 +2,7 @@
 //! test has them say.
 
 mod asked;
+mod fencing;
 mod reads;
 mod rules;
 mod schema;
