@@ -1,6 +1,7 @@
 """Environments of the drivers, in the cache folder: set up when one is missing there or its pinned versions
 have changed. `DRIVERS[name](program)` is the command for a driver's program: `conformance` or `load`."""
 
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -46,7 +47,12 @@ def cached(name, sources, make):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     ready = CACHE / f"{name}-{digest.hexdigest()[:12]}"
     mark = ready / ".complete"
-    if not mark.exists():
+    CACHE.mkdir(parents=True, exist_ok=True)
+    # One at a time makes it; the others wait.
+    with open(CACHE / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if mark.exists():
+            return ready
         # Virtual environments know their own path, so it is filled in place and marked last.
         shutil.rmtree(ready, ignore_errors=True)
         ready.mkdir(parents=True)

@@ -147,7 +147,12 @@ def consistency(cqlsh):
         "Serial consistency level set to LOCAL_SERIAL",
         r"^ one$",
     )
-    written = cqlsh(f"CONSISTENCY THREE\nSELECT v FROM {KEYSPACE}.t WHERE k = 1;\n", fails=True)
+    # The driver in cqlsh tries the next host first, of which there is none, and what it then shows races with its own
+    # record of what the first host said: nothing, now and then.
+    for _ in range(10):
+        written = cqlsh(f"CONSISTENCY THREE\nSELECT v FROM {KEYSPACE}.t WHERE k = 1;\n", fails=True)
+        if "against any hosts', {})" not in written:
+            break
     contains(written, "Cannot achieve consistency level THREE", r"required_replicas\W+3\b", r"alive_replicas\W+1\b")
 
 
