@@ -9,6 +9,7 @@ pub mod proxy;
 pub mod raw;
 pub mod relay;
 pub mod reporter;
+pub mod scenes;
 pub mod scripted;
 pub mod turns;
 

@@ -8,6 +8,8 @@ use helenus_cluster::{Cluster, Connection, Consistency};
 use helenus_tests::catalogue::place;
 use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, QUORUM};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 
 use crate::in_use::command;
 use crate::{Node, Outcome, eventually, second};
@@ -205,10 +207,27 @@ fn order(client: &mut Client<std::net::TcpStream>, a: i32) -> Result<(), String>
     })
 }
 
-#[test]
-fn a_table_without_layouts_is_written_while_the_catalogue_cannot_be_read() {
+scenes!(
+    the_catalogue_is_away;
+    a_table_without_layouts_is_written_while_the_catalogue_cannot_be_read,
+    no_write_misses_the_layouts_of_a_table_that_the_catalogue_has_lost,
+);
+
+fn the_catalogue_is_away(scenes: &mut Scenes) {
     let _second = second();
     let mut three = Three::up();
+    scenes.scene(
+        "a_table_without_layouts_is_written_while_the_catalogue_cannot_be_read",
+        || it_cannot_be_read(&mut three),
+    );
+    // Its replication is another afterwards.
+    scenes.scene(
+        "no_write_misses_the_layouts_of_a_table_that_the_catalogue_has_lost",
+        || it_has_lost_a_table(&mut three),
+    );
+}
+
+fn it_cannot_be_read(three: &mut Three) {
     let proxy = three.proxy();
     let mut through = client(&proxy);
     order(&mut through, 0).expect("the catalogue can be read");
@@ -242,10 +261,7 @@ fn a_table_without_layouts_is_written_while_the_catalogue_cannot_be_read() {
     });
 }
 
-#[test]
-fn no_write_misses_the_layouts_of_a_table_that_the_catalogue_has_lost() {
-    let _second = second();
-    let mut three = Three::up();
+fn it_has_lost_a_table(three: &mut Three) {
     let proxy = three.proxy();
     let mut through = client(&proxy);
     let (holder, by) = (three.holder, three.others()[0]);

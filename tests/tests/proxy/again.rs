@@ -8,6 +8,8 @@ use std::time::Duration;
 use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::Client;
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -66,8 +68,13 @@ async fn all(
     answers.into_iter().map(|(_, is_ok)| is_ok).collect()
 }
 
-#[test]
-fn a_node_that_stands_still_doubles_no_list_and_undoes_no_write() {
+scenes!(
+    a_node_stands_still;
+    no_list_is_doubled,
+    no_write_is_undone,
+);
+
+fn a_node_stands_still(scenes: &mut Scenes) {
     let _turn = turn("again", Duration::from_secs(400));
     let spec = helenus_tests::ephemeral()
         .nodes(3)
@@ -84,8 +91,12 @@ fn a_node_that_stands_still_doubles_no_list_and_undoes_no_write() {
         client.query(cql).expect(cql);
     }
     let runtime = Runtime::new().expect("threads");
-    no_list_is_doubled(&cluster, &proxy, &runtime);
-    no_write_is_undone(&cluster, &proxy, &runtime);
+    scenes.scene("no_list_is_doubled", || {
+        no_list_is_doubled(&cluster, &proxy, &runtime);
+    });
+    scenes.scene("no_write_is_undone", || {
+        no_write_is_undone(&cluster, &proxy, &runtime);
+    });
 }
 
 fn no_list_is_doubled(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime) {

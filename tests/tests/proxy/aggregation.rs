@@ -6,24 +6,31 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Answer, Client, ONE, QUORUM, envelope, frame, op};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 
+use crate::node::two;
 use crate::{merged, metric, turn};
 
 const CLIENTS: usize = 12;
 const INCREMENTS: usize = 15;
 
-#[test]
-fn queries_of_many_clients() {
+scenes!(
+    queries_of_many_clients;
+    identical_reads_are_sent_once,
+    no_read_misses_an_acknowledged_write,
+    large_answers_get_links_of_their_own,
+    conditional_writes_lose_nothing,
+    reads_are_not_shared_without_the_setting,
+    merged_writes_keep_what_they_are,
+    every_mode_answers,
+);
+
+fn queries_of_many_clients(scenes: &mut Scenes) {
     let _turn = turn("aggregation", Duration::from_secs(300));
-    let spec = helenus_tests::ephemeral()
-        .nodes(2)
-        .yaml("write_request_timeout", "10s")
-        .yaml("read_request_timeout", "10s");
-    let cluster = Cluster::up(spec).expect("two nodes");
-    let points = cluster.contact_points();
+    let points = two().contact_points();
     {
         // Few in flight, so that reads wait for each other, too.
         let settings = ["aggregation.share_in_flight_max=2"];
@@ -37,14 +44,22 @@ fn queries_of_many_clients() {
         ] {
             client.query(cql).expect(cql);
         }
-        identical_reads_are_sent_once(&proxy);
-        no_read_misses_an_acknowledged_write(&proxy);
-        assert!(metric(&proxy, "helenus_reads_parked_total") > 0.0);
-        large_answers_get_links_of_their_own(&proxy);
-        conditional_writes_lose_nothing(&proxy, 2);
-        assert!(metric(&proxy, "helenus_lwt_waited_total") > 0.0);
+        scenes.scene("identical_reads_are_sent_once", || {
+            identical_reads_are_sent_once(&proxy);
+        });
+        scenes.scene("no_read_misses_an_acknowledged_write", || {
+            no_read_misses_an_acknowledged_write(&proxy);
+            assert!(metric(&proxy, "helenus_reads_parked_total") > 0.0);
+        });
+        scenes.scene("large_answers_get_links_of_their_own", || {
+            large_answers_get_links_of_their_own(&proxy);
+        });
+        scenes.scene("conditional_writes_lose_nothing", || {
+            conditional_writes_lose_nothing(&proxy, 2);
+            assert!(metric(&proxy, "helenus_lwt_waited_total") > 0.0);
+        });
     }
-    {
+    scenes.scene("reads_are_not_shared_without_the_setting", || {
         let off = [
             "aggregation.share_reads=false",
             "aggregation.lwt_turns=false",
@@ -53,8 +68,10 @@ fn queries_of_many_clients() {
         let answers = packet(&proxy, &["SELECT v FROM a.t WHERE k = 1"; 20]);
         assert_eq!(answers.len(), 20);
         assert_eq!(metric(&proxy, "helenus_reads_shared_total"), 0.0);
-    }
-    merged::writes_keep_what_they_are(&points);
+    });
+    scenes.scene("merged_writes_keep_what_they_are", || {
+        merged::writes_keep_what_they_are(&points);
+    });
     for settings in [
         &["aggregation.mode=\"window\"", "aggregation.window_us=0"][..],
         &["aggregation.mode=\"window\"", "aggregation.window_us=30"],
@@ -62,7 +79,9 @@ fn queries_of_many_clients() {
         &["aggregation.mode=\"adaptive\""],
     ] {
         let proxy = Proxy::start(&points, settings).expect("proxy");
-        every_mode_answers(&proxy, settings);
+        scenes.scene("every_mode_answers", || {
+            every_mode_answers(&proxy, settings)
+        });
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, Fault, ONE, PATIENCE, QUORUM, op};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 
 use crate::{directly, eventually, turn};
 
@@ -17,9 +19,19 @@ const LOCAL_ONE: u16 = 10;
 const WRITE: &str = "INSERT INTO d.t (k, v) VALUES (1, 1)";
 const READ: &str = "SELECT v FROM d.t WHERE k = 1";
 
-/// Node 1 is in dc1, where the proxies are; node 2 is in dc2.
-#[test]
-fn requests_and_logins_stay_in_the_local_data_centre() {
+// Node 1 is in dc1, where the proxies are; node 2 is in dc2.
+scenes!(
+    requests_and_logins_stay_in_the_local_data_centre;
+    nothing_goes_to_a_remote_node,
+    a_local_node_answers_every_level,
+    a_remote_node_answers_if_it_may,
+    levels_of_the_local_data_centre_do_not_leave_it,
+    a_remote_node_answers_every_level_if_it_may,
+    without_remote_nodes_nobody_answers,
+    a_roles_first_query_waits_for_the_node_that_is_up,
+);
+
+fn requests_and_logins_stay_in_the_local_data_centre(scenes: &mut Scenes) {
     let _turn = turn("data centres", Duration::from_secs(300));
     let spec = helenus_tests::ephemeral().nodes(2).auth(true);
     let spec = spec.place("dc1", "rack1").place("dc2", "rack1");
@@ -43,7 +55,9 @@ fn requests_and_logins_stay_in_the_local_data_centre() {
         Proxy::start(&cluster.contact_points(), &settings).expect("proxy")
     };
 
-    nothing_goes_to_a_remote_node(&cluster, &start(&[]));
+    scenes.scene("nothing_goes_to_a_remote_node", || {
+        nothing_goes_to_a_remote_node(&cluster, &start(&[]));
+    });
 
     let only_local = start(&[]);
     let also_remote = start(&["cluster.allow_remote_dc=true"]);
@@ -53,29 +67,41 @@ fn requests_and_logins_stay_in_the_local_data_centre() {
     ]);
     let mut clients =
         [&only_local, &also_remote, &wherever].map(|proxy| login(proxy, "app").expect("let in"));
-    for client in &mut clients {
-        for level in [ONE, QUORUM, LOCAL_ONE, LOCAL_QUORUM, LOCAL_SERIAL] {
-            let outcome = client.try_query(READ, level).expect("an answer");
-            outcome.unwrap_or_else(|fault| panic!("level {level}: {fault:?}"));
+    scenes.scene("a_local_node_answers_every_level", || {
+        for client in &mut clients {
+            for level in [ONE, QUORUM, LOCAL_ONE, LOCAL_QUORUM, LOCAL_SERIAL] {
+                let outcome = client.try_query(READ, level).expect("an answer");
+                outcome.unwrap_or_else(|fault| panic!("level {level}: {fault:?}"));
+            }
         }
-    }
+    });
     cluster.kill(1).expect("killed");
     let [only_local_client, also_remote_client, wherever_client] = &mut clients;
-    eventually("the remote node answers", PATIENCE, || {
-        let outcome = also_remote_client.try_query(READ, ONE);
-        outcome.expect("an answer").is_ok()
+    scenes.scene("a_remote_node_answers_if_it_may", || {
+        eventually("the remote node answers", PATIENCE, || {
+            let outcome = also_remote_client.try_query(READ, ONE);
+            outcome.expect("an answer").is_ok()
+        });
     });
-    levels_of_the_local_data_centre_do_not_leave_it(also_remote_client);
-    eventually("it answers every level", PATIENCE, || {
-        let outcome = wherever_client.try_query(READ, LOCAL_QUORUM);
-        outcome.expect("an answer").is_ok()
+    scenes.scene("levels_of_the_local_data_centre_do_not_leave_it", || {
+        levels_of_the_local_data_centre_do_not_leave_it(also_remote_client);
     });
-    for level in [ONE, LOCAL_ONE] {
-        let outcome = only_local_client.try_query(READ, level);
-        is_unavailable(outcome.expect("an answer"), "without remote nodes");
-    }
-    assert!(login(&only_local, "app").is_err());
-    a_roles_first_query_waits_for_the_node_that_is_up(&wherever);
+    scenes.scene("a_remote_node_answers_every_level_if_it_may", || {
+        eventually("it answers every level", PATIENCE, || {
+            let outcome = wherever_client.try_query(READ, LOCAL_QUORUM);
+            outcome.expect("an answer").is_ok()
+        });
+    });
+    scenes.scene("without_remote_nodes_nobody_answers", || {
+        for level in [ONE, LOCAL_ONE] {
+            let outcome = only_local_client.try_query(READ, level);
+            is_unavailable(outcome.expect("an answer"), "without remote nodes");
+        }
+        assert!(login(&only_local, "app").is_err());
+    });
+    scenes.scene("a_roles_first_query_waits_for_the_node_that_is_up", || {
+        a_roles_first_query_waits_for_the_node_that_is_up(&wherever);
+    });
 }
 
 /// The remote node takes connections, but says nothing.

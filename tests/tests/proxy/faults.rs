@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use helenus_cluster::{Cluster, Consistency as Level};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, ONE, QUORUM};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -35,8 +37,24 @@ const ERRORS_MAX: usize = TASKS as usize;
 /// No request may take longer, whatever happens to a node.
 const STALL_MAX: Duration = Duration::from_secs(20);
 
-#[test]
-fn nodes_join_die_freeze_and_come_back() {
+scenes!(
+    nodes_join_die_freeze_and_come_back;
+    a_node_joins,
+    statements_outlive_a_join,
+    reads_at_one_are_done_by_the_chosen_replica,
+    several_proxies,
+    tables_show_the_proxies,
+    the_schema_changes_with_a_node_away,
+    a_node_dies,
+    statements_outlive_a_restart,
+    a_node_freezes,
+    statements_outlive_an_altered_table,
+    all_nodes_die,
+    statements_outlive_all_nodes,
+    no_write_is_lost,
+);
+
+fn nodes_join_die_freeze_and_come_back(scenes: &mut Scenes) {
     let _turn = turn("faults", Duration::from_secs(900));
     // Two busy cores are shared with the nodes: a slow node is not what is tested here.
     let spec = helenus_tests::ephemeral()
@@ -68,24 +86,38 @@ fn nodes_join_die_freeze_and_come_back() {
     let mut load = Load::new(runtime, &proxy);
     let fixed = Fixed::new(&in_turn);
 
-    joins(&mut cluster, &mut load);
-    fixed.works_on_all(&cluster, &in_turn, "a node has joined");
-    reads_at_one_are_done_by_the_chosen_replica(&cluster, &proxy);
-    several_proxies(&cluster);
-    tables_that_show_the_proxies(&cluster);
-    changes_with_a_node_away(&mut cluster);
-    dies(&mut cluster, &mut load);
-    fixed.works_on_all(&cluster, &in_turn, "a node was restarted");
-    freezes(&cluster, &mut load);
-    // An altered table makes every node forget its statements.
-    let alter = "ALTER TABLE f.fixed ADD w int";
-    Client::ready(proxy.address, 4)
-        .and_then(|mut client| client.query(alter))
-        .expect(alter);
-    fixed.works_on_all(&cluster, &in_turn, "the table was altered");
-    all_die(&mut cluster, &proxy, &load);
-    fixed.works_on_all(&cluster, &in_turn, "all nodes were restarted");
-    load.verify();
+    scenes.scene("a_node_joins", || joins(&mut cluster, &mut load));
+    scenes.scene("statements_outlive_a_join", || {
+        fixed.works_on_all(&cluster, &in_turn, "a node has joined");
+    });
+    scenes.scene("reads_at_one_are_done_by_the_chosen_replica", || {
+        reads_at_one_are_done_by_the_chosen_replica(&cluster, &proxy);
+    });
+    scenes.scene("several_proxies", || several_proxies(&cluster));
+    scenes.scene("tables_show_the_proxies", || {
+        tables_that_show_the_proxies(&cluster);
+    });
+    scenes.scene("the_schema_changes_with_a_node_away", || {
+        changes_with_a_node_away(&mut cluster);
+    });
+    scenes.scene("a_node_dies", || dies(&mut cluster, &mut load));
+    scenes.scene("statements_outlive_a_restart", || {
+        fixed.works_on_all(&cluster, &in_turn, "a node was restarted");
+    });
+    scenes.scene("a_node_freezes", || freezes(&cluster, &mut load));
+    scenes.scene("statements_outlive_an_altered_table", || {
+        // Every node forgets its statements.
+        let alter = "ALTER TABLE f.fixed ADD w int";
+        Client::ready(proxy.address, 4)
+            .and_then(|mut client| client.query(alter))
+            .expect(alter);
+        fixed.works_on_all(&cluster, &in_turn, "the table was altered");
+    });
+    scenes.scene("all_nodes_die", || all_die(&mut cluster, &proxy, &load));
+    scenes.scene("statements_outlive_all_nodes", || {
+        fixed.works_on_all(&cluster, &in_turn, "all nodes were restarted");
+    });
+    scenes.scene("no_write_is_lost", || load.verify());
 }
 
 fn joins(cluster: &mut Cluster, load: &mut Load) {

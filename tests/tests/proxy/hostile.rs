@@ -8,18 +8,36 @@ use std::time::{Duration, Instant};
 use helenus_cluster::{Cluster, Consistency};
 use helenus_tests::proxy::{Proxy, raise_open_files_limit};
 use helenus_tests::raw::{Client, ONE, PATIENCE, envelope, frame, op};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 
-use crate::{directly, eventually, one_node, serves, turn};
+use crate::node::shared;
+use crate::{directly, eventually, serves, turn};
 
 const PROTOCOL_ERROR: i32 = 0x000A;
 
-#[test]
-fn hostile_bytes_many_clients_and_the_end() {
+scenes!(
+    hostile_bytes_many_clients_and_the_end;
+    garbage_is_refused,
+    other_versions_are_refused_as_by_a_node,
+    what_is_said_last_is_read_although_more_was_sent,
+    wrong_envelopes_are_refused,
+    wrong_frames_are_refused,
+    bytes_may_come_slowly,
+    unfinished_handshakes_are_closed,
+    the_proxy_has_not_grown,
+    idle_clients,
+    clients_max,
+    a_crowd_shares_links,
+    what_is_in_flight_is_answered_before_the_end,
+);
+
+fn hostile_bytes_many_clients_and_the_end(scenes: &mut Scenes) {
     let _turn = turn("hostile", Duration::from_secs(240));
     raise_open_files_limit().expect("open files");
-    let cluster = one_node(helenus_tests::ephemeral());
+    let mut cluster = shared();
     directly(
-        &mut cluster.connect(1).expect("node"),
+        &mut cluster.connect(),
         &[
             "CREATE KEYSPACE h WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
             "CREATE TABLE h.t (k int PRIMARY KEY, v text)",
@@ -35,25 +53,43 @@ fn hostile_bytes_many_clients_and_the_end() {
     assert!(serves(address));
 
     let before = proxy.resident_kib().expect("memory");
-    garbage(address);
-    other_versions_are_refused_as_by_a_node(address, cluster.contact_points()[0]);
-    what_is_said_last_is_read_although_more_was_sent(address);
-    wrong_envelopes(address);
-    wrong_frames(address);
-    slow_drip(address);
-    unfinished_handshake(address);
-    assert!(serves(address), "others are served no longer");
-    assert!(proxy.is_running());
-    let grown = proxy.resident_kib().expect("memory").saturating_sub(before);
-    println!("hostile bytes: the proxy grew by {grown} KiB");
-    assert!(grown < 64 * 1024, "{grown} KiB");
+    let mut serving = |name, act: &dyn Fn()| {
+        scenes.scene(name, || {
+            act();
+            assert!(serves(address), "others are served no longer");
+        });
+    };
+    serving("garbage_is_refused", &|| garbage(address));
+    serving("other_versions_are_refused_as_by_a_node", &|| {
+        other_versions_are_refused_as_by_a_node(address, cluster.contact_points()[0]);
+    });
+    serving("what_is_said_last_is_read_although_more_was_sent", &|| {
+        what_is_said_last_is_read_although_more_was_sent(address);
+    });
+    serving("wrong_envelopes_are_refused", &|| wrong_envelopes(address));
+    serving("wrong_frames_are_refused", &|| wrong_frames(address));
+    serving("bytes_may_come_slowly", &|| slow_drip(address));
+    serving("unfinished_handshakes_are_closed", &|| {
+        unfinished_handshake(address)
+    });
+    scenes.scene("the_proxy_has_not_grown", || {
+        assert!(proxy.is_running());
+        let grown = proxy.resident_kib().expect("memory").saturating_sub(before);
+        println!("hostile bytes: the proxy grew by {grown} KiB");
+        assert!(grown < 64 * 1024, "{grown} KiB");
+    });
 
-    idle_clients(&proxy);
-    clients_max(&proxy, 1200);
-    crowd(&cluster);
+    scenes.scene("idle_clients", || idle_clients(&proxy));
+    scenes.scene("clients_max", || clients_max(&proxy, 1200));
+    scenes.scene("a_crowd_shares_links", || crowd(&cluster));
+    scenes.scene("what_is_in_flight_is_answered_before_the_end", || {
+        what_is_in_flight_is_answered_before_the_end(&cluster, &mut proxy);
+    });
+}
 
+fn what_is_in_flight_is_answered_before_the_end(cluster: &Cluster, proxy: &mut Proxy) {
     // A frozen node keeps the request in flight until SIGTERM has come.
-    let mut client = Client::ready(address, 5).expect("client");
+    let mut client = Client::ready(proxy.address, 5).expect("client");
     client.query("SELECT v FROM h.t WHERE k = 1").expect("rows");
     cluster.pause(1).expect("paused");
     let body = client.query_body("SELECT v FROM h.t WHERE k = 1", ONE);

@@ -7,14 +7,27 @@ use helenus_cluster::{Cluster, Consistency};
 use helenus_tests::dashboard::{Shown, check};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, Fault, ONE, PATIENCE, op};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 
 use crate::{directly, eventually, metric, one_node, turn};
 
 const BAD_CREDENTIALS: i32 = 0x0100;
 const UNAUTHORIZED: i32 = 0x2100;
 
-#[test]
-fn roles() {
+scenes!(
+    roles;
+    the_proxy_needs_a_role_that_nodes_accept,
+    who_does_not_prove_who_he_is_gets_nothing,
+    each_role_has_its_own_rights,
+    tokens_are_judged_as_by_a_node,
+    a_changed_password_ends_sessions,
+    a_dropped_role_ends_sessions,
+    others_notice_nothing,
+    the_dashboard_shows_roles,
+);
+
+fn roles(scenes: &mut Scenes) {
     let _turn = turn("identity", Duration::from_secs(240));
     let cluster = one_node(helenus_tests::ephemeral().auth(true));
     directly(
@@ -30,23 +43,25 @@ fn roles() {
     );
     let points = cluster.contact_points();
 
-    let mut nameless = Proxy::spawn(&points, &[]).expect("spawned");
-    let status = nameless.wait(PATIENCE).expect("it ends");
-    assert_eq!(status.code(), Some(1), "{}", nameless.log());
-    assert!(
-        nameless
-            .log()
-            .contains("set cluster.username and cluster.password")
-    );
-    let wrong = ["cluster.username=cassandra", "cluster.password=wrong"];
-    let mut wrong = Proxy::spawn(&points, &wrong).expect("spawned");
-    let status = wrong.wait(PATIENCE).expect("it ends");
-    assert_eq!(status.code(), Some(1), "{}", wrong.log());
-    assert!(
-        wrong
-            .log()
-            .contains("refuse cluster.username and cluster.password")
-    );
+    scenes.scene("the_proxy_needs_a_role_that_nodes_accept", || {
+        let mut nameless = Proxy::spawn(&points, &[]).expect("spawned");
+        let status = nameless.wait(PATIENCE).expect("it ends");
+        assert_eq!(status.code(), Some(1), "{}", nameless.log());
+        assert!(
+            nameless
+                .log()
+                .contains("set cluster.username and cluster.password")
+        );
+        let wrong = ["cluster.username=cassandra", "cluster.password=wrong"];
+        let mut wrong = Proxy::spawn(&points, &wrong).expect("spawned");
+        let status = wrong.wait(PATIENCE).expect("it ends");
+        assert_eq!(status.code(), Some(1), "{}", wrong.log());
+        assert!(
+            wrong
+                .log()
+                .contains("refuse cluster.username and cluster.password")
+        );
+    });
 
     let settings = [
         "cluster.username=cassandra",
@@ -59,17 +74,19 @@ fn roles() {
         let outcome = client.startup(Some((name, password))).expect("answer");
         outcome.map(|()| client)
     };
-    for version in [3, 4, 5] {
-        for (name, password) in [("reader", "write"), ("nobody", "read"), ("reader", "")] {
-            match login(name, password, version) {
-                Ok(_) => panic!("{name} with {password:?} was let in"),
-                Err(fault) => assert_eq!(fault.code, BAD_CREDENTIALS, "{fault:?}"),
+    scenes.scene("who_does_not_prove_who_he_is_gets_nothing", || {
+        for version in [3, 4, 5] {
+            for (name, password) in [("reader", "write"), ("nobody", "read"), ("reader", "")] {
+                match login(name, password, version) {
+                    Ok(_) => panic!("{name} with {password:?} was let in"),
+                    Err(fault) => assert_eq!(fault.code, BAD_CREDENTIALS, "{fault:?}"),
+                }
             }
         }
-    }
-    // A client that never says who it is gets nothing, not even over a role's open links.
-    let mut silent = Client::connect(proxy.address, 4).expect("connect");
-    assert!(silent.query("SELECT v FROM r.t WHERE k = 1").is_err());
+        // A client that never says who it is gets nothing, not even over a role's open links.
+        let mut silent = Client::connect(proxy.address, 4).expect("connect");
+        assert!(silent.query("SELECT v FROM r.t WHERE k = 1").is_err());
+    });
 
     let insert = "INSERT INTO r.t (k, v) VALUES (1, 'x')";
     let select = "SELECT v FROM r.t WHERE k = 1";
@@ -80,57 +97,64 @@ fn roles() {
     let mut reader = login("reader", "read", 5).expect("reader");
     let mut writer = login("writer", "write", 4).expect("writer");
     let mut admin = login("cassandra", "cassandra", 5).expect("superuser");
-    // A statement has one id for all, also when only one role may execute it.
-    let prepared = admin.prepare(select).expect("prepared");
-    for round in 0..50 {
-        writer.query(insert).expect("the writer writes");
-        refused(reader.try_query(insert, ONE).expect("answer"), "writing");
-        refused(writer.try_query(select, ONE).expect("answer"), "reading");
-        assert_eq!(reader.query(select).expect("the reader reads").len(), 1);
-        let rows = reader.execute(&prepared, &[], ONE).expect("answer");
-        assert_eq!(rows.expect("may").rows().expect("rows").len(), 1, "{round}");
-        let mut id = prepared.clone();
-        id.result_id = None;
-        refused(writer.execute(&id, &[], ONE).expect("answer"), "executing");
-    }
-    refused(
-        reader.try_query("CREATE ROLE x", ONE).expect("answer"),
-        "CREATE ROLE",
-    );
-    admin.query("CREATE ROLE x").expect("the superuser may");
-    tokens(&cluster, &proxy);
-    // The old password opens nothing once it is changed, though links opened with it still stand.
-    admin
-        .query("ALTER ROLE reader WITH PASSWORD = 'new'")
-        .expect("altered");
-    let begin = std::time::Instant::now();
-    loop {
-        match login("reader", "read", 4) {
-            Err(fault) => break assert_eq!(fault.code, BAD_CREDENTIALS),
-            // Cassandra remembers credentials for 2 s by default.
-            Ok(_) => assert!(begin.elapsed() < PATIENCE, "the old password still works"),
+    scenes.scene("each_role_has_its_own_rights", || {
+        // A statement has one id for all, also when only one role may execute it.
+        let prepared = admin.prepare(select).expect("prepared");
+        for round in 0..50 {
+            writer.query(insert).expect("the writer writes");
+            refused(reader.try_query(insert, ONE).expect("answer"), "writing");
+            refused(writer.try_query(select, ONE).expect("answer"), "reading");
+            assert_eq!(reader.query(select).expect("the reader reads").len(), 1);
+            let rows = reader.execute(&prepared, &[], ONE).expect("answer");
+            assert_eq!(rows.expect("may").rows().expect("rows").len(), 1, "{round}");
+            let mut id = prepared.clone();
+            id.result_id = None;
+            refused(writer.execute(&id, &[], ONE).expect("answer"), "executing");
         }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    // Nor does it keep open what it has opened.
-    ends("of a changed password", begin, || {
-        reader.try_query(select, ONE).is_err()
+        refused(
+            reader.try_query("CREATE ROLE x", ONE).expect("answer"),
+            "CREATE ROLE",
+        );
+        admin.query("CREATE ROLE x").expect("the superuser may");
     });
-    let mut reader = login("reader", "new", 4).expect("the new password");
-    assert_eq!(reader.query(select).expect("rows").len(), 1);
-
-    admin.query("DROP ROLE writer").expect("dropped");
-    let begin = std::time::Instant::now();
-    ends("of a dropped role", begin, || {
-        writer.try_query(insert, ONE).is_err()
+    scenes.scene("tokens_are_judged_as_by_a_node", || {
+        tokens(&cluster, &proxy)
     });
-    // Nobody else has noticed anything.
-    assert_eq!(reader.query(select).expect("rows").len(), 1);
-    admin
-        .query("SELECT role FROM system_auth.roles")
-        .expect("rows");
+    scenes.scene("a_changed_password_ends_sessions", || {
+        // The old password opens nothing once it is changed, though links opened with it still stand.
+        admin
+            .query("ALTER ROLE reader WITH PASSWORD = 'new'")
+            .expect("altered");
+        let begin = std::time::Instant::now();
+        loop {
+            match login("reader", "read", 4) {
+                Err(fault) => break assert_eq!(fault.code, BAD_CREDENTIALS),
+                // Cassandra remembers credentials for 2 s by default.
+                Ok(_) => assert!(begin.elapsed() < PATIENCE, "the old password still works"),
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        // Nor does it keep open what it has opened.
+        ends("of a changed password", begin, || {
+            reader.try_query(select, ONE).is_err()
+        });
+    });
+    scenes.scene("a_dropped_role_ends_sessions", || {
+        admin.query("DROP ROLE writer").expect("dropped");
+        let begin = std::time::Instant::now();
+        ends("of a dropped role", begin, || {
+            writer.try_query(insert, ONE).is_err()
+        });
+    });
+    scenes.scene("others_notice_nothing", || {
+        let mut reader = login("reader", "new", 4).expect("the new password");
+        assert_eq!(reader.query(select).expect("rows").len(), 1);
+        admin
+            .query("SELECT role FROM system_auth.roles")
+            .expect("rows");
+    });
     drop(proxy);
-    dashboard(&cluster);
+    scenes.scene("the_dashboard_shows_roles", || dashboard(&cluster));
 }
 
 /// Of a proxy that wants a token, before nodes that want a password.

@@ -1,30 +1,56 @@
-//! One node that several tests use, one after the other, each with a keyspace of its own.
+//! Nodes that several tests use, one after the other, each with a keyspace of its own.
 
+use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use helenus_cluster::{Cluster, Connection};
+use helenus_cluster::{Cluster, ClusterSpec, Connection};
 
-use crate::{directly, one_node};
+use crate::directly;
 
-static NODE: Mutex<Option<Cluster>> = Mutex::new(None);
+static ONE: Mutex<Option<Cluster>> = Mutex::new(None);
+static TWO: Mutex<Option<Cluster>> = Mutex::new(None);
 
-/// The node, started on first use. It ends with the test program, by its guard.
+/// Started on first use. They end with the test program, by their guard.
 pub(crate) struct Shared(MutexGuard<'static, Option<Cluster>>);
 
-/// Call it with the turn taken.
+/// One node. Call it with the turn taken.
 pub(crate) fn shared() -> Shared {
-    let mut node = NODE.lock().unwrap_or_else(PoisonError::into_inner);
-    let cluster = node.get_or_insert_with(|| one_node(helenus_tests::ephemeral()));
-    if cluster.connect(1).is_err() {
-        // A test that failed has left it dead.
-        cluster.start(1).expect("started");
+    take(&ONE, || helenus_tests::ephemeral().nodes(1))
+}
+
+/// Two nodes that give slow replicas time. Call it with the turn taken.
+pub(crate) fn two() -> Shared {
+    take(&TWO, || {
+        helenus_tests::ephemeral()
+            .nodes(2)
+            .yaml("write_request_timeout", "10s")
+            .yaml("read_request_timeout", "10s")
+    })
+}
+
+fn take(nodes: &'static Mutex<Option<Cluster>>, spec: impl FnOnce() -> ClusterSpec) -> Shared {
+    let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let cluster = nodes.get_or_insert_with(|| Cluster::up(spec()).expect("nodes"));
+    for number in cluster.nodes() {
+        if cluster.connect(number).is_err() {
+            // A test that failed has left it dead.
+            cluster.start(number).expect("started");
+        }
     }
-    Shared(node)
+    Shared(nodes)
+}
+
+impl Deref for Shared {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        self.0.as_ref().expect("they were started")
+    }
 }
 
 impl Shared {
     pub(crate) fn cluster(&mut self) -> &mut Cluster {
-        self.0.as_mut().expect("it was started")
+        self.0.as_mut().expect("they were started")
     }
 
     pub(crate) fn connect(&mut self) -> Connection {

@@ -9,11 +9,25 @@ use helenus_cluster::Cluster;
 use helenus_tests::proxy::{Options, Proxy, free_addresses};
 use helenus_tests::raw::{Client, ONE, PATIENCE, op};
 use helenus_tests::relay::Relay;
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 
 use crate::{eventually, one_node, serves, turn};
 
-#[test]
-fn before_the_cluster_answers_and_reload() {
+scenes!(
+    before_the_cluster_answers_and_reload;
+    alive_but_not_ready,
+    a_corrected_mistake_needs_no_restart,
+    changes_at_once,
+    needs_a_restart,
+    changes_nothing,
+    secrets_in_files_are_read_when_they_change,
+    clients_outlive_reloads,
+    a_node_is_found_at_another_address,
+    limits_follow_the_nodes_own_time_outs,
+);
+
+fn before_the_cluster_answers_and_reload(scenes: &mut Scenes) {
     let _turn = turn("operations", Duration::from_secs(240));
     let spec = helenus_tests::ephemeral()
         .yaml("native_transport_timeout", "2s")
@@ -41,29 +55,43 @@ fn before_the_cluster_answers_and_reload() {
     })
     .expect("proxy");
 
-    alive_but_not_ready(&proxy, nobody);
-    // The mistake is found and corrected, without a restart.
-    file.contact_points = cluster.contact_points();
-    file.write(&path);
-    proxy.reload().expect("SIGHUP");
-    proxy.wait_ready().expect("ready");
-    eventually("ready", PATIENCE, || get(&proxy, "/ready").0 == 200);
-    assert!(serves(address));
-    let (status, metrics) = get(&proxy, "/metrics");
-    assert_eq!(status, 200);
-    assert!(metrics.contains("\nhelenus_node_info{"), "{metrics}");
-
+    scenes.scene("alive_but_not_ready", || {
+        alive_but_not_ready(&proxy, nobody)
+    });
+    scenes.scene("a_corrected_mistake_needs_no_restart", || {
+        file.contact_points = cluster.contact_points();
+        file.write(&path);
+        proxy.reload().expect("SIGHUP");
+        proxy.wait_ready().expect("ready");
+        eventually("ready", PATIENCE, || get(&proxy, "/ready").0 == 200);
+        assert!(serves(address));
+        let (status, metrics) = get(&proxy, "/metrics");
+        assert_eq!(status, 200);
+        assert!(metrics.contains("\nhelenus_node_info{"), "{metrics}");
+    });
     let mut before = Client::ready(address, 5).expect("client");
-    changes_at_once(&proxy, &mut file, &path);
-    needs_a_restart(&proxy, &mut file, &path, other);
-    changes_nothing(&proxy, &file, &path);
-    secrets_in_files_are_read_when_they_change(&proxy, &mut file, &path);
-    let rows = before.query("SELECT key FROM system.local");
-    assert_eq!(rows.expect("still served").len(), 1);
-    assert!(proxy.is_running());
+    scenes.scene("changes_at_once", || {
+        changes_at_once(&proxy, &mut file, &path)
+    });
+    scenes.scene("needs_a_restart", || {
+        needs_a_restart(&proxy, &mut file, &path, other);
+    });
+    scenes.scene("changes_nothing", || changes_nothing(&proxy, &file, &path));
+    scenes.scene("secrets_in_files_are_read_when_they_change", || {
+        secrets_in_files_are_read_when_they_change(&proxy, &mut file, &path);
+    });
+    scenes.scene("clients_outlive_reloads", || {
+        let rows = before.query("SELECT key FROM system.local");
+        assert_eq!(rows.expect("still served").len(), 1);
+        assert!(proxy.is_running());
+    });
     drop(proxy);
-    a_node_is_found_at_another_address(&cluster);
-    limits_follow_the_nodes_own_time_outs(&cluster);
+    scenes.scene("a_node_is_found_at_another_address", || {
+        a_node_is_found_at_another_address(&cluster);
+    });
+    scenes.scene("limits_follow_the_nodes_own_time_outs", || {
+        limits_follow_the_nodes_own_time_outs(&cluster);
+    });
 }
 
 /// The only node dies, and comes back where only the contact points, old and then new, know it to be.

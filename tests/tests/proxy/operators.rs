@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, ONE, PATIENCE, op};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 use serde_json::Value;
 
 use crate::node::shared;
@@ -15,8 +17,18 @@ const SCAN: &str = "SELECT v FROM ctl.t WHERE v = 'secret' ALLOW FILTERING";
 const SCAN_SHOWN: &str = "SELECT v FROM ctl.t WHERE v = ? ALLOW FILTERING";
 const READ: &str = "SELECT v FROM ctl.t WHERE k = ?";
 
-#[test]
-fn operators_see_what_is_wrong_and_act() {
+scenes!(
+    operators_see_what_is_wrong_and_act;
+    a_slow_scan_shows_where_its_time_went,
+    an_error_is_counted_by_its_code,
+    a_client_shows_its_driver_and_can_be_killed,
+    what_is_paused_waits_and_none_of_it_is_lost,
+    tokens_are_told_apart,
+    settings_are_shown_and_reloaded,
+    the_proxy_is_drained,
+);
+
+fn operators_see_what_is_wrong_and_act(scenes: &mut Scenes) {
     let _turn = turn("operators", Duration::from_secs(180));
     let mut cluster = shared();
     cluster.keyspace("ctl", &["CREATE TABLE ctl.t (k int PRIMARY KEY, v text)"]);
@@ -43,13 +55,27 @@ fn operators_see_what_is_wrong_and_act() {
     )
     .expect("proxy");
 
-    a_slow_scan_shows_where_its_time_went(&proxy, &socket);
-    an_error_is_counted_by_its_code(&proxy, &socket);
-    a_client_shows_its_driver_and_can_be_killed(&proxy, &socket);
-    what_is_paused_waits_and_none_of_it_is_lost(&proxy, &socket);
-    tokens_are_told_apart(&proxy, &tokens);
-    settings_are_shown_and_reloaded(&proxy, &socket);
-    the_proxy_is_drained(proxy, &socket);
+    scenes.scene("a_slow_scan_shows_where_its_time_went", || {
+        a_slow_scan_shows_where_its_time_went(&proxy, &socket);
+    });
+    scenes.scene("an_error_is_counted_by_its_code", || {
+        an_error_is_counted_by_its_code(&proxy, &socket);
+    });
+    scenes.scene("a_client_shows_its_driver_and_can_be_killed", || {
+        a_client_shows_its_driver_and_can_be_killed(&proxy, &socket);
+    });
+    scenes.scene("what_is_paused_waits_and_none_of_it_is_lost", || {
+        what_is_paused_waits_and_none_of_it_is_lost(&proxy, &socket);
+    });
+    scenes.scene("tokens_are_told_apart", || {
+        tokens_are_told_apart(&proxy, &tokens)
+    });
+    scenes.scene("settings_are_shown_and_reloaded", || {
+        settings_are_shown_and_reloaded(&proxy, &socket);
+    });
+    scenes.scene("the_proxy_is_drained", || {
+        the_proxy_is_drained(proxy, &socket)
+    });
 }
 
 /// Exit code, output and errors of `helenus ctl` over this socket.

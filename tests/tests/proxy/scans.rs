@@ -11,7 +11,10 @@ use std::time::Duration;
 use helenus_cluster::{Cluster, Partitioner};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, op};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 
+use crate::node::two;
 use crate::{keys, metric, turn};
 pub(crate) use paging::{Ask, paged, pages};
 use parts::*;
@@ -19,57 +22,126 @@ use turns::*;
 
 const PARTITIONS: usize = 70;
 
-#[test]
-fn scans() {
+scenes!(
+    scans;
+    several_keys,
+    pages_in_parts_are_those_of_a_node,
+    parts_are_prepared,
+    keyspaces_of_requests_count,
+    own_aggregates_are_not_split,
+    statements_outlive_their_columns,
+    clients_of_v4_get_the_columns_of_an_altered_in,
+    wide_partitions_are_read_once,
+    few_parts_of_thin_partitions_are_in_vain,
+    aggregates_of_many_parts_are_those_of_a_node,
+    pages_of_wide_and_thin_partitions_are_those_of_a_node,
+    extremes_of_descending_columns_are_those_of_a_node,
+    a_read_that_nodes_refuse_switches_nothing_off,
+    long_is_what_takes_long,
+    pages_of_variant_a_are_those_of_a_node,
+    pages_in_pieces_are_those_of_a_node,
+    forged_paging_states_get_the_nodes_own_error,
+    points_pass_scans,
+    clients_that_leave_leave_nothing_behind,
+    points_and_scans_wait,
+    pages_that_waited_are_those_of_a_node,
+);
+
+fn scans(scenes: &mut Scenes) {
     let _turn = turn("scans", Duration::from_secs(420));
-    let cluster = Cluster::up(helenus_tests::ephemeral().nodes(2)).expect("two nodes");
-    let points = cluster.contact_points();
+    let points = two().contact_points();
     fill(points[0]);
     {
         let proxy = Proxy::start(&points, &["scheduling.parallel_rows=8"]).expect("proxy");
-        keys::several_keys(points[0], &proxy);
-        // Twice, since it is learned from the first how many rows lie where.
-        for (version, sizes) in [(5, &SOME_SIZES[..]), (3, &SOME_SIZES), (5, &ALL_SIZES)] {
-            pages_are_those_of_a_node(points[0], &proxy, version, sizes);
+        let node = points[0];
+        scenes.scene("several_keys", || keys::several_keys(node, &proxy));
+        scenes.scene("pages_in_parts_are_those_of_a_node", || {
+            // Twice, since it is learned from the first how many rows lie where.
+            for (version, sizes) in [(5, &SOME_SIZES[..]), (3, &SOME_SIZES), (5, &ALL_SIZES)] {
+                pages_are_those_of_a_node(node, &proxy, version, sizes);
+            }
+            let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
+            println!("{in_parts} pages in parts");
+            assert!(in_parts > 50.0, "{in_parts} pages in parts");
+        });
+        scenes.scene("parts_are_prepared", || parts_are_prepared(&points, &proxy));
+        let of_both: [(&str, fn(SocketAddr, &Proxy)); 9] = [
+            ("keyspaces_of_requests_count", keyspaces_of_requests_count),
+            ("own_aggregates_are_not_split", own_aggregates_are_not_split),
+            (
+                "statements_outlive_their_columns",
+                statements_outlive_their_columns,
+            ),
+            (
+                "clients_of_v4_get_the_columns_of_an_altered_in",
+                |_, proxy| clients_of_v4_get_the_columns_of_an_altered_in(proxy),
+            ),
+            (
+                "wide_partitions_are_read_once",
+                wide_partitions_are_read_once,
+            ),
+            (
+                "few_parts_of_thin_partitions_are_in_vain",
+                few_parts_of_thin_partitions_are_in_vain,
+            ),
+            (
+                "aggregates_of_many_parts_are_those_of_a_node",
+                aggregates_of_many_parts_are_those_of_a_node,
+            ),
+            (
+                "pages_of_wide_and_thin_partitions_are_those_of_a_node",
+                pages_of_wide_and_thin_partitions_are_those_of_a_node,
+            ),
+            (
+                "extremes_of_descending_columns_are_those_of_a_node",
+                extremes_of_descending_columns_are_those_of_a_node,
+            ),
+        ];
+        for (name, act) in of_both {
+            scenes.scene(name, || act(node, &proxy));
         }
-        let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
-        println!("{in_parts} pages in parts");
-        assert!(in_parts > 50.0, "{in_parts} pages in parts");
-        parts_are_prepared(&points, &proxy);
-        keyspaces_of_requests_count(points[0], &proxy);
-        own_aggregates_are_not_split(points[0], &proxy);
-        statements_outlive_their_columns(points[0], &proxy);
-        clients_of_v4_get_the_columns_of_an_altered_in(&proxy);
-        wide_partitions_are_read_once(points[0], &proxy);
-        few_parts_of_thin_partitions_are_in_vain(points[0], &proxy);
-        aggregates_of_many_parts_are_those_of_a_node(points[0], &proxy);
-        pages_of_wide_and_thin_partitions_are_those_of_a_node(points[0], &proxy);
-        extremes_of_descending_columns_are_those_of_a_node(points[0], &proxy);
-        a_read_that_nodes_refuse_switches_nothing_off(points[0], &proxy);
-        long_is_what_takes_long(&proxy);
+        scenes.scene("a_read_that_nodes_refuse_switches_nothing_off", || {
+            a_read_that_nodes_refuse_switches_nothing_off(node, &proxy);
+        });
+        scenes.scene("long_is_what_takes_long", || {
+            long_is_what_takes_long(&proxy)
+        });
     }
-    {
+    scenes.scene("pages_of_variant_a_are_those_of_a_node", || {
         let settings = ["scheduling.parallel_rows=8", "scheduling.variant=\"A\""];
         let proxy = Proxy::start(&points, &settings).expect("proxy");
         pages_are_those_of_a_node(points[0], &proxy, 5, &SOME_SIZES);
         let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
         assert!(in_parts > 20.0, "{in_parts} pages in parts");
-    }
+    });
+    in_pieces(scenes, &points);
+    that_wait(scenes, &points);
+}
+
+fn in_pieces(scenes: &mut Scenes, points: &[SocketAddr]) {
     // Some rows a piece: a scan on its own takes larger ones, 8 KiB here.
     let settings = ["scheduling.piece_kib=1", "scheduling.parallel_rows=0"];
-    let proxy = Proxy::start(&points, &settings).expect("proxy");
-    for (version, sizes) in [(3, &SOME_SIZES[..]), (4, &SOME_SIZES), (5, &ALL_SIZES)] {
-        pages_are_those_of_a_node(points[0], &proxy, version, sizes);
-    }
-    let pieces = metric(&proxy, "helenus_scan_pieces_total");
-    let scans = metric(&proxy, "helenus_scans_in_pieces_total");
-    assert!(pieces > scans + 300.0, "{pieces} pieces of {scans} scans");
-    assert_eq!(metric(&proxy, "helenus_scans_in_parts_total"), 0.0);
-    forged_paging_states_get_the_nodes_own_error(points[0], &proxy);
-    points_pass_scans(&proxy);
-    clients_that_leave_leave_nothing_behind(&proxy);
-    drop(proxy);
-    // Points and scans both wait for every node: whose turn it is changes all the time.
+    let proxy = Proxy::start(points, &settings).expect("proxy");
+    scenes.scene("pages_in_pieces_are_those_of_a_node", || {
+        for (version, sizes) in [(3, &SOME_SIZES[..]), (4, &SOME_SIZES), (5, &ALL_SIZES)] {
+            pages_are_those_of_a_node(points[0], &proxy, version, sizes);
+        }
+        let pieces = metric(&proxy, "helenus_scan_pieces_total");
+        let scans = metric(&proxy, "helenus_scans_in_pieces_total");
+        assert!(pieces > scans + 300.0, "{pieces} pieces of {scans} scans");
+        assert_eq!(metric(&proxy, "helenus_scans_in_parts_total"), 0.0);
+    });
+    scenes.scene("forged_paging_states_get_the_nodes_own_error", || {
+        forged_paging_states_get_the_nodes_own_error(points[0], &proxy);
+    });
+    scenes.scene("points_pass_scans", || points_pass_scans(&proxy));
+    scenes.scene("clients_that_leave_leave_nothing_behind", || {
+        clients_that_leave_leave_nothing_behind(&proxy);
+    });
+}
+
+/// Points and scans both wait for every node: whose turn it is changes all the time.
+fn that_wait(scenes: &mut Scenes, points: &[SocketAddr]) {
     let settings = [
         "scheduling.piece_kib=1",
         "scheduling.window_min=1",
@@ -79,10 +151,14 @@ fn scans() {
         "scheduling.scan_slots_max=1",
         "listen.workers=4",
     ];
-    let proxy = Proxy::start(&points, &settings).expect("proxy");
-    points_and_scans_wait(&proxy);
-    clients_that_leave_leave_nothing_behind(&proxy);
-    pages_are_those_of_a_node(points[0], &proxy, 5, &SOME_SIZES);
+    let proxy = Proxy::start(points, &settings).expect("proxy");
+    scenes.scene("points_and_scans_wait", || points_and_scans_wait(&proxy));
+    scenes.scene("clients_that_leave_leave_nothing_behind", || {
+        clients_that_leave_leave_nothing_behind(&proxy);
+    });
+    scenes.scene("pages_that_waited_are_those_of_a_node", || {
+        pages_are_those_of_a_node(points[0], &proxy, 5, &SOME_SIZES);
+    });
 }
 
 /// Where keys have an order, rows come in pieces.

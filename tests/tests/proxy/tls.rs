@@ -10,6 +10,8 @@ use std::time::Duration;
 use helenus_cluster::{CLIENT_IDENTITY, ClientTls, Cluster, TlsFiles};
 use helenus_tests::proxy::{Proxy, check, helenus};
 use helenus_tests::raw::{Client, ONE, PATIENCE, Prepared, envelope, op};
+use helenus_tests::scenes;
+use helenus_tests::scenes::Scenes;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustls::pki_types::pem::PemObject;
@@ -21,8 +23,21 @@ use crate::{directly, eventually, metric, one_node, serves, turn};
 
 type Encrypted = Client<StreamOwned<ClientConnection, TcpStream>>;
 
-#[test]
-fn tls_towards_nodes_and_clients() {
+scenes!(
+    tls_towards_nodes_and_clients;
+    what_is_wrong_is_said,
+    all_versions_are_served,
+    load_is_encrypted_and_compressed,
+    bytes_behind_the_end_of_a_stream_stop_no_worker,
+    flights_of_equal_inserts_are_answered,
+    flights_of_mixed_sizes_are_answered_with_the_right_rows,
+    a_client_that_does_not_read_holds_up_nobody,
+    the_proxy_ends,
+    clients_in_their_handshake_count_until_it_ends,
+    certificates_are_renewed,
+);
+
+fn tls_towards_nodes_and_clients(scenes: &mut Scenes) {
     let _turn = turn("tls", Duration::from_secs(300));
     let spec = helenus_tests::ephemeral().tls(ClientTls::Mutual);
     // Room for all that one client has in flight here.
@@ -71,18 +86,20 @@ fn tls_towards_nodes_and_clients() {
             .find(|line| line.contains("no control connection"));
         println!("{what}: {}", line.unwrap_or_default());
     };
-    let wrong_ca = path("cluster.tls.ca", &foreign);
-    refused(
-        "wrong CA",
-        &[&wrong_ca, &shown[0], &shown[1]],
-        "certificate",
-    );
-    refused(
-        "no certificate shown",
-        &[&ca],
-        "set cluster.tls.certificate and cluster.tls.key",
-    );
-    refused("plain text to TLS nodes", &[], "set cluster.tls.ca");
+    scenes.scene("what_is_wrong_is_said", || {
+        let wrong_ca = path("cluster.tls.ca", &foreign);
+        refused(
+            "wrong CA",
+            &[&wrong_ca, &shown[0], &shown[1]],
+            "certificate",
+        );
+        refused(
+            "no certificate shown",
+            &[&ca],
+            "set cluster.tls.certificate and cluster.tls.key",
+        );
+        refused("plain text to TLS nodes", &[], "set cluster.tls.ca");
+    });
 
     let listen = [
         path("listen.tls.certificate", &cert),
@@ -90,43 +107,46 @@ fn tls_towards_nodes_and_clients() {
     ];
     let settings = [&ca, &shown[0], &shown[1], &listen[0], &listen[1]].map(String::as_str);
     let names = [&settings[..], &["cluster.tls.verify_names=true"]].concat();
-    for settings in [&settings[..], &names] {
-        let proxy = Proxy::start(&points, settings).expect("proxy");
-        for version in [3, 4, 5] {
-            let mut client = connect(proxy.address, &good, version);
-            client.startup(None).expect("handshake").expect("ready");
-            let rows = client.query("SELECT key FROM system.local");
-            assert_eq!(rows.expect("rows").len(), 1);
-            // More than one TLS record and one frame.
-            let many = "SELECT column_name FROM system_schema.columns";
-            assert!(client.query(many).expect("rows").len() > 100);
+    scenes.scene("all_versions_are_served", || {
+        for settings in [&settings[..], &names] {
+            let proxy = Proxy::start(&points, settings).expect("proxy");
+            for version in [3, 4, 5] {
+                let mut client = connect(proxy.address, &good, version);
+                client.startup(None).expect("handshake").expect("ready");
+                let rows = client.query("SELECT key FROM system.local");
+                assert_eq!(rows.expect("rows").len(), 1);
+                // More than one TLS record and one frame.
+                let many = "SELECT column_name FROM system_schema.columns";
+                assert!(client.query(many).expect("rows").len() > 100);
+            }
+            let mut stranger = connect(proxy.address, &other, 4);
+            let error = stranger.startup(None).expect_err("a wrong authority");
+            assert!(error.to_string().contains("certificate"), "{error}");
+            // Plain text on the TLS port is closed, not awaited for ever.
+            let mut plain = TcpStream::connect(proxy.address).expect("connect");
+            plain.set_read_timeout(Some(PATIENCE)).expect("set");
+            plain
+                .write_all(&envelope(4, 1, op::OPTIONS, &[]))
+                .expect("write");
+            let mut answer = Vec::new();
+            if let Err(e) = plain.read_to_end(&mut answer) {
+                assert_eq!(e.kind(), std::io::ErrorKind::ConnectionReset);
+            }
+            let mut client = connect(proxy.address, &good, 4);
+            client.startup(None).expect("still serving").expect("ready");
         }
-        let mut stranger = connect(proxy.address, &other, 4);
-        let error = stranger.startup(None).expect_err("a wrong authority");
-        assert!(error.to_string().contains("certificate"), "{error}");
-        // Plain text on the TLS port is closed, not awaited for ever.
-        let mut plain = TcpStream::connect(proxy.address).expect("connect");
-        plain.set_read_timeout(Some(PATIENCE)).expect("set");
-        plain
-            .write_all(&envelope(4, 1, op::OPTIONS, &[]))
-            .expect("write");
-        let mut answer = Vec::new();
-        if let Err(e) = plain.read_to_end(&mut answer) {
-            assert_eq!(e.kind(), std::io::ErrorKind::ConnectionReset);
-        }
-        let mut client = connect(proxy.address, &good, 4);
-        client.startup(None).expect("still serving").expect("ready");
-    }
+    });
     let [node, own_ca] = [&files.ca_pem, &cert].map(|path| path.display().to_string());
     let shown = [&files.client_cert_pem, &files.client_key_pem];
     let [client_cert, client_key] = shown.map(|path| path.display().to_string());
     let mutual = ["--tls-cert", &client_cert, "--tls-key", &client_key];
-    load_is_encrypted_and_compressed(points[0], &node, "lz4", &mutual);
-    let proxy = Proxy::start(&points, settings.as_slice()).expect("proxy");
-    // The authority's own certificate is what this proxy shows, for localhost.
-    let name = ["--tls-server-name", "localhost"];
-    load_is_encrypted_and_compressed(proxy.address, &own_ca, "snappy", &name);
-    drop(proxy);
+    scenes.scene("load_is_encrypted_and_compressed", || {
+        load_is_encrypted_and_compressed(points[0], &node, "lz4", &mutual);
+        let proxy = Proxy::start(&points, settings.as_slice()).expect("proxy");
+        // The authority's own certificate is what this proxy shows, for localhost.
+        let name = ["--tls-server-name", "localhost"];
+        load_is_encrypted_and_compressed(proxy.address, &own_ca, "snappy", &name);
+    });
 
     let under_load = [
         &settings[..],
@@ -135,13 +155,26 @@ fn tls_towards_nodes_and_clients() {
     .concat();
     let mut proxy = Proxy::start(&points, &under_load).expect("proxy");
     let tunnel = Tunnel::to(proxy.address, good.client_config()).expect("a tunnel");
-    bytes_behind_the_end_of_a_stream_stop_no_worker(&proxy, &tunnel, &good);
-    flights_of_equal_inserts_are_answered(&tunnel);
-    flights_of_mixed_sizes_are_answered_with_the_right_rows(&tunnel);
-    a_client_that_does_not_read_holds_up_nobody(&proxy, &tunnel);
-    proxy.terminate().expect("SIGTERM");
-    let status = proxy.wait(Duration::from_secs(20)).expect("it ends");
-    assert!(status.success(), "{status}");
+    scenes.scene("bytes_behind_the_end_of_a_stream_stop_no_worker", || {
+        bytes_behind_the_end_of_a_stream_stop_no_worker(&proxy, &tunnel, &good);
+    });
+    scenes.scene("flights_of_equal_inserts_are_answered", || {
+        flights_of_equal_inserts_are_answered(&tunnel);
+    });
+    scenes.scene(
+        "flights_of_mixed_sizes_are_answered_with_the_right_rows",
+        || {
+            flights_of_mixed_sizes_are_answered_with_the_right_rows(&tunnel);
+        },
+    );
+    scenes.scene("a_client_that_does_not_read_holds_up_nobody", || {
+        a_client_that_does_not_read_holds_up_nobody(&proxy, &tunnel);
+    });
+    scenes.scene("the_proxy_ends", || {
+        proxy.terminate().expect("SIGTERM");
+        let status = proxy.wait(Duration::from_secs(20)).expect("it ends");
+        assert!(status.success(), "{status}");
+    });
 
     let few = [
         &settings[..],
@@ -150,10 +183,14 @@ fn tls_towards_nodes_and_clients() {
     .concat();
     let proxy = Proxy::start(&points, &few).expect("proxy");
     let tunnel = Tunnel::to(proxy.address, good.client_config()).expect("a tunnel");
-    clients_in_their_handshake_count_until_it_ends(&proxy, &tunnel);
+    scenes.scene("clients_in_their_handshake_count_until_it_ends", || {
+        clients_in_their_handshake_count_until_it_ends(&proxy, &tunnel);
+    });
 
     let proxy = Proxy::start(&points, settings.as_slice()).expect("proxy");
-    renewal(&proxy, &good, &cert, &key);
+    scenes.scene("certificates_are_renewed", || {
+        renewal(&proxy, &good, &cert, &key)
+    });
 }
 
 /// `helenus load` creates its table, fills it, and reads and writes.

@@ -1,0 +1,73 @@
+//! Scenes that share nodes and build on each other, each with a test of its own.
+//!
+//! All scenes of a module are played, in order, when the first of their tests runs; whatever becomes of one, the next
+//! is played, too.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What became of each scene.
+pub struct Scenes {
+    names: &'static [&'static str],
+    played: Vec<(&'static str, Result<(), String>)>,
+    /// Why no more were played.
+    broken_off: Option<String>,
+}
+
+impl Scenes {
+    pub fn play(names: &'static [&'static str], all: impl FnOnce(&mut Scenes)) -> Scenes {
+        let mut scenes = Scenes {
+            names,
+            played: Vec::new(),
+            broken_off: None,
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| all(&mut scenes)));
+        scenes.broken_off = outcome.err().map(words);
+        scenes
+    }
+
+    /// Plays one.
+    pub fn scene(&mut self, name: &'static str, act: impl FnOnce()) {
+        assert!(self.names.contains(&name), "no test is called {name}");
+        println!("scene {name}");
+        let outcome = catch_unwind(AssertUnwindSafe(act)).map_err(words);
+        self.played.push((name, outcome));
+    }
+
+    /// Fails as often as the scene was not played, or not well.
+    pub fn check(&self, name: &str) {
+        let played = || self.played.iter().filter(|(played, _)| *played == name);
+        for (_, outcome) in played() {
+            if let Err(why) = outcome {
+                panic!("{why}");
+            }
+        }
+        let why = self.broken_off.as_deref().unwrap_or("nobody plays it");
+        assert!(played().count() > 0, "not played: {why}");
+    }
+}
+
+fn words(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words").to_owned()
+}
+
+/// `scenes!(play; names)`: a test for each scene. `play` is given the [`Scenes`](crate::scenes::Scenes), and plays all.
+#[macro_export]
+macro_rules! scenes {
+    ($play:expr; $($scene:ident),* $(,)?) => {
+        static SCENES: std::sync::LazyLock<$crate::scenes::Scenes> = std::sync::LazyLock::new(|| {
+            $crate::scenes::Scenes::play(&[$(stringify!($scene)),*], $play)
+        });
+
+        mod scene {
+            $(
+                #[test]
+                fn $scene() {
+                    super::SCENES.check(stringify!($scene));
+                }
+            )*
+        }
+    };
+}
