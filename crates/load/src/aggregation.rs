@@ -189,7 +189,7 @@ impl Aggregation {
         } = self.arms[arm];
         // Fifty clients on one row achieve few successes per second.
         let time = match cell.job {
-            Job::Cas => cell_time.max(CAS_TIME_MIN),
+            Job::Cas(_) => cell_time.max(CAS_TIME_MIN),
             _ => cell_time,
         };
         let mut plan = Plan::new(cell.clients, Limit::Time(time));
@@ -238,12 +238,13 @@ impl Aggregation {
                 let recording = record(&ycsb, load, plan).await;
                 return Ok(recording.into_phase(&crate::ycsb::KINDS));
             }
-            Job::Cas => {
+            Job::Cas(learns) => {
                 let cas = open
                     .cas
                     .as_ref()
                     .context("it has no compare-and-set session")?;
-                cas.begin((round * self.arms.len() + arm) as i64).await?;
+                let row = 2 * (round * self.arms.len() + arm) + learns as usize;
+                cas.begin(row as i64, learns).await?;
                 let recording = record(cas, load, plan).await;
                 let mut phase = recording.into_phase(&crate::cas::KINDS);
                 cells::add_balance(&mut phase, cas.balance().await?);

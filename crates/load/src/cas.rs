@@ -1,7 +1,8 @@
 //! Many clients increment one row by compare-and-set (a lightweight transaction).
 //!
-//! Each client writes the value it last saw plus one, on condition that the value has not changed;
-//! the response to a rejected attempt carries the current value. Every success adds one, so at the
+//! Each client writes the value it last saw plus one, on condition that the value has not changed.
+//! It learns the value from the response to a rejected attempt, or reads it at SERIAL before each
+//! attempt, as most applications do ([`Learns`]). Every success adds one, so at the
 //! end the row must equal the number of successes. An attempt with an unknown outcome (a time-out)
 //! may or may not have been applied; such attempts are counted separately.
 
@@ -14,12 +15,23 @@ use crate::workload::Workload;
 use anyhow::{Context, Result};
 use rand_chacha::ChaCha8Rng;
 use scylla::client::session::Session;
-use scylla::statement::{Consistency, Statement};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use scylla::statement::Consistency;
+use scylla::statement::prepared::PreparedStatement;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 pub const KINDS: [&str; 2] = ["applied", "refused"];
 const APPLIED: usize = 0;
 const REFUSED: usize = 1;
+
+/// How a client comes to know the current value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learns {
+    /// From the responses to its attempts.
+    FromAttempts,
+    /// By a read before each attempt.
+    ByReading,
+}
 
 /// The table `counters` in a keyspace.
 #[derive(Clone, Debug)]
@@ -45,8 +57,11 @@ impl Counters {
 #[derive(Debug)]
 pub struct Cas {
     clients: Clients,
+    session: Arc<Session>,
+    read: PreparedStatement,
     table: String,
     row: AtomicI64,
+    reads: AtomicBool,
     /// The value each client last saw.
     seen: Vec<AtomicI64>,
     applied: AtomicU64,
@@ -78,10 +93,17 @@ impl Cas {
         let table = format!("{}.counters", counters.keyspace);
         let update = format!("UPDATE {table} SET v = ? WHERE k = ? IF v = ?");
         let clients = Clients::open(endpoint, ClientKind::Driver, &[&*update], 1).await?;
+        let session = clients.sessions().next().context("no session")?.clone();
+        let text = format!("SELECT v FROM {table} WHERE k = ?");
+        let mut read = session.prepare(&*text).await?;
+        read.set_consistency(Consistency::Serial);
         Ok(Self {
             clients,
+            session,
+            read,
             table,
             row: AtomicI64::new(0),
+            reads: AtomicBool::new(false),
             seen: (0..count.max(1)).map(|_| AtomicI64::new(0)).collect(),
             applied: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
@@ -89,14 +111,15 @@ impl Cas {
     }
 
     /// Resets the counts and starts over with this row at zero.
-    pub async fn begin(&self, row: i64) -> Result<()> {
+    pub async fn begin(&self, row: i64, learns: Learns) -> Result<()> {
         self.row.store(row, Ordering::Relaxed);
+        let reads = learns == Learns::ByReading;
+        self.reads.store(reads, Ordering::Relaxed);
         for seen in &self.seen {
             seen.store(0, Ordering::Relaxed);
         }
         self.applied.store(0, Ordering::Relaxed);
         self.unknown.store(0, Ordering::Relaxed);
-        let session = self.clients.sessions().next().context("no session")?;
         // Also conditional: a plain write's timestamp is not ordered with those of the increments.
         for text in [
             format!("DELETE FROM {} WHERE k = {row} IF EXISTS", self.table),
@@ -105,25 +128,25 @@ impl Cas {
                 self.table
             ),
         ] {
-            let done = session.query_unpaged(text.clone(), ()).await;
+            let done = self.session.query_unpaged(text.clone(), ()).await;
             done.with_context(|| format!("cannot execute: {text}"))?;
         }
         Ok(())
     }
 
-    /// Call it when no client is running. The read is SERIAL, which also completes Paxos rounds
-    /// still in flight.
-    pub async fn balance(&self) -> Result<Balance> {
-        let session = self.clients.sessions().next().context("no session")?;
+    /// The current value, as a read that completes Paxos rounds in flight tells it.
+    async fn read(&self) -> Result<i64> {
         let row = self.row.load(Ordering::Relaxed);
-        let mut read = Statement::new(format!("SELECT v FROM {} WHERE k = {row}", self.table));
-        read.set_consistency(Consistency::Serial);
-        let response = session.query_unpaged(read, ()).await?.into_rows_result()?;
-        let (value,) = response.single_row::<(i64,)>()?;
+        let response = self.session.execute_unpaged(&self.read, (row,)).await?;
+        Ok(response.into_rows_result()?.single_row::<(i64,)>()?.0)
+    }
+
+    /// Call it when no client is running.
+    pub async fn balance(&self) -> Result<Balance> {
         Ok(Balance {
             applied: self.applied.load(Ordering::Relaxed),
             unknown: self.unknown.load(Ordering::Relaxed),
-            value: u64::try_from(value)?,
+            value: u64::try_from(self.read().await?)?,
         })
     }
 }
@@ -148,6 +171,12 @@ impl Workload for Cas {
 
     async fn call(&self, client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
         let seen = &self.seen[client % self.seen.len()];
+        if self.reads.load(Ordering::Relaxed) {
+            match self.read().await {
+                Ok(value) => seen.store(value, Ordering::Relaxed),
+                Err(_) => return (REFUSED, Err("read failed")),
+            }
+        }
         let old = seen.load(Ordering::Relaxed);
         let (new, row) = (old + 1, self.row.load(Ordering::Relaxed));
         let cells = [new.to_be_bytes(), row.to_be_bytes(), old.to_be_bytes()];

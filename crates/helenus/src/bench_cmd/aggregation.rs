@@ -1,12 +1,11 @@
 //! `helenus bench aggregation`.
 
 use super::common::{Common, ExtraArm, Nodes, hand_over};
-use super::variants::{self, Variant, split};
+use super::variants::{self, Variant, checked};
 use crate::open_files::raise_open_files_limit;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
-use helenus_console::settings::judge;
 use helenus_console::terminal::spinner;
 use helenus_load::aggregation::{
     Aggregation, Arm, HELENUS, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,
@@ -64,17 +63,13 @@ pub(super) async fn aggregation(args: AggregationArgs) -> Result<()> {
         "only {open_files} open files are allowed and {needed} are needed: raise `ulimit -n` or \
          lower --many-clients"
     );
-    let (variants, skipped) = split(args.variants(), judge);
-    for line in &skipped {
-        eprintln!("{line}");
-    }
+    let variants = checked(args.variants())?;
     let mut nodes = Nodes::up(common).await?;
     let bar = spinner("starting proxies");
     let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let experiment = args.experiment(rounds, &nodes, &proxies, began)?;
     let mut report: Report = nodes.report("aggregation", common, rounds);
     variants::describe(&mut report, &proxies);
-    report.notes.extend(skipped);
     experiment
         .prepare(&mut |line| bar.set_message(line))
         .await?;
@@ -118,8 +113,8 @@ impl AggregationArgs {
             (MERGED, Part::Window, "aggregation.merge_writes=[\"*\"]"),
             ("sharing-on", Part::HotKey, "aggregation.share_reads=true"),
             ("sharing-off", Part::HotKey, "aggregation.share_reads=false"),
-            ("queue-on", Part::Cas, "aggregation.lwt_queue=true"),
-            ("queue-off", Part::Cas, "aggregation.lwt_queue=false"),
+            ("queue-on", Part::Cas, "aggregation.lwt_turns=true"),
+            ("queue-off", Part::Cas, "aggregation.lwt_turns=false"),
         ] {
             variants.push(variant(format!("{HELENUS}-{name}"), part, &[setting]));
         }
@@ -274,22 +269,8 @@ mod tests {
     }
 
     #[test]
-    fn variants_that_are_not_known_are_left_out_with_a_reason() {
-        let knows_no_window = |settings: &[String]| {
-            let windowed = settings.iter().any(|setting| setting.contains("window"));
-            ensure!(
-                !windowed,
-                "the settings are wrong\nunknown field `window_us`\n"
-            );
-            Ok(())
-        };
-        let (known, skipped) = split(args("x --windows 3").variants(), knows_no_window);
-        assert_eq!(known.len(), 7);
-        assert_eq!(skipped.len(), 1);
-        assert!(skipped[0].contains("helenus-window-3"), "{skipped:?}");
-        assert!(
-            skipped[0].contains("unknown field `window_us`"),
-            "{skipped:?}"
-        );
+    fn settings_of_its_own_arms_are_right() {
+        let variants = checked(args("x --windows 3").variants()).expect("right");
+        assert_eq!(variants.len(), 8);
     }
 }

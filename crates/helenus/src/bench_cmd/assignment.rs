@@ -1,13 +1,12 @@
 //! `helenus bench assignment`.
 
 use super::common::{Nodes, hand_over};
-use super::variants::{self, split};
+use super::variants::{self, checked};
 use crate::open_files::raise_open_files_limit;
 use crate::testbed::{agent_jar, cache_folder};
 use anyhow::{Context, Result, ensure};
 use faults::{ClusterFaults, Severity};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits};
-use helenus_console::settings::judge;
 use helenus_console::terminal::spinner;
 use helenus_load::assignment::Scenario;
 use helenus_load::java;
@@ -56,7 +55,8 @@ pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
     };
     let mut nodes = Nodes::up_with(common, adjust).await?;
     let secret_file = nodes.own.as_ref().and_then(Cluster::report_secret_file);
-    let (variants, mut skipped) = split(args.variants(secret_file.as_deref()), judge);
+    let variants = checked(args.variants(secret_file.as_deref()))?;
+    let mut skipped = Vec::new();
     if has_slow_disk && let Err(why) = can_slow_disk(&nodes) {
         args.leave_out(Scenario::SlowDisk)?;
         skipped.push(format!("The cells with a slow disk are left out: {why:#}."));

@@ -1,14 +1,13 @@
 //! `helenus bench hot`.
 
 use super::common::{Common, Nodes, hand_over, middle};
-use super::variants::{self, Variant, split};
+use super::variants::{self, Variant, checked};
 use crate::node_cpus::default_share;
 use crate::open_files::raise_open_files_limit;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_console::settings::judge;
 use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::endpoint::{Endpoint, Policy};
@@ -57,15 +56,11 @@ pub(super) async fn hot(mut args: HotArgs) -> Result<()> {
     let common = &args.common;
     let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 3 });
     let mut nodes = Nodes::up(common).await?;
-    let (variants, skipped) = split(args.variants(), judge);
-    for line in &skipped {
-        eprintln!("{line}");
-    }
+    let variants = checked(args.variants())?;
     let bar = spinner("starting proxies");
     let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let mut report = nodes.report("hot", common, rounds);
     variants::describe(&mut report, &proxies);
-    report.notes.extend(skipped);
     let experiment = args.experiment(rounds, &nodes, &proxies)?;
     let mut say = narrate(&bar, Instant::now());
     let open = experiment.prepare(&mut say).await?;
@@ -301,8 +296,6 @@ mod tests {
             "helenus-own",
         ];
         assert_eq!(names("x --variant own:limits.clients_max=7"), all);
-        for variant in args("x").expect("good options").variants() {
-            judge(&variant.settings).expect("known settings");
-        }
+        checked(args("x").expect("good options").variants()).expect("known settings");
     }
 }

@@ -1,14 +1,13 @@
 //! `helenus bench layouts`.
 
 use super::common::{Common, Nodes, hand_over};
-use super::variants::{self, Variant, split};
+use super::variants::{self, Variant, checked};
 use crate::layouts_cmd::coefficients;
 use crate::open_files::raise_open_files_limit;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use design::{Chosen, Designs};
-use helenus_console::settings::judge;
 use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
@@ -100,7 +99,8 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
     let common = &args.common;
     let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 3 });
     ensure!(rounds > 0, "at least one round is needed");
-    let (variants, mut skipped) = split(args.variants(), judge);
+    let variants = checked(args.variants())?;
+    let mut skipped = Vec::new();
     let bar = spinner("generating orders");
     let orders = Arc::new(Orders::generate(args.scale(), args.branches)?);
     let instances = Instances::draw(&orders, args.instances as usize, common.seed);

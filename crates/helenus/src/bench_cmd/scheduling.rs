@@ -1,12 +1,11 @@
 //! `helenus bench scheduling`.
 
 use super::common::{Common, Nodes, hand_over};
-use super::variants::{self, Variant, split};
+use super::variants::{self, Variant, checked};
 use crate::open_files::raise_open_files_limit;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
-use helenus_console::settings::judge;
 use helenus_console::terminal::spinner;
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::report::Report;
@@ -114,17 +113,13 @@ pub(super) async fn scheduling(args: SchedulingArgs) -> Result<()> {
     let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 3 });
     ensure!(rounds > 0, "at least one round is needed");
     args.check()?;
-    let (variants, skipped) = split(args.variants(), judge);
-    for line in &skipped {
-        eprintln!("{line}");
-    }
+    let variants = checked(args.variants())?;
     let mut nodes = Nodes::up(common).await?;
     let bar = spinner("starting proxies");
     let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let experiment = args.experiment(rounds, &nodes, &proxies, began)?;
     let mut report: Report = nodes.report("scheduling", common, rounds);
     variants::describe(&mut report, &proxies);
-    report.notes.extend(skipped);
     experiment
         .prepare(&mut |line| bar.set_message(line))
         .await?;

@@ -23,7 +23,6 @@ pub(super) fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
         .context("write it as name:section.key=value")?;
     let settings: Vec<String> = settings.split_whitespace().map(str::to_owned).collect();
     ensure!(!name.is_empty(), "the variant needs a name");
-    // These settings are the user's own, so an error is not skipped as for the documented arms.
     judge(&settings)?;
     Ok(Variant {
         name: format!("{HELENUS}-{name}"),
@@ -32,28 +31,12 @@ pub(super) fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
     })
 }
 
-/// The variants whose settings this version supports, and a message about each of the others.
-pub(super) fn split<P>(
-    variants: Vec<Variant<P>>,
-    judge: impl Fn(&[String]) -> Result<()>,
-) -> (Vec<Variant<P>>, Vec<String>) {
-    let (mut known, mut skipped) = (Vec::new(), Vec::new());
-    for variant in variants {
-        match judge(&variant.settings) {
-            Ok(()) => known.push(variant),
-            Err(error) => {
-                let error = format!("{error:#}");
-                let reason = error.lines().rfind(|line| !line.trim().is_empty());
-                skipped.push(format!(
-                    "The arm {} is skipped: this Helenus does not accept {} ({}).",
-                    variant.name,
-                    variant.settings.join(" "),
-                    reason.unwrap_or("no reason given").trim()
-                ));
-            }
-        }
+/// The same, if their settings are right.
+pub(super) fn checked<P>(variants: Vec<Variant<P>>) -> Result<Vec<Variant<P>>> {
+    for variant in &variants {
+        judge(&variant.settings).with_context(|| format!("the arm {}", variant.name))?;
     }
-    (known, skipped)
+    Ok(variants)
 }
 
 pub(super) async fn start<P>(

@@ -3,7 +3,7 @@
 use super::experiment::CAS_CLIENTS;
 use super::{Aggregation, Part, ROUND_ROBIN, TOKEN_AWARE};
 use crate::arms::describe;
-use crate::cas::Balance;
+use crate::cas::{Balance, Learns};
 use crate::kv::Mix;
 use crate::measure::Phase;
 use crate::report::Report;
@@ -35,7 +35,7 @@ pub(super) enum Job {
     HotZipf,
     /// Reads, half of them of a single key.
     HotViral,
-    Cas,
+    Cas(Learns),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,8 @@ impl Cell {
             Job::ManyClients(kind) => format!("{}, {clients} plain connections", kind.name()),
             Job::HotZipf => format!("zipfian reads, {clients} clients"),
             Job::HotViral => format!("viral reads, {clients} clients"),
-            Job::Cas => format!("compare-and-set, {clients} clients"),
+            Job::Cas(Learns::FromAttempts) => format!("compare-and-set, {clients} clients"),
+            Job::Cas(Learns::ByReading) => format!("read, compare-and-set, {clients} clients"),
         }
     }
 
@@ -90,7 +91,10 @@ impl Aggregation {
     pub(super) fn cells(&self) -> Vec<Cell> {
         let cell = |job, clients| Cell { job, clients };
         // First, because it must not be missing when time runs out.
-        let mut cells = vec![cell(Job::Cas, CAS_CLIENTS)];
+        let of_cas = |learns| cell(Job::Cas(learns), CAS_CLIENTS);
+        let mut cells = [Learns::FromAttempts, Learns::ByReading]
+            .map(of_cas)
+            .to_vec();
         for kind in BOTH {
             let of = |&clients: &usize| cell(Job::KeyValue(kind), clients);
             cells.extend(self.clients.iter().map(of));
@@ -113,7 +117,7 @@ impl Aggregation {
             Job::Ycsb(_) | Job::SameRate(_) => matches!(part, Part::All | Part::Throughput),
             Job::ManyClients(_) => part == Part::All,
             Job::HotZipf | Job::HotViral => matches!(part, Part::All | Part::HotKey),
-            Job::Cas => matches!(part, Part::All | Part::Cas),
+            Job::Cas(_) => matches!(part, Part::All | Part::Cas),
         };
         let arms = self.arms.iter().enumerate();
         arms.filter(|(_, arm)| takes_part(arm.part))

@@ -4,6 +4,7 @@
 use super::cells::{BOTH, Cell, Job, Kind};
 use super::{Aggregation, Arm, HELENUS, MERGED, PROXY_PROCESS, ROUND_ROBIN, TOKEN_AWARE};
 use crate::arms::{per_round, ratio_key};
+use crate::cas::Learns;
 use crate::measure::Phase;
 use crate::report::Report;
 use crate::spread::Spread;
@@ -48,7 +49,8 @@ impl Aggregation {
         let same_rate = with(&|cell| matches!(cell.job, Job::SameRate(_)));
         let many = with(&|cell| matches!(cell.job, Job::ManyClients(_)));
         let hot = |job: Job| with(&move |cell| cell.job == job);
-        let cas = hot(Job::Cas);
+        let cas = hot(Job::Cas(Learns::FromAttempts));
+        let read_cas = hot(Job::Cas(Learns::ByReading));
         for (index, arm) in self.arms.iter().enumerate() {
             let name = &*arm.endpoint.name;
             if name == TOKEN_AWARE {
@@ -92,6 +94,8 @@ impl Aggregation {
             }
             let successes = extra("cas_successes_per_second");
             self.ratio(report, arm, "cas_vs_direct", TOKEN_AWARE, &cas, &successes);
+            let key = "read_cas_vs_direct";
+            self.ratio(report, arm, key, TOKEN_AWARE, &read_cas, &successes);
             let key = "node_cpu_vs_token_aware";
             self.ratio(report, arm, key, TOKEN_AWARE, &own_saturated, &node_cpu_us);
             for (key, of) in [
@@ -121,6 +125,11 @@ impl Aggregation {
                 cas.clone(),
                 &extra("cas_successes_per_second"),
             ),
+            (
+                "read_cas_queue_on_vs_off",
+                read_cas.clone(),
+                &extra("cas_successes_per_second"),
+            ),
         ] {
             let what = match key.contains("sharing") {
                 true => "sharing",
@@ -130,7 +139,7 @@ impl Aggregation {
             let values = self.quotients(report, &side("on"), &side("off"), &cells, of);
             report.set_ratio(key, &values);
         }
-        self.count_lost(report, &cas);
+        self.count_lost(report, &[cas, read_cas].concat());
     }
 
     /// INSERTs of many clients: what waits together can be merged.

@@ -56,7 +56,7 @@ impl Aggregation {
         out.extend(self.bars(report, title, "queries/s", &many, &throughput));
         let hot = cells(|job| matches!(job, Job::HotZipf | Job::HotViral));
         out.extend(self.bars(report, "Hot keys", "reads/s", &hot, &throughput));
-        let cas = cells(|job| matches!(job, Job::Cas));
+        let cas = cells(|job| matches!(job, Job::Cas(_)));
         let successes = extra("cas_successes_per_second");
         let title = "Compare-and-set on one row";
         out.extend(self.bars(report, title, "successes/s", &cas, &successes));

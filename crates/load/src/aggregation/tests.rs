@@ -1,6 +1,6 @@
 use super::cells::{Kind, add_balance, add_metrics};
 use super::*;
-use crate::cas::{Balance, Counters};
+use crate::cas::{Balance, Counters, Learns};
 use crate::endpoint::{Endpoint, Policy};
 use crate::kv::Table;
 use crate::machine::Machine;
@@ -88,7 +88,7 @@ fn compared() -> Report {
                     _ => (500, 200),
                 };
                 let mut phase = phase(ops, latency_us, 0.01);
-                if cell.job == Job::Cas {
+                if matches!(cell.job, Job::Cas(_)) {
                     let lost = u64::from(name == "helenus-queue-on") * 3;
                     let books = Balance {
                         applied: ops,
@@ -116,11 +116,13 @@ fn the_documented_keys_are_there_and_right() {
         ("many_clients_vs_direct", 1.0),
         ("p99_vs_token_aware_same_rate", 0.8),
         ("cas_vs_direct", 1.0),
-        // Three per round, in one of Helenus's arms.
-        ("lost_updates", 3.0),
+        ("read_cas_vs_direct", 1.0),
+        // Three per round and cell, in one of Helenus's arms.
+        ("lost_updates", 6.0),
         ("surplus_updates", 0.0),
-        ("unknown_updates", 3.0),
+        ("unknown_updates", 6.0),
         ("cas_queue_on_vs_off", 2.0),
+        ("read_cas_queue_on_vs_off", 2.0),
         ("helenus-window-10.insert_vs_token_aware", 0.5),
         ("helenus-sharing-off.viral_reads_vs_token_aware", 0.5),
         ("helenus-queue-on.cas_vs_direct", 0.5),
@@ -171,7 +173,7 @@ fn each_arm_takes_part_in_its_cells_only() {
         [TOKEN_AWARE, HELENUS, "helenus-sharing-off"]
     );
     assert_eq!(
-        names_in(Job::Cas),
+        names_in(Job::Cas(Learns::ByReading)),
         [
             TOKEN_AWARE,
             HELENUS,
