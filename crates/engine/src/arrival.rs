@@ -97,9 +97,11 @@ impl Engine {
         true
     }
 
-    /// The partition of a conditional write, if those take turns.
+    /// The partition of a conditional write, if those take turns: among those of one role, for whoever may not even
+    /// write there must delay nobody else.
     pub(crate) fn partition_of_lwt(
         &self,
+        pool: PoolKey,
         analysis: &Analysis<'_>,
         statement: Option<&Statement>,
     ) -> Option<u64> {
@@ -108,7 +110,8 @@ impl Engine {
         }
         let partition = self.statements.lwt_partition(analysis, statement)?;
         let (keyspace, table) = partition.table;
-        Some(partition_name(keyspace, table, partition.key))
+        let role = self.links.role_number(pool);
+        Some(partition_name(role, keyspace, table, partition.key))
     }
 
     /// What is kept of a client's request, with how it will be carried out.

@@ -176,7 +176,16 @@ impl Engine {
                 // Its worker has ended: the turn is left in its place.
                 Left::Next(_) => condition_failed = false,
                 Left::Grace { until_us } => return self.begin_grace(partition, until_us),
+                Left::Aside(writes) => return self.stand_aside(writes),
             }
+        }
+    }
+
+    /// Turns have proved of no use on a partition.
+    fn stand_aside(&mut self, writes: Vec<Write>) {
+        add(&self.cx.shared.stats.global.lwt_stood_aside, 1);
+        for write in writes {
+            self.grant(write, false);
         }
     }
 

@@ -147,6 +147,7 @@ counters! {
         lwt_waited,
         lwt_graces,
         lwt_gave_up,
+        lwt_stood_aside,
         scans_in_pieces,
         scan_pieces,
         scans_in_parts,

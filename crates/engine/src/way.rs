@@ -246,7 +246,7 @@ impl Engine {
             Ok(rewritten) => rewritten,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
-        let partition = self.partition_of_lwt(&analysis, statement.as_deref());
+        let partition = self.partition_of_lwt(pool, &analysis, statement.as_deref());
         let made = self.make_request(arrival, analysis, statement, ticket);
         let key = match made {
             Ok(mut request) => {

@@ -6,7 +6,15 @@
 //! succeed: the key is reserved for the owner for `grace_us`, during which the owner's next item
 //! skips the queue, once. Credit decides whether such a grace is granted: a used one raises it, an
 //! unused one lowers it, and below zero none is granted until [`GRACE_REST`] turns have passed. An
-//! item waits for at most `wait_max_us`, then it proceeds without a turn.
+//! item waits for at most `wait_max_us`, then it proceeds without a turn. An item that has run for as
+//! long is taken for lost: until it ends, the others of its key proceed without turns.
+//!
+//! Turns are of no use where clients read a value and then write on the condition that it is still
+//! there: what waits is out of date by its turn. So they stand aside from a key of which conditions
+//! fail again and again while others wait: a failed one counts one, one that held takes
+//! [`HELD_COUNTS`] back, and at [`STALE_MAX`] all items of the key proceed without turns for
+//! [`ASIDE_MIN_US`], and for twice as long each time that turns then prove of no use again, up to
+//! [`ASIDE_MAX_US`].
 //!
 //! Evidence: `turns/tests.rs` runs random schedules: at most one item with a turn per key, none
 //! lost or duplicated, order and bound kept. `helenus bench aggregation` measures compare-and-set
@@ -42,6 +50,15 @@ pub struct TurnLimits {
 pub const GRACE_REST: u32 = 64;
 const GRACE_CREDIT_MAX: i32 = 8;
 
+/// Conditions that fail while others wait, less those that hold, from which on turns stand aside.
+pub const STALE_MAX: u32 = 8;
+/// How many failed ones a condition makes good that holds: with a grace for each, one in two fails.
+pub const HELD_COUNTS: u32 = 2;
+/// How long turns stand aside from a key, at first.
+pub const ASIDE_MIN_US: u64 = 1_000_000;
+/// And at last.
+pub const ASIDE_MAX_US: u64 = 32_000_000;
+
 /// The result of [`Turns::enter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an item that was not kept must be dealt with"]
@@ -55,7 +72,7 @@ pub enum Entered<T> {
 }
 
 /// The result of [`Turns::leave`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the next item must run, a grace must be ended"]
 pub enum Left<T> {
     /// This one runs now.
@@ -64,6 +81,8 @@ pub enum Left<T> {
     Idle,
     /// Reserved for the owner; call [`Turns::end_grace`] at this time.
     Grace { until_us: u64 },
+    /// Turns stand aside: all that have waited proceed without a turn, and without `leave`.
+    Aside(Vec<T>),
 }
 
 #[derive(Debug)]
@@ -78,6 +97,8 @@ struct KeyState<O, T> {
     waiting: VecDeque<Waiter<O, T>>,
     /// The owner of the running item, or the owner the key is reserved for.
     owner: O,
+    /// When the running item began.
+    since_us: u64,
     /// If set, the key is reserved until then and nothing runs.
     grace_until_us: Option<u64>,
     /// The running item has used a grace; no second one in a row.
@@ -85,6 +106,16 @@ struct KeyState<O, T> {
     credit: i32,
     /// Turns left without a grace.
     rest: u32,
+    /// Conditions that failed while others waited, less those that held.
+    stale: u32,
+}
+
+/// A key from which turns stand aside, or have lately.
+#[derive(Debug)]
+struct Aside {
+    until_us: u64,
+    /// How long it is, or was.
+    for_us: u64,
 }
 
 /// Which item may run, by key. `O` identifies an owner (a client connection), `T` is an item (a
@@ -93,6 +124,7 @@ struct KeyState<O, T> {
 pub struct Turns<K, O, T> {
     limits: TurnLimits,
     keys: BTreeMap<K, KeyState<O, T>>,
+    aside: BTreeMap<K, Aside>,
     waiting: usize,
 }
 
@@ -101,6 +133,7 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
         Turns {
             limits,
             keys: BTreeMap::new(),
+            aside: BTreeMap::new(),
             waiting: 0,
         }
     }
@@ -112,6 +145,10 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
 
     /// An item wants to run.
     pub fn enter(&mut self, key: K, owner: O, item: T, now_us: u64) -> Entered<T> {
+        let is_aside = |aside: &Aside| aside.until_us > now_us;
+        if self.aside.get(&key).is_some_and(is_aside) {
+            return Entered::NoTurn(item);
+        }
         let full = self.keys.len() >= self.limits.keys_max;
         let Some(turn) = self.keys.get_mut(&key) else {
             if full {
@@ -122,21 +159,24 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
                 KeyState {
                     waiting: VecDeque::new(),
                     owner,
+                    since_us: now_us,
                     grace_until_us: None,
                     graced: false,
                     credit: 1,
                     rest: 0,
+                    stale: 0,
                 },
             );
             return Entered::Run(item);
         };
         if turn.grace_until_us.is_some() && turn.owner == owner {
             turn.grace_until_us = None;
+            turn.since_us = now_us;
             turn.graced = true;
             turn.credit = (turn.credit + 1).min(GRACE_CREDIT_MAX);
             return Entered::Run(item);
         }
-        if turn.waiting.len() >= self.limits.waiting_max {
+        if turn.waiting.len() >= self.limits.waiting_max || turn.is_lost(now_us, &self.limits) {
             return Entered::NoTurn(item);
         }
         turn.waiting.push_back(Waiter {
@@ -159,6 +199,13 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
             self.keys.remove(&key);
             return Left::Idle;
         }
+        turn.stale = match condition_failed {
+            true => turn.stale + 1,
+            false => turn.stale.saturating_sub(HELD_COUNTS),
+        };
+        if turn.stale >= STALE_MAX {
+            return Left::Aside(self.stand_aside(key, now_us));
+        }
         let may_grace = condition_failed && !turn.graced && self.limits.grace_us > 0;
         if may_grace && turn.rest > 0 {
             turn.rest -= 1;
@@ -167,7 +214,7 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
             turn.grace_until_us = Some(until_us);
             return Left::Grace { until_us };
         }
-        match self.next(key) {
+        match self.next(key, now_us) {
             Some(item) => Left::Next(item),
             None => Left::Idle,
         }
@@ -185,18 +232,41 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
             turn.credit = 1;
             turn.rest = GRACE_REST;
         }
-        self.next(key)
+        self.next(key, now_us)
     }
 
-    /// Removes items that have waited too long: they proceed without a turn, and without `leave`.
+    /// All that wait for the key go; returns them.
+    fn stand_aside(&mut self, key: K, now_us: u64) -> Vec<T> {
+        let again = self.aside.get(&key).map(|aside| 2 * aside.for_us);
+        let for_us = again.unwrap_or(ASIDE_MIN_US).min(ASIDE_MAX_US);
+        if again.is_some() || self.aside.len() < self.limits.keys_max {
+            let until_us = now_us + for_us;
+            self.aside.insert(key, Aside { until_us, for_us });
+        }
+        let waiting = self
+            .keys
+            .remove(&key)
+            .map_or_else(VecDeque::new, |turn| turn.waiting);
+        self.waiting -= waiting.len();
+        waiting.into_iter().map(|w| w.item).collect()
+    }
+
+    /// Removes items that have waited too long: they proceed without a turn, and without `leave`. To be called now and
+    /// then.
     pub fn give_up(&mut self, now_us: u64) -> Vec<T> {
         let mut late = Vec::new();
+        // If turns have been of use for as long as they stood aside, that is forgotten.
+        self.aside
+            .retain(|_, aside| aside.until_us + aside.for_us > now_us);
         if self.waiting == 0 {
             return late;
         }
-        let (wait_max_us, waiting) = (self.limits.wait_max_us, &mut self.waiting);
+        let (limits, waiting) = (&self.limits, &mut self.waiting);
         self.keys.retain(|_, turn| {
-            let in_time = |w: &Waiter<O, T>| now_us.saturating_sub(w.since_us) < wait_max_us;
+            let is_lost = turn.is_lost(now_us, limits);
+            let in_time = |w: &Waiter<O, T>| {
+                !is_lost && now_us.saturating_sub(w.since_us) < limits.wait_max_us
+            };
             let count = turn.waiting.iter().take_while(|w| !in_time(w)).count();
             *waiting -= count;
             late.extend(turn.waiting.drain(..count).map(|w| w.item));
@@ -216,9 +286,10 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
         self.keys.len()
     }
 
-    fn next(&mut self, key: K) -> Option<T> {
+    fn next(&mut self, key: K, now_us: u64) -> Option<T> {
         let turn = self.keys.get_mut(&key)?;
         turn.grace_until_us = None;
+        turn.since_us = now_us;
         turn.graced = false;
         match turn.waiting.pop_front() {
             Some(waiter) => {
@@ -231,5 +302,12 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
                 None
             }
         }
+    }
+}
+
+impl<O, T> KeyState<O, T> {
+    /// Whether the running item has run for so long that nobody should wait for it any more.
+    fn is_lost(&self, now_us: u64, limits: &TurnLimits) -> bool {
+        self.grace_until_us.is_none() && now_us.saturating_sub(self.since_us) >= limits.wait_max_us
     }
 }

@@ -90,10 +90,10 @@ fn limits(settings: &Aggregation) -> TurnLimits {
     }
 }
 
-/// Names a partition; two that share a name would only wait for each other.
-pub(crate) fn partition_name(keyspace: &str, table: &str, key: &[u8]) -> u64 {
+/// Names a partition as one role sees it; two that share a name would only wait for each other.
+pub(crate) fn partition_name(role: u32, keyspace: &str, table: &str, key: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
-    (keyspace, table, key).hash(&mut hasher);
+    (role, keyspace, table, key).hash(&mut hasher);
     hasher.finish()
 }
 

@@ -13,6 +13,12 @@ fn turns() -> Turns<u64, u32, u32> {
     Turns::new(LIMITS)
 }
 
+/// The running item's condition holds, and somebody else's turn comes.
+fn one_holds(turns: &mut Turns<u64, u32, u32>) {
+    assert_eq!(turns.enter(1, 98, 98, 0), Entered::Waits);
+    assert_eq!(turns.leave(1, false, 0), Left::Next(98));
+}
+
 #[test]
 fn one_runs_at_a_time_and_the_others_follow_in_order() {
     let mut turns = turns();
@@ -49,13 +55,14 @@ fn graces_that_nobody_uses_are_not_granted_any_more() {
     assert_eq!(turns.enter(1, 0, 0, 0), Entered::Run(0));
     for item in 1..100 {
         assert_eq!(turns.enter(1, item, item, 0), Entered::Waits);
-        match turns.leave(1, true, 0) {
+        // One in two holds, or turns would stand aside.
+        match turns.leave(1, item % 2 == 1, 0) {
             Left::Next(next) => assert_eq!(next, item),
             Left::Grace { until_us } => {
                 granted += 1;
                 assert_eq!(turns.end_grace(1, until_us), Some(item));
             }
-            Left::Idle => panic!("{item} was lost"),
+            Left::Idle | Left::Aside(_) => panic!("{item} was lost"),
         }
     }
     assert!((2..=4).contains(&granted), "{granted} graces");
@@ -67,10 +74,12 @@ fn graces_come_again_after_a_rest() {
     assert_eq!(turns.enter(1, 0, 0, 0), Entered::Run(0));
     let mut is_grace = || {
         assert_eq!(turns.enter(1, 7, 7, 0), Entered::Waits);
-        match turns.leave(1, true, 0) {
+        let is_grace = match turns.leave(1, true, 0) {
             Left::Grace { until_us } => turns.end_grace(1, until_us) == Some(7),
             _ => false,
-        }
+        };
+        one_holds(&mut turns);
+        is_grace
     };
     assert!(is_grace() && is_grace());
     for turn in 0..GRACE_REST {
@@ -99,10 +108,84 @@ fn each_grace_that_was_used_earns_another() {
             };
             granted += 1;
             assert_eq!(turns.end_grace(1, until_us), Some(99));
+            one_holds(&mut turns);
         }
     };
     assert_eq!([0, 1, 4].map(unused), [2, 3, 6]);
     assert_eq!([7, 20].map(unused), [9, 9], "no more than eight in store");
+}
+
+/// Conditions go on failing, or hold each time after `failures`, while others wait. Returns at which turn they stood
+/// aside, and who went then.
+fn conditions(
+    turns: &mut Turns<u64, u32, u32>,
+    failures: u32,
+    now: u64,
+) -> Option<(u32, Vec<u32>)> {
+    assert_eq!(turns.enter(1, 0, 0, now), Entered::Run(0));
+    assert_eq!(turns.enter(1, 1, 1, now), Entered::Waits);
+    for turn in 1..100 {
+        assert_eq!(turns.enter(1, turn + 1, turn + 1, now), Entered::Waits);
+        let has_failed = turn % (failures + 1) != 0;
+        match turns.leave(1, has_failed, now) {
+            Left::Next(next) => assert_eq!(next, turn),
+            Left::Grace { until_us } => assert_eq!(turns.end_grace(1, until_us), Some(turn)),
+            Left::Aside(items) => return Some((turn, items)),
+            Left::Idle => panic!("somebody waits"),
+        }
+    }
+    None
+}
+
+#[test]
+fn turns_stand_aside_where_what_waits_goes_on_failing() {
+    let mut now = 0;
+    let mut turns = turns();
+    let all = conditions(&mut turns, 1_000, now);
+    assert_eq!(all, Some((STALE_MAX, vec![8, 9])), "all that wait go");
+    assert_eq!((turns.waiting(), turns.keys()), (0, 0));
+    assert_eq!(turns.enter(1, 5, 50, now), Entered::NoTurn(50));
+    assert_eq!(turns.enter(2, 5, 50, now), Entered::Run(50), "another key");
+    assert_eq!(
+        turns.enter(1, 5, 51, now + ASIDE_MIN_US - 1),
+        Entered::NoTurn(51)
+    );
+    // Tried again, and of no use again: for twice as long.
+    now += ASIDE_MIN_US;
+    assert!(conditions(&mut turns, 1_000, now).is_some());
+    now += 2 * ASIDE_MIN_US;
+    assert_eq!(turns.enter(1, 5, 52, now - 1), Entered::NoTurn(52));
+    assert!(conditions(&mut turns, 1_000, now).is_some());
+    now += 4 * ASIDE_MIN_US;
+    assert_eq!(turns.enter(1, 5, 53, now - 1), Entered::NoTurn(53));
+    // Forgotten after as long again.
+    now += 4 * ASIDE_MIN_US;
+    assert_eq!(turns.give_up(now), []);
+    assert!(conditions(&mut turns, 1_000, now).is_some());
+    assert_eq!(
+        turns.enter(1, 5, 54, now + ASIDE_MIN_US - 1),
+        Entered::NoTurn(54)
+    );
+    assert_eq!(turns.enter(1, 5, 55, now + ASIDE_MIN_US), Entered::Run(55));
+}
+
+#[test]
+fn turns_stay_where_one_condition_in_three_holds() {
+    assert_eq!(conditions(&mut turns(), 2, 0), None);
+    assert!(conditions(&mut turns(), 3, 0).is_some());
+}
+
+#[test]
+fn nobody_waits_for_an_item_that_was_lost() {
+    let mut turns = turns();
+    assert_eq!(turns.enter(1, 1, 10, 0), Entered::Run(10));
+    assert_eq!(turns.enter(1, 2, 20, 0), Entered::Waits);
+    assert_eq!(turns.enter(1, 3, 30, 999), Entered::Waits);
+    assert_eq!(turns.give_up(999), []);
+    assert_eq!(turns.give_up(1_000), [20, 30], "the later one, too");
+    assert_eq!(turns.enter(1, 4, 40, 1_000), Entered::NoTurn(40));
+    assert_eq!(turns.leave(1, false, 9_000), Left::Idle);
+    assert_eq!(turns.enter(1, 5, 50, 9_000), Entered::Run(50));
 }
 
 #[test]
@@ -116,9 +199,11 @@ fn bounds_let_items_go_without_a_turn() {
         assert_eq!(turns.enter(0, item, item, u64::from(item)), Entered::Waits);
     }
     assert_eq!(turns.enter(0, 9, 9, 9), Entered::NoTurn(9));
-    assert_eq!(turns.give_up(1_002), [1, 2]);
-    assert_eq!(turns.waiting(), 6);
-    assert_eq!(turns.leave(0, false, 1_003), Left::Next(3));
+    // The first has just begun anew, so it is not lost.
+    assert_eq!(turns.leave(0, false, 500), Left::Next(1));
+    assert_eq!(turns.give_up(1_003), [2, 3]);
+    assert_eq!(turns.waiting(), 5);
+    assert_eq!(turns.leave(0, false, 1_003), Left::Next(4));
 }
 
 #[test]
@@ -139,21 +224,21 @@ fn random_schedules_keep_the_promises() {
     for_seeds(300, |_, rng| {
         let mut turns = turns();
         let mut now_us = 0;
-        let mut running: Vec<(u64, u32)> = Vec::new();
+        let mut running: Vec<(u64, u32, u64)> = Vec::new();
         let mut waiting: Vec<(u64, u32, u64)> = Vec::new();
         let mut graces: Vec<(u64, u64)> = Vec::new();
         let mut ended = HashSet::new();
         let start = |item: u32,
                      waiting: &mut Vec<(u64, u32, u64)>,
-                     running: &mut Vec<(u64, u32)>,
-                     key: u64| {
+                     running: &mut Vec<(u64, u32, u64)>,
+                     (key, now_us): (u64, u64)| {
             let at = waiting
                 .iter()
                 .position(|w| w.0 == key)
                 .expect("somebody waits");
             assert_eq!(waiting[at].1, item, "the first of its key");
             waiting.remove(at);
-            running.push((key, item));
+            running.push((key, item, now_us));
         };
         for item in 0..600u32 {
             now_us += rng.below(60) as u64;
@@ -161,12 +246,16 @@ fn random_schedules_keep_the_promises() {
             while let Some(&(key, until)) = graces.first().filter(|g| g.1 <= now_us) {
                 graces.remove(0);
                 if let Some(next) = turns.end_grace(key, until.max(now_us)) {
-                    start(next, &mut waiting, &mut running, key);
+                    start(next, &mut waiting, &mut running, (key, now_us));
                 }
             }
             for late in turns.give_up(now_us) {
                 let at = waiting.iter().position(|w| w.1 == late).expect("it waited");
-                assert!(now_us - waiting[at].2 >= LIMITS.wait_max_us);
+                let is_lost = |r: &(u64, u32, u64)| {
+                    r.0 == waiting[at].0 && now_us - r.2 >= LIMITS.wait_max_us
+                };
+                let is_late = now_us - waiting[at].2 >= LIMITS.wait_max_us;
+                assert!(is_late || running.iter().any(is_lost));
                 waiting.remove(at);
                 assert!(ended.insert(late));
             }
@@ -176,17 +265,23 @@ fn random_schedules_keep_the_promises() {
             let key = rng.below(3) as u64;
             let owner = rng.below(5) as u32;
             match turns.enter(key, owner, item, now_us) {
-                Entered::Run(item) => running.push((key, item)),
+                Entered::Run(item) => running.push((key, item, now_us)),
                 Entered::Waits => waiting.push((key, item, now_us)),
                 Entered::NoTurn(item) => assert!(ended.insert(item)),
             }
             if !running.is_empty() && rng.below(3) > 0 {
-                let (key, item) = running.swap_remove(rng.below(running.len()));
+                let (key, item, _) = running.swap_remove(rng.below(running.len()));
                 assert!(ended.insert(item), "{item} ran twice");
                 match turns.leave(key, rng.below(2) == 0, now_us) {
-                    Left::Next(next) => start(next, &mut waiting, &mut running, key),
+                    Left::Next(next) => start(next, &mut waiting, &mut running, (key, now_us)),
                     Left::Idle => {}
                     Left::Grace { until_us } => graces.push((key, until_us)),
+                    Left::Aside(items) => {
+                        let of_key = waiting.iter().filter(|w| w.0 == key).map(|w| w.1);
+                        assert_eq!(items, of_key.collect::<Vec<_>>());
+                        waiting.retain(|w| w.0 != key);
+                        assert!(items.into_iter().all(|item| ended.insert(item)));
+                    }
                 }
             }
             let keys: HashSet<u64> = running.iter().map(|r| r.0).collect();
