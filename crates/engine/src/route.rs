@@ -65,6 +65,19 @@ fn in_turn(nodes: &[NodeIndex], rotation: u64, chosen: &mut [NodeIndex]) -> usiz
     turn.map(|(node, place)| *place = *node).count()
 }
 
+/// Two different nodes, others each time; one if there is no second. Returns how many these are.
+fn two_of(nodes: &[NodeIndex], turn: u64, chosen: &mut [NodeIndex; 2]) -> usize {
+    let others = nodes.len().saturating_sub(1) as u64;
+    let first = turn % nodes.len().max(1) as u64;
+    let second = first + 1 + (turn >> 16) % others.max(1);
+    let two = [first, second].map(|at| nodes.get(at as usize % nodes.len().max(1)));
+    let len = nodes.len().min(2);
+    for (node, place) in two.into_iter().flatten().zip(&mut chosen[..len]) {
+        *place = *node;
+    }
+    len
+}
+
 impl Engine {
     /// The nodes for a node request, in order.
     pub(crate) fn plan(&mut self, key: NodeRequestKey) -> Option<Plan> {
@@ -99,6 +112,8 @@ impl Engine {
         };
         let mut by_scans = [NodeIndex(0); Plan::CAPACITY];
         let mut chosen = [NodeIndex(0); OWNERS_MAX];
+        let mut two = [NodeIndex(0); 2];
+        let mut coordinators: &[NodeIndex] = &[];
         let assignment = match local || primary || query.class == Class::Scan {
             true => Policy::First,
             false => self.queues.assignment(),
@@ -111,6 +126,12 @@ impl Engine {
             let bound = place.filter(|place| query.is_read() && !self.is_hot(place));
             let affinity = bound.and_then(Place::hash);
             replicas = self.choose(replicas, work_us, affinity, &mut chosen);
+        } else if replicas.is_empty() && assignment.is_informed() {
+            // Any node coordinates it as well as another: the better one of two, so that a slow one gets less.
+            let turn = scattered(self.rotation);
+            let len = two_of(snapshot.places.local(), turn, &mut two);
+            let work_us = piece_us(request, query);
+            coordinators = self.choose(&two[..len], work_us, None, &mut chosen);
         }
         if !local && !replicas.is_empty() {
             add(&self.cx.shared.stats.global.requests_token_aware, 1);
@@ -123,6 +144,9 @@ impl Engine {
             let turn = scattered(self.rotation);
             let len = in_turn(snapshot.places.local(), turn, &mut by_scans);
             replicas = self.by_scans(&mut by_scans[..len], 0);
+        }
+        if replicas.is_empty() {
+            replicas = coordinators;
         }
         let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
         let healthy = |node: NodeIndex| linked(node) && self.links.is_sound(node, now);
@@ -298,6 +322,26 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_nodes_are_different_and_all_come_alike() {
+        for nodes in 0..6u16 {
+            let nodes: Vec<NodeIndex> = (0..nodes).map(NodeIndex).collect();
+            let mut count = vec![0; nodes.len()];
+            for turn in 0..6_000 {
+                let mut two = [NodeIndex(99); 2];
+                let len = two_of(&nodes, scattered(turn), &mut two);
+                assert_eq!(len, nodes.len().min(2));
+                assert!(len < 2 || two[0] != two[1], "{two:?}");
+                for node in &two[..len] {
+                    count[node.as_usize()] += 1;
+                }
+            }
+            let even = 6_000 * nodes.len().min(2) / nodes.len().max(1);
+            let is_even = |&count: &usize| count.abs_diff(even) <= even / 10;
+            assert!(count.iter().all(is_even), "{count:?}, not {even} each");
+        }
+    }
 
     #[test]
     fn nodes_take_turns_and_come_once_each() {

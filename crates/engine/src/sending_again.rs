@@ -35,3 +35,6 @@ impl Requests {
         resendable.is_some_and(|resendable| resendable.after(loss))
     }
 }
+
+#[cfg(test)]
+mod tests;

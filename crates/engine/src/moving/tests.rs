@@ -5,6 +5,7 @@ use helenus_wire::{Opcode, Version};
 use crate::config::Config;
 use crate::testing::bench::{Asking, BIGINT, Bench, TABLE, no_rows};
 
+const VOID: [u8; 4] = [0, 0, 0, 1];
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// Two nodes that have everything, and take one scan at a time.
@@ -83,6 +84,44 @@ fn its_wait_is_no_time_at_the_node_that_takes_it() {
     let answers = bench.answers();
     let results = answers.iter().filter(|answer| answer.0 == Opcode::Result);
     assert_eq!(results.count(), 1, "{answers:?}");
+}
+
+/// Which of the nodes was asked, answered at once.
+fn answered(bench: &mut Bench, nodes: usize) -> usize {
+    let sent = (0..nodes).filter_map(|node| Some((node, bench.at(node).pop()?.1)));
+    let sent: Vec<(usize, i16)> = sent.collect();
+    let [(node, stream)] = sent[..] else {
+        panic!("{sent:?}");
+    };
+    bench.say_as(node, Opcode::Result, stream, &VOID);
+    assert_eq!(bench.answers().len(), 1);
+    node
+}
+
+#[test]
+fn a_slow_node_does_not_get_its_full_share_of_what_any_node_could_coordinate() {
+    let mut config = Config::default();
+    config.links.silence_ms = 600_000;
+    let mut bench = Bench::with_nodes(3, config, (Version::V5, Version::V5));
+    let text = r#"INSERT INTO app.orders JSON '{"customer": 1}'"#;
+    let write = Asking::default().query(Version::V5, text);
+    let mut asked = [0; 3];
+    for _ in 0..60 {
+        bench.ask(Opcode::Query, 1, &write);
+        asked[answered(&mut bench, 3)] += 1;
+        bench.wait(MS(10));
+    }
+    assert!(asked.iter().all(|asked| *asked > 5), "{asked:?}");
+    // One of them keeps one of these to itself.
+    bench.ask(Opcode::Query, 2, &write);
+    let is_asked = |node: &usize| !bench.at(*node).is_empty();
+    let slow = (0..3).find(is_asked).expect("one is asked");
+    bench.wait(MS(1_000));
+    for _ in 0..60 {
+        bench.ask(Opcode::Query, 1, &write);
+        assert_ne!(answered(&mut bench, 3), slow);
+        bench.wait(MS(10));
+    }
 }
 
 #[test]

@@ -1,0 +1,45 @@
+use std::time::Duration;
+
+use helenus_wire::{Opcode, Version};
+
+use crate::config::Config;
+use crate::testing::bench::{Asking, Bench};
+
+/// What always goes to one and the same node goes to another when that one stands still.
+#[test]
+fn what_is_local_to_a_node_is_asked_of_another_when_it_stands_still() {
+    for text in [
+        "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = 'app'",
+        "DESCRIBE KEYSPACE app",
+    ] {
+        let mut bench = Bench::with_nodes(2, Config::default(), (Version::V5, Version::V5));
+        let query = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 1, &query);
+        let [first] = asked(&mut bench)[..] else {
+            panic!("one node is asked: {text}");
+        };
+        let another = (0..100).find_map(|_| {
+            bench.wait(Duration::from_millis(100));
+            asked(&mut bench).pop()
+        });
+        let (node, stream) = another.unwrap_or_else(|| panic!("{text}: {:?}", bench.answers()));
+        assert_ne!(node, first.0, "{text}");
+        bench.say_as(node, Opcode::Result, stream, &1_i32.to_be_bytes());
+        let answers = bench.answers();
+        assert!(
+            matches!(answers[..], [(Opcode::Result, 1, _)]),
+            "{text}: {answers:?}"
+        );
+    }
+}
+
+/// Nodes that have been sent a query since, and on which streams.
+fn asked(bench: &mut Bench) -> Vec<(usize, i16)> {
+    let mut found = Vec::new();
+    for node in 0..2 {
+        let sent = bench.at(node).into_iter();
+        let queries = sent.filter(|(opcode, _, _)| *opcode == Opcode::Query);
+        found.extend(queries.map(|(_, stream, _)| (node, stream)));
+    }
+    found
+}
