@@ -80,6 +80,7 @@ mod job;
 mod looks;
 mod offer;
 mod ramp;
+mod numbers;
 mod service_rate;
 mod settings;
 pub mod shares;
