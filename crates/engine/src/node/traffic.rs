@@ -108,6 +108,12 @@ impl Links {
         self.open.contains_key(key)
     }
 
+    /// The node requests that nodes have, or will have with the next writes.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
+        let busy = self.open.values().filter(|link| link.in_flight > 0);
+        busy.flat_map(Link::node_requests)
+    }
+
     /// Whether a link is of no use any more, and only waits to be closed.
     pub(super) fn is_dead(&self, key: LinkKey) -> bool {
         self.open.get(key).is_some_and(|link| link.dead)
