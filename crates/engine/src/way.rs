@@ -20,6 +20,7 @@ use crate::client::clients::Terms;
 use crate::encoded_requests::Stored;
 use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::execution::rewriting::INVALID_STATE;
 use crate::gates::coalesce::Read;
 use crate::gates::merge::Merge;
 use crate::gates::rules::Admitted;
@@ -243,6 +244,10 @@ impl Engine {
             return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
         }
         let rewritten = match self.rewrite(&arrival, &analysis, statement.as_ref()) {
+        if !rewritten.may_be_sent_with(analysis.paging_state) {
+            let refused = (code::PROTOCOL, INVALID_STATE);
+            return self.refuse_with(&arrival, statement.as_deref(), refused);
+        }
             Ok(rewritten) => rewritten,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };

@@ -97,6 +97,7 @@ impl Statements {
             serial_consistency: view.options.serial_consistency,
             place,
             timestamp_at: view.options.timestamp_at(),
+            paging_state: view.options.paging_state,
             ..Analysis::default()
         })
     }
@@ -104,7 +105,7 @@ impl Statements {
     fn analyze_execute<'a>(
         &mut self,
         cx: &mut Context,
-        body: &[u8],
+        body: &'a [u8],
         version: Version,
         session: Option<&'a str>,
     ) -> Result<Analysis<'a>, Malformed> {
@@ -113,6 +114,7 @@ impl Statements {
         let serial_consistency = view.options.serial_consistency;
         let skips_metadata = view.options.flags & query_flags::SKIP_METADATA != 0;
         let Some(prepared) = self.prepared.get(&cx.shared, view.id) else {
+        let paging_state = view.options.paging_state;
             if cx.shared.wants_recall(view.id, cx.now) {
                 cx.ask(Output::Recall(view.id.into()));
             }
@@ -122,6 +124,7 @@ impl Statements {
                 serial_consistency,
                 skips_metadata,
                 ..Analysis::default()
+                paging_state,
             });
         };
         let place = self
@@ -137,6 +140,7 @@ impl Statements {
             timestamp_at: view.options.timestamp_at(),
             skips_metadata,
             ..Analysis::default()
+            paging_state,
         };
         analysis.note_standing(&prepared);
         analysis.prepared = Some(prepared);
