@@ -210,3 +210,6 @@ impl Engine {
         self.clients.set_keyspace(session, keyspace);
     }
 }
+
+#[cfg(test)]
+mod tests;

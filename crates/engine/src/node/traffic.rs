@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Decoder, Encoder};
+use helenus_wire::{Decoder, Encoder, Header};
 
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
@@ -147,13 +147,18 @@ impl Links {
         Some((link.node, link.lend_decoder()))
     }
 
-    /// Brings back the decoder that [`Links::hear`] has lent.
+    /// Brings back the decoder that [`Links::hear`] has lent. If there is no memory for the answer that has come
+    /// in part, it is skipped: its header is all that is left of it.
     #[inline]
-    pub(super) fn bring_back(&mut self, key: LinkKey, node: NodeIndex, mut decoder: Decoder) {
+    pub(super) fn bring_back(
+        &mut self,
+        cx: &Context,
+        key: LinkKey,
+        node: NodeIndex,
+        mut decoder: Decoder,
+    ) -> Option<Header> {
         self.stats(node).packed_in.add(decoder.packed());
-        if let Some(link) = self.open.get_mut(key) {
-            link.bring_back(decoder);
-        }
+        self.open.get_mut(key)?.bring_back(&cx.memory, decoder)
     }
 
     /// Whether any link has something to be written.
