@@ -181,14 +181,11 @@ fn a_page_of_all_columns_that_goes_on_by_the_text_names_them() {
         assert_eq!(view.options.flags & query_flags::SKIP_METADATA, 0);
         assert_eq!(view.options.paging_state, Some(STATE));
     }
-    bench.is_done();
 }
 
 #[test]
-fn a_state_of_a_layout_that_is_being_built_again_is_none() {
+fn a_state_of_the_table_is_continued_on_the_table() {
     let mut bench = prepared((Version::V4, Version::V4));
-    bench.adopt(orders(false));
-    let state = wrap(identity(&orders(true), 0), b"state");
     let next = Asking {
         state: Some(STATE),
         ..asking()
@@ -198,6 +195,9 @@ fn a_state_of_a_layout_that_is_being_built_again_is_none() {
     assert_eq!(
         (view.id, view.options.paging_state),
         (&b"own"[..], Some(STATE))
+    );
+}
+
 /// The client executes its read from a state on, which no node gets to see.
 fn is_refused(bench: &mut Bench, state: &[u8]) {
     let next = Asking {
@@ -227,9 +227,6 @@ fn a_state_of_a_layout_that_is_being_built_again_reaches_no_node() {
     bench.adopt(orders(false));
     is_refused(&mut bench, &wrap(identity(&orders(true), 0), STATE));
     bench.is_done();
-}
-
-    );
 }
 
 #[test]
@@ -519,7 +516,7 @@ fn what_is_learned_of_a_layout_is_not_learned_of_the_table() {
         &rows(LAYOUT, &COLUMNS, None, &CELLS),
     );
     assert_eq!(bench.answer().0, Opcode::Result);
-    let own = bench.engine.statements.of_text(text);
+    let own = bench.engine.statements.of_text(None, text);
     assert!(!own.learned.has_answers());
     let layouts = bench.common.snapshot.load().layouts.clone();
     let planned = own.layout_plan(layouts.table("app", TABLE).expect("a table with layouts"));
