@@ -245,7 +245,7 @@ impl Ord for Handle {
 }
 
 fn any_job(rng: &mut TestRng) -> Job {
-    let work_us = 1 << rng.below(16);
+    let work_us = 1 << rng.below(20);
     Job {
         work_us,
         piece_us: work_us / 2,
