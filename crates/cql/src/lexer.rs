@@ -110,15 +110,19 @@ impl Lexer<'_> {
     }
 
     /// The next position that is neither blank nor comment, or the start of an unterminated
-    /// comment.
+    /// comment: Cassandra wants the end of its line, too.
     fn skip_blanks(&self) -> Result<usize, usize> {
         let mut pos = self.pos;
         loop {
             match (self.at(pos), self.at(pos + 1)) {
                 (Some(b' ' | b'\t' | b'\n' | b'\r'), _) => pos += 1,
                 (Some(b'-'), Some(b'-')) | (Some(b'/'), Some(b'/')) => {
+                    let start = pos;
                     pos += 2;
-                    while self.at(pos).is_some_and(|b| b != b'\n' && b != b'\r') {
+                    while !matches!(self.at(pos), Some(b'\n' | b'\r')) {
+                        if self.at(pos).is_none() {
+                            return Err(start);
+                        }
                         pos += 1;
                     }
                 }

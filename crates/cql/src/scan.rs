@@ -23,10 +23,13 @@ pub(crate) struct Scan<'a> {
     pub sound: bool,
 }
 
+/// Tokens for which there is room at first: a long text may be one literal.
+const ROOM_FIRST: usize = 4_096;
+
 pub(crate) fn scan(text: &str) -> Scan<'_> {
     let mut scan = Scan {
         text,
-        toks: Vec::with_capacity(text.len() / 5 + 4),
+        toks: Vec::with_capacity((text.len() / 5 + 4).min(ROOM_FIRST)),
         markers: 0,
         named: Vec::new(),
         sound: true,

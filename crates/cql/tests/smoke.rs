@@ -223,7 +223,7 @@ fn literals_become_bytes_only_where_the_type_fits() {
 
 #[test]
 fn spans_cut_out_the_clauses() {
-    let text = "/* é */ SELECT a,b FROM ks . t WHERE k = ? AND c > 1 ORDER BY c LIMIT 5 ; -- end";
+    let text = "/* é */ SELECT a,b FROM ks . t WHERE k = ? AND c > 1 ORDER BY c LIMIT 5 ; -- end\n";
     let f = facts(text);
     let cut = |span: &Option<std::ops::Range<usize>>| &text[span.clone().unwrap()];
     assert_eq!(cut(&f.spans.selection), "a,b");
@@ -236,6 +236,19 @@ fn spans_cut_out_the_clauses() {
     assert_eq!(&text[select.ranges[0].span.clone()], "c > 1");
     assert!(text[f.spans.statement.clone()].starts_with("SELECT"));
     assert!(text[f.spans.statement.clone()].ends_with("LIMIT 5"));
+}
+
+/// Cassandra's lexer wants the end of its line, and says SYNTAX at the end of the text.
+#[test]
+fn a_comment_ends_with_its_line() {
+    for comment in ["-- x", "// x", "--", "//"] {
+        let text = format!("SELECT key FROM system.local {comment}");
+        assert_eq!(facts(&text).kind, Kind::Opaque, "{text}");
+        for end in ["\n", "\r"] {
+            let text = format!("{text}{end}");
+            assert_eq!(facts(&text).kind, Kind::Select, "{text:?}");
+        }
+    }
 }
 
 /// Behind a sign, or with dashes in it, what could be a name is none: it ends where it ends.

@@ -119,7 +119,7 @@ impl Engine {
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
-        self.end_hedge(client, key, service_us);
+        self.end_hedge(client, key, (service_us, content.len()));
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };
@@ -210,3 +210,6 @@ impl Engine {
         self.clients.set_keyspace(session, keyspace);
     }
 }
+
+#[cfg(test)]
+mod tests;

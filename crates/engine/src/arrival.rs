@@ -16,6 +16,7 @@ use crate::gates::lwt_queue::partition_name;
 use crate::gates::merge::Merge;
 use crate::gates::scan_limit::Counted;
 use crate::keys::{PoolKey, SessionKey};
+use crate::memory::Held;
 use crate::node_request::Target;
 use crate::query::Query;
 use crate::request::{Caller, ClientRequest};
@@ -37,6 +38,20 @@ pub(crate) struct Arrival<'a> {
     pub(crate) body: &'a [u8],
     /// The body behind its custom payload.
     pub(crate) content: &'a [u8],
+}
+
+/// What is known of a smaller statement is not worth counting beside the request's body.
+const READ_MIN: usize = 8 * 1024;
+
+/// Bytes that a request keeps of what was read in its text, until it is answered. The text may be known to no one
+/// else by then.
+pub(crate) fn bytes_read(opcode: Opcode, statement: Option<&Statement>) -> usize {
+    let of_text = statement.filter(|_| opcode != Opcode::Execute);
+    let bytes = of_text.map_or(0, Statement::byte_len);
+    match bytes < READ_MIN {
+        true => 0,
+        false => bytes,
+    }
 }
 
 impl HeldRequest {
@@ -163,6 +178,7 @@ impl Engine {
         }
         let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
         let body = self.requests.keep(arrival.body);
+        let read_bytes = bytes_read(opcode, statement.as_deref());
         let settled_at = analysis.settled_at();
         Ok(ClientRequest {
             caller: Caller {
@@ -201,6 +217,7 @@ impl Engine {
             condition_failed: false,
             _counted: counted,
             permits: Vec::new(),
+            _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),
         })
     }
 

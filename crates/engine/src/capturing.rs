@@ -191,7 +191,7 @@ impl Engine {
         for child in &view.children {
             let (recorded, values) = match child {
                 BatchChild::Text(text, values) => {
-                    let statement = self.statements.of_text(text);
+                    let statement = self.statements.of_text(analysis.keyspace, text);
                     let recorded = self.recorded(&statement, analysis.keyspace, has_values);
                     (recorded, values)
                 }

@@ -261,7 +261,7 @@ pub struct Assignment {
     /// Weight of disk utilisation in policy `resource-v2`, an exponent; 0 to 10.
     pub disk_weight: f64,
     /// Whether a read that takes longer than nearly all of its statement is asked of a second replica as
-    /// well, for at most 2 % of the reads. See [Assignment](assignment.md#hedging).
+    /// well, for at most 2 % of the reads and of the bytes that are answered. See [Assignment](assignment.md#hedging).
     pub hedging: bool,
     /// Whether reads of a partition that alone is a notable part of a node's work go to all of its replicas,
     /// not first of all to the one that has it in its caches. See [Hot partitions](hot.md#spreading).
@@ -330,7 +330,8 @@ pub struct Limits {
     /// Beyond them clients get OVERLOADED. Not set: a quarter of the machine's memory, or of what its
     /// control group may have.
     pub memory_max: Option<usize>,
-    /// Bytes of answers that wait for one client to read them; beyond them it is disconnected.
+    /// Bytes of answers that wait for one client to read them. With more it is disconnected once it has taken
+    /// nothing for 5 s; a client that reads is not.
     pub client_backlog_bytes_max: usize,
     /// Connections beside the shared ones, per role and worker: one per node and keyspace for statements
     /// that do not name their keyspace and cannot carry it, and one per node for what is large. The

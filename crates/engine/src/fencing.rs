@@ -47,7 +47,7 @@ impl Engine {
         };
         let children = view.children.iter().map(|child| match child {
             BatchChild::Text(text, _) => {
-                let statement = self.statements.of_text(text);
+                let statement = self.statements.of_text(analysis.keyspace, text);
                 match statement.facts.kind {
                     Kind::Opaque => flagged.need_of_any(),
                     _ => flagged.need(table_of(&statement, None, analysis.keyspace)),

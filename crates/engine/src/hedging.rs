@@ -5,7 +5,7 @@
 //! node has it, its answer is dropped when it comes. An error counts only if there is no other attempt.
 //!
 //! Second attempts are at most 2 % of what is sent, with a reserve (`execution/hedge_budget.rs`) for a node that stops
-//! in the middle of many reads; none goes to a node for which anything waits. Only reads of a partition or
+//! in the middle of many reads, and at most 2 % of the bytes that nodes answer are read twice; none goes to a node for which anything waits. Only reads of a partition or
 //! of several are repeated: not scans, not what is long work, not SERIAL reads, and never writes.
 //!
 //! Source: J. Dean and L. Barroso, "The tail at scale" (CACM 2013); that the delay should come from the
@@ -42,8 +42,12 @@ impl Engine {
     pub(crate) fn hedge_slow_reads(&mut self) {
         let busy = !self.requests.nodes.is_empty();
         let most = self.hedging.look(self.cx.now, busy);
-        let nodes = self.requests.nodes.iter();
-        let slow = nodes.filter_map(|(key, request)| self.hedge_of(key, request));
+        if most == 0 {
+            return;
+        }
+        // Not of all node requests: many more may wait.
+        let sent = self.links.in_flight();
+        let slow = sent.filter_map(|key| self.hedge_of(key, self.requests.nodes.get(key)?));
         let slow: Vec<_> = slow.take(most).collect();
         for (client, first, plan) in slow {
             self.hedge(client, first, plan);
@@ -129,13 +133,14 @@ impl Engine {
     }
 
     /// One of two attempts has been answered, if there were two: the other is given up.
-    /// `service_us`: how long its node has taken.
+    /// `service_us`: how long its node has taken; `bytes`: what it has answered.
     pub(crate) fn end_hedge(
         &mut self,
         client: ClientRequestKey,
         attempt: NodeRequestKey,
-        service_us: u32,
+        (service_us, bytes): (u32, usize),
     ) {
+        self.hedging.note_answer(bytes);
         let Some(request) = self.requests.clients.get_mut(client) else {
             return;
         };
@@ -143,6 +148,7 @@ impl Engine {
             return;
         };
         request.execution = Execution::Single(Some(attempt));
+        self.hedging.note_repeated(bytes);
         self.note_attempt(attempt, service_us.into(), AttemptEnd::Answered);
         let is_won = attempt == second;
         add(&self.cx.shared.stats.global.hedges_won, u64::from(is_won));

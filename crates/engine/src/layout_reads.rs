@@ -14,7 +14,7 @@ use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::layout_read::{Fault, Instead, LayoutRead, Tried, identity, unwrap};
-use crate::execution::rewriting::{OnLayouts, Refusal};
+use crate::execution::rewriting::{INVALID_STATE, OnLayouts, Refusal};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::leases::Need;
 use crate::statement::analysis::Analysis;
@@ -22,9 +22,6 @@ use crate::statement::layout_plan::{CopyReads, Plan};
 use crate::statement::prepared::{InRange, Prepared, Statement};
 use crate::statement::restored_order::RestoredOrder;
 use crate::stats::add;
-
-/// What Cassandra says of a paging state that is none.
-const INVALID_STATE: &str = "Invalid value for the paging state";
 
 /// A statement, its table, and what it becomes on each layout.
 type Reads<'a> = (

@@ -160,7 +160,7 @@ impl Engine {
         let mut children = Vec::with_capacity(view.children.len());
         for child in &view.children {
             let (statement, prepared) = match child {
-                BatchChild::Text(text, _) => (self.statements.of_text(text), None),
+                BatchChild::Text(text, _) => (self.statements.of_text(keyspace, text), None),
                 BatchChild::Prepared(id, _) => {
                     let prepared = self.statements.prepared(&self.cx.shared, id);
                     let prepared = prepared.ok_or_else(|| Refusal::unprepared(id))?;

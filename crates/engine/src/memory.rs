@@ -102,7 +102,7 @@ impl Ledger {
 
     fn tell(&self) {
         let (held, told) = (self.held.get(), self.told.get());
-        if held.abs_diff(told) < STEP && held > 0 {
+        if held == told || held.abs_diff(told) < STEP && held > 0 {
             return;
         }
         match held.checked_sub(told) {

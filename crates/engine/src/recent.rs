@@ -4,18 +4,22 @@
 //! becomes the old one, and what was old and not used since is forgotten.
 
 use std::borrow::Borrow;
-use std::hash::Hash;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHasher;
+
+/// Hashes keys that nobody outside chooses.
+type Unseeded = BuildHasherDefault<FxHasher>;
 
 /// Bytes that an entry of a map takes beside key and value, roughly.
 const ENTRY: usize = 64;
 
 /// Values with the bytes that each is taken to weigh.
 #[derive(Debug)]
-pub(crate) struct Recent<K, V> {
-    young: FxHashMap<K, (V, usize)>,
-    old: FxHashMap<K, (V, usize)>,
+pub(crate) struct Recent<K, V, S = Unseeded> {
+    young: HashMap<K, (V, usize), S>,
+    old: HashMap<K, (V, usize), S>,
     young_bytes: usize,
     old_bytes: usize,
     bytes_max: usize,
@@ -23,9 +27,15 @@ pub(crate) struct Recent<K, V> {
 
 impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
     pub(crate) fn new(bytes_max: usize) -> Self {
+        Recent::with_hasher(bytes_max, Unseeded::default())
+    }
+}
+
+impl<K: Eq + Hash + Clone, V: Clone, S: BuildHasher + Clone> Recent<K, V, S> {
+    pub(crate) fn with_hasher(bytes_max: usize, hasher: S) -> Self {
         Recent {
-            young: FxHashMap::default(),
-            old: FxHashMap::default(),
+            young: HashMap::with_hasher(hasher.clone()),
+            old: HashMap::with_hasher(hasher),
             young_bytes: 0,
             old_bytes: 0,
             bytes_max,
@@ -67,7 +77,8 @@ impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
             return;
         }
         if self.young_bytes + weight > half {
-            self.old = std::mem::take(&mut self.young);
+            let empty = HashMap::with_hasher(self.young.hasher().clone());
+            self.old = std::mem::replace(&mut self.young, empty);
             self.old_bytes = std::mem::take(&mut self.young_bytes);
         }
         self.young_bytes += weight;
@@ -138,7 +149,8 @@ mod tests {
         let expected: Vec<u32> = (0..10).chain(100..190).collect();
         assert_eq!(kept, expected, "those used before the others are not");
         assert_eq!((recent.young_bytes, recent.old_bytes), {
-            let bytes = |kept: &FxHashMap<u32, (u32, usize)>| kept.values().map(|of| of.1).sum();
+            let bytes =
+                |kept: &HashMap<u32, (u32, usize), Unseeded>| kept.values().map(|of| of.1).sum();
             (bytes(&recent.young), bytes(&recent.old))
         });
         // Those that are not used go first.

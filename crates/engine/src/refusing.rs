@@ -5,6 +5,7 @@ use helenus_wire::code;
 use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::statement::prepared::Statement;
+use crate::statement::unread::Unread;
 use crate::stats::add;
 
 impl Engine {
@@ -17,6 +18,21 @@ impl Engine {
     ) {
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
         self.refuse_with(arrival, statement, (code::OVERLOADED, why));
+    }
+
+    /// What it asks for was not read.
+    #[cold]
+    pub(crate) fn refuse_unread(&mut self, arrival: &Arrival<'_>, why: &Unread) {
+        let global = &self.cx.shared.stats.global;
+        let counter = match why {
+            Unread::Malformed(_) => Some(&global.clients_protocol_errors),
+            Unread::NoMemory => Some(&global.requests_overloaded),
+            Unread::TooLong => None,
+        };
+        if let Some(counter) = counter {
+            add(counter, 1);
+        }
+        self.refuse_with(arrival, None, (why.code(), &why.to_string()));
     }
 
     /// Answers a request that does not become one with an error.
@@ -42,3 +58,6 @@ impl Engine {
         clients.answer_error(cx, session, stream, code, text, fields);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,5 @@
 //! Requests that have waited for the end of a pause begin their way anew, or have waited for too long.
 
-use helenus_wire::code;
-
 use crate::client::clients::Terms;
 use crate::engine::Engine;
 use crate::gates::holding::HeldRequest;
@@ -24,7 +22,7 @@ impl Engine {
             .analyze_again(cx, held.opcode, content, version, of);
         match analysis {
             Ok(analysis) => self.take_in(arrival, analysis, true),
-            Err(e) => self.refuse_with(&arrival, None, (code::PROTOCOL, &e.to_string())),
+            Err(e) => self.refuse_unread(&arrival, &e),
         }
     }
 

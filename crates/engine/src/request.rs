@@ -14,7 +14,7 @@ use crate::gates::lwt_queue::Turn;
 use crate::gates::merge::Merge;
 use crate::gates::scan_limit::Counted;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
-use crate::memory::Ledger;
+use crate::memory::{Held, Ledger};
 use crate::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::query::Query;
 use crate::records::Attempts;
@@ -58,6 +58,8 @@ pub(crate) struct ClientRequest {
     pub _counted: Option<Counted>,
     /// What it has of the rules that it has passed, and those whose answer it is have of theirs.
     pub permits: Vec<Permit>,
+    /// What is kept of the statement in its text, if that is much.
+    pub _read: Option<Held>,
 }
 
 impl ClientRequest {

@@ -34,6 +34,7 @@ mod text_cache;
 mod timed_write;
 pub(crate) mod told;
 pub(crate) mod unprepared;
+pub(crate) mod unread;
 pub(crate) mod words;
 
 use std::sync::Arc;
@@ -74,7 +75,7 @@ impl Statements {
     pub(crate) fn new(config: &Config, workers: usize, seed: u64) -> Statements {
         let shares = CacheShares::of(&config.limits, workers);
         Statements {
-            texts: TextCache::new(shares.texts_bytes),
+            texts: TextCache::new(shares.texts_bytes, seed),
             prepared: PreparedCache::new(shares.prepared_bytes),
             told: Told::new(shares.told_bytes),
             placer: Placer::default(),
@@ -94,9 +95,9 @@ impl Statements {
         self.proxies = Proxies::of(config);
     }
 
-    /// What a text asks for.
-    pub(crate) fn of_text(&mut self, text: &str) -> Arc<Statement> {
-        self.texts.statement(text)
+    /// What a text asks for. `keyspace`: that of names without one.
+    pub(crate) fn of_text(&mut self, keyspace: Option<&str>, text: &str) -> Arc<Statement> {
+        self.texts.statement(keyspace, text)
     }
 
     /// Makes a prepared statement known again that was forgotten.

@@ -15,11 +15,12 @@ use std::sync::Arc;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Header, Opcode, code};
 
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, bytes_read};
 use crate::client::clients::Terms;
 use crate::encoded_requests::Stored;
 use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::execution::rewriting::INVALID_STATE;
 use crate::gates::coalesce::Read;
 use crate::gates::merge::Merge;
 use crate::gates::rules::Admitted;
@@ -33,7 +34,7 @@ use crate::rules::{Permit, is_timed};
 use crate::statement::analysis::Analysis;
 use crate::statement::hot_keys::Asked;
 use crate::statement::prepared::Statement;
-use crate::stats::add;
+use crate::statement::unread::Unread;
 
 impl Engine {
     /// A client that is ready asks for something. `content` is the body behind its custom payload.
@@ -67,10 +68,7 @@ impl Engine {
         let analysis = self.statements.analyze(cx, opcode, content, version, of);
         let analysis = match analysis {
             Ok(analysis) => analysis,
-            Err(e) => {
-                add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
-                return self.refuse_with(&arrival, None, (code::PROTOCOL, &e.to_string()));
-            }
+            Err(e) => return self.refuse_unread(&arrival, &e),
         };
         if self.cx.capture.is_some() {
             self.record_arrival(&arrival, &analysis);
@@ -136,9 +134,7 @@ impl Engine {
             .analyze_again(cx, opcode, content, version, of);
         let analysis = match analysis {
             Ok(analysis) => analysis,
-            Err(e) => {
-                return self.refuse_with(&arrival, None, (code::PROTOCOL, &e.to_string()));
-            }
+            Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let arrival = Arrival {
             body,
@@ -188,10 +184,11 @@ impl Engine {
         };
         let analysis = match analysis {
             Ok(analysis) => analysis,
-            Err(e) => {
+            Err(Unread::Malformed(e)) => {
                 let text = format!("what would be sent to nodes is malformed: {e}");
                 return self.refuse_with(&arrival, None, (code::SERVER, &text));
             }
+            Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let statement = analysis.of_one(opcode);
         self.carry_out(arrival, analysis, statement, (stored, permits));
@@ -239,13 +236,18 @@ impl Engine {
             Sharing::Joined(key) => return self.charge_joined(key, permits),
             Sharing::Alone(ticket) => ticket,
         };
-        if self.cx.memory.is_full(body.len()) {
+        let read_bytes = bytes_read(opcode, statement.as_deref());
+        if self.cx.memory.is_full(body.len() + read_bytes) {
             return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
         }
         let rewritten = match self.rewrite(&arrival, &analysis, statement.as_ref()) {
             Ok(rewritten) => rewritten,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
+        if !rewritten.may_be_sent_with(analysis.paging_state) {
+            let refused = (code::PROTOCOL, INVALID_STATE);
+            return self.refuse_with(&arrival, statement.as_deref(), refused);
+        }
         let partition = self.partition_of_lwt(pool, &analysis, statement.as_deref());
         let made = self.make_request(arrival, analysis, statement, ticket);
         let key = match made {

@@ -7,8 +7,8 @@
 //!   `scan_slots` while anything quick is in flight or waiting ([`Class::is_quick`]). All other queries use the window.
 //!   Neither takes capacity from the other.
 //! - **Order.** System first; then least predicted remaining work, in powers of two, so that
-//!   prediction errors do not disturb the order of arrival; then [`Class`]; then arrival. Within a
-//!   class tenants have equal shares of work, over all queues for the node ([`shares`]), and within a
+//!   prediction errors do not disturb the order of arrival; then [`Class`]; then arrival. A class
+//!   that has got less than its floor goes before that order ([`floors`]). Within a class tenants have equal shares of work, over all queues for the node ([`shares`]), and within a
 //!   tenant no hot partition keeps the others waiting ([`flows`]).
 //! - **Ageing.** After `wait_max_us / 2` an item is *due*. Due items go before all others, earliest
 //!   deadline first; but after a due scan the next item is not a scan if anything else may go. At
@@ -66,6 +66,7 @@
 use adaptive_window::AdaptiveWindow;
 use choose::{Choice, rank_of, target_us};
 use fair_queue::{FairQueue, Queued, Share};
+use floors::Floors;
 use ramp::Ramp;
 use service_rate::{Backlog, ServiceRate};
 use shares::Shares;
@@ -75,9 +76,11 @@ use std::sync::Arc;
 mod adaptive_window;
 mod choose;
 mod fair_queue;
+mod floors;
 mod flows;
 mod job;
 mod looks;
+mod numbers;
 mod offer;
 mod ramp;
 mod service_rate;
@@ -105,6 +108,7 @@ const EVIDENCE_SHARE: u64 = 16;
 pub struct Schedule<T> {
     settings: Settings,
     queues: [FairQueue<T>; Class::COUNT],
+    floors: Floors,
     /// In P+RaS: the arrival numbers at which some scan is next, one per waiting scan.
     scan_turns: BTreeSet<u64>,
     scans_in_flight: u32,
@@ -147,6 +151,7 @@ impl<T: Copy> Schedule<T> {
         Schedule {
             settings,
             queues,
+            floors: Floors::default(),
             scan_turns: BTreeSet::new(),
             scans_in_flight: 0,
             others_in_flight: 0,
@@ -227,6 +232,10 @@ impl<T: Copy> Schedule<T> {
         }
         let (class, seq, due) = self.choose(scan_allowed)?;
         let waiting = self.take(class, seq, true)?;
+        if !self.settings.variant.is_preset() {
+            let waits = |class: Class| !self.queues[class as usize].is_empty();
+            self.floors.on_served(class, waiting.job.piece_us, waits);
+        }
         self.count_sent(class);
         self.last_was_due_scan = due && class == Class::Scan;
         self.counters.aged[class as usize] += u64::from(due);
@@ -322,6 +331,7 @@ impl<T: Copy> Schedule<T> {
             return;
         }
         self.backlogs = [Backlog::new(), Backlog::new()];
+        self.floors = Floors::default();
         self.scan_turns.clear();
         self.others_waiting = 0;
         for class in Class::ALL {
@@ -517,6 +527,9 @@ impl<T: Copy> Schedule<T> {
             true => queue.serve(seq, self.now_us, bound_us),
             false => queue.remove(seq),
         }?;
+        if queue.is_empty() {
+            self.floors.forget(class);
+        }
         self.backlogs[rate_group(class)].sub(waiting.rank, waiting.job.ahead_us());
         match class {
             Class::Scan if served => {
@@ -540,6 +553,7 @@ impl<T: Copy> Schedule<T> {
         let choice = Choice {
             settings: &self.settings,
             queues: &self.queues,
+            floors: &self.floors,
             may_go: Class::ALL.map(may_go),
             last_was_due_scan: self.last_was_due_scan,
             scan_turn: self.scan_turns.first().copied(),

@@ -83,6 +83,20 @@ impl Decoder {
         self.skips_long = true;
     }
 
+    /// Skips the body of the envelope that has come in part: what is there of it is dropped. Its header, as of a
+    /// body that is too long; `None` if that has not come yet. Only without compression.
+    pub fn skip_unfinished(&mut self) -> Option<Header> {
+        debug_assert_eq!(self.compression, Compression::None);
+        let begun = match self.framed {
+            true => &mut self.partial,
+            false => &mut self.pending,
+        };
+        let header = Header::parse(begun).ok()?;
+        self.to_skip = (HEADER_LEN + header.body_len as usize).checked_sub(begun.len())?;
+        *begun = Vec::new();
+        Some(header)
+    }
+
     /// Whether part of a body that is skipped has still to come. Another decoder cannot go on here.
     pub fn is_skipping(&self) -> bool {
         self.to_skip > 0

@@ -30,7 +30,7 @@ pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
 pub use error::{ErrorBody, code};
 pub use merged::{begin_unlogged_batch, end_batch, push_batch_child};
 pub use packed::{PACKED_BUCKETS, Packed};
-pub use page::{JoinedBody, OtherColumns, PageStart, RowsJoin, page_key};
+pub use page::{JoinedBody, OtherColumns, PageStart, RowsJoin, is_paging_state, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
     BatchChild, BatchView, Consistency, ExecuteView, Options, Page, PrepareView, QueryView,

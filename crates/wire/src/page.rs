@@ -196,6 +196,18 @@ impl<'a> PageStart<'a> {
         PageStart { remaining, ..self }
     }
 
+    /// Whether nodes read these bytes as this state: each number as short as it can be, and none beyond an `i32`.
+    fn is_read_from(&self, len: usize) -> bool {
+        let sized = |bytes: &[u8]| unsigned_vint_len(bytes.len() as u64) + bytes.len();
+        let number = |number: u32| unsigned_vint_len(number.into());
+        let own = sized(self.key)
+            + sized(self.row)
+            + number(self.remaining)
+            + number(self.remaining_in_partition);
+        let max = i32::MAX.unsigned_abs();
+        own == len && self.remaining <= max && self.remaining_in_partition <= max
+    }
+
     /// The state as the node would write it.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.key.len() + self.row.len() + 20);
@@ -207,6 +219,36 @@ impl<'a> PageStart<'a> {
         write_unsigned_vint(&mut out, u64::from(self.remaining_in_partition));
         out
     }
+}
+
+/// Whether nodes take this for a paging state, of this or an earlier version of the protocol. They close a connection
+/// over which several others come.
+pub fn is_paging_state(bytes: &[u8]) -> bool {
+    let is_modern = PageStart::parse(bytes).is_ok_and(|start| start.is_read_from(bytes.len()));
+    is_modern || is_legacy_state(bytes).unwrap_or(false)
+}
+
+/// The format of v3: key and row, each behind its length, and what remains of LIMIT and, since Cassandra 3.0, of PER
+/// PARTITION LIMIT.
+fn is_legacy_state(bytes: &[u8]) -> Result<bool, Malformed> {
+    let mut reader = Reader::new(bytes);
+    for _ in 0..2 {
+        let len = reader.u16()? as i16;
+        let Ok(len) = usize::try_from(len) else {
+            return Ok(false);
+        };
+        reader.take(len)?;
+    }
+    let mut is_sound = reader.i32()? >= 0;
+    if !reader.is_empty() {
+        is_sound &= reader.i32()? >= 0;
+    }
+    Ok(is_sound && reader.is_empty())
+}
+
+fn unsigned_vint_len(value: u64) -> usize {
+    let bits = 64 - (value | 1).leading_zeros() as usize;
+    1 + ((bits - 1) / 7).min(8)
 }
 
 fn write_unsigned_vint(out: &mut Vec<u8>, value: u64) {
@@ -343,6 +385,48 @@ mod tests {
         }
         assert!(PageStart::parse(&[1, 2]).is_err());
         assert!(PageStart::parse(&[0, 0, 1, 1, 9]).is_err());
+    }
+
+    #[test]
+    fn what_nodes_take_for_a_paging_state() {
+        let state = |remaining| {
+            let start = PageStart {
+                key: &[7; 200],
+                row: b"row",
+                remaining,
+                remaining_in_partition: i32::MAX as u32,
+            };
+            start.write()
+        };
+        for modern in [
+            state(0),
+            state(300),
+            state(i32::MAX as u32),
+            vec![0, 0, 0, 0],
+        ] {
+            assert!(is_paging_state(&modern), "{modern:?}");
+            assert!(!is_paging_state(&modern[..modern.len() - 1]), "{modern:?}");
+            assert!(
+                !is_paging_state(&[&modern[..], &[0]].concat()),
+                "{modern:?}"
+            );
+        }
+        let legacy = [0, 1, 7, 0, 2, 8, 9, 0, 0, 0, 5];
+        assert!(is_paging_state(&legacy));
+        assert!(is_paging_state(&[&legacy[..], &[0, 0, 0, 1]].concat()));
+        assert!(!is_paging_state(&[&legacy[..], &[0xff, 0, 0, 1]].concat()));
+        assert!(!is_paging_state(&[&legacy[..], &[0, 0]].concat()));
+        for forged in [
+            &[][..],
+            b"forged",
+            &[0xff; 40],
+            // The length takes more bytes than it needs.
+            &[0x80, 1, 7, 0, 0, 0],
+            // More than an i32 holds remains.
+            &state(u32::MAX),
+        ] {
+            assert!(!is_paging_state(forged), "{forged:?}");
+        }
     }
 
     #[test]

@@ -117,6 +117,38 @@ fn feed_in_pieces(
 }
 
 #[test]
+fn an_envelope_given_up_in_its_middle_is_skipped_and_what_comes_behind_it_is_read() {
+    let mut dice = Dice::new();
+    for framed in [false, true] {
+        let version = if framed { Version::V5 } else { Version::V4 };
+        let mut encoder = encoder(framed, Compression::None);
+        let (long, short) = (dice.bytes(700_000), dice.bytes(100));
+        let of_long = header(&mut dice, version);
+        let of_short = header(&mut dice, version);
+        encoder.push_slice(of_long, &long);
+        encoder.push_slice(of_short, &short);
+        let bytes = encoder.pending().to_vec();
+        let mut decoder = Decoder::new(BODY_LEN_MAX);
+        decoder.set_mode(framed, Compression::None);
+        decoder.skip_longer_than(BODY_LEN_MAX);
+        let cut = 140_000 + dice.below(500_000);
+        let (begun, rest) = bytes.split_at(cut);
+        assert_eq!(decoder.skip_unfinished(), None, "nothing has come");
+        let none = |_: Header, _: &[u8]| panic!("nothing is complete");
+        assert!(feed_in_pieces(&mut dice, &mut decoder, begun, 9_000, none));
+        let given_up = decoder.skip_unfinished().expect("an envelope");
+        assert_eq!(given_up.stream, of_long.stream);
+        assert_eq!(given_up.body_len as usize, long.len());
+        assert!(given_up.is_skipped(&[]) && decoder.is_skipping());
+        let mut received = Vec::new();
+        let take = |header: Header, body: &[u8]| received.push((header.stream, body.to_vec()));
+        assert!(feed_in_pieces(&mut dice, &mut decoder, rest, 90_000, take));
+        assert_eq!(received, [(of_short.stream, short)], "framed: {framed}");
+        assert_eq!(decoder.buffered_len(), 0);
+    }
+}
+
+#[test]
 fn what_is_encoded_is_decoded_however_it_is_cut() {
     let mut dice = Dice::new();
     let edge = 128 * 1024;

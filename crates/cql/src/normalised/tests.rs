@@ -47,6 +47,7 @@ fn comments_blanks_and_names_do_not_hide_values() {
     // Not terminated: all that follows may be a value.
     check("SELECT v FROM t WHERE k = 'secret AND", "SELECT …");
     check("SELECT v FROM t /* secret", "SELECT …");
+    check("SELECT v FROM t -- secret", "SELECT …");
     check("SELECT count(*) FROM t", "SELECT count(*) FROM t");
 }
 

@@ -5,6 +5,10 @@ use helenus_policy::schedule::{Class, Settings, Variant};
 
 use crate::config::Config;
 
+/// However many workers and proxies there are, each may have this many queries other than scans at a node while its
+/// own scans are there: a share of the window would be so few that a node which is slow to answer stands idle.
+const WINDOW_FLOOR: u32 = 16;
+
 /// A worker's share of what the settings allow for a node of so many processors.
 pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>) -> Settings {
     let scheduling = &config.scheduling;
@@ -36,6 +40,13 @@ pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>)
         queue_max: [queue; Class::COUNT],
     };
     let settings = settings.of_node(processors.unwrap_or(0)).shared_by(proxies);
+    let window_max = settings
+        .window_max
+        .max(WINDOW_FLOOR.min(scheduling.window_max));
+    let settings = Settings {
+        window_max,
+        ..settings
+    };
     if !scheduling.enabled {
         return Settings {
             variant: Variant::O,

@@ -17,16 +17,58 @@ const WAKEABLE: usize = NUMBERED_MAX;
 /// Workers hear of the same node within this time.
 const LOW_AGAIN_MS: u64 = 10_000;
 
+const BITS: usize = u64::BITS as usize;
+
+/// A set of workers, as far as they can be woken.
+#[derive(Debug, Default)]
+struct WorkerSet([AtomicU64; WAKEABLE / BITS]);
+
+impl WorkerSet {
+    fn word(&self, worker: usize) -> Option<(&AtomicU64, u64)> {
+        let word = self.0.get(worker / BITS)?;
+        Some((word, 1 << (worker % BITS)))
+    }
+
+    /// Whether a worker is in it: it alone changes that, or its answer may be late.
+    fn has(&self, worker: usize) -> bool {
+        let word = self.word(worker);
+        word.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// Whether there are others in it than this one.
+    fn has_others_than(&self, worker: usize) -> bool {
+        self.0.iter().enumerate().any(|(at, word)| {
+            let own = match worker / BITS == at {
+                true => 1 << (worker % BITS),
+                false => 0,
+            };
+            word.load(Ordering::SeqCst) & !own != 0
+        })
+    }
+
+    /// False if it was in it.
+    fn insert(&self, worker: usize) -> bool {
+        let word = self.word(worker);
+        word.is_some_and(|(word, bit)| word.fetch_or(bit, Ordering::SeqCst) & bit == 0)
+    }
+
+    fn remove(&self, worker: usize) {
+        if let Some((word, bit)) = self.word(worker) {
+            word.fetch_and(!bit, Ordering::SeqCst);
+        }
+    }
+}
+
 /// What workers share of a node: its scan permits, and room that is lent to who needs it.
 #[derive(Debug)]
 pub(crate) struct SharedNode {
     scans: AtomicU32,
-    waiting: AtomicU64,
+    waiting: WorkerSet,
     /// By worker: its scans that wait would take a permit as long as fewer than this are taken. 0: none
     /// waits, or they wait for something else as well.
     wanted: [AtomicU32; WAKEABLE],
     /// A bit for each worker that has been told of a permit and has not looked yet.
-    woken: AtomicU64,
+    woken: WorkerSet,
     /// What was served to whom, by all workers.
     pub(super) shares: Arc<Shares>,
     /// Requests and their bytes in flight beyond what each worker may always have there.
@@ -44,9 +86,9 @@ impl SharedNode {
     fn new(permits: u32, since: Instant) -> Self {
         SharedNode {
             scans: AtomicU32::new(0),
-            waiting: AtomicU64::new(0),
+            waiting: WorkerSet::default(),
             wanted: std::array::from_fn(|_| AtomicU32::new(0)),
-            woken: AtomicU64::new(0),
+            woken: WorkerSet::default(),
             shares: Arc::default(),
             lent: AtomicU32::new(0),
             lent_bytes: AtomicUsize::new(0),
@@ -124,8 +166,7 @@ impl SharedNode {
     /// Says whether a worker's scans wait, and up to which number of permits they would take one. Said
     /// before a permit is tried for, so that whoever returns one in that moment sees it.
     pub(super) fn say_waiting(&self, worker: usize, permits: Option<u32>) {
-        let bit = 1 << (worker % WAKEABLE);
-        let said = self.waiting.load(Ordering::Relaxed) & bit != 0;
+        let said = self.waiting.has(worker);
         if worker >= WAKEABLE || !said && permits.is_none() {
             return;
         }
@@ -134,16 +175,15 @@ impl SharedNode {
             self.wanted[worker].store(wants, Ordering::SeqCst);
         }
         match permits.is_some() {
-            true if !said => _ = self.waiting.fetch_or(bit, Ordering::SeqCst),
-            false => _ = self.waiting.fetch_and(!bit, Ordering::SeqCst),
+            true if !said => _ = self.waiting.insert(worker),
+            false => self.waiting.remove(worker),
             true => {}
         }
     }
 
     /// Whether scans of other workers than this one wait.
     pub(super) fn others_wait(&self, worker: usize) -> bool {
-        let own = if worker < WAKEABLE { 1 << worker } else { 0 };
-        self.waiting.load(Ordering::SeqCst) & !own != 0
+        self.waiting.has_others_than(worker)
     }
 
     /// The worker whose scan gets the next permit, if that is another one than this, whose turn is last.
@@ -151,8 +191,7 @@ impl SharedNode {
         if !self.others_wait(worker) {
             return None;
         }
-        let last = worker % WAKEABLE;
-        let next = self.shares.next(Class::Scan, last, self.can_use_one());
+        let next = self.shares.next(Class::Scan, worker, self.can_use_one());
         next.filter(|next| *next != worker)
     }
 
@@ -173,29 +212,27 @@ impl SharedNode {
 
     /// A worker is to be told of a permit; false if it has been, and has not looked yet.
     pub(super) fn begin_to_wake(&self, worker: usize) -> bool {
-        let bit = 1 << (worker % WAKEABLE);
-        self.woken.fetch_or(bit, Ordering::SeqCst) & bit == 0
+        self.woken.insert(worker)
     }
 
     /// A worker looks whether there is a permit for its scans.
     pub(super) fn on_woken(&self, worker: usize) {
-        let bit = 1 << (worker % WAKEABLE);
-        if self.woken.load(Ordering::Relaxed) & bit != 0 {
-            self.woken.fetch_and(!bit, Ordering::SeqCst);
+        if self.woken.has(worker) {
+            self.woken.remove(worker);
         }
     }
 
     /// What has not been given back, by any worker.
     pub(crate) fn residue(&self) -> Option<String> {
         let scans = self.scans.load(Ordering::Relaxed);
-        let waiting = self.waiting.load(Ordering::Relaxed);
+        let waiting = self.waiting.has_others_than(WAKEABLE);
         let lent = self.lent.load(Ordering::Relaxed);
         let bytes = self.lent_bytes.load(Ordering::Relaxed);
         let tenants = self.shares.waiting();
-        let clear = scans == 0 && waiting == 0 && lent == 0 && bytes == 0 && tenants == 0;
+        let clear = scans == 0 && !waiting && lent == 0 && bytes == 0 && tenants == 0;
         (!clear).then(|| {
             format!(
-                "{scans} scan permits, workers {waiting:b} waiting for one, {lent} lent, {bytes} bytes lent, \
+                "{scans} scan permits, some waiting for one: {waiting}, {lent} lent, {bytes} bytes lent, \
                  {tenants} tenants waiting"
             )
         })
@@ -231,7 +268,7 @@ impl SharedNode {
 
     /// A scan's piece was answered.
     pub(super) fn learn(&self, now: Instant, answer: PieceAnswered, settings: &Settings) {
-        let waits = answer.waits || self.waiting.load(Ordering::SeqCst) != 0;
+        let waits = answer.waits || self.waiting.has_others_than(WAKEABLE);
         let answer = PieceAnswered { waits, ..answer };
         let now_us = now.saturating_duration_since(self.since).as_micros() as u64;
         if let Ok(mut best) = self.best.lock() {
@@ -288,6 +325,23 @@ mod tests {
         assert_eq!(node.next_waiting(0), None, "it can use none");
         node.say_waiting(5, None);
         assert!(node.residue().is_some());
+        drop(queues);
+        assert_eq!(node.residue(), None);
+    }
+
+    #[test]
+    fn scans_of_workers_with_large_numbers_are_woken_like_others() {
+        let nodes = SharedNodes::new(crate::testing::begin());
+        let node = nodes.of(NodeIndex(0), 1);
+        let queues = [3, 64, 200].map(|worker| wait(&node, worker, 7));
+        let woken = [0, 3, 64, 200].map(|worker| node.next_waiting(worker));
+        assert_eq!(woken, [Some(3), Some(64), Some(200), Some(3)]);
+        assert!(node.begin_to_wake(200) && !node.begin_to_wake(200));
+        node.on_woken(200);
+        assert!(node.begin_to_wake(200));
+        for worker in [3, 64, 200] {
+            node.say_waiting(worker, None);
+        }
         drop(queues);
         assert_eq!(node.residue(), None);
     }

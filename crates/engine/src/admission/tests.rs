@@ -267,3 +267,14 @@ fn few_scans_of_one_tenant_are_not_passed_by_new_ones_of_another() {
         assert!((0.45..0.55).contains(&other), "{one} {other}, late {late}");
     }
 }
+
+#[test]
+fn a_scan_leaves_a_worker_of_many_some_room_for_everything_else() {
+    let mut config = Config::default();
+    let other = |last| std::net::SocketAddr::from(([10, 1, 0, last], 9042));
+    config.listen.proxies = vec![other(1), other(2)];
+    let mut workers = queues_of(8, config);
+    let (cx, queues) = &mut workers[0];
+    let _scan = offer(queues, cx, Class::Scan);
+    assert_eq!(queues.window(NODE), 16);
+}

@@ -367,7 +367,7 @@ fn what_does_not_fit_is_counted_and_memory_stays_bounded() {
     );
     ask(&mut bench, 1, &large);
     for stream in 2..=200 {
-        let text = format!("{SHOWN} -- {}{stream}", "x".repeat(60_000)).replace('?', "1");
+        let text = format!("{SHOWN} -- {}{stream}\n", "x".repeat(60_000)).replace('?', "1");
         ask(&mut bench, stream, &text);
     }
     bench.at_node();

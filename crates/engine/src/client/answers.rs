@@ -1,17 +1,35 @@
 //! What clients are answered, in the version of each.
 
-use helenus_wire::{Converted, ErrorBody, Header, Opcode, Version, code, convert_response, flags};
+use std::rc::Rc;
+
+use helenus_wire::{
+    Converted, ErrorBody, Header, Opcode, ResultKind, Version, code, convert_response, flags,
+    result_kind, strip_prelude,
+};
 
 use crate::client::clients::Clients;
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::SessionKey;
+use crate::memory::{Ledger, NO_MEMORY, SharedBody};
 use crate::stats::add;
 
 /// Flags of a node's answer that its client gets to see.
 pub(super) const KEPT_FLAGS: u8 = flags::TRACING | flags::WARNING | flags::CUSTOM_PAYLOAD;
 /// A buffer that has grown larger is not kept.
 const BUFFER_MAX: usize = 1 << 20;
+
+/// An answer that is not longer is never refused: the error in its place would be no shorter.
+const REFUSED_MIN: usize = 256;
+
+/// The body of an answer in the version of the client that gets it.
+pub(super) enum Pushed<'a> {
+    /// To be copied for this client.
+    Copied(&'a [u8]),
+    /// Held once for all that get it, and accounted for; also as it is written to this client, if its
+    /// connection compresses bodies.
+    Shared(Rc<SharedBody>, Option<Rc<SharedBody>>),
+}
 
 /// What a node has said, in the version in which it speaks.
 #[derive(Clone, Copy)]
@@ -47,33 +65,70 @@ impl Clients {
         header_flags: u8,
         body: &[u8],
     ) {
+        let of = (key, stream);
+        self.push(cx, of, (opcode, header_flags), Pushed::Copied(body));
+    }
+
+    /// Puts an answer in a client's outbox, or, if there is no memory for it, an error: the only way there for
+    /// answers of all kinds.
+    pub(super) fn push(
+        &mut self,
+        cx: &mut Context,
+        (key, stream): (SessionKey, i16),
+        (opcode, header_flags): (Opcode, u8),
+        body: Pushed<'_>,
+    ) {
         let Some(session) = self.sessions.get_mut(key).filter(|s| s.hears_answers()) else {
             return;
         };
-        let header = session.answer_header(stream, opcode, header_flags);
-        session.outbox.push(header, body);
-        if opcode == Opcode::Error {
-            cx.shared.stats.errors.note(header_flags, body);
+        if let Pushed::Copied(body) = body
+            && !may_be_copied(&cx.memory, (opcode, header_flags), body)
+        {
+            return self.refuse_for_memory(cx, key, stream);
         }
-        cx.note_answer((key, stream), opcode, header_flags, body);
+        let header = session.answer_header(stream, opcode, header_flags);
+        let plain: &[u8] = match &body {
+            Pushed::Copied(body) => body,
+            Pushed::Shared(body, _) => body,
+        };
+        if opcode == Opcode::Error {
+            cx.shared.stats.errors.note(header_flags, plain);
+        }
+        cx.note_answer((key, stream), opcode, header_flags, plain);
+        match body {
+            Pushed::Copied(body) => session.outbox.push(header, body),
+            Pushed::Shared(body, None) => session.outbox.push_large(header, body),
+            Pushed::Shared(_, Some(compressed)) => {
+                let flags = header.flags | flags::COMPRESSED;
+                session
+                    .outbox
+                    .push_large(Header { flags, ..header }, compressed);
+            }
+        }
         self.on_pushed(cx, key);
     }
 
     /// Has an answer written, unless its client does not read.
-    pub(super) fn on_pushed(&mut self, cx: &mut Context, key: SessionKey) {
+    fn on_pushed(&mut self, cx: &mut Context, key: SessionKey) {
         let backlog_max = cx.shared.config.limits.client_backlog_bytes_max;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
         session.active = cx.now;
-        if session.write_blocked {
-            // It will not be looked at before the client reads.
-            session.backlog_held.set(session.outbox.copied_len());
-        }
-        if session.outbox.len() > backlog_max {
+        // What comes next in the same event must know of it.
+        session.backlog_held.set(session.outbox.copied_len());
+        if session.reads_too_little(backlog_max, cx.now) {
             return self.kill_unread(cx, key, false);
         }
         self.mark(key);
+    }
+
+    /// Answers with the error that there is no memory for the answer.
+    pub(super) fn refuse_for_memory(&mut self, cx: &mut Context, key: SessionKey, stream: i16) {
+        let global = &cx.shared.stats.global;
+        add(&global.requests_failed, 1);
+        add(&global.requests_overloaded, 1);
+        self.answer_error(cx, key, stream, code::OVERLOADED, NO_MEMORY, &[]);
     }
 
     /// Puts a node's answer in a client's outbox, converted to the client's version.
@@ -136,3 +191,15 @@ impl Clients {
         self.answer(cx, key, stream, Opcode::Error, 0, &body);
     }
 }
+
+/// Whether an answer may be copied for its client. What says that something has been done is never refused.
+fn may_be_copied(memory: &Ledger, (opcode, header_flags): (Opcode, u8), body: &[u8]) -> bool {
+    if body.len() <= REFUSED_MIN || opcode != Opcode::Result || !memory.is_full(body.len()) {
+        return true;
+    }
+    let kind = strip_prelude(header_flags, body).and_then(|(_, content)| result_kind(content));
+    !matches!(kind, Ok(ResultKind::Rows | ResultKind::Prepared))
+}
+
+#[cfg(test)]
+mod tests;

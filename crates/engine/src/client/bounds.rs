@@ -29,6 +29,14 @@ impl Session {
         self.write_blocked && self.outbox.len() > BACKLOG_MIN && stalled(self.wrote)
     }
 
+    /// Whether more waits for it than may, and it stands still. What a client reads may be more for a while:
+    /// the memory has a bound of its own.
+    pub(super) fn reads_too_little(&self, backlog_max: usize, now: Instant) -> bool {
+        self.write_blocked
+            && self.outbox.len() > backlog_max
+            && now.saturating_duration_since(self.wrote) > STALL_MAX
+    }
+
     /// Counts what is there of a message that has come in part; whether it is too much.
     pub(super) fn hold_part(&mut self, memory: &Ledger) -> bool {
         let partial = self.decoder.buffered_len();
@@ -59,12 +67,15 @@ impl Clients {
     pub(crate) fn check(&mut self, cx: &mut Context) {
         self.told_elsewhere.forget(cx.now);
         let handshake_max = Duration::from_millis(cx.shared.config.limits.handshake_timeout_ms);
+        let backlog_max = cx.shared.config.limits.client_backlog_bytes_max;
         let full = cx.memory.was_full();
         let (mut unfinished, mut ended) = (Vec::new(), Vec::new());
         for (key, session) in &self.sessions {
             let stalled = |since: Instant| cx.now.saturating_duration_since(since) > STALL_MAX;
-            if full && session.keeps_memory_busy(stalled) {
-                warn_of_unread(session, full);
+            let too_much = session.reads_too_little(backlog_max, cx.now);
+            let keeps_busy = full && session.keeps_memory_busy(stalled);
+            if too_much || keeps_busy {
+                warn_of_unread(session, keeps_busy);
                 ended.push(key);
                 continue;
             }

@@ -3,13 +3,13 @@
 
 use std::rc::Rc;
 
-use helenus_wire::{Converted, Opcode, Version, code, convert_response};
+use helenus_wire::{Compression, Converted, Opcode, Version, code, convert_response};
 
-use crate::client::answers::KEPT_FLAGS;
+use crate::client::answers::{KEPT_FLAGS, Pushed};
 use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::keys::SessionKey;
-use crate::memory::{Body, Ledger, NO_MEMORY, SharedBody};
+use crate::memory::{Body, Ledger, SharedBody};
 use crate::stats::add;
 
 /// An answer on its way to several clients.
@@ -21,6 +21,14 @@ pub(crate) struct LargeAnswer<'a> {
     body: Option<Body<'a>>,
     /// The flags and the body of each version that was asked for.
     forms: Vec<(Version, u8, Rc<SharedBody>)>,
+    /// The bodies of these versions, compressed.
+    compressed: Vec<((Version, Compression), Rc<SharedBody>)>,
+}
+
+/// Why a client does not get it.
+enum Unshared {
+    NoMemory,
+    Malformed(String),
 }
 
 impl<'a> LargeAnswer<'a> {
@@ -31,6 +39,7 @@ impl<'a> LargeAnswer<'a> {
             from,
             body: Some(body),
             forms: Vec::new(),
+            compressed: Vec::new(),
         }
     }
 
@@ -53,26 +62,25 @@ impl Clients {
         stream: i16,
         large: &mut LargeAnswer<'_>,
     ) {
-        let Some(session) = self.sessions.get_mut(key).filter(|s| s.hears_answers()) else {
+        let Some(session) = self.sessions.get(key).filter(|s| s.hears_answers()) else {
             return;
         };
-        match large.form_of(session.version, &cx.memory) {
+        let of = (session.version, session.compression);
+        let compress = |body: &[u8]| session.outbox.compressed(body);
+        let made = large.form_of(session.version, &cx.memory);
+        let made = made.and_then(|(flags, body)| {
+            let compressed = large.compressed(of, &body, &cx.memory, compress)?;
+            Ok((flags, Pushed::Shared(body, compressed)))
+        });
+        match made {
             Ok((header_flags, body)) => {
-                let header = session.answer_header(stream, large.opcode, header_flags);
-                if large.opcode == Opcode::Error {
-                    cx.shared.stats.errors.note(header_flags, &body);
-                }
-                cx.note_answer((key, stream), large.opcode, header_flags, &body);
-                session.outbox.push_large(header, body, &cx.memory);
-                self.on_pushed(cx, key);
+                self.push(cx, (key, stream), (large.opcode, header_flags), body);
             }
-            Err((code, text)) => {
-                let global = &cx.shared.stats.global;
-                add(&global.requests_failed, 1);
-                if code == code::OVERLOADED {
-                    add(&global.requests_overloaded, 1);
-                }
-                self.answer_error(cx, key, stream, code, &text, &[]);
+            Err(Unshared::NoMemory) => self.refuse_for_memory(cx, key, stream),
+            Err(Unshared::Malformed(why)) => {
+                add(&cx.shared.stats.global.requests_failed, 1);
+                let text = format!("a node's answer could not be understood: {why}");
+                self.answer_error(cx, key, stream, code::SERVER, &text, &[]);
             }
         }
     }
@@ -84,20 +92,19 @@ impl LargeAnswer<'_> {
         &mut self,
         version: Version,
         ledger: &Rc<Ledger>,
-    ) -> Result<(u8, Rc<SharedBody>), (i32, String)> {
+    ) -> Result<(u8, Rc<SharedBody>), Unshared> {
         let known = self.forms.iter().find(|(of, ..)| *of == version);
         if let Some((_, flags, body)) = known {
             return Ok((*flags, body.clone()));
         }
-        let no_memory = || (code::OVERLOADED, NO_MEMORY.to_owned());
         let same = self.forms.iter().find(|(of, ..)| *of == self.from);
         let original: &[u8] = match (&self.body, same) {
             (Some(body), _) => body,
             (None, Some((.., shared))) => shared,
-            (None, None) => return Err(no_memory()),
+            (None, None) => return Err(Unshared::NoMemory),
         };
         if ledger.is_full(original.len()) {
-            return Err(no_memory());
+            return Err(Unshared::NoMemory);
         }
         let mut converted = Vec::new();
         let (opcode, flags, from) = (self.opcode, self.header_flags, self.from);
@@ -109,18 +116,42 @@ impl LargeAnswer<'_> {
                     (flags, body)
                 }
                 (None, Some((.., shared))) => (flags, shared.clone()),
-                (None, None) => return Err(no_memory()),
+                (None, None) => return Err(Unshared::NoMemory),
             },
             Ok(Converted::Rewritten { header_flags }) => {
                 (header_flags, SharedBody::new(converted, ledger))
             }
-            Err(e) => {
-                let text = format!("a node's answer could not be understood: {e}");
-                return Err((code::SERVER, text));
-            }
+            Err(e) => return Err(Unshared::Malformed(e.to_string())),
         };
         self.forms.push((version, form.0, form.1.clone()));
         Ok(form)
+    }
+
+    /// The body of a version as `compress` makes it for the first client with that compression; `None`: its
+    /// clients get it as it is.
+    fn compressed(
+        &mut self,
+        of: (Version, Compression),
+        body: &[u8],
+        ledger: &Rc<Ledger>,
+        compress: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+    ) -> Result<Option<Rc<SharedBody>>, Unshared> {
+        // In later versions frames are compressed, not bodies.
+        if of.1 == Compression::None || of.0 == Version::V5 {
+            return Ok(None);
+        }
+        if let Some((_, known)) = self.compressed.iter().find(|(known, _)| *known == of) {
+            return Ok(Some(known.clone()));
+        }
+        if ledger.is_full(body.len()) {
+            return Err(Unshared::NoMemory);
+        }
+        let Some(compressed) = compress(body) else {
+            return Ok(None);
+        };
+        let shared = SharedBody::new(compressed, ledger);
+        self.compressed.push((of, shared.clone()));
+        Ok(Some(shared))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::drain::Timetable;
 use crate::keys::{PoolKey, SessionKey};
 use crate::output::Output;
 
-/// Bytes that wait for a client from which nothing is read, if its connection takes none.
+/// Bytes that wait for a client from which nothing is read.
 const UNREAD_MAX: usize = 1 << 20;
 
 impl Session {
@@ -41,8 +41,7 @@ impl Clients {
         if session.is_held_back() {
             return Some(Next::Wait);
         }
-        session.paused = session.in_flight >= in_flight_max
-            || session.write_blocked && session.outbox.len() > UNREAD_MAX;
+        session.paused = session.in_flight >= in_flight_max || session.outbox.len() > UNREAD_MAX;
         Some(match session.paused {
             true => Next::Wait,
             false => Next::Read { leaving },

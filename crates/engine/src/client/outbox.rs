@@ -9,9 +9,9 @@
 
 use std::rc::Rc;
 
-use helenus_wire::{Compression, Encoder, HEADER_LEN, Header, flags};
+use helenus_wire::{Compression, Encoder, HEADER_LEN, Header};
 
-use crate::memory::{Ledger, SharedBody};
+use crate::memory::SharedBody;
 use crate::output::Outgoing;
 
 /// From so many bytes on an answer is large.
@@ -117,16 +117,13 @@ impl Outbox {
         self.passed >= self.first_due
     }
 
-    /// Adds a large answer without copying it.
-    pub(crate) fn push_large(&mut self, header: Header, body: Rc<SharedBody>, ledger: &Rc<Ledger>) {
-        let (header, body) = match self.encoder.compressed(&body) {
-            None => (header, body),
-            Some(compressed) => {
-                let flags = header.flags | flags::COMPRESSED;
-                let body = SharedBody::new(compressed, ledger);
-                (Header { flags, ..header }, body)
-            }
-        };
+    /// The body as a large answer has to have it on this connection; `None`: unchanged.
+    pub(crate) fn compressed(&self, body: &[u8]) -> Option<Vec<u8>> {
+        self.encoder.compressed(body)
+    }
+
+    /// Adds a large answer without copying it, compressed already if it has to be ([`Outbox::compressed`]).
+    pub(crate) fn push_large(&mut self, header: Header, body: Rc<SharedBody>) {
         // What has come before it does not overtake it.
         let before: usize = self.large.iter().map(|large| large.body.len()).sum();
         let due = self.passed + (before + body.len().max(OVERTAKE_MIN)) as u64;

@@ -71,7 +71,10 @@ impl Engine {
         encodings: &Encodings,
     ) -> Result<Child, Refusal> {
         let (statement, prepared, values) = match child {
-            BatchChild::Text(text, values) => (self.statements.of_text(text), None, values),
+            BatchChild::Text(text, values) => {
+                let statement = self.statements.of_text(analysis.keyspace, text);
+                (statement, None, values)
+            }
             BatchChild::Prepared(id, values) => {
                 let prepared = self.statements.prepared(&self.cx.shared, id);
                 let prepared = prepared.ok_or_else(|| Refusal::unprepared_for_encoded(id))?;

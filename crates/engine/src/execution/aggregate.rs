@@ -279,7 +279,7 @@ impl Aggregate {
         };
         let halves = range.stretch().and_then(Stretch::halves);
         let can_be_halved = room && range.halved < HALVED_MAX && halves.is_some();
-        let sent = match remedy(failure.error.code, range.retries, can_be_halved) {
+        let sent = match remedy(&failure, range.retries, can_be_halved) {
             Remedy::Again => {
                 range.retries += 1;
                 parts.send_again(around, usize::from(index), failure.untried)

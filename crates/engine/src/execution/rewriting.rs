@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use helenus_layout::plan::LogicalTable;
-use helenus_wire::{Malformed, Opcode, code, write};
+use helenus_wire::{Malformed, Opcode, code, is_paging_state, write};
 
 use crate::execution::in_sequence::InSequence;
-use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
+use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names, unwrap};
 use crate::execution::renaming::renamed_warnings;
 use crate::execution::schema_read::SchemaRead;
 use crate::leases::{Leases, Need};
 use crate::memory::NO_MEMORY;
 use crate::statement::prepared::{Prepared, Statement};
+
+/// What Cassandra says of a paging state that is none.
+pub(crate) const INVALID_STATE: &str = "Invalid value for the paging state";
 
 /// What a request becomes.
 #[derive(Default)]
@@ -22,6 +25,21 @@ pub(crate) struct Rewritten {
     pub send_before: Option<Instant>,
     /// `None`: as it came.
     pub form: Option<Box<Rewriting>>,
+}
+
+impl Rewritten {
+    /// Whether the paging state that is sent, if there is one, is one to the nodes: links are shared, and nodes close
+    /// those over which others come.
+    pub(crate) fn may_be_sent_with(&self, state: Option<&[u8]>) -> bool {
+        let Some(state) = state else {
+            return true;
+        };
+        let sent = match self.form.as_deref() {
+            Some(Rewriting::Read(_)) => unwrap(state).map_or(state, |(_, of_node)| of_node),
+            _ => state,
+        };
+        is_paging_state(sent)
+    }
 }
 
 pub(crate) enum Rewriting {

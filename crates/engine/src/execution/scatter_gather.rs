@@ -151,7 +151,7 @@ impl PagedScan {
         let Some(range) = parts.gather.part_mut(index) else {
             return Step::Wait;
         };
-        match remedy(failure.error.code, range.retries, false) {
+        match remedy(&failure, range.retries, false) {
             Remedy::Again => {
                 range.retries += 1;
                 match parts.send_again(around, usize::from(index), failure.untried) {

@@ -303,7 +303,7 @@ impl PagedScan {
         sent.child = None;
         let tokens = sent.left().map_or(0, Stretch::tokens);
         let can_be_shorter = tokens > 1 && sent.shortened < SHORTENED_MAX;
-        let remedy = remedy(failure.error.code, sent.retries, can_be_shorter);
+        let remedy = remedy(&failure, sent.retries, can_be_shorter);
         if may_be_in_vain(at, remedy) {
             of.put_back(around, at);
             return Next::Wait;

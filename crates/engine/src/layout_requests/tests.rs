@@ -8,3 +8,6 @@ mod rules;
 mod schema;
 mod sorted;
 mod writes;
+
+/// A node's paging state: behind a partition, with a few rows left.
+const STATE: &[u8] = b"\x01k\0\x05\x05";

@@ -24,7 +24,10 @@ impl Engine {
             Flow::Continue
         });
         self.scratch = scratch;
-        self.links.bring_back(key, node, decoder);
+        if let Some(header) = self.links.bring_back(&self.cx, key, node, decoder) {
+            self.on_node_envelope(key, header, &[]);
+            self.settle();
+        }
         if let Err(why) = result {
             self.on_link_lost(key, LinkEnd::Cut, &why.to_string());
             self.settle();

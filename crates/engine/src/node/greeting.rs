@@ -180,6 +180,8 @@ impl Greeting {
 
     /// The link that it has become, and what has come over it already.
     pub(crate) fn into_link(mut self) -> (OpenedLink, Vec<Envelope>) {
+        // From here on the connection is shared: one answer must not end it.
+        self.decoder.skip_longer_than(MAX_RESPONSE_BODY);
         self.encoder.set_mode(self.is_framed(), Compression::None);
         let opened = OpenedLink {
             decoder: self.decoder,

@@ -8,7 +8,7 @@ use helenus_wire::{Decoder, Encoder, Header, Opcode, Version};
 
 use crate::context::Context;
 use crate::keys::{NodeRequestKey, PoolKey};
-use crate::memory::Held;
+use crate::memory::{Held, Ledger};
 use crate::node::greeting;
 use crate::node::kind::{LinkKind, OpenedLink};
 use crate::output::{Sent, Then};
@@ -52,6 +52,9 @@ pub(super) enum Tenure {
 
 /// What a write may have that others can still join, and with these.
 const OPEN_WRITE_BYTES: usize = 512;
+
+/// When the memory is full, an answer of which more has come than this is not waited for.
+const ANSWER_PART_MIN: usize = 1 << 20;
 
 /// Writes that others may still join, and their stream ids.
 pub(crate) type OpenWrites = Vec<(NodeRequestKey, i16)>;
@@ -248,8 +251,14 @@ impl Link {
     }
 
     #[inline]
-    pub(super) fn bring_back(&mut self, decoder: Decoder) {
+    pub(super) fn bring_back(&mut self, memory: &Ledger, decoder: Decoder) -> Option<Header> {
         self.decoder = decoder;
         self.note_held();
+        if self.decoder.buffered_len() <= ANSWER_PART_MIN || !memory.is_full(0) {
+            return None;
+        }
+        let skipped = self.decoder.skip_unfinished();
+        self.note_held();
+        skipped
     }
 }

@@ -1,13 +1,15 @@
 //! A node's answer: whose it is, and what of it is the proxy's own business.
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, Header, Opcode, Reader, code, strip_prelude};
+use helenus_wire::{ErrorBody, Header, MAX_RESPONSE_BODY, Opcode, Reader, code, strip_prelude};
 
 use crate::admission::Served;
 use crate::engine::Engine;
 use crate::execution::outcome::Response;
 use crate::keys::{LinkKey, NodeRequestKey};
+use crate::memory::NO_MEMORY;
 use crate::node_request::{Landed, Owner};
+use crate::query::Query;
 use crate::records::AttemptEnd;
 use crate::stats::add;
 
@@ -34,6 +36,9 @@ impl Engine {
             is_error: header.opcode == Opcode::Error as u8,
         };
         self.leave_queue(key, Some(served));
+        if header.is_skipped(body) {
+            return self.on_answer_skipped(key, us, header.body_len as usize);
+        }
         let Some(opcode) = Opcode::from_number(header.opcode) else {
             return self.fail(key, code::SERVER, "a node sent an unknown opcode", &[]);
         };
@@ -71,6 +76,26 @@ impl Engine {
                 };
                 self.on_response(key, opcode, response, body);
             }
+        }
+    }
+
+    /// An answer of which the link has taken the header alone.
+    fn on_answer_skipped(&mut self, key: NodeRequestKey, us: u64, body_len: usize) {
+        let (code, text) = match body_len > MAX_RESPONSE_BODY {
+            true => (
+                code::INVALID,
+                format!(
+                    "Helenus: the answer has {body_len} bytes, and an answer may have {MAX_RESPONSE_BODY}: \
+                     ask for smaller pages, or for fewer columns"
+                ),
+            ),
+            false => (code::OVERLOADED, NO_MEMORY.to_owned()),
+        };
+        self.note_attempt(key, us, AttemptEnd::Answered);
+        match self.requests.query(key).is_some_and(Query::is_write) {
+            // It may have taken effect.
+            true => self.fail_timeout(key, &text),
+            false => self.fail(key, code, &text, &[]),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Decoder, Encoder};
+use helenus_wire::{Decoder, Encoder, Header};
 
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
@@ -108,6 +108,12 @@ impl Links {
         self.open.contains_key(key)
     }
 
+    /// The node requests that nodes have, or will have with the next writes.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
+        let busy = self.open.values().filter(|link| link.in_flight > 0);
+        busy.flat_map(Link::node_requests)
+    }
+
     /// Whether a link is of no use any more, and only waits to be closed.
     pub(super) fn is_dead(&self, key: LinkKey) -> bool {
         self.open.get(key).is_some_and(|link| link.dead)
@@ -141,13 +147,18 @@ impl Links {
         Some((link.node, link.lend_decoder()))
     }
 
-    /// Brings back the decoder that [`Links::hear`] has lent.
+    /// Brings back the decoder that [`Links::hear`] has lent. If there is no memory for the answer that has come
+    /// in part, it is skipped: its header is all that is left of it.
     #[inline]
-    pub(super) fn bring_back(&mut self, key: LinkKey, node: NodeIndex, mut decoder: Decoder) {
+    pub(super) fn bring_back(
+        &mut self,
+        cx: &Context,
+        key: LinkKey,
+        node: NodeIndex,
+        mut decoder: Decoder,
+    ) -> Option<Header> {
         self.stats(node).packed_in.add(decoder.packed());
-        if let Some(link) = self.open.get_mut(key) {
-            link.bring_back(decoder);
-        }
+        self.open.get_mut(key)?.bring_back(&cx.memory, decoder)
     }
 
     /// Whether any link has something to be written.

@@ -159,7 +159,7 @@ mod tests {
             " ADD a int",
             " add a INT static;;",
             " ADD \"A b\" frozen<map<text, list<int>>>",
-            "/* why */ADD/**/(a int, static vector<float, 3>, b frozen<set<int>> static) ; -- end",
+            "/* why */ADD/**/(a int, static vector<float, 3>, b frozen<set<int>> static) ; -- end\n",
             " ADD IF NOT EXISTS total int",
         ] {
             assert_eq!(

@@ -28,6 +28,8 @@ pub(crate) struct Analysis<'a> {
     pub has_own_keyspaces: bool,
     /// An EXECUTE that wants no columns with its rows.
     pub skips_metadata: bool,
+    /// Where the page begins that is asked for.
+    pub paging_state: Option<&'a [u8]>,
     /// Position of the client's default timestamp in the body behind the payload.
     pub timestamp_at: Option<usize>,
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use helenus_wire::{
-    BatchChild, BatchView, ExecuteView, Malformed, Opcode, PrepareView, QueryView, Version,
-    query_flags,
+    BatchChild, BatchView, ExecuteView, Opcode, PrepareView, QueryView, Version, query_flags,
 };
 
 use crate::context::Context;
@@ -13,6 +12,7 @@ use crate::resendable::Resendable;
 use crate::statement::Statements;
 use crate::statement::analysis::{Analysis, LwtPartition};
 use crate::statement::prepared::Statement;
+use crate::statement::unread::{Unread, reserve};
 use crate::stats::{TableStats, add};
 
 impl Statements {
@@ -25,7 +25,7 @@ impl Statements {
         content: &'a [u8],
         version: Version,
         session: Option<&'a str>,
-    ) -> Result<Analysis<'a>, Malformed> {
+    ) -> Result<Analysis<'a>, Unread> {
         let stats = &cx.shared.stats.global;
         let count = match opcode {
             Opcode::Query => &stats.requests_query,
@@ -46,12 +46,12 @@ impl Statements {
         content: &'a [u8],
         version: Version,
         session: Option<&'a str>,
-    ) -> Result<Analysis<'a>, Malformed> {
+    ) -> Result<Analysis<'a>, Unread> {
         match opcode {
             Opcode::Query => self.analyze_query(cx, content, version, session),
             Opcode::Execute => self.analyze_execute(cx, content, version, session),
             Opcode::Batch => self.analyze_batch(cx, content, version, session),
-            _ => self.analyze_prepare(content, version, session),
+            _ => self.analyze_prepare(cx, content, version, session),
         }
     }
 
@@ -77,10 +77,11 @@ impl Statements {
         body: &'a [u8],
         version: Version,
         session: Option<&'a str>,
-    ) -> Result<Analysis<'a>, Malformed> {
+    ) -> Result<Analysis<'a>, Unread> {
         let view = QueryView::parse(body, version)?;
-        let statement = self.texts.statement(view.text);
         let keyspace = view.options.keyspace.or(session);
+        let _reserved = reserve(cx, [view.text].into_iter())?;
+        let statement = self.texts.statement(keyspace, view.text);
         let place = self
             .placer
             .of_text(&statement, keyspace, &view.options.values, &cx.snapshot);
@@ -96,6 +97,7 @@ impl Statements {
             consistency: Some(view.options.consistency),
             serial_consistency: view.options.serial_consistency,
             place,
+            paging_state: view.options.paging_state,
             timestamp_at: view.options.timestamp_at(),
             ..Analysis::default()
         })
@@ -104,14 +106,15 @@ impl Statements {
     fn analyze_execute<'a>(
         &mut self,
         cx: &mut Context,
-        body: &[u8],
+        body: &'a [u8],
         version: Version,
         session: Option<&'a str>,
-    ) -> Result<Analysis<'a>, Malformed> {
+    ) -> Result<Analysis<'a>, Unread> {
         let view = ExecuteView::parse(body, version)?;
         let consistency = Some(view.options.consistency);
         let serial_consistency = view.options.serial_consistency;
         let skips_metadata = view.options.flags & query_flags::SKIP_METADATA != 0;
+        let paging_state = view.options.paging_state;
         let Some(prepared) = self.prepared.get(&cx.shared, view.id) else {
             if cx.shared.wants_recall(view.id, cx.now) {
                 cx.ask(Output::Recall(view.id.into()));
@@ -121,6 +124,7 @@ impl Statements {
                 consistency,
                 serial_consistency,
                 skips_metadata,
+                paging_state,
                 ..Analysis::default()
             });
         };
@@ -136,6 +140,7 @@ impl Statements {
             place,
             timestamp_at: view.options.timestamp_at(),
             skips_metadata,
+            paging_state,
             ..Analysis::default()
         };
         analysis.note_standing(&prepared);
@@ -149,7 +154,7 @@ impl Statements {
         body: &'a [u8],
         version: Version,
         session: Option<&'a str>,
-    ) -> Result<Analysis<'a>, Malformed> {
+    ) -> Result<Analysis<'a>, Unread> {
         let view = BatchView::parse(body, version)?;
         let keyspace = view.options.keyspace.or(session);
         let mut analysis = Analysis {
@@ -164,10 +169,15 @@ impl Statements {
             has_own_keyspaces: true,
             ..Analysis::default()
         };
+        let texts = view.children.iter().filter_map(|child| match child {
+            BatchChild::Text(text, _) => Some(*text),
+            BatchChild::Prepared(..) => None,
+        });
+        let _reserved = reserve(cx, texts)?;
         for (at, child) in view.children.iter().enumerate() {
             let (statement, resendable, place) = match child {
                 BatchChild::Text(text, values) => {
-                    let statement = self.texts.statement(text);
+                    let statement = self.texts.statement(keyspace, text);
                     analysis.has_own_keyspaces &= statement.facts.keyspace.is_some();
                     let place = (at == 0)
                         .then(|| {
@@ -207,14 +217,17 @@ impl Statements {
 
     fn analyze_prepare<'a>(
         &mut self,
+        cx: &Context,
         body: &'a [u8],
         version: Version,
         session: Option<&'a str>,
-    ) -> Result<Analysis<'a>, Malformed> {
+    ) -> Result<Analysis<'a>, Unread> {
         let view = PrepareView::parse(body, version)?;
-        let statement = self.texts.statement(view.text);
+        let keyspace = view.keyspace.or(session);
+        let _reserved = reserve(cx, [view.text].into_iter())?;
+        let statement = self.texts.statement(keyspace, view.text);
         Ok(Analysis {
-            keyspace: view.keyspace.or(session),
+            keyspace,
             statement: Some(statement),
             resendable: Resendable::Always,
             ..Analysis::default()

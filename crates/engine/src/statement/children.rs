@@ -35,7 +35,7 @@ impl Statements {
         // The first one comes last: its key is kept.
         let last_to_first = children.iter().rev().map(|child| match child {
             BatchChild::Text(text, values) => {
-                let statement = self.texts.statement(text);
+                let statement = self.texts.statement(analysis.keyspace, text);
                 let token = with_tokens
                     .then(|| {
                         let (placer, snapshot) = (&mut self.placer, &cx.snapshot);

@@ -68,7 +68,7 @@ impl Statements {
                 for child in &view.children {
                     match child {
                         BatchChild::Text(text, _) => {
-                            let statement = self.texts.statement(text);
+                            let statement = self.texts.statement(analysis.keyspace, text);
                             found.add(&statement.facts, analysis.keyspace);
                         }
                         BatchChild::Prepared(id, _) => {

@@ -54,6 +54,7 @@ pub struct Statement {
     number: OnceLock<u64>,
     /// What it is shown as, once somebody has asked.
     digest: OnceLock<Digest>,
+    byte_len: usize,
 }
 
 impl Statement {
@@ -67,8 +68,11 @@ impl Statement {
         let shareable = facts.kind == Kind::Select
             && !node_local
             && facts.select.as_ref().is_some_and(|s| !s.calls);
+        let shown = text.len().min(DIGEST_BYTES_MAX);
+        let own = size_of::<Statement>() - size_of::<Facts>();
         Statement {
             shareable,
+            byte_len: own + text.len() + shown + facts.byte_len(),
             text: text.into(),
             facts,
             node_local,
@@ -95,9 +99,7 @@ impl Statement {
 
     /// Bytes that it takes, with what it is shown as.
     pub(crate) fn byte_len(&self) -> usize {
-        let rest = size_of::<Statement>() - size_of::<Facts>();
-        let shown = self.text.len().min(DIGEST_BYTES_MAX);
-        rest + self.text.len() + shown + self.facts.byte_len()
+        self.byte_len
     }
 
     /// Whether it reads tables that exist once per node and must always come from the same one.

@@ -21,7 +21,7 @@ use crate::list_columns::ListColumns;
 use crate::output::{LinkEnd, Output};
 use crate::report::{Report, Wanted};
 use crate::shared::{Common, Shared, WorkerMessage};
-use crate::snapshot::{KeyColumn, Snapshot};
+use crate::snapshot::{KeyColumn, Snapshot, SystemColumn};
 use crate::testing::{
     Envelope, bytes_of, envelopes, node, open_links, request_of, request_with_flags, take,
 };
@@ -147,6 +147,20 @@ impl Bench {
         self.common.store(snapshot);
     }
 
+    /// `system.peers_v2` has these columns.
+    pub(crate) fn show_peers(&mut self, columns: &[&str]) {
+        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
+        let column = |name: &&str| SystemColumn {
+            name: (*name).to_owned(),
+            type_raw: VARCHAR.to_be_bytes().to_vec(),
+        };
+        snapshot.peers_v2.columns = columns.iter().map(column).collect();
+        snapshot.peers_v2.row = vec![None; columns.len()];
+        snapshot.epoch += 1;
+        self.common.store(snapshot);
+        self.wait(TICK);
+    }
+
     /// The catalogue says something else.
     pub(crate) fn adopt(&self, table: LogicalTable) {
         let epoch = self.common.snapshot.load().epoch + 1;
@@ -191,11 +205,16 @@ impl Bench {
 
     /// Another client, of this application.
     pub(crate) fn another(&mut self, application: &str) -> SessionKey {
+        self.another_with(("APPLICATION_NAME", application))
+    }
+
+    /// Another client, whose STARTUP says this.
+    pub(crate) fn another_with(&mut self, option: (&str, &str)) -> SessionKey {
         let permit = self.common.admit_client().expect("one client more");
         let peer = SocketAddr::from(([127, 0, 0, 1], 5));
         let client = self.engine.open_session(self.now, peer, self.now, permit);
         let mut startup = Vec::new();
-        let options = [("CQL_VERSION", "3.0.0"), ("APPLICATION_NAME", application)];
+        let options = [("CQL_VERSION", "3.0.0"), option];
         write::string_map(&mut startup, &options);
         let startup = request_of((self.versions.0, false), 0, Opcode::Startup, &startup);
         self.engine.on_client_bytes(self.now, client, &startup);
@@ -273,6 +292,11 @@ impl Bench {
         let bytes = bytes_of((self.versions.1, framed), stream, opcode, body);
         self.engine
             .on_link_bytes(self.now, self.links[node], &bytes);
+    }
+
+    /// The first node says these bytes.
+    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
+        self.engine.on_link_bytes(self.now, self.links[0], bytes);
     }
 
     pub(crate) fn say_error(&mut self, stream: i16, code: i32, message: &str, fields: &[u8]) {

@@ -1,12 +1,16 @@
 //! Chooses the next of all waiting items.
 
+use std::cmp::Reverse;
+
 use super::fair_queue::{FairQueue, Rank};
+use super::floors::Floors;
 use super::{Class, Job, Settings, Variant};
 
 /// What the choice depends on.
 pub(super) struct Choice<'a, T> {
     pub settings: &'a Settings,
     pub queues: &'a [FairQueue<T>; Class::COUNT],
+    pub floors: &'a Floors,
     /// Whether an item of the class waits and there is room for it.
     pub may_go: [bool; Class::COUNT],
     pub last_was_due_scan: bool,
@@ -37,6 +41,15 @@ impl<T: Copy> Choice<'_, T> {
         });
         if let Some((_, class, seq)) = due.min() {
             return Some((class, seq, true));
+        }
+        let owed = classes().filter_map(|class| {
+            let queue = &self.queues[class as usize];
+            let (_, seq) = queue.head()?;
+            let owed = self.floors.owed(class, queue.get(seq)?.job.piece_us)?;
+            Some((owed, Reverse(class), seq))
+        });
+        if let Some((_, Reverse(class), seq)) = owed.max() {
+            return Some((class, seq, false));
         }
         let heads = classes().filter_map(|class| {
             let (rank, seq) = self.queues[class as usize].head()?;

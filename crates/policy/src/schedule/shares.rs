@@ -21,15 +21,15 @@
 //! Source: start-time fair queueing, P. Goyal, H. Vin, H. Cheng (SIGCOMM 1996).
 
 use super::Class;
+use super::numbers::Numbers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use super::numbers::NUMBERED_MAX;
+
 /// Maximum of tenants remembered, per class, that have nothing waiting but have had more than their share.
 const ABSENT_MAX: usize = 256;
-
-/// Queues from this number on take part in the shares, but are never [`Shares::next`].
-pub const NUMBERED_MAX: usize = 64;
 
 /// What the tenants of one node have been served, from all queues that share it.
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ struct OfClass {
 struct Waiting {
     tag: Arc<AtomicU64>,
     queues: usize,
-    /// A bit for each of them that has a number below [`NUMBERED_MAX`].
-    numbers: u64,
+    /// Which, as far as they can be [`Shares::next`].
+    numbers: Numbers,
 }
 
 impl Shares {
@@ -67,7 +67,7 @@ impl Shares {
         let of = self.of(class);
         of.by_tag.iter().find_map(|(_, id)| {
             let numbers = of.waiting.get(id)?.numbers;
-            in_turn(numbers, last).find(|queue| is_able(*queue))
+            numbers.in_turn(last).find(|queue| is_able(*queue))
         })
     }
 
@@ -78,12 +78,14 @@ impl Shares {
         queue: usize,
         is_able: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let own = bit(queue);
+        if queue >= NUMBERED_MAX {
+            return None;
+        }
         let of = self.of(class);
         let tenants = of.by_tag.iter().filter_map(|(_, id)| of.waiting.get(id));
         tenants
-            .take_while(|tenant| own != 0 && tenant.numbers & own == 0)
-            .find_map(|tenant| in_turn(tenant.numbers, queue).find(|queue| is_able(*queue)))
+            .take_while(|tenant| !tenant.numbers.contains(queue))
+            .find_map(|tenant| tenant.numbers.in_turn(queue).find(|queue| is_able(*queue)))
     }
 
     /// Tenants that wait, counted once for each class.
@@ -102,11 +104,11 @@ impl Shares {
             Waiting {
                 tag: Arc::new(AtomicU64::new(tag)),
                 queues: 0,
-                numbers: 0,
+                numbers: Numbers::default(),
             }
         });
         tenant.queues += 1;
-        tenant.numbers |= bit(queue);
+        tenant.numbers.insert(queue);
         tenant.tag.clone()
     }
 
@@ -137,7 +139,7 @@ impl Shares {
             return;
         };
         tenant.queues -= 1;
-        tenant.numbers &= !bit(queue);
+        tenant.numbers.remove(queue);
         if tenant.queues > 0 {
             return;
         }
@@ -170,22 +172,4 @@ impl OfClass {
             self.absent.insert(id, tag);
         }
     }
-}
-
-fn bit(queue: usize) -> u64 {
-    match queue < NUMBERED_MAX {
-        true => 1 << queue,
-        false => 0,
-    }
-}
-
-/// The queues of these bits, beginning behind the last one.
-fn in_turn(numbers: u64, last: usize) -> impl Iterator<Item = usize> {
-    let begin = (last + 1) % NUMBERED_MAX;
-    let mut left = numbers.rotate_right(begin as u32);
-    std::iter::from_fn(move || {
-        let step = (left != 0).then(|| left.trailing_zeros() as usize)?;
-        left &= left - 1;
-        Some((begin + step) % NUMBERED_MAX)
-    })
 }

@@ -20,7 +20,7 @@
 //! stands. So does a queue of clients that ask again when they are answered, if there are enough of
 //! them. The queue is that of one tenant and class; small work that passes large work within it makes the
 //! shortest wait short, so nothing is shed then. And one may stand because lighter work of another class
-//! goes first.
+//! goes first, as far as its floor lets it ([`super::floors`]).
 //!
 //! Source: the minimum over an interval from CoDel (K. Nichols et al., RFC 8289, section 3); bounds on
 //! waits that depend on whether a queue stands from B. Maurer, "Fail at Scale" (ACM Queue, 2015).

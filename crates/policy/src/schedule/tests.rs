@@ -1,6 +1,7 @@
 use super::*;
 use std::collections::VecDeque;
 
+mod floors;
 mod flows;
 mod model;
 mod refusals;

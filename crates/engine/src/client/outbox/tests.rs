@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use helenus_wire::{Decoder, Flow, Opcode};
+use helenus_wire::{Decoder, Flow, Opcode, flags};
 
 use super::*;
-use crate::memory::Memory;
+use crate::memory::{Ledger, Memory};
 
 /// Numbers from a seed; no better ones are needed.
 struct Dice(u64);
@@ -32,6 +32,14 @@ fn body(stream: usize, len: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at * 7 + at / 251 + stream) as u8)
         .collect()
+}
+
+fn push_large(outbox: &mut Outbox, header: Header, body: Vec<u8>, ledger: &Rc<Ledger>) {
+    let (flags, body) = match outbox.compressed(&body) {
+        Some(compressed) => (flags::COMPRESSED, compressed),
+        None => (0, body),
+    };
+    outbox.push_large(Header { flags, ..header }, SharedBody::new(body, ledger));
 }
 
 /// Reads what is written to the end.
@@ -75,10 +83,7 @@ fn every_answer_arrives_whole_in_every_dialect_however_much_the_socket_takes() {
                 let len = [0, 1, 100, 5_000, 40_000, 131_062, 131_071, 400_000][dice.below(8)];
                 let header = header(framed, sent);
                 match len >= LARGE {
-                    true => {
-                        let body = SharedBody::new(body(sent, len), &ledger);
-                        outbox.push_large(header, body, &ledger);
-                    }
+                    true => push_large(&mut outbox, header, body(sent, len), &ledger),
                     false => outbox.push(header, &body(sent, len)),
                 }
                 sent += 1;
@@ -111,8 +116,7 @@ fn order_of(outbox: &mut Outbox) -> Vec<usize> {
 }
 
 fn push_page(outbox: &mut Outbox, ledger: &Rc<Ledger>, stream: usize, len: usize) {
-    let page = SharedBody::new(body(stream, len), ledger);
-    outbox.push_large(header(false, stream), page, ledger);
+    push_large(outbox, header(false, stream), body(stream, len), ledger);
 }
 
 #[test]
@@ -199,7 +203,7 @@ fn a_page_for_many_clients_is_held_once() {
         .map(|_| {
             let mut outbox = Outbox::new();
             outbox.set_mode(true, Compression::None);
-            outbox.push_large(header(true, 1), page.clone(), &ledger);
+            outbox.push_large(header(true, 1), page.clone());
             outbox
         })
         .collect();

@@ -2,6 +2,7 @@
 
 use helenus_wire::{ExecuteView, Opcode, Version};
 
+use super::STATE;
 use crate::testing::bench::{Asking, BIGINT, Bench, LAYOUT, Spec, TABLE, VARCHAR, rows};
 
 const READ: &str =
@@ -85,7 +86,7 @@ fn further_pages_and_texts_are_not_counted_and_columns_may_change() {
             ..Asking::default()
         };
         let next = Asking {
-            state: Some(b"\0\0\0\0state"),
+            state: Some(STATE),
             ..asking
         };
         for round in 0..320 {

@@ -7,6 +7,7 @@ use helenus_wire::{
     ErrorBody, ExecuteView, Opcode, QueryView, RowsView, Version, code, query_flags, write,
 };
 
+use super::STATE;
 use crate::config::Config;
 use crate::execution::layout_read::{identity, unwrap, wrap};
 use crate::statement::layout_plan::Plan;
@@ -115,15 +116,12 @@ fn a_page_of_a_layout_is_continued_on_the_layout() {
         bench.say(
             Opcode::Result,
             stream,
-            &rows(LAYOUT, &COLUMNS, Some(b"state"), &CELLS),
+            &rows(LAYOUT, &COLUMNS, Some(STATE), &CELLS),
         );
         let (_, body) = bench.answer();
         let page = RowsView::parse(&body).expect("rows");
         let state = page.paging_state.expect("a paging state");
-        assert_eq!(
-            unwrap(state),
-            Some((identity(&orders(true), 0), &b"state"[..]))
-        );
+        assert_eq!(unwrap(state), Some((identity(&orders(true), 0), STATE)));
         let next = Asking {
             state: Some(state),
             timestamp: Some(5),
@@ -132,7 +130,7 @@ fn a_page_of_a_layout_is_continued_on_the_layout() {
         let (stream, body) = execute(&mut bench, next);
         let view = ExecuteView::parse(&body, versions.1).expect("an EXECUTE");
         assert_eq!(view.id, b"derived");
-        assert_eq!(view.options.paging_state, Some(&b"state"[..]));
+        assert_eq!(view.options.paging_state, Some(STATE));
         assert_eq!(view.options.timestamp, Some(5), "what is behind the state");
         becomes_the_tables(&mut bench, stream);
         bench.is_done();
@@ -142,7 +140,7 @@ fn a_page_of_a_layout_is_continued_on_the_layout() {
 /// A page of a layout goes on at a proxy that has nothing prepared: the stream and body of its QUERY.
 fn continued_by_text(bench: &mut Bench, text: &str) -> (i16, Vec<u8>) {
     bench.prepare(text, b"own", &MARKERS, &COLUMNS);
-    let state = wrap(identity(&orders(true), 0), b"state");
+    let state = wrap(identity(&orders(true), 0), STATE);
     let next = Asking {
         state: Some(&state),
         skip_metadata: true,
@@ -163,7 +161,7 @@ fn a_page_of_a_layout_is_continued_by_a_proxy_that_has_nothing_prepared() {
         let (stream, body) = continued_by_text(&mut bench, READ);
         let view = QueryView::parse(&body, versions.1).expect("a QUERY");
         assert!(view.text.contains("app.orders__layout_a"), "{}", view.text);
-        assert_eq!(view.options.paging_state, Some(&b"state"[..]));
+        assert_eq!(view.options.paging_state, Some(STATE));
         assert_eq!(view.options.values.count, 2);
         assert_ne!(view.options.flags & query_flags::SKIP_METADATA, 0);
         becomes_the_tables(&mut bench, stream);
@@ -181,45 +179,54 @@ fn a_page_of_all_columns_that_goes_on_by_the_text_names_them() {
         let columns = "customer, day, status, total";
         assert!(view.text.contains(columns), "{}", view.text);
         assert_eq!(view.options.flags & query_flags::SKIP_METADATA, 0);
-        assert_eq!(view.options.paging_state, Some(&b"state"[..]));
+        assert_eq!(view.options.paging_state, Some(STATE));
     }
 }
 
 #[test]
-fn a_state_of_the_table_is_continued_on_the_table_and_a_forged_one_left_to_the_node() {
+fn a_state_of_the_table_is_continued_on_the_table() {
     let mut bench = prepared((Version::V4, Version::V4));
-    let forged = wrap(1, b"state");
-    for state in [&b"\x01kstate"[..], &forged, &[0xff, 1]] {
-        let next = Asking {
-            state: Some(state),
-            ..asking()
-        };
-        let (stream, body) = execute(&mut bench, next);
-        let view = ExecuteView::parse(&body, Version::V4).expect("an EXECUTE");
-        assert_eq!(view.id, b"own");
-        assert_eq!(view.options.paging_state, Some(state));
-        let text = "Invalid value for the paging state";
-        bench.say_error(stream, code::PROTOCOL, text, &[]);
-        assert_eq!(bench.error(), (code::PROTOCOL, text.to_owned()));
-    }
-    bench.is_done();
-}
-
-#[test]
-fn a_state_of_a_layout_that_is_being_built_again_is_none() {
-    let mut bench = prepared((Version::V4, Version::V4));
-    bench.adopt(orders(false));
-    let state = wrap(identity(&orders(true), 0), b"state");
     let next = Asking {
-        state: Some(&state),
+        state: Some(STATE),
         ..asking()
     };
     let (_, body) = execute(&mut bench, next);
     let view = ExecuteView::parse(&body, Version::V4).expect("an EXECUTE");
     assert_eq!(
         (view.id, view.options.paging_state),
-        (&b"own"[..], Some(&state[..]))
+        (&b"own"[..], Some(STATE))
     );
+}
+
+/// The client executes its read from a state on, which no node gets to see.
+fn is_refused(bench: &mut Bench, state: &[u8]) {
+    let next = Asking {
+        state: Some(state),
+        ..asking()
+    };
+    let body = next.execute(bench.versions.0, b"own");
+    bench.ask(Opcode::Execute, 3, &body);
+    assert_eq!(bench.at_node(), []);
+    let text = "Invalid value for the paging state";
+    assert_eq!(bench.error(), (code::PROTOCOL, text.to_owned()));
+}
+
+#[test]
+fn a_forged_state_of_a_layout_reaches_no_node() {
+    let mut bench = prepared((Version::V4, Version::V4));
+    let within = wrap(identity(&orders(true), 0), b"forged");
+    for forged in [&within[..], &wrap(1, STATE), &[0xff, 1]] {
+        is_refused(&mut bench, forged);
+    }
+    bench.is_done();
+}
+
+#[test]
+fn a_state_of_a_layout_that_is_being_built_again_reaches_no_node() {
+    let mut bench = prepared((Version::V4, Version::V4));
+    bench.adopt(orders(false));
+    is_refused(&mut bench, &wrap(identity(&orders(true), 0), STATE));
+    bench.is_done();
 }
 
 #[test]
@@ -320,7 +327,7 @@ fn a_role_that_may_not_read_a_layout_reads_the_table_for_a_while() {
 #[test]
 fn a_page_of_a_layout_fails_as_the_node_says_if_the_layout_is_there() {
     let mut bench = prepared((Version::V4, Version::V4));
-    let state = wrap(identity(&orders(true), 0), b"state");
+    let state = wrap(identity(&orders(true), 0), STATE);
     let next = Asking {
         state: Some(&state),
         ..asking()
@@ -363,7 +370,7 @@ fn a_layout_that_the_node_has_forgotten_and_that_is_gone_is_not_noticed() {
 #[test]
 fn a_page_of_a_layout_that_is_gone_cannot_be_continued() {
     let mut bench = prepared((Version::V4, Version::V4));
-    let state = wrap(identity(&orders(true), 0), b"state");
+    let state = wrap(identity(&orders(true), 0), STATE);
     let next = Asking {
         state: Some(&state),
         ..asking()
@@ -452,7 +459,7 @@ fn without_a_lease_the_table_is_read() {
     assert_eq!(view.id, b"own");
     bench.say(Opcode::Result, stream, &rows(TABLE, &COLUMNS, None, &CELLS));
     assert_eq!(bench.answer().0, Opcode::Result);
-    let state = wrap(identity(&orders(true), 0), b"state");
+    let state = wrap(identity(&orders(true), 0), STATE);
     let next = Asking {
         state: Some(&state),
         ..asking()
@@ -509,7 +516,7 @@ fn what_is_learned_of_a_layout_is_not_learned_of_the_table() {
         &rows(LAYOUT, &COLUMNS, None, &CELLS),
     );
     assert_eq!(bench.answer().0, Opcode::Result);
-    let own = bench.engine.statements.of_text(text);
+    let own = bench.engine.statements.of_text(None, text);
     assert!(!own.learned.has_answers());
     let layouts = bench.common.snapshot.load().layouts.clone();
     let planned = own.layout_plan(layouts.table("app", TABLE).expect("a table with layouts"));

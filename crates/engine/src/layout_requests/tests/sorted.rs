@@ -1,8 +1,9 @@
 //! Reads of a layout whose rows the proxy puts into the table's order.
 
 use helenus_layout::Layout;
-use helenus_wire::{ExecuteView, Opcode, QueryView, Version, write};
+use helenus_wire::{ExecuteView, Opcode, QueryView, Version, code, write};
 
+use super::STATE;
 use super::reads::{VERSIONS, count};
 use crate::execution::layout_read::{identity, wrap};
 use crate::testing::bench::{Asking, BIGINT, Bench, LAYOUT, Spec, TABLE, VARCHAR, orders, rows};
@@ -120,7 +121,7 @@ fn columns_need_not_be_described_for_that() {
 fn a_page_that_goes_on_is_thrown_away_and_not_tried_again_for_a_while() {
     for versions in VERSIONS {
         let mut bench = prepared(versions);
-        let page = rows(LAYOUT, &OF_LAYOUT, Some(b"state"), &CELLS);
+        let page = rows(LAYOUT, &OF_LAYOUT, Some(STATE), &CELLS);
         for passed in [16, 32] {
             let (stream, id) = execute(&mut bench, asking());
             assert_eq!(id, b"derived");
@@ -151,13 +152,15 @@ fn a_page_that_goes_on_is_thrown_away_and_not_tried_again_for_a_while() {
 #[test]
 fn a_state_of_a_layout_that_is_sorted_was_forged() {
     let mut bench = prepared((Version::V4, Version::V4));
-    let state = wrap(identity(&orders(true), 0), b"state");
+    let state = wrap(identity(&orders(true), 0), STATE);
     let next = Asking {
         state: Some(&state),
         ..asking()
     };
-    let (_, id) = execute(&mut bench, next);
-    assert_eq!(id, b"own", "the node judges it");
+    let body = next.execute(bench.versions.0, b"own");
+    bench.ask(Opcode::Execute, 3, &body);
+    assert_eq!(bench.at_node(), []);
+    assert_eq!(bench.error().0, code::PROTOCOL);
 }
 
 #[test]
@@ -225,7 +228,7 @@ fn while_answers_are_too_large_a_layout_with_the_order_is_read() {
         let derived = "SELECT total, day, item FROM app.orders__layout_a WHERE customer = 7 AND status = 'a' \
                        AND item > 3 LIMIT 5001 ALLOW FILTERING";
         assert_eq!(text, derived);
-        let page = rows(LAYOUT, &OF_LAYOUT, Some(b"state"), &CELLS);
+        let page = rows(LAYOUT, &OF_LAYOUT, Some(STATE), &CELLS);
         bench.say(Opcode::Result, stream, &page);
         let (stream, text) = queried(&mut bench);
         assert_eq!(text, of(TABLE));

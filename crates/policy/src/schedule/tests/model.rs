@@ -22,6 +22,8 @@ struct Model {
     found: u32,
     last_was_due_scan: bool,
     tags: BTreeMap<(Class, u32), u64>,
+    /// Eight times what classes are owed.
+    owed: [u64; Class::COUNT],
     virtual_us: [u64; Class::COUNT],
 }
 
@@ -104,6 +106,21 @@ impl Model {
             *self.tags.get_mut(&share).expect("it waits") += piece_us;
         }
         let item = self.waiting.remove(at);
+        let served_us = u64::from(item.job.piece_us.max(1));
+        let shares = served && class != Class::Scan && self.settings.variant == Variant::Default;
+        for of in Class::ALL {
+            let waits = self.waiting.iter().any(|other| other.handle.class == of);
+            let owed = &mut self.owed[of as usize];
+            if shares && of != Class::Scan {
+                *owed += served_us;
+            }
+            if shares && of == class {
+                *owed = owed.saturating_sub(8 * served_us);
+            }
+            if !waits {
+                *owed = 0;
+            }
+        }
         if class == Class::Scan {
             let own = self.turns.iter().position(|&seq| seq == item.handle.seq);
             let used = match own {
@@ -175,7 +192,7 @@ impl Model {
         if let Some(at) = due {
             return Some((at, true));
         }
-        // The head of each class by fair shares, and of these the first.
+        // The head of each class by fair shares, and of these the first, or the one that is owed most.
         let heads = Class::ALL.into_iter().filter_map(|class| {
             let own = may().filter(|at| class_of(at) == class);
             own.min_by_key(|at| {
@@ -193,9 +210,17 @@ impl Model {
                 (tag, tenant, through_us, self.key(item))
             })
         });
-        heads
-            .min_by_key(|at| self.key(&self.waiting[*at]))
-            .map(|at| (at, false))
+        let heads: Vec<usize> = heads.collect();
+        let owed = |at: &&usize| {
+            let item = &self.waiting[**at];
+            let owed = self.owed[item.handle.class as usize];
+            let least = 8 * (10_000 + u64::from(item.job.piece_us.max(1)));
+            (owed >= least).then_some(owed)
+        };
+        let behind = heads.iter().filter(|at| owed(at).is_some());
+        let first = behind.max_by_key(|at| (owed(at), std::cmp::Reverse(class_of(at))));
+        let by_order = || heads.iter().min_by_key(|at| self.key(&self.waiting[**at]));
+        first.or_else(by_order).map(|at| (*at, false))
     }
 
     fn expired(&self, now_us: u64) -> Option<usize> {
@@ -220,7 +245,7 @@ impl Ord for Handle {
 }
 
 fn any_job(rng: &mut TestRng) -> Job {
-    let work_us = 1 << rng.below(12);
+    let work_us = 1 << rng.below(20);
     Job {
         work_us,
         piece_us: work_us / 2,
@@ -281,6 +306,7 @@ fn run(rng: &mut TestRng, settings: Settings) {
         turns: Vec::new(),
         last_was_due_scan: false,
         tags: BTreeMap::new(),
+        owed: [0; Class::COUNT],
         virtual_us: [0; Class::COUNT],
     };
     let offers_in_ten = 3 + rng.below(4);

@@ -126,12 +126,15 @@ fn too_much_work_is_refused_scans_first_points_last() {
         queued(schedule.offer(0, 0, Class::Scan, job(true), true));
         queued(schedule.offer(0, 0, Class::Other, job(true), true));
     }
+    let mut sent = vec![Class::Point, Class::Point, Class::Scan];
     for _ in 0..50 {
         now_us += 10_000;
-        for class in [Class::Point, Class::Point, Class::Scan] {
+        for class in std::mem::take(&mut sent) {
             schedule.on_done(now_us, class, answered(10_000, 10_000));
         }
-        while schedule.poll_dispatch(now_us, true).is_some() {}
+        while let Some((_, class)) = schedule.poll_dispatch(now_us, true) {
+            sent.push(class);
+        }
     }
     // 75 scans, one per step: 0.75 s. 150 others, two per step: the same.
     let offer = schedule.offer(now_us, 0, Class::Scan, job(true), true);
