@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::flag::{Feature, Flag};
 use crate::stored::{Kind, Stored};
 use crate::table::TableKey;
-use crate::written::{LayoutState, Written};
+use crate::written::{Form, LayoutState, Way, Written};
 
 /// All that is in the partition of the catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,7 +73,7 @@ pub struct Encoding {
     pub state: String,
     pub codec: String,
     pub dictionary: Option<i32>,
-    /// Where the command that is at work, or was, is to take the column.
+    /// Where the command that is at work, or was, is to take the column, as it is stored ([`Way::name`]).
     pub goal: String,
     /// Names this attempt to get there, in milliseconds.
     pub created: i64,
@@ -82,6 +82,26 @@ pub struct Encoding {
 impl Encoding {
     pub fn written(&self) -> Option<Written> {
         Written::of_name(&self.state)
+    }
+
+    /// Whether its values are to become this.
+    pub fn is_to(&self, form: Form) -> bool {
+        Way::of_name(&self.goal).is_some_and(|way| way.to == form)
+    }
+
+    /// In which column a row's value is looked for first: in that in which all of them were before.
+    pub fn first(&self) -> Form {
+        Way::of_name(&self.goal).map_or(Form::default(), |way| way.from)
+    }
+
+    /// Sets off, from whatever state it is in.
+    pub fn set_off(&mut self, to: Form) {
+        let from = match self.written() {
+            Some(Written::EncodedOnly) => Form::Encoded,
+            Some(Written::Announced) => Form::Text,
+            _ => self.first(),
+        };
+        self.goal = Way { from, to }.name().to_owned();
     }
 }
 
@@ -241,6 +261,28 @@ mod tests {
             flags,
             ["layouts shop.orders 17", "encodings shop.orders 18"]
         );
+    }
+
+    #[test]
+    fn a_column_that_is_turned_back_comes_from_where_it_was() {
+        let mut column = Encoding::default();
+        let mut set_off = |state: Written, to: Form| {
+            column.state = state.name().to_owned();
+            column.set_off(to);
+            (column.goal.clone(), column.first(), column.is_to(to))
+        };
+        let (text, encoded) = (Form::Text, Form::Encoded);
+        for (state, to, goal, first) in [
+            (Written::Announced, encoded, "encoded", text),
+            (Written::Encoded, text, "text again", text),
+            (Written::Text, encoded, "encoded", text),
+            (Written::EncodedOnly, text, "text", encoded),
+            (Written::Both, encoded, "encoded again", encoded),
+            (Written::Encoded, text, "text", encoded),
+            (Written::Announced, encoded, "encoded", text),
+        ] {
+            assert_eq!(set_off(state, to), (goal.to_owned(), first, true));
+        }
     }
 
     #[test]

@@ -43,10 +43,12 @@ pub use belief::{Belief, Doubt};
 pub use catalogue::{Catalogue, Encoding, Encodings, Layout, Layouts, OfTable};
 pub use flag::{Feature, Flag, SELECT_FLAGS};
 pub use table::TableKey;
-pub use written::{LayoutState, Written};
+pub use written::{Form, LayoutState, Way, Written};
 
 /// The keyspace of the catalogue.
 pub const KEYSPACE: &str = "helenus";
+/// How many dictionaries commands make for a table. Each proxy keeps all of them in memory, some 50 to 150 KiB each.
+pub const DICTIONARIES_MAX: usize = 64;
 /// How often proxies read flags and catalogue.
 pub const REFRESH: Duration = Duration::from_secs(3);
 /// How long what was read is good for, from when the read was sent. All proxies and commands must agree on it, so it is no

@@ -23,6 +23,47 @@ impl LayoutState {
     }
 }
 
+/// What a value is stored as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    #[default]
+    Text,
+    Encoded,
+}
+
+/// From where to where the values of a column are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// What all values were before the first of them was written otherwise.
+    pub from: Form,
+    pub to: Form,
+}
+
+impl Way {
+    const NAMES: [(&'static str, Form, Form); 4] = [
+        ("encoded", Form::Text, Form::Encoded),
+        ("text", Form::Encoded, Form::Text),
+        // It was turned back.
+        ("encoded again", Form::Encoded, Form::Encoded),
+        ("text again", Form::Text, Form::Text),
+    ];
+
+    /// As the catalogue names it: as a goal.
+    pub fn name(self) -> &'static str {
+        let mut names = Way::NAMES.iter();
+        let known = names.find(|(_, from, to)| (*from, *to) == (self.from, self.to));
+        known.map_or("", |(name, ..)| name)
+    }
+
+    pub fn of_name(goal: &str) -> Option<Way> {
+        let known = Way::NAMES.iter().find(|(name, ..)| *name == goal);
+        known.map(|(_, from, to)| Way {
+            from: *from,
+            to: *to,
+        })
+    }
+}
+
 /// Which of the two columns is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {

@@ -139,6 +139,7 @@ fn has_more(
 mod tests {
     use std::collections::BTreeMap;
 
+    use helenus_catalogue::Form;
     use helenus_payload::Codec;
 
     use super::*;
@@ -152,6 +153,7 @@ mod tests {
                 name: "doc".to_owned(),
                 hidden: hidden.to_owned(),
                 written,
+                first: Form::Text,
                 codec: Codec::Raw,
                 dictionary: None,
             }],

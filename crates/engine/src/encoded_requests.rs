@@ -22,7 +22,9 @@ use crate::execution::rewriting::Refusal;
 use crate::request::ClientRequest;
 use crate::statement::analysis::Analysis;
 use crate::statement::encoded_plan::{Plan, text_batch};
-use crate::statement::encoded_rules::{changes_catalogue, definition_refused, opaque_refused};
+use crate::statement::encoded_rules::{
+    changes_catalogue, definition_refused, opaque_refused, truncate_refused,
+};
 use crate::statement::layout_rules::{CATALOGUE_REFUSED, is_systems};
 use crate::statement::prepared::Prepared;
 use crate::statement::prepared::Statement;
@@ -121,6 +123,9 @@ impl Engine {
             (Kind::Batch, None, _) => self.stored_batch(stored, arrival, analysis, &encodings),
             (Kind::Batch, Some(of), _) => {
                 self.stored_text_batch(stored, arrival, analysis, (of, &encodings))
+            }
+            (Kind::Truncate, _, Some(table)) => {
+                truncate_refused(table).map_or(Ok(stored), |why| Err(Refusal::invalid(why)))
             }
             (Kind::Ddl, Some(of), Some(table)) => {
                 definition_refused(of, table).map_or(Ok(stored), |why| Err(Refusal::invalid(why)))

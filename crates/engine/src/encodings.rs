@@ -7,6 +7,11 @@
 //! value has been before there may be a deletion with its own timestamp, which would hide it; so a value that is
 //! moved gets a time that is one microsecond later.
 //!
+//! A row may have a value in both columns, if a client writes with an older timestamp than that of the value there is:
+//! where texts are not written any more, or encoded values not yet, nothing deletes what comes later into the other column.
+//! Every write since has touched the column in which all values were before, so what that has is the newest
+//! ([`EncodedColumn::first`]).
+//!
 //! The states of a column ([`Written`]) are passed one by one, in either direction, each only when every proxy
 //! knows the one before: neighbours get along with each other, others need not. A driver may send a write
 //! again, with the same timestamp, through a proxy that knows another state. Of a text and an encoded value with
@@ -24,7 +29,7 @@ pub(crate) mod shown;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use helenus_catalogue::Written;
+use helenus_catalogue::{Form, Written};
 use helenus_payload::{Codec, DictionaryId, Learned};
 use rustc_hash::FxHashMap;
 
@@ -61,6 +66,8 @@ pub struct EncodedColumn {
     /// Whether the two columns are as the catalogue says. If not, nothing that needs them is sent.
     pub fits: bool,
     pub written: Written,
+    /// Where a row's value is looked for first, while it may be in either column.
+    pub first: Form,
     pub codec: Codec,
     /// What new values are written with, if the codec needs it.
     pub dictionary: Option<DictionaryId>,

@@ -142,13 +142,14 @@ impl Engine {
                 return Err(Refusal::invalid(truncate_refused(table)));
             }
             (Kind::Auth, Some(statement), _) => {
-                let texts = rights(&statement.text, analysis.in_force(), &layouts);
-                texts.map(|texts| Rewriting::InSequence(InSequence::new(texts)))
+                let of = rights(&statement.text, analysis.in_force(), &layouts);
+                of.map(|(table, texts)| Rewriting::InSequence(InSequence::new(table, texts)))
             }
             (Kind::Ddl, Some(statement), _) => {
                 let texts = definition(statement, table, &layouts).map_err(Refusal::invalid)?;
-                let is_carried = !texts.is_empty();
-                is_carried.then(|| Rewriting::InSequence(InSequence::new(texts)))
+                of_table
+                    .filter(|_| !texts.is_empty())
+                    .map(|table| Rewriting::InSequence(InSequence::new(table.clone(), texts)))
             }
             (Kind::Opaque, Some(statement), _) if may_write => {
                 let in_force = analysis.in_force();

@@ -6,6 +6,7 @@ pub mod analyze;
 pub mod asked;
 pub(crate) mod children;
 pub mod classify;
+pub(crate) mod definition;
 pub(crate) mod description;
 pub(crate) mod encoded_plan;
 pub(crate) mod encoded_rules;

@@ -36,6 +36,7 @@ impl Engine {
         };
         let step = act(&mut request.execution, &mut around);
         let todo = around.todo;
+        request.query.send_before = todo.send_before.or(request.query.send_before);
         for node_request in todo.cancel {
             self.drop_node_request(node_request);
         }

@@ -234,11 +234,26 @@ pub(crate) fn run(args: ClusterArgs) -> anyhow::Result<()> {
         Action::Resume { node } => Ok(open()?.resume(node)?),
         Action::Cpu { node, cores } => Ok(open()?.cpu_cap(node, cores)?),
         Action::Nodetool { node, args } => {
+            check_nodetool(&args)?;
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             print!("{}", open()?.nodetool(node, &args)?);
             Ok(())
         }
         Action::Down { keep_data } => Ok(open()?.down(keep_data)?),
+    }
+}
+
+/// Whatever stands behind `nodetool` is nodetool's.
+fn check_nodetool(args: &[String]) -> anyhow::Result<()> {
+    let option = |arg: &String| arg.split('=').next().unwrap_or_default().to_owned();
+    let mut options = args.iter().map(option);
+    match options.find(|option| ["--name", "--dir"].contains(&option.as_str())) {
+        None => Ok(()),
+        Some(own) => {
+            bail!(
+                "{own} is an option of `helenus cluster`, not of nodetool: give it before `nodetool`"
+            )
+        }
     }
 }
 
@@ -417,6 +432,22 @@ mod tests {
         );
         let message = made(Path::new("/no.jar")).expect_err("no jar").to_string();
         assert!(message.contains("agent /no.jar"), "{message}");
+    }
+
+    #[test]
+    fn options_of_the_cluster_are_not_handed_on_to_nodetool() {
+        for (line, is_refused) in [
+            ("x nodetool 1 status --name a", true),
+            ("x nodetool 1 status --dir=/a", true),
+            ("x nodetool 1 snapshot -t name", false),
+            ("x --name a nodetool 1 -h 127.0.0.1 info", false),
+        ] {
+            let parsed = Line::try_parse_from(line.split_whitespace()).expect(line);
+            let Action::Nodetool { args, .. } = parsed.args.action else {
+                panic!("not nodetool: {line}");
+            };
+            assert_eq!(check_nodetool(&args).is_err(), is_refused, "{line}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The catalogue as commands use it: which tables have layouts or encoded columns.
 
 mod belief;
+pub(crate) mod claim;
 mod entries;
 pub(crate) mod flags;
 mod keyspace;

@@ -5,6 +5,7 @@ mod compare;
 pub mod create;
 mod create_args;
 mod definition;
+pub mod distrust;
 mod entry;
 mod fill;
 mod following;

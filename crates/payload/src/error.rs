@@ -13,7 +13,8 @@ pub enum DecodeError {
     #[error("the value is stored with codec {number}, which this version of Helenus does not know")]
     Codec { number: u8 },
     #[error(
-        "dictionary {id} is missing: the value cannot be read without it, restore it from a backup"
+        "dictionary {id} is missing or cannot be used, and the value cannot be read without it: see `helenus payload \
+         status`"
     )]
     MissingDictionary { id: DictionaryId },
     #[error("dictionary {id} has nothing learned for {codec}")]

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use helenus_catalogue::{Belief, Catalogue, Doubt, Feature, Flag, REFRESH, Written};
 use helenus_engine::snapshot::Snapshot;
-use helenus_wire::Version;
+use helenus_wire::{Version, code};
 
 use self::dictionaries::Dictionaries;
 pub(crate) use self::known::Known;
@@ -48,6 +48,9 @@ pub const SCHEMA_AGE_MAX: Duration = Duration::from_secs(30);
 /// The proxy serves clients after this time even if the catalogue could not be read: it can be read
 /// from, and refuses writes with the reason.
 const FIRST_MAX: Duration = Duration::from_secs(5);
+/// Reasons why the catalogue cannot be read that are logged until it can be.
+const FAILURES_TOLD: usize = 16;
+
 /// What was read, to notice a change.
 #[derive(Default)]
 struct Seen {
@@ -56,6 +59,8 @@ struct Seen {
     /// What the catalogue means for the tables.
     known: Known,
     schema_version: [u8; 16],
+    /// What does not fit, or is lost, if a majority of the nodes has said so.
+    decided: Option<Told>,
     /// When the tables were looked at.
     looked: Option<Instant>,
     /// Problems that have been logged.
@@ -116,8 +121,8 @@ pub(crate) struct Watch {
     /// Who of those that were just asked for all has told its flags.
     flags_told_by: Option<SocketAddr>,
     seen: Seen,
-    /// Whether the last attempt failed, and that was logged.
-    is_failing: bool,
+    /// Why the last attempts failed, as it was logged; none if the last one did not.
+    failures: BTreeSet<String>,
     /// The same of what was read and not believed.
     is_doubting: bool,
     /// Whether the catalogue was read although no flag asked for it.
@@ -138,7 +143,7 @@ impl Watch {
             flag_reader: None,
             flags_told_by: None,
             seen: Seen::default(),
-            is_failing: false,
+            failures: BTreeSet::new(),
             is_doubting: false,
             has_looked: false,
         };
@@ -175,7 +180,7 @@ impl Watch {
         let mut pause = PAUSE;
         loop {
             let (addresses, owners) = self.addresses();
-            let mut votes = Votes::among(owners);
+            let mut votes = Votes::among(owners, self.decided());
             for address in addresses {
                 self.renew_flags().await;
                 self.flags_told_by = None;
@@ -186,7 +191,7 @@ impl Watch {
                         }
                         self.flag_reader = None;
                         self.is_doubting = false;
-                        if std::mem::take(&mut self.is_failing) {
+                        if !std::mem::take(&mut self.failures).is_empty() {
                             tracing::info!(node = %address, "the catalogue can be read again");
                         }
                         return;
@@ -207,6 +212,12 @@ impl Watch {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(REFRESH);
         }
+    }
+
+    /// What a majority has said of the schema that there is.
+    fn decided(&self) -> Option<Told> {
+        let is_still = self.seen.schema_version == self.common.snapshot.load().schema_version;
+        self.seen.decided.clone().filter(|_| is_still)
     }
 
     /// Reads the flags where they could be read before, if that is long ago.
@@ -272,16 +283,21 @@ impl Watch {
         }
     }
 
-    fn on_failure(&mut self, node: SocketAddr, error: &dyn Display) {
-        match std::mem::replace(&mut self.is_failing, true) {
-            false => tracing::warn!(
-                %node,
-                "the catalogue cannot be read: {error}; if that lasts, {} of tables that depend on it are refused. The \
-                 role of cluster.username needs SELECT on the keyspace helenus",
-                self.refused()
-            ),
-            true => tracing::debug!(%node, "the catalogue cannot be read: {error}"),
+    /// Each reason is told once, until the catalogue can be read again.
+    fn on_failure(&mut self, node: SocketAddr, error: &Unread) {
+        let told = error.to_string();
+        let is_new = self.failures.len() < FAILURES_TOLD && !self.failures.contains(&told);
+        if !is_new {
+            tracing::debug!(%node, "the catalogue cannot be read: {error}");
+            return;
         }
+        self.failures.insert(told);
+        tracing::warn!(
+            %node,
+            "the catalogue cannot be read: {error}; if that lasts, {} of tables that depend on it are refused{}",
+            self.refused(),
+            remedy(error)
+        );
     }
 
     /// What a node says could be read and does not count. It is told even if others could not be asked before.
@@ -369,6 +385,7 @@ impl Watch {
         };
         let verdict = votes.hear(&told);
         if let Verdict::Counts(sent) = verdict {
+            self.seen.decided = Some(told.clone()).filter(Told::is_doubtful);
             self.see(belief, looked_up, told.known);
             self.common.leases.catalogue.renew(sent);
         }
@@ -388,7 +405,7 @@ impl Watch {
         let is_recent = |looked: Instant| now < looked + SCHEMA_AGE_MAX;
         let is_known = catalogue == self.seen.belief.catalogue()
             && self.seen.schema_version == schema_version
-            && self.seen.known.problems().next().is_none()
+            && (self.seen.known.problems().next().is_none() || self.seen.decided.is_some())
             && self.seen.looked.is_some_and(is_recent);
         if is_known {
             return Ok((self.seen.known.clone(), None));
@@ -465,6 +482,17 @@ impl Watch {
     }
 }
 
+/// What to do about it, where that is known.
+fn remedy(error: &Unread) -> &'static str {
+    match error {
+        Unread::Reading(ReadError::Conn(ConnError::Node {
+            code: code::UNAUTHORIZED,
+            ..
+        })) => ". The role of cluster.username needs SELECT on the keyspace helenus",
+        _ => "",
+    }
+}
+
 /// Who is asked: the nodes that are used, and those that are to join, because one of them may have replaced
 /// another that is still listed. Only one of these is there, so that both count once.
 fn voters(snapshot: &Snapshot, mut used: Vec<SocketAddr>) -> (Vec<SocketAddr>, usize) {
@@ -509,6 +537,19 @@ mod tests {
     use helenus_engine::snapshot::Mover;
 
     use super::*;
+
+    #[test]
+    fn a_grant_is_blamed_where_it_is_missing_only() {
+        let node = |code| {
+            Unread::from(ConnError::Node {
+                code,
+                message: "no".to_owned(),
+            })
+        };
+        assert!(remedy(&node(code::UNAUTHORIZED)).contains("SELECT"));
+        assert_eq!(remedy(&node(code::UNAVAILABLE)), "");
+        assert_eq!(remedy(&Unread::Reading(ReadError::Earlier)), "");
+    }
 
     #[test]
     fn nodes_that_may_have_replaced_others_are_asked_and_count_once() {

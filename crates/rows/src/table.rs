@@ -140,10 +140,12 @@ impl Table {
         order.iter().filter_map(column).collect()
     }
 
-    /// Whether another table can have the rows of this one, in that order. It may have further columns: ALTER TABLE
-    /// goes to layouts first.
+    /// Whether another table can have the rows of this one, in that order, for as long as they live. It may have further
+    /// columns: ALTER TABLE goes to layouts first.
     pub fn is_copied_by(&self, other: &Table, order: &[String]) -> bool {
-        self.has_keys_of(other, order) && self.lacking(other).next().is_none()
+        self.has_keys_of(other, order)
+            && self.lacking(other).next().is_none()
+            && self.default_ttl == other.default_ttl
     }
 
     /// Whether another table has the same primary key, in that order.

@@ -4,7 +4,8 @@
 //! UPDATE does not, and CQL does not tell of it. Here each row gets a marker, with the time of its oldest
 //! value, because that is what the INSERT that made most rows has left. A row without values has a marker
 //! for certain, of unknown time: it gets the time 0, so that whatever deletes the row in the table
-//! deletes it here.
+//! deletes it here. So does the marker of a row whose oldest value expires: an UPDATE may have given it its
+//! time to live, and a marker that lives longer, which a client's INSERT has left here, must win.
 
 use std::time::Duration;
 
@@ -161,8 +162,8 @@ fn groups(row: &Row, age: Duration) -> Vec<Group<'_>> {
     groups
 }
 
-/// One statement or, if the marker is to be written and there are elements, two: an INSERT of a collection
-/// would delete what there is of it.
+/// One statement or, if the marker is to be written and has a time of its own or there are elements, two: an INSERT
+/// of a collection would delete what there is of it.
 fn write(table: &Table, row: &Row, group: &Group<'_>, with_marker: bool) -> Vec<Write> {
     let columns = table.columns_of(row.is_static());
     let mut whole: Vec<(usize, Bytes)> = Vec::new();
@@ -200,7 +201,16 @@ fn write(table: &Table, row: &Row, group: &Group<'_>, with_marker: bool) -> Vec<
         Some(group.ttl.to_be_bytes().to_vec()),
     ];
     let mut writes = Vec::new();
-    if with_marker {
+    if with_marker && group.ttl > 0 {
+        let times = vec![
+            Some(UNKNOWN_TIME.to_be_bytes().to_vec()),
+            Some(group.ttl.to_be_bytes().to_vec()),
+        ];
+        writes.push(Write {
+            kind: Kind::Insert(Vec::new()),
+            values: [row.key(), times].concat(),
+        });
+    } else if with_marker {
         let (columns, values): (Vec<usize>, Vec<Bytes>) =
             std::mem::take(&mut whole).into_iter().unzip();
         writes.push(Write {
@@ -406,6 +416,14 @@ mod tests {
         ];
         assert_eq!(written(&fading, 0), expected);
         assert_eq!(written(&row(&[]), 0), [(insert(&[]), UNKNOWN_TIME, 0)]);
+        // Its INSERT may have had no time to live: what it has left in the layout must win.
+        let updated = row(&[Some((5, 60)), Some((7, 0))]);
+        let expected = [
+            (insert(&[]), UNKNOWN_TIME, 60),
+            (update(&[0]), 5, 60),
+            (update(&[1]), 7, 0),
+        ];
+        assert_eq!(written(&updated, 0), expected);
         let mut statics = row(&[Some((5, 0)), Some((6, 0))]);
         statics.clustering = None;
         let expected = [(Kind::Static(vec![0]), 5, 0), (Kind::Static(vec![1]), 6, 0)];
@@ -442,8 +460,12 @@ mod tests {
     fn nothing_lives_longer_in_a_layout() {
         let fading = row(&[Some((5, 60)), Some((6, 3))]);
         assert_eq!(written(&fading, 1)[0].2, 59);
-        assert_eq!(written(&fading, 2_000)[1].2, 1);
-        assert_eq!(written(&fading, 2_001), [(Kind::Insert(vec![0]), 5, 57)]);
+        assert_eq!(written(&fading, 2_000)[2].2, 1);
+        let expected = [
+            (Kind::Insert(vec![]), UNKNOWN_TIME, 57),
+            (Kind::Update(vec![0]), 5, 57),
+        ];
+        assert_eq!(written(&fading, 2_001), expected);
         assert_eq!(written(&fading, 100_000), [], "not even its key");
     }
 

@@ -1,17 +1,29 @@
 //! Roles and their rights, on a node that checks them.
 
 use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use helenus_cluster::{Cluster, Connection, Consistency};
 use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, ONE};
+use tempfile::NamedTempFile;
 
 use crate::{Outcome, eventually, second};
 
 fn layouts(cluster: &Cluster, login: Option<(&str, &str)>, arguments: &[&str]) -> Outcome {
+    let (mut command, _file) = command(cluster, login, arguments);
+    Outcome::of(&mut command)
+}
+
+/// With the file of its password.
+fn command(
+    cluster: &Cluster,
+    login: Option<(&str, &str)>,
+    arguments: &[&str],
+) -> (Command, NamedTempFile) {
     let contact = cluster.address(1).expect("an address").to_string();
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    let mut file = NamedTempFile::new().expect("a file");
     let mut command = helenus(&["layouts"]).expect("a program");
     command.args(arguments).args(["--contact", &contact]);
     if let Some((user, password)) = login {
@@ -19,7 +31,7 @@ fn layouts(cluster: &Cluster, login: Option<(&str, &str)>, arguments: &[&str]) -
         let path = file.path().to_str().expect("a path");
         command.args(["--user", user, "--password-file", path]);
     }
-    Outcome::of(&mut command)
+    (command, file)
 }
 
 fn run(node: &mut Connection, cql: &str) {
@@ -142,7 +154,8 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
     }
     let create = ["create", "app.u", "--no-proxies", "--layout", "x=b,a"];
     layouts(&cluster, Some(("maker", "m")), &create).failed("superuser");
-    let status = layouts(&cluster, superuser, &["status", "app.u", "--json"]).succeeded();
+    let status =
+        layouts(&cluster, superuser, &["status", "app.u", "--json"]).failed("in no catalogue");
     assert_eq!(status.json()["tables"][0]["layouts"], serde_json::json!([]));
     // What roles have on a table that an interrupted `create` has left, and not on the table, is revoked.
     run(&mut node, "GRANT SELECT ON app.u__layout_x TO other");
@@ -161,4 +174,35 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
         let outcome = writer.try_query(insert, ONE).expect("an answer");
         outcome.is_ok()
     });
+    // What an interrupted `drop` leaves cannot be read with the rights from before.
+    let (mut drop, _file) = command(&cluster, superuser, &["drop", "app.t", "--all"]);
+    drop.stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut dropping = drop.spawn().expect("it starts");
+    let mut direct = Client::connect(cluster.address(1).expect("an address"), 5).expect("a client");
+    direct
+        .startup(Some(("Reader", "r")))
+        .expect("an answer")
+        .expect("logged in");
+    let select = "SELECT v FROM app.t__layout_x WHERE k = 1";
+    eventually("the layout cannot be read", Duration::from_secs(60), || {
+        direct.try_query(select, ONE).expect("an answer").is_err()
+    });
+    dropping.kill().expect("it runs");
+    dropping.wait().expect("it ends");
+    layouts(&cluster, superuser, &["status", "app.t"]).failed("");
+    assert_eq!(
+        reader
+            .query("SELECT v FROM app.t WHERE k = 1")
+            .expect("rows")
+            .len(),
+        2
+    );
+    layouts(
+        &cluster,
+        superuser,
+        &["drop", "app.t", "--no-proxies", "--all"],
+    )
+    .succeeded();
 }

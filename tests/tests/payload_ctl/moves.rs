@@ -1,6 +1,7 @@
 //! There and back, while clients read and write, with commands that are killed in the middle.
 
 use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -9,6 +10,7 @@ use helenus_payload::{Decoder, MARKER};
 use helenus_tests::proxy::Proxy;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clients::{Client, int, now_us, seed};
 use crate::statements::document;
@@ -311,6 +313,51 @@ fn columns_are_taken_back_while_clients_use_them() {
     let proxy =
         Proxy::start(&cluster.contact_points(), &["payload.enabled=true"]).expect("a proxy");
     assert_eq!(texts_through(&proxy, "back.t"), texts_of(&before));
+}
+
+fn stopped(child: &Child, signal: Signal) {
+    let pid = Pid::from_child(child);
+    kill_process(pid, signal).expect("it runs");
+}
+
+#[test]
+fn a_command_that_stood_still_while_another_took_over_moves_nothing_more() {
+    let cluster = shared();
+    let mut node = Node::of(&cluster);
+    node.keyspace("stale");
+    let before = fill(&mut node, "stale.t", seed() + 2);
+    let enable = [
+        "enable",
+        "stale.t",
+        "doc",
+        "--codec",
+        "cbor",
+        "--yes",
+        "--no-proxies",
+        "--parallel",
+        "1",
+        "--rows-per-second",
+        "150",
+    ];
+    let mut command = node.command(&enable);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let first = command.spawn().expect("it starts");
+    eventually("values are moved", || {
+        has_catalogue(&mut node) && node.ranges_moved("stale", "t", "doc") > 2
+    });
+    stopped(&first, Signal::STOP);
+    // It settles in each state, so that there is time before it drops the column.
+    let mut second = node.begin(&["disable", "stale.t", "doc"]);
+    eventually("all values are texts again", || {
+        node.state("stale", "t", "doc").as_deref() == Some("announced")
+    });
+    stopped(&first, Signal::CONT);
+    assert!(second.wait().expect("it ends").success());
+    let output = first.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("changed by somebody else"), "{said}");
+    let texts = values(&mut node, "stale.t", "doc");
+    assert_eq!(texts_of(&texts), texts_of(&before));
 }
 
 fn has_catalogue(node: &mut Node) -> bool {

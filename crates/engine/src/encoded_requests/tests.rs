@@ -1,7 +1,7 @@
 //! Requests about a table with an encoded column, through a whole engine, with a client and a node that say
 //! what the test has them say.
 
-use helenus_catalogue::{LEASE, Written};
+use helenus_catalogue::{Form, LEASE, Written};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,11 @@ const READ_IN_PLACE: &str = "SELECT note__encoded, day FROM app.orders WHERE cus
 const DICTIONARY: DictionaryId = DictionaryId(3);
 
 fn encodings(written: Written) -> Encodings {
+    encodings_from(Form::Text, written)
+}
+
+/// On the way from that form.
+fn encodings_from(first: Form, written: Written) -> Encodings {
     let samples: Vec<String> = (0..200)
         .map(|n| format!(r#"{{"name":"Ada","visits":[{n},2,3],"city":"London"}}"#))
         .collect();
@@ -52,6 +57,7 @@ fn encodings(written: Written) -> Encodings {
             name: "note".to_owned(),
             hidden: "note__encoded".to_owned(),
             written,
+            first,
             codec: Codec::Shape,
             dictionary: Some(DICTIONARY),
         }],
@@ -297,6 +303,8 @@ fn an_unknown_statement_is_prepared_again_and_what_cannot_be_done_is_refused() {
         "INSERT INTO app.orders JSON '{'",
         "DROP TABLE app.orders",
         "DROP KEYSPACE IF EXISTS app",
+        "DROP COLUMNFAMILY app.orders",
+        "DROP SCHEMA app",
     ] {
         bench.ask(
             Opcode::Query,
@@ -324,7 +332,13 @@ fn an_unknown_statement_is_prepared_again_and_what_cannot_be_done_is_refused() {
         assert_eq!(code, code::INVALID, "{text}: {message}");
         assert!(message.contains("helenus payload"), "{text}: {message}");
     }
-    for text in ["ALTER TABLE app.orders ADD more int", "DROP KEYSPACE other"] {
+    for text in [
+        "ALTER TABLE app.orders ADD more int",
+        "CREATE COLUMNFAMILY IF NOT EXISTS app.orders (customer bigint PRIMARY KEY, note text)",
+        "DROP KEYSPACE other",
+        // A keyspace with another name than the table's.
+        "DROP SCHEMA orders",
+    ] {
         bench.ask(
             Opcode::Query,
             2,
@@ -335,4 +349,38 @@ fn an_unknown_statement_is_prepared_again_and_what_cannot_be_done_is_refused() {
         bench.say_error(stream, code::SERVER, "no", &[]);
         assert_eq!(bench.error().0, code::SERVER);
     }
+}
+
+#[test]
+fn a_table_is_not_emptied_while_its_values_may_be_moved() {
+    const TRUNCATE: &str = "TRUNCATE app.orders";
+    let mut bench = bench((Version::V5, Version::V5), Written::EncodedOnly);
+    for written in Written::ALL {
+        bench.adopt_encodings(encodings(written));
+        for text in [TRUNCATE, "TRUNCATE COLUMNFAMILY app.orders"] {
+            bench.ask(
+                Opcode::Query,
+                2,
+                &Asking::default().query(Version::V5, text),
+            );
+            if written == Written::EncodedOnly {
+                let (opcode, stream, _) = bench.one_at_node();
+                assert_eq!(opcode, Opcode::Query);
+                bench.say(Opcode::Result, stream, &[0, 0, 0, 1]);
+                bench.answer();
+                continue;
+            }
+            let (code, message) = bench.error();
+            assert_eq!(code, code::INVALID, "{written:?}: {message}");
+            assert!(message.contains("payload status app.orders"), "{message}");
+        }
+    }
+    // Also one that was prepared.
+    bench.adopt_encodings(encodings(Written::EncodedOnly));
+    bench.prepare(TRUNCATE, b"own", &[], &[]);
+    bench.adopt_encodings(encodings(Written::Encoded));
+    let asked = Asking::default().execute(Version::V5, b"own");
+    bench.ask(Opcode::Execute, 2, &asked);
+    assert_eq!(bench.error().0, code::INVALID);
+    bench.is_done();
 }

@@ -53,6 +53,7 @@ pub(crate) fn shown(
                 Pair::LeftOut => continue,
                 Pair::Text(hidden) if cell.is_none() => (None, stored_in(hidden)),
                 Pair::AsItCame | Pair::Text(_) => (*cell, None),
+                Pair::EncodedFirst(hidden) => (*cell, stored_in(hidden)),
                 Pair::Encoded(hidden) => (None, stored_in(hidden)),
                 Pair::InPlace(_) => (None, *cell),
             };

@@ -116,6 +116,7 @@ pub(crate) fn shown_document(
                 (member.value_raw, stored_in(hidden))
             }
             Pair::AsItCame | Pair::Text(_) => (member.value_raw, None),
+            Pair::EncodedFirst(hidden) => (member.value_raw, stored_in(hidden)),
             Pair::Encoded(hidden) => ("null", stored_in(hidden)),
             Pair::InPlace(_) => (member.value_raw, Some(&member.value)),
         };
@@ -227,6 +228,7 @@ mod tests {
     use super::super::shown::{SelectedText, TextFrom};
     use std::collections::BTreeMap;
 
+    use helenus_catalogue::Form;
     use helenus_payload::Codec;
 
     use super::*;
@@ -237,6 +239,7 @@ mod tests {
             name: name.to_owned(),
             hidden: format!("{name}__encoded"),
             written,
+            first: Form::Text,
             codec: Codec::Raw,
             dictionary: None,
         };

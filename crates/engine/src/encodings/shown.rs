@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use helenus_catalogue::Form;
 use helenus_wire::Malformed;
 
 use super::{EncodedColumn, EncodedTable};
@@ -58,6 +59,9 @@ pub(crate) enum TextFrom {
     /// From the text column; if that has none, from the encoded values that have this place among the columns
     /// behind.
     Behind(usize),
+    /// From the encoded values that have this place among the columns behind; where there is none, from the text
+    /// column.
+    FirstBehind(usize),
     /// From the encoded values, which stand in its place. They get the name of the column with this number,
     /// unless the client has given them one.
     InPlace(Option<usize>),
@@ -73,6 +77,7 @@ impl Selection {
             if let Some(pair) = pairs.get_mut(text.at).filter(|_| text.at < own) {
                 *pair = match text.from {
                     TextFrom::Behind(at) => Pair::Text(own + at),
+                    TextFrom::FirstBehind(at) => Pair::EncodedFirst(own + at),
                     TextFrom::InPlace(named) => Pair::InPlace(named),
                 };
             }
@@ -102,6 +107,8 @@ pub(super) enum Pair {
     /// A text; where there is none, the encoded value in that column: the text may have been written past the
     /// proxies, and whoever writes the other deletes it.
     Text(usize),
+    /// The same in the other order.
+    EncodedFirst(usize),
     /// The encoded value in that column, whatever text there is: one that was written past the proxies would
     /// hide for ever what is written through them.
     Encoded(usize),
@@ -113,9 +120,10 @@ pub(super) enum Pair {
 impl Pair {
     /// Of a column whose encoded values are in that one.
     pub(super) fn of(column: &EncodedColumn, hidden: usize) -> Pair {
-        match column.written.has_texts() {
-            true => Pair::Text(hidden),
-            false => Pair::Encoded(hidden),
+        match (column.written.has_texts(), column.first) {
+            (true, Form::Text) => Pair::Text(hidden),
+            (true, Form::Encoded) => Pair::EncodedFirst(hidden),
+            (false, _) => Pair::Encoded(hidden),
         }
     }
 }

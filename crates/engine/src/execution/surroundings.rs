@@ -1,6 +1,7 @@
 //! What an execution sees of the engine, and what it has it do.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_cql::SelectFacts;
 use helenus_policy::predict::{Estimate, TableSize};
@@ -40,6 +41,8 @@ pub(crate) struct Todo {
     pub reprioritise: Vec<(NodeRequestKey, PartJob)>,
     /// A statement that the nodes are to prepare.
     pub prepare: Option<RangePrepare>,
+    /// Until when the client's own request may be sent from now on.
+    pub send_before: Option<Instant>,
 }
 
 /// What an execution sees.

@@ -1,23 +1,21 @@
 //! What is refused of tables with encoded columns because it names them: definitions, and what is not understood.
 
+use helenus_catalogue::Written;
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Facts, Kind, Name, fold_identifier};
 
-use crate::encodings::{EncodedTable, Encodings};
+use crate::encodings::{EncodedColumn, EncodedTable, Encodings};
+use crate::statement::definition::Definition;
 use crate::statement::layout_rules::{CATALOGUE, begins_as_write, may_write};
 use crate::statement::prepared::Statement;
-use crate::statement::words::{is_one_of, words};
 
 /// Why a definition is refused: it takes a column away, or needs values that nodes cannot read.
 pub(crate) fn definition_refused(statement: &Statement, table: &EncodedTable) -> Option<String> {
     let text = &statement.text;
-    let mut words = words(text);
-    let (verb, what) = (words.next()?, words.next().unwrap_or_default());
-    if is_one_of(verb, &["create"]) && is_one_of(what, &["table"]) {
-        return None;
-    }
-    if is_one_of(verb, &["drop"]) && is_one_of(what, &["table"]) {
-        return Some(drop_refused(table));
+    match Definition::of(text) {
+        Definition::CreatesTable => return None,
+        Definition::DropsTable => return Some(drop_refused(table)),
+        _ => {}
     }
     let column = table
         .columns
@@ -32,10 +30,26 @@ pub(crate) fn definition_refused(statement: &Statement, table: &EncodedTable) ->
 
 fn drop_refused(table: &EncodedTable) -> String {
     let EncodedTable { keyspace, name, .. } = table;
+    let quickly = match truncate_refused(table) {
+        None => format!("; that is quick after TRUNCATE {keyspace}.{name}"),
+        Some(_) => String::new(),
+    };
     format!(
         "{keyspace}.{name} has encoded columns, which the catalogue would go on to name: take these back first \
-         (helenus payload disable {keyspace}.{name} COLUMN; that is quick after TRUNCATE {keyspace}.{name})"
+         (helenus payload disable {keyspace}.{name} COLUMN{quickly})"
     )
+}
+
+/// Why TRUNCATE is refused: a value that was read before it may be written in its new form behind it.
+pub(crate) fn truncate_refused(table: &EncodedTable) -> Option<String> {
+    let EncodedTable { keyspace, name, .. } = table;
+    let may_move = |of: &&EncodedColumn| of.written != Written::EncodedOnly;
+    let EncodedColumn { name: column, .. } = table.columns.iter().find(may_move)?;
+    Some(format!(
+        "values of {keyspace}.{name}.{column} are being encoded or taken back, and some of them could be there again \
+         after TRUNCATE: wait until that is done (helenus payload status {keyspace}.{name}), or delete the \
+         partitions"
+    ))
 }
 
 /// Whether a statement changes the tables that say which columns are encoded, and with what.
@@ -81,19 +95,15 @@ pub(crate) fn opaque_refused(
 ) -> Option<String> {
     let Facts { kind, .. } = statement.facts;
     let text = &statement.text;
-    let mut words = words(text);
-    let (verb, what) = (
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-    );
-    let is_view = is_one_of(verb, &["create"]) && is_one_of(what, &["materialized"]);
-    if is_one_of(verb, &["drop"]) && is_one_of(what, &["keyspace"]) {
+    let definition = Definition::of(text);
+    if definition == Definition::DropsKeyspace {
         let tables = encodings.tables.iter();
         let mut dropped = tables
             .filter(|(keyspace, _)| names(text, keyspace))
             .flat_map(|(_, tables)| tables.values());
         return dropped.next().map(|table| drop_refused(table));
     }
+    let is_view = definition == Definition::CreatesView;
     if kind == Kind::Ddl && !is_view {
         return None;
     }

@@ -3,7 +3,7 @@
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, fold_identifier, quote_identifier};
-use helenus_layout::plan::LogicalTable;
+use helenus_layout::plan::{Copy, LogicalTable};
 
 use crate::statement::added_columns;
 use crate::statement::prepared::Statement;
@@ -42,7 +42,7 @@ struct Given<'a> {
     value: &'a str,
 }
 
-/// The statement on each layout.
+/// The statement on each layout that it is carried out on.
 ///
 /// # Errors
 /// Why it is refused, for the client.
@@ -53,34 +53,36 @@ pub(crate) fn alter_layouts(
     let text = &*statement.text;
     let span = statement.facts.spans.table.clone();
     let parts = span.and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?)));
-    let carried = match parts {
-        Some((before, behind)) => on_layout(behind, table).map(|behind| (before, behind)),
-        None => Err("it is not understood".to_owned()),
+    let on = |copy: &Copy| -> Result<Option<String>, String> {
+        let (before, behind) = parts.ok_or("it is not understood")?;
+        let behind = on_layout(behind, table, copy)?;
+        let physical = qualified(table, &copy.physical);
+        Ok(behind.map(|behind| format!("{before}{physical}{behind}")))
     };
+    let texts: Result<Vec<_>, String> = table.copies.iter().map(on).collect();
     let LogicalTable { keyspace, name, .. } = table;
-    let (before, behind) = carried.map_err(|why| {
+    let texts = texts.map_err(|why| {
         format!(
             "{keyspace}.{name} has layouts, which would not be altered with it: {why}; drop them first \
              (helenus layouts drop {keyspace}.{name})"
         )
     })?;
-    let on = |physical: &str| format!("{before}{}{behind}", qualified(table, physical));
-    Ok(table.copies.iter().map(|copy| on(&copy.physical)).collect())
+    Ok(texts.into_iter().flatten().collect())
 }
 
-/// What stands behind the table's name, as it is on a layout; or why layouts cannot follow.
-fn on_layout(behind: &str, table: &LogicalTable) -> Result<String, String> {
+/// What stands behind the table's name, as it is on a layout, if that lacks it; or why layouts cannot follow.
+fn on_layout(behind: &str, table: &LogicalTable, copy: &Copy) -> Result<Option<String>, String> {
     let mut tokens = Lexer::new(behind);
     let first = tokens.next();
     let verb = first.map_or("", |token| text_of(behind, &token));
     if is_one_of(verb, &["add"]) {
-        return added_columns::on_layout(behind, table);
+        return added_columns::on_layout(behind, table, copy);
     }
     let refused = match is_one_of(verb, &["with"]) {
         true => obstacle(behind, tokens),
         false => Some(OTHER_COLUMNS.to_owned()),
     };
-    refused.map_or_else(|| Ok(behind.to_owned()), Err)
+    refused.map_or_else(|| Ok(Some(behind.to_owned())), Err)
 }
 
 /// Why options are not carried to layouts.

@@ -1,6 +1,7 @@
 //! What may be done with tables that have layouts, beside reading and writing rows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Kind, Name, fold_identifier};
@@ -8,6 +9,7 @@ use helenus_layout::plan::{Copy, LogicalTable};
 
 use crate::layouts::Layouts;
 use crate::snapshot::Snapshot;
+use crate::statement::definition::Definition;
 use crate::statement::layout_alter::{alter_layouts, qualified};
 use crate::statement::prepared::Statement;
 use crate::statement::words::{is_one_of, words};
@@ -89,13 +91,17 @@ pub(crate) fn truncate_refused(table: &LogicalTable) -> String {
 
 /// A GRANT or REVOKE on a table with layouts, as it is on each of these. A role that keeps rights on a
 /// layout could read there what it may not read of the table.
-pub(crate) fn rights(text: &str, session: Option<&str>, layouts: &Layouts) -> Option<Vec<String>> {
+pub(crate) fn rights(
+    text: &str,
+    session: Option<&str>,
+    layouts: &Layouts,
+) -> Option<(Arc<LogicalTable>, Vec<String>)> {
     let (span, keyspace, table) = table_of_rights(text)?;
     let keyspace = keyspace.as_ref().map(Name::as_str).or(session)?;
     let table = layouts.table(keyspace, table.as_str())?;
     let (before, behind) = (text.get(..span.start)?, text.get(span.end..)?);
     let on = |copy: &Copy| format!("{before}{}{behind}", qualified(table, &copy.physical));
-    Some(table.copies.iter().map(on).collect())
+    Some((table.clone(), table.copies.iter().map(on).collect()))
 }
 
 /// Where a GRANT or REVOKE names a table, and which: `GRANT … ON [TABLE] [keyspace.]table TO …`.
@@ -142,9 +148,7 @@ pub(crate) fn creation_refused(
     keyspace: Option<&str>,
     snapshot: &Snapshot,
 ) -> Option<String> {
-    let mut words = words(&statement.text);
-    let creates = is_one_of(words.next()?, &["create"]);
-    if !creates || !is_one_of(words.next()?, &["table", "columnfamily"]) {
+    if Definition::of(&statement.text) != Definition::CreatesTable {
         return None;
     }
     let (keyspace, name) = (keyspace?, statement.facts.table.as_ref()?.as_str());
@@ -169,11 +173,7 @@ pub(crate) fn definition(
     if let Some(why) = definition_refused(statement, table, layouts) {
         return Err(why);
     }
-    let mut words = words(&statement.text);
-    let alters = words.next().is_some_and(|verb| is_one_of(verb, &["alter"]))
-        && words
-            .next()
-            .is_some_and(|what| is_one_of(what, &["table", "columnfamily"]));
+    let alters = Definition::of(&statement.text) == Definition::AltersTable;
     let table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
     match table.filter(|_| alters) {
         Some(table) => alter_layouts(statement, table),
@@ -197,12 +197,8 @@ fn definition_refused(
              layouts` only (helenus layouts drop {keyspace}.{name})"
         ));
     }
-    let mut words = words(&statement.text);
-    let (verb, what) = (words.next()?, words.next()?);
-    if !is_one_of(verb, &["drop"]) {
-        return None;
-    }
-    if is_one_of(what, &["keyspace", "schema"]) {
+    let definition = Definition::of(&statement.text);
+    if definition == Definition::DropsKeyspace {
         let keyspace = facts.keyspace.as_ref()?.as_str();
         let mut names = layouts.names();
         let (_, table) = names.find(|(of, _)| *of == keyspace)?;
@@ -211,7 +207,7 @@ fn definition_refused(
              {keyspace}.{table})"
         ));
     }
-    let (keyspace, table) = table.filter(|_| is_one_of(what, &["table", "columnfamily"]))?;
+    let (keyspace, table) = table.filter(|_| definition == Definition::DropsTable)?;
     layouts.table(keyspace, table)?;
     Some(format!(
         "{keyspace}.{table} has layouts, which would not be dropped with it: drop them first (helenus \

@@ -52,6 +52,7 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
         physical: LAYOUT.to_owned(),
         layout: Layout::new(&[1, 0]).expect("a permutation"),
         readable,
+        further: Vec::new(),
     };
     let total = Column {
         name: "total".to_owned(),

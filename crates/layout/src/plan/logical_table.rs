@@ -50,6 +50,8 @@ pub struct Copy {
     pub layout: Layout,
     /// It holds all rows. Until then it is only written.
     pub readable: bool,
+    /// Columns that it has and the table has not, nor ever had.
+    pub further: Vec<Column>,
 }
 
 impl LogicalTable {

@@ -25,6 +25,7 @@ fn table(orders: &[&[usize]]) -> LogicalTable {
         physical: format!("t__layout_{at}"),
         layout: Layout::new(order).expect("a permutation"),
         readable: true,
+        further: Vec::new(),
     };
     let distinct = [("a", 100.0), ("b", 100.0), ("c", 10.0)];
     LogicalTable {

@@ -66,9 +66,7 @@ fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
             "{function}() may give something else for each of them; let the client compute the value"
         ));
     }
-    if table.may_hold_times
-        && let Some(reason) = time_as_text(text, facts)
-    {
+    if let Some(reason) = time_as_text(table, text, facts) {
         return Some(reason);
     }
     if facts.kind == Kind::Insert {
@@ -82,17 +80,7 @@ fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
 
 /// The function called that is not known to give the same result each time.
 fn changing_function(text: &str, facts: &Facts) -> Option<String> {
-    let end = facts.spans.statement.end;
-    let start = match facts.kind {
-        // Behind the table's name is a bracket too.
-        Kind::Insert => facts.spans.table.as_ref()?.end,
-        _ => facts.spans.statement.start,
-    };
-    let mut called = calls(text.get(start..end)?);
-    if facts.kind == Kind::Insert && called.first().is_some_and(|c| c.name == "values") {
-        // The keyword.
-        called.remove(0);
-    }
+    let (_, called) = called(text, facts);
     let call = called.into_iter().find(|call| !is_deterministic(call))?;
     Some(match call.keyspace {
         Some(keyspace) => format!("{keyspace}.{}", call.name),
@@ -100,20 +88,37 @@ fn changing_function(text: &str, facts: &Facts) -> Option<String> {
     })
 }
 
-/// A timestamp that is written as `'now'` is the time at which a node reads the text, which it does once for
-/// the table and once for each layout.
-fn time_as_text(text: &str, facts: &Facts) -> Option<String> {
-    let statement = text.get(facts.spans.statement.clone())?;
-    let content = |token: &Token| {
-        let whole = statement.get(token.start..token.end).unwrap_or_default();
-        match token.kind {
-            TokenKind::Text => Some(whole.trim_matches('\'')),
-            TokenKind::DollarText => Some(whole.trim_matches('$')),
-            _ => None,
-        }
+/// The part of a statement that may call functions, and those that it calls.
+fn called<'a>(text: &'a str, facts: &Facts) -> (&'a str, Vec<Call>) {
+    let end = facts.spans.statement.end;
+    let start = match (facts.kind, &facts.spans.table) {
+        // Behind the table's name is a bracket too.
+        (Kind::Insert, Some(table)) => table.end,
+        _ => facts.spans.statement.start,
     };
-    let is_now = |text: &str| text.eq_ignore_ascii_case("now");
-    if Lexer::new(statement).any(|token| content(&token).is_some_and(is_now)) {
+    let piece = text.get(start..end).unwrap_or_default();
+    let mut called = calls(piece);
+    if facts.kind == Kind::Insert && called.first().is_some_and(|c| c.name == "values") {
+        // The keyword.
+        called.remove(0);
+    }
+    (piece, called)
+}
+
+/// A timestamp that is written as `'now'` is the time at which a node reads the text, which it does once for
+/// the table and once for each layout. Functions may take one and give something else.
+fn time_as_text(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
+    let (piece, called) = called(text, facts);
+    let statement = text.get(facts.spans.statement.clone())?;
+    // Those of calls within others are part of these.
+    let mut end = 0;
+    let outermost = called.iter().filter(|call| {
+        let is_within = call.arguments.start < end;
+        end = end.max(call.arguments.end);
+        !is_within
+    });
+    let mut arguments = outermost.filter_map(|call| piece.get(call.arguments.clone()));
+    if table.may_hold_times && says_now(statement) || arguments.any(says_now) {
         return Some("'now' may be another time for each of them; bind it as a value".to_owned());
     }
     let behind = facts
@@ -128,10 +133,24 @@ fn time_as_text(text: &str, facts: &Facts) -> Option<String> {
     let word = first.and_then(|token| behind.get(token.start..token.end));
     let is_json = word.is_some_and(|word| word.eq_ignore_ascii_case("json"));
     let reads_json = |call: &Call| matches!(call.name.as_str(), "from_json" | "fromjson");
-    (is_json || calls(statement).iter().any(reads_json)).then(|| {
+    let has_json = is_json || called.iter().any(reads_json);
+    (table.may_hold_times && has_json).then(|| {
         "JSON may say \"now\" for a timestamp, another one for each of them; write the columns one by one"
             .to_owned()
     })
+}
+
+/// Whether a literal of a piece is that word.
+fn says_now(piece: &str) -> bool {
+    let content = |token: &Token| {
+        let whole = piece.get(token.start..token.end).unwrap_or_default();
+        match token.kind {
+            TokenKind::Text => Some(whole.trim_matches('\'')),
+            TokenKind::DollarText => Some(whole.trim_matches('$')),
+            _ => None,
+        }
+    };
+    Lexer::new(piece).any(|token| content(&token).is_some_and(|of| of.eq_ignore_ascii_case("now")))
 }
 
 /// The nodes give each element of a list an identifier of its own, and positions depend on these.

@@ -1,6 +1,7 @@
 //! Waiting until a change of the catalogue is known everywhere.
 //!
-//! A proxy relies on what it has read for [`LEASE`], and then writes nothing. What it has sent before can
+//! A proxy, and a command that moves values or fills layouts, relies on what it has read for [`LEASE`], and then writes
+//! nothing. What it has sent before can
 //! wait at a node for its `native_transport_timeout` (5.0; 12 s), and be carried out for its write
 //! time-out (2 s). After the sum, every write that a node had received knows of the change. Not counted is
 //! what a node has not received: bytes in the socket of a node that stands still may be read much later. Nor
@@ -75,6 +76,25 @@ pub(crate) struct Settle {
     truncate_more: Duration,
 }
 
+/// Who has to hear of a change before it is relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    Proxies,
+    /// No proxy runs, but a command that was taken over may be at work ([`super::claim`]).
+    Command,
+    None,
+}
+
+impl Others {
+    pub(crate) fn of(no_proxies: bool, is_taken_over: bool) -> Others {
+        match (no_proxies, is_taken_over) {
+            (false, _) => Others::Proxies,
+            (true, true) => Others::Command,
+            (true, false) => Others::None,
+        }
+    }
+}
+
 /// Whether another command may have sent a TRUNCATE of what is to be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emptying {
@@ -83,26 +103,36 @@ pub(crate) enum Emptying {
 }
 
 impl Settle {
-    /// `no_proxies`: no proxy runs, so nobody needs to hear of anything.
-    pub(crate) async fn of(cluster: &Cluster, no_proxies: bool) -> Settle {
-        let (mut time, mut truncate_more) = (Duration::ZERO, Duration::ZERO);
-        if !no_proxies {
-            let mut longest = Timeouts::default();
-            for node in cluster.nodes() {
-                longest = longest.max(Timeouts::of(cluster, &node).await);
-            }
-            let Timeouts {
-                queue,
-                write,
-                truncate,
-            } = longest;
-            time = LEASE + queue + write;
-            truncate_more = (queue + truncate).saturating_sub(time);
+    pub(crate) async fn of(cluster: &Cluster, others: Others) -> Settle {
+        if others == Others::None {
+            return Settle {
+                time: Duration::ZERO,
+                truncate_more: Duration::ZERO,
+            };
         }
+        let mut longest = Timeouts::default();
+        for node in cluster.nodes() {
+            longest = longest.max(Timeouts::of(cluster, &node).await);
+        }
+        let Timeouts {
+            queue,
+            write,
+            truncate,
+        } = longest;
+        let time = LEASE + queue + write;
+        let truncate_more = match others {
+            Others::Proxies => (queue + truncate).saturating_sub(time),
+            _ => Duration::ZERO,
+        };
         Settle {
             time,
             truncate_more,
         }
+    }
+
+    /// Nobody has to hear of anything.
+    pub(crate) fn is_at_once(self) -> bool {
+        self.time.is_zero()
     }
 
     /// What to add if another command, which notices that it has been overtaken before its next TRUNCATE,
@@ -120,8 +150,7 @@ impl Settle {
 
     /// `more`: after everybody knows, the time that what was done before takes to show.
     pub(crate) async fn wait_longer(self, more: Duration, what: &str) {
-        // Otherwise there are no proxies that have to hear of anything.
-        if !self.time.is_zero() {
+        if !self.is_at_once() {
             wait_for(self.time + more, what).await;
         }
     }

@@ -3,79 +3,46 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use helenus_catalogue::Layout;
 use helenus_rows::{Range, Row, Table, TableName, expires_untold};
-use tokio::sync::Mutex;
 
-use super::entry::{check_unchanged, table_of};
+use super::entry::table_of;
 use super::ranges;
 use super::work::Work;
 use super::writer::Writer;
-use crate::catalogue;
+use crate::catalogue::claim::Claim;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::progress::bar;
 use crate::nodes::reading::{Reader, Throttle};
 use crate::nodes::ring;
-
-/// Between two looks at whether another command has taken over.
-const LOOKS_EVERY: Duration = Duration::from_secs(5);
-
-/// Notices that another command has taken over: what that empties or drops must not be filled.
-struct Ours<'a> {
-    cluster: &'a Cluster,
-    table: &'a TableName,
-    entries: &'a [Layout],
-    looked: Mutex<Instant>,
-}
-
-impl Ours<'_> {
-    async fn check(&self) -> Result<()> {
-        {
-            let mut looked = self.looked.lock().await;
-            if looked.elapsed() < LOOKS_EVERY {
-                return Ok(());
-            }
-            *looked = Instant::now();
-        }
-        let known = catalogue::read(self.cluster, self.table).await?;
-        check_unchanged(&known, self.table, self.entries)
-    }
-}
 
 /// Copies the rows of the table in ranges that were not copied before. Returns how many these were.
 pub(super) async fn fill(
     cluster: &Cluster,
     table: &Table,
     entries: &[Layout],
-    work: &Work,
+    (work, claim): (&Work, &Claim<'_>),
 ) -> Result<u64> {
     let (ranges, done) = plan(cluster, table, entries).await?;
     let throttle = Throttle::new(work.rows_per_second);
     let reader = Reader::new(cluster, table, &table.name, work.level()).await?;
     let into = entries.iter().map(|entry| table_of(entry, &table.name));
     let into: Vec<TableName> = into.collect();
-    let writer = Writer::new(cluster, table, &into, work);
-    let ours = Ours {
-        cluster,
-        table: &table.name,
-        entries,
-        looked: Mutex::new(Instant::now()),
-    };
+    let writer = Writer::new(cluster, table, &into, work, claim);
     let copied = AtomicU64::new(0);
     let bar = bar("copying rows", ranges.len() as u64);
     bar.inc(done.len() as u64);
     let todo = ranges.iter().filter(|range| !done.contains(&range.end));
     let fills = todo.map(|range| {
-        let (reader, writer, throttle, ours) = (&reader, &writer, &throttle, &ours);
+        let (reader, writer, throttle) = (&reader, &writer, &throttle);
         let (bar, copied, count) = (&bar, &copied, ranges.len());
         async move {
             let take = async |rows: Vec<Row>, asked: Instant| {
                 refuse_untimed(table, &rows)?;
-                ours.check().await?;
                 writer.copy(&rows, asked).await?;
                 let rows = rows.iter().filter(|row| !row.is_static()).count() as u64;
                 let all = copied.fetch_add(rows, Ordering::Relaxed) + rows;

@@ -17,7 +17,7 @@ use super::following::{add_columns, copy_grants};
 use super::names;
 use super::request::{self, Wanted};
 use super::{definition, ranges, rules};
-use crate::catalogue::settle::{Emptying, Settle};
+use crate::catalogue::settle::{Emptying, Others, Settle};
 use crate::catalogue::{self, Known, flags, now_ms};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
@@ -73,7 +73,9 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     catalogue::change(&cluster, &args.table, &known, &changes).await?;
     flags::raise(&cluster, &args.table, Feature::Layouts).await?;
     let taken_over = take_over(&cluster, &args.table, &known, &entries).await?;
-    let settle = Settle::of(&cluster, args.no_proxies).await;
+    let is_begun = |entry: &Layout| known.layout(&entry.name).is_some();
+    let others = Others::of(args.no_proxies, entries.iter().any(is_begun));
+    let settle = Settle::of(&cluster, others).await;
     let more = settle.for_emptying(taken_over);
     settle
         .wait_longer(more, "the layouts are being announced")

@@ -165,6 +165,9 @@ mod tests {
         assert!(!table.is_copied_by(&other, &order));
         other.clustering.reverse();
         assert!(table.is_copied_by(&other, &order));
+        other.default_ttl = 60;
+        assert!(!table.is_copied_by(&other, &order), "its rows expire");
+        other.default_ttl = table.default_ttl;
         other.regulars.push(column("W", "int"));
         assert!(table.is_copied_by(&other, &order));
         let added = other

@@ -5,8 +5,10 @@ use helenus_catalogue::{Layout, LayoutState};
 use helenus_cql::Name;
 use helenus_rows::TableName;
 
+use crate::catalogue::claim::Claim;
 use crate::catalogue::noted::Notes;
 use crate::catalogue::{Known, later_than};
+use crate::nodes::cluster::Cluster;
 
 /// The ranges that have been copied.
 pub(super) const PROGRESS: Notes = Notes {
@@ -65,6 +67,15 @@ pub(super) fn check_unchanged(known: &Known, table: &TableName, ours: &[Layout])
             layout.name
         ),
     }
+}
+
+/// To these entries, as they were put in.
+pub(super) fn claim<'a>(
+    cluster: &'a Cluster,
+    table: &'a TableName,
+    ours: &'a [Layout],
+) -> Claim<'a> {
+    Claim::new(cluster, table, |known| check_unchanged(known, table, ours))
 }
 
 #[cfg(test)]

@@ -9,10 +9,12 @@ use helenus_catalogue::{Layout, LayoutState};
 use helenus_rows::Table;
 
 use super::backfill;
-use super::entry::{check_unchanged, in_state};
-use super::verdict::{self, Verdict};
+use super::compare::Compared;
+use super::entry::{check_unchanged, claim, in_state};
+use super::verdict::{self, Verdict, verify};
 use super::work::Work;
 use crate::catalogue;
+use crate::catalogue::claim::Claim;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::reading::Reader;
 
@@ -55,12 +57,9 @@ pub(super) async fn fill(
     work: &Work,
 ) -> Result<Filled> {
     let begin = Instant::now();
-    let copied = match table.untimed() {
-        // It was empty before the layouts were written.
-        Some(_) => 0,
-        None => backfill::fill(cluster, table, entries, work).await?,
-    };
-    let (compared, verdicts) = verdict::verify(cluster, table, entries, work, true).await?;
+    let claim = claim(cluster, &table.name, entries);
+    let done = copy_and_compare(cluster, table, entries, (work, &claim)).await;
+    let (copied, compared, verdicts) = claim.explained(done).await?;
     let left: u64 = verdicts.iter().map(Verdict::left).sum();
     if verdicts.iter().any(|verdict| verdict.undeleted > 0) {
         bail!(
@@ -84,6 +83,21 @@ pub(super) async fn fill(
         repaired: verdicts.iter().map(|verdict| verdict.repaired).sum(),
         time: begin.elapsed(),
     })
+}
+
+async fn copy_and_compare(
+    cluster: &Cluster,
+    table: &Table,
+    entries: &[Layout],
+    (work, claim): (&Work, &Claim<'_>),
+) -> Result<(u64, Compared, Vec<Verdict>)> {
+    let copied = match table.untimed() {
+        // It was empty before the layouts were written.
+        Some(_) => 0,
+        None => backfill::fill(cluster, table, entries, (work, claim)).await?,
+    };
+    let (compared, verdicts) = verify(cluster, table, entries, work, Some(claim)).await?;
+    Ok((copied, compared, verdicts))
 }
 
 /// Lets proxies read the layouts.

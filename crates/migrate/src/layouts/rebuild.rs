@@ -7,11 +7,12 @@ use helenus_catalogue::{Feature, Layout, LayoutState};
 use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
-use super::entry::{begun_anew, check_unchanged};
+use super::entry::{begun_anew, check_unchanged, table_of};
+use super::following::copy_grants;
 use super::verdict::{check_copies, chosen};
 use super::work::Work;
 use super::{fill, ranges, rules};
-use crate::catalogue::settle::{Emptying, Settle};
+use crate::catalogue::settle::{Emptying, Others, Settle};
 use crate::catalogue::{self, flags};
 use crate::nodes::access::Access;
 use crate::nodes::table;
@@ -57,7 +58,8 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
         true => Emptying::Perhaps,
         false => Emptying::No,
     };
-    let settle = Settle::of(&cluster, args.no_proxies).await;
+    let others = Others::of(args.no_proxies, emptying == Emptying::Perhaps);
+    let settle = Settle::of(&cluster, others).await;
     settle
         .wait_longer(settle.for_emptying(emptying), "no longer read")
         .await;
@@ -74,6 +76,12 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     let table = table::load(&cluster, &args.table).await?;
     check_copies(&cluster, &table, &entries).await?;
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
+    // A `drop` that was interrupted has taken the right to read.
+    let tables: Vec<TableName> = entries
+        .iter()
+        .map(|entry| table_of(entry, &args.table))
+        .collect();
+    copy_grants(&cluster, &args.table, &tables, None).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;
     for entry in &entries {
         ranges::forget(&cluster, &args.table, &entry.name).await?;

@@ -5,18 +5,20 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use helenus_catalogue::change::Change;
-use helenus_catalogue::{Feature, Flag, Layout};
+use helenus_catalogue::{Feature, Flag, Layout, LayoutState};
+use helenus_console::cells::print_error;
+use helenus_cql::Name;
 use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
 use super::entry::{PROGRESS, begun_anew, check_free, check_unchanged};
 use super::names;
 use super::ranges;
-use crate::catalogue::settle::Settle;
+use crate::catalogue::settle::{Others, Settle};
 use crate::catalogue::{self, Known, flags};
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
-use crate::nodes::{hints, table};
+use crate::nodes::{grants, hints, table};
 
 /// A write to a table with layouts is one mutation for all of them, and so is its hint. A node that gets a hint
 /// with a table that no longer exists throws the whole of it away, what is in it for the table itself included.
@@ -132,10 +134,15 @@ async fn drop_layouts(
     layouts: &[Chosen],
 ) -> Result<()> {
     let table = &args.table;
-    let settle = Settle::of(cluster, args.no_proxies).await;
-    let entries = layouts.iter().filter_map(|of| known.layout(&of.name));
+    let entries: Vec<&Layout> = layouts
+        .iter()
+        .filter_map(|of| known.layout(&of.name))
+        .collect();
+    let is_filling = |entry: &&Layout| entry.state() != Some(LayoutState::Ready);
+    let others = Others::of(args.no_proxies, entries.iter().any(is_filling));
+    let settle = Settle::of(cluster, others).await;
     // Also those that are not read: a command that fills one must not open it any more.
-    let closed: Vec<Layout> = entries.map(begun_anew).collect();
+    let closed: Vec<Layout> = entries.into_iter().map(begun_anew).collect();
     if closed.is_empty() {
         // An interrupted run may have made the change a moment ago.
         known.spread(cluster).await?;
@@ -144,6 +151,7 @@ async fn drop_layouts(
         catalogue::change(cluster, table, known, &changes).await?;
     }
     settle.wait("no longer read").await;
+    take_reading(cluster, table, layouts).await;
     let known = catalogue::read_with_losses(cluster, table).await?;
     check_unchanged(&known, table, &closed)?;
     if !closed.is_empty() {
@@ -179,6 +187,29 @@ async fn drop_layouts(
     Ok(())
 }
 
+/// Whatever becomes of this command, nobody is to read in a table that it leaves behind what they may no longer read of the
+/// table itself.
+async fn take_reading(cluster: &Cluster, table: &TableName, layouts: &[Chosen]) {
+    if !grants::are_checked(cluster).await {
+        return;
+    }
+    for Chosen { name, physical } in layouts {
+        // The catalogue may say anything.
+        if !names::is_of_layout(&table.table, name, physical) {
+            continue;
+        }
+        let copy = TableName {
+            keyspace: table.keyspace.clone(),
+            table: Name::from_stored(physical.as_str()),
+        };
+        if let Err(why) = grants::take_reading(cluster, &copy).await {
+            print_error(&why.context(format!(
+                "until it is dropped, {copy} can be read by those who had the right to"
+            )));
+        }
+    }
+}
+
 /// Fails if the catalogue has it again. Since it was taken out, or was found in no catalogue, minutes may
 /// have passed, and `create` takes over an empty table that is a copy.
 async fn check_unused(
@@ -191,7 +222,7 @@ async fn check_unused(
     check_free(&now, table, layout, physical)?;
     let name = TableName {
         keyspace: table.keyspace.clone(),
-        table: helenus_cql::Name::from_stored(physical),
+        table: Name::from_stored(physical),
     };
     match catalogue::original(cluster, &name).await? {
         None => Ok(()),
@@ -210,7 +241,7 @@ async fn left_behind(cluster: &Cluster, table: &TableName, layout: &str) -> Resu
     let own = table::load(cluster, table).await?;
     let name = TableName {
         keyspace: table.keyspace.clone(),
-        table: helenus_cql::Name::from_stored(physical.as_str()),
+        table: Name::from_stored(physical.as_str()),
     };
     let found = table::load(cluster, &name).await?;
     let order: Vec<String> = found.clustering.iter().map(|c| c.name.clone()).collect();

@@ -4,14 +4,11 @@ use std::time::Instant;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
-use helenus_catalogue::Layout;
 use helenus_rows::{Row, Table, expires_untold, remove};
 
 use super::compare::{Difference, Readers, Settled, settled};
-use super::entry::table_of;
 use super::work::Work;
 use super::writer::Writer;
-use crate::nodes::cluster::Cluster;
 
 /// Rows that are repaired at the same time.
 const ROWS: usize = 16;
@@ -31,50 +28,45 @@ pub(super) struct Left {
     pub undeleted: u64,
 }
 
-/// Repairs a layout's rows.
+/// Repairs rows of the layout with this number. The writer writes to that.
 pub(super) async fn repair(
-    cluster: &Cluster,
+    writer: &Writer<'_>,
     table: &Table,
-    readers: &Readers<'_>,
-    (at, entry): (usize, &Layout),
+    (readers, at): (&Readers<'_>, usize),
     differences: &[Difference],
     work: &Work,
 ) -> Result<Left> {
-    let writer = Writer::new(cluster, table, &[table_of(entry, &table.name)], work);
     let Some(copy) = readers.copies.get(at) else {
         return Ok(Left::default());
     };
-    let repairs = differences.iter().map(|difference| {
-        let writer = &writer;
-        async move {
-            let Some(row) = difference.own.as_ref().or(difference.copy.as_ref()) else {
-                return Ok(Left::default());
-            };
-            // As they are now: the comparison may have taken long. The layout first: what it had before the
-            // table was read, and the table has not, is too much. In the other order, a row that a client
-            // writes in between would be deleted with its own time.
-            let extra = copy.row_like(row).await?;
-            let asked = Instant::now();
-            let own = readers.own.row_like(row).await?;
-            if let Some(own) = &own
-                && can_be_copied(table, own)
-            {
-                writer.copy(std::slice::from_ref(own), asked).await?;
-            }
-            let removals = extra.map(|extra| remove(&extra, own.as_ref()));
-            let removals = removals.unwrap_or_default();
-            let is_deleted = work.may_delete();
-            let has_removals = !is_deleted && !removals.is_empty();
-            if is_deleted {
-                writer.send(removals).await?;
-            }
-            let settled = settled(row, &readers.own, copy).await?;
-            let differs = !matches!(settled, Settled::Same);
-            Ok::<Left, anyhow::Error>(Left {
-                rows: u64::from(differs),
-                undeleted: u64::from(differs && has_removals),
-            })
+    let repairs = differences.iter().map(|difference| async move {
+        let Some(row) = difference.own.as_ref().or(difference.copy.as_ref()) else {
+            return Ok(Left::default());
+        };
+        // As they are now: the comparison may have taken long. The layout first: what it had before the
+        // table was read, and the table has not, is too much. In the other order, a row that a client
+        // writes in between would be deleted with its own time.
+        let extra = copy.row_like(row).await?;
+        let asked = Instant::now();
+        let own = readers.own.row_like(row).await?;
+        if let Some(own) = &own
+            && can_be_copied(table, own)
+        {
+            writer.copy(std::slice::from_ref(own), asked).await?;
         }
+        let removals = extra.map(|extra| remove(&extra, own.as_ref()));
+        let removals = removals.unwrap_or_default();
+        let is_deleted = work.may_delete();
+        let has_removals = !is_deleted && !removals.is_empty();
+        if is_deleted {
+            writer.send(removals).await?;
+        }
+        let settled = settled(row, &readers.own, copy).await?;
+        let differs = !matches!(settled, Settled::Same);
+        Ok::<Left, anyhow::Error>(Left {
+            rows: u64::from(differs),
+            undeleted: u64::from(differs && has_removals),
+        })
     });
     let mut left = Left::default();
     let mut repairs = stream::iter(repairs).buffer_unordered(ROWS);

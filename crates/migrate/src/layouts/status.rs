@@ -99,6 +99,13 @@ pub async fn run(args: StatusArgs) -> Result<()> {
     if lost > 0 {
         bail!("the catalogue has lost what it said of {lost} tables");
     }
+    let left: usize = tables.iter().map(|table| table.left_behind.len()).sum();
+    if left > 0 {
+        bail!(
+            "{left} tables of layouts are in no catalogue: whoever had rights on them can read there what they had when \
+             they were left"
+        );
+    }
     let layouts = tables.iter().flat_map(|table| &table.layouts);
     let wrong = layouts.filter(|layout| !layout.problems.is_empty()).count();
     if wrong > 0 {
@@ -132,6 +139,10 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<S
     match table::load(cluster, name).await {
         Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
             found.problems.extend(differing_columns(&own, &copy));
+            found.problems.extend(differing_ttl(&own, &copy));
+            for table in [&own, &copy] {
+                found.problems.extend(masks(cluster, table).await?);
+            }
         }
         Ok(_) => found.problems.push(format!(
             "{copy_name} does not have the keys of {name} in the order of the layout: drop the layout and create \
@@ -183,6 +194,29 @@ fn differing_columns(own: &Table, copy: &Table) -> Vec<String> {
         ));
     }
     problems
+}
+
+/// Rows that are written without a time to live would expire in one of the two only.
+fn differing_ttl(own: &Table, copy: &Table) -> Option<String> {
+    (own.default_ttl != copy.default_ttl).then(|| {
+        format!(
+            "{} has default_time_to_live = {}, and {} has {}, so that the layout is not read: drop it and create it \
+             again",
+            copy.name, copy.default_ttl, own.name, own.default_ttl
+        )
+    })
+}
+
+async fn masks(cluster: &Cluster, table: &Table) -> Result<Option<String>> {
+    let masked = table::masked(table, cluster).await?;
+    Ok((!masked.is_empty()).then(|| {
+        format!(
+            "{} of {} is masked, and masks are not carried over to layouts, so that the layout is not read: drop the \
+             mask or the layout",
+            masked.join(", "),
+            table.name
+        )
+    }))
 }
 
 /// A role that lacks a right on the layout cannot use the table; one that has too many reads the table's rows.

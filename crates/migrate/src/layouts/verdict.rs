@@ -12,7 +12,9 @@ use super::entry::table_of;
 use super::names;
 use super::repair::repair;
 use super::work::Work;
+use super::writer::Writer;
 use crate::catalogue;
+use crate::catalogue::claim::Claim;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 
@@ -104,7 +106,8 @@ pub(super) async fn check_copies(
         let copy = table::load(cluster, &name).await?;
         if !table.is_copied_by(&copy, &entry.clustering) {
             bail!(
-                "{name} does not have the columns of {} in the order of layout {}: `helenus layouts status` says \
+                "{name} does not have the columns of {} in the order of layout {}, or another \
+                 default_time_to_live: `helenus layouts status` says \
                  what is wrong",
                 table.name,
                 entry.name
@@ -114,13 +117,13 @@ pub(super) async fn check_copies(
     Ok(())
 }
 
-/// Compares layouts with their table, and repairs them if asked to.
+/// Compares layouts with their table, and repairs them if there is a claim to them.
 pub(super) async fn verify(
     cluster: &Cluster,
     table: &Table,
     entries: &[Layout],
     work: &Work,
-    with_repair: bool,
+    repairing: Option<&Claim<'_>>,
 ) -> Result<(Compared, Vec<Verdict>)> {
     let readers = Readers::new(cluster, table, entries, work).await?;
     let (comparison, ranges) = Comparison::begin(cluster, &readers, work).await;
@@ -128,9 +131,12 @@ pub(super) async fn verify(
     let mut verdicts = Vec::new();
     for (at, (entry, found)) in entries.iter().zip(&found).enumerate() {
         let mut verdict = judge(entry, found);
-        if with_repair && !found.rows.is_empty() {
-            let differences = &found.rows;
-            let left = repair(cluster, table, &readers, (at, entry), differences, work).await?;
+        if let Some(claim) = repairing
+            && !found.rows.is_empty()
+        {
+            let into = table_of(entry, &table.name);
+            let writer = Writer::new(cluster, table, &[into], work, claim);
+            let left = repair(&writer, table, (&readers, at), &found.rows, work).await?;
             verdict.repaired = verdict.differing().saturating_sub(left.rows);
             verdict.undeleted = left.undeleted;
         }

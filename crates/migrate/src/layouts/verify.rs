@@ -5,6 +5,7 @@ use clap::Args;
 use helenus_console::cells::print_error;
 use helenus_rows::TableName;
 
+use super::entry::claim;
 use super::verdict::{
     UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
 };
@@ -42,7 +43,12 @@ pub async fn run(args: VerifyArgs) -> Result<()> {
     let known = catalogue::read(&cluster, &args.table).await?;
     let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
-    let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;
+    let claim = args.repair.then(|| claim(&cluster, &args.table, &chosen));
+    let verified = verify(&cluster, &table, &chosen, &args.work, claim.as_ref()).await;
+    let (compared, verdicts) = match &claim {
+        Some(claim) => claim.explained(verified).await?,
+        None => verified?,
+    };
     if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {
         print_error(&why.context("what was counted could not be kept in the catalogue"));
     }

@@ -13,6 +13,7 @@ use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
 use super::work::Work;
+use crate::catalogue::claim::Claim;
 use crate::nodes::cluster::{Cluster, patiently};
 use crate::nodes::row::Values;
 
@@ -27,6 +28,7 @@ pub(super) struct Writer<'a> {
     /// Full names.
     into: Vec<String>,
     work: &'a Work,
+    claim: &'a Claim<'a>,
     /// One statement for each table.
     prepared: Mutex<HashMap<Kind, Arc<[PreparedStatement]>>>,
 }
@@ -38,12 +40,14 @@ impl<'a> Writer<'a> {
         table: &'a Table,
         into: &[TableName],
         work: &'a Work,
+        claim: &'a Claim<'a>,
     ) -> Writer<'a> {
         Writer {
             cluster,
             table,
             into: into.iter().map(TableName::to_cql).collect(),
             work,
+            claim,
             prepared: Mutex::default(),
         }
     }
@@ -96,6 +100,8 @@ impl<'a> Writer<'a> {
                 values.push(Values(write.values.clone()));
             }
         }
+        // What the other command empties or drops must not be written.
+        self.claim.renew().await?;
         let done = self.cluster.session.batch(&batch, &values).await;
         done.map(|_| ())
             .with_context(|| format!("cannot write to {}", self.into.join(" and ")))

@@ -130,6 +130,20 @@ pub(crate) async fn make_equal(
     bail!("the rights on {full} still differ: does somebody else change them?")
 }
 
+/// Takes the right to read a layout's table from all roles that have it on the table itself.
+pub(crate) async fn take_reading(cluster: &Cluster, copy: &TableName) -> Result<()> {
+    for (role, permissions) in on_table(cluster, copy).await? {
+        if permissions.contains("SELECT") {
+            let role = Name::from_stored(role.as_str());
+            let (full, role) = (copy.to_cql(), role.to_cql());
+            cluster
+                .run(&format!("REVOKE SELECT ON TABLE {full} FROM {role}"))
+                .await?;
+        }
+    }
+    Ok(())
+}
+
 /// Without AUTHORIZE, a role could not take the others from itself.
 fn authorize_last(permissions: &BTreeSet<String>) -> Vec<&str> {
     let mut sorted: Vec<&str> = permissions.iter().map(String::as_str).collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use helenus_catalogue::DICTIONARIES_MAX;
 use helenus_cql::quote_text;
 use helenus_payload::{Codec, DictionaryId, Learned, learn};
 use helenus_rows::TableName;
@@ -78,6 +79,9 @@ impl Dictionaries {
         }
         let id =
             dictionary.with_context(|| format!("{codec} needs a dictionary, and none is named"))?;
+        if let Some(problem) = self.problems.get(&id) {
+            bail!("{problem}");
+        }
         let id = DictionaryId(u32::try_from(id)?);
         let learned = self.known.get(&id).with_context(|| {
             format!("dictionary {id} is missing: restore helenus.dictionaries from a backup")
@@ -118,6 +122,19 @@ fn place(table: &TableName) -> String {
     )
 }
 
+/// Why no further dictionary is made for a table that has so many.
+pub(super) fn too_many(table: &TableName, count: usize) -> Option<String> {
+    (count >= DICTIONARIES_MAX).then(|| {
+        format!(
+            "{table} has {count} dictionaries in helenus.dictionaries, all of which each proxy keeps in memory, and no \
+             more than {DICTIONARIES_MAX} are made. Any value may need any of them as long as a column of the table is \
+             encoded. Take a codec that learns nothing, such as cbor; or take all columns back (helenus payload \
+             disable), and delete those that no backup needs, but for the one with the greatest id: no id may be used \
+             twice"
+        )
+    })
+}
+
 /// Keeps what was learned under a number of its own.
 pub(super) async fn store(
     cluster: &Cluster,
@@ -134,6 +151,9 @@ pub(super) async fn store(
                 place(table)
             ))
             .await?;
+        if let Some(why) = too_many(table, used.len()) {
+            bail!("{why}");
+        }
         let id = used.iter().map(|(id,)| *id).max().unwrap_or(0) + 1;
         let insert = format!(
             "INSERT INTO helenus.dictionaries (keyspace_name, table_name, id, column_name, codec, learned, \
@@ -172,6 +192,9 @@ mod tests {
         dictionaries
             .known
             .insert(DictionaryId(4), Arc::new(learn([])));
+        dictionaries
+            .problems
+            .insert(6, "dictionary 6 cannot be used: it is damaged".to_owned());
         let error = |codec: &str, id| {
             let done = dictionaries.writer(codec, id);
             done.err().map(|error| error.to_string())
@@ -183,10 +206,22 @@ mod tests {
             ("shape", None, "none is named"),
             ("shape", Some(5), "dictionary 5 is missing"),
             ("shape", Some(4), "nothing learned"),
+            ("shape", Some(6), "it is damaged"),
         ] {
             let error = error(codec, id).expect(codec);
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn a_table_gets_only_so_many_dictionaries() {
+        let table: TableName = "shop.users".parse().expect("a name");
+        assert_eq!(too_many(&table, DICTIONARIES_MAX - 1), None);
+        let why = too_many(&table, DICTIONARIES_MAX).expect("too many");
+        assert!(
+            why.contains("64 dictionaries") && why.contains("cbor"),
+            "{why}"
+        );
     }
 
     #[test]

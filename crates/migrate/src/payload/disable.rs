@@ -6,16 +6,16 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use helenus_catalogue::Feature;
+use helenus_catalogue::{Feature, Form};
 use helenus_cql::fold_identifier;
 use helenus_rows::TableName;
 use serde_json::json;
 
-use super::entry::{self, Goal, PROGRESS};
+use super::entry::{self, PROGRESS};
 use super::journey::{Journey, take_over};
 use super::pace::Pace;
 use super::{proxies, target};
-use crate::catalogue::settle::Settle;
+use crate::catalogue::settle::{Others, Settle};
 use crate::catalogue::{self, flags};
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
@@ -75,12 +75,13 @@ pub async fn run(args: DisableArgs) -> Result<()> {
     if !args.no_proxies {
         proxies::check(&cluster).await?;
     }
-    let entry = take_over(&cluster, &table, &known, entry, Goal::Text).await?;
+    let others = Others::of(args.no_proxies, entry::is_under_way(entry));
+    let entry = take_over(&cluster, &table, &known, entry, Form::Text).await?;
     let mut journey = Journey {
         cluster: &cluster,
         table: &table,
         entry,
-        settle: Settle::of(&cluster, args.no_proxies).await,
+        settle: Settle::of(&cluster, others).await,
         has_proxies: !args.no_proxies,
         pace: &args.pace,
     };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use helenus_catalogue::{Encoding, Feature, Written};
+use helenus_catalogue::{Encoding, Feature, Form, Written};
 use helenus_cql::{Name, fold_identifier};
 use helenus_payload::{Codec, DictionaryId, Encoder, Learned};
 use helenus_proxy::CATALOGUE_AGE_MAX;
@@ -21,13 +21,13 @@ use serde_json::json;
 
 use super::column::{self, Source};
 use super::dictionary::{self, Dictionaries};
-use super::entry::{self, Goal, PROGRESS, announced, check_unchanged};
+use super::entry::{self, PROGRESS, announced, check_unchanged};
 use super::journey::{Journey, take_over};
 use super::moving::Moved;
 use super::pace::Pace;
 use super::sample::Sample;
 use super::{documents, proxies, target};
-use crate::catalogue::settle::Settle;
+use crate::catalogue::settle::{Others, Settle};
 use crate::catalogue::{self, Known, flags};
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
@@ -126,7 +126,8 @@ pub async fn run(args: EnableArgs) -> Result<()> {
             Some(preview)
         }
     };
-    let settle = Settle::of(&cluster, args.no_proxies).await;
+    let others = Others::of(args.no_proxies, matches!(plan, Plan::GoOn(_)));
+    let settle = Settle::of(&cluster, others).await;
     if !is_wanted(&args, &column, &plan, preview.as_ref())? {
         return Ok(());
     }
@@ -171,7 +172,7 @@ fn plan(entry: Option<&Encoding>, codec: Codec, relearn: bool) -> Result<Plan> {
     };
     let is_same = entry.codec == codec.name();
     let is_encoded = entry.written() == Some(Written::EncodedOnly);
-    match is_encoded && Goal::Encoded.is_of(entry) {
+    match is_encoded && entry.is_to(Form::Encoded) {
         true if is_same && !relearn => Ok(Plan::Done(entry.clone())),
         true if relearn && !codec.is_learned() => {
             bail!("{codec} learns nothing: --relearn is for zstd and shape")
@@ -344,7 +345,7 @@ async fn go_on(cluster: &Cluster, table: &Table, entry: &Encoding) -> Result<Enc
     if entry.written() == Some(Written::Announced) && is_gone && dropped.contains(&entry.hidden) {
         from.hidden = target::free_name(cluster, table, &entry.column).await?;
     }
-    take_over(cluster, table, &known, &from, Goal::Encoded).await
+    take_over(cluster, table, &known, &from, Form::Encoded).await
 }
 
 /// Has new values written in another way, once every proxy can read them.
@@ -413,7 +414,10 @@ fn report(
             time.as_secs_f64(),
             raw.unwrap_or(0)
         ),
-        _ => println!(", new values with dictionary {:?}", entry.dictionary),
+        _ => match entry.dictionary {
+            Some(id) => println!(", new values with dictionary {id}"),
+            None => println!(", as new values are"),
+        },
     }
     Ok(())
 }
@@ -442,7 +446,7 @@ mod tests {
         assert_eq!(plan(&entry, Codec::Shape, true).ok(), Some("rewrite"));
         assert_eq!(plan(&entry, Codec::Cbor, false).ok(), Some("rewrite"));
         assert!(plan(&entry, Codec::Cbor, true).is_err());
-        let back = entry::begun_anew(&entry, Goal::Text);
+        let back = entry::begun_anew(&entry, Form::Text);
         assert_eq!(plan(&back, Codec::Shape, false).ok(), Some("go on"));
         assert!(!codecs().contains(&"raw"));
     }

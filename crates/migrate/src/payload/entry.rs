@@ -2,9 +2,10 @@
 
 use anyhow::{Result, bail};
 use helenus_catalogue::change::Change;
-use helenus_catalogue::{Encoding, Written};
+use helenus_catalogue::{Encoding, Form, Written};
 use helenus_rows::TableName;
 
+use crate::catalogue::claim::Claim;
 use crate::catalogue::noted::{Notes, Task};
 use crate::catalogue::{self, Known, later_than, now_ms};
 use crate::nodes::cluster::Cluster;
@@ -15,45 +16,32 @@ pub(super) const PROGRESS: Notes = Notes {
     item: "column_name",
 };
 
-/// Where a column is to get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goal {
-    Encoded,
-    /// As if it had never been encoded.
-    Text,
-}
-
-impl Goal {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Goal::Encoded => "encoded",
-            Goal::Text => "text",
-        }
-    }
-
-    pub(super) fn is_of(self, encoding: &Encoding) -> bool {
-        encoding.goal == self.name()
-    }
-}
-
 pub(super) fn announced(column: &str, hidden: &str) -> Encoding {
-    Encoding {
+    let mut encoding = Encoding {
         column: column.to_owned(),
         hidden: hidden.to_owned(),
         state: Written::Announced.name().to_owned(),
-        goal: Goal::Encoded.name().to_owned(),
         created: now_ms(),
         ..Encoding::default()
-    }
+    };
+    encoding.set_off(Form::Encoded);
+    encoding
 }
 
 /// The same under a number that no command has seen yet. Whoever works on it under an older one notices.
-pub(super) fn begun_anew(encoding: &Encoding, goal: Goal) -> Encoding {
-    Encoding {
-        goal: goal.name().to_owned(),
+pub(super) fn begun_anew(encoding: &Encoding, to: Form) -> Encoding {
+    let mut anew = Encoding {
         created: later_than(encoding.created),
         ..encoding.clone()
-    }
+    };
+    anew.set_off(to);
+    anew
+}
+
+/// Whether another command may be at work on it.
+pub(super) fn is_under_way(encoding: &Encoding) -> bool {
+    let is_encoded = encoding.written() == Some(Written::EncodedOnly);
+    !(is_encoded && encoding.is_to(Form::Encoded))
 }
 
 /// What is noted of the moving of a column's values.
@@ -75,6 +63,15 @@ pub(super) fn check_unchanged(known: &Known, table: &TableName, ours: &Encoding)
             ours.column
         ),
     }
+}
+
+/// To an entry as it was put in.
+pub(super) fn claim<'a>(
+    cluster: &'a Cluster,
+    table: &'a TableName,
+    ours: &'a Encoding,
+) -> Claim<'a> {
+    Claim::new(cluster, table, |known| check_unchanged(known, table, ours))
 }
 
 /// Adds or replaces an entry if nobody else has changed one of the table's since `known` was read.
@@ -108,9 +105,9 @@ mod tests {
         let mut first = announced("profile", "profile__encoded");
         // The clock of whoever made it was ahead.
         first.created = i64::MAX - 5;
-        let second = begun_anew(&first, Goal::Text);
+        let second = begun_anew(&first, Form::Text);
         assert!(second.created > first.created);
-        assert!(Goal::Text.is_of(&second) && !Goal::Encoded.is_of(&second));
+        assert!(second.is_to(Form::Text) && !second.is_to(Form::Encoded));
         assert!(check_unchanged(&known(&[&first]), &table, &first).is_ok());
         for others in [&[&second][..], &[]] {
             let refused = check_unchanged(&known(others), &table, &first);

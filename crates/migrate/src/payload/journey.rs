@@ -4,16 +4,17 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use helenus_catalogue::{Encoding, Feature, Written};
+use helenus_catalogue::{Encoding, Feature, Form, Written};
 use helenus_cql::Name;
 use helenus_rows::{Column, Table};
 
 use super::dictionary::Dictionaries;
-use super::entry::{self, Goal, PROGRESS, check_unchanged};
+use super::entry::{self, PROGRESS, check_unchanged};
 use super::moving::{Moved, Mover};
 use super::pace::Pace;
 use super::values::Change;
 use super::{proxies, target};
+use crate::catalogue::claim::Claim;
 use crate::catalogue::settle::Settle;
 use crate::catalogue::{self, Known, flags};
 use crate::nodes::cluster::Cluster;
@@ -44,6 +45,7 @@ impl Journey<'_> {
                     self.settle("the column is announced").await;
                     // One may have been started meanwhile.
                     self.check_proxies().await?;
+                    self.check_ours().await?;
                     self.add_hidden().await?;
                     self.enter(Written::Text).await?;
                 }
@@ -95,6 +97,8 @@ impl Journey<'_> {
                 Written::Announced => {
                     self.settle("proxies forget the column of encoded values")
                         .await;
+                    // With values in it, if another command has turned back meanwhile.
+                    self.check_ours().await?;
                     self.drop_hidden().await?;
                     let known = catalogue::read(self.cluster, &self.table.name).await?;
                     check_unchanged(&known, &self.table.name, &self.entry)?;
@@ -137,12 +141,20 @@ impl Journey<'_> {
 
     /// The same, and until no write of an earlier state can come any more.
     async fn settle_all(&self, what: &str) -> Result<()> {
-        let quiet = match self.has_proxies {
-            true => hints::unseen_max(self.cluster),
-            false => Duration::ZERO,
+        let quiet = match self.settle.is_at_once() {
+            true => Duration::ZERO,
+            false => hints::unseen_max(self.cluster),
         };
         self.settle.wait(what).await;
         hints::wait_for_none(self.cluster, quiet, HINTS_LEFT).await
+    }
+
+    async fn check_ours(&self) -> Result<()> {
+        self.claim().look().await
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        entry::claim(self.cluster, &self.table.name, &self.entry)
     }
 
     async fn check_proxies(&self) -> Result<()> {
@@ -154,13 +166,20 @@ impl Journey<'_> {
 
     /// Moves all values, those included that are written until all proxies know the state.
     async fn move_values(&self, change: Change) -> Result<Moved> {
+        let claim = self.claim();
+        let moved = self.move_under(&claim, change).await;
+        claim.explained(moved).await
+    }
+
+    async fn move_under(&self, claim: &Claim<'_>, change: Change) -> Result<Moved> {
         let Journey {
             cluster,
             table,
             entry,
             ..
         } = self;
-        let mover = Mover::new(cluster, table, entry, change, self.pace).await?;
+        let way = (entry, claim);
+        let mover = Mover::new(cluster, table, way, change, self.pace).await?;
         mover.move_noted(entry).await?;
         self.settle_all("the last values in the other column are written")
             .await?;
@@ -236,12 +255,12 @@ pub(super) async fn take_over(
     table: &Table,
     known: &Known,
     entry: &Encoding,
-    goal: Goal,
+    to: Form,
 ) -> Result<Encoding> {
-    let anew = entry::begun_anew(entry, goal);
+    let anew = entry::begun_anew(entry, to);
     entry::put(cluster, &table.name, known, &anew).await?;
     flags::raise(cluster, &table.name, Feature::Encodings).await?;
-    match goal.is_of(entry) {
+    match entry.is_to(to) {
         true => {
             let before = entry::task(entry, &table.name);
             let anew = entry::task(&anew, &table.name);

@@ -23,6 +23,7 @@ use scylla::statement::prepared::PreparedStatement;
 use super::entry;
 use super::pace::Pace;
 use super::values::Change;
+use crate::catalogue::claim::Claim;
 use crate::nodes::cluster::{Cluster, patiently};
 use crate::nodes::progress::bar;
 use crate::nodes::reading::{Reader, Throttle};
@@ -60,6 +61,7 @@ pub(super) struct Mover<'a> {
     write: PreparedStatement,
     pace: &'a Pace,
     throttle: Throttle,
+    claim: &'a Claim<'a>,
     pub moved: Moved,
 }
 
@@ -74,7 +76,7 @@ impl<'a> Mover<'a> {
     pub(super) async fn new(
         cluster: &'a Cluster,
         table: &Table,
-        entry: &Encoding,
+        (entry, claim): (&Encoding, &'a Claim<'a>),
         change: Change,
         pace: &'a Pace,
     ) -> Result<Mover<'a>> {
@@ -104,6 +106,7 @@ impl<'a> Mover<'a> {
             write: write.with_context(|| format!("cannot prepare: {text}"))?,
             pace,
             throttle: Throttle::new(pace.rows_per_second),
+            claim,
             moved: Moved::default(),
         })
     }
@@ -179,6 +182,8 @@ impl<'a> Mover<'a> {
 
     /// Moves the values of a page that was asked for at that time.
     async fn take(&self, rows: Vec<Row>, asked: Instant) -> Result<()> {
+        // Also if none of them has a value.
+        self.claim.renew().await?;
         let moved = &self.moved;
         moved
             .rows_read
@@ -271,6 +276,8 @@ impl<'a> Mover<'a> {
         if values.is_empty() {
             return Ok(());
         }
+        // The column that values are moved to may be about to be dropped.
+        self.claim.renew().await?;
         let done = self.cluster.session.batch(&batch, &values).await;
         done.map(|_| ())
             .with_context(|| format!("cannot write to {}", self.narrow.name))

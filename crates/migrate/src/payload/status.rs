@@ -7,13 +7,13 @@ use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{Table as TextTable, presets};
 use futures::{StreamExt, TryStreamExt, stream};
-use helenus_catalogue::{Encoding, Feature, Written};
+use helenus_catalogue::{Encoding, Feature, Form, Written};
 use helenus_rows::{Column, Row, Table, TableName};
 use scylla::statement::Consistency;
 use serde_json::{Value, json};
 
-use super::dictionary::Dictionaries;
-use super::entry::{self, Goal};
+use super::dictionary::{Dictionaries, too_many};
+use super::entry;
 use super::moving::narrowed;
 use super::{proxies, target};
 use crate::catalogue::{self, told_lost};
@@ -152,6 +152,8 @@ async fn found(
     found
         .problems
         .extend(dictionaries.problems.values().cloned());
+    let dictionary_count = dictionaries.known.len() + dictionaries.problems.len();
+    found.problems.extend(too_many(name, dictionary_count));
     if let Err(why) = dictionaries.writer(&entry.codec, entry.dictionary) {
         found
             .problems
@@ -190,8 +192,8 @@ fn unseen(name: &TableName, entry: &Encoding, texts: u64) -> Option<String> {
         format!(
             "{texts} rows have a text that clients do not see, because it was written past the proxies. Read the \
              column directly at the nodes and keep these texts before anything else: `helenus payload disable {name} \
-             {column}` shows such a text only until its row is moved; then the later of text and encoded value \
-             remains, by their timestamps"
+             {column}` shows such a text only where the row has no encoded value, and once the row is moved the later \
+             of the two remains, by their timestamps"
         )
     })
 }
@@ -286,8 +288,8 @@ impl Counted {
 fn advice(name: &TableName, entry: &Encoding) -> Option<String> {
     let Encoding { column, codec, .. } = entry;
     match entry.written()? {
-        Written::EncodedOnly if Goal::Encoded.is_of(entry) => None,
-        _ if Goal::Encoded.is_of(entry) => Some(format!(
+        Written::EncodedOnly if entry.is_to(Form::Encoded) => None,
+        _ if entry.is_to(Form::Encoded) => Some(format!(
             "is being encoded; if no command is at work on it, `helenus payload enable {name} {column} --codec \
              {codec}` goes on"
         )),
@@ -400,7 +402,7 @@ mod tests {
         assert!(next.contains("payload enable shop.users profile --codec shape"));
         entry.state = Written::EncodedOnly.name().to_owned();
         assert_eq!(advice(&name, &entry), None);
-        let back = entry::begun_anew(&entry, Goal::Text);
+        let back = entry::begun_anew(&entry, Form::Text);
         let next = advice(&name, &back).expect("it is under way");
         assert!(next.contains("payload disable shop.users profile"));
     }

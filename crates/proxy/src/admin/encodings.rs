@@ -99,6 +99,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
+    use helenus_catalogue::Form;
     use helenus_engine::encodings::Encodings;
     use helenus_payload::{Codec, DictionaryId};
 
@@ -112,6 +113,7 @@ mod tests {
             name: name.to_owned(),
             hidden: format!("{name}__encoded"),
             written,
+            first: Form::Text,
             codec: dictionary.map_or(Codec::Smile, |_| Codec::Shape),
             dictionary: dictionary.map(DictionaryId),
         };

@@ -139,6 +139,7 @@ mod tests {
             physical: physical.to_owned(),
             layout: Layout::new(order).expect("a permutation"),
             readable,
+            further: Vec::new(),
         };
         let stats = Stats::default();
         add(&stats.layout(("shop", "orders", "a"), 10).reads, 7);

@@ -1,6 +1,6 @@
 //! What was learned of encoded columns: each read once and kept, because none ever changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use helenus_payload::{DictionaryId, Learned};
@@ -13,12 +13,11 @@ pub(crate) struct DictionaryKey {
     pub id: i32,
 }
 
-/// Those of one table. More are not read: values that name them cannot be.
-const OF_TABLE_MAX: usize = 64;
 /// What the largest takes as it is kept; they have about 150 KiB at most.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
 
-/// The dictionaries of the tables that have encoded columns.
+/// The dictionaries of the tables that have encoded columns: all there are, since any value may need any of them. How many
+/// that may be is seen to where they are made ([`helenus_catalogue::DICTIONARIES_MAX`]).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dictionaries {
     known: BTreeMap<DictionaryKey, Arc<Learned>>,
@@ -33,27 +32,13 @@ impl Dictionaries {
         listed: &[DictionaryKey],
         counts: impl Fn(&DictionaryKey) -> bool,
     ) -> Vec<DictionaryKey> {
-        let mut wanted: Vec<&DictionaryKey> = listed.iter().filter(|key| counts(key)).collect();
-        // The latest have the largest numbers.
-        wanted.sort_by_key(|key| (&key.keyspace, &key.table, -i64::from(key.id)));
+        let wanted: BTreeSet<&DictionaryKey> = listed.iter().filter(|key| counts(key)).collect();
         self.problems.clear();
-        let of_table = |key: &DictionaryKey, other: &DictionaryKey| {
-            (&key.keyspace, &key.table) == (&other.keyspace, &other.table)
-        };
-        let mut kept: Vec<DictionaryKey> = Vec::new();
-        for key in wanted {
-            let others = kept.iter().rev().take_while(|other| of_table(key, other));
-            if others.count() < OF_TABLE_MAX {
-                kept.push(key.clone());
-            } else {
-                let why =
-                    format!("its table has more than {OF_TABLE_MAX}, of which the latest are read");
-                self.fail(key.clone(), &why);
-            }
-        }
-        self.known.retain(|key, _| kept.contains(key));
-        kept.retain(|key| !self.known.contains_key(key));
-        kept
+        self.known.retain(|key, _| wanted.contains(key));
+        let unknown = wanted
+            .into_iter()
+            .filter(|key| !self.known.contains_key(key));
+        unknown.cloned().collect()
     }
 
     /// What has been read of one: nothing if the row has gone.
@@ -122,7 +107,7 @@ mod tests {
         let counts = |key: &DictionaryKey| key.table == "users";
         assert_eq!(
             dictionaries.adopt(&listed, counts),
-            [key("users", 2), key("users", 1)]
+            [key("users", 1), key("users", 2)]
         );
         let bytes = helenus_payload::learn([]).to_bytes();
         dictionaries.put(key("users", 1), Some(&bytes));
@@ -149,12 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_of_too_many_are_read() {
+    fn none_is_left_out_because_there_are_many() {
         let mut dictionaries = Dictionaries::default();
-        let listed: Vec<DictionaryKey> = (1..=66).map(|id| key("users", id)).collect();
-        let wanted = dictionaries.adopt(&listed, |_| true);
-        let ids: Vec<i32> = wanted.iter().map(|key| key.id).collect();
-        assert_eq!(ids, (3..=66).rev().collect::<Vec<_>>());
-        assert_eq!(dictionaries.problems.len(), 2);
+        let listed: Vec<DictionaryKey> = (1..=200).map(|id| key("users", id)).collect();
+        let bytes = helenus_payload::learn([]).to_bytes();
+        for key in dictionaries.adopt(&listed, |_| true) {
+            dictionaries.put(key, Some(&bytes));
+        }
+        assert_eq!(dictionaries.adopt(&listed, |_| true), []);
+        assert_eq!(dictionaries.of_table("shop", "users").len(), 200);
+        assert!(dictionaries.problems.is_empty());
     }
 }

@@ -177,6 +177,7 @@ fn column(
         hidden: hidden.clone(),
         fits: why.is_none(),
         written,
+        first: entry.encoding.first(),
         codec,
         dictionary,
     }
@@ -237,7 +238,10 @@ fn writer(
     let known = u32::try_from(id).ok().map(DictionaryId);
     let known = known.and_then(|id| Some((id, table.dictionaries.get(&id)?)));
     match known {
-        None => Err((format!("dictionary {id} is missing"), true)),
+        None => Err((
+            format!("dictionary {id} is missing or cannot be used"),
+            true,
+        )),
         Some((id, learned)) if learned.suffices_for(codec) => Ok((codec, Some(id))),
         Some(_) => Err((
             format!("dictionary {id} has nothing learned for {codec}"),

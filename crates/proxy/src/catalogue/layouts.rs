@@ -129,12 +129,13 @@ fn judge<'a>(
             "its table sorts a column upwards that the table sorts downwards, or the reverse"
                 .into(),
         ),
-        _ => other_columns(own, copy),
+        _ => other_options(own, copy).or_else(|| other_columns(own, copy)),
     };
     let copy = Copy {
         physical: physical.clone(),
         layout,
         readable: state == Some(LayoutState::Ready) && complaint.is_none(),
+        further: further(own, copy).map(column).collect(),
     };
     Ok((own, copy, complaint))
 }
@@ -158,6 +159,18 @@ fn difference(own: &Definition, copy: &Definition) -> Option<&'static str> {
     }
 }
 
+/// What makes rows live longer, or shows more of them, in a layout than in its table.
+fn other_options(own: &Definition, copy: &Definition) -> Option<String> {
+    let (of_own, of_copy) = (own.default_ttl_s, copy.default_ttl_s);
+    if of_own != of_copy {
+        return Some(format!(
+            "its table has default_time_to_live = {of_copy}, and the table {of_own}"
+        ));
+    }
+    (own.masked || copy.masked)
+        .then(|| "columns are masked, and masks are not carried over to layouts".to_owned())
+}
+
 /// What is wrong with the columns outside of the key. While an ALTER TABLE … ADD goes from the layouts to the table,
 /// that is so for a moment.
 fn other_columns(own: &Definition, copy: &Definition) -> Option<String> {
@@ -171,14 +184,31 @@ fn other_columns(own: &Definition, copy: &Definition) -> Option<String> {
             Some(other) if other != of => Some(format!("its table has another column {name}")),
             Some(_) => None,
         });
-    let further = || {
+    let lacks = || {
         let mut others = copy.others.keys();
         let name = others.find(|name| !own.others.contains_key(*name))?;
         Some(format!(
             "its table has a column {name}, which the table has not (yet)"
         ))
     };
-    lacking.or_else(further)
+    lacking.or_else(lacks)
+}
+
+/// Columns of the copy that the table has not. One that was dropped there may have values here.
+fn further<'a>(
+    own: &'a Definition,
+    copy: &'a Definition,
+) -> impl Iterator<Item = (&'a String, &'a (String, bool))> {
+    let others = copy.others.iter();
+    others.filter(|(name, _)| !own.others.contains_key(*name) && !own.dropped.contains(*name))
+}
+
+fn column((name, (cql_type, is_static)): (&String, &(String, bool))) -> Column {
+    Column {
+        name: name.clone(),
+        cql_type: cql_type.clone(),
+        is_static: *is_static,
+    }
 }
 
 fn names(table: &Definition) -> String {
@@ -214,13 +244,7 @@ fn logical(entry: Entry<'_>, table: &Definition) -> LogicalTable {
                 descending: *descending,
             })
             .collect(),
-        columns: others
-            .map(|(name, (cql_type, is_static))| Column {
-                name: name.clone(),
-                cql_type: cql_type.clone(),
-                is_static: *is_static,
-            })
-            .collect(),
+        columns: others.map(column).collect(),
         indexed: table.indexed,
         copies: Vec::new(),
         distinct: distinct

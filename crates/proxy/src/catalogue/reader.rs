@@ -104,9 +104,7 @@ impl Reader {
     pub(crate) async fn catalogue(&mut self, local_dc: &str) -> Result<Reading, ConnError> {
         let level = self.level(local_dc).await?;
         let sent = Instant::now();
-        let rows = self
-            .of_catalogue(stored::SELECT, "catalogue", level)
-            .await?;
+        let rows = self.known(stored::SELECT, "catalogue", level).await?;
         let catalogue = rows.map(|rows| Catalogue::of_rows(super::stored::stored(&rows)));
         Ok(Reading { sent, catalogue })
     }
@@ -152,7 +150,7 @@ impl Reader {
                 quote_text(&table.keyspace),
                 quote_text(&table.table)
             );
-            let Some(rows) = self.of_catalogue(&select, "dictionaries", level).await? else {
+            let Some(rows) = self.known(&select, "dictionaries", level).await? else {
                 return Ok(None);
             };
             let ids = rows.rows.iter().filter_map(|row| rows.int(row, "id"));
@@ -178,7 +176,7 @@ impl Reader {
     }
 
     /// `None`: the node does not know the table.
-    async fn of_catalogue(
+    async fn known(
         &mut self,
         select: &str,
         table: &str,
@@ -210,6 +208,22 @@ impl Reader {
             );
             let indexes = self.rows(&indexes, Consistency::ONE).await?;
             schema.add(&columns, &indexes);
+            let tables = format!(
+                "SELECT keyspace_name, table_name, default_time_to_live FROM system_schema.tables \
+                 WHERE keyspace_name = {keyspace}"
+            );
+            let tables = self.rows(&tables, Consistency::ONE).await?;
+            let masks = format!(
+                "SELECT keyspace_name, table_name FROM system_schema.column_masks \
+                 WHERE keyspace_name = {keyspace}"
+            );
+            let masks = self.known(&masks, "column_masks", Consistency::ONE).await?;
+            let dropped = format!(
+                "SELECT keyspace_name, table_name, column_name FROM system_schema.dropped_columns \
+                 WHERE keyspace_name = {keyspace}"
+            );
+            let dropped = self.rows(&dropped, Consistency::ONE).await?;
+            schema.add_options(&tables, &dropped, masks.as_ref());
         }
         Ok(schema)
     }
@@ -237,14 +251,15 @@ async fn in_time<T>(work: impl Future<Output = Result<T, ConnError>>) -> Result<
     done.unwrap_or(Err(ConnError::Timeout(ANSWER_MAX)))
 }
 
-/// Whether a node says that it does not know a table of the catalogue: nothing was ever put into it, or the
-/// node lags behind.
+/// Whether a node says that it does not know a table: nothing was ever put into the catalogue, or the node lags
+/// behind or is of an older version.
 fn does_not_exist(number: i32, message: &str, table: &str) -> bool {
     let message = message.to_ascii_lowercase().replace('\'', "");
     let names = [
         "keyspace helenus",
         &format!("table {table}"),
         &format!("table helenus.{table}"),
+        &format!("table system_schema.{table}"),
     ];
     let is_missing =
         message.ends_with("does not exist") && names.iter().any(|n| message.contains(n));

@@ -1,6 +1,6 @@
 //! Tables as their schema defines them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::rows::Rows;
 
@@ -14,6 +14,12 @@ pub(crate) struct Definition {
     /// All others: type and whether it is static, by name, as `SELECT *` lists them.
     pub others: BTreeMap<String, (String, bool)>,
     pub indexed: bool,
+    /// What rows get that are written without a time to live; 0: none.
+    pub default_ttl_s: i32,
+    /// Whether any column is masked.
+    pub masked: bool,
+    /// Names of columns that it once had.
+    pub dropped: BTreeSet<String>,
 }
 
 /// Tables by keyspace and name.
@@ -49,13 +55,32 @@ impl Schema {
                 }
             }
         }
-        for row in &indexes.rows {
-            let text = |name: &str| indexes.text(row, name);
+        self.each_of(indexes, |table, _| table.indexed = true);
+    }
+
+    /// Adds what else counts of tables that were added, from rows of `system_schema.tables`, `dropped_columns` and
+    /// `column_masks`; there is no table of masks before Cassandra 5.0.
+    pub(crate) fn add_options(&mut self, tables: &Rows, dropped: &Rows, masks: Option<&Rows>) {
+        self.each_of(tables, |table, row| {
+            table.default_ttl_s = tables.int(row, "default_time_to_live").unwrap_or_default();
+        });
+        self.each_of(dropped, |table, row| {
+            table.dropped.extend(dropped.text(row, "column_name"));
+        });
+        if let Some(masks) = masks {
+            self.each_of(masks, |table, _| table.masked = true);
+        }
+    }
+
+    /// For each row that is about a table that is known.
+    fn each_of(&mut self, rows: &Rows, mut of: impl FnMut(&mut Definition, &Vec<Option<Vec<u8>>>)) {
+        for row in &rows.rows {
+            let text = |name: &str| rows.text(row, name);
             let (Some(keyspace), Some(table)) = (text("keyspace_name"), text("table_name")) else {
                 continue;
             };
             if let Some(table) = self.0.get_mut(&(keyspace, table)) {
-                table.indexed = true;
+                of(table, row);
             }
         }
     }

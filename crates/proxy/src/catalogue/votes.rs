@@ -26,7 +26,7 @@ pub(crate) struct Told {
 
 impl Told {
     /// Whether it may say so only because its schema is an old one.
-    fn is_doubtful(&self) -> bool {
+    pub(crate) fn is_doubtful(&self) -> bool {
         !self.unexplained.is_empty() || self.known.rejected() > 0
     }
 
@@ -52,18 +52,22 @@ pub(crate) struct Votes {
     /// So many make a majority.
     needed: usize,
     doubtful: Vec<Told>,
+    /// What a majority has said before, of the schema that there is still.
+    decided: Option<Told>,
 }
 
 impl Votes {
-    pub(crate) fn among(nodes: usize) -> Votes {
+    pub(crate) fn among(nodes: usize, decided: Option<Told>) -> Votes {
         Votes {
             needed: nodes / 2 + 1,
             doubtful: Vec::new(),
+            decided,
         }
     }
 
     pub(crate) fn hear(&mut self, told: &Told) -> Verdict {
-        if !told.is_doubtful() {
+        let is_decided = |before: &Told| before.says_the_same(told);
+        if !told.is_doubtful() || self.decided.as_ref().is_some_and(is_decided) {
             return Verdict::Counts(told.sent);
         }
         self.doubtful.push(told.clone());
@@ -111,7 +115,7 @@ mod tests {
     #[test]
     fn what_fits_counts_at_once() {
         let now = Instant::now();
-        let mut votes = Votes::among(5);
+        let mut votes = Votes::among(5, None);
         assert_eq!(votes.hear(&told(now, 3, &[])), Verdict::Counts(now));
         assert!(!votes.has_doubts());
     }
@@ -120,7 +124,7 @@ mod tests {
     fn half_of_the_nodes_are_no_majority() {
         let now = Instant::now();
         for (nodes, needed) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {
-            let mut votes = Votes::among(nodes);
+            let mut votes = Votes::among(nodes, None);
             let missing = told(now, 3, &["a is missing"]);
             for _ in 1..needed {
                 assert_eq!(votes.hear(&missing), Verdict::Doubtful);
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn a_layout_without_a_table_counts_as_such_if_most_nodes_lack_the_same_one() {
         let now = Instant::now();
-        let mut votes = Votes::among(5);
+        let mut votes = Votes::among(5, None);
         let lacks_a = told(now, 3, &["a is missing"]);
         let lacks_b = told(now, 3, &["b is missing"]);
         let older = told(now, 2, &["a is missing"]);
@@ -151,10 +155,26 @@ mod tests {
             assert_eq!(votes.hear(told), Verdict::Doubtful);
         }
         assert_eq!(votes.hear(&lacks_a), Verdict::Counts(now));
-        let mut votes = Votes::among(5);
+        let mut votes = Votes::among(5, None);
         assert_eq!(votes.hear(&lacks_a), Verdict::Doubtful);
         let verdict = votes.hear(&told(now, 3, &[]));
         assert_eq!(verdict, Verdict::Counts(now), "the first one lags behind");
+    }
+
+    #[test]
+    fn what_a_majority_has_said_need_not_be_said_again_by_all() {
+        let now = Instant::now();
+        let decided = told(now, 3, &["a is missing"]);
+        let later = now + Duration::from_secs(3);
+        for (version, rejected, verdict) in [
+            (3, &["a is missing"][..], Verdict::Counts(later)),
+            (3, &[], Verdict::Counts(later)),
+            (3, &["b is missing"], Verdict::Doubtful),
+            (4, &["a is missing"], Verdict::Doubtful),
+        ] {
+            let mut votes = Votes::among(5, Some(decided.clone()));
+            assert_eq!(votes.hear(&told(later, version, rejected)), verdict);
+        }
     }
 
     #[test]
@@ -169,10 +189,10 @@ mod tests {
             .into(),
             ..told(now, 3, &[])
         };
-        let mut votes = Votes::among(3);
+        let mut votes = Votes::among(3, None);
         assert_eq!(votes.hear(&left), Verdict::Doubtful);
         assert_eq!(votes.hear(&told(now, 3, &[])), Verdict::Counts(now));
-        let mut votes = Votes::among(3);
+        let mut votes = Votes::among(3, None);
         assert_eq!(votes.hear(&left), Verdict::Doubtful);
         assert_eq!(votes.hear(&left), Verdict::Counts(now));
     }

@@ -114,6 +114,7 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows, flagged: bool) -> Arc<Layou
                 physical: table.name.clone(),
                 layout: Layout::new(&table.order.columns)?,
                 readable: (*row)?,
+                further: Vec::new(),
             })
         })
         .collect();

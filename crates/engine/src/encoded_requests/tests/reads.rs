@@ -65,6 +65,71 @@ fn a_value_that_is_read_is_the_text_in_whichever_column_it_stands() {
 }
 
 #[test]
+fn of_two_values_of_a_row_the_one_in_the_column_that_all_come_from_is_the_newest() {
+    let columns = [("note", VARCHAR), ("day", BIGINT), ("note__encoded", BLOB)];
+    let stored = encoded(DOCUMENT);
+    let of_node = page(
+        &columns,
+        &[
+            // A client has written one of them with an older timestamp than that of the other.
+            &[Some(b"a text"), None, Some(&stored)],
+            &[Some(b"a text"), None, None],
+            &[None, None, Some(&stored)],
+        ],
+        None,
+    );
+    let json = |note: &str, hidden: &str| {
+        format!(r#"{{"note": {note}, "day": 1, "note__encoded": {hidden}}}"#)
+    };
+    let digits: String = stored.iter().map(|byte| format!("{byte:02x}")).collect();
+    let documents = [json("\"a text\"", &format!("\"0x{digits}\""))];
+    let documents: Vec<[Option<&[u8]>; 1]> =
+        documents.iter().map(|of| [Some(of.as_bytes())]).collect();
+    let documents: Vec<&[Option<&[u8]>]> = documents.iter().map(|of| &of[..]).collect();
+    let of_json = page(&[("[json]", VARCHAR)], &documents, None);
+    for (first, newest) in [(Form::Text, "a text"), (Form::Encoded, DOCUMENT)] {
+        for written in [Written::Text, Written::Both, Written::Encoded] {
+            let mut bench = bench((Version::V5, Version::V5), written);
+            bench.adopt_encodings(encodings_from(first, written));
+            for text in [
+                "SELECT note, day FROM app.orders",
+                "SELECT * FROM app.orders",
+            ] {
+                let asked = Asking::default().query(Version::V5, text);
+                bench.ask(Opcode::Query, 2, &asked);
+                let (_, stream, _) = bench.one_at_node();
+                bench.say(Opcode::Result, stream, &of_node);
+                let (_, body) = bench.answer();
+                let shown = RowsView::parse(&body).expect("rows");
+                let notes: Vec<String> = shown
+                    .rows()
+                    .map(|row| {
+                        let cells = row.expect("a row");
+                        String::from_utf8_lossy(cells[0].expect("a note")).into_owned()
+                    })
+                    .collect();
+                assert_eq!(notes, [newest, "a text", DOCUMENT], "{first:?} {text}");
+            }
+            for text in [
+                "SELECT JSON note, day FROM app.orders",
+                "SELECT JSON * FROM app.orders",
+            ] {
+                let asked = Asking::default().query(Version::V5, text);
+                bench.ask(Opcode::Query, 2, &asked);
+                let (_, stream, _) = bench.one_at_node();
+                bench.say(Opcode::Result, stream, &of_json);
+                let (_, body) = bench.answer();
+                let shown = RowsView::parse(&body).expect("rows");
+                let cells = shown.rows().next().expect("a row").expect("cells");
+                let document = String::from_utf8_lossy(cells[0].expect("a document"));
+                let is_text = document.contains("a text");
+                assert_eq!(is_text, first == Form::Text, "{document}");
+            }
+        }
+    }
+}
+
+#[test]
 fn where_no_row_has_a_text_any_more_only_the_encoded_value_is_read() {
     let columns = [("note__encoded", BLOB), ("day", BIGINT)];
     let shown = [("note", VARCHAR), ("day", BIGINT)];

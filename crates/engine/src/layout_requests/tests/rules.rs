@@ -1,6 +1,7 @@
 use helenus_catalogue::LEASE;
 use std::time::Duration;
 
+use helenus_layout::plan::Column;
 use helenus_wire::{Opcode, QueryView, Version, code, write};
 
 use crate::output::Output;
@@ -31,6 +32,8 @@ fn what_layouts_cannot_follow_is_refused() {
         "ALTER TABLE app.orders__layout_a WITH comment = 'x'",
         "/* a comment */ DROP TABLE app.orders",
         "DROP KEYSPACE app",
+        "DROP COLUMNFAMILY app.orders",
+        "DROP SCHEMA IF EXISTS app",
         "INSERT INTO app.orders__layout_a (customer, day, status) VALUES (1, 2, 'a')",
         "BEGIN BATCH DELETE FROM app.orders__layout_a WHERE customer = 1 APPLY BATCH",
         "TRUNCATE app.orders__layout_a",
@@ -413,6 +416,57 @@ fn options_of_storage_and_new_columns_are_carried_to_layouts_before_the_table() 
             bench.is_done();
         }
     }
+}
+
+#[test]
+fn a_sequence_that_takes_longer_than_a_lease_goes_on_under_the_next() {
+    const ADD: &str = "ALTER TABLE app.orders ADD other int";
+    // Whether the lease is renewed meanwhile, and whether the table has the same layouts then.
+    for (renewed, is_still) in [(true, true), (false, true), (true, false)] {
+        let mut bench = Bench::new(Version::V4, Version::V4);
+        bench.wait(LEASE - Duration::from_secs(1));
+        ask(&mut bench, ADD);
+        let (_, stream, _) = bench.one_at_node();
+        for _ in 0..2 {
+            bench.wait(Duration::from_millis(900));
+            if renewed {
+                bench.renew();
+            }
+        }
+        if !is_still {
+            let mut table = orders(true);
+            let mut another = table.copies[0].clone();
+            another.physical = "orders__layout_b".to_owned();
+            table.copies.push(another);
+            bench.adopt(table);
+        }
+        bench.say(Opcode::Result, stream, &altered("orders__layout_a"));
+        if renewed && is_still {
+            let (_, _, body) = bench.one_at_node();
+            let view = QueryView::parse(&body, Version::V4).expect("a QUERY");
+            assert_eq!(view.text, ADD);
+        } else {
+            assert_eq!(bench.error().0, code::OVERLOADED);
+        }
+    }
+}
+
+#[test]
+fn a_layout_that_has_a_column_already_does_not_keep_the_table_from_it() {
+    const ADD: &str = "ALTER TABLE app.orders ADD other int";
+    let mut bench = Bench::new(Version::V4, Version::V4);
+    let mut table = orders(true);
+    table.copies[0].readable = false;
+    table.copies[0].further.push(Column {
+        name: "other".to_owned(),
+        cql_type: "int".to_owned(),
+        is_static: false,
+    });
+    bench.adopt(table);
+    ask(&mut bench, ADD);
+    let (_, _, body) = bench.one_at_node();
+    let view = QueryView::parse(&body, Version::V4).expect("a QUERY");
+    assert_eq!(view.text, ADD, "on the table at once");
 }
 
 #[test]

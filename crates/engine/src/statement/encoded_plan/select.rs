@@ -5,6 +5,7 @@
 //! with an alias of ours a node would process every row's values one by one. The documents of SELECT JSON have
 //! their names from the node all the same.
 
+use helenus_catalogue::Form;
 use helenus_cql::{Facts, SelectFacts, Selected, quote_identifier};
 
 use super::change::{Change, NOT_UNDERSTOOD};
@@ -55,10 +56,14 @@ impl Change<'_> {
             let from = match of.written.has_texts() {
                 true => {
                     let place = behind.iter().position(|of| *of == column);
-                    TextFrom::Behind(place.unwrap_or_else(|| {
+                    let place = place.unwrap_or_else(|| {
                         behind.push(column);
                         behind.len() - 1
-                    }))
+                    });
+                    match of.first {
+                        Form::Text => TextFrom::Behind(place),
+                        Form::Encoded => TextFrom::FirstBehind(place),
+                    }
                 }
                 false => {
                     let stored = quote_identifier(&of.hidden);

@@ -1,4 +1,4 @@
-use helenus_catalogue::Written;
+use helenus_catalogue::{Form, Written};
 use std::collections::BTreeMap;
 
 use helenus_payload::{Codec, Decoder};
@@ -24,6 +24,7 @@ fn table(written: Written) -> Arc<EncodedTable> {
         name: name.to_owned(),
         hidden: format!("{name}__encoded"),
         written,
+        first: Form::Text,
         codec: Codec::Raw,
         dictionary: None,
     };

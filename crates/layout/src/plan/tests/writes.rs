@@ -183,6 +183,23 @@ fn a_time_that_each_node_would_tell_for_itself_is_refused() {
             "{text}"
         );
     }
+    // A function makes something else of it.
+    for text in [
+        "INSERT INTO t (k, a, b, c) VALUES (1, 2, 3, maxTimeuuid('now'))".to_owned(),
+        "INSERT INTO t (k, a, b, c, v) VALUES (1, 2, 3, 4, blobAsBigint(timestampAsBlob($$NOW$$)))"
+            .to_owned(),
+        format!("UPDATE t SET v = to_unix_timestamp((timestamp) 'now') {row}"),
+        format!("DELETE v FROM t {row} AND c = minTimeuuid ( 'Now' )"),
+    ] {
+        let facts = helenus_cql::facts(&text);
+        assert!(
+            matches!(write(&plain, &text, &facts), Write::Refused(_)),
+            "{text}"
+        );
+    }
+    let text = "INSERT INTO t (k, a, b, c, v) VALUES (1, 2, 3, intAsBlob(4), 'now')";
+    let facts = helenus_cql::facts(text);
+    assert!(matches!(write(&plain, text, &facts), Write::Copies(_)));
     let text = "INSERT INTO t (k, a, b, c, v) VALUES (1, 2, 3, 4, 'now or never')";
     let facts = helenus_cql::facts(text);
     assert!(matches!(write(&timed, text, &facts), Write::Copies(_)));

@@ -3,7 +3,7 @@ use helenus_layout::Layout;
 
 use super::Known;
 use crate::catalogue::schema::Schema;
-use crate::catalogue::testing::schema;
+use crate::catalogue::testing::{rows, schema};
 
 const ORDERS: &str =
     "orders: region key int, day < date, clerk < text, id > int, total - double, boss static text";
@@ -100,6 +100,54 @@ fn what_fits_is_known_with_the_tables_own_columns() {
     assert_eq!(table.distinct["day"], 365.0);
     assert_eq!(table.rows, Some(1_000.0));
     assert!(!table.indexed);
+}
+
+#[test]
+fn a_layout_in_which_rows_live_longer_or_masks_do_not_hold_is_written_and_not_read() {
+    let a = copy_of(
+        "a",
+        "region key int, clerk < text, day < date, id > int, total - double, boss static text",
+    );
+    let names = ["keyspace_name", "table_name", "default_time_to_live"];
+    let options = |ttl_s: i32| {
+        let mut options = rows(&names, &[&["shop", "orders", "?"]]);
+        options.rows[0][2] = Some(ttl_s.to_be_bytes().to_vec());
+        options
+    };
+    let masked = |table: &str| rows(&names[..2], &[&["shop", table]]);
+    for (ttl_s, masks, why) in [
+        (0, None, None),
+        (60, None, Some("default_time_to_live = 0, and the table 60")),
+        (0, Some("orders"), Some("masked")),
+        (0, Some("orders__layout_a"), Some("masked")),
+        (0, Some("other"), None),
+    ] {
+        let mut schema = schema(&[ORDERS, &a]);
+        let nothing = rows(&names, &[]);
+        schema.add_options(&options(ttl_s), &nothing, masks.map(masked).as_ref());
+        let known = known(&[entry("a", &["clerk", "day", "id"])], &schema);
+        let is_read = usize::from(why.is_none());
+        assert_eq!((known.readable, known.written), (is_read, 1 - is_read));
+        let problems = known.problems.concat();
+        assert!(problems.contains(why.unwrap_or_default()), "{problems}");
+        assert_eq!(problems.is_empty(), why.is_none());
+    }
+}
+
+#[test]
+fn a_column_that_only_a_layout_has_is_known_unless_the_table_has_had_it() {
+    let a = copy_of(
+        "a",
+        "region key int, clerk < text, day < date, id > int, total - double, boss static text, later - int, gone - int",
+    );
+    let mut schema = schema(&[ORDERS, &a]);
+    let names = ["keyspace_name", "table_name", "column_name"];
+    let dropped = rows(&names, &[&["shop", "orders", "gone"]]);
+    schema.add_options(&rows(&names, &[]), &dropped, None);
+    let known = known(&[entry("a", &["clerk", "day", "id"])], &schema);
+    let table = known.layouts.table("shop", "orders").expect("a table");
+    let further: Vec<&str> = table.copies[0].further.iter().map(|of| &*of.name).collect();
+    assert_eq!((further, known.readable), (vec!["later"], 0));
 }
 
 #[test]
