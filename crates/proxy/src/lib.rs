@@ -46,6 +46,7 @@ mod transport;
 mod unix_socket;
 mod uuid;
 mod worker;
+mod worker_turns;
 
 pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;
 pub use check::{CheckReport, CheckedEncodings, CheckedLayouts, check};

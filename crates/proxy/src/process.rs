@@ -31,6 +31,14 @@ use crate::log_lines::LogLines;
 use crate::memory;
 use crate::questions::Questions;
 use crate::tls::{self, Expiry};
+use crate::worker_turns::WorkerTurns;
+
+/// TLS handshakes of clients at a time: some 40 KiB each. One takes as long as a few messages do.
+const HANDSHAKES: Bounds = Bounds {
+    all: 4_096,
+    address: 1_024,
+    quiet: Duration::from_secs(2),
+};
 
 /// Shared by workers, control connection and admin server.
 pub(crate) struct Process {
@@ -60,6 +68,7 @@ pub(crate) struct Process {
     /// A table may have changed.
     pub schema_changed: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
+    pub turns_of_workers: WorkerTurns,
     /// What the admin server wants to know of them.
     pub questions: Questions,
     /// What clients ask, recorded for an operator.
@@ -223,6 +232,7 @@ impl Process {
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
+            turns_of_workers: WorkerTurns::new(now),
             questions: Questions::default(),
             captures: Captures::default(),
             senders,

@@ -316,6 +316,7 @@ fn start_workers(
     listeners: Vec<std::net::TcpListener>,
 ) -> Result<Vec<JoinHandle<()>>> {
     let workers = listeners.len();
+    common.turns_of_workers.begin(workers, Instant::now());
     let mut threads = Vec::new();
     for (index, listener) in listeners.into_iter().enumerate() {
         let (sender, receiver) = mpsc::unbounded_channel();

@@ -454,6 +454,7 @@ impl Worker {
 
     /// Calls the engine if its deadline has passed. Returns the next one.
     fn on_time(&mut self, now: Instant) -> Instant {
+        self.shared.turns_of_workers.note(self.index, now);
         if self.engine.deadline() > now {
             return self.engine.deadline();
         }

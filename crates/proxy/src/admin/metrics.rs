@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use super::catalogue;
 use super::encodings;
@@ -334,6 +334,12 @@ fn proxy(page: &mut Page, shared: &Process) {
         "helenus_draining",
         "1 while the proxy is stopping, else 0.",
         u8::from(shared.draining.load(Ordering::Relaxed)),
+    );
+    let oldest = shared.turns_of_workers.oldest(Instant::now());
+    page.gauge(
+        "helenus_worker_turn_age_seconds",
+        "Time since the last turn of the worker that has had none for longest; a worker has one every 0.1 s.",
+        oldest.map_or(0.0, |of| of.ago.as_secs_f64()),
     );
     page.gauge(
         "helenus_last_reload_successful",
