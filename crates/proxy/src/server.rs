@@ -21,7 +21,7 @@ use crate::events::Kind;
 use crate::handover::Successor;
 use crate::operator::{End, Operator};
 use crate::passing::Passing;
-use crate::place::Place;
+use crate::place::{self, Place};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
@@ -63,7 +63,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
     let manager = ServiceManager::of_environment();
 
-    // Bind before anything else, so that a port in use is reported at once.
+    // Bind before anything else, so that a port in use is reported at once; clients are refused until somebody
+    // accepts them.
     let address = config.listen.address;
     let (mut place, listeners) = Place::take(&config)?;
     let workers = listeners.len();
@@ -108,6 +109,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     }
     let names = proxy_names::Finder::start(common.clone()).await;
     let predecessor = place.enter(&common).await?;
+    place::listen(address, &listeners)?;
     let threads = start_workers(&common, listeners)?;
     let adopting = predecessor.map(|of| tokio::spawn(adopting::adopt_all(common.clone(), of)));
     let control_task = tokio::spawn(control::run(
