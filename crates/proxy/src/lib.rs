@@ -28,6 +28,7 @@ mod node_state;
 mod operator;
 mod passing;
 mod place;
+mod places;
 mod process;
 mod proxy_names;
 mod proxy_peers;
