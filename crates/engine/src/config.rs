@@ -321,6 +321,9 @@ pub struct Limits {
     pub clients_max: usize,
     /// Requests in flight of one client connection; beyond them its socket is not read.
     pub client_in_flight_max: usize,
+    /// Time after which a client that waits for nothing and has sent nothing is disconnected, in seconds. Drivers
+    /// send heartbeats, mostly every 30 s. 0: never; clients whose machines have vanished are noticed in any case.
+    pub client_idle_max_s: u64,
     /// Largest request, in bytes.
     pub request_bytes_max: usize,
     /// Requests waiting for a place on one node, per worker; beyond them clients get OVERLOADED.
@@ -482,6 +485,7 @@ impl Default for Limits {
         Limits {
             clients_max: 20_000,
             client_in_flight_max: 4_096,
+            client_idle_max_s: 0,
             request_bytes_max: helenus_wire::MAX_REQUEST_BODY,
             node_queue_max: 16_384,
             memory_max: None,

@@ -111,7 +111,7 @@ const ENDPOINTS: &str = "\
 /api/config    the settings in force, without secrets
 /api/log?limit=N
                the last lines of the log
-POST /api/clients/ID/kill
+POST /api/clients/ID/kill, POST /api/clients/kill?idle_s=N
 POST /api/pause?role=NAME&seconds=N&waiting_max=N
 POST /api/pause?keyspace=NAME&seconds=N&waiting_max=N
 POST /api/resume?role=NAME, POST /api/resume?keyspace=NAME

@@ -29,7 +29,9 @@ use crate::history::History;
 use crate::last_reload::{LastReload, Reloaded};
 use crate::log_lines::LogLines;
 use crate::memory;
+use crate::places::{Bounds, Places};
 use crate::questions::Questions;
+use crate::rarely::Rarely;
 use crate::tls::{self, Expiry};
 use crate::worker_turns::WorkerTurns;
 
@@ -47,6 +49,10 @@ pub(crate) struct Process {
     pub contact_failure: ArcSwapOption<String>,
     pub dialer: ArcSwap<Dialer>,
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
+    /// TLS handshakes of clients under way.
+    pub handshakes: Arc<Places>,
+    /// What is logged of those that fail.
+    pub failed_handshakes: Mutex<Rarely>,
     /// When the certificates in force expire.
     pub expiries: ArcSwap<Vec<Expiry>>,
     pub draining: AtomicBool,
@@ -219,6 +225,8 @@ impl Process {
             contact_failure: ArcSwapOption::empty(),
             dialer: ArcSwap::from_pointee(dialer),
             server_tls: ArcSwapOption::new(server_tls),
+            handshakes: Places::new(HANDSHAKES),
+            failed_handshakes: Mutex::default(),
             expiries: ArcSwap::from_pointee(expiries),
             draining: AtomicBool::new(false),
             has_logins: AtomicBool::new(false),

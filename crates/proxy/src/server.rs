@@ -26,7 +26,9 @@ use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{Worker, running};
-use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls, traces};
+use crate::{
+    adopting, catalogue, idle_clients, proxy_names, proxy_peers, recorder, reports, tls, traces,
+};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Snapshot;
@@ -121,6 +123,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(agree::run(common.clone(), changes));
     tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
+    tokio::spawn(idle_clients::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
     let (end_traces, traces_end) = watch::channel(());
     let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));

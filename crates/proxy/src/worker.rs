@@ -8,6 +8,7 @@ mod moving;
 pub(crate) mod running;
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ use helenus_engine::client::session::Next;
 use helenus_engine::output::{Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then};
 use helenus_engine::report::Report;
 use helenus_engine::shared::{ClientPermit, Shared};
-use helenus_engine::stats::{Stats, add};
+use helenus_engine::stats::add;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 
 /// Maximum number of reads from one socket before other connections get their turn.
@@ -319,7 +320,7 @@ impl Worker {
                     if let Some(e) = error.filter(|e| e.kind() == io::ErrorKind::InvalidData)
                         && let Some(peer) = self.engine.peer_of(key)
                     {
-                        note_tls_failure(&self.shared.stats, peer, &e);
+                        note_tls_failure(&self.shared, peer, &e);
                     }
                 }
             }
@@ -470,9 +471,23 @@ impl Worker {
 
 /// Records that a client failed the TLS handshake, for instance because it does not trust the
 /// certificate.
-fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
-    tracing::info!(%peer, "TLS with a client failed: {error}");
-    add(&stats.global.clients_protocol_errors, 1);
+fn note_tls_failure(shared: &Process, peer: SocketAddr, error: &io::Error) {
+    add(&shared.stats.global.clients_protocol_errors, 1);
+    note_failed_handshake(shared, peer, error);
+}
+
+/// Logs why TLS with a client has failed. Strangers can have it fail as often as they like.
+fn note_failed_handshake(shared: &Process, peer: SocketAddr, why: &dyn Display) {
+    let now = Instant::now();
+    let allowed = shared.failed_handshakes.lock();
+    match allowed.ok().and_then(|mut lines| lines.allow(now)) {
+        None => {}
+        Some(0) => tracing::info!(%peer, "TLS with a client failed: {why}"),
+        Some(left_out) => tracing::info!(
+            %peer,
+            "TLS with a client failed: {why}; {left_out} such lines were left out"
+        ),
+    }
 }
 
 /// The system clock, which may be changed at any time.

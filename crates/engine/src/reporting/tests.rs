@@ -236,6 +236,29 @@ fn statements_that_differ_in_values_are_one_and_cost_what_they_cost() {
 }
 
 #[test]
+fn clients_that_are_idle_for_too_long_are_closed_and_none_that_waits() {
+    let mut bench = Bench::with(Config::default(), VERSIONS[0]);
+    let closed = |bench: &mut Bench, seconds| match bench
+        .report(Wanted::CloseIdle(Duration::from_secs(seconds)))
+    {
+        Report::IdleClosed(clients) => clients,
+        other => panic!("{other:?}"),
+    };
+    ask(&mut bench, 1, READ);
+    bench.now += Duration::from_secs(3);
+    let row = client(&mut bench);
+    assert_eq!(closed(&mut bench, 2), 0, "it waits for an answer");
+    answer_after(&mut bench, Duration::ZERO);
+    bench.now += Duration::from_secs(3);
+    assert_eq!(closed(&mut bench, 4), 0, "it was answered 3 s ago");
+    assert_eq!(closed(&mut bench, 3), 1);
+    assert_eq!(closed(&mut bench, 3), 0, "it is leaving");
+    let next = bench.engine.next_for_client(bench.now, row.key);
+    assert_eq!(next, Some(Next::Read { leaving: true }));
+    bench.leave();
+}
+
+#[test]
 fn a_client_is_shown_and_can_be_killed() {
     let mut bench = Bench::with(Config::default(), VERSIONS[0]);
     ask(&mut bench, 1, READ);

@@ -70,6 +70,8 @@ const DATA: &[&str] = &[
 const ACTIONS: &[(&str, u16)] = &[
     ("/api/clients/0-1/kill", 400),
     ("/api/clients/x/kill", 400),
+    ("/api/clients/kill", 400),
+    ("/api/clients/kill?idle_s=60", 200),
     ("/api/resume?role=app", 404),
     ("/api/pause?role=app&seconds=0", 400),
     ("/api/pause", 400),
