@@ -73,6 +73,8 @@ pub(crate) struct Process {
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
     pub schema_changed: Notify,
+    /// Nodes without the schema changes that clients wait for, as was last heard.
+    pub schema_awaited_of: ArcSwap<Vec<SocketAddr>>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
     pub turns_of_workers: WorkerTurns,
     /// What the admin server wants to know of them.
@@ -239,6 +241,7 @@ impl Process {
             history: History::new(began),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
+            schema_awaited_of: ArcSwap::default(),
             workers: Mutex::new(Vec::new()),
             turns_of_workers: WorkerTurns::new(now),
             questions: Questions::default(),

@@ -237,20 +237,26 @@ impl Worker {
 
     fn agree(&mut self, held: HeldAnswer) {
         let Some(me) = self.me.upgrade() else { return };
-        let changes = self.shared.senders.changes.clone();
+        let shared = self.shared.clone();
         tokio::task::spawn_local(async move {
             let (done, agreed) = oneshot::channel();
             let coordinator = held.coordinator;
             let wait = async {
                 let change = Change { coordinator, done };
                 // It fails only during shutdown.
-                if changes.send(change).await.is_ok() {
+                if shared.senders.changes.send(change).await.is_ok() {
                     let _ = agreed.await;
                 }
             };
             let limit = held.limit;
             if tokio::time::timeout(limit, wait).await.is_err() {
-                tracing::warn!("the nodes do not agree on the schema after {limit:?}");
+                let nodes = shared.schema_awaited_of.load();
+                let nodes: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
+                tracing::warn!(
+                    statement = held.statement.as_deref(),
+                    without = nodes.join(", "),
+                    "the nodes do not agree on the schema after {limit:?}"
+                );
             }
             let mut worker = me.borrow_mut();
             worker.with(|engine| engine.on_agreed(Instant::now(), &held));
