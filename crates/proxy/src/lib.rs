@@ -53,7 +53,7 @@ mod worker;
 mod worker_turns;
 
 pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;
-pub use check::{CheckReport, CheckedEncodings, CheckedLayouts, check};
+pub use check::{CheckReport, CheckedEncodings, CheckedLayouts, CheckedNode, check};
 pub use config::Config;
 pub use helenus_engine::encodings::SUFFIX as ENCODED_SUFFIX;
 pub use helenus_engine::explain::{ExplainedRule, Explanation, Question};
