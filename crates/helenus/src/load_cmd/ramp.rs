@@ -7,6 +7,7 @@ pub(crate) use options::RampArgs;
 use super::nodes::{self, LocalNode};
 use super::options::Client;
 use super::target::describe;
+use crate::command_line::command_line;
 use crate::open_files::raise_open_files_limit;
 use anyhow::{Context, Result, bail, ensure};
 use comfy_table::{CellAlignment, Table, presets};
@@ -231,7 +232,7 @@ impl RampArgs {
     }
 
     fn report(&self, machine: Machine) -> Report {
-        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let command = command_line();
         let mut report = Report::new("load ramp", command, machine, 1);
         report.settings = self.target.settings(self.clients_max());
         let mut set = |name: &str, value: String| report.settings.insert(name.into(), value);
