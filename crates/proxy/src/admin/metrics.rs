@@ -310,16 +310,7 @@ fn proxy(page: &mut Page, shared: &Process) {
         "Different credentials that clients are, or recently were, logged in with.",
         shared.identities.count(),
     );
-    page.gauge(
-        "helenus_memory_held_bytes",
-        "Bytes held for clients: requests, pages, answers they have not read, incomplete messages.",
-        shared.memory.held(),
-    );
-    page.gauge(
-        "helenus_memory_max_bytes",
-        "Bound on helenus_memory_held_bytes (limits.memory_max).",
-        shared.memory_max_of(&shared.settings.load()),
-    );
+    memory(page, shared);
     page.gauge(
         "helenus_lwt_waiting",
         "Conditional writes waiting for their turn now.",
@@ -372,6 +363,26 @@ fn proxy(page: &mut Page, shared: &Process) {
             ("locality", locality(&snapshot, node.address).to_owned()),
         ];
         page.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
+    }
+}
+
+fn memory(page: &mut Page, shared: &Process) {
+    page.gauge(
+        "helenus_memory_held_bytes",
+        "Bytes held for clients: requests, pages, answers they have not read, incomplete messages.",
+        shared.memory.held(),
+    );
+    page.gauge(
+        "helenus_memory_max_bytes",
+        "Bound on helenus_memory_held_bytes (limits.memory_max).",
+        shared.memory_max_of(&shared.settings.load()),
+    );
+    if let Some(limit) = crate::memory::limit() {
+        page.gauge(
+            "helenus_memory_limit_bytes",
+            "Memory that the whole process may take: the machine's, or its control group's limit.",
+            limit,
+        );
     }
 }
 
