@@ -2,12 +2,12 @@
 //! secret that the nodes share with proxies.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Result, invalid};
+use crate::private_file;
 
 /// The argument for `java`; the jar must be on the class path.
 pub(crate) const PROPERTY: &str =
@@ -35,15 +35,7 @@ pub(crate) fn make_secret(dir: &Path) -> Result<()> {
     }
     // Written beside it first: a secret that is there is whole.
     let unfinished = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .during("creating", &unfinished)?;
-    file.write_all(secret()?.as_bytes())
-        .during("writing", &unfinished)?;
+    private_file::write(&unfinished, &secret()?)?;
     std::fs::rename(&unfinished, &path).during("writing", &path)
 }
 

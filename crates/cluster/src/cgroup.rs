@@ -108,6 +108,15 @@ impl Group {
 pub(crate) fn create(name: &str, controller: &Controller) -> Result<Group, String> {
     let (root, v2) = find_root(controller)?;
     let folder = root.join(name);
+    // Of version 2, a group has limits of all kinds: those of a run that was killed would hold for this one.
+    if is_left_over(&folder) {
+        fs::remove_dir(&folder).map_err(|error| {
+            format!(
+                "{} is left over from another run and cannot be removed ({error})",
+                folder.display()
+            )
+        })?;
+    }
     let is_new = !folder.exists();
     fs::create_dir_all(&folder).map_err(|error| {
         format!(
@@ -127,6 +136,11 @@ pub(crate) fn create(name: &str, controller: &Controller) -> Result<Group, Strin
         ));
     }
     Ok(Group { folder, v2 })
+}
+
+/// Whether a group is there and has no processes.
+fn is_left_over(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|pids| pids.trim().is_empty())
 }
 
 /// The folder in which groups can be created, and whether it is version 2.
@@ -194,6 +208,16 @@ mod tests {
         assert_eq!(find_in(v2, &CPU, |_| true), Some(("/u".into(), true)));
         assert_eq!(find_in(v2, &DISK, |_| false), None);
         assert_eq!(find_in("", &CPU, |_| true), None);
+    }
+
+    #[test]
+    fn a_group_without_processes_is_left_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(!is_left_over(&folder.path().join("none")));
+        for (pids, expected) in [("", true), ("\n", true), ("17\n18\n", false)] {
+            fs::write(folder.path().join("cgroup.procs"), pids).expect("written");
+            assert_eq!(is_left_over(folder.path()), expected, "{pids:?}");
+        }
     }
 
     #[test]

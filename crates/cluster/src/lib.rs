@@ -24,6 +24,7 @@ mod guard;
 mod jars;
 mod node;
 mod paths;
+mod private_file;
 mod process;
 mod spec;
 mod state;

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{Context, Error, Result, invalid};
+use crate::private_file;
 use crate::state::State;
 
 /// The identity in the client certificate, for authenticators that check it.
@@ -103,11 +103,7 @@ impl TlsFiles {
             (&self.client_key_pem, client_key),
         ]
         .into_iter()
-        .try_for_each(|(path, text)| {
-            fs::write(path, text).during("writing", path)?;
-            let private = fs::Permissions::from_mode(0o600);
-            fs::set_permissions(path, private).during("protecting", path)
-        }))
+        .try_for_each(|(path, text)| private_file::write(path, &text)))
     }
 
     /// Settings for a client that trusts this cluster and presents the client certificate.

@@ -34,7 +34,18 @@ pub fn print_error(error: &dyn Display) {
 
 /// As JSON on one line, in which [`printable`] would change nothing.
 pub fn json_line(value: &impl Serialize) -> serde_json::Result<String> {
-    let text = serde_json::to_string(value)?;
+    Ok(escaped(&serde_json::to_string(value)?))
+}
+
+/// As JSON on several lines, in each of which [`printable`] would change nothing.
+pub fn json_lines(value: &impl Serialize) -> serde_json::Result<String> {
+    let text = serde_json::to_string_pretty(value)?;
+    let lines: Vec<String> = text.split('\n').map(escaped).collect();
+    Ok(lines.join("\n"))
+}
+
+/// A line of JSON, with what [`printable`] would change written as numbers.
+fn escaped(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         if stands_alone(c) {
@@ -45,7 +56,7 @@ pub fn json_line(value: &impl Serialize) -> serde_json::Result<String> {
             line.extend(units.into_iter().map(|unit| format!("\\u{unit:04x}")));
         }
     }
-    Ok(line)
+    line
 }
 
 /// Whether a terminal shows a character as a sign of its own, in cells of its own.

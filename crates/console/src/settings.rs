@@ -1,6 +1,6 @@
 //! A proxy's settings as commands are given them.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -59,19 +59,7 @@ impl Settings {
                 .with_context(|| format!("{} is wrong", path.display()))?;
             table = text.parse()?;
         }
-        for (name, value) in std::env::vars() {
-            if let Some(path) = name.strip_prefix("HELENUS_")
-                && let Some((section, key)) = path.split_once("__")
-            {
-                put(
-                    &mut table,
-                    &section.to_lowercase(),
-                    &key.to_lowercase(),
-                    &value,
-                )
-                .with_context(|| format!("the environment variable {name} is wrong"))?;
-            }
-        }
+        put_environment(&mut table, std::env::vars_os())?;
         put_all(&mut table, &self.set)?;
         let mut config = of_table(&table)?;
         if let Some(listen) = self.listen {
@@ -95,6 +83,31 @@ impl Settings {
         log_filter(&config.log.filter)?;
         Ok(config)
     }
+}
+
+/// Settings of the environment; other programs' variables may be anything.
+fn put_environment(
+    table: &mut toml::Table,
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<()> {
+    for (name, value) in variables {
+        let Some((name, path)) = name
+            .to_str()
+            .and_then(|name| Some((name, name.strip_prefix("HELENUS_")?)))
+        else {
+            continue;
+        };
+        let Some((section, key)) = path.split_once("__") else {
+            continue;
+        };
+        let wrong = || format!("the environment variable {name} is wrong");
+        let value = value
+            .to_str()
+            .context("it is not UTF-8")
+            .with_context(wrong)?;
+        put(table, &section.to_lowercase(), &key.to_lowercase(), value).with_context(wrong)?;
+    }
+    Ok(())
 }
 
 /// Whether this version supports these settings (`section.key=value`) and accepts their values.
@@ -176,5 +189,25 @@ mod tests {
         }
         let error = format!("{:#}", judge(&["listen.wrokers=2".into()]).unwrap_err());
         assert!(error.contains("wrokers"), "{error}");
+    }
+
+    #[test]
+    fn what_others_put_into_the_environment_is_not_looked_at() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = || OsString::from_vec(vec![b'x', 0xFF]);
+        let put = |variables: Vec<(OsString, OsString)>| {
+            let mut table = toml::Table::new();
+            put_environment(&mut table, variables.into_iter()).map(|()| table)
+        };
+        let table = put(vec![
+            ("OTHER".into(), odd()),
+            (odd(), "1".into()),
+            ("HELENUS_LISTEN__WORKERS".into(), "2".into()),
+        ]);
+        let table = table.expect("settings");
+        assert_eq!(table["listen"]["workers"], toml::Value::Integer(2));
+        let wrong = put(vec![("HELENUS_LISTEN__ADDRESS".into(), odd())]);
+        let wrong = format!("{:#}", wrong.expect_err("not UTF-8"));
+        assert!(wrong.contains("HELENUS_LISTEN__ADDRESS"), "{wrong}");
     }
 }

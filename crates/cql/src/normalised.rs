@@ -360,7 +360,11 @@ impl<'a> Normalised<'a> {
         match self.operator {
             // `c = c + 1`
             Some(left) => written != left,
-            None => self.is_among_values() && next != Some(Colon),
+            // In braces, a word before a colon is a field; what is in double quotes may be the key of an entry.
+            None => {
+                let is_field = next == Some(Colon) && token.kind == TokenKind::Word;
+                self.is_among_values() && !is_field
+            }
         }
     }
 

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use helenus_capture::{Answer, Bound, Chunk, RECORD_BYTES_MAX, Request, Statement, kinds};
 use helenus_cql::first_words;
-use helenus_wire::code;
+use helenus_wire::Opcode;
 use rustc_hash::FxHashMap;
 use siphasher::sip::SipHasher24;
 use slotmap::Key;
 
 use crate::keys::SessionKey;
+use crate::records::is_not_understood;
 use crate::statement::prepared;
 
 /// Requests whose answers are awaited, in bytes.
@@ -218,8 +219,9 @@ impl Capture {
         let mut pending = self.pending.remove(&of)?;
         self.pending_bytes -= byte_len(&pending);
         let error = error();
-        if error == Some(code::SYNTAX as u32) {
-            // What looks like a name in it may be a value.
+        let code = error.map(|code| code as i32);
+        let opcode = Opcode::from_number(pending.request.opcode);
+        if opcode.is_some_and(|opcode| is_not_understood(opcode, code)) {
             for part in &mut pending.parts {
                 part.statement.text = first_words(&part.statement.text);
                 part.statement.kinds &= !kinds::WHOLE;

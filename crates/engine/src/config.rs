@@ -118,7 +118,8 @@ pub struct Cluster {
     /// answers requests meant for the local one, and may not have its latest writes yet.
     pub allow_remote_dc_for_local_levels: bool,
     /// How long the answer to a schema change waits for all nodes that are up to have it, in
-    /// milliseconds. Keep it below the time-outs of drivers.
+    /// milliseconds; drivers wait as long themselves. A driver whose requests time out sooner, as the Java
+    /// driver's after 2 s, needs a longer time-out for schema changes.
     pub schema_agreement_max_ms: u64,
     /// Role of the control connection, if the cluster requires authentication. Clients always log in as
     /// themselves.
@@ -321,6 +322,9 @@ pub struct Limits {
     pub clients_max: usize,
     /// Requests in flight of one client connection; beyond them its socket is not read.
     pub client_in_flight_max: usize,
+    /// Time after which a client that waits for nothing and has sent nothing is disconnected, in seconds. Drivers
+    /// send heartbeats, mostly every 30 s. 0: never; clients whose machines have vanished are noticed in any case.
+    pub client_idle_max_s: u64,
     /// Largest request, in bytes.
     pub request_bytes_max: usize,
     /// Requests waiting for a place on one node, per worker; beyond them clients get OVERLOADED.
@@ -408,7 +412,7 @@ impl Default for Cluster {
             local_rack: None,
             allow_remote_dc: false,
             allow_remote_dc_for_local_levels: false,
-            schema_agreement_max_ms: 5_000,
+            schema_agreement_max_ms: 10_000,
             username: None,
             password: None,
             password_file: None,
@@ -483,6 +487,7 @@ impl Default for Limits {
         Limits {
             clients_max: 20_000,
             client_in_flight_max: 4_096,
+            client_idle_max_s: 0,
             request_bytes_max: helenus_wire::MAX_REQUEST_BODY,
             node_queue_max: 16_384,
             memory_max: None,

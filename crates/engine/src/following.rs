@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use helenus_wire::code;
-
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::gates::lwt_queue::Turn;
@@ -13,6 +11,7 @@ use crate::output::Output;
 use crate::query::Query;
 use crate::records::{
     ATTEMPTS_MAX, Attempt, AttemptEnd, Attempts, Noted, RequestTrace, SlowRequest, TraceParent,
+    is_not_understood,
 };
 use crate::request::{Caller, ClientRequest};
 use crate::trail::Trail;
@@ -68,10 +67,9 @@ impl Engine {
             return;
         };
         let query = request.asked();
-        // What looks like a name may be a value in what nodes have not understood.
-        let (keyspace, table) = match slow.error {
-            Some(code::SYNTAX) => (None, None),
-            _ => table_of(query),
+        let (keyspace, table) = match is_not_understood(query.opcode, slow.error) {
+            true => (None, None),
+            false => table_of(query),
         };
         let asked = &mut slow.asked;
         asked.keyspace = asked.keyspace.take().filter(|name| is_name(name));

@@ -5,6 +5,7 @@
 //! [`crate::Engine::poll_output`] returns, until it returns nothing.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_wire::{Encoder, Opcode, Version};
@@ -67,6 +68,8 @@ pub struct HeldAnswer {
     pub request: ClientRequestKey,
     /// The node that has answered.
     pub coordinator: SocketAddr,
+    /// The schema change, without values.
+    pub statement: Option<Arc<str>>,
     /// How long the nodes have to agree.
     pub limit: Duration,
     pub opcode: Opcode,

@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
 use crate::query::Query;
 use crate::records::{
-    Answered, Described, Digest, ErrorRecord, Looked, SlowRequest, shown_message,
+    Answered, Described, Digest, ErrorRecord, Looked, SlowRequest, is_not_understood, shown_message,
 };
 use crate::request::{Caller, ClientRequest};
 use crate::statement::prepared::Statement;
@@ -27,11 +27,10 @@ use crate::stats::add;
 use crate::trail::Trail;
 
 impl Query {
-    /// What it is shown as; None if nobody here knows what it asks. What looks like a name may be a value in
-    /// what nodes have not understood.
-    fn digest(&self, error: Option<i32>) -> Option<Digest> {
+    /// What it is shown as; None if nobody here knows what it asks.
+    pub(crate) fn digest(&self, error: Option<i32>) -> Option<Digest> {
         let prepared = self.prepared.as_ref();
-        let is_broken = error == Some(code::SYNTAX);
+        let is_broken = is_not_understood(self.opcode, error);
         let of = |statement: &Statement| match is_broken {
             true => Digest::of_broken(&statement.text),
             false => statement.digest().clone(),

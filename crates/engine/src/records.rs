@@ -19,7 +19,7 @@ use crate::config::Config;
 pub(crate) use attempts::{ATTEMPTS_MAX, Attempts, Noted};
 pub use attempts::{Attempt, AttemptEnd};
 pub use described::Described;
-pub(crate) use described::{DIGEST_BYTES_MAX, Digest};
+pub(crate) use described::{DIGEST_BYTES_MAX, Digest, is_not_understood};
 pub use errors::ErrorRecord;
 pub(crate) use errors::shown_message;
 pub use slow::SlowRequest;

@@ -22,6 +22,8 @@ pub enum Wanted {
     },
     /// A client is to be disconnected.
     Kill(SessionKey),
+    /// Clients that wait for nothing and have sent nothing for so long are to be disconnected.
+    CloseIdle(Duration),
     Slow {
         max: usize,
     },
@@ -43,6 +45,8 @@ pub enum Report {
     Clients(Vec<ClientRow>, usize),
     /// Whether the client was there.
     Killed(bool),
+    /// How many were.
+    IdleClosed(usize),
     /// The latest first, and how many were too many to be described.
     Slow(Vec<SlowRequest>, u64),
     /// The latest first; and the latest of each code.

@@ -19,6 +19,9 @@ impl Engine {
                 self.clients.kill(&mut self.cx, key);
                 Report::Killed(is_there)
             }
+            Wanted::CloseIdle(idle) => {
+                Report::IdleClosed(self.clients.close_idle(&mut self.cx, idle))
+            }
             Wanted::Slow { max } => {
                 let (slow, left_out) = self.records.slow(max);
                 Report::Slow(slow, left_out)

@@ -112,6 +112,8 @@ pub struct Snapshot {
     pub pinned: NodeIndex,
     pub local_dc: String,
     pub schema_version: [u8; 16],
+    /// That of a node that is up and has another one.
+    pub other_schema_version: Option<[u8; 16]>,
     pub local: SystemTable,
     pub peers: SystemTable,
     pub peers_v2: SystemTable,
@@ -144,6 +146,7 @@ impl Snapshot {
             pinned: NodeIndex(0),
             local_dc: String::new(),
             schema_version: [0; 16],
+            other_schema_version: None,
             local: SystemTable::default(),
             peers: SystemTable::default(),
             peers_v2: SystemTable::default(),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-use helenus_console::cells::print_error;
+use helenus_console::cells::{json_lines, print_error, printable, printable_lines};
 use helenus_console::settings::Settings;
 use helenus_proxy::{CheckReport, CheckedReport, Explanation, Question};
 
@@ -82,16 +82,20 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
         }
     };
     if args.json {
-        match serde_json::to_string_pretty(&report) {
+        match json_lines(&report) {
             Ok(text) => println!("{text}"),
             Err(e) => print_error(&e),
         }
     } else {
-        match &report.explanation {
-            Some(explanation) => print!("{}", explained(explanation)),
-            None => print_cluster(&report),
-        }
-        print_findings(&report);
+        let about = match &report.explanation {
+            Some(explanation) => explained(explanation),
+            None => about_cluster(&report),
+        };
+        print!(
+            "{}{}",
+            printable_lines(&about),
+            printable_lines(&findings(&report))
+        );
     }
     if report.problems.is_empty() {
         ExitCode::SUCCESS
@@ -100,12 +104,12 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
     }
 }
 
-fn print_cluster(report: &CheckReport) {
+/// What nodes say of themselves has its place on its line and nowhere else.
+fn about_cluster(report: &CheckReport) -> String {
+    let mut lines = Vec::new();
     if let Some(name) = &report.cluster_name {
-        println!(
-            "cluster {name:?}, protocol v{}",
-            report.protocol.unwrap_or(0)
-        );
+        let protocol = report.protocol.unwrap_or(0);
+        lines.push(format!("cluster {name:?}, protocol v{protocol}"));
     }
     for node in &report.nodes {
         let state = if node.reachable {
@@ -117,41 +121,49 @@ fn print_cluster(report: &CheckReport) {
             Some(number) => format!("{number} processors, "),
             None => String::new(),
         };
-        println!(
-            "  {}  {}  {}/{}  {processors}{state}",
-            node.address, node.release_version, node.dc, node.rack
+        let said = [&node.address, &node.release_version, &node.dc, &node.rack];
+        let [address, release_version, dc, rack] = said.map(|text| printable(text));
+        lines.push(format!(
+            "  {address}  {release_version}  {dc}/{rack}  {processors}{state}"
+        ));
+        lines.extend(
+            node.report
+                .as_ref()
+                .map(|report| format!("    {}", resources(report))),
         );
-        if let Some(report) = &node.report {
-            println!("    {}", resources(report));
-        }
     }
     if let Some(layouts) = &report.layouts {
-        println!(
+        lines.push(format!(
             "  layouts: {} ready, {} only written",
             layouts.ready, layouts.writing
-        );
+        ));
     }
     if let Some(columns) = &report.encoded_columns {
         let counts = columns
             .iter()
             .map(|(state, count)| format!("{count} {state}"));
-        println!(
+        lines.push(format!(
             "  columns in the catalogue of encoded ones, by state: {}",
             counts.collect::<Vec<_>>().join(", ")
-        );
+        ));
     }
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
-fn print_findings(report: &CheckReport) {
-    for problem in &report.problems {
-        println!("problem: {problem}");
-    }
-    for advice in &report.advice {
-        println!("advice: {advice}");
-    }
+fn findings(report: &CheckReport) -> String {
+    let problems = report
+        .problems
+        .iter()
+        .map(|problem| format!("problem: {problem}\n"));
+    let advice = report
+        .advice
+        .iter()
+        .map(|advice| format!("advice: {advice}\n"));
+    let mut text: String = problems.chain(advice).collect();
     if report.problems.is_empty() {
-        println!("nothing wrong");
+        text.push_str("nothing wrong\n");
     }
+    text
 }
 
 /// What a statement would meet, for people.
@@ -224,4 +236,43 @@ fn resources(report: &CheckedReport) -> String {
         of.read_pending,
         of.compactions_pending,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_proxy::CheckedNode;
+
+    use super::*;
+
+    #[test]
+    fn no_terminal_obeys_what_nodes_say() {
+        let said = "\u{1b}[31mdc\u{9b}2J\nproblem: none";
+        let report = CheckReport {
+            advice: vec![format!("a node says {said}")],
+            cluster_name: Some(said.to_owned()),
+            nodes: vec![CheckedNode {
+                address: "10.0.0.1:9042".to_owned(),
+                dc: said.to_owned(),
+                rack: "r".to_owned(),
+                release_version: "5.0.6".to_owned(),
+                processors: None,
+                reachable: true,
+                report: None,
+            }],
+            ..CheckReport::default()
+        };
+        let text = printable_lines(&about_cluster(&report)) + &printable_lines(&findings(&report));
+        assert!(
+            text.chars().all(|c| c == '\n' || !c.is_control()),
+            "{text:?}"
+        );
+        assert!(about_cluster(&report).lines().count() == 2, "{text}");
+        let json = json_lines(&report).expect("JSON");
+        assert!(
+            json.chars().all(|c| c == '\n' || !c.is_control()),
+            "{json:?}"
+        );
+        let read: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(read["nodes"][0]["dc"], said);
+    }
 }

@@ -65,11 +65,8 @@ impl Target {
 enum Command {
     /// Show something
     Show(ShowArgs),
-    /// Disconnect a client, at once
-    Kill {
-        /// As `helenus ctl show clients` shows it
-        client: String,
-    },
+    /// Disconnect a client, at once, or all that are idle
+    Kill(KillArgs),
     /// Let requests of a role or about a keyspace wait in the proxy
     ///
     /// It ends by itself. What is too much gets OVERLOADED. Drivers give up after a time of their own, often 2 to
@@ -85,6 +82,36 @@ enum Command {
     Log(LogArgs),
     /// Stop the proxy, as on SIGTERM: clients move to other proxies, and no answer is lost
     Drain,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct KillArgs {
+    /// As `helenus ctl show clients` shows it
+    client: Option<String>,
+    /// All that wait for nothing and have sent nothing for so long, as 90s, 10m or 2h
+    #[arg(long, value_name = "TIME", value_parser = idle_s)]
+    idle: Option<u32>,
+}
+
+/// A time of at least a second, in seconds.
+fn idle_s(text: &str) -> Result<u32> {
+    let seconds = u32::try_from(parse_time(text)?.as_secs())?;
+    ensure!(seconds > 0, "write a time from 1s on, as 90s, 10m or 2h");
+    Ok(seconds)
+}
+
+impl KillArgs {
+    fn path(&self) -> String {
+        match (&self.client, self.idle) {
+            (Some(client), _) => {
+                let id = utf8_percent_encode(client, NON_ALPHANUMERIC).to_string();
+                // Ids have nothing to be encoded but their hyphen.
+                format!("/api/clients/{}/kill", id.replace("%2D", "-"))
+            }
+            (None, idle) => format!("/api/clients/kill?idle_s={}", idle.unwrap_or_default()),
+        }
+    }
 }
 
 #[derive(Args)]
@@ -258,12 +285,7 @@ fn answer_of(args: &CtlArgs) -> Result<Answer> {
         .build()?;
     let (is_action, path, patience) = match &args.command {
         Command::Show(show) => (false, show.path(), 10),
-        Command::Kill { client } => {
-            let id = utf8_percent_encode(client, NON_ALPHANUMERIC).to_string();
-            // Ids have nothing to be encoded but their hyphen.
-            let id = id.replace("%2D", "-");
-            (true, format!("/api/clients/{id}/kill"), 10)
-        }
+        Command::Kill(kill) => (true, kill.path(), 10),
         Command::Pause(pause) => {
             let (of, seconds, max) = (pause.paused.query(), pause.seconds, pause.waiting_max);
             let path = format!("/api/pause?{of}&seconds={seconds}&waiting_max={max}");
@@ -308,7 +330,11 @@ fn show(args: &CtlArgs, value: &Value) -> Result<()> {
 fn text_of(command: &Command, value: &Value) -> Result<String> {
     Ok(match command {
         Command::Show(show) => tables::text(show.what, value, show.limit.into())?,
-        Command::Kill { client } => format!("client {client} is disconnected"),
+        Command::Kill(KillArgs {
+            client: Some(client),
+            ..
+        }) => format!("client {client} is disconnected"),
+        Command::Kill(_) => format!("{} clients are disconnected", value["killed"]),
         Command::Pause(_) => tables::pause(value),
         Command::Resume(_) => format!(
             "resumed: {} requests that waited go on, {} were refused",
@@ -351,6 +377,7 @@ mod tests {
             "show errors --admin 127.0.0.1:9180 --admin-token-file /t",
             "show errors --url http://127.0.0.1:9180",
             "kill 0-1",
+            "kill --idle 10m",
             "pause --keyspace shop --seconds 5 --waiting-max 9",
             "resume --role app",
             "reload",
@@ -370,6 +397,8 @@ mod tests {
             "show",
             "show nothing",
             "kill",
+            "kill 0-1 --idle 10m",
+            "kill --idle 0s",
             "reconnect --node somewhere",
             "pause",
             "pause --role a --keyspace b",

@@ -7,6 +7,7 @@ mod layouts;
 mod outcome;
 mod progress;
 
+use crate::command_line::command_line;
 use crate::load_cmd::show;
 use crate::node_cpus::{cap_all, default_share, parse_cores};
 use crate::node_storage;
@@ -239,7 +240,7 @@ fn tell(outcome: &Outcome) {
 async fn report(args: &DemoArgs, cluster: &Cluster) -> Result<Report> {
     // Measuring would only keep the user waiting.
     let storage = node_storage::look(cluster.dir(), Measure::Never).await?;
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let command = command_line();
     let mut machine = Machine::here(cluster.dir()).with_storage(storage);
     let version = args.cassandra.clone();
     machine.versions.insert("cassandra".into(), version);

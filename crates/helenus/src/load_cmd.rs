@@ -14,6 +14,7 @@ mod target;
 pub(crate) use live::show;
 pub(crate) use parse::{Arm, parse_arm, parse_watched};
 
+use crate::command_line::command_line;
 use crate::open_files::raise_open_files_limit;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
@@ -83,7 +84,7 @@ async fn load(args: LoadArgs) -> Result<()> {
         .iter()
         .map(|(each, _)| each.name.clone())
         .collect();
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let command = command_line();
     let mut report = Report::new("load", command, machine, args.rounds());
     report.settings = args.settings();
     let kinds: Vec<String> = arm_runs.first().map_or_else(Vec::new, |arm| {

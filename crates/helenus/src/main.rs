@@ -26,6 +26,8 @@ mod busy_cmd;
 #[cfg(feature = "lab")]
 mod cluster_cmd;
 #[cfg(feature = "lab")]
+mod command_line;
+#[cfg(feature = "lab")]
 mod demo_cmd;
 #[cfg(feature = "lab")]
 mod endpoint_args;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use helenus_console::cells::printable;
+use helenus_console::figures::number;
 use helenus_console::terminal::run_to_end;
 use helenus_load::replay::{Options, Outcome, run as play};
 
@@ -100,6 +101,21 @@ fn shown(outcome: &Outcome, limit: usize) -> String {
         outcome.endpoints.join(" and "),
         outcome.rounds
     ));
+    for (name, pace) in outcome.endpoints.iter().zip(&outcome.pace) {
+        let (reached, wanted) = (number(pace.reached_per_s), number(pace.wanted_per_s));
+        let (p99, max) = (number(pace.late_p99_ms), number(pace.late_max_ms));
+        line(format!(
+            "{}: {reached} of {wanted} requests/s, sent {p99} ms (p99) and {max} ms (max) after they were due",
+            printable(name)
+        ));
+        if pace.fell_behind() {
+            line(format!(
+                "warning: {} did not get the recorded load, and its latencies include the delay: play with a smaller \
+                 --speed, or on a machine that has more processors",
+                printable(name)
+            ));
+        }
+    }
     let is_compared = outcome.endpoints.len() == 2;
     let words = is_compared.then_some(Words {
         compared: "answers of reads compared",

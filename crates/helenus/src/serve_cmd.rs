@@ -43,18 +43,40 @@ fn begin_log(filter: &str, as_json: bool, kept: Arc<LogLines>) -> Result<SetLogF
     }))
 }
 
+/// Files of the proxy beside those of clients: links, connections to the admin server, files that are read.
+const OTHER_FILES: u64 = 1_000;
+
+/// What to do if the limit of open files is too low for so many clients.
+fn too_few_files(files: u64, clients_max: usize) -> Option<String> {
+    let needed = clients_max as u64 + OTHER_FILES;
+    (files < needed).then(|| {
+        let served = files.saturating_sub(OTHER_FILES);
+        format!(
+            "{files} open files are allowed (ulimit -n, LimitNOFILE) and limits.clients_max = {clients_max} needs \
+             {needed}: raise the limit, or set limits.clients_max to {served}"
+        )
+    })
+}
+
+/// Ends the process with any panic: a worker that has lost a task would keep its clients and its share of the port,
+/// and answer nobody. Whoever supervises the process starts it again.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
+    abort_on_panic();
     let config = args.settings.load()?;
     let log = Arc::new(LogLines::default());
     let set_log_filter = begin_log(&config.log.filter, args.log_json, log.clone())?;
     // Each client and each link uses a file descriptor.
     let files = raise_open_files_limit();
-    if files < config.limits.clients_max as u64 + 1_000 {
-        tracing::warn!(
-            files,
-            clients_max = config.limits.clients_max,
-            "the limit of open files (ulimit -n) is too low for limits.clients_max"
-        );
+    if let Some(warning) = too_few_files(files, config.limits.clients_max) {
+        tracing::warn!("{warning}");
     }
     let program = Program {
         load: Box::new(move || args.settings.load()),
@@ -62,4 +84,47 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         log,
     };
     helenus_proxy::serve(config, program)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set in the process that is to end.
+    const PANICS: &str = "HELENUS_TEST_PANICS";
+
+    #[test]
+    fn a_limit_that_is_too_low_is_told_with_what_would_do() {
+        assert_eq!(too_few_files(21_000, 20_000), None);
+        let told = too_few_files(4_096, 20_000).expect("too low");
+        assert!(
+            told.contains(" needs 21000") && told.contains("clients_max to 3096"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_panic_in_a_thread_ends_the_process() {
+        if std::env::var_os(PANICS).is_some() {
+            abort_on_panic();
+            let worker = std::thread::spawn(|| panic!("in a worker"));
+            let _ = worker.join();
+            return;
+        }
+        let program = std::env::current_exe().expect("this program");
+        let name = "serve_cmd::tests::a_panic_in_a_thread_ends_the_process";
+        let mut test = Command::new(program);
+        test.args(["--exact", "--nocapture", name]).env(PANICS, "1");
+        let ended = test.output().expect("it runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(
+            ended.status.signal(),
+            Some(rustix::process::Signal::ABORT.as_raw()),
+            "{said}"
+        );
+        assert!(said.contains("in a worker"), "{said}");
+    }
 }

@@ -2,13 +2,15 @@
 //!
 //! Each recorded connection is one connection to each endpoint. A capture is cut into pieces of equal time;
 //! in each round the endpoints take turns with one piece, and who begins changes from round to round. Sending
-//! never waits for answers, unless a closed loop is wanted; so an endpoint that falls behind cannot hide it.
+//! never waits for answers, unless a closed loop is wanted; so an endpoint that falls behind cannot hide it. If this
+//! machine falls behind, `pace` tells.
 
 pub(crate) mod answers;
 pub(crate) mod asking;
 mod fill;
 mod options;
 mod outcome;
+mod pace;
 mod play;
 pub(crate) mod statements;
 pub(crate) mod step;
@@ -27,6 +29,7 @@ use crate::spread::rotation;
 
 pub use options::Options;
 pub use outcome::Outcome;
+pub use pace::Pace;
 pub use tally::{Group, OfEndpoint};
 
 use outcome::Gathered;
@@ -70,7 +73,7 @@ pub async fn run(
     for round in 0..options.rounds {
         let played = turns(&mut players, &traffic, &options, round, &mut on_turn).await;
         match played {
-            Ok(played) => gathered.add_round(&traffic, &played),
+            Ok(played) => gathered.add_round(&traffic, &played, options.speed),
             // What came before is worth to be known.
             Err(e) if round > 0 => {
                 traffic.broken_off = Some(format!("{e:#}"));

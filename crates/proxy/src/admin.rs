@@ -38,6 +38,7 @@ mod text;
 mod view;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +51,7 @@ use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -60,11 +61,17 @@ use self::answer::{Answer, json, large_json, plain, set, typed};
 use self::page::Page;
 use self::protobuf::Protobuf;
 use crate::capture_stream::{IDLE_MAX, Taken};
+use crate::places::{Bounds, Place, Places};
 use crate::process::Process;
 use crate::unix_socket::{self, SocketFile};
 use helenus_engine::config;
 
-const CONNECTIONS_MAX: usize = 64;
+/// Connections of each listener. A probe gets the place of one that has nothing to wait for.
+const CONNECTIONS: Bounds = Bounds {
+    all: 64,
+    address: 64,
+    quiet: Duration::ZERO,
+};
 /// Time to send a request head; also the longest pause between two requests on one connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Age at which a connection is closed after its current response.
@@ -104,7 +111,7 @@ const ENDPOINTS: &str = "\
 /api/config    the settings in force, without secrets
 /api/log?limit=N
                the last lines of the log
-POST /api/clients/ID/kill
+POST /api/clients/ID/kill, POST /api/clients/kill?idle_s=N
 POST /api/pause?role=NAME&seconds=N&waiting_max=N
 POST /api/pause?keyspace=NAME&seconds=N&waiting_max=N
 POST /api/resume?role=NAME, POST /api/resume?keyspace=NAME
@@ -207,34 +214,61 @@ enum Listener {
     Socket(UnixListener),
 }
 
+impl Listener {
+    async fn accept(&self) -> std::io::Result<Accepted> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok(Accepted::Tcp(stream, peer.ip()))
+            }
+            Listener::Socket(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Accepted::Socket(stream))
+            }
+        }
+    }
+}
+
+enum Accepted {
+    Tcp(TcpStream, IpAddr),
+    Socket(UnixStream),
+}
+
 /// Serves until the proxy stops.
 async fn serve(admin: Arc<Admin>, listener: Listener) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new(CONNECTIONS);
     loop {
-        // The semaphore is never closed; if it were, nothing more could be served.
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
+        let accepted = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                tracing::warn!("the admin server cannot accept a connection: {e}");
+                // Usually "too many open files": an immediate retry would only spin.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let address = match &accepted {
+            Accepted::Tcp(_, address) => Some(*address),
+            Accepted::Socket(_) => None,
+        };
+        let Some((place, replaced)) = places.take(address, Instant::now()) else {
+            continue;
         };
         let admin = admin.clone();
-        let accepted = match &listener {
-            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(async move {
-                    admin.connection(stream, Door::Tcp).await;
-                    drop(place);
-                });
-            }),
-            Listener::Socket(listener) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(async move {
-                    admin.connection(stream, Door::Socket).await;
-                    drop(place);
-                });
-            }),
-        };
-        if let Err(e) = accepted {
-            tracing::warn!("the admin server cannot accept a connection: {e}");
-            // Usually "too many open files": an immediate retry would only spin.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        tokio::spawn(async move {
+            let served = async {
+                match accepted {
+                    Accepted::Tcp(stream, _) => admin.connection(stream, Door::Tcp, place).await,
+                    Accepted::Socket(stream) => {
+                        admin.connection(stream, Door::Socket, place).await;
+                    }
+                }
+            };
+            tokio::select! {
+                () = served => {}
+                _ = replaced => {}
+            }
+        });
     }
 }
 
@@ -269,7 +303,7 @@ struct Admin {
 }
 
 impl Admin {
-    async fn connection<S>(self: Arc<Self>, stream: S, door: Door)
+    async fn connection<S>(self: Arc<Self>, stream: S, door: Door, place: Place)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -277,10 +311,13 @@ impl Admin {
         let stream_taken = Arc::new(Mutex::new(None));
         let patience = self.patience;
         let noted = stream_taken.clone();
+        let place = Arc::new(place);
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let (admin, noted) = (self.clone(), noted.clone());
+            let (admin, noted, place) = (self.clone(), noted.clone(), place.clone());
             async move {
+                place.set_busy(true);
                 let answer = admin.answer(&request, door).await;
+                place.set_busy(matches!(answer.body(), Either::Right(_)));
                 // Answers of a connection follow one another.
                 *noted.lock().unwrap_or_else(PoisonError::into_inner) = match answer.body() {
                     Either::Right(stream) => Some(stream.taken()),

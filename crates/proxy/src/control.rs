@@ -43,6 +43,10 @@ const REFRESH_DELAY: Duration = Duration::from_millis(100);
 /// Number of known nodes to try before the contact points.
 const KNOWN_FIRST: usize = 8;
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// So long after a change of the schema nodes have heard of each other's version.
+const VERSIONS_DELAY: Duration = Duration::from_millis(1_500);
+/// Pause before they are looked at again while nodes disagree.
+const VERSIONS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps the snapshot up to date until the proxy stops.
 pub(crate) async fn run(
@@ -51,8 +55,16 @@ pub(crate) async fn run(
     mut requests: mpsc::Receiver<ControlRequest>,
     mut recalls: mpsc::Receiver<Box<[u8]>>,
 ) {
+    let mut asking = Asking::new(&shared);
     loop {
-        let ended = follow(&shared, &mut control, &mut requests, &mut recalls).await;
+        let ended = follow(
+            &shared,
+            &mut control,
+            &mut requests,
+            &mut recalls,
+            &mut asking,
+        )
+        .await;
         let Err(e) = ended else { return };
         tracing::warn!(node = %control.address, "control connection lost: {e}");
         add(&shared.stats.global.control_reconnects, 1);
@@ -60,6 +72,7 @@ pub(crate) async fn run(
         shared.events.note(Kind::ControlLost, lost);
         // Changes may be missed until the next one is registered for events.
         shared.forget_statuses();
+        asking.doubt(&shared, control.address);
         let schema_version = shared.snapshot.load().schema_version;
         control = reconnect(&shared, control.address, &mut requests).await;
         shared.contact_failure.store(None);
@@ -166,12 +179,13 @@ async fn follow(
     control: &mut Control,
     requests: &mut mpsc::Receiver<ControlRequest>,
     recalls: &mut mpsc::Receiver<Box<[u8]>>,
+    asking: &mut Asking,
 ) -> Result<(), ConnError> {
     let mut refresh_at: Option<Instant> = None;
+    let mut versions_at = Some(Instant::now() + VERSIONS_DELAY);
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     heartbeat.reset();
-    let mut asking = Asking::default();
-    asking.ask(shared, control.conn.version);
+    asking.begin(shared, control.conn.version);
     let mut movers = Movers::default();
     let mut measuring = Measuring::default();
     measuring.begin(shared, control.address, control.conn.version);
@@ -181,9 +195,11 @@ async fn follow(
             message = control.conn.receive() => {
                 let message = message?;
                 if message.opcode() == Some(Opcode::Event) {
-                    on_event(shared, message.content()?);
-                    asking.doubt();
+                    if let Some(node) = on_event(shared, message.content()?) {
+                        asking.doubt(shared, node);
+                    }
                     refresh_at.get_or_insert_with(|| Instant::now() + REFRESH_DELAY);
+                    versions_at.get_or_insert_with(|| Instant::now() + VERSIONS_DELAY);
                 }
             }
             request = requests.recv() => match request {
@@ -198,7 +214,7 @@ async fn follow(
             },
             Some(settled) = movers.next() => {
                 refresh_with(shared, control, &[settled]).await?;
-                asking.ask(shared, control.conn.version);
+                asking.ask(shared);
             }
             Some(snapshot) = asking.next(shared) => shared.publish(snapshot),
             Some(snapshot) = measuring.next(shared) => shared.publish(snapshot),
@@ -206,7 +222,12 @@ async fn follow(
             () = tokio::time::sleep_until(refresh_at.unwrap_or_else(Instant::now)), if refresh_at.is_some() => {
                 refresh_at = None;
                 refresh(shared, control).await?;
-                asking.ask(shared, control.conn.version);
+                asking.ask(shared);
+            }
+            () = tokio::time::sleep_until(versions_at.unwrap_or_else(Instant::now)), if versions_at.is_some() => {
+                let other = control.other_schema_version(shared).await?;
+                show_other_version(shared, other);
+                versions_at = other.map(|_| Instant::now() + VERSIONS_PAUSE);
             }
             _ = heartbeat.tick() => {
                 // Also catches topology changes whose event was lost.
@@ -220,14 +241,25 @@ async fn follow(
                 if !is_same {
                     shared.publish(new);
                 }
-                asking.ask(shared, control.conn.version);
+                asking.ask(shared);
                 measuring.begin(shared, control.address, control.conn.version);
             }
         }
     }
 }
 
-fn on_event(shared: &Process, body: &[u8]) {
+/// Shows clients whether the nodes agree on the schema.
+fn show_other_version(shared: &Process, other: Option<[u8; 16]>) {
+    let known = shared.snapshot.load_full();
+    if known.other_schema_version != other {
+        let mut snapshot = (*known).clone();
+        snapshot.other_schema_version = other;
+        shared.publish(snapshot);
+    }
+}
+
+/// Returns the node that may have been started anew, if it is about one.
+fn on_event(shared: &Process, body: &[u8]) -> Option<SocketAddr> {
     let mut reader = Reader::new(body);
     let kind = reader.string().ok().and_then(EventKind::parse);
     match kind {
@@ -244,12 +276,11 @@ fn on_event(shared: &Process, body: &[u8]) {
                 kind,
                 body: body.into(),
             });
+            None
         }
         // Clients see proxies, not nodes, so events about nodes are not passed on.
         Some(EventKind::Status) => {
-            let (Ok(change), Ok(node)) = (reader.string(), reader.inet()) else {
-                return;
-            };
+            let (change, node) = (reader.string().ok()?, reader.inet().ok()?);
             let is_news = shared.note_status(node, change == "DOWN");
             if is_news {
                 let (kind, now) = match change {
@@ -259,11 +290,13 @@ fn on_event(shared: &Process, body: &[u8]) {
                 let by = format!("{node} is {now}, as another node says");
                 shared.events.note(kind, by);
             }
-            if change != "DOWN" {
-                shared.tell_workers(&WorkerMessage::NodeUp(node));
+            if change == "DOWN" {
+                return None;
             }
+            shared.tell_workers(&WorkerMessage::NodeUp(node));
+            Some(node)
         }
-        _ => {}
+        _ => None,
     }
 }
 

@@ -13,13 +13,18 @@ const UNKNOWN_MACHINE: u64 = 1 << 30;
 /// The default bound in bytes: a quarter of the machine's memory, or of what its control group
 /// allows this process.
 pub(crate) fn default_max() -> usize {
+    let all = limit().unwrap_or(UNKNOWN_MACHINE * SHARE);
+    usize::try_from(all / SHARE).unwrap_or(usize::MAX)
+}
+
+/// The memory of the machine, or what its control group allows this process; None if it is unknown.
+pub(crate) fn limit() -> Option<u64> {
     let machine = Meminfo::current().ok().map(|memory| memory.mem_total);
     let group = cgroup_limit(
         &fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
         &|path| fs::read_to_string(Path::new("/sys/fs/cgroup").join(path)).ok(),
     );
-    let all = [machine, group].into_iter().flatten().min();
-    usize::try_from(all.unwrap_or(UNKNOWN_MACHINE * SHARE) / SHARE).unwrap_or(usize::MAX)
+    [machine, group].into_iter().flatten().min()
 }
 
 /// The smallest limit of this process's control groups and their ancestors, version 2 or 1.

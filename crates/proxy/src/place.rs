@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::UnixStream;
 
 use crate::admin;
@@ -16,6 +16,8 @@ use crate::events::Kind;
 use crate::handover::{self, Ports, Successor, Taken, Waiting};
 use crate::process::Process;
 
+/// Connections that wait for a worker to accept them.
+const BACKLOG: i32 = 1024;
 /// A process that is dying has no sockets any more after that time.
 const DYING: Duration = Duration::from_secs(2);
 
@@ -31,7 +33,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Binds the ports of the settings, or takes those of a running proxy. Returns one for each worker.
+    /// Binds the ports of the settings, or takes those of a running proxy. Returns one for each worker, on which
+    /// nobody listens before [`listen`] unless that proxy does.
     pub(crate) fn take(config: &Config) -> Result<(Place, Vec<TcpListener>)> {
         let (ports, predecessor) = ports_of(config)?;
         let handed_on = match &config.listen.handover {
@@ -184,29 +187,110 @@ fn ports_of(config: &Config) -> Result<(Ports, Option<UnixStream>)> {
     Ok((ports, None))
 }
 
-/// One listener for each worker; the kernel spreads connections over them.
-fn bind_all(listen: &Listen) -> Result<Vec<std::net::TcpListener>> {
+/// One socket for each worker; the kernel spreads connections over them once they listen.
+///
+/// The first does not share the port until it listens, so a port on which anybody else listens is in use, also if
+/// that is another proxy of the same user.
+fn bind_all(listen: &Listen) -> Result<Vec<TcpListener>> {
     let address = listen.address;
     let workers = match listen.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
     (0..workers)
-        .map(|_| bind(address))
+        .map(|worker| bind(address, worker > 0))
         .collect::<Result<Vec<_>>>()
-        .with_context(|| format!("cannot listen on {address}: is the port in use?"))
+        .with_context(|| in_use(address))
 }
 
-fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
+fn bind(address: SocketAddr, shares_port: bool) -> Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
     socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
+    socket.set_reuse_port(shares_port)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
     Ok(socket.into())
+}
+
+/// Lets clients connect, who are refused before. Of several proxies that have bound the port, the first to do so has
+/// it.
+pub(crate) fn listen(address: SocketAddr, ports: &[TcpListener]) -> Result<()> {
+    let listened: std::io::Result<()> = ports.iter().map(SockRef::from).try_for_each(|port| {
+        port.listen(BACKLOG)?;
+        port.set_reuse_port(true)
+    });
+    listened.with_context(|| in_use(address))
+}
+
+fn in_use(address: SocketAddr) -> String {
+    format!("cannot listen on {address}: is the port in use?")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::TcpStream;
+
+    use super::*;
+
+    /// A port that is free, and sockets of so many workers.
+    fn settings() -> Listen {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+        Listen {
+            address: free.expect("a free port"),
+            workers: 3,
+            ..Listen::default()
+        }
+    }
+
+    fn is_in_use(outcome: &Error) -> bool {
+        let cause = outcome.root_cause().downcast_ref::<std::io::Error>();
+        cause.is_some_and(|cause| cause.kind() == ErrorKind::AddrInUse)
+    }
+
+    #[test]
+    fn two_proxies_never_share_a_port() {
+        let settings = settings();
+        // They start at the same time.
+        let first = bind_all(&settings).expect("bound");
+        let second = bind_all(&settings).expect("bound");
+        listen(settings.address, &first).expect("the port is free");
+        let refused = listen(settings.address, &second).expect_err("it has the port");
+        assert!(is_in_use(&refused), "{refused:#}");
+        drop(second);
+        let third = bind_all(&settings).expect_err("it has the port");
+        assert!(is_in_use(&third), "{third:#}");
+        let everywhere = Listen {
+            address: SocketAddr::from(([0, 0, 0, 0], settings.address.port())),
+            ..settings.clone()
+        };
+        let fourth = bind_all(&everywhere).expect_err("it has the port");
+        assert!(is_in_use(&fourth), "{fourth:#}");
+        drop(first);
+        listen(settings.address, &bind_all(&settings).expect("bound")).expect("it is free again");
+    }
+
+    #[test]
+    fn clients_are_refused_until_the_port_is_listened_on_and_then_reach_all_workers() {
+        let settings = settings();
+        let ports = bind_all(&settings).expect("bound");
+        let early = TcpStream::connect(settings.address).expect_err("nobody would accept it");
+        assert_eq!(early.kind(), ErrorKind::ConnectionRefused);
+        listen(settings.address, &ports).expect("the port is free");
+        let clients = (0..200).map(|_| TcpStream::connect(settings.address));
+        let clients: Vec<TcpStream> = clients.collect::<Result<_, _>>().expect("connected");
+        let mut accepted = 0;
+        for port in &ports {
+            let before = accepted;
+            while port.accept().is_ok() {
+                accepted += 1;
+            }
+            assert!(accepted > before, "a worker gets nobody");
+        }
+        assert_eq!(accepted, clients.len());
+    }
 }

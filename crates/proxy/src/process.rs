@@ -29,8 +29,18 @@ use crate::history::History;
 use crate::last_reload::{LastReload, Reloaded};
 use crate::log_lines::LogLines;
 use crate::memory;
+use crate::places::{Bounds, Places};
 use crate::questions::Questions;
+use crate::rarely::Rarely;
 use crate::tls::{self, Expiry};
+use crate::worker_turns::WorkerTurns;
+
+/// TLS handshakes of clients at a time: some 40 KiB each. One takes as long as a few messages do.
+const HANDSHAKES: Bounds = Bounds {
+    all: 4_096,
+    address: 1_024,
+    quiet: Duration::from_secs(2),
+};
 
 /// Shared by workers, control connection and admin server.
 pub(crate) struct Process {
@@ -39,6 +49,10 @@ pub(crate) struct Process {
     pub contact_failure: ArcSwapOption<String>,
     pub dialer: ArcSwap<Dialer>,
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
+    /// TLS handshakes of clients under way.
+    pub handshakes: Arc<Places>,
+    /// What is logged of those that fail.
+    pub failed_handshakes: Mutex<Rarely>,
     /// When the certificates in force expire.
     pub expiries: ArcSwap<Vec<Expiry>>,
     pub draining: AtomicBool,
@@ -59,7 +73,10 @@ pub(crate) struct Process {
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
     pub schema_changed: Notify,
+    /// Nodes without the schema changes that clients wait for, as was last heard.
+    pub schema_awaited_of: ArcSwap<Vec<SocketAddr>>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
+    pub turns_of_workers: WorkerTurns,
     /// What the admin server wants to know of them.
     pub questions: Questions,
     /// What clients ask, recorded for an operator.
@@ -210,6 +227,8 @@ impl Process {
             contact_failure: ArcSwapOption::empty(),
             dialer: ArcSwap::from_pointee(dialer),
             server_tls: ArcSwapOption::new(server_tls),
+            handshakes: Places::new(HANDSHAKES),
+            failed_handshakes: Mutex::default(),
             expiries: ArcSwap::from_pointee(expiries),
             draining: AtomicBool::new(false),
             has_logins: AtomicBool::new(false),
@@ -222,7 +241,9 @@ impl Process {
             history: History::new(began),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
+            schema_awaited_of: ArcSwap::default(),
             workers: Mutex::new(Vec::new()),
+            turns_of_workers: WorkerTurns::new(now),
             questions: Questions::default(),
             captures: Captures::default(),
             senders,

@@ -146,7 +146,7 @@ fn seen(
             .map(|hold| (hold.of.to_string(), hold.until))
             .collect(),
         proxies_down: (**shared.proxies_down.load()).clone(),
-        proxies: settings.listen.proxies.clone(),
+        proxies: settings.other_proxies().to_vec(),
     }
 }
 

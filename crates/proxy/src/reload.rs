@@ -4,12 +4,15 @@
 //! served take effect at once; otherwise nothing changes. Files with certificates and secrets are
 //! also checked every few seconds, because the programs that renew them rarely notify their users.
 
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::conn::Dialer;
@@ -75,13 +78,36 @@ pub(crate) struct Reloader {
     program: Program,
     common: Arc<Process>,
     files: Vec<Stamp>,
+    /// Why the files could not be used when they were looked at last.
+    refused: Option<String>,
 }
 
 /// The state of a file; differs once it has been written or replaced.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
-    state: Option<(SystemTime, u64)>,
+    state: Option<State>,
+}
+
+/// Also of what may be done with it: a file that nobody could read may be readable now.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    modified: (i64, i64),
+    /// Written, renamed, or given to another owner or group, or other rights.
+    changed: (i64, i64),
+    number: u64,
+    bytes: u64,
+}
+
+impl State {
+    fn of(file: &Metadata) -> State {
+        State {
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+            number: file.ino(),
+            bytes: file.len(),
+        }
+    }
 }
 
 impl Reloader {
@@ -91,6 +117,7 @@ impl Reloader {
             program,
             common,
             files,
+            refused: None,
         }
     }
 
@@ -147,7 +174,7 @@ impl Reloader {
         let merged = merge(&old, wanted, connected)?;
         let files = stamps(&merged.config);
         self.put_tls_in_force(&merged.config)?;
-        self.files = files;
+        (self.files, self.refused) = (files, None);
         // Another filter ends by itself, and then this one is in force.
         let is_changed = self.common.log_filter.load().is_some();
         if merged.config.log.filter != old.log.filter && !is_changed {
@@ -209,11 +236,12 @@ impl Reloader {
         }
     }
 
-    /// Reads certificates, keys and secrets again if a file of theirs has changed.
+    /// Reads certificates, keys and secrets again if a file of theirs has changed, or could not be used before:
+    /// what was wrong with it need not show in the file.
     pub(crate) fn look_at_files(&mut self) {
         let config = self.common.settings.load_full();
         let files = stamps(&config);
-        if files == self.files {
+        if files == self.files && self.refused.is_none() {
             return;
         }
         // Even if they are invalid: certificate and key are two files, and the change of the second
@@ -223,11 +251,14 @@ impl Reloader {
         self.common.last_reload.note(reloaded.is_ok());
         match reloaded {
             Ok(()) => {
+                self.refused = None;
                 let text = "certificates or secrets have changed and were reloaded";
                 tracing::info!("{text}");
                 self.note(Kind::SettingsReloaded, text.to_owned());
             }
+            Err(e) if self.refused == Some(format!("{e:#}")) => {}
             Err(e) => {
+                self.refused = Some(format!("{e:#}"));
                 let text = "certificates or secrets have changed but cannot be used (yet)";
                 tracing::warn!("{text}; the previous ones stay in force: {e:#}");
                 self.note_refused(text, &e);
@@ -309,13 +340,14 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
 fn differences(before: &Value, after: &Value, path: &str, found: &mut Vec<String>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
-            for (name, value) in after {
+            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            for name in names {
                 let path = match path {
                     "" => name.clone(),
                     path => format!("{path}.{name}"),
                 };
-                let other = before.get(name).unwrap_or(&Value::Null);
-                differences(other, value, &path, found);
+                let of = |side: &Map<String, Value>| side.get(name).cloned().unwrap_or_default();
+                differences(&of(before), &of(after), &path, found);
             }
         }
         _ if before != after => found.push(path.to_owned()),
@@ -348,9 +380,7 @@ fn stamps(config: &Config) -> Vec<Stamp> {
         .chain(secrets.map(Option::as_ref))
         .flatten()
         .map(|path| Stamp {
-            state: std::fs::metadata(path)
-                .and_then(|file| Ok((file.modified()?, file.len())))
-                .ok(),
+            state: std::fs::metadata(path).ok().map(|file| State::of(&file)),
             path: path.clone(),
         })
         .collect()

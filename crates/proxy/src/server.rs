@@ -21,12 +21,14 @@ use crate::events::Kind;
 use crate::handover::Successor;
 use crate::operator::{End, Operator};
 use crate::passing::Passing;
-use crate::place::Place;
+use crate::place::{self, Place};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{Worker, running};
-use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls, traces};
+use crate::{
+    adopting, catalogue, idle_clients, proxy_names, proxy_peers, recorder, reports, tls, traces,
+};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Snapshot;
@@ -63,7 +65,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
     let manager = ServiceManager::of_environment();
 
-    // Bind before anything else, so that a port in use is reported at once.
+    // Bind before anything else, so that a port in use is reported at once; clients are refused until somebody
+    // accepts them.
     let address = config.listen.address;
     let (mut place, listeners) = Place::take(&config)?;
     let workers = listeners.len();
@@ -108,6 +111,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     }
     let names = proxy_names::Finder::start(common.clone()).await;
     let predecessor = place.enter(&common).await?;
+    place::listen(address, &listeners)?;
     let threads = start_workers(&common, listeners)?;
     let adopting = predecessor.map(|of| tokio::spawn(adopting::adopt_all(common.clone(), of)));
     let control_task = tokio::spawn(control::run(
@@ -119,6 +123,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(agree::run(common.clone(), changes));
     tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
+    tokio::spawn(idle_clients::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
     let (end_traces, traces_end) = watch::channel(());
     let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));
@@ -316,6 +321,7 @@ fn start_workers(
     listeners: Vec<std::net::TcpListener>,
 ) -> Result<Vec<JoinHandle<()>>> {
     let workers = listeners.len();
+    common.turns_of_workers.begin(workers, Instant::now());
     let mut threads = Vec::new();
     for (index, listener) in listeners.into_iter().enumerate() {
         let (sender, receiver) = mpsc::unbounded_channel();

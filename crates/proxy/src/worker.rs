@@ -8,6 +8,7 @@ mod moving;
 pub(crate) mod running;
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ use helenus_engine::client::session::Next;
 use helenus_engine::output::{Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then};
 use helenus_engine::report::Report;
 use helenus_engine::shared::{ClientPermit, Shared};
-use helenus_engine::stats::{Stats, add};
+use helenus_engine::stats::add;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 
 /// Maximum number of reads from one socket before other connections get their turn.
@@ -236,20 +237,26 @@ impl Worker {
 
     fn agree(&mut self, held: HeldAnswer) {
         let Some(me) = self.me.upgrade() else { return };
-        let changes = self.shared.senders.changes.clone();
+        let shared = self.shared.clone();
         tokio::task::spawn_local(async move {
             let (done, agreed) = oneshot::channel();
             let coordinator = held.coordinator;
             let wait = async {
                 let change = Change { coordinator, done };
                 // It fails only during shutdown.
-                if changes.send(change).await.is_ok() {
+                if shared.senders.changes.send(change).await.is_ok() {
                     let _ = agreed.await;
                 }
             };
             let limit = held.limit;
             if tokio::time::timeout(limit, wait).await.is_err() {
-                tracing::warn!("the nodes do not agree on the schema after {limit:?}");
+                let nodes = shared.schema_awaited_of.load();
+                let nodes: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
+                tracing::warn!(
+                    statement = held.statement.as_deref(),
+                    without = nodes.join(", "),
+                    "the nodes do not agree on the schema after {limit:?}"
+                );
             }
             let mut worker = me.borrow_mut();
             worker.with(|engine| engine.on_agreed(Instant::now(), &held));
@@ -319,7 +326,7 @@ impl Worker {
                     if let Some(e) = error.filter(|e| e.kind() == io::ErrorKind::InvalidData)
                         && let Some(peer) = self.engine.peer_of(key)
                     {
-                        note_tls_failure(&self.shared.stats, peer, &e);
+                        note_tls_failure(&self.shared, peer, &e);
                     }
                 }
             }
@@ -454,6 +461,7 @@ impl Worker {
 
     /// Calls the engine if its deadline has passed. Returns the next one.
     fn on_time(&mut self, now: Instant) -> Instant {
+        self.shared.turns_of_workers.note(self.index, now);
         if self.engine.deadline() > now {
             return self.engine.deadline();
         }
@@ -469,9 +477,23 @@ impl Worker {
 
 /// Records that a client failed the TLS handshake, for instance because it does not trust the
 /// certificate.
-fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
-    tracing::info!(%peer, "TLS with a client failed: {error}");
-    add(&stats.global.clients_protocol_errors, 1);
+fn note_tls_failure(shared: &Process, peer: SocketAddr, error: &io::Error) {
+    add(&shared.stats.global.clients_protocol_errors, 1);
+    note_failed_handshake(shared, peer, error);
+}
+
+/// Logs why TLS with a client has failed. Strangers can have it fail as often as they like.
+fn note_failed_handshake(shared: &Process, peer: SocketAddr, why: &dyn Display) {
+    let now = Instant::now();
+    let allowed = shared.failed_handshakes.lock();
+    match allowed.ok().and_then(|mut lines| lines.allow(now)) {
+        None => {}
+        Some(0) => tracing::info!(%peer, "TLS with a client failed: {why}"),
+        Some(left_out) => tracing::info!(
+            %peer,
+            "TLS with a client failed: {why}; {left_out} such lines were left out"
+        ),
+    }
 }
 
 /// The system clock, which may be changed at any time.

@@ -61,7 +61,7 @@ fn a_link_is_kept_until_another_one_is_there() {
         logins(&nodes[0]) > before
     });
     eventually("the old one is closed", || {
-        proxy.log().contains("link lost") && links(&proxy) == 1
+        proxy.log().contains("link closed") && links(&proxy) == 1
     });
     assert_eq!(served_as(&mut client).expect("served"), "\0app\0pw");
 }

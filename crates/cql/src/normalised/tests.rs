@@ -80,6 +80,21 @@ fn lists_of_values_are_as_long_as_their_first() {
 }
 
 #[test]
+fn keys_of_maps_in_double_quotes_are_values() {
+    for text in [
+        "UPDATE t SET m = {\"alice@example.com\": 1} WHERE k = 1",
+        "UPDATE t SET m = m + { \"alice@example.com\" : 1} WHERE k = 1",
+        "UPDATE t SET m = {'a': 1, \"alice@example.com\": 1} WHERE k = 1",
+        "INSERT INTO t (k, m) VALUES (1, {\"alice@example.com\": {\"alice@example.com\": 1}})",
+        "UPDATE t SET m = {street: {\"alice@example.com\":1}} WHERE k = 1",
+    ] {
+        let (shown, is_whole) = with_markers(text, &facts(text));
+        assert!(!shown.contains("alice") && !is_whole, "{shown}");
+        assert!(!normalised(text, &facts(text), 4_096).contains("alice"));
+    }
+}
+
+#[test]
 fn lists_may_stay_as_long_as_they_are() {
     for (text, expected) in [
         (

@@ -283,6 +283,38 @@ fn passwords_are_never_recorded() {
 }
 
 #[test]
+fn values_in_place_of_names_are_not_recorded_of_what_nodes_refuse() {
+    let mut bench = bench();
+    let wanted = wanted(&bench);
+    begin(&mut bench, wanted);
+    for (client, (text, error)) in [
+        ("SELECT hunter2 FROM app.others", code::INVALID),
+        ("SELECT hunter2 FROM app.others", code::SYNTAX),
+        (
+            "UPDATE app.others SET m = {\"hunter2\": 1} WHERE customer = 1",
+            code::INVALID,
+        ),
+        (
+            "UPDATE app.others SET m = {\"hunter2\": 1} WHERE customer = 1",
+            code::UNAUTHORIZED,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        ask(&mut bench, client as i16, text);
+        for (_, stream, _) in bench.at_node() {
+            bench.say_error(stream, error, "no", &[]);
+        }
+        bench.answers();
+    }
+    let blocks = end(&mut bench);
+    let (found, _, file, _) = read(&blocks);
+    assert_eq!(found.len(), 4);
+    assert!(!contains(&file, b"hunter2"));
+}
+
+#[test]
 fn what_is_bound_to_tables_of_the_system_is_not_recorded() {
     let mut bench = bench();
     let text = "INSERT INTO system_auth.roles (role, salted_hash) VALUES (?, ?)";

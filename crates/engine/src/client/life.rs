@@ -106,6 +106,17 @@ impl Clients {
         }
     }
 
+    /// Closes clients that have been quiet for so long; how many.
+    pub(crate) fn close_idle(&mut self, cx: &mut Context, idle: Duration) -> usize {
+        let sessions = self.sessions.iter();
+        let idle = sessions.filter(|(_, s)| s.life == Life::Open && s.is_quiet(cx.now, idle));
+        let idle: Vec<SessionKey> = idle.map(|(key, _)| key).collect();
+        for key in &idle {
+            self.leave(cx, *key);
+        }
+        idle.len()
+    }
+
     /// Closes a client, unless there is still something to read.
     fn leave(&mut self, cx: &mut Context, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key)

@@ -29,7 +29,9 @@ impl Engine {
         let Some(coordinator) = coordinator else {
             return self.answer_clients(client, reply);
         };
+        let mut statement = None;
         if let Some(request) = self.requests.clients.get_mut(client) {
+            statement = request.asked().digest(None).map(|digest| digest.text);
             // What has been joined so far is not part of that answer.
             self.cx.memory.sub(request.execution.byte_len());
             // It has been executed: no time-out can undo that.
@@ -40,6 +42,7 @@ impl Engine {
         self.cx.ask(Output::Agree(HeldAnswer {
             request: client,
             coordinator,
+            statement,
             limit,
             opcode: reply.opcode,
             header_flags: reply.header_flags,

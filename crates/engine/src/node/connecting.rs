@@ -10,6 +10,7 @@ use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::node::connection::{Opening, Purpose};
 use crate::node::greeting::Milestone;
 use crate::node::kind::{LinkKind, OpenError, OpenedLink};
+use crate::node::link::Closing;
 use crate::node::opening::{Next, Opened};
 use crate::node_request::Target;
 use crate::output::{Dialed, NotDialed};
@@ -215,7 +216,8 @@ impl Engine {
     pub(crate) fn check_credentials(&mut self) {
         for pool in self.links.check_credentials(&mut self.cx) {
             self.clients.finish_all_of(&mut self.cx, pool);
-            self.links.kill_all_of(&mut self.cx, pool);
+            self.links
+                .kill_all_of(&mut self.cx, pool, Closing::Credentials);
         }
     }
 }

@@ -54,8 +54,8 @@ impl Engine {
     /// Whether there is still something to be read from a connection to a node or written to it; if not,
     /// it is to be closed.
     pub fn is_link_open(&mut self, key: LinkKey) -> bool {
-        if self.links.is_dead(key) {
-            self.on_link_lost(key, LinkEnd::Cut, "the connection broke");
+        if let Some(closing) = self.links.closing(key) {
+            self.on_link_lost(key, LinkEnd::Cut, closing.why());
             self.settle();
         }
         self.links.is_open(key)

@@ -82,13 +82,37 @@ pub(super) struct Link {
     pub(super) dirty_since: Instant,
     /// Writes that have taken bytes: a query leaves with the next one.
     pub(super) writes: u64,
-    pub(super) dead: bool,
+    /// It is of no use any more, and waits to be closed.
+    pub(super) closing: Option<Closing>,
     pub(super) tenure: Tenure,
     pub(super) last_heard: Instant,
     pub(super) probed: Option<Instant>,
     frames_counted: u64,
     /// Bytes of answers that have come in part, and of requests that wait to be written.
     held: Held,
+}
+
+/// Why this side closes a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// Its connection takes no bytes any more.
+    Broken,
+    /// Nobody has wanted it for a while, another one is there in its place, or its node is not to serve.
+    NotNeeded,
+    /// Its role's credentials do not stand any more.
+    Credentials,
+    Keyspace,
+}
+
+impl Closing {
+    pub(super) fn why(self) -> &'static str {
+        match self {
+            Closing::Broken => "the connection broke",
+            Closing::NotNeeded => "it is not needed any more",
+            Closing::Credentials => "the credentials of its role are not valid any more",
+            Closing::Keyspace => "its keyspace has changed",
+        }
+    }
 }
 
 impl Link {
@@ -115,7 +139,7 @@ impl Link {
             dirty: false,
             dirty_since: cx.now,
             writes: 0,
-            dead: false,
+            closing: None,
             tenure: Tenure::default(),
             last_heard: cx.now,
             probed: None,
@@ -142,7 +166,8 @@ impl Link {
     /// Whether another request fits.
     #[inline]
     pub(super) fn has_room(&self, in_flight_max: usize) -> bool {
-        !self.dead && (!self.free.is_empty() || self.streams.len() < RESERVED + in_flight_max)
+        self.closing.is_none()
+            && (!self.free.is_empty() || self.streams.len() < RESERVED + in_flight_max)
     }
 
     /// Takes a stream id; call only with room.

@@ -115,7 +115,7 @@ impl Links {
     /// The nodes of links that are not known to be silent.
     fn linked(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         let links = self.open.values();
-        let heard = links.filter(|link| !link.dead && link.probed.is_none());
+        let heard = links.filter(|link| link.closing.is_none() && link.probed.is_none());
         heard.map(|link| link.node)
     }
 

@@ -5,6 +5,7 @@ use helenus_policy::ring::NodeIndex;
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::node::kind::LinkKind;
+use crate::node::link::Closing;
 use crate::node::links::Links;
 use crate::node::pool::WAITING_MAX;
 use crate::node::slot::{Slot, Special};
@@ -32,7 +33,7 @@ impl Links {
     ) -> SpecialLink {
         let mut place = self.special_place(cx, pool, node, kind);
         if let Some(link) = place.as_ref().and_then(|place| place.slot.link()) {
-            if !self.is_dead(link) {
+            if self.closing(link).is_none() {
                 return SpecialLink::Up(link);
             }
             // It is about to be closed.
@@ -103,7 +104,7 @@ impl Links {
                 });
                 let at = special.len() - 1;
                 if let Some(link) = closed {
-                    self.kill(cx, link);
+                    self.kill(cx, link, Closing::NotNeeded);
                 }
                 at
             }

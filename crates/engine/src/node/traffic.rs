@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::node::connection::Opening;
 use crate::node::kind::{LinkKind, OpenedLink};
-use crate::node::link::{Link, Tenure};
+use crate::node::link::{Closing, Link, Tenure};
 use crate::node::links::Links;
 use crate::node_request::Flight;
 use crate::output::{LinkEnd, Output, Sent, Then};
@@ -62,20 +62,20 @@ impl Links {
     }
 
     /// Closes a link on purpose.
-    pub(super) fn kill(&mut self, cx: &mut Context, key: LinkKey) {
+    pub(super) fn kill(&mut self, cx: &mut Context, key: LinkKey, why: Closing) {
         if let Some(link) = self.open.get_mut(key) {
-            link.dead = true;
+            link.closing.get_or_insert(why);
             cx.ask(Output::Link(key));
         }
     }
 
-    pub(super) fn kill_all_of(&mut self, cx: &mut Context, pool: PoolKey) {
+    pub(super) fn kill_all_of(&mut self, cx: &mut Context, pool: PoolKey, why: Closing) {
         let links: Vec<LinkKey> = match self.pools.get(pool) {
             Some(pool) => pool.all_links().collect(),
             None => Vec::new(),
         };
         for link in links {
-            self.kill(cx, link);
+            self.kill(cx, link, why);
         }
     }
 
@@ -89,7 +89,11 @@ impl Links {
         let link = self.open.remove(key)?;
         self.forget(cx, key);
         let address = cx.snapshot.nodes[link.node.as_usize()].address;
-        tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
+        let what = match link.closing {
+            None | Some(Closing::Broken) => "lost",
+            Some(_) => "closed",
+        };
+        tracing::info!(node = %address, in_flight = link.in_flight, "link {what}: {why}");
         let health = &mut self.health[link.node.as_usize()];
         sub(&health.stats().links_up, 1);
         // Links of a pool that is no more, and those that were replaced, were closed on purpose.
@@ -114,9 +118,9 @@ impl Links {
         busy.flat_map(Link::node_requests)
     }
 
-    /// Whether a link is of no use any more, and only waits to be closed.
-    pub(super) fn is_dead(&self, key: LinkKey) -> bool {
-        self.open.get(key).is_some_and(|link| link.dead)
+    /// Whether a link is of no use any more, and only waits to be closed: why.
+    pub(super) fn closing(&self, key: LinkKey) -> Option<Closing> {
+        self.open.get(key)?.closing
     }
 
     /// Whether a connection waits to take more bytes.
@@ -208,7 +212,7 @@ impl Links {
         };
         link.note_sent(sent, self.health[link.node.as_usize()].stats());
         if sent.then == Then::Broken {
-            self.kill(cx, key);
+            self.kill(cx, key, Closing::Broken);
         }
     }
 
@@ -218,7 +222,7 @@ impl Links {
         let link = self.open.get(key);
         if link.is_some_and(|link| link.kind != LinkKind::Use) {
             tracing::error!("a shared connection has changed its keyspace: closing it");
-            self.kill(cx, key);
+            self.kill(cx, key, Closing::Keyspace);
         }
     }
 }

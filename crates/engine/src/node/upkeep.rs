@@ -8,7 +8,7 @@ use helenus_policy::ring::NodeIndex;
 use crate::context::Context;
 use crate::keys::{LinkKey, PoolKey};
 use crate::node::kind::LinkKind;
-use crate::node::link::{Link, Tenure};
+use crate::node::link::{Closing, Link, Tenure};
 use crate::node::links::Links;
 use crate::node::places::is_needless;
 use crate::node::pool::Pool;
@@ -35,7 +35,7 @@ impl Links {
             self.close_pool(cx, key);
         }
         for link in idle {
-            self.kill(cx, link);
+            self.kill(cx, link, Closing::NotNeeded);
         }
     }
 
@@ -51,7 +51,7 @@ impl Links {
         let idle = links.filter(|(_, link)| link.in_flight == 0 && is_needless(link));
         let idle: Vec<LinkKey> = idle.map(|(key, _)| key).collect();
         for link in idle {
-            self.kill(cx, link);
+            self.kill(cx, link, Closing::NotNeeded);
         }
     }
 
@@ -69,7 +69,7 @@ impl Links {
     /// keep their places, and get requests, until those are there.
     fn replace(&mut self, cx: &Context) -> Vec<(PoolKey, NodeIndex, LinkKind)> {
         let due_since = |link: &Link| match link.tenure {
-            Tenure::Ends { from } if from <= cx.now && !link.dead => Some(from),
+            Tenure::Ends { from } if from <= cx.now && link.closing.is_none() => Some(from),
             _ => None,
         };
         if !self.open.values().any(|link| due_since(link).is_some()) {
@@ -116,7 +116,7 @@ impl Links {
         if self.pools.get(key).is_none_or(is_needed) {
             return;
         }
-        self.kill_all_of(cx, key);
+        self.kill_all_of(cx, key, Closing::NotNeeded);
         self.pools.remove(key);
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use helenus_cql::{Facts, first_words, normalised};
-use helenus_wire::Opcode;
+use helenus_wire::{Opcode, code};
 use rustc_hash::FxHasher;
 
 /// Bytes of a statement's text that are shown.
@@ -38,6 +38,16 @@ impl From<String> for Digest {
             number: hasher.finish(),
             text: text.into(),
         }
+    }
+}
+
+/// Whether nodes have made no sense of a text: what looks like a name in it may be a value. A statement that could be
+/// prepared has made sense, whatever is said of the values that are bound to it.
+pub(crate) fn is_not_understood(opcode: Opcode, error: Option<i32>) -> bool {
+    match error {
+        Some(code::SYNTAX) => true,
+        Some(code::INVALID) => opcode != Opcode::Execute,
+        _ => false,
     }
 }
 

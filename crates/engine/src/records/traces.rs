@@ -130,6 +130,9 @@ pub(crate) struct Traces {
     /// That may still be handed out in this tick, and in each.
     left: u32,
     left_max: u32,
+    /// Of a second's number, what its ticks do not share evenly; and what of that is due.
+    rest: u32,
+    rest_due: u32,
 }
 
 impl Traces {
@@ -142,11 +145,14 @@ impl Traces {
         };
         self.share = Share::of(settings.sample_ratio);
         self.left_max = settings.requests_per_second_max / TICKS;
+        self.rest = settings.requests_per_second_max % TICKS;
         self.left = self.left_max;
     }
 
     pub(super) fn on_tick(&mut self) {
-        self.left = self.left_max;
+        self.rest_due += self.rest;
+        self.left = self.left_max + self.rest_due / TICKS;
+        self.rest_due %= TICKS;
     }
 
     /// Whether anything is traced.
@@ -341,6 +347,21 @@ mod tests {
             traces.wants(Looked::No, true, (flags, &followed)),
             Err(false)
         );
+    }
+
+    #[test]
+    fn a_second_has_as_many_as_the_setting_says() {
+        let mut traces = traces(&Tracing {
+            requests_per_second_max: 57,
+            ..settings()
+        });
+        let mut handed_out = 0;
+        for _ in 0..TICKS {
+            traces.on_tick();
+            let wants = (0..100).map(|_| traces.wants(Looked::Turn, false, (0, &[])));
+            handed_out += wants.filter(|of| *of == Ok(None)).count();
+        }
+        assert_eq!(handed_out, 57);
     }
 
     #[test]

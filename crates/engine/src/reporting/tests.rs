@@ -121,17 +121,17 @@ fn errors_are_counted_by_code_and_shown_with_node_and_statement() {
         ask(&mut bench, 1, READ);
         let (_, stream, _) = bench.one_at_node();
         let quoted = "Invalid STRING constant (secret)";
-        bench.say_error(stream, code::INVALID, quoted, &[]);
-        assert_eq!(bench.error().0, code::INVALID);
+        bench.say_error(stream, code::CONFIG, quoted, &[]);
+        assert_eq!(bench.error().0, code::CONFIG);
         let (recent, last) = errors(&mut bench);
         assert_eq!((recent.len(), last.len()), (1, 1));
         assert_eq!(recent[0].asked.statement.as_deref(), Some(SHOWN));
         assert_eq!(
             (recent[0].code, recent[0].node),
-            (code::INVALID, Some(NodeIndex(0)))
+            (code::CONFIG, Some(NodeIndex(0)))
         );
         assert!(!format!("{recent:?}").contains("secret"));
-        assert_eq!(bench.common.stats.errors.list(), [(code::INVALID, 1)]);
+        assert_eq!(bench.common.stats.errors.list(), [(code::CONFIG, 1)]);
         let cost = statements(&mut bench);
         assert_eq!(
             (cost[0].errors, cost[0].calls.round()),
@@ -144,23 +144,20 @@ fn errors_are_counted_by_code_and_shown_with_node_and_statement() {
 
 #[test]
 fn of_what_nodes_do_not_understand_only_the_first_word_is_shown() {
-    let mut bench = Bench::with(Config::default(), VERSIONS[1]);
-    // It parses here; the node says that it does not.
-    ask(&mut bench, 1, READ);
-    let (_, stream, _) = bench.one_at_node();
-    bench.say_error(
-        stream,
-        code::SYNTAX,
-        "no viable alternative at 'secret'",
-        &[],
-    );
-    assert_eq!(bench.error().0, code::SYNTAX);
-    let (recent, _) = errors(&mut bench);
-    assert_eq!(recent[0].asked.statement.as_deref(), Some("SELECT …"));
-    assert_eq!(recent[0].message, None);
-    let shown = statements(&mut bench);
-    assert_eq!(shown[0].asked.statement.as_deref(), Some("SELECT …"));
-    bench.is_done();
+    // It parses here; the node says that it does not, or that there is no such column.
+    for error in [code::SYNTAX, code::INVALID] {
+        let mut bench = Bench::with(Config::default(), VERSIONS[1]);
+        ask(&mut bench, 1, READ);
+        let (_, stream, _) = bench.one_at_node();
+        bench.say_error(stream, error, "no viable alternative at 'secret'", &[]);
+        assert_eq!(bench.error().0, error);
+        let (recent, _) = errors(&mut bench);
+        assert_eq!(recent[0].asked.statement.as_deref(), Some("SELECT …"));
+        assert_eq!(recent[0].message, None);
+        let shown = statements(&mut bench);
+        assert_eq!(shown[0].asked.statement.as_deref(), Some("SELECT …"));
+        bench.is_done();
+    }
 }
 
 #[test]
@@ -236,6 +233,29 @@ fn statements_that_differ_in_values_are_one_and_cost_what_they_cost() {
     assert_eq!(cost.rows, 2.0 * f64::from(cost.calls));
     assert_eq!(cost.whole.mean_us(), Some(2_000.0));
     assert_eq!(cost.at_nodes.mean_us(), Some(2_000.0));
+}
+
+#[test]
+fn clients_that_are_idle_for_too_long_are_closed_and_none_that_waits() {
+    let mut bench = Bench::with(Config::default(), VERSIONS[0]);
+    let closed = |bench: &mut Bench, seconds| match bench
+        .report(Wanted::CloseIdle(Duration::from_secs(seconds)))
+    {
+        Report::IdleClosed(clients) => clients,
+        other => panic!("{other:?}"),
+    };
+    ask(&mut bench, 1, READ);
+    bench.now += Duration::from_secs(3);
+    let row = client(&mut bench);
+    assert_eq!(closed(&mut bench, 2), 0, "it waits for an answer");
+    answer_after(&mut bench, Duration::ZERO);
+    bench.now += Duration::from_secs(3);
+    assert_eq!(closed(&mut bench, 4), 0, "it was answered 3 s ago");
+    assert_eq!(closed(&mut bench, 3), 1);
+    assert_eq!(closed(&mut bench, 3), 0, "it is leaving");
+    let next = bench.engine.next_for_client(bench.now, row.key);
+    assert_eq!(next, Some(Next::Read { leaving: true }));
+    bench.leave();
 }
 
 #[test]

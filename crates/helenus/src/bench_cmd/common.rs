@@ -1,5 +1,6 @@
 //! What all experiments share: options, nodes, report.
 
+use crate::command_line::command_line;
 use crate::load_cmd::parse_watched;
 use crate::node_cpus::{self, parse_cores};
 use crate::node_storage;
@@ -174,7 +175,7 @@ impl Nodes {
             let version = common.cassandra.clone();
             machine.versions.insert("cassandra".into(), version);
         }
-        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let command = command_line();
         Report::new(experiment, command, machine, rounds)
     }
 

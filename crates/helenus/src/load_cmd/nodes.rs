@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct LocalNode {
     pub(super) number: u16,
     pub(super) address: SocketAddr,
+    /// Data centre.
+    pub(super) dc: String,
     pub(super) pid: Option<u32>,
 }
 
@@ -20,6 +22,7 @@ impl LocalNode {
         Self {
             number: status.node,
             address: status.address,
+            dc: status.dc.clone(),
             pid: status.pid,
         }
     }
@@ -86,6 +89,7 @@ mod tests {
         let node = |number: u16| LocalNode {
             number,
             address: SocketAddr::from(([127, 0, 3, number as u8], 9042)),
+            dc: "dc1".to_owned(),
             pid: Some(7),
         };
         let nodes = [node(1), node(2)];

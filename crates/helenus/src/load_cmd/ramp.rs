@@ -7,6 +7,7 @@ pub(crate) use options::RampArgs;
 use super::nodes::{self, LocalNode};
 use super::options::Client;
 use super::target::describe;
+use crate::command_line::command_line;
 use crate::open_files::raise_open_files_limit;
 use anyhow::{Context, Result, bail, ensure};
 use comfy_table::{CellAlignment, Table, presets};
@@ -21,7 +22,7 @@ use helenus_load::ramp::capacity::{Capacity, Unit, UsesByLoad};
 use helenus_load::ramp::evidence::Probe;
 use helenus_load::ramp::measure::Windows;
 use helenus_load::ramp::page::{write_html, write_json};
-use helenus_load::ramp::pools::Pools;
+use helenus_load::ramp::pools::{Pools, SeenNode};
 use helenus_load::ramp::search::{Ended, Search};
 use helenus_load::ramp::steps::{Broken, Load, Window};
 use helenus_load::ramp::warmup::Warmup;
@@ -66,7 +67,8 @@ async fn ramp(args: RampArgs) -> Result<()> {
     target.prepare_data(&endpoints[0], script.as_ref()).await?;
     let mut source = Source::open(&args, endpoint, script.as_ref()).await?;
     let pools = args.pools(endpoint, &local).await;
-    let nodes = args.count_nodes(&local, pools.as_ref().ok(), proxy.is_some());
+    let seen = pools.as_ref().ok().map(|pools| &pools.nodes[..]);
+    let nodes = args.count_nodes(endpoint, &local, seen, proxy.is_some());
     let mut watched = target.watch.clone();
     watched.push(Watched::this_process());
     watched.extend(proxy.map(|pid| Watched::new("proxy", pid)));
@@ -208,22 +210,29 @@ impl RampArgs {
         Pools::open(&direct).await
     }
 
-    /// None behind a proxy whose nodes were not named.
+    /// The nodes that carry the load; None behind a proxy whose nodes were not named.
     fn count_nodes(
         &self,
+        endpoint: &Endpoint,
         local: &[LocalNode],
-        pools: Option<&Pools>,
-        is_proxied: bool,
+        seen: Option<&[SeenNode]>,
+        has_proxy: bool,
     ) -> Option<usize> {
-        match (local.is_empty(), pools) {
-            (false, _) => Some(local.iter().filter(|node| node.pid.is_some()).count()),
-            (true, Some(pools)) if !is_proxied || !self.nodes.is_empty() => Some(pools.nodes.len()),
-            _ => None,
+        let is_used = |dc: &str| endpoint.local.as_ref().is_none_or(|local| local.dc == dc);
+        if !local.is_empty() {
+            let running = local.iter().filter(|node| node.pid.is_some());
+            return Some(running.filter(|node| is_used(&node.dc)).count());
         }
+        let seen = seen?;
+        let is_proxied = has_proxy || seen.iter().any(|node| node.is_proxy);
+        let used = seen
+            .iter()
+            .filter(|node| is_used(node.dc.as_deref().unwrap_or_default()));
+        (!is_proxied || !self.nodes.is_empty()).then(|| used.count())
     }
 
     fn report(&self, machine: Machine) -> Report {
-        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        let command = command_line();
         let mut report = Report::new("load ramp", command, machine, 1);
         report.settings = self.target.settings(self.clients_max());
         let mut set = |name: &str, value: String| report.settings.insert(name.into(), value);

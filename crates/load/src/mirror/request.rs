@@ -209,7 +209,11 @@ impl Target {
         let of = (asked.opcode == Opcode::Execute).then_some(&request.known.statement);
         let limit = self.connections.endpoint().request_timeout;
         let sent = Instant::now();
-        let answer = timeout(limit, ask_prepared(&connection.session, asked, of)).await;
+        let answer = timeout(
+            limit,
+            ask_prepared(&connection.session, asked, of.as_slice()),
+        )
+        .await;
         let took = sent.elapsed();
         connection.note(answer.is_ok());
         let read = read(answer);

@@ -48,8 +48,21 @@ type Looks = BTreeMap<(String, String), Vec<Look>>;
 pub struct Pools {
     looks: Arc<Mutex<Looks>>,
     tasks: Vec<JoinHandle<()>>,
-    pub nodes: Vec<String>,
+    pub nodes: Vec<SeenNode>,
 }
+
+/// A node as the driver sees it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SeenNode {
+    pub name: String,
+    /// Data centre.
+    pub dc: Option<String>,
+    /// It is a proxy that stands for nodes.
+    pub is_proxy: bool,
+}
+
+/// Ids of proxies are UUIDs of this version; those of nodes are random (version 4).
+const PROXY_ID_VERSION: usize = 8;
 
 impl Pools {
     /// # Errors
@@ -60,12 +73,16 @@ impl Pools {
         let (session, entrances) = endpoint.connect_over().await?;
         let session = Arc::new(session);
         let looks: Arc<Mutex<Looks>> = Arc::default();
-        let (mut tasks, mut names) = (Vec::new(), Vec::new());
+        let (mut tasks, mut nodes) = (Vec::new(), Vec::new());
         for node in session.get_cluster_state().get_nodes_info() {
             let known = SocketAddr::new(node.address.ip(), node.address.port());
             let name = entrances.as_ref().map_or(known, |way| way.node(known));
             let name = name.to_string();
-            names.push(name.clone());
+            nodes.push(SeenNode {
+                name: name.clone(),
+                dc: node.datacenter.clone(),
+                is_proxy: node.host_id.get_version_num() == PROXY_ID_VERSION,
+            });
             let profile = ExecutionProfile::builder()
                 .consistency(Consistency::One)
                 .request_timeout(Some(PATIENCE))
@@ -80,11 +97,11 @@ impl Pools {
             let task = watch(session.clone(), statement, name, looks.clone());
             tasks.push(tokio::spawn(task));
         }
-        names.sort();
+        nodes.sort();
         Ok(Self {
             looks,
             tasks,
-            nodes: names,
+            nodes,
         })
     }
 

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use helenus_capture::kinds;
 use serde::Serialize;
 
+use super::pace::{Pace, Paced};
 use super::play::Sample;
 use super::tally::{Group, Of, Tally, groups, histogram};
 use super::traffic::Traffic;
@@ -18,6 +19,8 @@ pub struct Outcome {
     pub rounds: usize,
     /// Requests for each endpoint.
     pub requests: usize,
+    /// When requests left, by endpoint; empty in a closed loop.
+    pub pace: Vec<Pace>,
     pub filled_rows: Option<u64>,
     /// Why not all rounds were played.
     pub broken_off: Option<String>,
@@ -34,6 +37,8 @@ pub(super) struct Gathered {
     endpoints: usize,
     rounds: usize,
     tallies: BTreeMap<Of, Tally>,
+    /// By endpoint.
+    paced: Vec<Paced>,
 }
 
 impl Gathered {
@@ -42,6 +47,7 @@ impl Gathered {
             endpoints,
             rounds: 0,
             tallies: BTreeMap::new(),
+            paced: (0..endpoints).map(|_| Paced::new(DIGITS)).collect(),
         }
     }
 
@@ -51,9 +57,12 @@ impl Gathered {
         entry.or_insert_with(|| Tally::new(endpoints, DIGITS))
     }
 
-    /// Takes what each endpoint has answered in a round.
-    pub(super) fn add_round(&mut self, traffic: &Traffic, played: &[Vec<Sample>]) {
+    /// Takes what each endpoint has answered in a round. `speed`: times the recorded rate.
+    pub(super) fn add_round(&mut self, traffic: &Traffic, played: &[Vec<Sample>], speed: f64) {
         self.rounds += 1;
+        for (paced, samples) in self.paced.iter_mut().zip(played) {
+            paced.add(traffic, samples, speed);
+        }
         let mut round: BTreeMap<Of, Vec<Histogram<u64>>> = BTreeMap::new();
         let groups = |step: usize| {
             let step = &traffic.steps[step];
@@ -133,6 +142,7 @@ impl Gathered {
                 .collect(),
             rounds: self.rounds,
             requests: traffic.steps.len(),
+            pace: self.paced.iter().filter_map(Paced::pace).collect(),
             filled_rows: traffic.filled,
             broken_off: traffic.broken_off.clone(),
             groups: groups(self.tallies, &traffic.classes, text),

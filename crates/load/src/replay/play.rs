@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use helenus_capture::Statement;
 use helenus_wire::Opcode;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -30,10 +31,28 @@ const WAITING_BYTES_MAX: usize = 1 << 30;
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub step: usize,
+    /// Also of what its client waited before it left.
     pub took: Duration,
+    /// How much later than due it left; None in a closed loop.
+    pub late: Option<Duration>,
     pub got: Got,
     /// Of the request.
     pub bytes: usize,
+}
+
+/// Timers are so imprecise; what leaves within it has left in time.
+const TIMER: Duration = Duration::from_millis(2);
+
+/// From when a request's latency counts, and how late it left. One that leaves late has kept its client waiting.
+pub(super) fn begin(due: Option<Instant>, sent: Instant) -> (Instant, Option<Duration>) {
+    let Some(due) = due else {
+        return (sent, None);
+    };
+    let late = sent.saturating_duration_since(due);
+    match late <= TIMER {
+        true => (sent, Some(late)),
+        false => (due, Some(late)),
+    }
 }
 
 /// An endpoint with its connections.
@@ -47,13 +66,10 @@ pub(super) struct Player {
     connections: HashMap<usize, Arc<Connection>>,
 }
 
-/// What tells the pages of one read from those of others: its statement and key.
-type Pages = (usize, Option<u64>);
-
 struct Connection {
     session: Session,
-    /// Paging states of the answers before.
-    states: Mutex<HashMap<Pages, Vec<u8>>>,
+    /// Paging states of the answers before, by reads ([`Step::read`]).
+    states: Mutex<HashMap<usize, Vec<u8>>>,
 }
 
 impl Player {
@@ -156,7 +172,7 @@ impl Player {
                 bytes -= sample.bytes;
                 samples.push(sample);
             }
-            bytes += self.send(at, traffic, &mut waiting).unwrap_or(0);
+            bytes += self.send(at, traffic, Some(due), &mut waiting).unwrap_or(0);
             ensure!(
                 waiting.len() <= WAITING_MAX && bytes <= WAITING_BYTES_MAX,
                 "{} requests wait for answers of endpoint {}, which cannot keep up: play with a smaller --speed, or \
@@ -201,32 +217,42 @@ impl Player {
         waiting: &mut JoinSet<Sample>,
     ) {
         while let Some(at) = queue.pop_front() {
-            if self.send(at, traffic, waiting).is_some() {
+            if self.send(at, traffic, None, waiting).is_some() {
                 return;
             }
         }
     }
 
-    /// Sends a request, of so many bytes; None if it continues a page that was not played.
-    fn send(&self, at: usize, traffic: &Traffic, waiting: &mut JoinSet<Sample>) -> Option<usize> {
+    /// Sends a request, of so many bytes; None if it continues a page that was not played. `due`: when its client
+    /// sent it.
+    fn send(
+        &self,
+        at: usize,
+        traffic: &Traffic,
+        due: Option<Instant>,
+        waiting: &mut JoinSet<Sample>,
+    ) -> Option<usize> {
         let step = &traffic.steps[at];
         let connection = self.connections.get(&step.connection)?;
         let asked = self.body(step, traffic, connection)?;
         let bytes = asked.body.len();
-        let (connection, prepared) = (connection.clone(), self.prepared.clone());
-        // Only to prepare it again.
-        let statement = traffic.statements[step.statement()].clone();
-        let (key, limit) = ((step.statement(), step.key), self.endpoint.request_timeout);
+        let connection = connection.clone();
+        // Only to prepare them again.
+        let statements = traffic.statements.clone();
+        let mut parts = step.distinct_statements();
+        parts.retain(|of| self.prepared.contains_key(of));
+        let (read_number, limit) = (step.read, self.endpoint.request_timeout);
         waiting.spawn(async move {
-            let sent = Instant::now();
-            let of = prepared.contains_key(&key.0).then_some(&statement);
-            let answer = timeout(limit, ask_prepared(&connection.session, &asked, of)).await;
-            let took = sent.elapsed();
+            let (began, late) = begin(due, Instant::now());
+            let of: Vec<&Statement> = parts.iter().map(|of| &statements[*of]).collect();
+            let answer = timeout(limit, ask_prepared(&connection.session, &asked, &of)).await;
+            let took = began.elapsed();
             let read = read(answer);
-            connection.note(key, read.state);
+            connection.note(read_number, read.state);
             Sample {
                 step: at,
                 took,
+                late,
                 got: read.got,
                 bytes,
             }
@@ -237,7 +263,7 @@ impl Player {
     /// None if it continues a page that was not played.
     fn body(&self, step: &Step, traffic: &Traffic, connection: &Connection) -> Option<Asked> {
         let state = match step.continues {
-            true => Some(connection.state((step.statement(), step.key))?),
+            true => Some(connection.state(step.read)?),
             false => None,
         };
         self.asked(step, traffic, state.as_deref())
@@ -281,16 +307,16 @@ impl Player {
 }
 
 impl Connection {
-    fn state(&self, of: Pages) -> Option<Vec<u8>> {
+    fn state(&self, read: usize) -> Option<Vec<u8>> {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        states.get(&of).cloned()
+        states.get(&read).cloned()
     }
 
-    fn note(&self, of: Pages, state: Option<Vec<u8>>) {
+    fn note(&self, read: usize, state: Option<Vec<u8>>) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         match state {
-            Some(state) => states.insert(of, state),
-            None => states.remove(&of),
+            Some(state) => states.insert(read, state),
+            None => states.remove(&read),
         };
     }
 }

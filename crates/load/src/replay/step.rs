@@ -21,6 +21,8 @@ pub(crate) struct Step {
     pub(crate) serial_consistency: Option<u16>,
     pub(crate) page_size: Option<u32>,
     pub(crate) continues: bool,
+    /// The same for all pages of a read, where that is known.
+    pub(crate) read: usize,
     /// Rows come without a description of their columns.
     pub(crate) skips_metadata: bool,
     pub(crate) key: Option<u64>,
@@ -47,6 +49,7 @@ impl Step {
                 .page_size
                 .filter(|rows| i32::try_from(*rows).is_ok()),
             continues: request.marks & marks::CONTINUES != 0,
+            read: 0,
             skips_metadata: false,
             key: request.key,
             parts: one.parts,
@@ -57,6 +60,14 @@ impl Step {
     /// Whether its text is sent as it is, with the values in it.
     pub(crate) fn is_text(&self, statement: &Statement) -> bool {
         self.opcode == Opcode::Query && statement.sent.is_some()
+    }
+
+    /// All statements of it.
+    pub(crate) fn distinct_statements(&self) -> Vec<usize> {
+        let mut numbers: Vec<usize> = self.parts.iter().map(|(of, _)| *of).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
     }
 
     pub(crate) fn statement(&self) -> usize {

@@ -6,6 +6,8 @@ use helenus_capture::{
 use helenus_wire::{ColumnType, Opcode, write};
 
 use super::answers::{Compared, Got, read};
+use super::outcome::Gathered;
+use super::play::{Sample, begin};
 use super::statements::{Marker, Prepared, Sizes};
 use super::traffic::Traffic;
 use super::values::Made;
@@ -375,4 +377,87 @@ fn a_connection_is_as_wide_as_it_was_at_most() {
     assert_eq!(steps(3), [3]);
     // Of a file that says that all were in flight at once.
     assert_eq!(steps(u64::MAX / 4), [32_767]);
+}
+
+#[test]
+fn a_request_that_leaves_late_is_timed_from_when_it_was_due() {
+    let due = std::time::Instant::now();
+    let at = |ms| due + Duration::from_millis(ms);
+    assert_eq!(begin(None, at(9)), (at(9), None));
+    assert_eq!(
+        begin(Some(due), at(1)),
+        (at(1), Some(Duration::from_millis(1)))
+    );
+    assert_eq!(
+        begin(Some(due), at(9)),
+        (due, Some(Duration::from_millis(9)))
+    );
+}
+
+#[test]
+fn a_load_that_was_not_offered_is_told_of_each_endpoint() {
+    let read = statement("SELECT v FROM t WHERE k = ?", kinds::READ);
+    let requests: Vec<_> = (0..=1_000)
+        .map(|n| (read.clone(), at(n * 1_000, 1), 1))
+        .collect();
+    let traffic = traffic(&requests, false);
+    // The second endpoint's requests leave later and later: 1 s in the end.
+    let played = [0, 1].map(|slower| {
+        let sample = |step: usize| Sample {
+            step,
+            took: Duration::from_millis(1),
+            late: Some(Duration::from_micros(slower * 1_000 * step as u64)),
+            got: Got::Done,
+            bytes: 0,
+        };
+        (0..=1_000).map(sample).collect::<Vec<_>>()
+    });
+    let mut gathered = Gathered::new(2);
+    gathered.add_round(&traffic, &played, 1.0);
+    let endpoints = ["a", "b"].map(|name| {
+        let points = vec!["127.0.0.1:1".to_owned()];
+        crate::endpoint::Endpoint::new(name.to_owned(), points, crate::endpoint::Policy::RoundRobin)
+    });
+    let outcome = gathered.outcome(&endpoints, &traffic);
+    let rates: Vec<_> = outcome
+        .pace
+        .iter()
+        .map(|of| of.reached_per_s.round())
+        .collect();
+    assert_eq!(rates, [1_001.0, 501.0]);
+    let behind: Vec<_> = outcome.pace.iter().map(|of| of.fell_behind()).collect();
+    assert_eq!(behind, [false, true]);
+}
+
+#[test]
+fn pages_of_reads_side_by_side_are_told_apart() {
+    let scan = statement("SELECT v FROM t", kinds::READ);
+    let page = |arrived_us, continues: bool, key| Request {
+        page_size: Some(10),
+        marks: if continues { marks::CONTINUES } else { 0 },
+        key,
+        ..at(arrived_us, 1)
+    };
+    let requests = [
+        // Two scans at once; the second is answered first.
+        (page(0, false, None), 100),
+        (page(10, false, None), 20),
+        (page(40, true, None), 30),
+        (page(120, true, None), 10),
+        // Another key, and a page whose read began before the capture.
+        (page(130, true, Some(5)), 10),
+        (page(140, true, None), 10),
+    ];
+    let requests = requests.map(|(request, took)| (scan.clone(), request, took));
+    let traffic = traffic(&requests, false);
+    let reads: Vec<usize> = traffic.steps.iter().map(|step| step.read).collect();
+    assert_eq!(reads, [1, 2, 2, 1, 3, 1]);
+}
+
+#[test]
+fn all_statements_of_a_batch_are_prepared_again() {
+    let write = statement("UPDATE t SET v = ? WHERE k = 1", kinds::WRITE);
+    let mut step = traffic(&[(write, at(0, 1), 1)], true).steps.remove(0);
+    step.parts = [7, 3, 7, 5].map(|of| (of, Vec::new())).to_vec();
+    assert_eq!(step.distinct_statements(), [3, 5, 7]);
 }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -19,13 +20,15 @@ const PREPARED_MAX: usize = 10_000;
 const CONNECTIONS_MAX: usize = 10_000;
 /// Of requests and their values, in memory.
 const BYTES_MAX: usize = 4 << 30;
+/// Reads of one statement and key on one connection that may still be gone on from.
+const OPEN_READS_MAX: usize = 64;
 /// Requests in flight at most, of one connection: a connection of the protocol has no more.
 const WIDTH_MAX: usize = 32_767;
 
 /// The part of a capture that is played.
 #[derive(Debug)]
 pub(super) struct Traffic {
-    pub(super) statements: Vec<Statement>,
+    pub(super) statements: Arc<[Statement]>,
     /// Of each statement the first one that looks like it: they differ in the literals in their texts.
     pub(super) alike: Vec<usize>,
     /// Whether values were recorded.
@@ -73,7 +76,7 @@ impl Traffic {
         let mut traffic = Traffic {
             alike: alike(&statements),
             has_values: reader.start().has_values,
-            statements,
+            statements: statements.into(),
             classes: reader.start().classes.clone(),
             steps: Vec::new(),
             widths: Vec::new(),
@@ -105,6 +108,7 @@ impl Traffic {
              smaller --share",
             connections.len()
         );
+        tell_reads_apart(&mut traffic.steps);
         traffic.widths = widths(&traffic.steps, connections.len());
         let prepared = traffic.to_prepare().len();
         ensure!(
@@ -168,6 +172,36 @@ fn alike(statements: &[Statement]) -> Vec<usize> {
     numbered
         .map(|(number, of)| *first.entry((&of.text, &of.keyspace)).or_insert(number))
         .collect()
+}
+
+/// Numbers reads, so that each has its own pages. A capture does not say which page a request goes on from: it is one
+/// of the same statement and key that had been answered by then, and was not gone on from; of several, the one that was
+/// answered last.
+fn tell_reads_apart(steps: &mut [Step]) {
+    type Alike = (usize, usize, Option<u64>);
+    let mut open: HashMap<Alike, Vec<(Duration, usize)>> = HashMap::new();
+    let mut next = 0;
+    for step in steps {
+        let alike = (step.connection, step.statement(), step.key);
+        let pages = open.entry(alike).or_default();
+        let before = pages.iter().enumerate();
+        let before = before.filter(|(_, (answered, _))| step.continues && *answered <= step.due);
+        let from = before.max_by_key(|(_, page)| **page).map(|(at, _)| at);
+        step.read = match from {
+            Some(at) => pages.swap_remove(at).1,
+            None => {
+                next += 1;
+                next
+            }
+        };
+        if step.is_read && step.page_size.is_some() {
+            pages.push((step.answered, step.read));
+            // What ended long ago, or was given up, is not gone on from.
+            if pages.len() > OPEN_READS_MAX {
+                pages.remove(0);
+            }
+        }
+    }
 }
 
 /// The most requests that each connection had in flight.

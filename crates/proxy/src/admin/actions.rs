@@ -19,6 +19,7 @@ use super::clients::client_of;
 use super::log;
 use super::parameters;
 use crate::events::Kind;
+use crate::idle_clients;
 use crate::process::{self, Process};
 
 /// How long a pause is, and how many requests wait, if nothing is said.
@@ -31,6 +32,7 @@ const RELOAD_PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action<'a> {
     Kill(&'a str),
+    KillIdle,
     Pause,
     Resume,
     Reload,
@@ -45,6 +47,7 @@ pub(super) enum Action<'a> {
 pub(super) fn named(path: &str) -> Option<Action<'_>> {
     let client = path.strip_prefix("/api/clients/");
     match path {
+        "/api/clients/kill" => Some(Action::KillIdle),
         "/api/pause" => Some(Action::Pause),
         "/api/resume" => Some(Action::Resume),
         "/api/reload" => Some(Action::Reload),
@@ -102,6 +105,7 @@ pub(super) async fn carry_out(
 ) -> Answer {
     let done = match action {
         Action::Kill(id) => return kill(shared, id).await,
+        Action::KillIdle => kill_idle(shared, query).await,
         Action::Pause => pause(shared, query),
         Action::Resume => resume(shared, query),
         Action::Reload => return reload(shared).await,
@@ -135,6 +139,29 @@ async fn kill(shared: &Process, id: &str) -> Answer {
         }
         _ => plain(StatusCode::NOT_FOUND, "there is no such client any more\n"),
     }
+}
+
+async fn kill_idle(shared: &Process, query: Option<&str>) -> Done {
+    parameters::only(query, &["idle_s"]).map_err(bad)?;
+    let idle_s = parameters::number(query, "idle_s", 0, (0, u32::MAX.into())).map_err(bad)?;
+    if idle_s == 0 {
+        return Err(bad(
+            "idle_s is missing: for how many seconds they have asked nothing".to_owned(),
+        ));
+    }
+    let done = idle_clients::disconnect(shared, Duration::from_secs(idle_s)).await;
+    let clients = done.clients;
+    tracing::info!(
+        clients,
+        idle_s,
+        "an operator has disconnected clients that have asked nothing"
+    );
+    let text = format!("{clients} clients disconnected by an operator, idle for {idle_s} s");
+    shared.events.note(Kind::ClientKilled, text);
+    Ok(json(&serde_json::json!({
+        "killed": clients,
+        "silent_workers": done.silent_workers,
+    })))
 }
 
 fn paused_of(query: Option<&str>) -> Result<Paused, String> {
@@ -274,16 +301,11 @@ mod tests {
     #[test]
     fn paths_name_actions() {
         assert_eq!(named("/api/clients/0-1/kill"), Some(Action::Kill("0-1")));
+        assert_eq!(named("/api/clients/kill"), Some(Action::KillIdle));
         assert_eq!(named("/api/drain"), Some(Action::Drain));
         assert_eq!(named("/api/capture"), Some(Action::Capture));
         assert_eq!(named("/api/reconnect"), Some(Action::Reconnect));
-        for other in [
-            "/api/clients",
-            "/api/clients/0-1",
-            "/api/pauses",
-            "/",
-            "/api/clients/kill",
-        ] {
+        for other in ["/api/clients", "/api/clients/0-1", "/api/pauses", "/"] {
             assert_eq!(named(other), None, "{other}");
         }
     }

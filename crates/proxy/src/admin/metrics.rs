@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use super::catalogue;
 use super::encodings;
@@ -311,16 +311,7 @@ fn proxy(page: &mut Page, shared: &Process) {
         "Different credentials that clients are, or recently were, logged in with.",
         shared.identities.count(),
     );
-    page.gauge(
-        "helenus_memory_held_bytes",
-        "Bytes held for clients: requests, pages, answers they have not read, incomplete messages.",
-        shared.memory.held(),
-    );
-    page.gauge(
-        "helenus_memory_max_bytes",
-        "Bound on helenus_memory_held_bytes (limits.memory_max).",
-        shared.memory_max_of(&shared.settings.load()),
-    );
+    memory(page, shared);
     page.gauge(
         "helenus_lwt_waiting",
         "Conditional writes waiting for their turn now.",
@@ -335,6 +326,12 @@ fn proxy(page: &mut Page, shared: &Process) {
         "helenus_draining",
         "1 while the proxy is stopping, else 0.",
         u8::from(shared.draining.load(Ordering::Relaxed)),
+    );
+    let oldest = shared.turns_of_workers.oldest(Instant::now());
+    page.gauge(
+        "helenus_worker_turn_age_seconds",
+        "Time since the last turn of the worker that has had none for longest; a worker has one every 0.1 s.",
+        oldest.map_or(0.0, |of| of.ago.as_secs_f64()),
     );
     page.gauge(
         "helenus_last_reload_successful",
@@ -367,6 +364,26 @@ fn proxy(page: &mut Page, shared: &Process) {
             ("locality", locality(&snapshot, node.address).to_owned()),
         ];
         page.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
+    }
+}
+
+fn memory(page: &mut Page, shared: &Process) {
+    page.gauge(
+        "helenus_memory_held_bytes",
+        "Bytes held for clients: requests, pages, answers they have not read, incomplete messages.",
+        shared.memory.held(),
+    );
+    page.gauge(
+        "helenus_memory_max_bytes",
+        "Bound on helenus_memory_held_bytes (limits.memory_max).",
+        shared.memory_max_of(&shared.settings.load()),
+    );
+    if let Some(limit) = crate::memory::limit() {
+        page.gauge(
+            "helenus_memory_limit_bytes",
+            "Memory that the whole process may take: the machine's, or its control group's limit.",
+            limit,
+        );
     }
 }
 

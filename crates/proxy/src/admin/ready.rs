@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::process::Process;
+use crate::worker_turns::LastTurn;
 
 /// Why clients should not be sent here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub(super) enum NotReady {
     /// No node is reachable any more.
     Lost(Arc<String>),
     NoLink,
+    /// This worker answers nobody.
+    Stuck(LastTurn),
 }
 
 /// For operators; `{:#}` also includes names of nodes.
@@ -39,6 +43,13 @@ impl fmt::Display for NotReady {
             NotReady::NoLink => {
                 f.write_str("no node has a link up: is Cassandra running and reachable from here?")
             }
+            NotReady::Stuck(LastTurn { worker, ago }) => {
+                let seconds = ago.as_secs();
+                write!(
+                    f,
+                    "worker {worker} has answered nobody for {seconds} s: it is stuck or has ended"
+                )
+            }
         }
     }
 }
@@ -49,6 +60,7 @@ pub(super) fn check(shared: &Process) -> Result<(), NotReady> {
     decide(
         shared.draining.load(Ordering::Acquire),
         snapshot.is_known(),
+        shared.turns_of_workers.oldest(Instant::now()),
         || shared.contact_failure.load_full(),
         snapshot.authenticate.is_some(),
         nodes.iter().map(|n| n.links_up.load(Ordering::Relaxed)),
@@ -60,6 +72,7 @@ pub(super) fn check(shared: &Process) -> Result<(), NotReady> {
 fn decide(
     draining: bool,
     known: bool,
+    oldest_turn: Option<LastTurn>,
     failure: impl FnOnce() -> Option<Arc<String>>,
     authenticates: bool,
     links_up: impl IntoIterator<Item = u64>,
@@ -69,6 +82,9 @@ fn decide(
     }
     if !known {
         return Err(NotReady::NoContact(failure()));
+    }
+    if let Some(stuck) = oldest_turn.filter(LastTurn::is_stuck) {
+        return Err(NotReady::Stuck(stuck));
     }
     if links_up.into_iter().any(|n| n > 0) {
         return Ok(());
@@ -81,19 +97,21 @@ fn decide(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn ready_means_one_link_or_authentication_and_not_draining() {
         let never = || panic!("not asked");
-        assert_eq!(decide(false, true, never, false, [0, 2]), Ok(()));
-        assert_eq!(decide(false, true, never, true, [0, 2]), Ok(()));
-        assert_eq!(decide(false, true, || None, true, [0, 0]), Ok(()));
+        assert_eq!(decide(false, true, None, never, false, [0, 2]), Ok(()));
+        assert_eq!(decide(false, true, None, never, true, [0, 2]), Ok(()));
+        assert_eq!(decide(false, true, None, || None, true, [0, 0]), Ok(()));
         let failure = Arc::new("10.0.0.1:9042: refused".to_owned());
         let failed = || Some(failure.clone());
         let lost = Err(NotReady::Lost(failure.clone()));
-        assert_eq!(decide(false, true, failed, true, [0, 0]), lost);
-        assert_eq!(decide(false, true, failed, true, [0, 1]), Ok(()));
+        assert_eq!(decide(false, true, None, failed, true, [0, 0]), lost);
+        assert_eq!(decide(false, true, None, failed, true, [0, 1]), Ok(()));
         for (draining, known, authenticates, links, expected) in [
             (false, true, false, vec![0, 0], NotReady::NoLink),
             (false, true, false, vec![], NotReady::NoLink),
@@ -103,9 +121,25 @@ mod tests {
             (false, false, false, vec![], NotReady::NoContact(None)),
             (false, false, true, vec![2], NotReady::NoContact(None)),
         ] {
-            let outcome = decide(draining, known, || None, authenticates, links);
+            let outcome = decide(draining, known, None, || None, authenticates, links);
             assert_eq!(outcome, Err(expected));
         }
+    }
+
+    #[test]
+    fn a_proxy_with_a_worker_that_answers_nobody_is_not_ready() {
+        let turn = |seconds| LastTurn {
+            worker: 1,
+            ago: Duration::from_secs(seconds),
+        };
+        let with = |turn| decide(false, true, Some(turn), || None, false, [2]);
+        assert_eq!(with(turn(1)), Ok(()));
+        let stuck = with(turn(7)).expect_err("it is stuck");
+        assert!(
+            stuck
+                .to_string()
+                .starts_with("worker 1 has answered nobody for 7 s")
+        );
     }
 
     #[test]

@@ -70,6 +70,8 @@ const DATA: &[&str] = &[
 const ACTIONS: &[(&str, u16)] = &[
     ("/api/clients/0-1/kill", 400),
     ("/api/clients/x/kill", 400),
+    ("/api/clients/kill", 400),
+    ("/api/clients/kill?idle_s=60", 200),
     ("/api/resume?role=app", 404),
     ("/api/pause?role=app&seconds=0", 400),
     ("/api/pause", 400),
@@ -465,7 +467,9 @@ async fn a_reader_that_takes_nothing_of_a_capture_is_given_up() {
     };
     let shared = admin.shared.clone();
     let (mut client, server) = tokio::io::duplex(256);
-    let serving = tokio::spawn(Arc::new(admin).connection(server, Door::Socket));
+    let places = Places::new(CONNECTIONS);
+    let (place, _replaced) = places.take(None, Instant::now()).expect("a place");
+    let serving = tokio::spawn(Arc::new(admin).connection(server, Door::Socket, place));
     let request = b"POST /api/capture HTTP/1.1\r\nHost: localhost\r\n\r\n";
     client.write_all(request).await.expect("written");
     while !serving.is_finished() {
@@ -484,4 +488,30 @@ async fn a_reader_that_takes_nothing_of_a_capture_is_given_up() {
     assert!(said("its reader has taken nothing for"));
     assert!(shared.captures.begin().is_some(), "there is room again");
     drop(client);
+}
+
+#[tokio::test]
+async fn who_only_connects_keeps_no_probe_out() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let settings: crate::config::Config =
+        crate::config::from_toml("[admin]\naddress = '127.0.0.1:0'\n").expect("settings");
+    let port = bind(&settings.admin).expect("bound").expect("a port");
+    let address = port.local_addr().expect("bound");
+    let shared = Arc::new(crate::testing::process(settings));
+    let _serving = start(&shared, Some(port), false).expect("served");
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..2 * CONNECTIONS.all {
+            silent.push(TcpStream::connect(address).await.expect("connected"));
+        }
+        let mut probe = TcpStream::connect(address).await.expect("connected");
+        let asked = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        probe.write_all(asked).await.expect("written");
+        let mut said = String::new();
+        // Not only once the others have been closed for their silence, in two turns.
+        let answered = timeout(HEAD_TIMEOUT, probe.read_to_string(&mut said));
+        answered.await.expect("it is answered").expect("read");
+        assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    }
 }

@@ -7,16 +7,18 @@
 //!
 //! There is no reliable source for which nodes are up: `system.peers` keeps the last schema version
 //! of a node that is down. So a differing peer counts only if it responds, or if workers have links
-//! to it; it does not count if Cassandra has reported it as down, or if this proxy cannot reach it
-//! either.
+//! to it or had them when a change that waits was made: a node that stands still for some seconds is
+//! closed by workers and lacks the change all the same. It does not count if Cassandra has reported it
+//! as down, or if its machine says that nobody listens there.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -27,7 +29,7 @@ use crate::process::{Change, ControlRequest, Process};
 use crate::rows::{Rows, query};
 
 use helenus_engine::node::greeting::startup_options;
-use helenus_engine::snapshot::{HostId, Snapshot};
+use helenus_engine::snapshot::HostId;
 
 /// Schema changes that wait to be looked at.
 pub(crate) const AGREEMENTS_MAX: usize = 1024;
@@ -44,9 +46,9 @@ const REFRESH_MAX: Duration = Duration::from_secs(2);
 /// Connections are closed after this time without changes.
 const IDLE: Duration = Duration::from_secs(60);
 
-const LOCAL: &str = "SELECT schema_version FROM system.local";
-const PEERS: &str = "SELECT * FROM system.peers_v2";
-const PEERS_BEFORE_4_0: &str = "SELECT * FROM system.peers";
+pub(super) const LOCAL: &str = "SELECT schema_version FROM system.local";
+pub(super) const PEERS: &str = "SELECT * FROM system.peers_v2";
+pub(super) const PEERS_BEFORE_4_0: &str = "SELECT * FROM system.peers";
 
 /// Handles changes until the proxy stops.
 pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change>) {
@@ -65,13 +67,16 @@ pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change
             };
             let Some(change) = next else { return };
             waiting.push(change);
+            agreement.linked.clear();
         }
         while let Ok(change) = changes.try_recv() {
             waiting.push(change);
         }
+        agreement.note_linked(&shared);
         waiting.retain(|change| !change.done.is_closed());
         let coordinators = waiting.iter().map(|change| change.coordinator).collect();
-        let agreed = agreement.round(&shared, coordinators).await;
+        let Round { agreed, without } = agreement.round(&shared, coordinators).await;
+        shared.schema_awaited_of.store(Arc::new(without));
         if !agreed.is_empty() {
             show(&shared).await;
             for change in waiting.extract_if(.., |change| agreed.contains(&change.coordinator)) {
@@ -103,6 +108,17 @@ async fn show(shared: &Process) {
 #[derive(Default)]
 struct Agreement {
     connections: FxHashMap<SocketAddr, Conn>,
+    /// Nodes that workers have had links to while changes waited.
+    linked: FxHashSet<HostId>,
+}
+
+/// What a round has come to.
+#[derive(Debug, Default)]
+struct Round {
+    /// The coordinators whose changes all nodes that are up have.
+    agreed: BTreeSet<SocketAddr>,
+    /// Nodes that do not have all changes, or say nothing.
+    without: Vec<SocketAddr>,
 }
 
 /// The response of a node.
@@ -112,9 +128,19 @@ struct Told {
     peers: Option<Rows>,
 }
 
+/// What has come of asking a node.
+enum Answer {
+    Told(Told),
+    Silent,
+    /// Nobody listens there.
+    Refused,
+}
+
 /// A peer whose schema version differs, according to other nodes.
 struct Lagging {
     address: SocketAddr,
+    /// Its version as another node knows it.
+    version: Option<[u8; 16]>,
     /// Whether it blocks agreement even if it does not respond.
     is_up: bool,
 }
@@ -131,13 +157,13 @@ struct Heard {
 
 /// `None` if they differ, or if none responded. Nothing is known about a change whose coordinator
 /// did not respond; the other changes need not wait for it.
-fn heard(told: Vec<(SocketAddr, Option<Told>)>) -> Option<Heard> {
+fn heard(answers: Vec<(SocketAddr, Answer)>) -> Option<Heard> {
     let mut heard: Option<Heard> = None;
-    for (address, told) in told {
-        let Some(Told {
+    for (address, answer) in answers {
+        let Answer::Told(Told {
             schema_version: Some(version),
             peers: Some(peers),
-        }) = told
+        }) = answer
         else {
             continue;
         };
@@ -155,47 +181,69 @@ fn heard(told: Vec<(SocketAddr, Option<Told>)>) -> Option<Heard> {
 }
 
 impl Agreement {
-    /// The coordinators among these whose schema version all nodes that are up share.
-    async fn round(
-        &mut self,
-        shared: &Arc<Process>,
-        coordinators: BTreeSet<SocketAddr>,
-    ) -> BTreeSet<SocketAddr> {
-        let coordinators = coordinators.into_iter().map(|node| (node, ANSWER_MAX));
-        let told = self.ask(shared, coordinators.collect(), true).await;
-        let Some(heard) = heard(told) else {
-            return BTreeSet::new();
+    /// Notes which nodes are up by the links that workers have.
+    fn note_linked(&mut self, shared: &Process) {
+        let (snapshot, stats) = (shared.snapshot.load(), shared.stats.nodes());
+        let linked = snapshot
+            .nodes
+            .iter()
+            .zip(stats)
+            .filter(|(node, stats)| !node.gone && stats.links_up.load(Ordering::Relaxed) > 0);
+        self.linked.extend(linked.map(|(node, _)| node.host_id));
+    }
+
+    async fn round(&mut self, shared: &Arc<Process>, coordinators: BTreeSet<SocketAddr>) -> Round {
+        let asked = coordinators.iter().map(|node| (*node, ANSWER_MAX));
+        let answers = self.ask(shared, asked.collect(), true).await;
+        let Some(heard) = heard(answers) else {
+            return Round {
+                agreed: BTreeSet::new(),
+                without: Vec::from_iter(coordinators),
+            };
         };
         let Heard {
             from,
             version,
             peers,
         } = heard;
-        let lagging = lagging(&shared.snapshot.load(), shared, &peers, &version);
+        let lagging = lagging(shared, &self.linked, &peers, &version);
         let asked = lagging.iter().map(|peer| match peer.is_up {
             true => (peer.address, ANSWER_MAX),
             false => (peer.address, DOUBTFUL_ANSWER_MAX),
         });
-        let told = self.ask(shared, asked.collect(), false).await;
-        let agree = told.into_iter().all(|(address, told)| match told {
-            Some(told) => told.schema_version.as_ref() == Some(&version),
-            None => !lagging
+        let answers = self.ask(shared, asked.collect(), false).await;
+        let is_up = |address| {
+            lagging
                 .iter()
-                .any(|peer| peer.address == address && peer.is_up),
-        });
-        match agree {
-            true => from,
-            false => BTreeSet::new(),
+                .any(|peer| peer.address == address && peer.is_up)
+        };
+        let without = answers
+            .into_iter()
+            .filter(|(address, answer)| match answer {
+                Answer::Told(told) => told.schema_version.as_ref() != Some(&version),
+                Answer::Silent => is_up(*address),
+                Answer::Refused => false,
+            });
+        let without: Vec<SocketAddr> = without.map(|(address, _)| address).collect();
+        match without.is_empty() {
+            true => Round {
+                agreed: from,
+                without,
+            },
+            false => Round {
+                agreed: BTreeSet::new(),
+                without,
+            },
         }
     }
 
-    /// Queries nodes in parallel, each with a time limit; `None` for those that did not respond.
+    /// Queries nodes in parallel, each with a time limit.
     async fn ask(
         &mut self,
         shared: &Arc<Process>,
         nodes: Vec<(SocketAddr, Duration)>,
         for_peers: bool,
-    ) -> Vec<(SocketAddr, Option<Told>)> {
+    ) -> Vec<(SocketAddr, Answer)> {
         let mut tasks = JoinSet::new();
         for (address, limit) in nodes {
             let conn = self.connections.remove(&address);
@@ -208,16 +256,22 @@ impl Agreement {
         let answers: Vec<(SocketAddr, Asked)> = tasks.join_all().await;
         let mut told = Vec::with_capacity(answers.len());
         for (address, answer) in answers {
-            match answer {
+            let answer = match answer {
                 Ok((conn, answer)) => {
                     self.connections.insert(address, conn);
-                    told.push((address, Some(answer)));
+                    Answer::Told(answer)
                 }
                 Err(e) => {
                     tracing::debug!(node = %address, "no response about its schema: {e}");
-                    told.push((address, None));
+                    match e {
+                        ConnError::Io(e) if e.kind() == ErrorKind::ConnectionRefused => {
+                            Answer::Refused
+                        }
+                        _ => Answer::Silent,
+                    }
                 }
-            }
+            };
+            told.push((address, answer));
         }
         told
     }
@@ -229,18 +283,22 @@ async fn ask_node(
     conn: Option<Conn>,
     for_peers: bool,
 ) -> Asked {
-    let mut conn = match conn {
-        Some(conn) => conn,
-        None => {
-            let dialer = (**shared.dialer.load()).clone();
-            let mut conn = dialer.dial(address, shared.snapshot.load().version).await?;
-            let config = shared.settings.load_full();
-            let options = startup_options(&config.payload);
-            conn.open(&options, config.control_token().as_deref())
-                .await?;
-            conn
-        }
-    };
+    // A connection that was left open may have been closed meanwhile.
+    if let Some(conn) = conn
+        && let Ok(told) = ask_over(conn, for_peers).await
+    {
+        return Ok(told);
+    }
+    let dialer = (**shared.dialer.load()).clone();
+    let mut conn = dialer.dial(address, shared.snapshot.load().version).await?;
+    let config = shared.settings.load_full();
+    let options = startup_options(&config.payload);
+    conn.open(&options, config.control_token().as_deref())
+        .await?;
+    ask_over(conn, for_peers).await
+}
+
+async fn ask_over(mut conn: Conn, for_peers: bool) -> Asked {
     let local = query(&mut conn, LOCAL).await?;
     let row = local.rows.first();
     let schema_version = row.and_then(|row| local.cell(row, "schema_version"));
@@ -260,8 +318,14 @@ async fn ask_node(
 }
 
 /// The peers that have another version, except those known to be down. Nodes learn peers' versions
-/// by gossip, once a second, so the peers may already have this version.
-fn lagging(snapshot: &Snapshot, shared: &Process, peers: &Rows, version: &[u8]) -> Vec<Lagging> {
+/// by gossip, once a second, so the peers may already have this version. `linked`: nodes that were up a while ago.
+fn lagging(
+    shared: &Process,
+    linked: &FxHashSet<HostId>,
+    peers: &Rows,
+    version: &[u8],
+) -> Vec<Lagging> {
+    let snapshot = shared.snapshot.load();
     let stats = shared.stats.nodes();
     let down = shared.nodes_down();
     let different = peers.rows.iter().filter(|row| {
@@ -284,149 +348,23 @@ fn lagging(snapshot: &Snapshot, shared: &Process, peers: &Rows, version: &[u8]) 
             // Workers may have reconnected to a node before Cassandra reports it as up.
             (is_linked || !is_down).then_some(Lagging {
                 address,
-                is_up: is_linked && !is_down,
+                version: peers
+                    .cell(row, "schema_version")
+                    .and_then(|of| of.try_into().ok()),
+                is_up: !is_down && (is_linked || linked.contains(&host_id)),
             })
         })
         .collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-    use helenus_engine::snapshot::{Node, SystemColumn};
-    use helenus_policy::ring::NodeIndex;
-
-    /// Client addresses differ from the addresses between nodes.
-    fn native(number: u8) -> SocketAddr {
-        SocketAddr::from(([10, 1, 0, number], 9042))
-    }
-
-    fn shared() -> Process {
-        let shared = crate::testing::process(Config::default());
-        let nodes = (1..=3).map(|number| Node {
-            address: native(number),
-            host_id: [number; 16],
-            dc: String::new(),
-            rack: String::new(),
-            release_version: String::new(),
-            processors: None,
-            timeouts: None,
-            batches: None,
-            gone: false,
-        });
-        shared.publish(Snapshot {
-            nodes: nodes.collect(),
-            ..Snapshot::unknown()
-        });
-        shared
-    }
-
-    fn link(shared: &Process, number: u8) {
-        let stats = shared.stats.node(NodeIndex(number as u16 - 1), String::new);
-        stats.links_up.store(1, Ordering::Relaxed);
-    }
-
-    /// What node 1 knows about its peers, by their numbers and schema versions.
-    fn peers(known: &[(u8, &[u8])]) -> Rows {
-        let names = [
-            "peer",
-            "host_id",
-            "native_address",
-            "native_port",
-            "release_version",
-            "schema_version",
-        ];
-        let columns = names.map(|name| SystemColumn {
-            name: name.to_owned(),
-            type_raw: Vec::new(),
-        });
-        let rows = known.iter().map(|(number, version)| {
-            let cells = [
-                vec![10, 2, 0, *number],
-                vec![*number; 16],
-                vec![10, 1, 0, *number],
-                9042_i32.to_be_bytes().to_vec(),
-                b"5.0.6".to_vec(),
-                version.to_vec(),
-            ];
-            cells.map(Some).to_vec()
-        });
-        Rows {
-            columns: columns.to_vec(),
-            rows: rows.collect(),
-        }
-    }
-
-    /// Numbers of the lagging peers, and whether they block agreement.
-    fn found(shared: &Process, peers: &Rows) -> Vec<(SocketAddr, bool)> {
-        let lagging = lagging(&shared.snapshot.load(), shared, peers, b"new");
-        let of = |peer: Lagging| (peer.address, peer.is_up);
-        lagging.into_iter().map(of).collect()
-    }
-
-    #[test]
-    fn a_peer_counts_if_it_is_linked_and_not_if_it_was_reported_down() {
-        let shared = shared();
-        link(&shared, 2);
-        let peers = peers(&[(2, b"old"), (3, b"old")]);
-        // Node 3 is not known to be up: it is asked, but its silence does not count.
-        assert_eq!(
-            found(&shared, &peers),
-            [(native(2), true), (native(3), false)]
-        );
-        // The event has the client address; the row has the address between nodes as well.
-        shared.note_status(native(3), true);
-        assert_eq!(found(&shared, &peers), [(native(2), true)]);
-        // Workers have reached it before Cassandra reported it as up.
-        link(&shared, 3);
-        assert_eq!(
-            found(&shared, &peers),
-            [(native(2), true), (native(3), false)]
-        );
-        shared.note_status(native(3), false);
-        assert_eq!(
-            found(&shared, &peers),
-            [(native(2), true), (native(3), true)]
-        );
-    }
-
-    #[test]
-    fn a_coordinator_that_does_not_answer_leaves_only_its_own_changes_unconfirmed() {
-        let told = |version: Option<&[u8]>| {
-            Some(Told {
-                schema_version: version.map(<[u8]>::to_vec),
-                peers: Some(peers(&[])),
-            })
-        };
-        let agreed = |told: [Option<Told>; 3]| {
-            let told = (1..).map(native).zip(told).collect();
-            heard(told).map(|heard| (heard.from.into_iter().collect::<Vec<_>>(), heard.version))
-        };
-        let (new, old) = (Some(&b"new"[..]), Some(&b"old"[..]));
-        assert_eq!(
-            agreed([told(new), None, told(new)]),
-            Some((vec![native(1), native(3)], b"new".to_vec()))
-        );
-        assert_eq!(
-            agreed([None, told(new), told(None)]),
-            Some((vec![native(2)], b"new".to_vec()))
-        );
-        assert_eq!(agreed([told(new), told(new), told(old)]), None);
-        assert_eq!(agreed([None, None, None]), None);
-    }
-
-    #[test]
-    fn what_agrees_or_has_never_been_up_does_not_lag_and_a_node_that_has_just_joined_does() {
-        let shared = shared();
-        let mut peers = peers(&[(2, b"new"), (3, b"old"), (9, b"old")]);
-        assert_eq!(
-            found(&shared, &peers),
-            [(native(3), false), (native(9), false)]
-        );
-        for row in &mut peers.rows {
-            row[4] = None;
-        }
-        assert_eq!(found(&shared, &peers), []);
-    }
+/// The version of a node that is up and has another one than this, as another node says.
+pub(super) fn other_version(shared: &Process, peers: &Rows, version: &[u8]) -> Option<[u8; 16]> {
+    let lagging = lagging(shared, &FxHashSet::default(), peers, version);
+    lagging
+        .into_iter()
+        .filter(|peer| peer.is_up)
+        .find_map(|peer| peer.version)
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,10 @@ use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::agree;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
+use crate::process::Process;
 use crate::rows::{Rows, query};
 use helenus_engine::node::greeting::startup_options;
 
@@ -98,6 +100,21 @@ impl Control {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The version of the schema that a node has which is up and does not agree with this one.
+    pub(super) async fn other_schema_version(
+        &mut self,
+        shared: &Process,
+    ) -> Result<Option<[u8; 16]>, ConnError> {
+        let local = self.table(agree::LOCAL).await?;
+        let own = local.rows.first();
+        let version = own.and_then(|own| local.cell(own, "schema_version"));
+        let peers = match self.table(agree::PEERS).await {
+            Err(ConnError::Node { .. }) => self.table(agree::PEERS_BEFORE_4_0).await?,
+            peers => peers?,
+        };
+        Ok(version.and_then(|version| agree::other_version(shared, &peers, version)))
     }
 
     pub(super) async fn table(&mut self, cql: &str) -> Result<Rows, ConnError> {

@@ -4,10 +4,11 @@
 //! No table lists the processors, but the thread pool that handles responses of other nodes has the
 //! same size. A node that has never received such a response does not list it, and one before 4.0
 //! does not have these tables. Time-outs change with the node's configuration, so a node is asked
-//! again when it comes back, and periodically.
+//! again when it comes back, and periodically (`due`).
+
+mod due;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
@@ -15,25 +16,20 @@ use helenus_wire::Version;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::due::Due;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::process::Process;
 use crate::rows::query;
 use helenus_engine::batch_limits::{self, BatchLimits};
 use helenus_engine::node::greeting::startup_options;
-use helenus_engine::snapshot::Snapshot;
+use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_engine::timeouts::{SETTINGS, Timeouts};
 
 /// Where a node tells.
 pub(crate) const POOLS: &str = "system_views.thread_pools";
 const POOL: &str = "RequestResponseStage";
 pub(crate) const NODE_SETTINGS: &str = "system_views.settings";
-
-/// A node that has responded this often without its processors is then asked only at the longer
-/// interval.
-const ANSWERS_MAX: u8 = 6;
-/// A node with complete facts is asked again after this time.
-const AGE_MAX: Duration = Duration::from_secs(300);
 
 /// The response of a node.
 #[derive(Clone, Debug, Default)]
@@ -48,42 +44,45 @@ pub(crate) struct Facts {
     pub refusal: Option<String>,
 }
 
-/// Queries in progress, and the results so far.
-#[derive(Default)]
+/// Queries in progress, and when nodes were asked.
 pub(crate) struct Asking {
+    version: Version,
     tasks: JoinSet<(usize, Result<Facts, ConnError>)>,
-    nodes: Vec<Asked>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    under_way: bool,
-    /// When it last responded.
-    answered: Option<Instant>,
-    /// Responses without the processors.
-    in_vain: u8,
+    due: Due,
 }
 
 impl Asking {
-    /// Queries all nodes that may serve, if their facts are unknown or old.
-    pub(crate) fn ask(&mut self, shared: &Process, version: Version) {
+    pub(crate) fn new(shared: &Process) -> Asking {
+        Asking {
+            version: Version::V4,
+            tasks: JoinSet::new(),
+            due: Due::new(shared.start_number),
+        }
+    }
+
+    /// Queries nodes in this version from now on.
+    pub(crate) fn begin(&mut self, shared: &Process, version: Version) {
+        self.version = version;
+        self.ask(shared);
+    }
+
+    /// Queries nodes that may serve, if their facts are unknown or old: some now, others as those answer.
+    pub(crate) fn ask(&mut self, shared: &Process) {
         let snapshot = shared.snapshot.load();
         let config = shared.settings.load_full();
-        self.nodes.resize(snapshot.nodes.len(), Asked::default());
+        let has_processors = |(index, node): (usize, &Node)| {
+            let place = snapshot.places.locality(NodeIndex(index as u16));
+            let out_of_reach = place == Some(Locality::Remote) && !config.cluster.allow_remote_dc;
+            let is_meant = !node.gone && !out_of_reach;
+            is_meant.then_some(node.processors.is_some())
+        };
         let now = Instant::now();
-        for (index, (node, asked)) in snapshot.nodes.iter().zip(&mut self.nodes).enumerate() {
-            let remote =
-                snapshot.places.locality(NodeIndex(index as u16)) == Some(Locality::Remote);
-            let out_of_reach = remote && !config.cluster.allow_remote_dc;
-            let known = node.processors.is_some() || asked.in_vain >= ANSWERS_MAX;
-            let fresh = asked.answered.is_some_and(|then| now < then + AGE_MAX);
-            if node.gone || out_of_reach || asked.under_way || known && fresh {
-                continue;
-            }
-            asked.under_way = true;
+        let known = || snapshot.nodes.iter().enumerate().map(has_processors);
+        while let Some(index) = self.due.begin(now, known()) {
             let dialer = (**shared.dialer.load()).clone();
             let config = config.clone();
-            let address = node.address;
+            let address = snapshot.nodes[index].address;
+            let version = self.version;
             self.tasks.spawn(async move {
                 let limit = dialer.connect_timeout * 3;
                 let told = tokio::time::timeout(limit, ask(&config, &dialer, address, version));
@@ -96,10 +95,12 @@ impl Asking {
         }
     }
 
-    /// The facts may have changed.
-    pub(crate) fn doubt(&mut self) {
-        for node in &mut self.nodes {
-            node.answered = None;
+    /// The facts of this node may have changed.
+    pub(crate) fn doubt(&mut self, shared: &Process, node: SocketAddr) {
+        let snapshot = shared.snapshot.load();
+        let mut nodes = snapshot.nodes.iter();
+        if let Some(index) = nodes.position(|known| known.address == node && !known.gone) {
+            self.due.doubt(index, Instant::now());
         }
     }
 
@@ -108,13 +109,11 @@ impl Asking {
     pub(crate) async fn next(&mut self, shared: &Process) -> Option<Snapshot> {
         while let Some(ended) = self.tasks.join_next().await {
             let Ok((index, told)) = ended else { continue };
-            let asked = self.nodes.get_mut(index)?;
-            asked.under_way = false;
-            let Ok(facts) = told else { continue };
-            asked.answered = Some(Instant::now());
-            if facts.processors.is_none() {
-                asked.in_vain = asked.in_vain.saturating_add(1);
-            }
+            let facts = told.ok();
+            let has_processors = facts.as_ref().map(|facts| facts.processors.is_some());
+            self.due.end(index, Instant::now(), has_processors);
+            self.ask(shared);
+            let Some(facts) = facts else { continue };
             let snapshot = shared.snapshot.load_full();
             let known = snapshot.nodes.get(index)?;
             let processors = facts.processors.or(known.processors);

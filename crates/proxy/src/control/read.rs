@@ -124,6 +124,7 @@ impl Control {
                 .cell(own, "schema_version")
                 .and_then(|c| c.try_into().ok())
                 .unwrap_or_default(),
+            other_schema_version: old.and_then(|old| old.other_schema_version),
             local: SystemTable {
                 columns: local.columns.clone(),
                 row: own.clone(),

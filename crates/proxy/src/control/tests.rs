@@ -118,3 +118,28 @@ fn schema_changes_are_told_in_words() {
     assert_eq!(keyspace.as_deref(), Some("schema: keyspace shop dropped"));
     assert_eq!(said(&["DROPPED", "KEYSPACE"]), None);
 }
+
+#[test]
+fn no_node_is_asked_again_for_its_facts_but_the_one_that_is_back() {
+    let shared = crate::testing::process(Config::default());
+    let doubted = |kind: &str, write: &dyn Fn(&mut Vec<u8>)| {
+        let mut body = Vec::new();
+        helenus_wire::write::string(&mut body, kind);
+        write(&mut body);
+        super::on_event(&shared, &body)
+    };
+    let schema = |body: &mut Vec<u8>| {
+        for part in ["UPDATED", "TABLE", "shop", "orders"] {
+            helenus_wire::write::string(body, part);
+        }
+    };
+    assert_eq!(doubted("SCHEMA_CHANGE", &schema), None);
+    let status = |change: &'static str| {
+        move |body: &mut Vec<u8>| {
+            helenus_wire::write::string(body, change);
+            helenus_wire::write::inet(body, address(3));
+        }
+    };
+    assert_eq!(doubted("STATUS_CHANGE", &status("DOWN")), None);
+    assert_eq!(doubted("STATUS_CHANGE", &status("UP")), Some(address(3)));
+}

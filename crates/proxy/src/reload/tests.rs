@@ -129,3 +129,66 @@ fn proxies_that_were_found_stay_known_and_are_no_setting() {
     let merged = merge(&old, listed.clone(), true).expect("merged");
     assert_eq!(merged.config.other_proxies(), listed.listen.proxies);
 }
+
+#[test]
+fn keys_that_are_gone_from_a_map_are_changes() {
+    let text = |resource: &str| settings(&format!("[tracing.resource]\n{resource}"));
+    let merged = merge(&text("a = '1'\nb = '2'\n"), text("a = '1'\n"), true).expect("merged");
+    assert_eq!(merged.changed, ["tracing.resource.b"]);
+    assert_eq!(merged.config.tracing.resource.len(), 1);
+    let merged = merge(&text("a = '1'\n"), text("b = '1'\n"), true).expect("merged");
+    assert_eq!(merged.changed, ["tracing.resource.a", "tracing.resource.b"]);
+}
+
+/// A proxy whose token is in a file, and that file.
+fn with_token_file(folder: &std::path::Path) -> (Reloader, PathBuf) {
+    let file = folder.join("token");
+    std::fs::write(&file, "first").expect("written");
+    let mut config = settings(&format!("[admin]\ntoken_file = '{}'\n", file.display()));
+    crate::config::read_secrets(&mut config).expect("a token");
+    let program = Program {
+        load: Box::new(|| bail!("there is none")),
+        set_log_filter: Box::new(|_| Ok(())),
+        log: Arc::default(),
+    };
+    let common = Arc::new(crate::testing::process(config));
+    (Reloader::new(program, common), file)
+}
+
+fn token_of(reloader: &Reloader) -> String {
+    let settings = reloader.common.settings.load();
+    let token = settings.admin.token.as_ref().expect("a token");
+    token.expose().to_owned()
+}
+
+#[test]
+fn a_file_that_could_not_be_used_is_tried_again_and_told_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut reloader, file) = with_token_file(folder.path());
+    std::fs::write(&file, "").expect("written");
+    reloader.look_at_files();
+    reloader.look_at_files();
+    assert_eq!(token_of(&reloader), "first");
+    assert!(!reloader.common.last_reload.succeeded());
+    let (events, _) = reloader.common.events.from(0);
+    let refused = |event: &&crate::events::Event| event.kind == Kind::SettingsRefused;
+    assert_eq!(events.iter().filter(refused).count(), 1);
+    // It is as it was when it was refused, but for what the proxy can do with it.
+    reloader.refused = Some("permission denied".to_owned());
+    std::fs::write(&file, "second").expect("written");
+    reloader.files = stamps(&reloader.common.settings.load());
+    reloader.look_at_files();
+    assert_eq!(token_of(&reloader), "second");
+    assert!(reloader.common.last_reload.succeeded());
+}
+
+#[test]
+fn other_rights_are_a_change_of_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (reloader, file) = with_token_file(folder.path());
+    let settings = reloader.common.settings.load();
+    assert_eq!(stamps(&settings), reloader.files);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("changed");
+    assert_ne!(stamps(&settings), reloader.files);
+}

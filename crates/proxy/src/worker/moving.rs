@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::{Socket, Worker};
+use crate::client_socket;
 use crate::process::{Arriving, Fate, Leaving};
 use crate::transport::Transport;
 
@@ -114,7 +115,9 @@ struct Newcomer {
 fn stream_of(socket: OwnedFd) -> io::Result<TcpStream> {
     let socket = StdTcpStream::from(socket);
     socket.set_nonblocking(true)?;
-    TcpStream::from_std(socket)
+    let socket = TcpStream::from_std(socket)?;
+    client_socket::set_up(&socket);
+    Ok(socket)
 }
 
 /// Takes in clients of another process, and serves them once that knows.
@@ -153,4 +156,23 @@ pub(super) fn adopt(worker: &Rc<RefCell<Worker>>, arriving: Arriving) {
         }
         worker.carry_out();
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_socket::testing::is_watched;
+
+    #[tokio::test]
+    async fn clients_that_vanish_are_noticed_also_after_they_were_taken_over() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("bound");
+        let address = listener.local_addr().expect("bound");
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (_client, (socket, _)) = (client.expect("connected"), accepted.expect("accepted"));
+        assert!(!is_watched(&socket));
+        let socket = OwnedFd::from(socket.into_std().expect("a socket"));
+        let adopted = stream_of(socket).expect("a socket");
+        assert!(is_watched(&adopted));
+    }
 }

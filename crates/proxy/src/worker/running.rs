@@ -11,20 +11,16 @@ use std::time::{Duration, Instant};
 
 use helenus_engine::drain::{self, Timetable};
 use helenus_engine::stats::add;
-use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::moving;
-use super::{Worker, note_tls_failure};
+use super::{Worker, note_failed_handshake, note_tls_failure};
+use crate::client_socket;
 use crate::process::{Leaving, ToWorker};
 use crate::timer::FineTimer;
 use crate::transport::Transport;
-
-/// Bytes that a client's socket takes before it has sent those it has: enough to keep it busy until the
-/// worker runs again, and no more, because small answers cannot go before them any more.
-const UNSENT_MAX: u32 = 128 * 1024;
 
 /// What a worker does on its way to its end.
 struct Ending {
@@ -159,9 +155,7 @@ fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
         return add(&shared.stats.global.clients_refused, 1);
     };
     add(&shared.stats.global.clients_accepted, 1);
-    let _ = socket.set_nodelay(true);
-    // What the kernel has taken leaves in that order.
-    let _ = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_MAX);
+    client_socket::set_up(&socket);
     let worker = worker.clone();
     let open = move |transport| {
         let mut worker = worker.borrow_mut();
@@ -170,12 +164,22 @@ fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
     let Some(tls) = shared.server_tls.load_full() else {
         return open(Transport::Plain(socket));
     };
+    let Some((place, replaced)) = shared.handshakes.take(Some(peer.ip()), accepted) else {
+        add(&shared.stats.global.clients_refused, 1);
+        return note_failed_handshake(&shared, peer, &"too many are under way");
+    };
     let limit = Duration::from_millis(shared.settings.load().limits.handshake_timeout_ms);
     tokio::task::spawn_local(async move {
-        match tokio::time::timeout(limit, Transport::accept(socket, tls)).await {
+        let _place = place;
+        let handshake = Transport::accept(socket, tls);
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(limit, handshake) => ended,
+            _ = replaced => return note_failed_handshake(&shared, peer, &"others waited for its place"),
+        };
+        match ended {
             Ok(Ok(transport)) => open(transport),
             Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => {
-                note_tls_failure(&shared.stats, peer, &e);
+                note_tls_failure(&shared, peer, &e);
             }
             Ok(Err(e)) => {
                 tracing::debug!(%peer, "a client disconnected during its TLS handshake: {e}")

@@ -40,6 +40,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (printf "%s-admin-token" (include "helenus.fullname" .)) .Values.secrets.adminToken.name -}}
 {{- end -}}
 
+{{- define "helenus.readTokenSecretName" -}}
+{{- default (printf "%s-read-token" (include "helenus.fullname" .)) .Values.secrets.readToken.name -}}
+{{- end -}}
+
 {{/* The headless service by which pods find each other. */}}
 {{- define "helenus.proxiesServiceName" -}}
 {{- printf "%s-proxies" (include "helenus.fullname" .) -}}
@@ -99,7 +103,7 @@ yes
 {{- end -}}
 {{- end -}}
 {{- $chart := dict "listen" $listen "cluster" $cluster -}}
-{{- $_ := set $chart "admin" (dict "address" (printf "%s:%d" $any (int .Values.admin.port)) "token_file" "/etc/helenus/admin/token") -}}
+{{- $_ := set $chart "admin" (dict "address" (printf "%s:%d" $any (int .Values.admin.port)) "token_file" "/etc/helenus/admin/token" "read_token_file" "/etc/helenus/read/token") -}}
 {{- if .Values.secrets.reports.name -}}
 {{- $_ := set $chart "assignment" (dict "reports_secret_file" "/etc/helenus/reports/secret") -}}
 {{- end -}}

@@ -96,7 +96,13 @@ fn cells(
             }
             "host_id" => Some(host_id(&snapshot.cluster_name, address).to_vec()),
             "data_center" => Some(snapshot.local_dc.clone().into_bytes()),
-            "schema_version" => Some(snapshot.schema_version.to_vec()),
+            // Drivers wait after a schema change until all nodes that they know have the same.
+            "schema_version" => {
+                let others = snapshot
+                    .other_schema_version
+                    .filter(|_| kind != Table::Local);
+                Some(others.unwrap_or(snapshot.schema_version).to_vec())
+            }
             "tokens" => Some(tokens(snapshot, proxies, address)),
             "preferred_ip" | "preferred_port" | "truncated_at" => None,
             name if kind == Table::Local => local(name),

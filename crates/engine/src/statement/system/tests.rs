@@ -393,3 +393,32 @@ fn counting_all_rows_comes_with_cassandras_warning() {
         assert_eq!(answer.expect("an answer").header_flags, flags, "{text}");
     }
 }
+
+#[test]
+fn drivers_see_that_nodes_disagree_on_the_schema() {
+    let table = SystemTable {
+        columns: vec![SystemColumn {
+            name: "schema_version".to_owned(),
+            type_raw: 12_u16.to_be_bytes().to_vec(),
+        }],
+        row: Vec::new(),
+    };
+    let mut snapshot = snapshot();
+    snapshot.schema_version = [1; 16];
+    let versions = |snapshot: &Snapshot, kind| {
+        let rows = super::rows::rows(kind, &table, snapshot, &proxies());
+        let cells = rows.into_iter().map(|row| row.cells[0].clone());
+        let mut cells: Vec<Vec<u8>> = cells.map(|cell| cell.expect("a version")).collect();
+        cells.dedup();
+        cells
+    };
+    let peers = [Table::Peers, Table::PeersV2];
+    for kind in peers {
+        assert_eq!(versions(&snapshot, kind), [[1; 16]]);
+    }
+    snapshot.other_schema_version = Some([2; 16]);
+    assert_eq!(versions(&snapshot, Table::Local), [[1; 16]]);
+    for kind in peers {
+        assert_eq!(versions(&snapshot, kind), [[2; 16]]);
+    }
+}

@@ -29,6 +29,47 @@ fn options_become_the_policy_of_the_search() {
 }
 
 #[test]
+fn only_nodes_that_carry_the_load_count_for_the_headroom() {
+    let count = |line: &str, local: &[LocalNode], seen: Option<&[SeenNode]>| {
+        let args = args(line).expect(line);
+        let endpoints = args.target.endpoints().expect(line);
+        let (endpoint, pid) = &endpoints[0];
+        args.count_nodes(endpoint, local, seen, pid.is_some())
+    };
+    let local: Vec<LocalNode> = [
+        ("near", true),
+        ("near", true),
+        ("far", true),
+        ("near", false),
+    ]
+    .iter()
+    .zip(1..)
+    .map(|((dc, runs), number)| LocalNode {
+        number,
+        address: std::net::SocketAddr::from(([127, 0, 3, number as u8], 9042)),
+        dc: (*dc).to_owned(),
+        pid: runs.then_some(7),
+    })
+    .collect();
+    assert_eq!(count("x", &local, None), Some(3));
+    assert_eq!(count("x --local-dc near", &local, None), Some(2));
+    let node = |dc: &str, is_proxy| SeenNode {
+        name: "n".to_owned(),
+        dc: Some(dc.to_owned()),
+        is_proxy,
+    };
+    let seen = [node("near", false), node("near", false), node("far", false)];
+    assert_eq!(count("x", &[], Some(&seen)), Some(3));
+    assert_eq!(count("x --local-dc near", &[], Some(&seen)), Some(2));
+    assert_eq!(count("x", &[], None), None);
+    // Proxies are no nodes, whether one knows their processes or not.
+    let proxies = [node("near", true), node("near", true)];
+    assert_eq!(count("x", &[], Some(&proxies)), None);
+    assert_eq!(count("x --arm p=127.0.0.1:9142@17", &[], Some(&seen)), None);
+    assert_eq!(count("x --nodes 127.0.0.1:9042", &[], Some(&seen)), Some(3));
+}
+
+#[test]
 fn it_takes_the_workloads_and_endpoints_of_load() {
     let ycsb = args("x --ycsb b --client raw --arm p=127.0.0.1:9142@17").unwrap();
     assert_eq!(ycsb.target.workload_name(), "YCSB B");

@@ -1,0 +1,89 @@
+//! When each worker last had a turn. One without turns is stuck or has ended: its clients wait, and so do those
+//! that the kernel still gives it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A worker looks at its time-outs every 100 ms, so one that is only busy is far below.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+
+pub(crate) struct WorkerTurns {
+    began: Instant,
+    /// Milliseconds from then to the last turn of each worker.
+    last_ms: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// A worker, and the time since its last turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastTurn {
+    pub worker: usize,
+    pub ago: Duration,
+}
+
+impl LastTurn {
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.ago > STUCK_AFTER
+    }
+}
+
+impl WorkerTurns {
+    pub(crate) fn new(began: Instant) -> WorkerTurns {
+        WorkerTurns {
+            began,
+            last_ms: OnceLock::new(),
+        }
+    }
+
+    /// The workers start now.
+    pub(crate) fn begin(&self, workers: usize, now: Instant) {
+        let now_ms = self.ms(now);
+        self.last_ms
+            .get_or_init(|| (0..workers).map(|_| AtomicU64::new(now_ms)).collect());
+    }
+
+    /// A worker has a turn.
+    pub(crate) fn note(&self, worker: usize, now: Instant) {
+        if let Some(last_ms) = self.last_ms.get().and_then(|of| of.get(worker)) {
+            last_ms.store(self.ms(now), Ordering::Relaxed);
+        }
+    }
+
+    /// The worker whose last turn is the longest ago; none before they start.
+    pub(crate) fn oldest(&self, now: Instant) -> Option<LastTurn> {
+        let last_ms = self.last_ms.get()?.iter();
+        let last_ms = last_ms.map(|of| of.load(Ordering::Relaxed));
+        let (worker, last_ms) = last_ms.enumerate().min_by_key(|(_, last_ms)| *last_ms)?;
+        Some(LastTurn {
+            worker,
+            ago: Duration::from_millis(self.ms(now).saturating_sub(last_ms)),
+        })
+    }
+
+    fn ms(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_millis() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worker_that_has_had_no_turn_for_longest_is_told() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let turns = WorkerTurns::new(began);
+        assert_eq!(turns.oldest(at(1)), None);
+        turns.begin(3, at(1));
+        turns.note(0, at(9));
+        turns.note(1, at(2));
+        turns.note(2, at(8));
+        let told = |now| turns.oldest(now).map(|of| (of.worker, of.ago.as_secs()));
+        assert_eq!(told(at(9)), Some((1, 7)));
+        assert!(turns.oldest(at(9)).is_some_and(|of| of.is_stuck()));
+        turns.note(1, at(10));
+        assert_eq!(told(at(10)), Some((2, 2)));
+        assert!(turns.oldest(at(10)).is_some_and(|of| !of.is_stuck()));
+    }
+}
