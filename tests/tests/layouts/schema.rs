@@ -80,6 +80,7 @@ impl TestTable {
             physical: format!("{name}__layout_{at}"),
             layout,
             readable: true,
+            further: Vec::new(),
         };
         let copies = orders.into_iter().take(4).enumerate().map(copy).collect();
         TestTable {
