@@ -47,6 +47,9 @@ scenes!(
     pages_that_waited_are_those_of_a_node,
 );
 
+/// What is compared between a node and a proxy.
+type OfBoth = fn(SocketAddr, &Proxy);
+
 fn scans(scenes: &mut Scenes) {
     let _turn = turn("scans", Duration::from_secs(420));
     let points = two().contact_points();
@@ -65,7 +68,7 @@ fn scans(scenes: &mut Scenes) {
             assert!(in_parts > 50.0, "{in_parts} pages in parts");
         });
         scenes.scene("parts_are_prepared", || parts_are_prepared(&points, &proxy));
-        let of_both: [(&str, fn(SocketAddr, &Proxy)); 9] = [
+        let of_both: [(&'static str, OfBoth); 9] = [
             ("keyspaces_of_requests_count", keyspaces_of_requests_count),
             ("own_aggregates_are_not_split", own_aggregates_are_not_split),
             (
