@@ -100,11 +100,14 @@ fn nodes_join_die_freeze_and_come_back(scenes: &mut Scenes) {
     scenes.scene("the_schema_changes_with_a_node_away", || {
         changes_with_a_node_away(&mut cluster);
     });
+    all_are_well(&mut cluster);
     scenes.scene("a_node_dies", || dies(&mut cluster, &mut load));
+    all_are_well(&mut cluster);
     scenes.scene("statements_outlive_a_restart", || {
         fixed.works_on_all(&cluster, &in_turn, "a node was restarted");
     });
     scenes.scene("a_node_freezes", || freezes(&cluster, &mut load));
+    all_are_well(&mut cluster);
     scenes.scene("statements_outlive_an_altered_table", || {
         // Every node forgets its statements.
         let alter = "ALTER TABLE f.fixed ADD w int";
@@ -118,6 +121,16 @@ fn nodes_join_die_freeze_and_come_back(scenes: &mut Scenes) {
         fixed.works_on_all(&cluster, &in_turn, "all nodes were restarted");
     });
     scenes.scene("no_write_is_lost", || load.verify());
+}
+
+/// Whatever a scene that failed has left them in.
+fn all_are_well(cluster: &mut Cluster) {
+    for number in cluster.nodes() {
+        let _ = cluster.resume(number);
+        if cluster.connect(number).is_err() {
+            cluster.start(number).expect("started");
+        }
+    }
 }
 
 fn joins(cluster: &mut Cluster, load: &mut Load) {
