@@ -118,8 +118,8 @@ pub struct Cluster {
     /// answers requests meant for the local one, and may not have its latest writes yet.
     pub allow_remote_dc_for_local_levels: bool,
     /// How long the answer to a schema change waits for all nodes that are up to have it, in
-    /// milliseconds; drivers wait as long themselves. A driver whose requests time out sooner, as the Java
-    /// driver's after 2 s, needs a longer time-out for schema changes.
+    /// milliseconds. Less than after which requests of drivers time out, mostly 10 s; the Java driver's
+    /// do after 2 s, so it needs a longer time-out for schema changes.
     pub schema_agreement_max_ms: u64,
     /// Role of the control connection, if the cluster requires authentication. Clients always log in as
     /// themselves.
@@ -412,7 +412,7 @@ impl Default for Cluster {
             local_rack: None,
             allow_remote_dc: false,
             allow_remote_dc_for_local_levels: false,
-            schema_agreement_max_ms: 10_000,
+            schema_agreement_max_ms: 5_000,
             username: None,
             password: None,
             password_file: None,
