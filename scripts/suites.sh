@@ -33,7 +33,7 @@ run() {
     esac
     # Tests that share their nodes and mostly wait for leases and time-outs.
     case $1 in
-        layouts_ctl) at_once=4 ;;
+        layouts_ctl) at_once=3 ;;
         payload_ctl) at_once=2 ;;
         *) at_once=1 ;;
     esac
