@@ -1,8 +1,7 @@
 #!/bin/sh
 # Runs suites against real Cassandra nodes, one after the other: sh scripts/suites.sh VERDICTS QUEUE PROGRAMS
 # QUEUE is a file with one suite a line; each is taken out before it runs, so several of these share a queue.
-# A suite is `drivers` (scripts/drivers.sh), or the name of a test in PROGRAMS, a file of lines `NAME FOLDER PROGRAM`; with
-# `:TESTS` only those whose names contain one of TESTS (names with commas between them), with `:-TESTS` all others.
+# A suite is the name of a test in PROGRAMS, a file of lines `NAME FOLDER PROGRAM`; with `:TESTS` only those whose names contain one of TESTS (names with commas between them), with `:-TESTS` all others.
 # Programs are run as they are, for cargo waits while another cargo builds. Writes `ok SUITE SECONDS` or
 # `FAILED SUITE SECONDS` for each to the file VERDICTS. HELENUS_BIN names the program. HELENUS_LONG, if it is set, has
 # tests do all that they can.
@@ -21,10 +20,6 @@ next() {
     flock "$queue.lock" sh -c 'head -n 1 "$1" && sed -i 1d "$1"' - "$queue"
 }
 run() {
-    if [ "$1" = drivers ]; then
-        sh scripts/drivers.sh
-        return
-    fi
     names=$(echo "${1#*:}" | tr ',' ' ')
     only=
     case $1 in
