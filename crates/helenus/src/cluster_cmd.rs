@@ -440,7 +440,7 @@ mod tests {
             ("x nodetool 1 status --name a", true),
             ("x nodetool 1 status --dir=/a", true),
             ("x nodetool 1 snapshot -t name", false),
-            ("x --name a nodetool 1 -h 127.0.0.1 info", false),
+            ("x --name a nodetool 1 -p 7199 info", false),
         ] {
             let parsed = Line::try_parse_from(line.split_whitespace()).expect(line);
             let Action::Nodetool { args, .. } = parsed.args.action else {

@@ -192,7 +192,7 @@ fn a_reader_that_stands_still_loses_requests_and_delays_no_client() {
     let filler = "x".repeat(60_000);
     let asked = 600;
     for n in 0..asked {
-        let text = format!("SELECT v FROM ks.t WHERE k = {n} -- {filler}");
+        let text = format!("SELECT v FROM ks.t WHERE k = {n} -- {filler}\n");
         client.query(&text).expect("rows");
     }
     capturing.signal(Signal::CONT).expect("goes on");

@@ -66,7 +66,7 @@ fn only_nodes_that_carry_the_load_count_for_the_headroom() {
     let proxies = [node("near", true), node("near", true)];
     assert_eq!(count("x", &[], Some(&proxies)), None);
     assert_eq!(count("x --arm p=127.0.0.1:9142@17", &[], Some(&seen)), None);
-    assert_eq!(count("x --nodes 127.0.0.1:9042", &[], Some(&seen)), Some(3));
+    assert_eq!(count("x --node 127.0.0.1:9042", &[], Some(&seen)), Some(3));
 }
 
 #[test]
