@@ -370,8 +370,8 @@ fn what_clients_call_themselves_and_others_is_obeyed_by_no_terminal() {
         .expect("ready");
     client.query("SELECT count(*) FROM ks.t").expect("a row");
     let text = format!("SELECT \"{EVIL}\" FROM \"{EVIL}\".\"{EVIL}\" WHERE \"{EVIL}\" = 1");
-    nodes.follow(|_| Reply::Error(code::INVALID));
-    client.query(&text).expect_err("no such table");
+    nodes.follow(|_| Reply::Error(code::UNAUTHORIZED));
+    client.query(&text).expect_err("no right to that");
     let admin = proxy.admin.to_string();
     let mut terminal = Terminal::start(&["top", "--admin", &admin, "--every", "0.2"], 200, 40);
     terminal.wait_for("3 of 3");
