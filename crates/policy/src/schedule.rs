@@ -232,7 +232,8 @@ impl<T: Copy> Schedule<T> {
         }
         let (class, seq, due) = self.choose(scan_allowed)?;
         let waiting = self.take(class, seq, true)?;
-        if !self.settings.variant.is_preset() {
+        // Nothing is owed where nothing waits.
+        if self.others_waiting > 0 && !self.settings.variant.is_preset() {
             let waits = |class: Class| !self.queues[class as usize].is_empty();
             self.floors.on_served(class, waiting.job.piece_us, waits);
         }

@@ -42,14 +42,16 @@ impl<T: Copy> Choice<'_, T> {
         if let Some((_, class, seq)) = due.min() {
             return Some((class, seq, true));
         }
-        let owed = classes().filter_map(|class| {
-            let queue = &self.queues[class as usize];
-            let (_, seq) = queue.head()?;
-            let owed = self.floors.owed(class, queue.get(seq)?.job.piece_us)?;
-            Some((owed, Reverse(class), seq))
-        });
-        if let Some((_, Reverse(class), seq)) = owed.max() {
-            return Some((class, seq, false));
+        if self.floors.is_any_owed() {
+            let owed = classes().filter_map(|class| {
+                let queue = &self.queues[class as usize];
+                let (_, seq) = queue.head()?;
+                let owed = self.floors.owed(class, queue.get(seq)?.job.piece_us)?;
+                Some((owed, Reverse(class), seq))
+            });
+            if let Some((_, Reverse(class), seq)) = owed.max() {
+                return Some((class, seq, false));
+            }
         }
         let heads = classes().filter_map(|class| {
             let (rank, seq) = self.queues[class as usize].head()?;
