@@ -219,10 +219,16 @@ impl<T: Copy> Schedule<T> {
 
     /// The next item to send; it is then in flight.
     #[must_use = "the item returned is in flight and must be sent"]
+    #[inline]
     pub fn poll_dispatch(&mut self, now_us: u64, scan_allowed: bool) -> Option<(T, Class)> {
         if self.others_waiting == 0 && self.queues[Class::Scan as usize].is_empty() {
             return None;
         }
+        self.dispatch(now_us, scan_allowed)
+    }
+
+    #[inline(never)]
+    fn dispatch(&mut self, now_us: u64, scan_allowed: bool) -> Option<(T, Class)> {
         self.advance_to(now_us);
         if self.ramp.is_some() {
             self.open_further(now_us);

@@ -105,8 +105,8 @@ impl Station {
         let of_node = |station| (node.is_none_or(|node| line.ends_with(node))).then_some(station);
         if line.contains(" in the queue of ") {
             of_node(Station::Queue)
-        } else if line.contains(" scan permits, workers ") {
-            let waits = !line.contains(" workers 0 waiting");
+        } else if line.contains(" scan permits, some waiting for one: ") {
+            let waits = line.contains(" waiting for one: true");
             waits.then_some(Station::ScanSlot)
         } else if line.starts_with("a node request for part ") {
             Some(Station::Part)
@@ -312,12 +312,12 @@ mod tests {
         );
         assert_eq!(of("3 in the queue of 10.0.0.1:9042", node), None);
         assert_eq!(of("3 at 10.0.0.1:9042", None), Some(Station::Node));
-        let gate = |waiting: &str| {
-            let line = format!("1 scan permits, workers {waiting} waiting for one, 0 lent");
+        let gate = |waiting: bool| {
+            let line = format!("1 scan permits, some waiting for one: {waiting}, 0 lent");
             Station::of_residue(&line, None)
         };
-        assert_eq!(gate("0"), None);
-        assert_eq!(gate("10"), Some(Station::ScanSlot));
+        assert_eq!(gate(false), None);
+        assert_eq!(gate(true), Some(Station::ScanSlot));
         assert_eq!(of("4 turns waited for", node), Some(Station::Turn));
     }
 
