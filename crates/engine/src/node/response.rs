@@ -135,6 +135,12 @@ impl Engine {
                 self.route(key);
                 true
             }
+            code::OVERLOADED if error.message == ENDING => {
+                // Nor did one that is ending.
+                add(&self.cx.shared.stats.global.requests_retried, 1);
+                self.route(key);
+                true
+            }
             code::UNAVAILABLE if self.try_unavailable_again(key, error.fields) => true,
             // This node has not; one before it may have.
             code::UNAVAILABLE | code::OVERLOADED if self.may_have_written(key) => {
@@ -145,6 +151,9 @@ impl Engine {
         }
     }
 }
+
+/// What a node says that has been told to end, before it begins with a request (5.0: `transport.Dispatcher`).
+const ENDING: &str = "Server is shutting down";
 
 /// Whether an error tells that the node is in trouble. Most are the query's fault; time-outs and failures
 /// of replicas are told by a coordinator that did its part.

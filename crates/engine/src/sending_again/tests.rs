@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use helenus_wire::{Opcode, Version};
+use helenus_wire::{Opcode, Version, code, write};
 
 use crate::config::Config;
 use crate::testing::bench::{Asking, Bench};
@@ -31,6 +31,31 @@ fn what_is_local_to_a_node_is_asked_of_another_when_it_stands_still() {
             "{text}: {answers:?}"
         );
     }
+}
+
+/// Whatever a request does: a node that is ending says so before it begins with it.
+#[test]
+fn what_a_node_that_is_ending_refuses_goes_to_another() {
+    let mut bench = Bench::with_nodes(2, Config::default(), (Version::V5, Version::V5));
+    let text = "UPDATE app.orders SET total = total + 1 WHERE customer = 1 AND day = 1";
+    bench.ask(
+        Opcode::Query,
+        1,
+        &Asking::default().query(Version::V5, text),
+    );
+    let [(first, stream)] = asked(&mut bench)[..] else {
+        panic!("one node is asked");
+    };
+    let mut error = Vec::new();
+    write::i32(&mut error, code::OVERLOADED);
+    write::string(&mut error, "Server is shutting down");
+    bench.say_as(first, Opcode::Error, stream, &error);
+    let [(second, stream)] = asked(&mut bench)[..] else {
+        panic!("another is asked: {:?}", bench.answers());
+    };
+    assert_ne!(first, second);
+    bench.say_as(second, Opcode::Result, stream, &1_i32.to_be_bytes());
+    assert!(matches!(bench.answers()[..], [(Opcode::Result, 1, _)]));
 }
 
 /// Nodes that have been sent a query since, and on which streams.
