@@ -48,7 +48,9 @@ node=$("$helenus" cluster status --json --name "$cluster" --dir "$folder/cluster
     python3 -c 'import json,sys; print(json.load(sys.stdin)["nodes"][0]["address"])')
 plain=$(free_port)
 # Some drivers also look whether the tables of layouts are hidden from them.
-start plain "$plain" --set layouts.enabled=true
+# On a busy machine nodes take longer than by default to agree on the schema; drivers wait for an answer for 10 s.
+patient=cluster.schema_agreement_max_ms=9000
+start plain "$plain" --set layouts.enabled=true --set "$patient"
 export HELENUS_DRIVERS_LAYOUTS=1
 through plain "$plain"
 unset HELENUS_DRIVERS_LAYOUTS
@@ -57,7 +59,7 @@ HELENUS_BIN=$helenus tests/drivers/restarts --contact-point "$node" --times 2 --
 
 tls=$folder/cluster/tls
 encrypted=$(free_port)
-start encrypted "$encrypted" --set "cluster.tls.ca=\"$tls/ca.pem\"" \
+start encrypted "$encrypted" --set "$patient" --set "cluster.tls.ca=\"$tls/ca.pem\"" \
     --set "listen.tls.certificate=\"$tls/node.pem\"" --set "listen.tls.key=\"$tls/node.pem\""
 # Two TLS libraries; python uses the same one as cqlsh.
 through encrypted "$encrypted" --only java,cqlsh --tls-ca "$tls/ca.pem"
