@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 pub(crate) use self::connection::{Control, NoControl};
+use self::agree::Linked;
 use self::facts::Asking;
 use self::movers::Movers;
 use self::sizes::Measuring;
@@ -56,6 +57,7 @@ pub(crate) async fn run(
     mut recalls: mpsc::Receiver<Box<[u8]>>,
 ) {
     let mut asking = Asking::new(&shared);
+    let mut linked = Linked::default();
     loop {
         let ended = follow(
             &shared,
@@ -63,6 +65,7 @@ pub(crate) async fn run(
             &mut requests,
             &mut recalls,
             &mut asking,
+            &mut linked,
         )
         .await;
         let Err(e) = ended else { return };
@@ -72,7 +75,7 @@ pub(crate) async fn run(
         shared.events.note(Kind::ControlLost, lost);
         // Changes may be missed until the next one is registered for events.
         shared.forget_statuses();
-        asking.doubt(&shared, control.address);
+        asking.doubt_all(&shared);
         let schema_version = shared.snapshot.load().schema_version;
         control = reconnect(&shared, control.address, &mut requests).await;
         shared.contact_failure.store(None);
@@ -180,6 +183,7 @@ async fn follow(
     requests: &mut mpsc::Receiver<ControlRequest>,
     recalls: &mut mpsc::Receiver<Box<[u8]>>,
     asking: &mut Asking,
+    linked: &mut Linked,
 ) -> Result<(), ConnError> {
     let mut refresh_at: Option<Instant> = None;
     let mut versions_at = Some(Instant::now() + VERSIONS_DELAY);
@@ -211,6 +215,7 @@ async fn follow(
                         let _ = done.send(());
                     }
                 }
+                Some(ControlRequest::Versions) => versions_at = Some(Instant::now()),
             },
             Some(settled) = movers.next() => {
                 refresh_with(shared, control, &[settled]).await?;
@@ -225,7 +230,7 @@ async fn follow(
                 asking.ask(shared);
             }
             () = tokio::time::sleep_until(versions_at.unwrap_or_else(Instant::now)), if versions_at.is_some() => {
-                let other = control.other_schema_version(shared).await?;
+                let other = control.other_schema_version(shared, linked).await?;
                 show_other_version(shared, other);
                 versions_at = other.map(|_| Instant::now() + VERSIONS_PAUSE);
             }
@@ -241,6 +246,8 @@ async fn follow(
                 if !is_same {
                     shared.publish(new);
                 }
+                // This node may be the one that has not heard of a change.
+                versions_at.get_or_insert_with(Instant::now);
                 asking.ask(shared);
                 measuring.begin(shared, control.address, control.conn.version);
             }

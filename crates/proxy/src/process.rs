@@ -135,6 +135,8 @@ pub(crate) struct ChangedFilter {
 pub(crate) enum ControlRequest {
     /// Read topology and schema again, and report completion.
     Refresh(Option<oneshot::Sender<()>>),
+    /// Nodes do not agree on the schema: show clients that.
+    Versions,
 }
 
 /// A waiting schema change.

@@ -67,15 +67,19 @@ pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change
             };
             let Some(change) = next else { return };
             waiting.push(change);
-            agreement.linked.clear();
+            agreement.linked = Linked::default();
         }
         while let Ok(change) = changes.try_recv() {
             waiting.push(change);
         }
-        agreement.note_linked(&shared);
+        agreement.linked.note(&shared);
         waiting.retain(|change| !change.done.is_closed());
         let coordinators = waiting.iter().map(|change| change.coordinator).collect();
         let Round { agreed, without } = agreement.round(&shared, coordinators).await;
+        if !without.is_empty() && shared.schema_awaited_of.load().is_empty() {
+            // So that clients see it. Where it is full, something else is about to be read.
+            let _ = shared.senders.control.try_send(ControlRequest::Versions);
+        }
         shared.schema_awaited_of.store(Arc::new(without));
         if !agreed.is_empty() {
             show(&shared).await;
@@ -108,8 +112,25 @@ async fn show(shared: &Process) {
 #[derive(Default)]
 struct Agreement {
     connections: FxHashMap<SocketAddr, Conn>,
-    /// Nodes that workers have had links to while changes waited.
-    linked: FxHashSet<HostId>,
+    /// Since the first of the changes that wait.
+    linked: Linked,
+}
+
+/// Nodes that workers have had links to. One that stands still loses them within seconds.
+#[derive(Debug, Default)]
+pub(super) struct Linked(FxHashSet<HostId>);
+
+impl Linked {
+    /// Adds those that workers have links to now.
+    pub(super) fn note(&mut self, shared: &Process) {
+        let (snapshot, stats) = (shared.snapshot.load(), shared.stats.nodes());
+        let linked = snapshot
+            .nodes
+            .iter()
+            .zip(stats)
+            .filter(|(node, stats)| !node.gone && stats.links_up.load(Ordering::Relaxed) > 0);
+        self.0.extend(linked.map(|(node, _)| node.host_id));
+    }
 }
 
 /// What a round has come to.
@@ -181,17 +202,6 @@ fn heard(answers: Vec<(SocketAddr, Answer)>) -> Option<Heard> {
 }
 
 impl Agreement {
-    /// Notes which nodes are up by the links that workers have.
-    fn note_linked(&mut self, shared: &Process) {
-        let (snapshot, stats) = (shared.snapshot.load(), shared.stats.nodes());
-        let linked = snapshot
-            .nodes
-            .iter()
-            .zip(stats)
-            .filter(|(node, stats)| !node.gone && stats.links_up.load(Ordering::Relaxed) > 0);
-        self.linked.extend(linked.map(|(node, _)| node.host_id));
-    }
-
     async fn round(&mut self, shared: &Arc<Process>, coordinators: BTreeSet<SocketAddr>) -> Round {
         let asked = coordinators.iter().map(|node| (*node, ANSWER_MAX));
         let answers = self.ask(shared, asked.collect(), true).await;
@@ -321,7 +331,7 @@ async fn ask_over(mut conn: Conn, for_peers: bool) -> Asked {
 /// by gossip, once a second, so the peers may already have this version. `linked`: nodes that were up a while ago.
 fn lagging(
     shared: &Process,
-    linked: &FxHashSet<HostId>,
+    linked: &Linked,
     peers: &Rows,
     version: &[u8],
 ) -> Vec<Lagging> {
@@ -351,19 +361,31 @@ fn lagging(
                 version: peers
                     .cell(row, "schema_version")
                     .and_then(|of| of.try_into().ok()),
-                is_up: !is_down && (is_linked || linked.contains(&host_id)),
+                is_up: !is_down && (is_linked || linked.0.contains(&host_id)),
             })
         })
         .collect()
 }
 
-/// The version of a node that is up and has another one than this, as another node says.
-pub(super) fn other_version(shared: &Process, peers: &Rows, version: &[u8]) -> Option<[u8; 16]> {
-    let lagging = lagging(shared, &FxHashSet::default(), peers, version);
-    lagging
+/// The version of a node that is up and has another one than this, as another node says. `linked`: nodes that were
+/// up when all agreed, or later.
+pub(super) fn other_version(
+    shared: &Process,
+    linked: &mut Linked,
+    peers: &Rows,
+    version: &[u8],
+) -> Option<[u8; 16]> {
+    linked.note(shared);
+    let lagging = lagging(shared, linked, peers, version);
+    let other = lagging
         .into_iter()
         .filter(|peer| peer.is_up)
-        .find_map(|peer| peer.version)
+        .find_map(|peer| peer.version);
+    if other.is_none() {
+        *linked = Linked::default();
+        linked.note(shared);
+    }
+    other
 }
 
 #[cfg(test)]

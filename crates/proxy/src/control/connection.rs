@@ -9,7 +9,7 @@ use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::agree;
+use super::agree::{self, Linked};
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::process::Process;
@@ -102,10 +102,12 @@ impl Control {
         self.address
     }
 
-    /// The version of the schema that a node has which is up and does not agree with this one.
+    /// The version of the schema that a node has which is up and does not agree with this one. `linked`: as for
+    /// [`agree::other_version`].
     pub(super) async fn other_schema_version(
         &mut self,
         shared: &Process,
+        linked: &mut Linked,
     ) -> Result<Option<[u8; 16]>, ConnError> {
         let local = self.table(agree::LOCAL).await?;
         let own = local.rows.first();
@@ -114,7 +116,7 @@ impl Control {
             Err(ConnError::Node { .. }) => self.table(agree::PEERS_BEFORE_4_0).await?,
             peers => peers?,
         };
-        Ok(version.and_then(|version| agree::other_version(shared, &peers, version)))
+        Ok(version.and_then(|version| agree::other_version(shared, linked, &peers, version)))
     }
 
     pub(super) async fn table(&mut self, cql: &str) -> Result<Rows, ConnError> {

@@ -104,6 +104,15 @@ impl Asking {
         }
     }
 
+    /// The facts of all nodes may have changed.
+    pub(crate) fn doubt_all(&mut self, shared: &Process) {
+        let snapshot = shared.snapshot.load();
+        let nodes = snapshot.nodes.iter().enumerate();
+        for (index, _) in nodes.filter(|(_, node)| !node.gone) {
+            self.due.doubt(index, Instant::now());
+        }
+    }
+
     /// A snapshot with new facts, once a node has responded; `None` immediately if no query is
     /// running.
     pub(crate) async fn next(&mut self, shared: &Process) -> Option<Snapshot> {

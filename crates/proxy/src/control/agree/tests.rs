@@ -66,13 +66,13 @@ fn peers(known: &[(u8, &[u8])]) -> Rows {
 
 /// Numbers of the lagging peers, and whether they block agreement.
 fn found(shared: &Process, peers: &Rows) -> Vec<(SocketAddr, bool)> {
-    found_with(shared, &FxHashSet::default(), peers)
+    found_with(shared, &Linked::default(), peers)
 }
 
 /// The same if these were up before.
 fn found_with(
     shared: &Process,
-    linked: &FxHashSet<HostId>,
+    linked: &Linked,
     peers: &Rows,
 ) -> Vec<(SocketAddr, bool)> {
     let lagging = lagging(shared, linked, peers, b"new");
@@ -111,10 +111,10 @@ fn a_peer_that_stands_still_counts_until_it_is_reported_down() {
     let shared = shared();
     let mut agreement = Agreement::default();
     link(&shared, 3);
-    agreement.note_linked(&shared);
+    agreement.linked.note(&shared);
     // Workers have given it up.
     shared.stats.nodes()[2].links_up.store(0, Ordering::Relaxed);
-    agreement.note_linked(&shared);
+    agreement.linked.note(&shared);
     let peers = peers(&[(2, b"old"), (3, b"old")]);
     let found = || found_with(&shared, &agreement.linked, &peers);
     assert_eq!(found(), [(native(2), false), (native(3), true)]);
@@ -127,12 +127,32 @@ fn another_version_is_one_of_a_node_that_is_up() {
     let shared = shared();
     let other = [9; 16];
     let peers = peers(&[(2, &[8; 16]), (3, &other)]);
-    assert_eq!(other_version(&shared, &peers, &[8; 16]), None);
+    let found = |linked: &mut Linked, version| other_version(&shared, linked, &peers, version);
+    let mut linked = Linked::default();
+    assert_eq!(found(&mut linked, &[8; 16]), None);
     link(&shared, 3);
-    assert_eq!(other_version(&shared, &peers, &[8; 16]), Some(other));
-    assert_eq!(other_version(&shared, &peers, &other), None);
+    assert_eq!(found(&mut linked, &[8; 16]), Some(other));
+    assert_eq!(found(&mut linked, &other), None);
     shared.note_status(native(3), true);
-    assert_eq!(other_version(&shared, &peers, &[8; 16]), None);
+    assert_eq!(found(&mut linked, &[8; 16]), None);
+}
+
+#[test]
+fn another_version_is_one_of_a_node_that_stands_still() {
+    let shared = shared();
+    let peers_with = |version: &[u8; 16]| peers(&[(2, &[8; 16]), (3, version)]);
+    let (behind, together) = (peers_with(&[9; 16]), peers_with(&[8; 16]));
+    let mut linked = Linked::default();
+    link(&shared, 3);
+    assert_eq!(other_version(&shared, &mut linked, &together, &[8; 16]), None);
+    // Workers give it up before it is looked at again.
+    shared.stats.nodes()[2].links_up.store(0, Ordering::Relaxed);
+    for _ in 0..2 {
+        let other = other_version(&shared, &mut linked, &behind, &[8; 16]);
+        assert_eq!(other, Some([9; 16]));
+    }
+    shared.note_status(native(3), true);
+    assert_eq!(other_version(&shared, &mut linked, &behind, &[8; 16]), None);
 }
 
 #[test]
