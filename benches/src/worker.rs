@@ -308,6 +308,7 @@ fn snapshot() -> Snapshot {
     let key = KeyColumn {
         name: "key".to_owned(),
         cql_type: "bigint".to_owned(),
+        is_masked: false,
     };
     let tables = snapshot.tables.entry("app".to_owned()).or_default();
     tables.insert("things".to_owned(), [key].into());

@@ -88,6 +88,7 @@ pub fn snapshot(epoch: u64, version: Version, nodes: &[Node], asks_who: bool) ->
         let column = |name: &&str| KeyColumn {
             name: (*name).to_owned(),
             cql_type: "int".to_owned(),
+            is_masked: false,
         };
         names.iter().map(column).collect::<Arc<[KeyColumn]>>()
     };

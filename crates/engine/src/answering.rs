@@ -10,7 +10,7 @@ use crate::execution::Execution;
 use crate::execution::layout_read::Tried;
 use crate::execution::outcome::{Outcome, Response, Step};
 use crate::execution::warnings::without_own_warnings;
-use crate::gates::lwt_queue::is_not_applied;
+use crate::gates::lwt_queue::condition_of;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::Body;
@@ -144,7 +144,7 @@ impl Engine {
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
                 Ok(ResultKind::Rows) if request.turn.is_some() => {
-                    request.condition_failed = is_not_applied(content);
+                    request.condition = condition_of(content);
                 }
                 Ok(ResultKind::SetKeyspace) => {
                     self.on_keyspace_set(client, content);

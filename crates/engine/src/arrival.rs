@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
+use helenus_policy::turns::Condition;
 use helenus_wire::{Consistency, Header, Opcode, Version};
 
 use crate::client::answers::NodeAnswer;
@@ -214,7 +215,7 @@ impl Engine {
             merge: Merge::Alone,
             trail: Trail::default(),
             attempts: None,
-            condition_failed: false,
+            condition: Condition::Unknown,
             _counted: counted,
             permits: Vec::new(),
             _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),

@@ -330,7 +330,7 @@ impl Engine {
             self.leave_share(key, ticket);
         }
         if let Some(Turn::Has(partition)) = ended.turn {
-            self.leave_turn(partition, ended.condition_failed);
+            self.leave_turn(partition, ended.condition);
         }
     }
 }

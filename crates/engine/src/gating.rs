@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helenus_policy::turns::{Entered, Left, Turns};
+use helenus_policy::turns::{Condition, Entered, Left, Turns};
 
 use crate::backlog::Work;
 use crate::engine::Engine;
@@ -164,17 +164,15 @@ impl Engine {
     }
 
     /// A request that had its turn has ended.
-    pub(crate) fn leave_turn(&mut self, partition: u64, condition_failed: bool) {
+    pub(crate) fn leave_turn(&mut self, partition: u64, mut condition: Condition) {
         let now = self.cx.now;
-        let mut condition_failed = condition_failed;
         loop {
-            let left =
-                |t: &mut Turns<u64, Owner, Write>, us| t.leave(partition, condition_failed, us);
+            let left = |t: &mut Turns<u64, Owner, Write>, us| t.leave(partition, condition, us);
             match self.cx.shared.turns.with(now, left) {
                 Left::Idle => return,
                 Left::Next(write) if self.grant(write, true) => return,
                 // Its worker has ended: the turn is left in its place.
-                Left::Next(_) => condition_failed = false,
+                Left::Next(_) => condition = Condition::Unknown,
                 Left::Grace { until_us } => return self.begin_grace(partition, until_us),
                 Left::Aside(writes) => return self.stand_aside(writes),
             }
@@ -210,7 +208,7 @@ impl Engine {
             .with(self.cx.now, |t, now| t.end_grace(partition, now))
             && !self.grant(write, true)
         {
-            self.leave_turn(partition, false);
+            self.leave_turn(partition, Condition::Unknown);
         }
     }
 
@@ -240,7 +238,7 @@ impl Engine {
                 self.start(write.request);
             }
             // It has been given up meanwhile.
-            _ if with_turn => self.leave_turn(write.partition, false),
+            _ if with_turn => self.leave_turn(write.partition, Condition::Unknown),
             _ => {}
         }
     }

@@ -148,7 +148,6 @@ impl Engine {
             return;
         };
         request.execution = Execution::Single(Some(attempt));
-        self.hedging.note_repeated(bytes);
         self.note_attempt(attempt, service_us.into(), AttemptEnd::Answered);
         let is_won = attempt == second;
         add(&self.cx.shared.stats.global.hedges_won, u64::from(is_won));
@@ -157,6 +156,7 @@ impl Engine {
             && let Some(Landed { flight, us }) = request.land(self.cx.now)
         {
             // Its answer may still come, and is nobody's.
+            self.hedging.note_repeated(bytes);
             self.links.give_up(&flight);
             // How long its node has not answered is known; of a second attempt that says nothing.
             let node = request.node.filter(|_| is_won);

@@ -4,22 +4,18 @@
 //! becomes the old one, and what was old and not used since is forgotten.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+use std::hash::Hash;
 
-use rustc_hash::FxHasher;
-
-/// Hashes keys that nobody outside chooses.
-type Unseeded = BuildHasherDefault<FxHasher>;
+use rustc_hash::FxHashMap;
 
 /// Bytes that an entry of a map takes beside key and value, roughly.
 const ENTRY: usize = 64;
 
-/// Values with the bytes that each is taken to weigh.
+/// Values with the bytes that each is taken to weigh. Whoever may choose keys must not know their hashes.
 #[derive(Debug)]
-pub(crate) struct Recent<K, V, S = Unseeded> {
-    young: HashMap<K, (V, usize), S>,
-    old: HashMap<K, (V, usize), S>,
+pub(crate) struct Recent<K, V> {
+    young: FxHashMap<K, (V, usize)>,
+    old: FxHashMap<K, (V, usize)>,
     young_bytes: usize,
     old_bytes: usize,
     bytes_max: usize,
@@ -27,15 +23,9 @@ pub(crate) struct Recent<K, V, S = Unseeded> {
 
 impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Recent::with_hasher(bytes_max, Unseeded::default())
-    }
-}
-
-impl<K: Eq + Hash + Clone, V: Clone, S: BuildHasher + Clone> Recent<K, V, S> {
-    pub(crate) fn with_hasher(bytes_max: usize, hasher: S) -> Self {
         Recent {
-            young: HashMap::with_hasher(hasher.clone()),
-            old: HashMap::with_hasher(hasher),
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
             young_bytes: 0,
             old_bytes: 0,
             bytes_max,
@@ -77,8 +67,7 @@ impl<K: Eq + Hash + Clone, V: Clone, S: BuildHasher + Clone> Recent<K, V, S> {
             return;
         }
         if self.young_bytes + weight > half {
-            let empty = HashMap::with_hasher(self.young.hasher().clone());
-            self.old = std::mem::replace(&mut self.young, empty);
+            self.old = std::mem::take(&mut self.young);
             self.old_bytes = std::mem::take(&mut self.young_bytes);
         }
         self.young_bytes += weight;
@@ -149,8 +138,7 @@ mod tests {
         let expected: Vec<u32> = (0..10).chain(100..190).collect();
         assert_eq!(kept, expected, "those used before the others are not");
         assert_eq!((recent.young_bytes, recent.old_bytes), {
-            let bytes =
-                |kept: &HashMap<u32, (u32, usize), Unseeded>| kept.values().map(|of| of.1).sum();
+            let bytes = |kept: &FxHashMap<u32, (u32, usize)>| kept.values().map(|of| of.1).sum();
             (bytes(&recent.young), bytes(&recent.old))
         });
         // Those that are not used go first.

@@ -84,7 +84,8 @@ impl Engine {
             rows: rows_in(&answer),
             bytes: answer.body.len(),
         };
-        let Some(digest) = query.digest(None) else {
+        let code = error_in(&answer).map(|error| error.code);
+        let Some(digest) = query.digest(code) else {
             return;
         };
         let cost_key = self.cost_key(query, &digest);
@@ -104,12 +105,7 @@ impl Engine {
         (us, looked): (u64, Looked),
         answer: NodeAnswer<'_>,
     ) {
-        let error = match answer.opcode {
-            Opcode::Error => strip_prelude(answer.header_flags, answer.body)
-                .ok()
-                .and_then(|(_, content)| ErrorBody::parse(content).ok()),
-            _ => None,
-        };
+        let error = error_in(&answer);
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
@@ -284,6 +280,15 @@ fn own_keyspace(opcode: Opcode, version: Version, content: &[u8]) -> Option<&str
         (Opcode::Prepare, Version::V5) => PrepareView::parse(content, version).ok()?.keyspace,
         _ => None,
     }
+}
+
+/// The error that an answer is.
+fn error_in<'a>(answer: &NodeAnswer<'a>) -> Option<ErrorBody<'a>> {
+    if answer.opcode != Opcode::Error {
+        return None;
+    }
+    let (_, content) = strip_prelude(answer.header_flags, answer.body).ok()?;
+    ErrorBody::parse(content).ok()
 }
 
 /// Rows of an answer.

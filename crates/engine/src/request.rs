@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use helenus_policy::turns::Condition;
 use slotmap::SlotMap;
 
 use crate::encodings::Encodings;
@@ -52,8 +53,8 @@ pub(crate) struct ClientRequest {
     pub trail: Trail,
     /// What is remembered of its attempts one by one, if anything is traced.
     pub attempts: Option<Box<Attempts>>,
-    /// Answered by a condition that did not hold.
-    pub condition_failed: bool,
+    /// What its answer says of its condition.
+    pub condition: Condition,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
     /// What it has of the rules that it has passed, and those whose answer it is have of theirs.
@@ -130,7 +131,7 @@ impl Requests {
         Some(Remains {
             ticket: request.ticket,
             turn: request.turn,
-            condition_failed: request.condition_failed,
+            condition: request.condition,
             members: request.merge.take_members(),
         })
     }
@@ -168,7 +169,7 @@ impl Requests {
 pub(crate) struct Remains {
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
-    pub condition_failed: bool,
+    pub condition: Condition,
     /// What had joined it and was not answered.
     pub members: Vec<ClientRequestKey>,
 }

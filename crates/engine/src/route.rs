@@ -120,18 +120,25 @@ impl Engine {
         };
         if assignment.is_over_all_nodes() {
             replicas = &[];
-        } else if assignment.is_informed() && replicas.len() > 1 {
+        } else if assignment.is_informed() && replicas.len() != 1 {
             let work_us = piece_us(request, query);
             // All replicas have a hot partition in their caches, or soon will.
             let bound = place.filter(|place| query.is_read() && !self.is_hot(place));
             let affinity = bound.and_then(Place::hash);
-            replicas = self.choose(replicas, work_us, affinity, &mut chosen);
-        } else if replicas.is_empty() && assignment.is_informed() {
-            // Any node coordinates it as well as another: the better one of two, so that a slow one gets less.
-            let turn = scattered(self.rotation);
-            let len = two_of(snapshot.places.local(), turn, &mut two);
-            let work_us = piece_us(request, query);
-            coordinators = self.choose(&two[..len], work_us, None, &mut chosen);
+            let candidates = match replicas.is_empty() {
+                false => replicas,
+                // Any node coordinates it as well as another: the better one of two, so that a slow one gets less.
+                true => {
+                    let turn = scattered(self.rotation);
+                    let len = two_of(snapshot.places.local(), turn, &mut two);
+                    &two[..len]
+                }
+            };
+            let ordered = self.choose(candidates, work_us, affinity, &mut chosen);
+            match replicas.is_empty() {
+                false => replicas = ordered,
+                true => coordinators = ordered,
+            }
         }
         if !local && !replicas.is_empty() {
             add(&self.cx.shared.stats.global.requests_token_aware, 1);

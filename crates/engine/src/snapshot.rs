@@ -50,6 +50,8 @@ pub struct KeyColumn {
     pub name: String,
     /// CQL type name.
     pub cql_type: String,
+    /// Whether clients may be shown something else than what rows lie by.
+    pub is_masked: bool,
 }
 
 /// A column of a system table: name and type option as the node describes it.

@@ -173,6 +173,7 @@ impl<T: Copy> Schedule<T> {
 
     /// `scan_allowed`: whether the node has a scan permit left, over all workers; only scans of the
     /// default variant depend on it. `now_us` may be as old as the caller's last clock reading.
+    #[inline]
     pub fn offer(
         &mut self,
         now_us: u64,
@@ -187,6 +188,7 @@ impl<T: Copy> Schedule<T> {
     }
 
     /// The same; whom it is charged to is only asked for if it has to wait.
+    #[inline]
     pub fn offer_of(
         &mut self,
         now_us: u64,
@@ -282,6 +284,7 @@ impl<T: Copy> Schedule<T> {
     ///
     /// # Panics
     /// If none of the class is in flight: the caller has counted one item twice.
+    #[inline]
     pub fn on_done(&mut self, now_us: u64, class: Class, answered: Answered) {
         let Answered {
             predicted_us: work_us,
@@ -291,10 +294,7 @@ impl<T: Copy> Schedule<T> {
         } = answered;
         let is_narrow = !self.settings.variant.is_preset() && self.scans_present();
         if is_narrow && class != Class::Scan && !is_error {
-            self.others.add(Others::of(service_us, work_us));
-            let max = self.settings.window_max;
-            self.adaptive_window
-                .on_answer(work_us, service_us, self.others_in_flight, max);
+            self.note_beside_scans(work_us, service_us);
         }
         self.on_gone(class);
         let waits = match class {
@@ -306,10 +306,19 @@ impl<T: Copy> Schedule<T> {
         self.service_rates[rate_group(class)].on_done(now_us, work_us.max(known_us), waits);
     }
 
+    #[inline(never)]
+    fn note_beside_scans(&mut self, work_us: u32, service_us: u32) {
+        self.others.add(Others::of(service_us, work_us));
+        let max = self.settings.window_max;
+        self.adaptive_window
+            .on_answer(work_us, service_us, self.others_in_flight, max);
+    }
+
     /// An item in flight was abandoned, or its answer says nothing about the node.
     ///
     /// # Panics
     /// If none of the class is in flight.
+    #[inline]
     pub fn on_gone(&mut self, class: Class) {
         let at = class as usize;
         assert!(
@@ -367,6 +376,7 @@ impl<T: Copy> Schedule<T> {
     }
 
     /// The current maximum of queries in flight; in the default variant, without scans.
+    #[inline]
     pub fn window(&self) -> u32 {
         let settings = &self.settings;
         if settings.variant.is_preset() {
@@ -404,11 +414,13 @@ impl<T: Copy> Schedule<T> {
         })
     }
 
+    #[inline]
     fn scans_present(&self) -> bool {
         self.scans_in_flight > 0 || !self.queues[Class::Scan as usize].is_empty()
     }
 
     /// Whether one more of this class may be sent.
+    #[inline]
     fn has_room(&self, class: Class, scan_allowed: bool) -> bool {
         if !self.node_has_room {
             false
@@ -422,6 +434,7 @@ impl<T: Copy> Schedule<T> {
     }
 
     /// True for nearly every query: there is room, and nothing of its kind is waiting before it.
+    #[inline]
     fn passes(&self, class: Class, scan_allowed: bool) -> bool {
         let scans_wait = !self.queues[Class::Scan as usize].is_empty();
         let overtakes = match (self.settings.variant.is_preset(), class) {
@@ -432,6 +445,7 @@ impl<T: Copy> Schedule<T> {
         !overtakes && self.has_room(class, scan_allowed)
     }
 
+    #[inline]
     fn count_sent(&mut self, class: Class) {
         self.counters.dispatched[class as usize] += 1;
         match class {
@@ -440,6 +454,7 @@ impl<T: Copy> Schedule<T> {
         }
     }
 
+    #[inline(never)]
     fn enqueue(&mut self, now_us: u64, item: T, class: Class, job: Job) -> Offer {
         self.advance_to(now_us);
         if let Some(refusal) = self.refusal(class, &job) {

@@ -71,6 +71,18 @@ pub enum Entered<T> {
     NoTurn(T),
 }
 
+/// What became of the condition of an item that has run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// It was answered, and applied.
+    Held,
+    /// It was answered, but not applied.
+    Failed,
+    /// Nobody knows: it timed out, or was given up.
+    #[default]
+    Unknown,
+}
+
 /// The result of [`Turns::leave`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the next item must run, a grace must be ended"]
@@ -125,6 +137,8 @@ pub struct Turns<K, O, T> {
     limits: TurnLimits,
     keys: BTreeMap<K, KeyState<O, T>>,
     aside: BTreeMap<K, Aside>,
+    /// When some of them may be forgotten next.
+    aside_next_us: u64,
     waiting: usize,
 }
 
@@ -134,6 +148,7 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
             limits,
             keys: BTreeMap::new(),
             aside: BTreeMap::new(),
+            aside_next_us: 0,
             waiting: 0,
         }
     }
@@ -188,10 +203,10 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
         Entered::Waits
     }
 
-    /// The running item has ended. `condition_failed`: it was answered, but not applied.
+    /// The running item has ended.
     ///
     /// Leaving a key that is not in use is harmless.
-    pub fn leave(&mut self, key: K, condition_failed: bool, now_us: u64) -> Left<T> {
+    pub fn leave(&mut self, key: K, condition: Condition, now_us: u64) -> Left<T> {
         let Some(turn) = self.keys.get_mut(&key) else {
             return Left::Idle;
         };
@@ -199,14 +214,16 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
             self.keys.remove(&key);
             return Left::Idle;
         }
-        turn.stale = match condition_failed {
-            true => turn.stale + 1,
-            false => turn.stale.saturating_sub(HELD_COUNTS),
+        turn.stale = match condition {
+            Condition::Failed => turn.stale + 1,
+            Condition::Held => turn.stale.saturating_sub(HELD_COUNTS),
+            Condition::Unknown => turn.stale,
         };
         if turn.stale >= STALE_MAX {
             return Left::Aside(self.stand_aside(key, now_us));
         }
-        let may_grace = condition_failed && !turn.graced && self.limits.grace_us > 0;
+        let has_failed = condition == Condition::Failed;
+        let may_grace = has_failed && !turn.graced && self.limits.grace_us > 0;
         if may_grace && turn.rest > 0 {
             turn.rest -= 1;
         } else if may_grace {
@@ -256,8 +273,11 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
     pub fn give_up(&mut self, now_us: u64) -> Vec<T> {
         let mut late = Vec::new();
         // If turns have been of use for as long as they stood aside, that is forgotten.
-        self.aside
-            .retain(|_, aside| aside.until_us + aside.for_us > now_us);
+        if now_us >= self.aside_next_us {
+            self.aside
+                .retain(|_, aside| aside.until_us + aside.for_us > now_us);
+            self.aside_next_us = now_us + ASIDE_MIN_US;
+        }
         if self.waiting == 0 {
             return late;
         }

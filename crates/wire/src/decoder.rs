@@ -84,13 +84,17 @@ impl Decoder {
     }
 
     /// Skips the body of the envelope that has come in part: what is there of it is dropped. Its header, as of a
-    /// body that is too long; `None` if that has not come yet. Only without compression.
-    pub fn skip_unfinished(&mut self) -> Option<Header> {
+    /// body that is too long; `None` if that has not come yet, or no more bytes than this of it. Only without
+    /// compression.
+    pub fn skip_unfinished(&mut self, more_than: usize) -> Option<Header> {
         debug_assert_eq!(self.compression, Compression::None);
         let begun = match self.framed {
             true => &mut self.partial,
             false => &mut self.pending,
         };
+        if begun.len() <= more_than {
+            return None;
+        }
         let header = Header::parse(begun).ok()?;
         self.to_skip = (HEADER_LEN + header.body_len as usize).checked_sub(begun.len())?;
         *begun = Vec::new();

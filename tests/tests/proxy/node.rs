@@ -18,14 +18,23 @@ pub(crate) fn shared() -> Shared {
     take(&ONE, || helenus_tests::ephemeral().nodes(1))
 }
 
-/// Two nodes that give slow replicas time. Call it with the turn taken.
+/// Two nodes that give slow replicas time, and mask columns if they can. Call it with the turn taken.
 pub(crate) fn two() -> Shared {
     take(&TWO, || {
-        helenus_tests::ephemeral()
+        let spec = helenus_tests::ephemeral()
             .nodes(2)
             .yaml("write_request_timeout", "10s")
-            .yaml("read_request_timeout", "10s")
+            .yaml("read_request_timeout", "10s");
+        match can_mask() {
+            true => spec.yaml("dynamic_data_masking_enabled", "true"),
+            false => spec,
+        }
     })
+}
+
+/// Whether the nodes know masked columns.
+pub(crate) fn can_mask() -> bool {
+    !helenus_tests::cassandra_version().starts_with("4.")
 }
 
 fn take(nodes: &'static Mutex<Option<Cluster>>, spec: impl FnOnce() -> ClusterSpec) -> Shared {

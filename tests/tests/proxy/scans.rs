@@ -27,6 +27,7 @@ scenes!(
     several_keys,
     pages_in_parts_are_those_of_a_node,
     parts_are_prepared,
+    texts_get_no_metadata_if_they_want_none,
     keyspaces_of_requests_count,
     own_aggregates_are_not_split,
     statements_outlive_their_columns,
@@ -68,7 +69,11 @@ fn scans(scenes: &mut Scenes) {
             assert!(in_parts > 50.0, "{in_parts} pages in parts");
         });
         scenes.scene("parts_are_prepared", || parts_are_prepared(&points, &proxy));
-        let of_both: [(&'static str, OfBoth); 9] = [
+        let of_both: [(&'static str, OfBoth); 10] = [
+            (
+                "texts_get_no_metadata_if_they_want_none",
+                texts_get_no_metadata_if_they_want_none,
+            ),
             ("keyspaces_of_requests_count", keyspaces_of_requests_count),
             ("own_aggregates_are_not_split", own_aggregates_are_not_split),
             (

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use helenus_policy::turns::Condition;
 use helenus_wire::{
     Converted, ErrorBody, Header, Opcode, ResultKind, Version, code, convert_response, flags,
     result_kind, strip_prelude,
@@ -10,6 +11,7 @@ use helenus_wire::{
 use crate::client::clients::Clients;
 use crate::client::session::Session;
 use crate::context::Context;
+use crate::gates::lwt_queue::condition_of;
 use crate::keys::SessionKey;
 use crate::memory::{Ledger, NO_MEMORY, SharedBody};
 use crate::stats::add;
@@ -19,6 +21,8 @@ pub(super) const KEPT_FLAGS: u8 = flags::TRACING | flags::WARNING | flags::CUSTO
 /// A buffer that has grown larger is not kept.
 const BUFFER_MAX: usize = 1 << 20;
 
+/// Of what waits for a client that much may be counted late: once some of it has been written.
+const UNCOUNTED_MAX: usize = 1024;
 /// An answer that is not longer is never refused: the error in its place would be no shorter.
 const REFUSED_MIN: usize = 256;
 
@@ -105,22 +109,18 @@ impl Clients {
                     .push_large(Header { flags, ..header }, compressed);
             }
         }
-        self.on_pushed(cx, key);
-    }
-
-    /// Has an answer written, unless its client does not read.
-    fn on_pushed(&mut self, cx: &mut Context, key: SessionKey) {
-        let backlog_max = cx.shared.config.limits.client_backlog_bytes_max;
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
         session.active = cx.now;
         // What comes next in the same event must know of it.
-        session.backlog_held.set(session.outbox.copied_len());
-        if session.reads_too_little(backlog_max, cx.now) {
-            return self.kill_unread(cx, key, false);
+        let copied = session.outbox.copied_len();
+        if copied > session.backlog_held.bytes() + UNCOUNTED_MAX {
+            session.backlog_held.set(copied);
         }
-        self.mark(key);
+        let backlog_max = cx.shared.config.limits.client_backlog_bytes_max;
+        if session.reads_too_little(backlog_max, cx.now) {
+            self.kill_unread(cx, key, false);
+        } else if session.becomes_dirty() {
+            self.dirty.push(key);
+        }
     }
 
     /// Answers with the error that there is no memory for the answer.
@@ -192,13 +192,22 @@ impl Clients {
     }
 }
 
-/// Whether an answer may be copied for its client. What says that something has been done is never refused.
-fn may_be_copied(memory: &Ledger, (opcode, header_flags): (Opcode, u8), body: &[u8]) -> bool {
-    if body.len() <= REFUSED_MIN || opcode != Opcode::Result || !memory.is_full(body.len()) {
-        return true;
+/// Whether an answer may be copied for its client.
+fn may_be_copied(memory: &Ledger, kind: (Opcode, u8), body: &[u8]) -> bool {
+    body.len() <= REFUSED_MIN || !memory.is_full(body.len()) || !may_be_refused(kind, body)
+}
+
+/// Whether an error may stand in the place of an answer for which there is no memory: rows that were read. What says
+/// that something has been done is passed on, and a prepared statement, which its client is known to have.
+#[cold]
+pub(super) fn may_be_refused((opcode, header_flags): (Opcode, u8), body: &[u8]) -> bool {
+    if opcode != Opcode::Result {
+        return false;
     }
-    let kind = strip_prelude(header_flags, body).and_then(|(_, content)| result_kind(content));
-    !matches!(kind, Ok(ResultKind::Rows | ResultKind::Prepared))
+    let Ok((_, content)) = strip_prelude(header_flags, body) else {
+        return false;
+    };
+    result_kind(content) == Ok(ResultKind::Rows) && condition_of(content) == Condition::Unknown
 }
 
 #[cfg(test)]

@@ -24,13 +24,15 @@ const BACKLOG_MIN: usize = 1 << 20;
 const STALL_MAX: Duration = Duration::from_secs(5);
 
 impl Session {
-    /// Whether it has answers that its client has not begun to read for a while.
-    fn keeps_memory_busy(&self, stalled: impl Fn(Instant) -> bool) -> bool {
-        self.write_blocked && self.outbox.len() > BACKLOG_MIN && stalled(self.wrote)
+    /// Whether it has answers that its client has not begun to read for a while, or more than may wait.
+    fn keeps_memory_busy(&self, backlog_max: usize, stalled: impl Fn(Instant) -> bool) -> bool {
+        let waits = self.outbox.len();
+        let is_too_much = waits > BACKLOG_MIN && stalled(self.wrote);
+        self.write_blocked && (waits > backlog_max || is_too_much)
     }
 
-    /// Whether more waits for it than may, and it stands still. What a client reads may be more for a while:
-    /// the memory has a bound of its own.
+    /// Whether more waits for it than may, and it stands still. What a client reads may be more while there is
+    /// memory.
     pub(super) fn reads_too_little(&self, backlog_max: usize, now: Instant) -> bool {
         self.write_blocked
             && self.outbox.len() > backlog_max
@@ -73,7 +75,7 @@ impl Clients {
         for (key, session) in &self.sessions {
             let stalled = |since: Instant| cx.now.saturating_duration_since(since) > STALL_MAX;
             let too_much = session.reads_too_little(backlog_max, cx.now);
-            let keeps_busy = full && session.keeps_memory_busy(stalled);
+            let keeps_busy = full && session.keeps_memory_busy(backlog_max, stalled);
             if too_much || keeps_busy {
                 warn_of_unread(session, keeps_busy);
                 ended.push(key);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use helenus_wire::{Compression, Converted, Opcode, Version, code, convert_response};
 
-use crate::client::answers::{KEPT_FLAGS, Pushed};
+use crate::client::answers::{KEPT_FLAGS, Pushed, may_be_refused};
 use crate::client::clients::Clients;
 use crate::context::Context;
 use crate::keys::SessionKey;
@@ -103,7 +103,8 @@ impl LargeAnswer<'_> {
             (None, Some((.., shared))) => shared,
             (None, None) => return Err(Unshared::NoMemory),
         };
-        if ledger.is_full(original.len()) {
+        let kind = (self.opcode, self.header_flags);
+        if ledger.is_full(original.len()) && may_be_refused(kind, original) {
             return Err(Unshared::NoMemory);
         }
         let mut converted = Vec::new();
@@ -143,7 +144,8 @@ impl LargeAnswer<'_> {
         if let Some((_, known)) = self.compressed.iter().find(|(known, _)| *known == of) {
             return Ok(Some(known.clone()));
         }
-        if ledger.is_full(body.len()) {
+        let kind = (self.opcode, self.header_flags);
+        if ledger.is_full(body.len()) && may_be_refused(kind, body) {
             return Err(Unshared::NoMemory);
         }
         let Some(compressed) = compress(body) else {

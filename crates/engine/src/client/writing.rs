@@ -2,11 +2,20 @@
 
 use crate::client::clients::Clients;
 use crate::client::outbox::Outbox;
-use crate::client::session::Life;
+use crate::client::session::{Life, Session};
 use crate::context::Context;
 use crate::keys::SessionKey;
 use crate::output::{Sent, Then};
 use crate::stats::add;
+
+impl Session {
+    /// Notes that it has something to be written; whether that is news, and may be written.
+    pub(super) fn becomes_dirty(&mut self) -> bool {
+        let is_news = !self.dirty && !self.write_blocked;
+        self.dirty |= is_news;
+        is_news
+    }
+}
 
 impl Clients {
     /// Notes that a client has something to be written.
@@ -14,8 +23,7 @@ impl Clients {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        if !session.dirty && !session.write_blocked {
-            session.dirty = true;
+        if session.becomes_dirty() {
             self.dirty.push(key);
         }
     }

@@ -230,6 +230,9 @@ pub(crate) fn partition_columns(query: &Query, snapshot: &Snapshot) -> Option<Ve
     let select = statement.facts.select.as_deref()?;
     let (keyspace, table) = table_of(query)?;
     let key = snapshot.partition_key(keyspace, table)?;
+    if key.iter().any(|column| column.is_masked) {
+        return None;
+    }
     let position = |column: &KeyColumn| match &select.columns {
         // They come first.
         Selected::All => key.iter().position(|c| c.name == column.name),

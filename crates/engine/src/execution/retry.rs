@@ -54,7 +54,7 @@ pub(crate) fn remedy(failure: &Failure<'_>, retries: u8, halves: bool) -> Remedy
         code::INVALID | code::SYNTAX | code::UNPREPARED | code::UNAUTHORIZED | code::CONFIG => {
             Remedy::AsItIs
         }
-        // OVERLOADED is never retried.
+        // OVERLOADED among them: who has too much to do is not asked again.
         _ => Remedy::Nothing,
     }
 }

@@ -118,8 +118,10 @@ pub(crate) fn bounds(
 pub(crate) fn options(query: &Query) -> Option<(Options<'_>, bool)> {
     match query.opcode {
         Opcode::Query => {
-            let view = QueryView::parse(&query.body, query.version).ok()?;
-            Some((view.options, false))
+            let mut options = QueryView::parse(&query.body, query.version).ok()?.options;
+            let skips = options.flags & query_flags::SKIP_METADATA != 0;
+            options.flags &= !query_flags::SKIP_METADATA;
+            Some((options, skips))
         }
         Opcode::Execute => {
             let view = ExecuteView::parse(&query.body, query.version).ok()?;

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use helenus_policy::turns::{TurnLimits, Turns};
+use helenus_policy::turns::{Condition, TurnLimits, Turns};
 use helenus_wire::RowsView;
 use rustc_hash::FxHasher;
 
@@ -97,12 +97,17 @@ pub(crate) fn partition_name(role: u32, keyspace: &str, table: &str, key: &[u8])
     hasher.finish()
 }
 
-/// Whether the answer to a conditional write says that its condition did not hold.
-pub(crate) fn is_not_applied(content: &[u8]) -> bool {
+/// What the answer to a conditional write says of its condition.
+pub(crate) fn condition_of(content: &[u8]) -> Condition {
     let Ok(view) = RowsView::parse(content) else {
-        return false;
+        return Condition::Unknown;
     };
-    let first_is_applied = view.columns.first().is_some_and(|c| c.name == "[applied]");
-    first_is_applied
-        && matches!(view.rows().next(), Some(Ok(row)) if row.first() == Some(&Some(&[0][..])))
+    if view.columns.first().is_none_or(|c| c.name != "[applied]") {
+        return Condition::Unknown;
+    }
+    match view.rows().next() {
+        Some(Ok(row)) if row.first() == Some(&Some(&[0][..])) => Condition::Failed,
+        Some(Ok(_)) => Condition::Held,
+        _ => Condition::Unknown,
+    }
 }

@@ -282,7 +282,7 @@ impl Link {
         if self.decoder.buffered_len() <= ANSWER_PART_MIN || !memory.is_full(0) {
             return None;
         }
-        let skipped = self.decoder.skip_unfinished();
+        let skipped = self.decoder.skip_unfinished(ANSWER_PART_MIN);
         self.note_held();
         skipped
     }

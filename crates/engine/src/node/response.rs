@@ -129,14 +129,7 @@ impl Engine {
                 self.note_read_timeout(key);
                 false
             }
-            code::IS_BOOTSTRAPPING => {
-                // The node did not even try.
-                add(&self.cx.shared.stats.global.requests_retried, 1);
-                self.route(key);
-                true
-            }
-            code::OVERLOADED if error.message == ENDING => {
-                // Nor did one that is ending.
+            _ if says_not_begun(&error) => {
                 add(&self.cx.shared.stats.global.requests_retried, 1);
                 self.route(key);
                 true
@@ -154,6 +147,12 @@ impl Engine {
 
 /// What a node says that has been told to end, before it begins with a request (5.0: `transport.Dispatcher`).
 const ENDING: &str = "Server is shutting down";
+
+/// Whether a node says that it did not even try: others may.
+fn says_not_begun(error: &ErrorBody<'_>) -> bool {
+    let is_ending = error.code == code::OVERLOADED && error.message == ENDING;
+    is_ending || error.code == code::IS_BOOTSTRAPPING
+}
 
 /// Whether an error tells that the node is in trouble. Most are the query's fault; time-outs and failures
 /// of replicas are told by a coordinator that did its part.

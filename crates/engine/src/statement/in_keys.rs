@@ -75,6 +75,10 @@ impl InKeys {
             return None;
         };
         let at = is_key(name.as_str())?;
+        // Pages are put in order by what they show.
+        if key[at].is_masked {
+            return None;
+        }
         let marker = |term: &Term| match term {
             Term::Marker(index) | Term::NamedMarker(index) => Some(*index),
             _ => None,
@@ -232,13 +236,18 @@ mod tests {
     use super::*;
     use helenus_wire::{ExecuteView, Version, write};
 
-    fn in_keys(cql: &str) -> Option<InKeys> {
+    /// The partition key.
+    fn key() -> [KeyColumn; 2] {
         let column = |name: &str, cql_type: &str| KeyColumn {
             name: name.into(),
             cql_type: cql_type.into(),
+            is_masked: false,
         };
-        let key = [column("a", "int"), column("b", "text")];
-        InKeys::of(&helenus_cql::facts(cql), &key)
+        [column("a", "int"), column("b", "text")]
+    }
+
+    fn in_keys(cql: &str) -> Option<InKeys> {
+        InKeys::of(&helenus_cql::facts(cql), &key())
     }
 
     fn list(values: &[&[u8]]) -> Vec<u8> {
@@ -285,6 +294,18 @@ mod tests {
         let (values, same) = bound(cql, &values, &[b"x", b"z"]);
         assert_eq!(values, [&b"x"[..], b"z", b"x", &seven], "twice is once");
         assert_eq!(same, key);
+    }
+
+    #[test]
+    fn an_in_on_a_masked_column_is_left_alone() {
+        let facts = helenus_cql::facts("SELECT * FROM t WHERE a = 1 AND b IN ?");
+        let masked = |at: usize| {
+            let mut key = key();
+            key[at].is_masked = true;
+            InKeys::of(&facts, &key)
+        };
+        assert!(masked(0).is_some(), "pages are in order of the other");
+        assert!(masked(1).is_none());
     }
 
     #[test]

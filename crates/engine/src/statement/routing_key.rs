@@ -221,6 +221,7 @@ mod tests {
         let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
             name: "customer".into(),
             cql_type: "bigint".into(),
+            is_masked: false,
         }]);
         let mut snapshot = Snapshot::unknown();
         snapshot

@@ -488,6 +488,7 @@ fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) ->
     let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
         name: "customer".to_owned(),
         cql_type: "bigint".to_owned(),
+        is_masked: false,
     }]);
     let tables = [TABLE, LAYOUT, "others", LISTED].map(|name| (name.to_owned(), key.clone()));
     let tables = tables.into_iter().collect();

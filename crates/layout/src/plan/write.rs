@@ -61,12 +61,13 @@ fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
             "counters cannot be copied exactly; keep them in a table of their own".to_owned(),
         );
     }
-    if let Some(function) = changing_function(text, facts) {
+    let (piece, called) = called(text, facts);
+    if let Some(function) = changing_function(&called) {
         return Some(format!(
             "{function}() may give something else for each of them; let the client compute the value"
         ));
     }
-    if let Some(reason) = time_as_text(table, text, facts) {
+    if let Some(reason) = time_as_text(table, (text, facts), (piece, &called)) {
         return Some(reason);
     }
     if facts.kind == Kind::Insert {
@@ -79,10 +80,9 @@ fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
 }
 
 /// The function called that is not known to give the same result each time.
-fn changing_function(text: &str, facts: &Facts) -> Option<String> {
-    let (_, called) = called(text, facts);
-    let call = called.into_iter().find(|call| !is_deterministic(call))?;
-    Some(match call.keyspace {
+fn changing_function(called: &[Call]) -> Option<String> {
+    let call = called.iter().find(|call| !is_deterministic(call))?;
+    Some(match &call.keyspace {
         Some(keyspace) => format!("{keyspace}.{}", call.name),
         None => call.name.to_string(),
     })
@@ -107,8 +107,11 @@ fn called<'a>(text: &'a str, facts: &Facts) -> (&'a str, Vec<Call>) {
 
 /// A timestamp that is written as `'now'` is the time at which a node reads the text, which it does once for
 /// the table and once for each layout. Functions may take one and give something else.
-fn time_as_text(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
-    let (piece, called) = called(text, facts);
+fn time_as_text(
+    table: &LogicalTable,
+    (text, facts): (&str, &Facts),
+    (piece, called): (&str, &[Call]),
+) -> Option<String> {
     let statement = text.get(facts.spans.statement.clone())?;
     // Those of calls within others are part of these.
     let mut end = 0;

@@ -54,11 +54,16 @@ impl ServiceRate {
     }
 
     /// `work_us` was answered (0: only time passed); `waits`: whether something is still waiting.
+    #[inline]
     pub(super) fn on_done(&mut self, now_us: u64, work_us: u32, waits: bool) {
-        if !waits {
-            self.interval = None;
-            return;
+        match waits {
+            true => self.note(now_us, work_us),
+            false => self.interval = None,
         }
+    }
+
+    #[inline(never)]
+    fn note(&mut self, now_us: u64, work_us: u32) {
         let Some((since_us, done_us)) = &mut self.interval else {
             self.interval = Some((now_us, 0));
             return;

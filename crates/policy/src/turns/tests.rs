@@ -16,7 +16,7 @@ fn turns() -> Turns<u64, u32, u32> {
 /// The running item's condition holds, and somebody else's turn comes.
 fn one_holds(turns: &mut Turns<u64, u32, u32>) {
     assert_eq!(turns.enter(1, 98, 98, 0), Entered::Waits);
-    assert_eq!(turns.leave(1, false, 0), Left::Next(98));
+    assert_eq!(turns.leave(1, Condition::Held, 0), Left::Next(98));
 }
 
 #[test]
@@ -26,10 +26,14 @@ fn one_runs_at_a_time_and_the_others_follow_in_order() {
     assert_eq!(turns.enter(1, 2, 20, 0), Entered::Waits);
     assert_eq!(turns.enter(1, 3, 30, 0), Entered::Waits);
     assert_eq!(turns.enter(2, 4, 40, 0), Entered::Run(40), "another key");
-    assert_eq!(turns.leave(1, false, 0), Left::Next(20));
-    assert_eq!(turns.leave(1, false, 0), Left::Next(30));
-    assert_eq!(turns.leave(1, false, 0), Left::Idle);
-    assert_eq!(turns.leave(2, true, 0), Left::Idle, "nobody else waits");
+    assert_eq!(turns.leave(1, Condition::Held, 0), Left::Next(20));
+    assert_eq!(turns.leave(1, Condition::Held, 0), Left::Next(30));
+    assert_eq!(turns.leave(1, Condition::Held, 0), Left::Idle);
+    assert_eq!(
+        turns.leave(2, Condition::Failed, 0),
+        Left::Idle,
+        "nobody else waits"
+    );
     assert_eq!((turns.waiting(), turns.keys()), (0, 0));
 }
 
@@ -38,13 +42,23 @@ fn a_failed_condition_may_be_tried_again_before_the_queue_once() {
     let mut turns = turns();
     assert_eq!(turns.enter(1, 1, 10, 0), Entered::Run(10));
     assert_eq!(turns.enter(1, 2, 20, 0), Entered::Waits);
-    assert_eq!(turns.leave(1, true, 50), Left::Grace { until_us: 150 });
+    assert_eq!(
+        turns.leave(1, Condition::Failed, 50),
+        Left::Grace { until_us: 150 }
+    );
     assert_eq!(turns.enter(1, 3, 30, 60), Entered::Waits, "not the owner");
     assert_eq!(turns.end_grace(1, 149), None, "not yet");
     assert_eq!(turns.enter(1, 1, 11, 120), Entered::Run(11));
     assert_eq!(turns.end_grace(1, 150), None, "it was used");
-    assert_eq!(turns.leave(1, true, 200), Left::Next(20), "not twice");
-    assert_eq!(turns.leave(1, true, 300), Left::Grace { until_us: 400 });
+    assert_eq!(
+        turns.leave(1, Condition::Failed, 200),
+        Left::Next(20),
+        "not twice"
+    );
+    assert_eq!(
+        turns.leave(1, Condition::Failed, 300),
+        Left::Grace { until_us: 400 }
+    );
     assert_eq!(turns.end_grace(1, 400), Some(30));
 }
 
@@ -56,7 +70,7 @@ fn graces_that_nobody_uses_are_not_granted_any_more() {
     for item in 1..100 {
         assert_eq!(turns.enter(1, item, item, 0), Entered::Waits);
         // One in two holds, or turns would stand aside.
-        match turns.leave(1, item % 2 == 1, 0) {
+        match turns.leave(1, condition(item % 2 == 1), 0) {
             Left::Next(next) => assert_eq!(next, item),
             Left::Grace { until_us } => {
                 granted += 1;
@@ -74,7 +88,7 @@ fn graces_come_again_after_a_rest() {
     assert_eq!(turns.enter(1, 0, 0, 0), Entered::Run(0));
     let mut is_grace = || {
         assert_eq!(turns.enter(1, 7, 7, 0), Entered::Waits);
-        let is_grace = match turns.leave(1, true, 0) {
+        let is_grace = match turns.leave(1, Condition::Failed, 0) {
             Left::Grace { until_us } => turns.end_grace(1, until_us) == Some(7),
             _ => false,
         };
@@ -95,15 +109,18 @@ fn each_grace_that_was_used_earns_another() {
         assert_eq!(turns.enter(1, 0, 0, 0), Entered::Run(0));
         for item in 1..=used {
             assert_eq!(turns.enter(1, item, item, 0), Entered::Waits);
-            assert_eq!(turns.leave(1, true, 0), Left::Grace { until_us: 100 });
+            assert_eq!(
+                turns.leave(1, Condition::Failed, 0),
+                Left::Grace { until_us: 100 }
+            );
             let owner = item - 1;
             assert_eq!(turns.enter(1, owner, 77, 0), Entered::Run(77));
-            assert_eq!(turns.leave(1, false, 0), Left::Next(item));
+            assert_eq!(turns.leave(1, Condition::Held, 0), Left::Next(item));
         }
         let mut granted = 0;
         loop {
             assert_eq!(turns.enter(1, 99, 99, 0), Entered::Waits);
-            let Left::Grace { until_us } = turns.leave(1, true, 0) else {
+            let Left::Grace { until_us } = turns.leave(1, Condition::Failed, 0) else {
                 return granted;
             };
             granted += 1;
@@ -115,19 +132,31 @@ fn each_grace_that_was_used_earns_another() {
     assert_eq!([7, 20].map(unused), [9, 9], "no more than eight in store");
 }
 
-/// Conditions go on failing, or hold each time after `failures`, while others wait. Returns at which turn they stood
-/// aside, and who went then.
+const ALL_FAIL: (u32, Condition) = (1_000, Condition::Held);
+
+fn condition(has_failed: bool) -> Condition {
+    match has_failed {
+        true => Condition::Failed,
+        false => Condition::Held,
+    }
+}
+
+/// Conditions fail while others wait, but after so many of them one ends in this way. Returns at which turn they
+/// stood aside, and who went then.
 fn conditions(
     turns: &mut Turns<u64, u32, u32>,
-    failures: u32,
+    (failures, then): (u32, Condition),
     now: u64,
 ) -> Option<(u32, Vec<u32>)> {
     assert_eq!(turns.enter(1, 0, 0, now), Entered::Run(0));
     assert_eq!(turns.enter(1, 1, 1, now), Entered::Waits);
     for turn in 1..100 {
         assert_eq!(turns.enter(1, turn + 1, turn + 1, now), Entered::Waits);
-        let has_failed = turn % (failures + 1) != 0;
-        match turns.leave(1, has_failed, now) {
+        let condition = match turn % (failures + 1) {
+            0 => then,
+            _ => Condition::Failed,
+        };
+        match turns.leave(1, condition, now) {
             Left::Next(next) => assert_eq!(next, turn),
             Left::Grace { until_us } => assert_eq!(turns.end_grace(1, until_us), Some(turn)),
             Left::Aside(items) => return Some((turn, items)),
@@ -141,7 +170,7 @@ fn conditions(
 fn turns_stand_aside_where_what_waits_goes_on_failing() {
     let mut now = 0;
     let mut turns = turns();
-    let all = conditions(&mut turns, 1_000, now);
+    let all = conditions(&mut turns, ALL_FAIL, now);
     assert_eq!(all, Some((STALE_MAX, vec![8, 9])), "all that wait go");
     assert_eq!((turns.waiting(), turns.keys()), (0, 0));
     assert_eq!(turns.enter(1, 5, 50, now), Entered::NoTurn(50));
@@ -152,16 +181,16 @@ fn turns_stand_aside_where_what_waits_goes_on_failing() {
     );
     // Tried again, and of no use again: for twice as long.
     now += ASIDE_MIN_US;
-    assert!(conditions(&mut turns, 1_000, now).is_some());
+    assert!(conditions(&mut turns, ALL_FAIL, now).is_some());
     now += 2 * ASIDE_MIN_US;
     assert_eq!(turns.enter(1, 5, 52, now - 1), Entered::NoTurn(52));
-    assert!(conditions(&mut turns, 1_000, now).is_some());
+    assert!(conditions(&mut turns, ALL_FAIL, now).is_some());
     now += 4 * ASIDE_MIN_US;
     assert_eq!(turns.enter(1, 5, 53, now - 1), Entered::NoTurn(53));
     // Forgotten after as long again.
     now += 4 * ASIDE_MIN_US;
     assert_eq!(turns.give_up(now), []);
-    assert!(conditions(&mut turns, 1_000, now).is_some());
+    assert!(conditions(&mut turns, ALL_FAIL, now).is_some());
     assert_eq!(
         turns.enter(1, 5, 54, now + ASIDE_MIN_US - 1),
         Entered::NoTurn(54)
@@ -171,8 +200,17 @@ fn turns_stand_aside_where_what_waits_goes_on_failing() {
 
 #[test]
 fn turns_stay_where_one_condition_in_three_holds() {
-    assert_eq!(conditions(&mut turns(), 2, 0), None);
-    assert!(conditions(&mut turns(), 3, 0).is_some());
+    let held = |failures| conditions(&mut turns(), (failures, Condition::Held), 0);
+    assert_eq!(held(2), None);
+    assert!(held(3).is_some());
+}
+
+#[test]
+fn what_came_of_a_condition_that_nobody_knows_says_nothing_for_turns() {
+    let unknown = |failures| conditions(&mut turns(), (failures, Condition::Unknown), 0);
+    let at = |aside: Option<(u32, Vec<u32>)>| aside.map(|(turn, _)| turn);
+    assert_eq!(at(unknown(2)), Some(STALE_MAX + STALE_MAX / 2 - 1));
+    assert_eq!(unknown(0), None, "nor against them");
 }
 
 #[test]
@@ -184,7 +222,7 @@ fn nobody_waits_for_an_item_that_was_lost() {
     assert_eq!(turns.give_up(999), []);
     assert_eq!(turns.give_up(1_000), [20, 30], "the later one, too");
     assert_eq!(turns.enter(1, 4, 40, 1_000), Entered::NoTurn(40));
-    assert_eq!(turns.leave(1, false, 9_000), Left::Idle);
+    assert_eq!(turns.leave(1, Condition::Held, 9_000), Left::Idle);
     assert_eq!(turns.enter(1, 5, 50, 9_000), Entered::Run(50));
 }
 
@@ -200,10 +238,10 @@ fn bounds_let_items_go_without_a_turn() {
     }
     assert_eq!(turns.enter(0, 9, 9, 9), Entered::NoTurn(9));
     // The first has just begun anew, so it is not lost.
-    assert_eq!(turns.leave(0, false, 500), Left::Next(1));
+    assert_eq!(turns.leave(0, Condition::Held, 500), Left::Next(1));
     assert_eq!(turns.give_up(1_003), [2, 3]);
     assert_eq!(turns.waiting(), 5);
-    assert_eq!(turns.leave(0, false, 1_003), Left::Next(4));
+    assert_eq!(turns.leave(0, Condition::Held, 1_003), Left::Next(4));
 }
 
 #[test]
@@ -211,7 +249,10 @@ fn giving_up_ends_a_grace_that_nobody_waits_behind() {
     let mut turns = turns();
     assert_eq!(turns.enter(1, 1, 10, 0), Entered::Run(10));
     assert_eq!(turns.enter(1, 2, 20, 0), Entered::Waits);
-    assert_eq!(turns.leave(1, true, 950), Left::Grace { until_us: 1_050 });
+    assert_eq!(
+        turns.leave(1, Condition::Failed, 950),
+        Left::Grace { until_us: 1_050 }
+    );
     assert_eq!(turns.give_up(1_000), [20]);
     assert_eq!(turns.keys(), 0);
     assert_eq!(turns.end_grace(1, 1_050), None);
@@ -272,7 +313,7 @@ fn random_schedules_keep_the_promises() {
             if !running.is_empty() && rng.below(3) > 0 {
                 let (key, item, _) = running.swap_remove(rng.below(running.len()));
                 assert!(ended.insert(item), "{item} ran twice");
-                match turns.leave(key, rng.below(2) == 0, now_us) {
+                match turns.leave(key, condition(rng.below(2) == 0), now_us) {
                     Left::Next(next) => start(next, &mut waiting, &mut running, (key, now_us)),
                     Left::Idle => {}
                     Left::Grace { until_us } => graces.push((key, until_us)),

@@ -92,6 +92,7 @@ mod tests {
             .map(|cql_type| KeyColumn {
                 name: "k".to_owned(),
                 cql_type: (*cql_type).to_owned(),
+                is_masked: false,
             })
             .collect();
         assert_eq!(key_text(&Key::new(bytes), &columns), expected);

@@ -180,6 +180,7 @@ mod tests {
         let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
             name: "k".to_owned(),
             cql_type: "text".to_owned(),
+            is_masked: false,
         }]);
         let tables = [("orders".to_owned(), key)].into_iter().collect();
         Snapshot {

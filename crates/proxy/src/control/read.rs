@@ -28,6 +28,8 @@ struct Tables {
     peers_v2: Rows,
     keyspaces: Rows,
     columns: Rows,
+    /// Columns that are masked.
+    masks: Rows,
     /// See [`shadowing_folds`].
     folds_shadowed: FxHashSet<String>,
 }
@@ -113,7 +115,7 @@ impl Control {
             keyspaces: keyspaces.unwrap_or_default(),
             folds_shadowed: tables.folds_shadowed,
             compared_in_reverse,
-            tables: partition_keys(&tables.columns),
+            tables: partition_keys(&tables.columns, &tables.masks),
             lists: Arc::new(list_columns(&tables.columns)),
             sizes: old.map_or_else(Arc::default, |old| old.sizes.clone()),
             layouts: old.map_or_else(Arc::default, |old| old.layouts.clone()),
@@ -142,15 +144,8 @@ impl Control {
 
     async fn tables(&mut self) -> Result<Tables, ConnError> {
         let local = self.table("SELECT * FROM system.local").await?;
-        let peers_v2 = match self.table("SELECT * FROM system.peers_v2").await {
-            Ok(peers) => peers,
-            // Cassandra 3.x does not have this table.
-            Err(ConnError::Node {
-                code: code::INVALID,
-                ..
-            }) => Rows::default(),
-            Err(e) => return Err(e),
-        };
+        // Cassandra 3.x does not have this table.
+        let peers_v2 = self.table_if_any("SELECT * FROM system.peers_v2").await?;
         let peers = self.table("SELECT * FROM system.peers").await?;
         let keyspaces = self
             .table("SELECT keyspace_name, replication FROM system_schema.keyspaces")
@@ -159,6 +154,12 @@ impl Control {
             .table(
                 "SELECT keyspace_name, table_name, column_name, clustering_order, kind, position, type \
                  FROM system_schema.columns",
+            )
+            .await?;
+        // There are none before Cassandra 5.0.
+        let masks = self
+            .table_if_any(
+                "SELECT keyspace_name, table_name, column_name FROM system_schema.column_masks",
             )
             .await?;
         let mut folds_shadowed = FxHashSet::default();
@@ -176,8 +177,20 @@ impl Control {
             peers_v2,
             keyspaces,
             columns,
+            masks,
             folds_shadowed,
         })
+    }
+
+    /// No rows if there is no such table.
+    async fn table_if_any(&mut self, cql: &str) -> Result<Rows, ConnError> {
+        match self.table(cql).await {
+            Err(ConnError::Node {
+                code: code::INVALID,
+                ..
+            }) => Ok(Rows::default()),
+            told => told,
+        }
     }
 }
 

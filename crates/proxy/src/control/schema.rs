@@ -5,7 +5,7 @@ use std::sync::Arc;
 use helenus_cql::Fold;
 use helenus_policy::ring::{ReplicaSets, Replication, Ring};
 use helenus_wire::Reader;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::rows::Rows;
 use helenus_engine::list_columns::ListColumns;
@@ -100,7 +100,17 @@ pub(super) fn descending_columns(
 
 pub(super) type Tables = FxHashMap<String, FxHashMap<String, Arc<[KeyColumn]>>>;
 
-pub(super) fn partition_keys(columns: &Rows) -> Tables {
+/// `masks`: the columns that have one.
+pub(super) fn partition_keys(columns: &Rows, masks: &Rows) -> Tables {
+    let masked: FxHashSet<[String; 3]> = masks
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let text = |name: &str| masks.text(row, name);
+            let (keyspace, table) = (text("keyspace_name")?, text("table_name")?);
+            Some([keyspace, table, text("column_name")?])
+        })
+        .collect();
     let mut found: FxHashMap<(String, String), Vec<(i32, KeyColumn)>> = FxHashMap::default();
     for row in &columns.rows {
         if columns.cell(row, "kind") != Some(b"partition_key") {
@@ -119,10 +129,18 @@ pub(super) fn partition_keys(columns: &Rows) -> Tables {
         ) else {
             continue;
         };
+        let place = [keyspace, table, name];
+        let is_masked = masked.contains(&place);
+        let [keyspace, table, name] = place;
+        let column = KeyColumn {
+            name,
+            cql_type,
+            is_masked,
+        };
         found
             .entry((keyspace, table))
             .or_default()
-            .push((position, KeyColumn { name, cql_type }));
+            .push((position, column));
     }
     let mut tables = Tables::default();
     for ((keyspace, table), mut key) in found {

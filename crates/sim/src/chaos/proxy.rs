@@ -229,11 +229,13 @@ pub(super) fn snapshot(
     let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
         name: "k".to_owned(),
         cql_type: "bigint".to_owned(),
+        is_masked: false,
     }]);
     let tables = ["t", "n", "l", "who"].map(|table| (table.to_owned(), key.clone()));
     let of_rows: Arc<[KeyColumn]> = Arc::new([KeyColumn {
         name: "p".to_owned(),
         cql_type: "bigint".to_owned(),
+        is_masked: false,
     }]);
     let of_rows = [(TABLE.to_owned(), of_rows)];
     let address = |at: usize| SocketAddr::from(([10, 0, 0, at as u8 + 1], 9042));

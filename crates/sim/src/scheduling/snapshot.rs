@@ -36,6 +36,7 @@ pub(super) fn snapshot(setup: &Setup) -> Snapshot {
     let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
         name: "k".to_owned(),
         cql_type: "bigint".to_owned(),
+        is_masked: false,
     }]);
     let tables = (0..setup.tables).map(|table| (format!("t{table}"), key.clone()));
     let node = |at: u32| {

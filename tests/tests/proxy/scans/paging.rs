@@ -7,13 +7,15 @@ use helenus_tests::raw::{Client, Fault, ONE, Prepared, op};
 /// What is asked for, page by page.
 pub(crate) enum Ask<'a> {
     Text(&'a str),
+    /// The text, without metadata.
+    Bare(&'a str),
     Prepared(&'a Prepared, &'a [Vec<u8>]),
 }
 
 impl Ask<'_> {
     pub(crate) fn opcode(&self) -> u8 {
         match self {
-            Ask::Text(_) => op::QUERY,
+            Ask::Text(_) | Ask::Bare(_) => op::QUERY,
             Ask::Prepared(..) => op::EXECUTE,
         }
     }
@@ -30,7 +32,8 @@ pub(crate) fn paged(
     let mut flags = size.map_or(0, |_| 4) | state.map_or(0, |_| 8);
     let mut values: &[Vec<u8>] = &[];
     match ask {
-        Ask::Text(cql) => {
+        Ask::Text(cql) | Ask::Bare(cql) => {
+            flags |= 2 * u32::from(matches!(ask, Ask::Bare(_)));
             body.extend_from_slice(&(cql.len() as u32).to_be_bytes());
             body.extend_from_slice(cql.as_bytes());
         }

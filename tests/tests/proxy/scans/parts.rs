@@ -372,3 +372,22 @@ pub(super) fn a_read_that_nodes_refuse_switches_nothing_off(node: SocketAddr, pr
     }
     assert_eq!(metric(proxy, "helenus_scans_not_in_parts_total"), 0.0);
 }
+
+/// In parts, too, which are prepared from some time on and then have metadata of their own.
+pub(super) fn texts_get_no_metadata_if_they_want_none(node: SocketAddr, proxy: &Proxy) {
+    for version in [4, 5] {
+        let mut direct = Client::ready(node, version).expect("direct");
+        let mut through = Client::ready(proxy.address, version).expect("through");
+        let in_parts = || metric(proxy, "helenus_scans_in_parts_total");
+        let before = in_parts();
+        for cql in ["SELECT count(*) FROM s.t", "SELECT k, c FROM s.t"] {
+            let expected = pages(&mut direct, &Ask::Bare(cql), Some(60));
+            assert!(expected != pages(&mut direct, &Ask::Text(cql), Some(60)));
+            for round in 0..5 {
+                let got = pages(&mut through, &Ask::Bare(cql), Some(60));
+                assert!(got == expected, "v{version}, round {round}: {cql}");
+            }
+        }
+        assert!(in_parts() > before);
+    }
+}

@@ -59,6 +59,21 @@ fn read_all(bench: &mut Bench, client: SessionKey, compression: Compression) -> 
     found
 }
 
+/// The client takes a few bytes, and then its socket has no room.
+fn read_some(bench: &mut Bench, client: SessionKey) -> Vec<u8> {
+    let outbox = bench.engine.client_bytes(client).expect("a client");
+    let len = outbox.pending().len().min(4096);
+    let taken = outbox.pending()[..len].to_vec();
+    outbox.advance(len);
+    let sent = Sent {
+        writes: 1,
+        bytes: len as u64,
+        then: Then::Blocked,
+    };
+    bench.engine.on_client_sent(bench.now, client, sent);
+    taken
+}
+
 /// The client's socket takes nothing.
 fn block(bench: &mut Bench, client: SessionKey) {
     let outbox = bench.engine.client_bytes(client).expect("a client");
@@ -178,11 +193,44 @@ fn a_client_that_reads_is_not_cut_however_much_is_due_to_it() {
     let mut bench = bench(|config| config.limits.client_backlog_bytes_max = MIB);
     let client = bench.client;
     share(&mut bench, &[client], 20, 300_000);
-    block(&mut bench, client);
-    bench.wait(Duration::from_secs(1));
-    let next = bench.engine.next_for_client(bench.now, client);
-    assert_eq!(next, Some(Next::Wait), "nothing more is read from it");
-    assert_eq!(read_all(&mut bench, client, Compression::None), (20, 0));
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        seen.extend(read_some(&mut bench, client));
+        bench.wait(Duration::from_secs(3));
+        let next = bench.engine.next_for_client(bench.now, client);
+        assert_eq!(next, Some(Next::Wait), "nothing more is read from it");
+    }
+    assert_eq!(seen.len(), 10 * 4096);
+    let outbox = bench.engine.client_bytes(client).expect("a client");
+    seen.extend(take(outbox).0);
+    assert!(seen.len() > 20 * 300_000);
+}
+
+#[test]
+fn a_client_that_reads_is_cut_if_too_much_is_due_to_it_while_the_memory_is_full() {
+    let mut bench = bench(|config| {
+        config.limits.client_backlog_bytes_max = MIB;
+        config.limits.memory_max = Some(16 * MIB);
+    });
+    let [greedy, modest] = [bench.client, bench.another("b")];
+    for client in [greedy, modest] {
+        read_all(&mut bench, client, Compression::None);
+    }
+    share(&mut bench, &[modest], 1, 9_000);
+    for stream in 1..=20 {
+        ask(&mut bench, greedy, stream, READ);
+        if let [(_, at_node, _)] = bench.at_node()[..] {
+            bench.say(Opcode::Result, at_node, &page(MIB));
+        }
+    }
+    assert!(bench.engine.cx.memory.is_full(MIB));
+    for client in [greedy, modest] {
+        read_some(&mut bench, client);
+    }
+    bench.wait(Duration::from_millis(200));
+    let next = |bench: &mut Bench, client| bench.engine.next_for_client(bench.now, client);
+    assert_eq!(next(&mut bench, greedy), Some(Next::Close));
+    assert_ne!(next(&mut bench, modest), Some(Next::Close));
 }
 
 #[test]

@@ -239,6 +239,7 @@ fn what_says_nothing_of_a_layout_goes_as_it_came() {
     let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
         name: "id".to_owned(),
         cql_type: "uuid".to_owned(),
+        is_masked: false,
     }]);
     snapshot.epoch += 1;
     let tables = snapshot.tables.entry("app".to_owned()).or_default();

@@ -90,10 +90,10 @@ fn a_layout_answers_with_the_tables_name_and_all_columns_replaced() {
     );
     check_on(
         &table,
-        "SELECT*FROM\"t\"WHERE c=:c AND k=:k ALLOW FILTERING --all",
+        "SELECT*FROM\"t\"WHERE c=:c AND k=:k ALLOW FILTERING --all\n",
         Some(
             "SELECT k, a, b, c, s, \"Up\", dec, fl, fz, l, m, st, u, v FROM ks.t__layout_0 \
-             WHERE c=:c AND k=:k ALLOW FILTERING --all",
+             WHERE c=:c AND k=:k ALLOW FILTERING --all\n",
         ),
     );
 }
