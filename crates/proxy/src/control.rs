@@ -26,8 +26,8 @@ use helenus_wire::{Malformed, Opcode, Reader};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-pub(crate) use self::connection::{Control, NoControl};
 use self::agree::Linked;
+pub(crate) use self::connection::{Control, NoControl};
 use self::facts::Asking;
 use self::movers::Movers;
 use self::sizes::Measuring;

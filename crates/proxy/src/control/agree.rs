@@ -329,12 +329,7 @@ async fn ask_over(mut conn: Conn, for_peers: bool) -> Asked {
 
 /// The peers that have another version, except those known to be down. Nodes learn peers' versions
 /// by gossip, once a second, so the peers may already have this version. `linked`: nodes that were up a while ago.
-fn lagging(
-    shared: &Process,
-    linked: &Linked,
-    peers: &Rows,
-    version: &[u8],
-) -> Vec<Lagging> {
+fn lagging(shared: &Process, linked: &Linked, peers: &Rows, version: &[u8]) -> Vec<Lagging> {
     let snapshot = shared.snapshot.load();
     let stats = shared.stats.nodes();
     let down = shared.nodes_down();

@@ -70,11 +70,7 @@ fn found(shared: &Process, peers: &Rows) -> Vec<(SocketAddr, bool)> {
 }
 
 /// The same if these were up before.
-fn found_with(
-    shared: &Process,
-    linked: &Linked,
-    peers: &Rows,
-) -> Vec<(SocketAddr, bool)> {
+fn found_with(shared: &Process, linked: &Linked, peers: &Rows) -> Vec<(SocketAddr, bool)> {
     let lagging = lagging(shared, linked, peers, b"new");
     let of = |peer: Lagging| (peer.address, peer.is_up);
     lagging.into_iter().map(of).collect()
@@ -144,7 +140,10 @@ fn another_version_is_one_of_a_node_that_stands_still() {
     let (behind, together) = (peers_with(&[9; 16]), peers_with(&[8; 16]));
     let mut linked = Linked::default();
     link(&shared, 3);
-    assert_eq!(other_version(&shared, &mut linked, &together, &[8; 16]), None);
+    assert_eq!(
+        other_version(&shared, &mut linked, &together, &[8; 16]),
+        None
+    );
     // Workers give it up before it is looked at again.
     shared.stats.nodes()[2].links_up.store(0, Ordering::Relaxed);
     for _ in 0..2 {
