@@ -521,6 +521,21 @@ async fn a_connection_is_busy_until_its_answer_is_sent() {
     serving.abort();
 }
 
+#[test]
+fn where_no_client_was_idle_there_is_no_event() {
+    let admin = admin("");
+    let uri = "/api/clients/kill?idle_s=5";
+    let (status, text) = call(&admin, (Method::POST, Door::Socket), uri, &[]);
+    assert_eq!(status, 200, "{text}");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        (&value["killed"], &value["silent_workers"]),
+        (&0.into(), &0.into())
+    );
+    let (events, _) = admin.shared.events.from(0);
+    assert!(events.iter().all(|event| !event.text.contains("idle for")));
+}
+
 #[tokio::test]
 async fn who_only_connects_keeps_no_probe_out() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
