@@ -3,7 +3,7 @@
 # QUEUE is a file with one suite a line; each is taken out before it runs, so several of these share a queue.
 # A suite is the name of a test in PROGRAMS, a file of lines `NAME FOLDER PROGRAM`; with `:TESTS` only those whose names contain one of TESTS (names with commas between them), with `:-TESTS` all others.
 # Programs are run as they are, for cargo waits while another cargo builds. Writes `ok SUITE SECONDS` or
-# `FAILED SUITE SECONDS` for each to the file VERDICTS. HELENUS_BIN names the program. HELENUS_LONG, if it is set, has
+# `FAILED SUITE SECONDS` for each to the file VERDICTS; ends with 1 if one has failed, 2 if the queue cannot be read. HELENUS_BIN names the program. HELENUS_LONG, if it is set, has
 # tests do all that they can.
 set -u
 verdicts=$1
@@ -15,16 +15,23 @@ if [ -z "${HELENUS_LONG:-}" ]; then
     # Of the default's 12 tables, and 3,000 operations.
     export HELENUS_LAYOUT_TABLES=8 HELENUS_LAYOUT_OPERATIONS=4000 HELENUS_PAYLOAD_OPERATIONS=2000
 fi
+# The next suite, or nothing if there is none left.
 next() {
     # shellcheck disable=SC2016
     flock "$queue.lock" sh -c 'head -n 1 "$1" && sed -i 1d "$1"' - "$queue"
 }
 run() {
-    names=$(echo "${1#*:}" | tr ',' ' ')
+    names=
     only=
     case $1 in
-        *:-*) for name in ${names#-}; do only="$only --skip $name"; done ;;
-        *:*) only=$names ;;
+        *:-*)
+            names=$(echo "${1#*:-}" | tr ',' ' ')
+            for name in $names; do only="$only --skip $name"; done
+            ;;
+        *:*)
+            names=$(echo "${1#*:}" | tr ',' ' ')
+            only=$names
+            ;;
     esac
     # Tests that share their nodes and mostly wait for leases and time-outs.
     case $1 in
@@ -34,12 +41,18 @@ run() {
     esac
     line=$(grep "^${1%%:*} " "$programs") || { echo "no test is called ${1%%:*}"; return 1; }
     program=${line#* }
+    # Nobody would miss the tests of a name that is none any more.
+    for name in $names; do
+        "${program#* }" --list "$name" | grep ': test$' >/dev/null || { echo "no test matches $name"; return 1; }
+    done
     # Unquoted on purpose: one word each, or none.
     # shellcheck disable=SC2086
     (cd "${program%% *}" && "${program#* }" --nocapture --test-threads "$at_once" $only)
 }
 worst=0
-while suite=$(next) && [ -n "$suite" ]; do
+while :; do
+    suite=$(next) || { echo "the suites that are left cannot be told"; exit 2; }
+    [ -n "$suite" ] || break
     began=$(date +%s)
     echo "suite $suite"
     if run "$suite"; then

@@ -22,7 +22,15 @@ impl Scenes {
             broken_off: None,
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| all(&mut scenes)));
-        scenes.broken_off = outcome.err().map(words);
+        if let Err(panic) = outcome {
+            let why = words(panic);
+            // Also if all scenes had been played: what breaks behind the last is its failure.
+            let last = scenes.played.last().map(|(name, _)| *name);
+            if let Some(name) = last.or(names.first().copied()) {
+                scenes.played.push((name, Err(why.clone())));
+            }
+            scenes.broken_off = Some(why);
+        }
         scenes
     }
 
@@ -70,4 +78,36 @@ macro_rules! scenes {
             )*
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has_failed(scenes: &Scenes, name: &str) -> bool {
+        catch_unwind(AssertUnwindSafe(|| scenes.check(name))).is_err()
+    }
+
+    #[test]
+    fn what_breaks_beside_the_scenes_is_the_failure_of_the_last() {
+        let scenes = Scenes::play(&["first", "second"], |scenes| {
+            scenes.scene("first", || {});
+            scenes.scene("second", || {});
+            panic!("the proxy has ended");
+        });
+        assert!(!has_failed(&scenes, "first") && has_failed(&scenes, "second"));
+        let scenes = Scenes::play(&["first", "second"], |_| panic!("no node"));
+        assert!(has_failed(&scenes, "first") && has_failed(&scenes, "second"));
+    }
+
+    #[test]
+    fn a_scene_that_fails_once_has_failed_and_the_next_is_played() {
+        let scenes = Scenes::play(&["often", "next"], |scenes| {
+            for round in 0..3 {
+                scenes.scene("often", || assert_ne!(round, 1));
+            }
+            scenes.scene("next", || {});
+        });
+        assert!(has_failed(&scenes, "often") && !has_failed(&scenes, "next"));
+    }
 }

@@ -334,7 +334,7 @@ fn text_of(command: &Command, value: &Value) -> Result<String> {
             client: Some(client),
             ..
         }) => format!("client {client} is disconnected"),
-        Command::Kill(_) => format!("{} clients are disconnected", value["killed"]),
+        Command::Kill(_) => tables::killed(value),
         Command::Pause(_) => tables::pause(value),
         Command::Resume(_) => format!(
             "resumed: {} requests that waited go on, {} were refused",

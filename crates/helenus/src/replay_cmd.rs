@@ -102,6 +102,7 @@ fn shown(outcome: &Outcome, limit: usize) -> String {
         outcome.rounds
     ));
     for (name, pace) in outcome.endpoints.iter().zip(&outcome.pace) {
+        let Some(pace) = pace else { continue };
         let (reached, wanted) = (number(pace.reached_per_s), number(pace.wanted_per_s));
         let (p99, max) = (number(pace.late_p99_ms), number(pace.late_max_ms));
         line(format!(

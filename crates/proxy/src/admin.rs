@@ -57,7 +57,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use self::access::{Door, Refusal, Rights, Tokens};
-use self::answer::{Answer, json, large_json, plain, set, typed};
+use self::answer::{Answer, held, json, large_json, plain, set, typed};
 use self::page::Page;
 use self::protobuf::Protobuf;
 use crate::capture_stream::{IDLE_MAX, Taken};
@@ -76,6 +76,11 @@ const CONNECTIONS: Bounds = Bounds {
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Age at which a connection is closed after its current response.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
+/// A connection that has been asked longer ago, and has not been sent its answer, may have to make room for others: one
+/// that does not read must not keep them out.
+const ANSWER_BUSY_MAX: Duration = Duration::from_secs(10);
+/// No stream takes longer.
+const STREAM_MAX: Duration = Duration::from_secs(25 * 3_600);
 /// Large answers that may be on their way at a time.
 const LARGE_MAX: usize = 2;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -315,9 +320,14 @@ impl Admin {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
             let (admin, noted, place) = (self.clone(), noted.clone(), place.clone());
             async move {
-                place.set_busy(true);
+                let busy = place.busy(ANSWER_BUSY_MAX);
                 let answer = admin.answer(&request, door).await;
-                place.set_busy(matches!(answer.body(), Either::Right(_)));
+                // The reader of a stream is watched.
+                let busy = match answer.body() {
+                    Either::Right(_) => place.busy(STREAM_MAX),
+                    Either::Left(_) => busy,
+                };
+                let answer = held(answer, busy);
                 // Answers of a connection follow one another.
                 *noted.lock().unwrap_or_else(PoisonError::into_inner) = match answer.body() {
                     Either::Right(stream) => Some(stream.taken()),

@@ -17,6 +17,7 @@ use tokio::time::{Interval, Sleep};
 
 use crate::capture::{Begun, Blocks};
 use crate::events::Kind;
+use crate::places::Busy;
 use crate::process::Process;
 
 /// How often the file says how far it has come; also how long workers have for their last blocks.
@@ -49,6 +50,8 @@ pub(crate) struct Stream {
     has_values: bool,
     ended: Option<Reason>,
     taken: Arc<Taken>,
+    /// Its connection is.
+    busy: Option<Busy>,
 }
 
 /// When a reader last had room for more of a stream, which has a mark for it every second.
@@ -139,10 +142,17 @@ pub(crate) fn begin(shared: &Arc<Process>, limits: Limits) -> Result<Stream, Str
         has_values: limits.has_values,
         ended: None,
         taken: Arc::new(Taken::new(began)),
+        busy: None,
     })
 }
 
 impl Stream {
+    /// Its connection is busy as long as it lasts.
+    pub(crate) fn keeping(mut self, busy: Busy) -> Stream {
+        self.busy = Some(busy);
+        self
+    }
+
     /// When its reader last took something.
     pub(crate) fn taken(&self) -> Arc<Taken> {
         self.taken.clone()

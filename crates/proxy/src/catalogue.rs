@@ -75,7 +75,26 @@ struct LookedUp {
     dictionaries: Option<Dictionaries>,
 }
 
+impl Seen {
+    /// Whether the tables still are as they were looked at, as far as is known.
+    fn is_still(&self, catalogue: &Catalogue, schema_version: [u8; 16], now: Instant) -> bool {
+        catalogue == self.belief.catalogue()
+            && self.schema_version == schema_version
+            && (self.decided.is_some() || !self.looked_up.may_be_mended())
+            && self
+                .looked
+                .is_some_and(|looked| now < looked + SCHEMA_AGE_MAX)
+    }
+}
+
 impl LookedUp {
+    /// Whether something in it is wrong that may be right a moment later although neither catalogue nor schema have
+    /// changed: dictionaries are rows. What is wrong with tables lasts as long as their schema.
+    fn may_be_mended(&self) -> bool {
+        let dictionaries = self.dictionaries.as_ref();
+        dictionaries.is_some_and(|of| !of.problems.is_empty())
+    }
+
     fn is_like(&self, other: &LookedUp) -> bool {
         let keys = |of: &LookedUp| of.dictionaries.as_ref().map(Dictionaries::keys);
         self.schema == other.schema && keys(self) == keys(other)
@@ -401,13 +420,10 @@ impl Watch {
         local_dc: &str,
     ) -> Result<(Known, Option<(LookedUp, [u8; 16])>), ConnError> {
         let schema_version = self.common.snapshot.load().schema_version;
-        let now = Instant::now();
-        let is_recent = |looked: Instant| now < looked + SCHEMA_AGE_MAX;
-        let is_known = catalogue == self.seen.belief.catalogue()
-            && self.seen.schema_version == schema_version
-            && (self.seen.known.problems().next().is_none() || self.seen.decided.is_some())
-            && self.seen.looked.is_some_and(is_recent);
-        if is_known {
+        if self
+            .seen
+            .is_still(catalogue, schema_version, Instant::now())
+        {
             return Ok((self.seen.known.clone(), None));
         }
         let looked_up = look_up(reader, catalogue, &self.seen.looked_up, local_dc).await?;
@@ -533,39 +549,4 @@ pub(crate) async fn probe(
 }
 
 #[cfg(test)]
-mod tests {
-    use helenus_engine::snapshot::Mover;
-
-    use super::*;
-
-    #[test]
-    fn a_grant_is_blamed_where_it_is_missing_only() {
-        let node = |code| {
-            Unread::from(ConnError::Node {
-                code,
-                message: "no".to_owned(),
-            })
-        };
-        assert!(remedy(&node(code::UNAUTHORIZED)).contains("SELECT"));
-        assert_eq!(remedy(&node(code::UNAVAILABLE)), "");
-        assert_eq!(remedy(&Unread::Reading(ReadError::Earlier)), "");
-    }
-
-    #[test]
-    fn nodes_that_may_have_replaced_others_are_asked_and_count_once() {
-        let address = |number: u8| SocketAddr::from(([10, 0, 0, number], 9042));
-        let joins = |number: u8| Mover {
-            host_id: [number; 16],
-            address: address(number),
-        };
-        let mut snapshot = Snapshot::unknown();
-        snapshot.joining = vec![joins(2), joins(3)];
-        snapshot.joining_owners = 1;
-        let (asked, owners) = voters(&snapshot, vec![address(1)]);
-        assert_eq!((asked, owners), ([1, 2, 3].map(address).to_vec(), 2));
-        // The replacement has the address of what it replaces.
-        snapshot.joining_owners = 0;
-        let (asked, owners) = voters(&snapshot, [1, 2, 3].map(address).to_vec());
-        assert_eq!((asked.len(), owners), (3, 3));
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@
 mod admin;
 mod adopting;
 mod asking;
-mod boot_time;
+pub mod boot_time;
 mod capture;
 mod capture_stream;
 mod catalogue;

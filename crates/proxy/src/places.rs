@@ -1,15 +1,19 @@
-//! Places for connections of strangers: so many in all, and so many for each address.
+//! Places for connections of strangers: so many in all, and so many for each address (of IPv6, each /64).
 //!
 //! Whoever only connects must not keep others out. So where there is no place left, one that has been quiet for long
 //! enough makes room: of the new one's own address if that has too many, else of the address with the most, and there
-//! the one that has been quiet for longest.
+//! the one that has been quiet for longest. One for which something is being done is not quiet, up to a limit: whoever
+//! has asked and then does not go on must not keep others out, either.
+//!
+//! All listeners of a kind share one lock, and strangers decide how often it is taken: nothing under it takes longer
+//! the more connections there are, but for the depth of trees.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use helenus_engine::client::login_queue::block_of;
 use tokio::sync::oneshot;
 
 /// How many connections there may be, and from which silence on one may be closed for another.
@@ -28,15 +32,23 @@ pub(crate) struct Places {
 #[derive(Default)]
 struct Taken {
     next: u64,
-    connections: BTreeMap<u64, Connection>,
+    connections: HashMap<u64, Connection>,
+    of_addresses: HashMap<Address, BTreeSet<Quiet>>,
+    /// The quietest of each address, by how many that has.
+    quietest: BTreeMap<usize, BTreeSet<Quiet>>,
 }
 
+/// An IPv4 address or an IPv6 /64; none over a Unix socket.
+type Address = Option<IpAddr>;
+
+/// Since when a connection is quiet, or from when on it will be, and its number.
+type Quiet = (Instant, u64);
+
 struct Connection {
-    /// Of whoever has connected; none over a Unix socket.
-    address: Option<IpAddr>,
-    /// Something is being done for it.
-    is_busy: bool,
+    address: Address,
     quiet_since: Instant,
+    /// How much is being done for it.
+    busy: usize,
     /// The connection ends when this is dropped.
     _stays: oneshot::Sender<()>,
 }
@@ -49,16 +61,28 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.taken().connections.remove(&self.number);
+        self.places.taken().remove(self.number);
+    }
+}
+
+/// Something is being done for a connection, until this is dropped.
+pub(crate) struct Busy(Arc<Place>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0
+            .places
+            .taken()
+            .end_busy(self.0.number, Instant::now());
     }
 }
 
 impl Place {
-    /// Something is being done for the connection from now on, or no longer.
-    pub(crate) fn set_busy(&self, is_busy: bool) {
-        if let Some(of) = self.places.taken().connections.get_mut(&self.number) {
-            (of.is_busy, of.quiet_since) = (is_busy, Instant::now());
-        }
+    /// The connection is not quiet while something is done for it, for so long at most.
+    pub(crate) fn busy(self: &Arc<Self>, at_most: Duration) -> Busy {
+        let quiet_from = Instant::now() + at_most;
+        self.places.taken().begin_busy(self.number, quiet_from);
+        Busy(self.clone())
     }
 }
 
@@ -77,21 +101,19 @@ impl Places {
     /// A place for a new connection, and what ends when another one gets the place. None if there is none left.
     pub(crate) fn take(
         self: &Arc<Self>,
-        address: Option<IpAddr>,
+        peer: Option<IpAddr>,
         now: Instant,
     ) -> Option<(Place, oneshot::Receiver<()>)> {
+        let address = peer.map(block_of);
         let mut taken = self.taken();
         taken.make_room(self.bounds, address, now)?;
-        let number = taken.next;
-        taken.next += 1;
         let (stays, replaced) = oneshot::channel();
-        let connection = Connection {
+        let number = taken.insert(Connection {
             address,
-            is_busy: false,
             quiet_since: now,
+            busy: 0,
             _stays: stays,
-        };
-        taken.connections.insert(number, connection);
+        });
         let place = Place {
             places: self.clone(),
             number,
@@ -102,95 +124,93 @@ impl Places {
 
 impl Taken {
     /// None if nobody can make room.
-    fn make_room(&mut self, bounds: Bounds, address: Option<IpAddr>, now: Instant) -> Option<()> {
-        if self.connections.len() < bounds.address.min(bounds.all) {
-            return Some(());
-        }
-        let mut of_addresses: HashMap<Option<IpAddr>, usize> = HashMap::new();
-        for connection in self.connections.values() {
-            *of_addresses.entry(connection.address).or_default() += 1;
-        }
-        let count_of = |address: &Option<IpAddr>| of_addresses.get(address).copied().unwrap_or(0);
-        let is_own_too_many = count_of(&address) >= bounds.address;
+    fn make_room(&mut self, bounds: Bounds, address: Address, now: Instant) -> Option<()> {
+        let own = self.of_addresses.get(&address);
+        let is_own_too_many = own.is_some_and(|own| own.len() >= bounds.address);
         if self.connections.len() < bounds.all && !is_own_too_many {
             return Some(());
         }
-        let quiet = self.connections.iter().filter(|(_, of)| {
-            let is_meant = !is_own_too_many || of.address == address;
-            is_meant && !of.is_busy && now.saturating_duration_since(of.quiet_since) >= bounds.quiet
-        });
-        let (number, _) = quiet.max_by_key(|(number, of)| {
-            (count_of(&of.address), Reverse((of.quiet_since, **number)))
-        })?;
-        let number = *number;
-        self.connections.remove(&number);
+        let is_quiet = |of: &&Quiet| {
+            let quiet = now.checked_duration_since(of.0);
+            quiet.is_some_and(|quiet| quiet >= bounds.quiet)
+        };
+        let leaves = match own.filter(|_| is_own_too_many) {
+            Some(own) => own.first().filter(is_quiet),
+            None => {
+                let mut most = self.quietest.values().rev();
+                most.find_map(|quietest| quietest.first().filter(is_quiet))
+            }
+        };
+        let (_, number) = *leaves?;
+        self.remove(number);
         Some(())
+    }
+
+    fn insert(&mut self, connection: Connection) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        let quiet = (connection.quiet_since, number);
+        self.change(connection.address, |own| own.insert(quiet));
+        self.connections.insert(number, connection);
+        number
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(of) = self.connections.remove(&number) {
+            self.change(of.address, |own| own.remove(&(of.quiet_since, number)));
+        }
+    }
+
+    fn begin_busy(&mut self, number: u64, quiet_from: Instant) {
+        if let Some(of) = self.connections.get_mut(&number) {
+            of.busy += 1;
+            let quiet_since = of.quiet_since.max(quiet_from);
+            self.set_quiet_since(number, quiet_since);
+        }
+    }
+
+    fn end_busy(&mut self, number: u64, now: Instant) {
+        if let Some(of) = self.connections.get_mut(&number) {
+            of.busy -= 1;
+            if of.busy == 0 {
+                self.set_quiet_since(number, now);
+            }
+        }
+    }
+
+    fn set_quiet_since(&mut self, number: u64, quiet_since: Instant) {
+        if let Some(of) = self.connections.get_mut(&number) {
+            let (address, before) = (of.address, of.quiet_since);
+            of.quiet_since = quiet_since;
+            self.change(address, |own| {
+                own.remove(&(before, number));
+                own.insert((quiet_since, number))
+            });
+        }
+    }
+
+    /// Changes what an address has, and keeps account of its quietest.
+    fn change(&mut self, address: Address, act: impl FnOnce(&mut BTreeSet<Quiet>) -> bool) {
+        let own = self.of_addresses.entry(address).or_default();
+        if let Some(first) = own.first()
+            && let Some(quietest) = self.quietest.get_mut(&own.len())
+        {
+            quietest.remove(first);
+            if quietest.is_empty() {
+                self.quietest.remove(&own.len());
+            }
+        }
+        act(own);
+        match own.first() {
+            Some(first) => {
+                self.quietest.entry(own.len()).or_default().insert(*first);
+            }
+            None => {
+                self.of_addresses.remove(&address);
+            }
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(last: u8) -> Option<IpAddr> {
-        Some(IpAddr::from([10, 0, 0, last]))
-    }
-
-    fn has_ended(replaced: &mut oneshot::Receiver<()>) -> bool {
-        replaced.try_recv() == Err(oneshot::error::TryRecvError::Closed)
-    }
-
-    fn bounds(all: usize, address: usize, seconds: u64) -> Bounds {
-        Bounds {
-            all,
-            address,
-            quiet: Duration::from_secs(seconds),
-        }
-    }
-
-    #[test]
-    fn the_quietest_of_the_address_with_the_most_makes_room_and_none_that_is_busy() {
-        let places = Places::new(bounds(4, 4, 0));
-        let take = |of| places.take(address(of), Instant::now()).expect("a place");
-        let (_probe, mut probe_ends) = take(1);
-        let (first, mut first_ends) = take(2);
-        let (_second, mut second_ends) = take(2);
-        let (_third, mut third_ends) = take(2);
-        first.set_busy(true);
-        let (_fourth, mut fourth_ends) = take(3);
-        assert!(has_ended(&mut second_ends), "the first is busy");
-        assert!(!has_ended(&mut first_ends) && !has_ended(&mut third_ends));
-        first.set_busy(false);
-        let (_fifth, _fifth_ends) = take(3);
-        assert!(has_ended(&mut third_ends), "the first was busy until now");
-        assert!(!has_ended(&mut first_ends) && !has_ended(&mut fourth_ends));
-        assert!(!has_ended(&mut probe_ends), "its address has one");
-    }
-
-    #[test]
-    fn an_address_that_has_its_share_gets_no_other_ones_place() {
-        let places = Places::new(bounds(10, 2, 5));
-        let began = Instant::now();
-        let at = |seconds| began + Duration::from_secs(seconds);
-        let (_other, mut other_ends) = places.take(address(1), at(0)).expect("a place");
-        let (_first, mut first_ends) = places.take(address(2), at(0)).expect("a place");
-        let (_second, mut second_ends) = places.take(address(2), at(1)).expect("a place");
-        assert!(
-            places.take(address(2), at(4)).is_none(),
-            "none is quiet for 5 s"
-        );
-        assert!(places.take(address(2), at(5)).is_some());
-        assert!(has_ended(&mut first_ends) && !has_ended(&mut second_ends));
-        assert!(!has_ended(&mut other_ends));
-    }
-
-    #[test]
-    fn nobody_is_taken_while_all_are_busy_and_the_place_of_one_that_ends_is_free() {
-        let places = Places::new(bounds(1, 1, 0));
-        let (place, _replaced) = places.take(None, Instant::now()).expect("a place");
-        place.set_busy(true);
-        assert!(places.take(None, Instant::now()).is_none());
-        drop(place);
-        assert!(places.take(None, Instant::now()).is_some());
-    }
-}
+mod tests;

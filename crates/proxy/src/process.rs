@@ -35,12 +35,16 @@ use crate::rarely::Rarely;
 use crate::tls::{self, Expiry};
 use crate::worker_turns::WorkerTurns;
 
-/// TLS handshakes of clients at a time: some 40 KiB each. One takes as long as a few messages do.
+/// TLS handshakes of clients at a time: some 40 KiB each. One takes as long as a few messages do, and as those before it
+/// take the proxy. So whoever has sent nothing makes room for others soon, and whoever has begun later
+/// ([`HANDSHAKE_BUSY_MAX`]).
 const HANDSHAKES: Bounds = Bounds {
     all: 4_096,
     address: 1_024,
     quiet: Duration::from_secs(2),
 };
+/// As many handshakes as there may be take one processor some four seconds with keys of RSA.
+pub(crate) const HANDSHAKE_BUSY_MAX: Duration = Duration::from_secs(5);
 
 /// Shared by workers, control connection and admin server.
 pub(crate) struct Process {

@@ -360,8 +360,9 @@ fn work(
             Err(e) => return tracing::error!("a worker cannot listen: {e}"),
         };
         let worker = Worker::new(common.clone(), index, workers, seed);
-        let _end = WorkerEnd { common, index };
+        let end = WorkerEnd { common, index };
         running::run(worker, listener, messages).await;
+        end.common.turns_of_workers.end(index);
     });
 }
 

@@ -1,5 +1,5 @@
-//! When each worker last had a turn. One without turns is stuck or has ended: its clients wait, and so do those
-//! that the kernel still gives it.
+//! When each worker last had a turn. One without turns is stuck, or could not start: its clients wait, and so do those
+//! that the kernel still gives it. One that has ended because it was told to has none, and is not counted.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,9 @@ pub(crate) struct WorkerTurns {
     /// Milliseconds from then to the last turn of each worker.
     last_ms: OnceLock<Box<[AtomicU64]>>,
 }
+
+/// In place of the last turn of a worker that is done.
+const DONE: u64 = u64::MAX;
 
 /// A worker, and the time since its last turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +52,19 @@ impl WorkerTurns {
         }
     }
 
-    /// The worker whose last turn is the longest ago; none before they start.
+    /// A worker has ended, as it was told to.
+    pub(crate) fn end(&self, worker: usize) {
+        if let Some(last_ms) = self.last_ms.get().and_then(|of| of.get(worker)) {
+            last_ms.store(DONE, Ordering::Relaxed);
+        }
+    }
+
+    /// The worker whose last turn is the longest ago; none before they start, or once they have ended.
     pub(crate) fn oldest(&self, now: Instant) -> Option<LastTurn> {
         let last_ms = self.last_ms.get()?.iter();
         let last_ms = last_ms.map(|of| of.load(Ordering::Relaxed));
-        let (worker, last_ms) = last_ms.enumerate().min_by_key(|(_, last_ms)| *last_ms)?;
+        let at_work = last_ms.enumerate().filter(|(_, last_ms)| *last_ms != DONE);
+        let (worker, last_ms) = at_work.min_by_key(|(_, last_ms)| *last_ms)?;
         Some(LastTurn {
             worker,
             ago: Duration::from_millis(self.ms(now).saturating_sub(last_ms)),
@@ -85,5 +96,19 @@ mod tests {
         turns.note(1, at(10));
         assert_eq!(told(at(10)), Some((2, 2)));
         assert!(turns.oldest(at(10)).is_some_and(|of| !of.is_stuck()));
+    }
+
+    #[test]
+    fn a_worker_that_has_ended_is_not_stuck() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let turns = WorkerTurns::new(began);
+        turns.begin(2, at(0));
+        turns.end(0);
+        turns.note(1, at(60));
+        let told = turns.oldest(at(61)).map(|of| (of.worker, of.ago.as_secs()));
+        assert_eq!(told, Some((1, 1)));
+        turns.end(1);
+        assert_eq!(turns.oldest(at(90)), None);
     }
 }

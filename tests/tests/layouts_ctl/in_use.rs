@@ -11,7 +11,7 @@ use helenus_tests::raw::{Client, ONE};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Node, Outcome, eventually};
+use crate::{Node, Outcome, eventually, metric};
 
 const COLUMNS: &str = "k, a, b, v, w, s, WRITETIME(v), WRITETIME(w), WRITETIME(s)";
 const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
@@ -189,4 +189,36 @@ fn a_layout_created_while_clients_write_misses_nothing() {
     node.layouts(&["drop", "busy.t", "--all"]).succeeded();
     let written: u64 = writers.into_iter().map(Writer::stop).sum();
     println!("{written} writes while it was rebuilt and dropped, none of them refused");
+}
+
+#[test]
+fn a_distrusted_layout_is_not_read_before_it_is_rebuilt() {
+    let mut node = Node::take();
+    node.table(
+        "restored",
+        "CREATE TABLE restored.t (k int, a int, b int, v int, PRIMARY KEY (k, a, b))",
+    );
+    node.run("INSERT INTO restored.t (k, a, b, v) VALUES (1, 1, 3, 1)");
+    let create = ["create", "restored.t", "--no-proxies", "--layout", "x=b,a"];
+    node.layouts(&create).succeeded();
+    let proxy = Proxy::start(&[node.address], &ON).expect("a proxy");
+    let mut client = Client::ready(proxy.address, 5).expect("a client");
+    // How many rows are found, and whether in the layout.
+    let mut read = || {
+        let before = metric(&proxy, "helenus_layout_reads_total");
+        let select = "SELECT v FROM restored.t WHERE k = 1 AND b = 3 ALLOW FILTERING";
+        let rows = client.query(select).expect("rows").len();
+        (rows, metric(&proxy, "helenus_layout_reads_total") > before)
+    };
+    assert_eq!(read(), (1, true));
+    node.layouts(&["distrust", "restored.t"]).succeeded();
+    assert_eq!(node.states("restored", "t")["x"], "writing");
+    node.run("INSERT INTO restored.t (k, a, b, v) VALUES (1, 2, 3, 2)");
+    assert_eq!(read(), (2, false), "the layout lacks one");
+    node.layouts(&["rebuild", "restored.t"]).succeeded();
+    eventually("the layout is read again", Duration::from_secs(20), || {
+        read() == (2, true)
+    });
+    node.layouts(&["drop", "restored.t", "--all", "--no-proxies"])
+        .succeeded();
 }

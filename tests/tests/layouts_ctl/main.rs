@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use helenus_catalogue::{Flag, SELECT_FLAGS, TableKey};
 use helenus_cluster::{Cluster, Connection, Consistency, Rows};
 use helenus_tests::catalogue::change_by;
-use helenus_tests::proxy::helenus;
+use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::turns::Turn;
 
 /// The node dies with this process.
@@ -198,6 +198,15 @@ impl Outcome {
     fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
+}
+
+/// A counter or gauge, named with its labels.
+fn metric(proxy: &Proxy, name: &str) -> u64 {
+    let (_, page) = proxy.admin_get("/metrics", None).expect("metrics");
+    let mut lines = page.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = value.unwrap_or_else(|| panic!("no {name}: {page}"));
+    value.parse().expect("a number")
 }
 
 /// Asks again until the answer is yes.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use helenus_tests::catalogue::place;
 use helenus_tests::proxy::helenus;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Node, eventually};
 
@@ -196,4 +197,46 @@ fn an_interrupted_layout_of_what_was_an_empty_table_is_finished() {
     node.run("INSERT INTO lists.t (k, a, b, l) VALUES (1, 3, 3, [4])");
     create(&node, "lists.t").failed("1 rows");
     assert_eq!(node.states("lists", "t")["x"], "writing");
+}
+
+#[test]
+fn a_command_that_stood_still_while_another_took_over_copies_nothing_more() {
+    let mut node = Node::take();
+    node.table("stood", &format!("CREATE TABLE stood.t ({COLUMNS})"));
+    for k in 0..60 {
+        node.run(&format!(
+            "INSERT INTO stood.t (k, a, b, v) VALUES ({k}, 2, 3, 4)"
+        ));
+    }
+    let contact = node.address.to_string();
+    let slowly = [
+        "--rows-per-second",
+        "3",
+        "--parallel",
+        "1",
+        "--contact",
+        &contact,
+    ];
+    let arguments = [&["layouts", "create", "stood.t"][..], &CREATE, &slowly].concat();
+    let mut creating = helenus(&arguments).expect("a program");
+    let creating = creating.stdout(Stdio::null()).stderr(Stdio::piped());
+    let creating = creating.spawn().expect("it starts");
+    eventually("rows are copied", Duration::from_secs(60), || {
+        node.states("stood", "t").contains_key("x")
+            && !node.run("SELECT k FROM stood.t__layout_x").is_empty()
+    });
+    let signalled = |signal| kill_process(Pid::from_child(&creating), signal).expect("it runs");
+    signalled(Signal::STOP);
+    create(&node, "stood.t").succeeded();
+    assert_eq!(node.run("SELECT k FROM stood.t__layout_x").len(), 60);
+    node.run("TRUNCATE stood.t__layout_x");
+    signalled(Signal::CONT);
+    let output = creating.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("changed by somebody else"), "{said}");
+    let written = node.run("SELECT k FROM stood.t__layout_x");
+    assert!(written.is_empty(), "{} rows", written.len());
+    node.layouts(&["drop", "stood.t", "--no-proxies", "--all"])
+        .succeeded();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use helenus_tests::catalogue::place;
 use helenus_tests::proxy::{Proxy, check};
 
-use crate::{Node, eventually};
+use crate::{Node, eventually, metric};
 
 const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
 /// A proxy reads the catalogue every three seconds.
@@ -13,14 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The layouts that a proxy knows, by what it does with them.
 fn known(proxy: &Proxy, state: &str) -> u64 {
-    let (_, page) = proxy.admin_get("/metrics", None).expect("metrics");
-    let start = format!("helenus_layouts{{state=\"{state}\"}} ");
-    let mut lines = page.lines();
-    let value = lines.find_map(|line| line.strip_prefix(&start));
-    value
-        .unwrap_or_else(|| panic!("no {start}: {page}"))
-        .parse()
-        .expect("a number")
+    metric(proxy, &format!("helenus_layouts{{state=\"{state}\"}}"))
 }
 
 fn holds_lease(proxy: &Proxy) -> bool {

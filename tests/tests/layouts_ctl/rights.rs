@@ -161,6 +161,11 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
     run(&mut node, "GRANT SELECT ON app.u__layout_x TO other");
     layouts(&cluster, superuser, &create).succeeded();
     layouts(&cluster, superuser, &["status", "app.u"]).succeeded();
+    // Whoever may not copy rights learns it before anything is emptied.
+    let rebuild = ["rebuild", "app.u", "--no-proxies"];
+    layouts(&cluster, Some(("maker", "m")), &rebuild).failed("superuser");
+    let status = layouts(&cluster, superuser, &["status", "app.u", "--json"]).succeeded();
+    assert_eq!(status.json()["tables"][0]["layouts"][0]["state"], "ready");
     // A proxy that may no longer read the catalogue refuses writes, and says why.
     run(&mut node, "REVOKE SELECT ON KEYSPACE helenus FROM proxies");
     eventually("writes are refused", Duration::from_secs(30), || {
@@ -187,11 +192,19 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
         .expect("logged in");
     let select = "SELECT v FROM app.t__layout_x WHERE k = 1";
     eventually("the layout cannot be read", Duration::from_secs(60), || {
-        direct.try_query(select, ONE).expect("an answer").is_err()
+        let outcome = direct.try_query(select, ONE).expect("an answer");
+        outcome.is_err_and(|fault| fault.code == 0x2100)
+    });
+    let entries = "SELECT item FROM helenus.catalogue WHERE part = 'all' AND keyspace_name = 'app' AND table_name = 't' \
+                   AND kind = 'layout'";
+    eventually("it is in no catalogue", Duration::from_secs(10), || {
+        let rows = node.query(entries, Consistency::One);
+        rows.expect("rows").is_empty()
     });
     dropping.kill().expect("it runs");
     dropping.wait().expect("it ends");
-    layouts(&cluster, superuser, &["status", "app.t"]).failed("");
+    layouts(&cluster, superuser, &["status", "app.t"])
+        .failed("1 tables of layouts are in no catalogue");
     assert_eq!(
         reader
             .query("SELECT v FROM app.t WHERE k = 1")

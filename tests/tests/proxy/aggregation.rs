@@ -78,9 +78,9 @@ fn queries_of_many_clients(scenes: &mut Scenes) {
         &["aggregation.mode=\"window\"", "aggregation.window_us=5000"],
         &["aggregation.mode=\"adaptive\""],
     ] {
-        let proxy = Proxy::start(&points, settings).expect("proxy");
         scenes.scene("every_mode_answers", || {
-            every_mode_answers(&proxy, settings)
+            let proxy = Proxy::start(&points, settings).expect("proxy");
+            every_mode_answers(&proxy, settings);
         });
     }
 }

@@ -2,7 +2,8 @@
 //! many, or somebody else.
 //!
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile.
-//! The tests take turns, so that at most three nodes run at a time; `--nocapture` shows what was
+//! The tests take turns. Those that only use nodes share one cluster of one and one of two (`node`), which live until
+//! the last test has ended; beside these runs what the test whose turn it is has started. `--nocapture` shows what was
 //! measured.
 
 mod again;

@@ -379,7 +379,8 @@ impl Address {
     }
 }
 
-fn block_of(peer: IpAddr) -> IpAddr {
+/// What counts as one address: an IPv4 address, also written as IPv6, or an IPv6 /64.
+pub fn block_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),
         v4 => v4,

@@ -19,8 +19,8 @@ pub struct Outcome {
     pub rounds: usize,
     /// Requests for each endpoint.
     pub requests: usize,
-    /// When requests left, by endpoint; empty in a closed loop.
-    pub pace: Vec<Pace>,
+    /// When requests left, by endpoint; none in a closed loop.
+    pub pace: Vec<Option<Pace>>,
     pub filled_rows: Option<u64>,
     /// Why not all rounds were played.
     pub broken_off: Option<String>,
@@ -142,7 +142,7 @@ impl Gathered {
                 .collect(),
             rounds: self.rounds,
             requests: traffic.steps.len(),
-            pace: self.paced.iter().filter_map(Paced::pace).collect(),
+            pace: self.paced.iter().map(Paced::pace).collect(),
             filled_rows: traffic.filled,
             broken_off: traffic.broken_off.clone(),
             groups: groups(self.tallies, &traffic.classes, text),

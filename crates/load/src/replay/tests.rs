@@ -422,11 +422,18 @@ fn a_load_that_was_not_offered_is_told_of_each_endpoint() {
     let rates: Vec<_> = outcome
         .pace
         .iter()
-        .map(|of| of.reached_per_s.round())
+        .map(|of| of.map(|of| of.reached_per_s.round()))
         .collect();
-    assert_eq!(rates, [1_001.0, 501.0]);
-    let behind: Vec<_> = outcome.pace.iter().map(|of| of.fell_behind()).collect();
-    assert_eq!(behind, [false, true]);
+    assert_eq!(rates, [Some(1_001.0), Some(501.0)]);
+    let behind = outcome.pace.iter().flatten().map(|of| of.fell_behind());
+    assert_eq!(behind.collect::<Vec<_>>(), [false, true]);
+    // Nothing is known of an endpoint that no request has left for.
+    let mut gathered = Gathered::new(2);
+    let [first, _] = played;
+    gathered.add_round(&traffic, &[Vec::new(), first], 1.0);
+    let outcome = gathered.outcome(&endpoints, &traffic);
+    let known: Vec<bool> = outcome.pace.iter().map(Option::is_some).collect();
+    assert_eq!(known, [false, true]);
 }
 
 #[test]

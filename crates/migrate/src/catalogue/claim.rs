@@ -2,17 +2,17 @@
 //!
 //! Whoever takes over puts entries with another number into the catalogue. A command reads the catalogue again and again
 //! while it writes, and relies on what it has read for [`LEASE`], counted from when it asked. So a write leaves at
-//! most that long after another has taken over, also if the process had been stopped in between. Who takes over waits for
-//! that, and for what was sent before (`super::settle`). Not covered is a process that is stopped between its look at
+//! most that long after another has taken over, also if the process had been stopped, or the machine had slept, in between
+//! (the clock is `helenus_proxy::boot_time`). Who takes over waits for that, and for what was sent before (`super::settle`). Not covered is a process that is stopped between its look at
 //! the clock and the sending.
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use helenus_catalogue::LEASE;
+use helenus_proxy::boot_time;
 use helenus_rows::TableName;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::belief::read;
 use super::entries::Known;
@@ -51,7 +51,7 @@ impl<'a> Claim<'a> {
     /// # Errors
     /// Another command has taken over, or the catalogue cannot be read.
     pub(crate) async fn renew(&self) -> Result<()> {
-        self.lease.renew(|| self.look()).await
+        self.lease.renew(boot_time::now, || self.look()).await
     }
 
     /// Reads the catalogue, however long ago that was.
@@ -61,29 +61,46 @@ impl<'a> Claim<'a> {
 
     /// What was done, or why not: if another command has taken over, what was asked for may not exist any more.
     pub(crate) async fn explained<T>(&self, done: Result<T>) -> Result<T> {
-        if done.is_err() {
-            self.look().await?;
+        match done {
+            Ok(done) => Ok(done),
+            Err(why) => {
+                let known = read(self.cluster, self.table).await;
+                Err(cause(why, known, &self.check))
+            }
         }
-        done
     }
 }
 
-/// Since when a reading counts.
+/// Why something has failed: that another command has taken over, where the catalogue says so, and else what was said. A
+/// catalogue that cannot be read, perhaps for the same reason, says nothing of it.
+fn cause(why: Error, known: Result<Known>, check: impl Fn(&Known) -> Result<()>) -> Error {
+    let checked = known.map(|known| check(&known));
+    match checked {
+        Ok(Err(superseded)) => superseded,
+        Ok(Ok(())) | Err(_) => why,
+    }
+}
+
+/// Since when a reading counts, by the clock that [`Lease::renew`] is given.
 #[derive(Default)]
-struct Lease(Mutex<Option<Instant>>);
+struct Lease(Mutex<Option<Duration>>);
 
 impl Lease {
     /// Looks, unless somebody has done so a short while ago. While one looks, all others wait.
-    async fn renew(&self, look: impl AsyncFn() -> Result<()>) -> Result<()> {
+    async fn renew(
+        &self,
+        now: impl Fn() -> Duration,
+        look: impl AsyncFn() -> Result<()>,
+    ) -> Result<()> {
         let mut asked = self.0.lock().await;
-        if asked.is_some_and(|asked| asked.elapsed() < RENEWED_AFTER) {
+        if asked.is_some_and(|asked| now().saturating_sub(asked) < RENEWED_AFTER) {
             return Ok(());
         }
         loop {
-            let now = Instant::now();
+            let began = now();
             look().await?;
-            *asked = Some(now);
-            if now.elapsed() < LEASE {
+            *asked = Some(began);
+            if now().saturating_sub(began) < LEASE {
                 return Ok(());
             }
         }
@@ -94,14 +111,27 @@ impl Lease {
 mod tests {
     use std::cell::Cell;
 
-    use anyhow::bail;
-    use tokio::time::{advance, sleep};
+    use anyhow::{anyhow, bail};
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    /// A clock that goes on when it is told to.
+    #[derive(Default)]
+    struct Clock(Cell<Duration>);
+
+    impl Clock {
+        fn now(&self) -> Duration {
+            self.0.get()
+        }
+
+        fn advance(&self, by: Duration) {
+            self.0.set(self.0.get() + by);
+        }
+    }
+
+    #[tokio::test]
     async fn one_reading_serves_all_writes_of_a_while() {
-        let (lease, looks) = (Lease::default(), Cell::new(0));
+        let (lease, clock, looks) = (Lease::default(), Clock::default(), Cell::new(0));
         let look = async || {
             looks.set(looks.get() + 1);
             Ok(())
@@ -111,44 +141,63 @@ mod tests {
             (RENEWED_AFTER / 2, 1),
             (RENEWED_AFTER / 2, 2),
         ] {
-            advance(wait).await;
-            lease.renew(look).await.expect("not superseded");
+            clock.advance(wait);
+            let renewed = lease.renew(|| clock.now(), look).await;
+            renewed.expect("not superseded");
             assert_eq!(looks.get(), expected);
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn after_a_stop_no_write_leaves_before_the_catalogue_was_read() {
-        let (lease, is_superseded) = (Lease::default(), Cell::new(false));
+        let (lease, clock) = (Lease::default(), Clock::default());
+        let is_superseded = Cell::new(false);
         let look = async || {
             let was = is_superseded.get();
-            sleep(Duration::from_millis(20)).await;
+            tokio::task::yield_now().await;
+            clock.advance(Duration::from_millis(20));
             match was {
                 true => bail!("somebody else is at work"),
                 false => Ok(()),
             }
         };
-        lease.renew(look).await.expect("not superseded");
+        let renew = || lease.renew(|| clock.now(), look);
+        renew().await.expect("not superseded");
         is_superseded.set(true);
-        advance(LEASE).await;
+        clock.advance(LEASE);
         // Several were about to write when the process was stopped.
-        let writes = (0..4).map(|_| lease.renew(look));
+        let writes = (0..4).map(|_| renew());
         let written = futures::future::join_all(writes).await;
         assert!(written.iter().all(Result::is_err), "{written:?}");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_reading_that_took_too_long_is_repeated() {
-        let (lease, looks) = (Lease::default(), Cell::new(0));
+        let (lease, clock, looks) = (Lease::default(), Clock::default(), Cell::new(0));
         let look = async || {
             looks.set(looks.get() + 1);
             // The process was stopped while it waited for the first answer, and was superseded then.
             match looks.get() {
-                1 => sleep(LEASE).await,
+                1 => clock.advance(LEASE),
                 _ => bail!("somebody else is at work"),
             }
             Ok(())
         };
-        assert!(lease.renew(look).await.is_err());
+        assert!(lease.renew(|| clock.now(), look).await.is_err());
+    }
+
+    #[test]
+    fn what_failed_is_told_unless_the_catalogue_says_that_another_has_taken_over() {
+        let told = |known: Result<Known>, is_superseded: bool| {
+            let check = |_: &Known| match is_superseded {
+                true => bail!("somebody else is at work"),
+                false => Ok(()),
+            };
+            cause(anyhow!("the disk is full"), known, check).to_string()
+        };
+        assert_eq!(told(Ok(Known::default()), false), "the disk is full");
+        assert_eq!(told(Ok(Known::default()), true), "somebody else is at work");
+        let unread = || Err(anyhow!("no node answers"));
+        assert_eq!(told(unread(), true), "the disk is full");
     }
 }

@@ -74,6 +74,7 @@ pub(crate) struct Settle {
     time: Duration,
     /// How much longer than a write a TRUNCATE may take.
     truncate_more: Duration,
+    others: Others,
 }
 
 /// Who has to hear of a change before it is relied on.
@@ -93,6 +94,15 @@ impl Others {
             (true, false) => Others::None,
         }
     }
+
+    /// What is waited for.
+    fn told(self) -> &'static str {
+        match self {
+            Others::Proxies => "every proxy knows",
+            Others::Command => "no other command writes any more",
+            Others::None => "done",
+        }
+    }
 }
 
 /// Whether another command may have sent a TRUNCATE of what is to be filled.
@@ -108,6 +118,7 @@ impl Settle {
             return Settle {
                 time: Duration::ZERO,
                 truncate_more: Duration::ZERO,
+                others,
             };
         }
         let mut longest = Timeouts::default();
@@ -127,6 +138,7 @@ impl Settle {
         Settle {
             time,
             truncate_more,
+            others,
         }
     }
 
@@ -151,19 +163,16 @@ impl Settle {
     /// `more`: after everybody knows, the time that what was done before takes to show.
     pub(crate) async fn wait_longer(self, more: Duration, what: &str) {
         if !self.is_at_once() {
-            wait_for(self.time + more, what).await;
+            wait_for(self.time + more, (what, self.others.told())).await;
         }
     }
 }
 
-async fn wait_for(time: Duration, what: &str) {
+async fn wait_for(time: Duration, (what, then): (&str, &str)) {
     let bar = spinner("");
     let begin = Instant::now();
     while let Some(left) = time.checked_sub(begin.elapsed()) {
-        bar.set_message(format!(
-            "{what}: every proxy knows in {} s",
-            left.as_secs_f64().ceil()
-        ));
+        bar.set_message(format!("{what}: {then} in {} s", left.as_secs_f64().ceil()));
         tokio::time::sleep(left.min(Duration::from_millis(500))).await;
     }
     bar.finish_and_clear();
@@ -205,6 +214,16 @@ mod tests {
         let silent = Timeouts::told(&[setting("native_transport_timeout", Some("soon"))]);
         let longest = Timeouts::default().max(told).max(silent);
         assert_eq!((longest.queue, longest.write), (s(12), s(3)));
+    }
+
+    #[test]
+    fn proxies_are_named_only_where_they_are_waited_for() {
+        for (no_proxies, is_taken_over) in
+            [(false, false), (false, true), (true, false), (true, true)]
+        {
+            let told = Others::of(no_proxies, is_taken_over).told();
+            assert_eq!(told.contains("proxy"), !no_proxies, "{told}");
+        }
     }
 
     #[test]

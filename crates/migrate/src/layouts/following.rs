@@ -62,8 +62,7 @@ pub(super) async fn copy_grants(
         copied.with_context(|| {
             format!(
                 "the rights on {physical} could not be made those on {table}, and clients without them could \
-                 not write to {table} once the layout is written. Nobody reads the layout yet: run this as a \
-                 superuser"
+                 not write to {table} once the layout is written: run this as a superuser"
             )
         })?;
     }

@@ -47,6 +47,13 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     fill::refuse_untimed(&cluster, &table, &args.work).await?;
+    let tables: Vec<TableName> = chosen
+        .iter()
+        .map(|entry| table_of(entry, &args.table))
+        .collect();
+    // A `drop` that was interrupted has taken the right to read. Whoever may not give it is refused before anything is emptied.
+    let role = cluster.role.as_deref();
+    copy_grants(&cluster, &args.table, &tables, role).await?;
     flags::raise(&cluster, &args.table, Feature::Layouts).await?;
     // What was copied before counts no longer.
     let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
@@ -76,11 +83,7 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     let table = table::load(&cluster, &args.table).await?;
     check_copies(&cluster, &table, &entries).await?;
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
-    // A `drop` that was interrupted has taken the right to read.
-    let tables: Vec<TableName> = entries
-        .iter()
-        .map(|entry| table_of(entry, &args.table))
-        .collect();
+    // Again: what was granted or revoked past the proxies meanwhile, and what the role itself needed until now.
     copy_grants(&cluster, &args.table, &tables, None).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;
     for entry in &entries {

@@ -151,9 +151,9 @@ async fn drop_layouts(
         catalogue::change(cluster, table, known, &changes).await?;
     }
     settle.wait("no longer read").await;
-    take_reading(cluster, table, layouts).await;
     let known = catalogue::read_with_losses(cluster, table).await?;
-    check_unchanged(&known, table, &closed)?;
+    check_ours(&known, table, layouts, &closed)?;
+    take_reading(cluster, table, layouts).await;
     if !closed.is_empty() {
         let changes = closed.iter().map(|layout| &*layout.name);
         let changes: Vec<Change<'_>> = changes.map(Change::RemoveLayout).collect();
@@ -183,6 +183,21 @@ async fn drop_layouts(
         if has_notes {
             ranges::forget(cluster, table, name).await?;
         }
+    }
+    Ok(())
+}
+
+/// Fails if another command is at work on one of the layouts: its rights are that command's business then, too.
+fn check_ours(
+    known: &Known,
+    table: &TableName,
+    layouts: &[Chosen],
+    closed: &[Layout],
+) -> Result<()> {
+    check_unchanged(known, table, closed)?;
+    let has_entry = |of: &&Chosen| closed.iter().any(|layout| layout.name == of.name);
+    for Chosen { name, physical } in layouts.iter().filter(|of| !has_entry(of)) {
+        check_free(known, table, name, physical)?;
     }
     Ok(())
 }
@@ -253,4 +268,39 @@ async fn left_behind(cluster: &Cluster, table: &TableName, layout: &str) -> Resu
         name: layout.to_owned(),
         physical,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts::entry::in_state;
+    use crate::layouts::testing::known;
+
+    #[test]
+    fn a_drop_notices_that_another_command_has_taken_over() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let layout = |name: &str| Layout {
+            name: name.to_owned(),
+            physical: format!("orders__layout_{name}"),
+            state: LayoutState::Writing.name().to_owned(),
+            created: 7,
+            ..Layout::default()
+        };
+        let (closed, left) = (layout("a"), layout("b"));
+        let chosen = [&closed, &left].map(|of| Chosen {
+            name: of.name.clone(),
+            physical: of.physical.clone(),
+        });
+        // The second has no entry any more.
+        let check = |entries: &[&Layout]| {
+            let ours = std::slice::from_ref(&closed);
+            check_ours(&known(entries), &table, &chosen, ours)
+        };
+        assert!(check(&[&closed]).is_ok());
+        assert!(check(&[&closed, &left]).is_err(), "it was created again");
+        let opened = in_state(&closed, LayoutState::Ready);
+        for others in [&[][..], &[&opened], &[&begun_anew(&closed)]] {
+            assert!(check(others).is_err(), "{others:?}");
+        }
+    }
 }

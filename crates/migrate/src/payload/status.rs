@@ -47,6 +47,8 @@ pub struct StatusArgs {
 struct Found {
     entry: Encoding,
     problems: Vec<String>,
+    /// What is worth knowing and as it should be.
+    notices: Vec<String>,
     /// Ranges moved and all ranges, while values are moved.
     progress: Option<(usize, u64)>,
     counted: Option<Counted>,
@@ -114,11 +116,41 @@ pub async fn run(args: StatusArgs) -> Result<()> {
         }
     }
     let columns = tables.iter().flat_map(|(_, columns)| columns);
-    let wrong = columns.filter(|of| !of.problems.is_empty()).count() + problems.len();
+    let wrong = columns.filter(|of| of.is_wrong()).count() + problems.len();
     if wrong > 0 {
         bail!("{wrong} of what is shown is not as it should be");
     }
     Ok(())
+}
+
+impl Found {
+    fn of(entry: &Encoding) -> Found {
+        Found {
+            entry: entry.clone(),
+            problems: Vec::new(),
+            notices: Vec::new(),
+            progress: None,
+            counted: None,
+            dictionaries: Vec::new(),
+        }
+    }
+
+    fn is_wrong(&self) -> bool {
+        !self.problems.is_empty()
+    }
+
+    fn note_dictionaries(&mut self, name: &TableName, dictionaries: &Dictionaries) {
+        self.dictionaries = dictionaries.known.keys().map(|id| id.0).collect();
+        self.problems
+            .extend(dictionaries.problems.values().cloned());
+        // That no further one is made is wrong only for whoever wants one.
+        let count = dictionaries.known.len() + dictionaries.problems.len();
+        self.notices.extend(too_many(name, count));
+        if let Err(why) = dictionaries.writer(&self.entry.codec, self.entry.dictionary) {
+            self.problems
+                .push(format!("new values are stored as they are: {why:#}"));
+        }
+    }
 }
 
 async fn of_proxies(cluster: &Cluster) -> Vec<String> {
@@ -134,13 +166,7 @@ async fn found(
     entry: &Encoding,
     count: bool,
 ) -> Result<Found> {
-    let mut found = Found {
-        entry: entry.clone(),
-        problems: Vec::new(),
-        progress: None,
-        counted: None,
-        dictionaries: Vec::new(),
-    };
+    let mut found = Found::of(entry);
     let Encoding { column, state, .. } = entry;
     if entry.written().is_none() {
         found.problems.push(format!(
@@ -148,17 +174,7 @@ async fn found(
         ));
     }
     let dictionaries = Dictionaries::load(cluster, name).await?;
-    found.dictionaries = dictionaries.known.keys().map(|id| id.0).collect();
-    found
-        .problems
-        .extend(dictionaries.problems.values().cloned());
-    let dictionary_count = dictionaries.known.len() + dictionaries.problems.len();
-    found.problems.extend(too_many(name, dictionary_count));
-    if let Err(why) = dictionaries.writer(&entry.codec, entry.dictionary) {
-        found
-            .problems
-            .push(format!("new values are stored as they are: {why:#}"));
-    }
+    found.note_dictionaries(name, &dictionaries);
     if !table::exists(cluster, &name.keyspace, &name.table).await? {
         found.problems.push(format!(
             "there is no table {name} any more: `helenus payload disable {name} {column}` takes it out of the \
@@ -319,6 +335,7 @@ fn as_json((name, columns): &(TableName, Vec<Found>)) -> Value {
             "bytes_encoded": counted.map(|[.., encoded]| encoded),
             "next": advice(name, &found.entry),
             "problems": found.problems,
+            "notices": found.notices,
         })
     });
     json!({ "table": name.to_string(), "columns": columns.collect::<Vec<_>>() })
@@ -369,6 +386,9 @@ fn print_text(tables: &[(TableName, Vec<Found>)], problems: &[String]) {
             for problem in &found.problems {
                 println!("  problem with {column}: {problem}");
             }
+            for notice in &found.notices {
+                println!("  note on {column}: {notice}");
+            }
         }
     }
     for problem in problems {
@@ -377,33 +397,4 @@ fn print_text(tables: &[(TableName, Vec<Found>)], problems: &[String]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_a_problem_only_where_nobody_reads_them() {
-        let name: TableName = "shop.users".parse().expect("a name");
-        let mut entry = entry::announced("profile", "profile__encoded");
-        for written in Written::ALL {
-            entry.state = written.name().to_owned();
-            assert_eq!(unseen(&name, &entry, 0), None);
-            let is_problem =
-                unseen(&name, &entry, 3).is_some_and(|told| told.starts_with("3 rows"));
-            assert_eq!(is_problem, written == Written::EncodedOnly);
-        }
-    }
-
-    #[test]
-    fn what_is_under_way_says_how_it_goes_on() {
-        let name: TableName = "shop.users".parse().expect("a name");
-        let mut entry = entry::announced("profile", "profile__encoded");
-        entry.codec = "shape".to_owned();
-        let next = advice(&name, &entry).expect("it is under way");
-        assert!(next.contains("payload enable shop.users profile --codec shape"));
-        entry.state = Written::EncodedOnly.name().to_owned();
-        assert_eq!(advice(&name, &entry), None);
-        let back = entry::begun_anew(&entry, Form::Text);
-        let next = advice(&name, &back).expect("it is under way");
-        assert!(next.contains("payload disable shop.users profile"));
-    }
-}
+mod tests;

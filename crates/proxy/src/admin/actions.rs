@@ -154,10 +154,13 @@ async fn kill_idle(shared: &Process, query: Option<&str>) -> Done {
     tracing::info!(
         clients,
         idle_s,
+        silent_workers = done.silent_workers,
         "an operator has disconnected clients that have asked nothing"
     );
-    let text = format!("{clients} clients disconnected by an operator, idle for {idle_s} s");
-    shared.events.note(Kind::ClientKilled, text);
+    if clients > 0 {
+        let text = format!("{clients} clients disconnected by an operator, idle for {idle_s} s");
+        shared.events.note(Kind::ClientKilled, text);
+    }
     Ok(json(&serde_json::json!({
         "killed": clients,
         "silent_workers": done.silent_workers,

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::{Either, Full};
+use futures::{FutureExt, StreamExt};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode, header};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::capture_stream::Stream;
+use crate::places::Busy;
 
 pub(super) type Answer = Response<Either<Full<Bytes>, Stream>>;
 
@@ -40,9 +42,9 @@ pub(super) fn large_json(value: &impl Serialize, permits: &Arc<Semaphore>) -> An
     };
     match permits.clone().try_acquire_owned() {
         Ok(permit) => {
-            let body = Bytes::from_owner(Permitted {
-                json,
-                _permit: permit,
+            let body = Bytes::from_owner(Held {
+                bytes: json,
+                _hold: permit,
             });
             typed(StatusCode::OK, "application/json", body)
         }
@@ -55,16 +57,34 @@ pub(super) fn large_json(value: &impl Serialize, permits: &Arc<Semaphore>) -> An
     }
 }
 
-/// Dropped once it is sent.
-struct Permitted {
-    json: Vec<u8>,
-    _permit: OwnedSemaphorePermit,
+/// Bytes with what is to be held until they are sent: then this is dropped.
+struct Held<B, H> {
+    bytes: B,
+    _hold: H,
 }
 
-impl AsRef<[u8]> for Permitted {
+impl<B: AsRef<[u8]>, H> AsRef<[u8]> for Held<B, H> {
     fn as_ref(&self) -> &[u8] {
-        &self.json
+        self.bytes.as_ref()
     }
+}
+
+/// An answer whose connection is busy until it is sent.
+pub(super) fn held(answer: Answer, busy: Busy) -> Answer {
+    answer.map(|body| match body {
+        Either::Left(whole) => Either::Left(Full::new(Bytes::from_owner(Held {
+            bytes: bytes_of(whole),
+            _hold: busy,
+        }))),
+        Either::Right(stream) => Either::Right(stream.keeping(busy)),
+    })
+}
+
+/// What is not sent yet of a body that is there as a whole.
+fn bytes_of(whole: Full<Bytes>) -> Bytes {
+    // It is ready at once, and has no trailers.
+    let frame = whole.into_data_stream().next().now_or_never().flatten();
+    frame.map_or_else(Bytes::new, |Ok(bytes)| bytes)
 }
 
 pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {

@@ -491,6 +491,52 @@ async fn a_reader_that_takes_nothing_of_a_capture_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_connection_is_busy_until_its_answer_is_sent() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let (mut client, server) = tokio::io::duplex(1_024);
+    let places = Places::new(Bounds {
+        all: 1,
+        address: 1,
+        quiet: Duration::ZERO,
+    });
+    let (place, _replaced) = places.take(None, Instant::now()).expect("a place");
+    let serving = tokio::spawn(Arc::new(admin("")).connection(server, Door::Socket, place));
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client.write_all(request).await.expect("written");
+    client.read_exact(&mut [0; 512]).await.expect("its begin");
+    assert!(
+        places.take(None, Instant::now()).is_none(),
+        "most of the page is not sent"
+    );
+    let reading = tokio::spawn(async move {
+        // All of it, and the end of the connection.
+        let _ = tokio::io::copy(&mut client, &mut tokio::io::sink()).await;
+    });
+    while places.take(None, Instant::now()).is_none() {
+        assert!(!reading.is_finished());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!serving.is_finished(), "it waits for the next request");
+    serving.abort();
+}
+
+#[test]
+fn where_no_client_was_idle_there_is_no_event() {
+    let admin = admin("");
+    let uri = "/api/clients/kill?idle_s=5";
+    let (status, text) = call(&admin, (Method::POST, Door::Socket), uri, &[]);
+    assert_eq!(status, 200, "{text}");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        (&value["killed"], &value["silent_workers"]),
+        (&0.into(), &0.into())
+    );
+    let (events, _) = admin.shared.events.from(0);
+    assert!(events.iter().all(|event| !event.text.contains("idle for")));
+}
+
+#[tokio::test]
 async fn who_only_connects_keeps_no_probe_out() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

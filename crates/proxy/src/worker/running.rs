@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use tokio::time::MissedTickBehavior;
 use super::moving;
 use super::{Worker, note_failed_handshake, note_tls_failure};
 use crate::client_socket;
-use crate::process::{Leaving, ToWorker};
+use crate::process::{HANDSHAKE_BUSY_MAX, Leaving, ToWorker};
 use crate::timer::FineTimer;
 use crate::transport::Transport;
 
@@ -169,12 +170,24 @@ fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
         return note_failed_handshake(&shared, peer, &"too many are under way");
     };
     let limit = Duration::from_millis(shared.settings.load().limits.handshake_timeout_ms);
+    let place = Arc::new(place);
+    // If the worker is late, this task is so, too.
+    let begun = client_socket::has_sent(&socket).then(|| place.busy(HANDSHAKE_BUSY_MAX));
     tokio::task::spawn_local(async move {
-        let _place = place;
-        let handshake = Transport::accept(socket, tls);
+        let handshake = async {
+            let _busy = match begun {
+                Some(busy) => busy,
+                None => {
+                    socket.readable().await?;
+                    place.busy(HANDSHAKE_BUSY_MAX)
+                }
+            };
+            Transport::accept(socket, tls).await
+        };
         let ended = tokio::select! {
-            ended = tokio::time::timeout(limit, handshake) => ended,
+            biased;
             _ = replaced => return note_failed_handshake(&shared, peer, &"others waited for its place"),
+            ended = tokio::time::timeout(limit, handshake) => ended,
         };
         match ended {
             Ok(Ok(transport)) => open(transport),
