@@ -46,6 +46,7 @@ fn writes_know_whether_they_may_be_repeated() {
         ("DELETE FROM t WHERE k = 1 IF EXISTS", false),
         ("BEGIN BATCH DELETE FROM t WHERE k = 1 APPLY BATCH", true),
         ("BEGIN COUNTER BATCH APPLY BATCH", false),
+        ("USE ks", true),
     ] {
         let f = facts(text);
         assert_ne!(f.kind, Kind::Opaque, "{text}");

@@ -15,7 +15,7 @@ impl Engine {
         };
         let arrival = held.arrival(version, pool);
         let (content, of) = (arrival.content, held.keyspace.as_deref());
-        let cx = &mut self.cx;
+        let cx = &self.cx;
         // It was counted when it came.
         let analysis = self
             .statements

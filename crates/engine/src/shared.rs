@@ -23,7 +23,7 @@ use crate::keys::{ClientRequestKey, SessionKey};
 use crate::leases::Leases;
 use crate::memory::Memory;
 use crate::node::lessons::{TEXT_BYTES_MAX, Teachers};
-use crate::recalled::Recalled;
+use crate::recalled::{Asker, Recalled};
 use crate::recent::Recent;
 use crate::report::Wanted;
 use crate::reports::Reports;
@@ -223,9 +223,9 @@ impl Common {
 
     /// Whether a node is to be asked for a prepared statement that nobody here knows. It will be known
     /// a little later, or not at all; nothing waits for it.
-    pub(crate) fn wants_recall(&self, id: &[u8], now: Instant) -> bool {
+    pub(crate) fn wants_recall(&self, id: &[u8], asker: Asker, now: Instant) -> bool {
         let recalled = self.recalled.lock();
-        recalled.is_ok_and(|mut recalled| recalled.is_due(id, now))
+        recalled.is_ok_and(|mut recalled| recalled.is_due(id, asker, now))
     }
 
     /// A prepared statement was not asked for after all.

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
-use helenus_wire::{Header, Opcode, code};
+use helenus_wire::{ExecuteView, Header, Opcode, code};
 
 use crate::arrival::{Arrival, bytes_read};
 use crate::client::clients::Terms;
@@ -30,6 +30,7 @@ use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
 use crate::obeying::at_level;
+use crate::output::Output;
 use crate::rules::{Permit, is_timed};
 use crate::statement::analysis::Analysis;
 use crate::statement::hot_keys::Asked;
@@ -64,12 +65,15 @@ impl Engine {
             body,
             content,
         };
-        let (cx, of) = (&mut self.cx, keyspace.as_deref());
+        let (cx, of) = (&self.cx, keyspace.as_deref());
         let analysis = self.statements.analyze(cx, opcode, content, version, of);
         let analysis = match analysis {
             Ok(analysis) => analysis,
             Err(e) => return self.refuse_unread(&arrival, &e),
         };
+        if opcode == Opcode::Execute && analysis.prepared.is_none() {
+            self.recall(&arrival);
+        }
         if self.cx.capture.is_some() {
             self.record_arrival(&arrival, &analysis);
         }
@@ -85,6 +89,22 @@ impl Engine {
             ..arrival
         };
         self.take_in(arrival, analysis, false);
+    }
+
+    /// Has an unknown prepared statement looked up, if it has not been of late.
+    #[cold]
+    fn recall(&mut self, arrival: &Arrival<'_>) {
+        let Ok(view) = ExecuteView::parse(arrival.content, arrival.version) else {
+            return;
+        };
+        let address = self.clients.peer_of(arrival.session);
+        let asker = (
+            self.links.role_number(arrival.pool),
+            address.map(|address| address.ip()),
+        );
+        if self.cx.shared.wants_recall(view.id, asker, self.cx.now) {
+            self.cx.ask(Output::Recall(view.id.into()));
+        }
     }
 
     /// Takes in a request whose body has been read; it may have waited for the end of a pause.
@@ -128,7 +148,7 @@ impl Engine {
     fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], permits: Vec<Permit>) {
         let (opcode, version) = (arrival.opcode, arrival.version);
         let content = body.get(arrival.payload().len()..).unwrap_or_default();
-        let (cx, of) = (&mut self.cx, arrival.keyspace.map(|of| &**of));
+        let (cx, of) = (&self.cx, arrival.keyspace.map(|of| &**of));
         let analysis = self
             .statements
             .analyze_again(cx, opcode, content, version, of);
@@ -171,7 +191,7 @@ impl Engine {
             return;
         };
         let content = body.get(arrival.payload().len()..).unwrap_or_default();
-        let (cx, of) = (&mut self.cx, arrival.keyspace.map(|of| &**of));
+        let (cx, of) = (&self.cx, arrival.keyspace.map(|of| &**of));
         let version = arrival.version;
         let analysis = self
             .statements

@@ -11,6 +11,7 @@ mod ctl_cmd;
 mod health_cmd;
 mod layouts_cmd;
 mod log_layer;
+mod log_output;
 mod manual_cmd;
 mod open_files;
 mod payload_cmd;

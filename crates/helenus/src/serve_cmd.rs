@@ -8,11 +8,13 @@ use clap::Args;
 use helenus_console::settings::{Settings, log_filter};
 use helenus_console::terminal::wants_colours;
 use helenus_proxy::{LogLines, Program, SetLogFilter};
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::log_layer::LogLayer;
+use crate::log_output::{Prioritised, is_journal, standard_error};
 use crate::open_files::raise_open_files_limit;
 
 #[derive(Args)]
@@ -24,23 +26,42 @@ pub(crate) struct ServeArgs {
     log_json: bool,
 }
 
-/// Logs to standard error, and what is kept for those who ask; whoever calls what is returned changes what is
-/// logged.
-fn begin_log(filter: &str, as_json: bool, kept: Arc<LogLines>) -> Result<SetLogFilter> {
+/// Logs to standard error until the guard is dropped, and what is kept for those who ask; whoever calls what is
+/// returned changes what is logged.
+fn begin_log(
+    filter: &str,
+    as_json: bool,
+    kept: Arc<LogLines>,
+) -> Result<(SetLogFilter, WorkerGuard)> {
     let (filter, handle) = reload::Layer::new(log_filter(filter)?);
+    let (writer, guard) = standard_error(&kept);
     let log = tracing_subscriber::registry()
         .with(filter)
         .with(LogLayer(kept));
     let text = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_ansi(std::io::stderr().is_terminal() && wants_colours());
+    let for_journal = is_journal();
     match as_json {
-        true => log.with(text.json()).init(),
-        false => log.with(text.with_target(false)).init(),
+        true => {
+            let text = text.json().map_event_format(|format| Prioritised {
+                for_journal,
+                format,
+            });
+            log.with(text).init();
+        }
+        false => {
+            let text = text
+                .with_target(false)
+                .map_event_format(|format| Prioritised {
+                    for_journal,
+                    format,
+                });
+            log.with(text).init();
+        }
     }
-    Ok(Box::new(move |filter| {
-        Ok(handle.reload(log_filter(filter)?)?)
-    }))
+    let set_filter: SetLogFilter = Box::new(move |filter| Ok(handle.reload(log_filter(filter)?)?));
+    Ok((set_filter, guard))
 }
 
 /// Files of the proxy beside those of clients: links, connections to the admin server, files that are read.
@@ -72,7 +93,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     abort_on_panic();
     let config = args.settings.load()?;
     let log = Arc::new(LogLines::default());
-    let set_log_filter = begin_log(&config.log.filter, args.log_json, log.clone())?;
+    let (set_log_filter, _guard) = begin_log(&config.log.filter, args.log_json, log.clone())?;
     // Each client and each link uses a file descriptor.
     let files = raise_open_files_limit();
     if let Some(warning) = too_few_files(files, config.limits.clients_max) {

@@ -7,6 +7,7 @@ pub(crate) mod agree;
 mod connection;
 pub(crate) mod contact;
 pub(crate) mod facts;
+mod looks;
 mod members;
 mod movers;
 mod read;
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 use self::agree::Linked;
 pub(crate) use self::connection::{Control, NoControl};
 use self::facts::Asking;
+use self::looks::Looks;
 use self::movers::Movers;
 use self::sizes::Measuring;
 use crate::config::Config;
@@ -44,10 +46,6 @@ const REFRESH_DELAY: Duration = Duration::from_millis(100);
 /// Number of known nodes to try before the contact points.
 const KNOWN_FIRST: usize = 8;
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// So long after a change of the schema nodes have heard of each other's version.
-const VERSIONS_DELAY: Duration = Duration::from_millis(1_500);
-/// Pause before they are looked at again while nodes disagree.
-const VERSIONS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps the snapshot up to date until the proxy stops.
 pub(crate) async fn run(
@@ -186,7 +184,8 @@ async fn follow(
     linked: &mut Linked,
 ) -> Result<(), ConnError> {
     let mut refresh_at: Option<Instant> = None;
-    let mut versions_at = Some(Instant::now() + VERSIONS_DELAY);
+    let mut looks = Looks::default();
+    looks.after_change(Instant::now());
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     heartbeat.reset();
     asking.begin(shared, control.conn.version);
@@ -203,7 +202,7 @@ async fn follow(
                         asking.doubt(shared, node);
                     }
                     refresh_at.get_or_insert_with(|| Instant::now() + REFRESH_DELAY);
-                    versions_at.get_or_insert_with(|| Instant::now() + VERSIONS_DELAY);
+                    looks.after_change(Instant::now());
                 }
             }
             request = requests.recv() => match request {
@@ -215,7 +214,7 @@ async fn follow(
                         let _ = done.send(());
                     }
                 }
-                Some(ControlRequest::Versions) => versions_at = Some(Instant::now()),
+                Some(ControlRequest::Versions) => looks.at_once(Instant::now()),
             },
             Some(settled) = movers.next() => {
                 refresh_with(shared, control, &[settled]).await?;
@@ -229,10 +228,10 @@ async fn follow(
                 refresh(shared, control).await?;
                 asking.ask(shared);
             }
-            () = tokio::time::sleep_until(versions_at.unwrap_or_else(Instant::now)), if versions_at.is_some() => {
+            () = tokio::time::sleep_until(looks.at().unwrap_or_else(Instant::now)), if looks.at().is_some() => {
                 let other = control.other_schema_version(shared, linked).await?;
                 show_other_version(shared, other);
-                versions_at = other.map(|_| Instant::now() + VERSIONS_PAUSE);
+                looks.done(Instant::now(), other.is_some());
             }
             _ = heartbeat.tick() => {
                 // Also catches topology changes whose event was lost.
@@ -247,7 +246,9 @@ async fn follow(
                     shared.publish(new);
                 }
                 // This node may be the one that has not heard of a change.
-                versions_at.get_or_insert_with(Instant::now);
+                if looks.at().is_none() {
+                    looks.after_change(Instant::now());
+                }
                 asking.ask(shared);
                 measuring.begin(shared, control.address, control.conn.version);
             }

@@ -2,7 +2,8 @@
 //! way; a line is cut after [`TEXT_BYTES_MAX`].
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 /// All lines together, with what is kept beside their texts.
@@ -29,7 +30,20 @@ impl LogLine {
 
 /// The last lines of the log.
 #[derive(Debug, Default)]
-pub struct LogLines(Mutex<Kept>);
+pub struct LogLines {
+    kept: Mutex<Kept>,
+    dropped: Dropped,
+}
+
+/// How many lines were not written where the log goes.
+#[derive(Default)]
+struct Dropped(OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>);
+
+impl fmt::Debug for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dropped")
+    }
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -39,7 +53,18 @@ struct Kept {
 
 impl LogLines {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this tells how many lines were not written where the log goes, because it takes none.
+    pub fn count_dropped(&self, dropped: impl Fn() -> u64 + Send + Sync + 'static) {
+        // There is one log.
+        let _ = self.dropped.0.set(Box::new(dropped));
+    }
+
+    /// Lines that were not written where the log goes.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.0.get().map_or(0, |dropped| dropped())
     }
 
     /// Keeps a line.

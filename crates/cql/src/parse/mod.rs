@@ -59,6 +59,7 @@ impl Parser<'_> {
                 kind: Kind::Use,
                 keyspace: Some(keyspace.clone()),
                 use_keyspace: Some(keyspace),
+                idempotent_but_for_lists: true,
                 ..Facts::default()
             })
         } else if self.eat_word("truncate") {

@@ -134,6 +134,11 @@ impl Engine {
                 self.route(key);
                 true
             }
+            code::INVALID if self.others_may_know_more(key, error.message) => {
+                add(&self.cx.shared.stats.global.requests_retried, 1);
+                self.route(key);
+                true
+            }
             code::UNAVAILABLE if self.try_unavailable_again(key, error.fields) => true,
             // This node has not; one before it may have.
             code::UNAVAILABLE | code::OVERLOADED if self.may_have_written(key) => {
@@ -143,6 +148,21 @@ impl Engine {
             _ => false,
         }
     }
+
+    /// Whether a node may lack a change of the schema that others have, while they do not agree.
+    fn others_may_know_more(&self, key: NodeRequestKey, message: &str) -> bool {
+        if self.cx.snapshot.other_schema_version.is_none() || !is_about_what_is_missing(message) {
+            return false;
+        }
+        let request = self.requests.nodes.get(key);
+        let untried = request.and_then(|request| request.target.untried());
+        untried.is_some_and(|plan| !plan.is_empty())
+    }
+}
+
+/// Whether a node objects to a statement because it knows something not that this names.
+fn is_about_what_is_missing(message: &str) -> bool {
+    message.ends_with("does not exist") || message.starts_with("Undefined column name")
 }
 
 /// What a node says that has been told to end, before it begins with a request (5.0: `transport.Dispatcher`).

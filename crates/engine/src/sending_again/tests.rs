@@ -58,6 +58,45 @@ fn what_a_node_that_is_ending_refuses_goes_to_another() {
     assert!(matches!(bench.answers()[..], [(Opcode::Result, 1, _)]));
 }
 
+/// While nodes do not agree on the schema, one that lacks a table is no judge of statements about it.
+#[test]
+fn what_a_node_does_not_know_yet_is_asked_of_another() {
+    let missing = "table orders does not exist";
+    let other = "Undefined column name total in table app.orders";
+    let wrong = "Invalid INTEGER constant (1) for \"day\" of type text";
+    let mut bench = Bench::with_nodes(2, Config::default(), (Version::V5, Version::V5));
+    for (version, messages, expected) in [
+        (Some([7; 16]), [missing, missing], missing),
+        (Some([7; 16]), [other, wrong], wrong),
+        (Some([7; 16]), [wrong, ""], wrong),
+        (None, [missing, ""], missing),
+    ] {
+        bench.disagree(version);
+        bench.wait(Duration::from_millis(100));
+        let text = "UPDATE app.orders SET total = total + 1 WHERE customer = 1 AND day = 1";
+        let query = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 1, &query);
+        let mut nodes = Vec::new();
+        for message in messages.into_iter().filter(|message| !message.is_empty()) {
+            let [(node, stream)] = asked(&mut bench)[..] else {
+                panic!("a node is asked: {:?}", bench.answers());
+            };
+            nodes.push(node);
+            let mut error = Vec::new();
+            write::i32(&mut error, code::INVALID);
+            write::string(&mut error, message);
+            bench.say_as(node, Opcode::Error, stream, &error);
+        }
+        nodes.dedup();
+        assert_eq!(
+            nodes.len(),
+            messages.iter().filter(|m| !m.is_empty()).count()
+        );
+        assert_eq!(asked(&mut bench), [], "each is asked once");
+        assert_eq!(bench.error(), (code::INVALID, expected.to_owned()));
+    }
+}
+
 /// Nodes that have been sent a query since, and on which streams.
 fn asked(bench: &mut Bench) -> Vec<(usize, i16)> {
     let mut found = Vec::new();

@@ -7,7 +7,6 @@ use helenus_wire::{
 };
 
 use crate::context::Context;
-use crate::output::Output;
 use crate::resendable::Resendable;
 use crate::statement::Statements;
 use crate::statement::analysis::{Analysis, LwtPartition};
@@ -20,7 +19,7 @@ impl Statements {
     #[inline]
     pub(crate) fn analyze<'a>(
         &mut self,
-        cx: &mut Context,
+        cx: &Context,
         opcode: Opcode,
         content: &'a [u8],
         version: Version,
@@ -41,7 +40,7 @@ impl Statements {
     #[inline]
     pub(crate) fn analyze_again<'a>(
         &mut self,
-        cx: &mut Context,
+        cx: &Context,
         opcode: Opcode,
         content: &'a [u8],
         version: Version,
@@ -105,7 +104,7 @@ impl Statements {
 
     fn analyze_execute<'a>(
         &mut self,
-        cx: &mut Context,
+        cx: &Context,
         body: &'a [u8],
         version: Version,
         session: Option<&'a str>,
@@ -116,9 +115,6 @@ impl Statements {
         let skips_metadata = view.options.flags & query_flags::SKIP_METADATA != 0;
         let paging_state = view.options.paging_state;
         let Some(prepared) = self.prepared.get(&cx.shared, view.id) else {
-            if cx.shared.wants_recall(view.id, cx.now) {
-                cx.ask(Output::Recall(view.id.into()));
-            }
             return Ok(Analysis {
                 keyspace: session,
                 consistency,

@@ -148,6 +148,14 @@ impl Bench {
         self.common.store(snapshot);
     }
 
+    /// A node that is up has this version of the schema, and not that of the others.
+    pub(crate) fn disagree(&mut self, other_schema_version: Option<[u8; 16]>) {
+        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
+        snapshot.other_schema_version = other_schema_version;
+        snapshot.epoch += 1;
+        self.common.store(snapshot);
+    }
+
     /// `system.peers_v2` has these columns.
     pub(crate) fn show_peers(&mut self, columns: &[&str]) {
         let mut snapshot = Snapshot::clone(&self.common.snapshot.load());

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::answer::{Answer, json, plain};
+use super::page::Page;
 use super::parameters;
 use super::shown::since_1970_ms;
 use crate::log_lines::LogLine;
@@ -70,6 +71,15 @@ fn filter_view(shared: &Process) -> FilterView {
         },
         until_unix_ms: until.map(since_1970_ms),
     }
+}
+
+/// Metrics of the log.
+pub(super) fn render(page: &mut Page, shared: &Process) {
+    page.counter(
+        "helenus_log_lines_dropped_total",
+        "Lines of the log that were not written, because standard error (a pipe, a terminal, a journal) took none for a while and 8,192 waited.",
+        shared.log.dropped(),
+    );
 }
 
 /// What `/api/log` answers.

@@ -10,6 +10,7 @@ use super::encodings;
 use super::errors;
 use super::keys;
 use super::layouts;
+use super::log;
 use super::page::Page;
 use super::process;
 use super::reports;
@@ -256,6 +257,7 @@ pub(super) fn render(
 ) -> (&'static str, Vec<u8>) {
     proxy(&mut page, shared);
     process::render(&mut page, started);
+    log::render(&mut page, shared);
     stats(&mut page, &shared.stats);
     reports::render(&mut page, shared);
     catalogue::render(&mut page, shared);

@@ -16,13 +16,14 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::looks;
 use super::members::address_of;
 use crate::conn::{Conn, ConnError};
 use crate::process::{Change, ControlRequest, Process};
@@ -55,6 +56,7 @@ pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change
     let mut agreement = Agreement::default();
     let mut waiting: Vec<Change> = Vec::new();
     let mut pause = PAUSE_MIN;
+    let (mut disagree_since, mut is_told) = (None, false);
     loop {
         if waiting.is_empty() {
             pause = PAUSE_MIN;
@@ -76,9 +78,16 @@ pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change
         waiting.retain(|change| !change.done.is_closed());
         let coordinators = waiting.iter().map(|change| change.coordinator).collect();
         let Round { agreed, without } = agreement.round(&shared, coordinators).await;
-        if !without.is_empty() && shared.schema_awaited_of.load().is_empty() {
-            // So that clients see it. Where it is full, something else is about to be read.
-            let _ = shared.senders.control.try_send(ControlRequest::Versions);
+        if without.is_empty() {
+            (disagree_since, is_told) = (None, false);
+        } else if disagree_since.get_or_insert_with(Instant::now).elapsed() >= looks::DELAY {
+            // Clients are to see it: once is enough.
+            is_told |= !is_told
+                && shared
+                    .senders
+                    .control
+                    .try_send(ControlRequest::Versions)
+                    .is_ok();
         }
         shared.schema_awaited_of.store(Arc::new(without));
         if !agreed.is_empty() {
