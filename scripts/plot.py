@@ -25,7 +25,10 @@ ROWS = [
     ("5:5, 250 clients: scan, mean", "scan mean beside point reads, 250 clients"),
     ("plain client, 9:1, 50 clients: scan, mean", "scan mean, one scan in ten, plain client"),
     ("a node stands still for 5 s, ONE", "read p99, one node of three stands still"),
+    ("over Java: a node stands still for 5 s, ONE", "the same over the Java driver"),
     ("a node compacts, ONE", "read p99, one node of three compacts"),
+    ("over Java: a node compacts, ONE", "the same over the Java driver"),
+    ("over Java: a node stalls again and again, QUORUM", "read p99 at QUORUM, one stalls, Java driver"),
     ("flights of a destination, mean", "read mean by another column, with a layout"),
 ]
 

@@ -8,7 +8,7 @@ use helenus_console::cells::{json_lines, print_error, printable, printable_lines
 use helenus_console::settings::Settings;
 use helenus_proxy::{CheckReport, CheckedReport, Explanation, Question};
 
-/// Exit codes: 0 no problems, 1 problems found, 2 the settings cannot be read.
+/// Exit codes: 0 no problems, 1 problems found, 2 the settings cannot be read or the statement cannot be explained.
 #[derive(Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
