@@ -8,7 +8,19 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, FromArgMatches};
 use helenus_proxy::Config;
 use helenus_proxy::config::WrongSettings;
+use helenus_proxy::reference::takes_text;
 use tracing_subscriber::EnvFilter;
+
+/// Environment variables with names of their own, and their settings. `clap` does not read them: to it they would
+/// be flags, and override `--set`.
+const SHORT_NAMES: [(&str, &str); 6] = [
+    ("HELENUS_LISTEN", "listen.address"),
+    ("HELENUS_ADVERTISE", "listen.advertise"),
+    ("HELENUS_CONTACT_POINTS", "cluster.contact_points"),
+    ("HELENUS_ADMIN", "admin.address"),
+    ("HELENUS_WORKERS", "listen.workers"),
+    ("HELENUS_LOG", "log.filter"),
+];
 
 /// Settings: defaults, then the file, then the environment, then flags.
 #[derive(Args, Clone)]
@@ -16,23 +28,24 @@ pub struct Settings {
     /// Settings file (TOML).
     #[arg(short, long, env = "HELENUS_CONFIG")]
     config: Option<PathBuf>,
-    /// Address and port for clients (listen.address).
-    #[arg(long, env = "HELENUS_LISTEN")]
+    /// Address and port for clients (listen.address; HELENUS_LISTEN).
+    #[arg(long)]
     listen: Option<SocketAddr>,
-    /// Address that drivers see (listen.advertise).
-    #[arg(long, env = "HELENUS_ADVERTISE")]
+    /// Address that drivers see (listen.advertise; HELENUS_ADVERTISE).
+    #[arg(long)]
     advertise: Option<SocketAddr>,
-    /// Nodes to start from, as host:port, separated by commas (cluster.contact_points).
-    #[arg(long, env = "HELENUS_CONTACT_POINTS", value_delimiter = ',')]
+    /// Nodes to start from, as host:port, separated by commas (cluster.contact_points;
+    /// HELENUS_CONTACT_POINTS).
+    #[arg(long, value_delimiter = ',')]
     contact_points: Vec<String>,
-    /// Address and port of the admin server (admin.address).
-    #[arg(long, env = "HELENUS_ADMIN")]
+    /// Address and port of the admin server (admin.address; HELENUS_ADMIN).
+    #[arg(long)]
     admin: Option<SocketAddr>,
-    /// Worker threads (listen.workers).
-    #[arg(long, env = "HELENUS_WORKERS")]
+    /// Worker threads (listen.workers; HELENUS_WORKERS).
+    #[arg(long)]
     workers: Option<usize>,
-    /// What to log, for instance `info` or `info,helenus_engine=debug` (log.filter).
-    #[arg(long, env = "HELENUS_LOG")]
+    /// What to log, for instance `info` or `info,helenus_engine=debug` (log.filter; HELENUS_LOG).
+    #[arg(long)]
     log: Option<String>,
     /// Any other setting, as section.key=value with a TOML value; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -50,6 +63,10 @@ impl Settings {
 
     /// Merges all sources; an error names the source.
     pub fn load(&self) -> Result<Config> {
+        self.merged(std::env::vars_os())
+    }
+
+    fn merged(&self, variables: impl Iterator<Item = (OsString, OsString)>) -> Result<Config> {
         let mut table = toml::Table::new();
         if let Some(path) = &self.config {
             let text = std::fs::read_to_string(path)
@@ -59,7 +76,7 @@ impl Settings {
                 .with_context(|| format!("{} is wrong", path.display()))?;
             table = text.parse()?;
         }
-        put_environment(&mut table, std::env::vars_os())?;
+        put_environment(&mut table, variables)?;
         put_all(&mut table, &self.set)?;
         let mut config = of_table(&table)?;
         if let Some(listen) = self.listen {
@@ -90,24 +107,50 @@ fn put_environment(
     table: &mut toml::Table,
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<()> {
-    for (name, value) in variables {
-        let Some((name, path)) = name
-            .to_str()
-            .and_then(|name| Some((name, name.strip_prefix("HELENUS_")?)))
-        else {
-            continue;
-        };
-        let Some((section, key)) = path.split_once("__") else {
-            continue;
-        };
+    let mut found: Vec<_> = variables
+        .filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let (rank, key) = setting_of(&name)?;
+            Some((rank, name, key, value))
+        })
+        .collect();
+    // The environment has no order. Tables come before their keys, and short names last, so that they count.
+    found.sort();
+    for (rank, name, key, value) in found {
         let wrong = || format!("the environment variable {name} is wrong");
-        let value = value
+        let text = value
             .to_str()
             .context("it is not UTF-8")
             .with_context(wrong)?;
-        put(table, &section.to_lowercase(), &key.to_lowercase(), value).with_context(wrong)?;
+        let value = match (rank, key.as_str()) {
+            (Rank::Short, "cluster.contact_points") => {
+                toml::Value::Array(text.split(',').map(toml::Value::from).collect())
+            }
+            // Also if it looks like a number or has quotes, as passwords may.
+            (_, key) if takes_text(key) => toml::Value::from(text),
+            _ => value_of(text),
+        };
+        let path: Vec<&str> = key.split('.').collect();
+        put(table, &path, value).with_context(wrong)?;
     }
     Ok(())
+}
+
+/// The greater one counts if both kinds of variables name a setting.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Long,
+    Short,
+}
+
+/// The setting of an environment variable, if it is for one: `HELENUS_CLUSTER__TLS__CA` for `cluster.tls.ca`.
+fn setting_of(name: &str) -> Option<(Rank, String)> {
+    if let Some((_, key)) = SHORT_NAMES.iter().find(|(short, _)| *short == name) {
+        return Some((Rank::Short, (*key).to_owned()));
+    }
+    let path = name.strip_prefix("HELENUS_")?;
+    let is_long = path.contains("__");
+    is_long.then(|| (Rank::Long, path.to_lowercase().replace("__", ".")))
 }
 
 /// Whether this version supports these settings (`section.key=value`) and accepts their values.
@@ -139,30 +182,35 @@ fn put_all(table: &mut toml::Table, settings: &[String]) -> Result<()> {
             let path = setting.split('=').next().unwrap_or_default();
             bail!("--set {path}: write section.key=value");
         };
-        put(table, section, key, value)
+        let path: Vec<&str> = std::iter::once(section).chain(key.split('.')).collect();
+        put(table, &path, value_of(value))
             .with_context(|| format!("--set {section}.{key} is wrong"))?;
     }
     Ok(())
 }
 
-/// Sets `section.key` (the key may contain dots) to a TOML value; bare words are strings.
-fn put(table: &mut toml::Table, section: &str, key: &str, value: &str) -> Result<()> {
-    let parsed = format!("value = {value}")
+/// A TOML value; bare words are strings.
+fn value_of(text: &str) -> toml::Value {
+    format!("value = {text}")
         .parse::<toml::Table>()
         .ok()
         .and_then(|mut t| t.remove("value"))
-        .unwrap_or_else(|| toml::Value::String(value.to_owned()));
+        .unwrap_or_else(|| toml::Value::String(text.to_owned()))
+}
+
+fn put(table: &mut toml::Table, path: &[&str], value: toml::Value) -> Result<()> {
+    let Some((last, sections)) = path.split_last() else {
+        return Ok(());
+    };
     let mut at = table;
-    let mut path: Vec<&str> = std::iter::once(section).chain(key.split('.')).collect();
-    let last = path.pop().unwrap_or_default();
-    for name in path {
+    for name in sections {
         at = at
-            .entry(name)
+            .entry(*name)
             .or_insert_with(|| toml::Value::Table(toml::Table::new()))
             .as_table_mut()
             .with_context(|| format!("{name} is not a section"))?;
     }
-    at.insert(last.to_owned(), parsed);
+    at.insert((*last).to_owned(), value);
     Ok(())
 }
 
@@ -189,6 +237,169 @@ mod tests {
         }
         let error = format!("{:#}", judge(&["listen.wrokers=2".into()]).unwrap_err());
         assert!(error.contains("wrokers"), "{error}");
+    }
+
+    fn variables(given: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        let pairs = given.iter();
+        pairs
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+
+    /// What `helenus serve` gets from these flags and variables.
+    fn given(flags: &[&str], environment: &[(&str, &str)]) -> Result<Config> {
+        let command = Settings::augment_args(clap::Command::new("helenus").no_binary_name(true));
+        let matches = command.try_get_matches_from(flags)?;
+        Settings::from_arg_matches(&matches)?.merged(variables(environment).into_iter())
+    }
+
+    /// Key and default of each setting of the reference, rules aside, which are not in the environment.
+    fn reference() -> Vec<(String, String)> {
+        let page = helenus_proxy::reference::markdown();
+        let rows = page.lines().filter_map(|line| {
+            let (key, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            let (default, _) = rest.split_once(" | ")?;
+            let is_setting = key.contains('.') && !key.starts_with("rules.");
+            is_setting.then(|| (key.to_owned(), default.trim_matches('`').to_owned()))
+        });
+        rows.collect()
+    }
+
+    /// What a setting with this default is not by default, as its variable has it and as JSON does.
+    fn another(key: &str, default: &str) -> (String, serde_json::Value) {
+        use serde_json::json;
+        // An address, a path and any other text.
+        let text = "127.0.0.1:1";
+        let shown = match key.rsplit('.').next() {
+            Some("password" | "token" | "read_token" | "reports_secret") => "<redacted>",
+            _ => text,
+        };
+        if takes_text(key) {
+            return (text.to_owned(), json!(shown));
+        }
+        let json: serde_json::Value = serde_json::from_str(default).unwrap_or_default();
+        let value = match json {
+            serde_json::Value::Bool(is_on) => json!(!is_on),
+            serde_json::Value::Number(number) => match number.as_u64() {
+                Some(number) => json!(number + 1),
+                None => json!(number.as_f64().expect("a number") + 0.5),
+            },
+            serde_json::Value::Array(_) => json!([text]),
+            serde_json::Value::Object(_) => return ("{ a = 'b' }".to_owned(), json!({"a": "b"})),
+            serde_json::Value::String(_) => return ("window".to_owned(), json!("window")),
+            serde_json::Value::Null => json!(1),
+        };
+        (value.to_string(), value)
+    }
+
+    #[test]
+    fn every_setting_of_the_reference_has_its_variable() {
+        let reference = reference();
+        assert!(reference.len() > 100, "{} settings", reference.len());
+        let mut environment = Vec::new();
+        for (key, default) in &reference {
+            let name = format!("HELENUS_{}", key.to_uppercase().replace('.', "__"));
+            environment.push((OsString::from(name), another(key, default).0.into()));
+        }
+        let mut table = toml::Table::new();
+        put_environment(&mut table, environment.into_iter()).expect("settings");
+        let config = serde_json::to_value(of_table(&table).expect("settings")).expect("JSON");
+        for (key, default) in &reference {
+            let found = config.pointer(&format!("/{}", key.replace('.', "/")));
+            assert_eq!(found, Some(&another(key, default).1), "{key}");
+        }
+    }
+
+    #[test]
+    fn texts_of_the_environment_are_taken_as_they_are() {
+        for text in [
+            "123456",
+            "true",
+            "'quoted'",
+            "\"quoted\"",
+            "[a]",
+            "# no comment",
+            "",
+            " x ",
+        ] {
+            let environment = [
+                ("HELENUS_CLUSTER__PASSWORD", text),
+                ("HELENUS_CLUSTER__LOCAL_DC", text),
+                ("HELENUS_TRACING__RESOURCE__TEAM", text),
+            ];
+            let config = given(&[], &environment).expect(text);
+            let password = config.cluster.password.expect(text);
+            assert_eq!(password.expose(), text);
+            assert_eq!(config.cluster.local_dc.as_deref(), Some(text));
+            assert_eq!(config.tracing.resource["team"], text);
+        }
+        // Everything else is TOML, or a bare word.
+        let environment = [
+            ("HELENUS_LIMITS__CLIENTS_MAX", "0x10"),
+            ("HELENUS_AGGREGATION__MODE", "window"),
+            ("HELENUS_LISTEN__PROXIES", "['10.0.0.1:9042']"),
+            ("HELENUS_CLUSTER__CONTACT_POINTS", "['a:1', 'b:2']"),
+        ];
+        let config = given(&[], &environment).expect("settings");
+        assert_eq!(config.limits.clients_max, 16);
+        assert_eq!(config.listen.proxies.len(), 1);
+        assert_eq!(config.cluster.contact_points, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn flags_override_the_environment() {
+        let short = [
+            ("HELENUS_LISTEN", "10.0.0.1:1"),
+            ("HELENUS_ADVERTISE", "10.0.0.1:2"),
+            ("HELENUS_CONTACT_POINTS", "a:1,b:2"),
+            ("HELENUS_ADMIN", "10.0.0.1:3"),
+            ("HELENUS_WORKERS", "4"),
+            ("HELENUS_LOG", "debug"),
+        ];
+        let long = SHORT_NAMES.map(|(_, key)| key.to_uppercase().replace('.', "__"));
+        let long = long.map(|path| format!("HELENUS_{path}"));
+        let values = [
+            "10.0.0.2:1",
+            "10.0.0.2:2",
+            "['c:1']",
+            "10.0.0.2:3",
+            "5",
+            "warn",
+        ];
+        let long: Vec<(&str, &str)> = long.iter().map(String::as_str).zip(values).collect();
+        let set = [
+            "--set=listen.address=10.0.0.3:1",
+            "--set=listen.advertise=10.0.0.3:2",
+            "--set=cluster.contact_points=['d:1']",
+            "--set=admin.address=10.0.0.3:3",
+            "--set=listen.workers=6",
+            "--set=log.filter=error",
+        ];
+        let named = [
+            "--listen=10.0.0.4:1",
+            "--advertise=10.0.0.4:2",
+            "--contact-points=e:1",
+            "--admin=10.0.0.4:3",
+            "--workers=7",
+            "--log=info",
+        ];
+        let both = [&short[..], &long[..]].concat();
+        for (flags, environment, host, nodes, workers, filter) in [
+            (&[][..], &short[..], 1, &["a:1", "b:2"][..], 4, "debug"),
+            (&[], &long, 2, &["c:1"], 5, "warn"),
+            (&[], &both, 1, &["a:1", "b:2"], 4, "debug"),
+            (&set, &both, 3, &["d:1"], 6, "error"),
+            (&named, &both, 4, &["e:1"], 7, "info"),
+        ] {
+            let config = given(flags, environment).expect("settings");
+            let at = |port| format!("10.0.0.{host}:{port}").parse().ok();
+            assert_eq!(Some(config.listen.address), at(1), "{flags:?}");
+            assert_eq!(config.listen.advertise, at(2), "{flags:?}");
+            assert_eq!(config.admin.address, at(3), "{flags:?}");
+            assert_eq!(config.cluster.contact_points, nodes, "{flags:?}");
+            assert_eq!(config.listen.workers, workers, "{flags:?}");
+            assert_eq!(config.log.filter, filter, "{flags:?}");
+        }
     }
 
     #[test]

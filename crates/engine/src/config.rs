@@ -262,7 +262,8 @@ pub struct Assignment {
     /// Weight of disk utilisation in policy `resource-v2`, an exponent; 0 to 10.
     pub disk_weight: f64,
     /// Whether a read that takes longer than nearly all of its statement is asked of a second replica as
-    /// well, for at most 2 % of the reads and of the bytes that are answered. See [Assignment](assignment.md#hedging).
+    /// well, for at most 2 % of the requests sent and of the bytes that nodes answer, with a reserve. See
+    /// [Assignment](assignment.md#hedging).
     pub hedging: bool,
     /// Whether reads of a partition that alone is a notable part of a node's work go to all of its replicas,
     /// not first of all to the one that has it in its caches. See [Hot partitions](hot.md#spreading).
@@ -360,7 +361,8 @@ pub struct Limits {
     /// behind a load balancer.
     pub logins_per_address_max: usize,
     /// Distinct credentials (name and password) that clients are logged in with at a time; each has its
-    /// own links. Those that have had no client for a minute do not count.
+    /// own links. Of one role, a quarter of them at most. Those without a client make way for new ones at once,
+    /// the longest unused first; their links are closed after a minute in any case.
     pub identities_max: usize,
     /// Bytes that remembered prepared statements may take, over all workers. At least 1 MiB.
     pub prepared_bytes_max: usize,

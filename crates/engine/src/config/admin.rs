@@ -44,7 +44,7 @@ pub struct Admin {
     /// From how many milliseconds on a request is shown among the slow ones (`/api/slow`), unless it is a scan;
     /// 0: never.
     pub slow_ms: u64,
-    /// The same for pages of scans, schema changes and statements that Helenus does not understand.
+    /// As `slow_ms`, for pages of scans, schema changes and statements that Helenus does not understand.
     pub slow_scan_ms: u64,
 }
 

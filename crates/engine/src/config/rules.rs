@@ -49,7 +49,7 @@ pub struct RuleSettings {
     /// list. That is their own word: not for what must hold against them.
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub application: Names,
-    /// The same of the driver (DRIVER_NAME).
+    /// As `application`, of the driver (DRIVER_NAME).
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub driver: Names,
     /// Requests about tables of this keyspace, or one of a list. Upper and lower case matter here, as in the
@@ -79,7 +79,7 @@ pub struct RuleSettings {
     /// Reads and writes at a weaker consistency level get INVALID. The order is ANY, ONE and LOCAL_ONE, TWO,
     /// THREE, LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL.
     pub consistency_min: Option<String>,
-    /// The same of stronger levels.
+    /// As `consistency_min`, of stronger levels.
     pub consistency_max: Option<String>,
     /// Whether such requests are carried out at the level of `consistency_min` or `consistency_max` in place of
     /// being refused. Their clients are not told.

@@ -52,17 +52,17 @@ pub struct Scheduling {
     /// Scans under way at a time in this proxy, running or waiting; beyond them clients get OVERLOADED.
     /// 0: any number.
     pub scans_max: usize,
-    /// The same for the scans of one keyspace.
+    /// As `scans_max`, for the scans of one keyspace.
     pub scans_per_keyspace_max: usize,
     /// Longest wait of a read of known partitions for its node, in milliseconds; 10 to 600,000. A read
     /// that has waited for half of it goes before all else; one that would wait longer is answered with
     /// OVERLOADED.
     pub point_wait_max_ms: u64,
-    /// The same for writes.
+    /// As `point_wait_max_ms`, for writes.
     pub write_wait_max_ms: u64,
-    /// The same for each piece of a scan.
+    /// As `point_wait_max_ms`, for each piece of a scan.
     pub scan_wait_max_ms: u64,
-    /// The same for everything else.
+    /// As `point_wait_max_ms`, for what is neither such a read nor a write nor a scan.
     pub other_wait_max_ms: u64,
     /// How long a request other than a scan waits for its node, in milliseconds, where more comes than the
     /// node serves; 100 to 600,000, or 0: as long as anywhere. Then it is answered with OVERLOADED. A
@@ -70,7 +70,7 @@ pub struct Scheduling {
     /// node works off faster than new requests come, by an eighth at least, is not shed; clients that ask
     /// again when they are answered are, if so many wait, also where they would have waited longer.
     pub standing_wait_max_ms: u64,
-    /// The same for each piece of a scan, and for whole scans that cannot be cut, which
+    /// As `standing_wait_max_ms`, for each piece of a scan, and for whole scans that cannot be cut, which
     /// `scan_wait_max_ms` would let wait longer. Who scans is taken to wait for a page for longer than
     /// others, as `limits.page_timeout_ms` says; if your drivers do not, set both to less.
     pub standing_scan_wait_max_ms: u64,
