@@ -13,8 +13,8 @@
 //! there: what waits is out of date by its turn. So they stand aside from a key of which conditions
 //! fail again and again while others wait: a failed one counts one, one that held takes
 //! [`HELD_COUNTS`] back, and at [`STALE_MAX`] all items of the key proceed without turns for
-//! [`ASIDE_MIN_US`], and for twice as long each time that turns then prove of no use again, up to
-//! [`ASIDE_MAX_US`].
+//! [`ASIDE_MIN_US`]. Then turns are tried again, up to [`STALE_AGAIN_MAX`] only, and if they are still of no use they
+//! stand aside for twice as long, up to [`ASIDE_MAX_US`].
 //!
 //! Evidence: `turns/tests.rs` runs random schedules: at most one item with a turn per key, none
 //! lost or duplicated, order and bound kept. `helenus bench aggregation` measures compare-and-set
@@ -52,6 +52,8 @@ const GRACE_CREDIT_MAX: i32 = 8;
 
 /// Conditions that fail while others wait, less those that hold, from which on turns stand aside.
 pub const STALE_MAX: u32 = 8;
+/// The same where turns have stood aside of late.
+pub const STALE_AGAIN_MAX: u32 = 2;
 /// How many failed ones a condition makes good that holds: with a grace for each, one in two fails.
 pub const HELD_COUNTS: u32 = 2;
 /// How long turns stand aside from a key, at first.
@@ -219,7 +221,11 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
             Condition::Held => turn.stale.saturating_sub(HELD_COUNTS),
             Condition::Unknown => turn.stale,
         };
-        if turn.stale >= STALE_MAX {
+        let stale_max = match self.aside.contains_key(&key) {
+            true => STALE_AGAIN_MAX,
+            false => STALE_MAX,
+        };
+        if turn.stale >= stale_max {
             return Left::Aside(self.stand_aside(key, now_us));
         }
         let has_failed = condition == Condition::Failed;

@@ -181,7 +181,8 @@ fn turns_stand_aside_where_what_waits_goes_on_failing() {
     );
     // Tried again, and of no use again: for twice as long.
     now += ASIDE_MIN_US;
-    assert!(conditions(&mut turns, ALL_FAIL, now).is_some());
+    let again = conditions(&mut turns, ALL_FAIL, now);
+    assert_eq!(again.map(|(turn, _)| turn), Some(STALE_AGAIN_MAX));
     now += 2 * ASIDE_MIN_US;
     assert_eq!(turns.enter(1, 5, 52, now - 1), Entered::NoTurn(52));
     assert!(conditions(&mut turns, ALL_FAIL, now).is_some());
