@@ -33,6 +33,7 @@ mod experiment;
 mod plots;
 
 pub use crate::arms::{HELENUS, MERGED, ROUND_ROBIN, TOKEN_AWARE};
+pub use cells::CELL_KINDS;
 pub use experiment::{Aggregation, Arm, Part};
 
 const CAS_TIME_MIN: Duration = Duration::from_secs(2);
@@ -53,6 +54,7 @@ impl Aggregation {
     /// Creates and fills the tables. `say` receives progress messages.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<()> {
         self.check_arms()?;
+        self.check_cells()?;
         let endpoint = &self.arms.first().context("no arms to compare")?.endpoint;
         let session = endpoint.connect().await?;
         self.table.create(&session).await?;

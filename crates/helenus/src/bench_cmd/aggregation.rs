@@ -6,9 +6,10 @@ use crate::open_files::raise_open_files_limit;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use helenus_console::terminal::spinner;
 use helenus_load::aggregation::{
-    Aggregation, Arm, HELENUS, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,
+    Aggregation, Arm, CELL_KINDS, HELENUS, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,
 };
 use helenus_load::cas::Counters;
 use helenus_load::endpoint::{Endpoint, Policy};
@@ -24,6 +25,9 @@ const QUICK: Duration = Duration::from_secs(282);
 pub(super) struct AggregationArgs {
     #[command(flatten)]
     common: Common,
+    /// Kinds of cells to measure [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "KIND", value_parser = PossibleValuesParser::new(CELL_KINDS))]
+    cells: Vec<String>,
     /// Numbers of clients at saturation [default: 1,16,64,256,512,1000, or 1,64,512 with --quick]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: Vec<u32>,
@@ -193,6 +197,7 @@ impl AggregationArgs {
                 replication: nodes.contact_points.len().min(3),
             },
             arms,
+            only: self.cells.clone(),
             rounds,
             clients: clients.iter().map(|&clients| clients as usize).collect(),
             clients_usual: 256,

@@ -60,7 +60,32 @@ impl Kind {
     }
 }
 
+/// What [`Aggregation::only`] chooses from.
+pub const CELL_KINDS: [&str; 7] = [
+    "cas",
+    "insert",
+    "read",
+    "ycsb",
+    "same-rate",
+    "many-clients",
+    "hot",
+];
+
 pub(super) const BOTH: [Kind; 2] = [Kind::Insert, Kind::Read];
+
+impl Job {
+    /// One of [`CELL_KINDS`].
+    fn kind(self) -> &'static str {
+        match self {
+            Self::KeyValue(kind) => kind.name(),
+            Self::Ycsb(_) => "ycsb",
+            Self::SameRate(_) => "same-rate",
+            Self::ManyClients(_) => "many-clients",
+            Self::HotZipf | Self::HotViral => "hot",
+            Self::Cas(_) => "cas",
+        }
+    }
+}
 
 impl Cell {
     pub(super) fn name(&self) -> String {
@@ -107,6 +132,7 @@ impl Aggregation {
         cells.extend(of_both(Job::ManyClients, self.many_clients));
         cells.push(cell(Job::HotZipf, self.clients_usual));
         cells.push(cell(Job::HotViral, self.clients_usual));
+        cells.retain(|cell| self.is_chosen(cell.job.kind()));
         cells
     }
 
@@ -123,6 +149,18 @@ impl Aggregation {
         arms.filter(|(_, arm)| takes_part(arm.part))
             .map(|(index, _)| index)
             .collect()
+    }
+
+    fn is_chosen(&self, kind: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|chosen| chosen == kind)
+    }
+
+    pub(super) fn check_cells(&self) -> Result<()> {
+        ensure!(
+            !self.is_chosen("same-rate") || BOTH.iter().all(|kind| self.is_chosen(kind.name())),
+            "the rates of `same-rate` are shares of what `insert` and `read` reach: choose them, too"
+        );
+        Ok(())
     }
 
     pub(super) fn check_arms(&self) -> Result<()> {

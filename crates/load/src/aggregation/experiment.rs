@@ -44,6 +44,8 @@ pub struct Aggregation {
     pub counters: Counters,
     /// The first must be [`TOKEN_AWARE`], the second [`ROUND_ROBIN`].
     pub arms: Vec<Arm>,
+    /// The cells to measure, some of [`CELL_KINDS`](super::CELL_KINDS); all if empty.
+    pub only: Vec<String>,
     pub rounds: usize,
     pub clients: Vec<usize>,
     /// Clients of the YCSB and hot-key cells.

@@ -40,6 +40,7 @@ fn experiment() -> Aggregation {
             arm("helenus-queue-on", Part::Cas, Some(4)),
             arm("helenus-queue-off", Part::Cas, Some(5)),
         ],
+        only: Vec::new(),
         rounds: 2,
         clients: vec![1, 64, 512],
         clients_usual: 256,
@@ -250,4 +251,21 @@ fn the_page_has_the_plots_and_every_arm() {
     ] {
         assert!(page.contains(text), "{text} is missing");
     }
+}
+
+#[test]
+fn cells_are_chosen_by_their_kinds() {
+    let of = |only: &[&str]| Aggregation {
+        only: only.iter().map(|&kind| kind.to_owned()).collect(),
+        ..experiment()
+    };
+    let all = experiment().cells();
+    let by_kind: Vec<Cell> = CELL_KINDS
+        .iter()
+        .flat_map(|&kind| of(&[kind]).cells())
+        .collect();
+    assert_eq!(by_kind.len(), all.len());
+    assert!(all.iter().all(|cell| by_kind.contains(cell)));
+    assert!(of(&["same-rate"]).check_cells().is_err());
+    assert!(of(&["same-rate", "insert", "read"]).check_cells().is_ok());
 }
