@@ -63,6 +63,9 @@ pub struct Listen {
     /// What `proxies_dns` was found to be: not a setting.
     #[serde(skip)]
     pub proxies_found: Vec<SocketAddr>,
+    /// How many of the others are down: not a setting.
+    #[serde(skip)]
+    pub proxies_down: usize,
     /// How often the other proxies are checked, in milliseconds; 0: never. Clients that registered for
     /// STATUS_CHANGE are told when one goes down or comes back.
     pub proxies_check_ms: u64,
@@ -222,7 +225,8 @@ pub struct Aggregation {
     /// batch when several of one prepared statement wait to be sent to the same owners anyway. Each
     /// keeps its client's own timestamp. Empty: each write goes by itself.
     pub merge_writes: Vec<String>,
-    /// Whether conditional writes (`IF`) of one partition take turns instead of colliding in Paxos.
+    /// Whether conditional writes (`IF`) of one partition take turns instead of colliding in Paxos. Where clients read
+    /// a value first and then write on the condition that it is still there, turns gain nothing.
     pub lwt_turns: bool,
     /// Longest wait for a turn, in milliseconds; then the write goes without. 0 to 10,000.
     pub lwt_wait_max_ms: u64,
@@ -397,6 +401,7 @@ impl Default for Listen {
             proxies: Vec::new(),
             proxies_dns: None,
             proxies_found: Vec::new(),
+            proxies_down: 0,
             proxies_check_ms: 1_000,
             workers: 0,
             tls: None,
@@ -478,7 +483,7 @@ impl Default for Aggregation {
             share_reads: true,
             share_in_flight_max: 0,
             merge_writes: Vec::new(),
-            lwt_turns: true,
+            lwt_turns: false,
             lwt_wait_max_ms: 1_000,
             lwt_grace_ms: 2,
         }
@@ -534,6 +539,12 @@ impl Config {
             Some(_) => &self.listen.proxies_found,
             None => &self.listen.proxies,
         }
+    }
+
+    /// The proxies that share the nodes, this one included: what one that is down would have is for the others.
+    pub fn proxies_at_work(&self) -> usize {
+        let others = self.other_proxies().len();
+        1 + others.saturating_sub(self.listen.proxies_down)
     }
 
     /// The time-out of all requests, if one is set.

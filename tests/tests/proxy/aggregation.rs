@@ -33,7 +33,10 @@ fn queries_of_many_clients(scenes: &mut Scenes) {
     let points = two().contact_points();
     {
         // Few in flight, so that reads wait for each other, too.
-        let settings = ["aggregation.share_in_flight_max=2"];
+        let settings = [
+            "aggregation.share_in_flight_max=2",
+            "aggregation.lwt_turns=true",
+        ];
         let proxy = Proxy::start(&points, &settings).expect("proxy");
         let mut client = Client::ready(proxy.address, 5).expect("client");
         for cql in [
@@ -60,11 +63,8 @@ fn queries_of_many_clients(scenes: &mut Scenes) {
         });
     }
     scenes.scene("reads_are_not_shared_without_the_setting", || {
-        let off = [
-            "aggregation.share_reads=false",
-            "aggregation.lwt_turns=false",
-        ];
-        let proxy = Proxy::start(&points, &off).expect("proxy");
+        let off = "aggregation.share_reads=false";
+        let proxy = Proxy::start(&points, &[off]).expect("proxy");
         let answers = packet(&proxy, &["SELECT v FROM a.t WHERE k = 1"; 20]);
         assert_eq!(answers.len(), 20);
         assert_eq!(metric(&proxy, "helenus_reads_shared_total"), 0.0);

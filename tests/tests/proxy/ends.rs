@@ -17,7 +17,11 @@ fn a_dead_node_ends_thousands_of_waiting_conditional_writes() {
     let _turn = turn("conditional writes", Duration::from_secs(180));
     let mut node = shared();
     node.keyspace("ends", &["CREATE TABLE ends.t (k int PRIMARY KEY, v int)"]);
-    let settings = ["listen.workers=1", "aggregation.lwt_wait_max_ms=10000"];
+    let settings = [
+        "listen.workers=1",
+        "aggregation.lwt_turns=true",
+        "aggregation.lwt_wait_max_ms=10000",
+    ];
     let points = node.cluster().contact_points();
     let mut proxy = Proxy::start(&points, &settings).expect("proxy");
     let mut client = Client::ready(proxy.address, 5).expect("client");

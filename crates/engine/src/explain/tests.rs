@@ -4,10 +4,11 @@ use super::*;
 use crate::testing::bench::Bench;
 
 fn asked(rules: Vec<RuleSettings>, question: Question) -> Explanation {
-    let config = Config {
+    let mut config = Config {
         rules,
         ..Config::default()
     };
+    config.aggregation.lwt_turns = true;
     let bench = Bench::with(Config::default(), (Version::V5, Version::V5));
     let snapshot = bench.common.snapshot.load();
     explain(&config, &snapshot, &question, bench.now).expect("an explanation")

@@ -110,7 +110,9 @@ fn condition(holds: bool) -> Vec<u8> {
 
 #[test]
 fn conditional_writes_of_a_partition_take_turns_until_what_waits_goes_on_failing() {
-    let mut bench = Bench::with(Config::default(), (Version::V5, Version::V5));
+    let mut config = Config::default();
+    config.aggregation.lwt_turns = true;
+    let mut bench = Bench::with(config, (Version::V5, Version::V5));
     let text = "UPDATE app.orders SET total = 2 WHERE customer = 1 AND day = 1 IF total = 1";
     let write = Asking::default().query(Version::V5, text);
     (1..=14).for_each(|stream| bench.ask(Opcode::Query, stream, &write));

@@ -20,10 +20,11 @@ fn bench_of(rules: impl IntoIterator<Item = RuleSettings>) -> Bench {
 }
 
 fn bench_of_version(version: Version, rules: impl IntoIterator<Item = RuleSettings>) -> Bench {
-    let config = Config {
+    let mut config = Config {
         rules: rules.into_iter().collect(),
         ..Config::default()
     };
+    config.aggregation.lwt_turns = true;
     assert_eq!(crate::config::rules::problems(&config.rules), [""; 0]);
     let bench = Bench::with(config, (version, version));
     bench.adopt_none();

@@ -172,6 +172,7 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>, has_layouts: bo
     ][pick(&[0, 0, 1, 2])];
     config.aggregation.window_us = pick(&[0, 30, 500]) as u64;
     config.aggregation.share_in_flight_max = pick(&[0, 1, 2]);
+    config.aggregation.lwt_turns = true;
     // Some wait for their turn for longer than they may take.
     config.aggregation.lwt_wait_max_ms = pick(&[100, 2_000, 10_000]) as u64;
     config.aggregation.lwt_grace_ms = pick(&[0, 20]) as u64;
