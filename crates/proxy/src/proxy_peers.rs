@@ -34,7 +34,7 @@ pub(crate) async fn watch(common: Arc<Process>) {
         tell(&common, siblings.adopt(proxies, !pause.is_zero()));
         if pause.is_zero() || proxies.is_empty() {
             siblings.forgive();
-            common.proxies_down.store(Arc::default());
+            note_down(&common, FxHashSet::default());
             tokio::time::sleep(PAUSE_WHILE_OFF).await;
             continue;
         }
@@ -53,8 +53,19 @@ pub(crate) async fn watch(common: Arc<Process>) {
                 tell(&common, siblings.judge(address, works));
             }
         }
-        common.proxies_down.store(Arc::new(siblings.down()));
+        note_down(&common, siblings.down());
     }
+}
+
+/// The others take over the share of what a node serves that these would have had.
+fn note_down(common: &Process, down: FxHashSet<SocketAddr>) {
+    let settings = common.settings.load_full();
+    if settings.listen.proxies_down != down.len() {
+        let mut settings = (*settings).clone();
+        settings.listen.proxies_down = down.len();
+        common.put_in_force(settings);
+    }
+    common.proxies_down.store(Arc::new(down));
 }
 
 /// What clients are told of a proxy.
@@ -272,6 +283,19 @@ mod tests {
         assert!(siblings.down().is_empty());
         // A check that was under way.
         assert_eq!(words(siblings.judge(address(1), true)), NONE);
+    }
+
+    #[test]
+    fn one_that_is_down_leaves_its_share_to_the_others() {
+        let mut config = crate::config::Config::default();
+        config.listen.proxies = vec![address(1), address(2)];
+        let common = crate::testing::process(config);
+        let at_work = || common.settings.load().proxies_at_work();
+        assert_eq!(at_work(), 3);
+        note_down(&common, FxHashSet::from_iter([address(2)]));
+        assert_eq!(at_work(), 2);
+        note_down(&common, FxHashSet::default());
+        assert_eq!(at_work(), 3);
     }
 
     #[test]

@@ -311,6 +311,7 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
         .listen
         .proxies_found
         .clone_from(&old.listen.proxies_found);
+    config.listen.proxies_down = old.listen.proxies_down;
     let mut kept = Vec::new();
     let of_connected = FIXED_ONCE_CONNECTED.iter().filter(|_| connected);
     for fixed in FIXED.iter().chain(of_connected) {

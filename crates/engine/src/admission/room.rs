@@ -19,7 +19,7 @@ pub(crate) struct Room {
 
 impl Room {
     pub(crate) fn new(config: &Config, workers: usize) -> Room {
-        let proxies = 1 + config.other_proxies().len();
+        let proxies = config.proxies_at_work();
         let workers = workers.max(1);
         let requests = config.links.node_in_flight_max.div_ceil(proxies);
         let own = (requests / 2 / workers).max(1);

@@ -22,7 +22,7 @@ pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>)
     let write = us(scheduling.write_wait_max_ms);
     let scan = us(scheduling.scan_wait_max_ms);
     let other = us(scheduling.other_wait_max_ms);
-    let proxies = u32::try_from(1 + config.other_proxies().len()).unwrap_or(u32::MAX);
+    let proxies = u32::try_from(config.proxies_at_work()).unwrap_or(u32::MAX);
     let settings = Settings {
         variant: Variant::Default,
         window_min: share(scheduling.window_min),
@@ -62,7 +62,7 @@ pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>)
 
 /// How a worker chooses replicas.
 pub(crate) fn assignment(config: &Config, workers: usize) -> choice::Settings {
-    let proxies = 1 + config.other_proxies().len();
+    let proxies = config.proxies_at_work();
     let clients = workers.max(1).saturating_mul(proxies);
     choice::Settings {
         policy: config.assignment.policy.parse().unwrap_or_default(),

@@ -278,3 +278,18 @@ fn a_scan_leaves_a_worker_of_many_some_room_for_everything_else() {
     let _scan = offer(queues, cx, Class::Scan);
     assert_eq!(queues.window(NODE), 16);
 }
+
+#[test]
+fn what_a_proxy_that_is_down_would_have_is_for_the_others() {
+    let mut config = Config::default();
+    let other = |last| std::net::SocketAddr::from(([10, 1, 0, last], 9042));
+    let slots = |config: &Config| settings(config, 1, None).scan_slots_max;
+    let alone = slots(&config);
+    config.listen.proxies = vec![other(1), other(2)];
+    assert_eq!(slots(&config), alone.div_ceil(3));
+    config.listen.proxies_down = 1;
+    assert_eq!(slots(&config), alone.div_ceil(2));
+    // The list may have become shorter since they were counted.
+    config.listen.proxies_down = 3;
+    assert_eq!(slots(&config), alone);
+}

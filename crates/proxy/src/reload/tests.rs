@@ -116,10 +116,12 @@ fn proxies_that_were_found_stay_known_and_are_no_setting() {
     let found: Vec<std::net::SocketAddr> = vec!["10.0.0.1:9042".parse().expect("an address")];
     let mut old = settings("[listen]\nproxies_dns = 'proxies:9042'\n");
     old.listen.proxies_found.clone_from(&found);
+    old.listen.proxies_down = 1;
     let again = settings("[listen]\nproxies_dns = 'proxies:9042'\n");
     let merged = merge(&old, again, true).expect("merged");
     assert!(merged.changed.is_empty(), "{:?}", merged.changed);
     assert_eq!(merged.config.other_proxies(), found);
+    assert_eq!(merged.config.listen.proxies_down, 1);
     // Until the new name has been looked up.
     let other = settings("[listen]\nproxies_dns = 'others:9042'\n");
     let merged = merge(&old, other, true).expect("merged");
