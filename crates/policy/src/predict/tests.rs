@@ -186,3 +186,18 @@ fn what_was_learned_under_load_does_not_keep_pieces_small() {
         assert!(rows < 800, "seed {seed}: {rows} rows a piece");
     });
 }
+
+/// Which would otherwise be taken for long work, and stay among the scans.
+#[test]
+fn a_pause_of_a_node_is_forgotten_after_a_hundred_answers() {
+    let mut estimate = Estimate::of_class(Class::Slice);
+    let usual = |estimate: &mut Estimate| estimate.on_answer(3_000, 10, 1_000);
+    (0..200).for_each(|_| usual(&mut estimate));
+    // What was in flight when it stood still for a second.
+    for late in 0..64 {
+        estimate.on_answer(1_000_000 - late * 15_000, 10, 1_000);
+    }
+    assert!(estimate.typical_us() > 50_000, "{}", estimate.typical_us());
+    (0..100).for_each(|_| usual(&mut estimate));
+    assert!(estimate.typical_us() < 10_000, "{}", estimate.typical_us());
+}
