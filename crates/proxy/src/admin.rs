@@ -17,6 +17,8 @@ mod keys;
 mod layouts;
 mod log;
 mod metrics;
+#[cfg(test)]
+mod metrics_page;
 mod page;
 mod parameters;
 mod pools;

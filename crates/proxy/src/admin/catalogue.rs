@@ -13,7 +13,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     let name = "helenus_catalogue_lease_held";
     page.family(
         name,
-        "gauge",
+        "gauge", &["of"],
         "1 while what is known may be relied on, else 0. catalogue: requests about tables that depend on it are \
          refused; flags: so are those about all others.",
     );
@@ -28,6 +28,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     page.family(
         name,
         "gauge",
+        &["state"],
         "Tables that depend on the catalogue; lost: those of them whose rows there are lost.",
     );
     let (flagged, lost) = shared.catalogue.load().flagged();

@@ -86,6 +86,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     page.family(
         name,
         "gauge",
+        &["state"],
         "Columns in the catalogue of encoded ones, by what is written; wrong: what does not fit.",
     );
     for written in Written::ALL {

@@ -110,7 +110,7 @@ fn error_view(error: &ErrorRecord, snapshot: &Snapshot) -> ErrorView {
 pub(super) fn render(page: &mut Page, counts: &ErrorCounts) {
     let name = "helenus_errors_total";
     let help = "Errors that clients were answered with, of nodes and of the proxy, by code.";
-    page.family(name, "counter", help);
+    page.family(name, "counter", &["code", "error"], help);
     for (number, count) in counts.list() {
         let shown = match number {
             0.. => format!("0x{number:04x}"),

@@ -121,7 +121,7 @@ fn render_of(page: &mut Page, hottest: &Hottest) {
     let name = "helenus_hot_partition_share";
     let help = "Share of all predicted work that the partitions asked for most have, the first ten; which \
                 ones these are is in /api/keys.";
-    page.family(name, "gauge", help);
+    page.family(name, "gauge", &["keyspace", "table", "rank"], help);
     for (entry, rank) in busy(hottest).zip(1..) {
         let table = &entry.label.table;
         let rank = i32::to_string(&rank);

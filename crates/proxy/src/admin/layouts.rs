@@ -86,6 +86,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     page.family(
         name,
         "gauge",
+        &["state"],
         "Layouts in the catalogue, by what is done with them.",
     );
     let states = [

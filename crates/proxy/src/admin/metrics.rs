@@ -13,6 +13,7 @@ use super::layouts;
 use super::log;
 use super::page::Page;
 use super::process;
+use super::ready;
 use super::reports;
 use super::rules;
 use super::text::Labels;
@@ -255,24 +256,33 @@ pub(super) fn render(
     shared: &Process,
     started: SystemTime,
 ) -> (&'static str, Vec<u8>) {
-    proxy(&mut page, shared);
-    process::render(&mut page, started);
-    log::render(&mut page, shared);
-    stats(&mut page, &shared.stats);
-    reports::render(&mut page, shared);
-    catalogue::render(&mut page, shared);
-    layouts::render(&mut page, shared);
-    encodings::render(&mut page, shared);
-    keys::render(&mut page, shared);
-    rules::render(&mut page, shared);
-    errors::render(&mut page, &shared.stats.errors);
+    render_all(&mut page, shared, started);
     page.finish()
+}
+
+pub(super) fn render_all(page: &mut Page, shared: &Process, started: SystemTime) {
+    proxy(page, shared);
+    process::render(page, started);
+    log::render(page, shared);
+    stats(page, &shared.stats);
+    reports::render(page, shared);
+    catalogue::render(page, shared);
+    layouts::render(page, shared);
+    encodings::render(page, shared);
+    keys::render(page, shared);
+    rules::render(page, shared);
+    errors::render(page, &shared.stats.errors);
 }
 
 fn proxy(page: &mut Page, shared: &Process) {
     let snapshot = shared.snapshot.load();
     let name = "helenus_build_info";
-    page.family(name, "gauge", "1, labelled with the version of Helenus.");
+    page.family(
+        name,
+        "gauge",
+        &["version"],
+        "1, labelled with the version of Helenus.",
+    );
     page.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
     page.gauge(
         "helenus_clients",
@@ -281,7 +291,17 @@ fn proxy(page: &mut Page, shared: &Process) {
     );
     let name = "helenus_clients_by_name";
     let help = "Clients that are ready, by the names they gave in STARTUP.";
-    page.family(name, "gauge", help);
+    page.family(
+        name,
+        "gauge",
+        &[
+            "driver",
+            "driver_version",
+            "application",
+            "application_version",
+        ],
+        help,
+    );
     for (kind, clients) in shared.stats.clients.list() {
         let labels = [
             ("driver", &*kind.driver),
@@ -325,6 +345,11 @@ fn proxy(page: &mut Page, shared: &Process) {
         snapshot.epoch,
     );
     page.gauge(
+        "helenus_ready",
+        "1 if clients should be sent here, as /ready says, else 0.",
+        u8::from(ready::check(shared).is_ok()),
+    );
+    page.gauge(
         "helenus_draining",
         "1 while the proxy is stopping, else 0.",
         u8::from(shared.draining.load(Ordering::Relaxed)),
@@ -345,16 +370,25 @@ fn proxy(page: &mut Page, shared: &Process) {
         "When settings, certificates or secrets were last taken, in seconds since 1970.",
         shared.last_reload.succeeded_unix_s(),
     );
+    certificates(page, shared);
+    nodes_known(page, &snapshot);
+}
+
+fn certificates(page: &mut Page, shared: &Process) {
     let name = "helenus_certificate_expiry_timestamp_seconds";
     let help = "When the first certificate of a chain that the proxy shows expires, in seconds since 1970.";
-    page.family(name, "gauge", help);
+    page.family(name, "gauge", &["setting"], help);
     for expiry in shared.expiries.load().iter() {
         page.sample(name, &[("setting", expiry.setting)], expiry.at_unix_s);
     }
+}
+
+fn nodes_known(page: &mut Page, snapshot: &Snapshot) {
     let name = "helenus_node_info";
     page.family(
         name,
         "gauge",
+        &["node", "dc", "rack", "release_version", "locality"],
         "1, labelled with what is known about the node.",
     );
     for node in snapshot.nodes.iter().filter(|n| !n.gone) {
@@ -363,7 +397,7 @@ fn proxy(page: &mut Page, shared: &Process) {
             ("dc", node.dc.clone()),
             ("rack", node.rack.clone()),
             ("release_version", node.release_version.clone()),
-            ("locality", locality(&snapshot, node.address).to_owned()),
+            ("locality", locality(snapshot, node.address).to_owned()),
         ];
         page.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
     }
@@ -402,7 +436,8 @@ fn stats(page: &mut Page, stats: &Stats) {
     let mut before = "";
     for shown in GLOBAL {
         if shown.metric != before {
-            page.family(shown.metric, "counter", shown.help);
+            let names: Vec<&str> = shown.labels.iter().map(|(name, _)| *name).collect();
+            page.family(shown.metric, "counter", &names, shown.help);
             before = shown.metric;
         }
         page.sample(shown.metric, shown.labels, value(&values, shown.field));
@@ -414,7 +449,7 @@ fn stats(page: &mut Page, stats: &Stats) {
     );
     let name = "helenus_request_duration_seconds";
     let help = "Time from a client's request to its answer, by class.";
-    page.family(name, "histogram", help);
+    page.family(name, "histogram", &["class"], help);
     for (class, histogram) in Class::ALL.iter().zip(&stats.latency) {
         page.histogram(name, &[("class", class.name())], histogram);
     }
@@ -433,7 +468,7 @@ fn predictions(page: &mut Page, predictions: &Predictions) {
     all.push(("all", predictions.of_all()));
     let name = "helenus_predictions_compared_total";
     let help = "Answers whose predicted work was compared with the time they took: one in 16.";
-    page.family(name, "counter", help);
+    page.family(name, "counter", &["class"], help);
     for (class, quality) in &all {
         page.sample(name, &[("class", class)], quality.compared);
     }
@@ -451,7 +486,7 @@ fn predictions(page: &mut Page, predictions: &Predictions) {
         ),
     ];
     for (name, help, figure) in figures {
-        page.family(name, "gauge", help);
+        page.family(name, "gauge", &["class"], help);
         for (class, quality) in &all {
             if let Some(value) = figure(quality) {
                 page.sample(name, &[("class", class)], value);
@@ -462,21 +497,21 @@ fn predictions(page: &mut Page, predictions: &Predictions) {
 
 fn node_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
     for (name, help, gauge) in NODE_GAUGES {
-        page.family(name, "gauge", help);
+        page.family(name, "gauge", &["node"], help);
         for node in nodes {
             let value = gauge(node).load(Ordering::Relaxed);
             page.sample(name, &[("node", &node.name)], value);
         }
     }
     for (name, help, parts, gauge) in NODE_FRACTIONS {
-        page.family(name, "gauge", help);
+        page.family(name, "gauge", &["node"], help);
         for node in nodes {
             let value = gauge(node).load(Ordering::Relaxed) as f64 / parts;
             page.sample(name, &[("node", &node.name)], value);
         }
     }
     for shown in NODE {
-        page.family(shown.metric, "counter", shown.help);
+        page.family(shown.metric, "counter", &["node"], shown.help);
         for node in nodes {
             let value = value(&node.counters.list(), shown.field);
             page.sample(shown.metric, &[("node", &node.name)], value);
@@ -486,7 +521,7 @@ fn node_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
     let name = "helenus_node_queries_per_frame";
     let help = "Queries (or answers) that travelled in one frame, or in one write or read to nodes \
                 without frames.";
-    page.family(name, "histogram", help);
+    page.family(name, "histogram", &["node", "direction"], help);
     for node in nodes {
         for (direction, packed) in [("sent", &node.packed_out), ("received", &node.packed_in)] {
             page.packed(
@@ -498,7 +533,7 @@ fn node_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
     }
     let name = "helenus_node_request_duration_seconds";
     let help = "Time from sending a request to the node to its answer.";
-    page.family(name, "histogram", help);
+    page.family(name, "histogram", &["node"], help);
     for node in nodes {
         page.histogram(name, &[("node", &node.name)], &node.latency);
     }
@@ -508,7 +543,7 @@ fn node_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
 fn schedule_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
     let name = "helenus_node_queued_requests";
     let help = "Requests waiting for the node, by class.";
-    page.family(name, "gauge", help);
+    page.family(name, "gauge", &["node", "class"], help);
     let each = || {
         let classes = |node| Class::ALL.map(|class| (node, class));
         nodes.iter().flat_map(move |node| classes(&**node))
@@ -522,7 +557,7 @@ fn schedule_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
         );
     }
     for (name, help, counter) in SCHEDULE_COUNTERS {
-        page.family(name, "counter", help);
+        page.family(name, "counter", &["node", "class"], help);
         for (node, class) in each() {
             let value = counter(&node.schedule[class as usize]).load(Ordering::Relaxed);
             page.sample(
@@ -534,7 +569,7 @@ fn schedule_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
     }
     let name = "helenus_node_wait_seconds";
     let help = "Time that requests waited for the node, of those that waited, by class.";
-    page.family(name, "histogram", help);
+    page.family(name, "histogram", &["node", "class"], help);
     for (node, class) in each() {
         let waits = &node.waits[class as usize];
         if !waits.is_empty() {
@@ -549,7 +584,7 @@ fn schedule_metrics(page: &mut Page, nodes: &[Arc<NodeStats>]) {
 
 fn table_metrics(page: &mut Page, tables: &[Arc<TableStats>]) {
     for (name, help, counter) in TABLE_COUNTERS {
-        page.family(name, "counter", help);
+        page.family(name, "counter", &["keyspace", "table"], help);
         for table in tables {
             let value = counter(table).load(Ordering::Relaxed);
             page.sample(name, &table_labels(table), value);
@@ -557,7 +592,7 @@ fn table_metrics(page: &mut Page, tables: &[Arc<TableStats>]) {
     }
     let name = "helenus_table_request_duration_seconds";
     let help = "Time from a client's request for the table to its answer.";
-    page.family(name, "histogram", help);
+    page.family(name, "histogram", &["keyspace", "table"], help);
     for table in tables {
         page.histogram(name, &table_labels(table), &table.latency);
     }
@@ -568,6 +603,7 @@ fn layout_metrics(page: &mut Page, layouts: &[Arc<LayoutStats>]) {
     page.family(
         name,
         "counter",
+        &["keyspace", "table", "layout"],
         "Reads that went to this layout of the table.",
     );
     for layout in layouts {

@@ -12,6 +12,19 @@ use super::text::{Labels, Text};
 pub(super) enum Page {
     Text(Text),
     Protobuf(Protobuf),
+    /// What there is, for the documentation.
+    #[cfg(test)]
+    Families(Vec<Family>),
+}
+
+/// A name with all its series.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Family {
+    pub name: String,
+    pub kind: String,
+    pub labels: Vec<String>,
+    pub help: String,
 }
 
 impl Default for Page {
@@ -21,11 +34,28 @@ impl Default for Page {
 }
 
 impl Page {
-    /// Starts a family; its samples must follow before the next one starts.
-    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
+    /// Starts a family; its samples must follow before the next one starts. `_labels`: the names that each has.
+    pub(super) fn family(&mut self, name: &str, kind: &str, _labels: &[&str], help: &str) {
         match self {
             Page::Text(text) => text.family(name, kind, help),
             Page::Protobuf(protobuf) => protobuf.family(name, kind, help),
+            #[cfg(test)]
+            Page::Families(families) => families.push(Family {
+                name: name.to_owned(),
+                kind: kind.to_owned(),
+                labels: _labels.iter().map(|&label| label.to_owned()).collect(),
+                help: help.to_owned(),
+            }),
+        }
+    }
+
+    /// That the family has been told of the labels that its samples have.
+    #[cfg(test)]
+    fn check(&self, labels: Labels) {
+        if let Page::Families(families) = self {
+            let family = families.last().expect("a family");
+            let given: Vec<&str> = labels.iter().map(|(label, _)| *label).collect();
+            assert_eq!(family.labels, given, "{}", family.name);
         }
     }
 
@@ -33,18 +63,20 @@ impl Page {
         match self {
             Page::Text(text) => text.sample(name, labels, value),
             Page::Protobuf(protobuf) => protobuf.sample(labels, &value),
+            #[cfg(test)]
+            Page::Families(_) => self.check(labels),
         }
     }
 
     /// A gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "gauge", help);
+        self.family(name, "gauge", &[], help);
         self.sample(name, &[], value);
     }
 
     /// A counter without labels.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "counter", help);
+        self.family(name, "counter", &[], help);
         self.sample(name, &[], value);
     }
 
@@ -53,6 +85,8 @@ impl Page {
         match self {
             Page::Text(text) => text.histogram(name, labels, histogram),
             Page::Protobuf(protobuf) => protobuf.histogram(labels, histogram),
+            #[cfg(test)]
+            Page::Families(_) => self.check(labels),
         }
     }
 
@@ -61,6 +95,8 @@ impl Page {
         match self {
             Page::Text(text) => text.packed(name, labels, packed),
             Page::Protobuf(protobuf) => protobuf.packed(labels, packed),
+            #[cfg(test)]
+            Page::Families(_) => self.check(labels),
         }
     }
 
@@ -69,6 +105,8 @@ impl Page {
         match self {
             Page::Text(text) => (super::text::TYPE, text.finish().into_bytes()),
             Page::Protobuf(protobuf) => (super::protobuf::TYPE, protobuf.finish()),
+            #[cfg(test)]
+            Page::Families(_) => (super::text::TYPE, Vec::new()),
         }
     }
 

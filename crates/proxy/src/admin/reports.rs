@@ -111,6 +111,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     page.family(
         name,
         "gauge",
+        &["node"],
         "1 while the reporter of the node's agent is connected, else 0.",
     );
     for (node, reports) in &nodes {
@@ -122,6 +123,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     page.family(
         name,
         "gauge",
+        &["node"],
         "Time since the node's last report was measured.",
     );
     for (node, reports) in &nodes {
@@ -130,7 +132,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
         }
     }
     for (name, help, gauge) in GAUGES {
-        page.family(name, "gauge", help);
+        page.family(name, "gauge", &["node"], help);
         for (node, reports) in &nodes {
             let latest = reports.latest().filter(|r| age_s(r, now) <= AGE_MAX_S);
             if let Some(value) = latest.and_then(|r| gauge(&r.resources)) {
@@ -140,13 +142,18 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     }
     let name = "helenus_node_report_contradicted";
     let help = "Workers to whom the node's last report contradicts what they see of it.";
-    page.family(name, "gauge", help);
+    page.family(name, "gauge", &["node"], help);
     for (node, reports) in &nodes {
         let workers = reports.contradicted.load(Ordering::Relaxed);
         page.sample(name, &[("node", node)], workers);
     }
     let name = "helenus_node_reports_total";
-    page.family(name, "counter", "Reports taken from the node's agent.");
+    page.family(
+        name,
+        "counter",
+        &["node"],
+        "Reports taken from the node's agent.",
+    );
     for (node, reports) in &nodes {
         let received = reports.received.load(Ordering::Relaxed);
         page.sample(name, &[("node", node)], received);
@@ -155,6 +162,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     page.family(
         name,
         "counter",
+        &["node", "reason"],
         "Reports of the node's agent that were not taken, by reason.",
     );
     for (node, reports) in &nodes {

@@ -183,7 +183,7 @@ fn render_of(page: &mut Page, rules: &[Arc<Rule>]) {
             .filter(|rule| is_shown(&rule.settings))
             .peekable();
         if shown.peek().is_some() {
-            page.family(name, kind, help);
+            page.family(name, kind, &["rule"], help);
         }
         for rule in shown {
             let labels = [("rule", rule.settings.name.as_str())];
