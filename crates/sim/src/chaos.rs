@@ -15,6 +15,7 @@ mod checks;
 mod client;
 mod coverage;
 mod cql;
+mod ledger;
 mod pipe;
 mod proxy;
 mod wide;

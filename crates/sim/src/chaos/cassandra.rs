@@ -20,6 +20,7 @@ pub(super) use self::views::Owners;
 use self::views::Views;
 use super::checks::Once;
 use super::cql;
+use super::ledger::Ledger;
 use super::wide::Partition;
 use crate::dice::Dice;
 
@@ -66,6 +67,8 @@ pub(super) struct Cluster {
     /// All that was ever written to any replica.
     pub applied: BTreeSet<i64>,
     pub once: Once,
+    /// What clients have asked to write.
+    pub ledger: Ledger,
     /// In a hundred requests, those that are answered with an error.
     pub errors_percent: u64,
     /// Columns that were added, on any node.
@@ -146,6 +149,7 @@ impl Cluster {
             conditional: (0..keys).map(|key| (key, 0)).collect(),
             applied: BTreeSet::new(),
             once: Once::default(),
+            ledger: Ledger::default(),
             errors_percent: 0,
             schema: 0,
             altered: 0,

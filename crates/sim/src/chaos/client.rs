@@ -6,7 +6,8 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_wire::{
-    Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version, code,
+    Compression, Consistency, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version,
+    code,
 };
 
 pub(super) use self::rows::WRONG_COLUMNS;
@@ -103,6 +104,8 @@ pub(super) enum Answer {
 
 pub(super) struct Client {
     pub role: usize,
+    /// That of its requests: not the same of all clients, so that one at another's level shows.
+    pub level: Consistency,
     pub version: Version,
     pub connection: Option<usize>,
     /// Its session has a keyspace.
@@ -132,6 +135,10 @@ impl Client {
     pub(super) fn new(role: usize, version: Version, left: u32) -> Client {
         Client {
             role,
+            level: match left % 2 {
+                0 => Consistency::QUORUM,
+                _ => Consistency::LOCAL_QUORUM,
+            },
             version,
             connection: None,
             in_keyspace: false,

@@ -155,7 +155,10 @@ fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
 }
 
 /// What some runs must have been through.
-const ALWAYS_SOME: [&str; 18] = [
+const ALWAYS_SOME: [&str; 21] = [
+    WRITES_COMPARED,
+    WRITES_OF_ROLES,
+    WRITES_LATE,
     "counter requests_refused_by_rules",
     "counter writes_merged",
     "counter write_batches_parted",
@@ -177,6 +180,9 @@ const ALWAYS_SOME: [&str; 18] = [
 ];
 /// A request that was shed from a queue that stands.
 pub(super) const SHED: &str = "shed from a standing queue";
+pub(super) const WRITES_COMPARED: &str = "writes compared with what their clients asked for";
+pub(super) const WRITES_OF_ROLES: &str = "writes over connections of a role";
+pub(super) const WRITES_LATE: &str = "writes that reach a node more than a second late";
 pub(super) const CATALOGUE_LOST: &str = "catalogue lost";
 pub(super) const CATALOGUE_NOT_READ: &str = "layouts: catalogue could not be read";
 pub(super) const FLAGS_LOST: &str = "flags lost";

@@ -136,6 +136,7 @@ impl Cluster {
 pub(in crate::chaos) fn required(level: Consistency, factor: usize) -> usize {
     match level {
         Consistency::ONE => 1,
+        Consistency::ALL => factor,
         _ => factor / 2 + 1,
     }
 }

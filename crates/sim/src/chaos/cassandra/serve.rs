@@ -11,6 +11,7 @@ use super::served::{NOT_PREPARED, Served, error, error_saying, result};
 use super::{Cell, Cluster, Peer, Stage};
 use crate::chaos::coverage::Kind;
 use crate::chaos::cql::{self, Asked, Metadata};
+use crate::chaos::ledger;
 use crate::chaos::wide::Action;
 use crate::dice::Dice;
 
@@ -98,7 +99,8 @@ impl Cluster {
             Some(Opcode::Batch) => {
                 let view = BatchView::parse(body, version).expect("a BATCH");
                 let keyspace = view.options.keyspace.or(peer.keyspace.as_deref());
-                let served = self.batch((node, now_us, keyspace), &view, fails, dice);
+                let at = (node, now_us, keyspace, peer.role.as_deref());
+                let served = self.batch(at, &view, fails, dice);
                 Served {
                     kind: Some(Kind::Batch),
                     ..served
@@ -117,7 +119,11 @@ impl Cluster {
         fails: bool,
         dice: &mut Dice,
     ) -> Served {
-        let kind = cql::read(text, &options.values).map(|asked| asked.kind());
+        let asked = cql::read(text, &options.values);
+        if let Some(asked) = &asked {
+            self.compare(asked, options, peer.role.as_deref(), at.1);
+        }
+        let kind = asked.map(|asked| asked.kind());
         let served = self.execute_kind(at, text, options, peer, fails, dice);
         Served { kind, ..served }
     }
@@ -225,10 +231,27 @@ impl Cluster {
         }
     }
 
+    /// Whether a node is asked for a write as its client was.
+    fn compare(&mut self, asked: &Asked, options: &Options<'_>, role: Option<&str>, now_us: u64) {
+        let (value, timestamp) = match asked {
+            Asked::Write(_, value) | Asked::Add(_, value) | Asked::Cas(_, value, _) => {
+                (*value, options.timestamp)
+            }
+            Asked::TimedWrite(_, value, timestamp) => (*value, Some(*timestamp)),
+            _ => return,
+        };
+        let asked = ledger::Asked {
+            role,
+            timestamp,
+            level: options.consistency,
+        };
+        self.ledger.compare(value, asked, now_us);
+    }
+
     /// Executes all of a batch, or nothing of it.
     pub(in crate::chaos) fn batch(
         &mut self,
-        (node, now_us, keyspace): (usize, u64, Option<&str>),
+        (node, now_us, keyspace, role): (usize, u64, Option<&str>, Option<&str>),
         batch: &BatchView<'_>,
         fails: bool,
         dice: &mut Dice,
@@ -254,6 +277,9 @@ impl Cluster {
             }
         }
         let options = &batch.options;
+        for asked in &all {
+            self.compare(asked, options, role, now_us);
+        }
         if fails {
             return self.fail_all(&all, options, now_us, dice);
         }

@@ -1,6 +1,6 @@
 //! What a client sends.
 
-use helenus_wire::{Consistency, Header, Opcode, Version, query_flags, write};
+use helenus_wire::{Header, Opcode, Version, query_flags, write};
 
 use super::{Client, InFlight, PASSWORD, Purpose, role_name};
 use crate::dice::Dice;
@@ -104,7 +104,7 @@ impl Client {
                 Opcode::Query
             }
         };
-        write::u16(&mut body, Consistency::QUORUM.0);
+        write::u16(&mut body, self.level.0);
         if !values.is_empty() {
             flags |= query_flags::VALUES;
         }
@@ -163,7 +163,7 @@ impl Client {
                 write::bytes(&mut body, Some(value));
             }
         }
-        write::u16(&mut body, Consistency::QUORUM.0);
+        write::u16(&mut body, self.level.0);
         match self.version {
             Version::V5 => write::u32(&mut body, query_flags::TIMESTAMP),
             _ => body.push(query_flags::TIMESTAMP as u8),

@@ -3,7 +3,7 @@
 use super::answers::name;
 use super::{Event, World};
 use crate::chaos::bounds::Cause;
-use crate::chaos::client::{Batch, Purpose, TEXTS};
+use crate::chaos::client::{Batch, Purpose, TEXTS, role_name};
 use crate::chaos::cql;
 use crate::chaos::wide::texts;
 use crate::dice::Dice;
@@ -76,6 +76,14 @@ impl World {
         TEXTS.into_iter().chain(of_rows).collect()
     }
 
+    /// A client is about to write this.
+    fn note_made(&mut self, number: usize, value: i64) {
+        let client = &self.clients[number];
+        let (role, level) = (role_name(client.role), client.level);
+        let now_us = self.now_us() as i64;
+        self.cluster.ledger.note(value, role, now_us, level);
+    }
+
     /// Sends a statement; returns its stream.
     fn ask(
         &mut self,
@@ -107,17 +115,20 @@ impl World {
                 }
                 let value = client.unique(number);
                 self.registers.begin(own, value, now_us);
+                self.note_made(number, value);
                 let values = [bytes(own), bytes(value)];
                 self.ask(number, cql::WRITE, &values, Purpose::Write(own, value))
             }
             10 | 11 => {
                 let id = client.unique(number);
+                self.note_made(number, id);
                 let values = [bytes(id), bytes(key)];
                 self.ask(number, cql::ADD, &values, Purpose::Add(id))
             }
             _ => {
                 let key = key % 2;
                 let value = client.unique(number);
+                self.note_made(number, value);
                 let expected = self.cluster.conditional.get(&key).copied().unwrap_or(0);
                 let values = [bytes(value), bytes(key), bytes(expected)];
                 let purpose = Purpose::Cas(key, value, expected);
@@ -200,6 +211,12 @@ impl World {
                 children.push((cql::WRITE, vec![bytes(own), bytes(value)]));
             }
         }
+        let written = batch.writes.iter().map(|(_, value)| value);
+        let values: Vec<i64> = written.chain(&batch.adds).copied().collect();
+        values
+            .iter()
+            .for_each(|value| self.note_made(number, *value));
+        let (client, dice) = (&mut self.clients[number], &mut self.dice);
         let kind = if counters { 2 } else { dice.below(2) as u8 };
         (!children.is_empty())
             .then(|| client.batch(now_us, kind, &children, Purpose::Batch(batch), dice))

@@ -86,6 +86,14 @@ impl World {
             let shed = classes.map(|of| of.shed.load(Ordering::Relaxed)).sum();
             self.covered.count(coverage::SHED, shed);
         }
+        let ledger = &self.cluster.ledger;
+        for (what, times) in [
+            (coverage::WRITES_COMPARED, ledger.compared),
+            (coverage::WRITES_OF_ROLES, ledger.of_roles),
+            (coverage::WRITES_LATE, ledger.late),
+        ] {
+            self.covered.count(what, times);
+        }
         let (reads, copied) = (self.cluster.layout_reads, self.cluster.copied);
         self.covered.count(coverage::LAYOUT_READ, reads);
         self.covered.count(coverage::COPIED, copied);
