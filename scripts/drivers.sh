@@ -37,13 +37,14 @@ through() {
     name=$1
     port=$2
     shift 2
-    tests/drivers/run --host 127.0.0.1 --port "$port" --expect-nodes 1 --direct "$node" "$@" ||
+    tests/drivers/run --host 127.0.0.1 --port "$port" --expect-nodes 1 --direct "$node" --at-once 2 "$@" ||
         { echo "the proxy's log:" >&2; tail -n 40 "$folder/$name.log" >&2; exit 1; }
 }
 
 # Without Java's optimizing compiler, which costs nodes that live for minutes more than it gains.
+# None of them is killed, so their schema need not be written to disk each time it changes.
 "$helenus" cluster up --nodes 3 --heap-mib 512 --jvm-arg=-XX:TieredStopAtLevel=1 --tls optional \
-    --name "$cluster" --dir "$folder/cluster"
+    --jvm-arg=-Dcassandra.test.flush_local_schema_changes=false --name "$cluster" --dir "$folder/cluster"
 node=$("$helenus" cluster status --json --name "$cluster" --dir "$folder/cluster" |
     python3 -c 'import json,sys; print(json.load(sys.stdin)["nodes"][0]["address"])')
 plain=$(free_port)

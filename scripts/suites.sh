@@ -14,6 +14,8 @@ export HELENUS_SEED=2 HELENUS_DIFFERENTIAL_OPS=1800
 if [ -z "${HELENUS_LONG:-}" ]; then
     # Of the default's 12 tables, and 3,000 operations.
     export HELENUS_LAYOUT_TABLES=8 HELENUS_LAYOUT_OPERATIONS=4000 HELENUS_PAYLOAD_OPERATIONS=2000
+    # Waits for leases, which all of proxies and commands share here.
+    export HELENUS_WAITS_PERCENT=40
 fi
 # The next suite, or nothing if there is none left.
 next() {

@@ -50,13 +50,19 @@ pub fn check(contact_points: &[SocketAddr], settings: &[&str]) -> Result<String>
 /// The program with these arguments, and nothing of this process's settings for it.
 pub fn helenus(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(program()?);
+    without_settings(&mut command);
+    command.args(arguments);
+    Ok(command)
+}
+
+/// All processes of a test wait as long for each other.
+fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("HELENUS_") {
+        let text = name.to_string_lossy();
+        if text.starts_with("HELENUS_") && text != helenus_catalogue::waits::VARIABLE {
             command.env_remove(name);
         }
     }
-    command.args(arguments);
-    Ok(command)
 }
 
 /// A running proxy. Dropping it ends it; if that happens in a panic, its log is printed.
@@ -112,11 +118,7 @@ impl Proxy {
         };
         let log = tempfile::NamedTempFile::new().context("no file for the proxy's log")?;
         let mut command = Command::new(program()?);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("HELENUS_") {
-                command.env_remove(name);
-            }
-        }
+        without_settings(&mut command);
         command.arg("serve");
         match options.config {
             Some(path) => {

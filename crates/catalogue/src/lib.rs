@@ -35,6 +35,7 @@ pub mod change;
 mod flag;
 pub mod stored;
 mod table;
+pub mod waits;
 mod written;
 
 use std::time::Duration;
@@ -49,8 +50,8 @@ pub use written::{Form, LayoutState, Way, Written};
 pub const KEYSPACE: &str = "helenus";
 /// How many dictionaries commands make for a table. Each proxy keeps all of them in memory, some 50 to 150 KiB each.
 pub const DICTIONARIES_MAX: usize = 64;
-/// How often proxies read flags and catalogue.
+/// How often proxies read flags and catalogue, but for tests ([`waits`]).
 pub const REFRESH: Duration = Duration::from_secs(3);
 /// How long what was read is good for, from when the read was sent. All proxies and commands must agree on it, so it is no
-/// setting.
+/// setting; only tests shorten it ([`waits`]).
 pub const LEASE: Duration = Duration::from_secs(10);

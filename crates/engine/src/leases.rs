@@ -1,7 +1,7 @@
 //! Until when what is known of the catalogue may be relied on, and which requests depend on it.
 //!
 //! Every proxy writes to all layouts of a table, and reads and writes encoded columns as such. Whoever changes what there
-//! is must know when all proxies have heard of it. So what a proxy knows is good for [`LEASE`] from the moment at which
+//! is must know when all proxies have heard of it. So what a proxy knows is good for [`lease`] from the moment at which
 //! it asked. There are two leases ([`helenus_catalogue`] tells the protocol): one on the flags, which any node
 //! that is up can renew, and one on the catalogue itself. Only a request about a flagged table needs the latter.
 //!
@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use helenus_catalogue::LEASE;
+use helenus_catalogue::waits::lease;
 use rustc_hash::FxHashMap;
 
 /// Both leases.
@@ -76,7 +76,7 @@ impl Lease {
     /// It has been read by a request that was sent then, and what it says is in force: the snapshot that holds
     /// it must have been stored before.
     pub fn renew(&self, sent: Instant) {
-        let until = (sent + LEASE).saturating_duration_since(self.began);
+        let until = (sent + lease()).saturating_duration_since(self.began);
         let until_us = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
         self.until_us.fetch_max(until_us, Ordering::AcqRel);
     }
@@ -94,7 +94,7 @@ impl Lease {
     /// For how long nothing has been read: since the beginning, if it never was.
     pub fn unread_for(&self, now: Instant) -> Duration {
         let until = Duration::from_micros(self.until_us.load(Ordering::Acquire));
-        let read = self.began + until.saturating_sub(LEASE);
+        let read = self.began + until.saturating_sub(lease());
         now.saturating_duration_since(read)
     }
 }

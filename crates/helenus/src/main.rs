@@ -125,6 +125,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Err(why) = helenus_catalogue::waits::check() {
+        return shown(Err(anyhow::Error::msg(why)));
+    }
     let result = match Cli::parse().command {
         Command::Serve(args) => serve_cmd::run(args),
         Command::Check(args) => return check_cmd::run(args),

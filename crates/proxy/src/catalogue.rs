@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use helenus_catalogue::{Belief, Catalogue, Doubt, Feature, Flag, REFRESH, Written};
+use helenus_catalogue::{Belief, Catalogue, Doubt, Feature, Flag, Written, waits};
 use helenus_engine::snapshot::Snapshot;
 use helenus_wire::{Version, code};
 
@@ -40,7 +40,7 @@ use crate::process::Process;
 
 /// Events come in bursts, and before their node answers for what has changed.
 const EVENT_DELAY: Duration = Duration::from_millis(200);
-/// After the first round in which no node could tell. The pauses grow up to [`REFRESH`]: each round may be a login at each
+/// After the first round in which no node could tell. The pauses grow up to [`waits::refresh`]: each round may be a login at each
 /// node.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The tables are looked at again after this time, even if nothing is known to have changed.
@@ -182,7 +182,7 @@ impl Watch {
     pub(crate) async fn run(mut self) {
         loop {
             let changed = tokio::select! {
-                () = tokio::time::sleep(REFRESH) => false,
+                () = tokio::time::sleep(waits::refresh()) => false,
                 () = self.common.schema_changed.notified() => true,
             };
             if changed {
@@ -229,7 +229,7 @@ impl Watch {
                 self.on_doubt(&"nodes differ in their schema, and most of them are needed to say what is right");
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(REFRESH);
+            pause = (pause * 2).min(waits::refresh());
         }
     }
 
@@ -241,7 +241,7 @@ impl Watch {
 
     /// Reads the flags where they could be read before, if that is long ago.
     async fn renew_flags(&mut self) {
-        if self.common.leases.flags.unread_for(Instant::now()) < REFRESH {
+        if self.common.leases.flags.unread_for(Instant::now()) < waits::refresh() {
             return;
         }
         let Some(mut reader) = self.flag_reader.take() else {

@@ -78,7 +78,10 @@ fn load_is_encrypted(cluster: &mut Cluster, over_tls: &[&str]) {
 fn layouts_come_and_go_over_tls() {
     let plain = Node::take();
     let _second = second();
-    let spec = helenus_tests::ephemeral().nodes(2).tls(ClientTls::Mutual);
+    let spec = helenus_tests::ephemeral()
+        .nodes(2)
+        .tls(ClientTls::Mutual)
+        .yaml("native_transport_timeout", "2s");
     let mut cluster = Cluster::up(spec).expect("two nodes");
     let mut node = cluster.connect(1).expect("a connection");
     let mut run = |cql: &str| {

@@ -63,7 +63,9 @@ fn rights_on_catalogue(node: &mut Connection, role: &str) -> Vec<String> {
 fn roles_have_on_a_layout_what_they_have_on_the_table() {
     let _second = second();
     let spec = helenus_tests::ephemeral().nodes(1).auth(true);
-    let spec = spec.yaml("permissions_validity", "100ms");
+    let spec = spec
+        .yaml("permissions_validity", "100ms")
+        .yaml("native_transport_timeout", "2s");
     let cluster = Cluster::up(spec).expect("a node");
     let mut node = cluster.connect(1).expect("a connection");
     for cql in [

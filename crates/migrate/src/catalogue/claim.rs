@@ -1,7 +1,7 @@
 //! Whether a command may still write what it works on: another may have taken that over.
 //!
 //! Whoever takes over puts entries with another number into the catalogue. A command reads the catalogue again and again
-//! while it writes, and relies on what it has read for [`LEASE`], counted from when it asked. So a write leaves at
+//! while it writes, and relies on what it has read for [`lease`], counted from when it asked. So a write leaves at
 //! most that long after another has taken over, also if the process had been stopped, or the machine had slept, in between
 //! (the clock is `helenus_proxy::boot_time`). Who takes over waits for that, and for what was sent before (`super::settle`). Not covered is a process that is stopped between its look at
 //! the clock and the sending.
@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use anyhow::{Error, Result};
-use helenus_catalogue::LEASE;
+use helenus_catalogue::waits::{lease, scaled};
 use helenus_proxy::boot_time;
 use helenus_rows::TableName;
 use tokio::sync::Mutex;
@@ -93,14 +93,14 @@ impl Lease {
         look: impl AsyncFn() -> Result<()>,
     ) -> Result<()> {
         let mut asked = self.0.lock().await;
-        if asked.is_some_and(|asked| now().saturating_sub(asked) < RENEWED_AFTER) {
+        if asked.is_some_and(|asked| now().saturating_sub(asked) < scaled(RENEWED_AFTER)) {
             return Ok(());
         }
         loop {
             let began = now();
             look().await?;
             *asked = Some(began);
-            if now().saturating_sub(began) < LEASE {
+            if now().saturating_sub(began) < lease() {
                 return Ok(());
             }
         }
@@ -112,6 +112,7 @@ mod tests {
     use std::cell::Cell;
 
     use anyhow::{anyhow, bail};
+    use helenus_catalogue::LEASE;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Waiting until a change of the catalogue is known everywhere.
 //!
-//! A proxy, and a command that moves values or fills layouts, relies on what it has read for [`LEASE`], and then writes
+//! A proxy, and a command that moves values or fills layouts, relies on what it has read for [`lease`], and then writes
 //! nothing. What it has sent before can
 //! wait at a node for its `native_transport_timeout` (5.0; 12 s), and be carried out for its write
 //! time-out (2 s). After the sum, every write that a node had received knows of the change. Not counted is
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use helenus_catalogue::LEASE;
+use helenus_catalogue::waits::lease;
 use helenus_console::terminal::spinner;
 use scylla::cluster::Node;
 
@@ -130,7 +130,7 @@ impl Settle {
             write,
             truncate,
         } = longest;
-        let time = LEASE + queue + write;
+        let time = lease() + queue + write;
         let truncate_more = match others {
             Others::Proxies => (queue + truncate).saturating_sub(time),
             _ => Duration::ZERO,

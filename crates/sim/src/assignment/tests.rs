@@ -13,6 +13,10 @@ fn small(cell: Cell, seed: u64) -> Setup {
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn the_same_seed_gives_the_same_result() {
     let setup = Setup {
         length_us: 500_000,
@@ -24,6 +28,10 @@ fn the_same_seed_gives_the_same_result() {
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn with_half_of_the_nodes_slow_earliest_finish_is_far_ahead() {
     for seed in 0..2 {
         let setup = small(Cell::HalfSlow, seed);
@@ -34,6 +42,10 @@ fn with_half_of_the_nodes_slow_earliest_finish_is_far_ahead() {
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn on_an_idle_cluster_nobody_is_better_and_nothing_herds() {
     for seed in 0..2 {
         let setup = small(Cell::Idle, seed);
@@ -52,6 +64,10 @@ fn on_an_idle_cluster_nobody_is_better_and_nothing_herds() {
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn a_frozen_node_costs_few_requests() {
     let setup = small(Cell::Frozen, 1);
     let lost = |policy| run(&setup, policy).timed_out;
@@ -61,6 +77,10 @@ fn a_frozen_node_costs_few_requests() {
 
 /// One slow node in five calls itself idle: whoever believes it sends it everything.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn a_node_that_lies_is_not_followed() {
     for seed in 0..2 {
         let setup = small(Cell::ReportsFalse, seed);
@@ -90,6 +110,10 @@ fn three(proxies: usize, hot_share: f64, spreads_hot: bool, seed: u64) -> Setup 
 
 /// Bound to the replica that has it in its caches, a hot key leaves it only while a queue shows there.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn a_hot_key_that_is_spread_costs_nobody_anything() {
     for seed in 0..3 {
         for proxies in [1, 4] {

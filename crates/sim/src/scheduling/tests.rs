@@ -28,6 +28,10 @@ fn default() -> Arm {
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn the_same_seed_gives_the_same_result() {
     let setup = Setup {
         proxies: 2,
@@ -45,6 +49,10 @@ fn the_same_seed_gives_the_same_result() {
 
 /// `run` itself asserts that each query gets its own rows, here over several pages.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn pages_that_end_within_a_part_go_on_behind_it() {
     let seed = 5;
     let setup = Setup {
@@ -67,6 +75,10 @@ fn pages_that_end_within_a_part_go_on_behind_it() {
 
 /// `run` itself asserts that each query is answered once, with its own rows.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn every_query_ends_once_in_every_arm() {
     for seed in 0..6 {
         let setup = Setup {
@@ -93,6 +105,10 @@ fn every_query_ends_once_in_every_arm() {
 
 /// Queries that fail count with the client's time-out, also when no node ever says so.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn what_takes_too_long_fails() {
     let setup = Setup {
         time_out_us: 100_000,
@@ -109,6 +125,10 @@ fn what_takes_too_long_fails() {
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn a_lone_client_loses_little() {
     let setup = Setup {
         clients: 1,
@@ -124,6 +144,10 @@ fn a_lone_client_loses_little() {
 
 /// Where nothing waits, what is predicted to take longer does take longer.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn work_is_predicted() {
     let setup = Setup {
         clients: 1,
@@ -141,6 +165,10 @@ fn work_is_predicted() {
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn points_do_not_wait_for_scans() {
     let setup = Setup {
         clients: 200,
@@ -161,6 +189,10 @@ fn points_do_not_wait_for_scans() {
 /// Nor for scans that read all of a large table for nothing. These end later, because they are passed, but
 /// none costs the nodes more.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn nothing_waits_for_filters_that_find_nothing() {
     let setup = Setup {
         clients: 40,
@@ -187,6 +219,10 @@ fn nothing_waits_for_filters_that_find_nothing() {
 
 /// What is decided by bytes is decided alike.
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes long if it is not optimized: ./test runs it so"
+)]
 fn small_rows_in_memory_stand_for_large_ones() {
     let means = |shrink: u32| {
         let setup = Setup {
