@@ -1,6 +1,6 @@
 //! Shorter waits, for tests: most of the time of a test of commands is waiting for [`LEASE`].
 //!
-//! All processes that share a catalogue must agree on it, so only programs built for debugging know it; all others
+//! All processes that share a catalogue must agree on it, so only programs with debug assertions know it; all others
 //! refuse to start ([`check`]).
 
 use std::sync::OnceLock;

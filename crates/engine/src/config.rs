@@ -63,7 +63,7 @@ pub struct Listen {
     /// What `proxies_dns` was found to be: not a setting.
     #[serde(skip)]
     pub proxies_found: Vec<SocketAddr>,
-    /// How many of the others are down: not a setting.
+    /// How many of the others have been down for long: not a setting.
     #[serde(skip)]
     pub proxies_down: usize,
     /// How often the other proxies are checked, in milliseconds; 0: never. Clients that registered for

@@ -86,9 +86,10 @@ impl Proxy {
             tempfile::NamedTempFile::new().context("cannot create a file for the proxy's log")?;
         let myself = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(myself);
-        // Settings in the environment are meant for another proxy.
+        // Settings in the environment are meant for another proxy, but for what all processes must agree on.
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("HELENUS_") {
+            let text = name.to_string_lossy();
+            if text.starts_with("HELENUS_") && text != helenus_catalogue::waits::VARIABLE {
                 command.env_remove(name);
             }
         }

@@ -21,6 +21,9 @@ use helenus_engine::shared::{EventKind, WorkerMessage};
 
 /// Consecutive failures after which a proxy counts as down: a single one may be transient.
 const FAILURES_MAX: u32 = 2;
+/// Consecutive failures after which a proxy's share of what nodes serve is for the others: one that is overloaded is late for
+/// some checks, and would get nothing off its shoulders if the others then asked more of the nodes.
+const FAILURES_OF_GONE: u32 = 10;
 /// How often the setting is checked while it is off.
 const PAUSE_WHILE_OFF: Duration = Duration::from_secs(1);
 
@@ -34,7 +37,8 @@ pub(crate) async fn watch(common: Arc<Process>) {
         tell(&common, siblings.adopt(proxies, !pause.is_zero()));
         if pause.is_zero() || proxies.is_empty() {
             siblings.forgive();
-            note_down(&common, FxHashSet::default());
+            common.proxies_down.store(Arc::default());
+            share_without(&common, 0);
             tokio::time::sleep(PAUSE_WHILE_OFF).await;
             continue;
         }
@@ -53,19 +57,19 @@ pub(crate) async fn watch(common: Arc<Process>) {
                 tell(&common, siblings.judge(address, works));
             }
         }
-        note_down(&common, siblings.down());
+        common.proxies_down.store(Arc::new(siblings.down()));
+        share_without(&common, siblings.gone());
     }
 }
 
-/// The others take over the share of what a node serves that these would have had.
-fn note_down(common: &Process, down: FxHashSet<SocketAddr>) {
+/// The others take over the share of what nodes serve that so many would have had.
+fn share_without(common: &Process, gone: usize) {
     let settings = common.settings.load_full();
-    if settings.listen.proxies_down != down.len() {
+    if settings.listen.proxies_down != gone {
         let mut settings = (*settings).clone();
-        settings.listen.proxies_down = down.len();
+        settings.listen.proxies_down = gone;
         common.put_in_force(settings);
     }
-    common.proxies_down.store(Arc::new(down));
 }
 
 /// What clients are told of a proxy.
@@ -163,6 +167,14 @@ impl Siblings {
     /// They are not checked any more.
     fn forgive(&mut self) {
         self.0.values_mut().for_each(|sibling| sibling.failures = 0);
+    }
+
+    /// How many have been down for so long that they count no more.
+    fn gone(&self) -> usize {
+        let siblings = self.0.values();
+        siblings
+            .filter(|of| of.failures >= FAILURES_OF_GONE)
+            .count()
     }
 
     fn down(&self) -> FxHashSet<SocketAddr> {
@@ -286,16 +298,19 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_down_leaves_its_share_to_the_others() {
+    fn one_that_is_gone_leaves_its_share_to_the_others() {
         let mut config = crate::config::Config::default();
         config.listen.proxies = vec![address(1), address(2)];
         let common = crate::testing::process(config);
-        let at_work = || common.settings.load().proxies_at_work();
-        assert_eq!(at_work(), 3);
-        note_down(&common, FxHashSet::from_iter([address(2)]));
-        assert_eq!(at_work(), 2);
-        note_down(&common, FxHashSet::default());
-        assert_eq!(at_work(), 3);
+        let mut siblings = Siblings::of(&[address(1), address(2)]);
+        let mut at_work = |works| {
+            let _ = siblings.judge(address(2), works);
+            share_without(&common, siblings.gone());
+            common.settings.load().proxies_at_work()
+        };
+        let late: Vec<usize> = (0..10).map(|_| at_work(false)).collect();
+        assert_eq!(late, [3, 3, 3, 3, 3, 3, 3, 3, 3, 2]);
+        assert_eq!(at_work(true), 3);
     }
 
     #[test]

@@ -40,7 +40,7 @@ deny = 'no'
 
 const HEAD: &str = "# Metrics
 
-What `/metrics` shows, for Prometheus, as text or as protocol buffers. Labels of the target (`job`, `instance`) come from \
+What `/metrics` shows, for Prometheus, as text, or with `admin.native_histograms` as protocol buffers. Labels of the target (`job`, `instance`) come from \
 Prometheus. Counters start at 0 with the process. Histograms have `_bucket`, `_sum` and `_count`; in protocol buffers they \
 are native ones, too. What belongs to something that is off is not shown: layouts, encoded columns, reports of nodes, rules.
 
