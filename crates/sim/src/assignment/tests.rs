@@ -13,10 +13,7 @@ fn small(cell: Cell, seed: u64) -> Setup {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn the_same_seed_gives_the_same_result() {
     let setup = Setup {
         length_us: 500_000,
@@ -28,10 +25,7 @@ fn the_same_seed_gives_the_same_result() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn with_half_of_the_nodes_slow_earliest_finish_is_far_ahead() {
     for seed in 0..2 {
         let setup = small(Cell::HalfSlow, seed);
@@ -42,10 +36,7 @@ fn with_half_of_the_nodes_slow_earliest_finish_is_far_ahead() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn on_an_idle_cluster_nobody_is_better_and_nothing_herds() {
     for seed in 0..2 {
         let setup = small(Cell::Idle, seed);
@@ -64,10 +55,7 @@ fn on_an_idle_cluster_nobody_is_better_and_nothing_herds() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn a_frozen_node_costs_few_requests() {
     let setup = small(Cell::Frozen, 1);
     let lost = |policy| run(&setup, policy).timed_out;
@@ -77,10 +65,7 @@ fn a_frozen_node_costs_few_requests() {
 
 /// One slow node in five calls itself idle: whoever believes it sends it everything.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn a_node_that_lies_is_not_followed() {
     for seed in 0..2 {
         let setup = small(Cell::ReportsFalse, seed);
@@ -110,10 +95,7 @@ fn three(proxies: usize, hot_share: f64, spreads_hot: bool, seed: u64) -> Setup 
 
 /// Bound to the replica that has it in its caches, a hot key leaves it only while a queue shows there.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn a_hot_key_that_is_spread_costs_nobody_anything() {
     for seed in 0..3 {
         for proxies in [1, 4] {

@@ -32,10 +32,7 @@ fn small(curve: Curve, demand: Demand) -> Setup {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn one_node_repeats_the_curve_it_was_made_from() {
     for (seed, sigma, kappa, spread) in [(1, 0.05, 0.0, 0.3), (2, 0.1, 0.001, 0.6)] {
         let curve = law(sigma, kappa, spread);
@@ -55,10 +52,7 @@ fn one_node_repeats_the_curve_it_was_made_from() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn the_same_seed_gives_the_same_result_and_another_a_similar_one() {
     let setup = small(law(0.05, 0.0, 0.5), Demand::Rate(20_000.0));
     let figures = |seed| {
@@ -75,10 +69,7 @@ fn the_same_seed_gives_the_same_result_and_another_a_similar_one() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn many_nodes_carry_nearly_as_much_as_each_alone_and_the_knee_is_found() {
     let curve = law(0.05, 0.0, 0.5);
     let setup = small(curve.clone(), Demand::Clients(1));
@@ -94,10 +85,7 @@ fn many_nodes_carry_nearly_as_much_as_each_alone_and_the_knee_is_found() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn beyond_what_the_nodes_carry_requests_wait_and_time_out() {
     let setup = small(law(0.05, 0.0, 0.5), Demand::Rate(1.0));
     let at = |share: f64| {
@@ -117,10 +105,7 @@ fn beyond_what_the_nodes_carry_requests_wait_and_time_out() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn a_write_costs_each_replica_and_a_hot_key_its_owners() {
     let reads = small(law(0.05, 0.0, 0.5), Demand::Rate(10_000.0));
     let writes = Setup {
@@ -142,10 +127,7 @@ fn a_write_costs_each_replica_and_a_hot_key_its_owners() {
 
 /// Several come within each microsecond, the unit of events.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn very_many_a_second_are_no_more_than_offered() {
     let setup = Setup {
         nodes: 1000,
@@ -161,10 +143,7 @@ fn very_many_a_second_are_no_more_than_offered() {
 
 /// Sending to the first owner of whatever is asked for is as good as chance.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn crowds_are_told_from_chance() {
     let herding = |policy| {
         let setup = Setup {

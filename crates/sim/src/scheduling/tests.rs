@@ -28,10 +28,7 @@ fn default() -> Arm {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn the_same_seed_gives_the_same_result() {
     let setup = Setup {
         proxies: 2,
@@ -49,10 +46,7 @@ fn the_same_seed_gives_the_same_result() {
 
 /// `run` itself asserts that each query gets its own rows, here over several pages.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn pages_that_end_within_a_part_go_on_behind_it() {
     let seed = 5;
     let setup = Setup {
@@ -75,10 +69,7 @@ fn pages_that_end_within_a_part_go_on_behind_it() {
 
 /// `run` itself asserts that each query is answered once, with its own rows.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn every_query_ends_once_in_every_arm() {
     for seed in 0..6 {
         let setup = Setup {
@@ -105,10 +96,7 @@ fn every_query_ends_once_in_every_arm() {
 
 /// Queries that fail count with the client's time-out, also when no node ever says so.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn what_takes_too_long_fails() {
     let setup = Setup {
         time_out_us: 100_000,
@@ -125,10 +113,7 @@ fn what_takes_too_long_fails() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn a_lone_client_loses_little() {
     let setup = Setup {
         clients: 1,
@@ -144,10 +129,7 @@ fn a_lone_client_loses_little() {
 
 /// Where nothing waits, what is predicted to take longer does take longer.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn work_is_predicted() {
     let setup = Setup {
         clients: 1,
@@ -165,10 +147,7 @@ fn work_is_predicted() {
 }
 
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn points_do_not_wait_for_scans() {
     let setup = Setup {
         clients: 200,
@@ -189,10 +168,7 @@ fn points_do_not_wait_for_scans() {
 /// Nor for scans that read all of a large table for nothing. These end later, because they are passed, but
 /// none costs the nodes more.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn nothing_waits_for_filters_that_find_nothing() {
     let setup = Setup {
         clients: 40,
@@ -219,10 +195,7 @@ fn nothing_waits_for_filters_that_find_nothing() {
 
 /// What is decided by bytes is decided alike.
 #[test]
-#[cfg_attr(
-    debug_assertions,
-    ignore = "takes long if it is not optimized: ./test runs it so"
-)]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn small_rows_in_memory_stand_for_large_ones() {
     let means = |shrink: u32| {
         let setup = Setup {
