@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 
 use helenus_policy::ring::NodeIndex;
 
+use super::nodes::NODE;
 use super::*;
 
 type Series = (String, BTreeMap<String, String>);
