@@ -339,7 +339,8 @@ impl<T: Copy> Schedule<T> {
     /// Changes the bounds. Waiting items keep their age and are reordered.
     pub fn set_settings(&mut self, settings: Settings) {
         if settings.window_max != self.settings.window_max {
-            self.adaptive_window = AdaptiveWindow::new(settings.window_max);
+            self.adaptive_window
+                .scale(self.settings.window_max, settings.window_max);
         }
         let reorder = settings.variant != self.settings.variant;
         self.settings = settings;

@@ -37,6 +37,12 @@ impl AdaptiveWindow {
         }
     }
 
+    /// The upper bound changes: what was found of the node stays, as the same share of the bound.
+    pub(super) fn scale(&mut self, before: u32, now: u32) {
+        let now = now.max(1) as f32;
+        self.limit = (self.limit * now / before.max(1) as f32).clamp(1.0, now);
+    }
+
     pub(super) fn size(&self, min: u32, max: u32) -> u32 {
         (self.limit as u32).clamp(min.min(max), max)
     }

@@ -310,7 +310,9 @@ fn a_narrow_window_stays_narrow_until_its_maximum_changes() {
         window_max: 100,
         ..bounds
     });
-    assert_eq!(schedule.window(), 100);
+    // The share of the bound, not the bound: a node that answers late does so under any settings.
+    let wider = schedule.window();
+    assert!(narrow < wider && wider < 100, "{narrow} {wider}");
 }
 
 #[test]

@@ -16,7 +16,6 @@ use super::process;
 use super::ready;
 use super::reports;
 use super::rules;
-use super::text::Labels;
 use crate::process::Process;
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::{LayoutStats, Predictions, Quality, Stats, TableStats};
@@ -24,31 +23,11 @@ use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 
 mod nodes;
+mod shown;
 #[cfg(test)]
 mod tests;
 
-/// How a counter is exported.
-struct Shown {
-    /// Its field.
-    field: &'static str,
-    metric: &'static str,
-    labels: Labels<'static>,
-    help: &'static str,
-}
-
-const fn shown(
-    field: &'static str,
-    metric: &'static str,
-    labels: Labels<'static>,
-    help: &'static str,
-) -> Shown {
-    Shown {
-        field,
-        metric,
-        labels,
-        help,
-    }
-}
+use shown::{Shown, shown, value};
 
 const REQUESTS: &str = "helenus_requests_total";
 const REQUESTS_HELP: &str = "Requests of clients by opcode.";
@@ -421,11 +400,4 @@ fn layout_metrics(page: &mut Page, layouts: &[Arc<LayoutStats>]) {
 
 fn table_labels(table: &TableStats) -> [(&str, &str); 2] {
     [("keyspace", &table.keyspace), ("table", &table.table)]
-}
-
-fn value(values: &[(&str, u64)], field: &str) -> u64 {
-    values
-        .iter()
-        .find(|(name, _)| *name == field)
-        .map_or(0, |(_, value)| *value)
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use helenus_engine::stats::{NodeStats, ScheduleCounters};
 use helenus_policy::schedule::Class;
 
-use super::{Shown, shown, value};
+use super::shown::{Shown, shown, value};
 use crate::admin::page::Page;
 
 /// Counters of one node.
