@@ -1,8 +1,50 @@
 //! Texts of statements.
+use helenus_cql::{Facts, Spans, facts, without_values};
 
-/// Any text is understood or opaque.
+/// Any text is understood or opaque; what is said to stand somewhere stands there, and the text as operators are shown
+/// it is understood alike.
 pub fn run(data: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(data) {
-        let _ = helenus_cql::facts(text);
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let found = facts(text);
+    are_places_in(text, &found);
+    let shown = without_values(text, &found);
+    assert_eq!(without_values(&shown, &facts(&shown)), shown, "{text:?}");
+}
+
+fn are_places_in(text: &str, found: &Facts) {
+    let Spans {
+        statement,
+        table,
+        selection,
+        where_clause,
+        group_by,
+        order_by,
+        per_partition_limit,
+        limit,
+        allow_filtering,
+        using,
+    } = &found.spans;
+    let parts = [
+        table,
+        selection,
+        where_clause,
+        group_by,
+        order_by,
+        per_partition_limit,
+        limit,
+        allow_filtering,
+        using,
+        &found.span_where,
+    ];
+    assert!(text.get(statement.clone()).is_some(), "{text:?}: {found:?}");
+    for part in parts.into_iter().flatten() {
+        assert!(text.get(part.clone()).is_some(), "{text:?}: {found:?}");
+        let is_inside = statement.start <= part.start && part.end <= statement.end;
+        assert!(is_inside, "{text:?}: {found:?}");
+    }
+    for inner in &found.inner {
+        are_places_in(text, inner);
     }
 }

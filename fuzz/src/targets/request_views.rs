@@ -1,12 +1,14 @@
 //! Bodies of requests and answers: views and conversions. The first bytes choose opcode, flags and
 //! versions.
 use helenus_wire::{
-    BatchView, ExecuteView, Opcode, PrepareView, PreparedView, QueryView, RequestContext, RowsView,
-    Version, convert_request, convert_response,
+    BatchChild, BatchView, ExecuteView, Opcode, Options, PrepareView, PreparedView, QueryView,
+    RequestContext, RowsView, Values, Version, convert_request, convert_response, flags,
 };
 
+const KEYSPACE: &str = "ks";
+
 pub fn run(data: &[u8]) {
-    let [opcode, flags, version, body @ ..] = data else {
+    let [opcode, header_flags, version, body @ ..] = data else {
         return;
     };
     let version = match version % 3 {
@@ -25,18 +27,82 @@ pub fn run(data: &[u8]) {
     };
     let mut out = Vec::new();
     let context = RequestContext {
-        keyspace: Some("ks"),
+        keyspace: Some(KEYSPACE),
         ..RequestContext::default()
     };
-    let _ = convert_request(
+    let converted = convert_request(
         opcode,
-        *flags,
+        *header_flags,
         body,
         version,
         Version::V5,
         context,
         &mut out,
     );
+    if converted.is_ok() && header_flags & flags::CUSTOM_PAYLOAD == 0 {
+        says_the_same(opcode, (body, version), &out);
+    }
     out.clear();
-    let _ = convert_response(opcode, *flags, body, Version::V5, version, &mut out);
+    let _ = convert_response(opcode, *header_flags, body, Version::V5, version, &mut out);
+}
+
+/// What was raised to v5 asks for what was asked for.
+fn says_the_same(opcode: Opcode, (body, version): (&[u8], Version), raised: &[u8]) {
+    match opcode {
+        Opcode::Query => {
+            let [of, to] = [(body, version), (raised, Version::V5)]
+                .map(|(body, version)| QueryView::parse(body, version).expect("a QUERY"));
+            assert_eq!(of.text, to.text);
+            are_the_same(&of.options, &to.options);
+        }
+        Opcode::Execute => {
+            let [of, to] = [(body, version), (raised, Version::V5)]
+                .map(|(body, version)| ExecuteView::parse(body, version).expect("an EXECUTE"));
+            assert_eq!(of.id, to.id);
+            let id = of.result_metadata_id.unwrap_or(&[0; 16]);
+            assert_eq!(Some(id), to.result_metadata_id);
+            are_the_same(&of.options, &to.options);
+        }
+        Opcode::Batch => {
+            let [of, to] = [(body, version), (raised, Version::V5)]
+                .map(|(body, version)| BatchView::parse(body, version).expect("a BATCH"));
+            assert_eq!(of.batch_type, to.batch_type);
+            assert_eq!(of.children.len(), to.children.len());
+            for children in of.children.iter().zip(&to.children) {
+                match children {
+                    (BatchChild::Text(of, values), BatchChild::Text(to, raised)) => {
+                        assert_eq!(of, to);
+                        bind_the_same(values, raised);
+                    }
+                    (BatchChild::Prepared(of, values), BatchChild::Prepared(to, raised)) => {
+                        assert_eq!(of, to);
+                        bind_the_same(values, raised);
+                    }
+                    _ => panic!("a text became an id, or an id a text"),
+                }
+            }
+            are_the_same(&of.options, &to.options);
+        }
+        Opcode::Prepare => {
+            let [of, to] = [(body, version), (raised, Version::V5)]
+                .map(|(body, version)| PrepareView::parse(body, version).expect("a PREPARE"));
+            assert_eq!(of.text, to.text);
+            assert_eq!(Some(of.keyspace.unwrap_or(KEYSPACE)), to.keyspace);
+        }
+        _ => {}
+    }
+}
+
+fn are_the_same(of: &Options<'_>, to: &Options<'_>) {
+    assert_eq!(of.consistency, to.consistency);
+    assert_eq!(of.serial_consistency, to.serial_consistency);
+    assert_eq!(of.page_size, to.page_size);
+    assert_eq!(of.paging_state, to.paging_state);
+    assert_eq!(of.timestamp, to.timestamp);
+    assert_eq!(of.now_in_seconds, to.now_in_seconds);
+    bind_the_same(&of.values, &to.values);
+}
+
+fn bind_the_same(of: &Values<'_>, to: &Values<'_>) {
+    assert!(of.iter().eq(to.iter()), "{of:?} became {to:?}");
 }

@@ -307,12 +307,15 @@ impl Fixed {
 struct Report {
     requests: usize,
     errors: Vec<String>,
+    /// Reads that were answered without the acknowledged write.
+    lost: Vec<String>,
     stall_max: Duration,
 }
 
 impl Report {
     fn check(&self, errors_max: usize) {
         assert!(self.requests > 100, "the load was hardly any: {self}");
+        assert_eq!(self.lost, [String::new(); 0]);
         assert!(self.errors.len() <= errors_max, "{:#?}", self.errors);
         assert!(self.stall_max < STALL_MAX, "{self}");
     }
@@ -323,12 +326,14 @@ impl std::fmt::Display for Report {
         let Self {
             requests,
             errors,
+            lost,
             stall_max,
         } = self;
         write!(
             f,
-            "{requests} requests, {} errors, longest {stall_max:?}",
-            errors.len()
+            "{requests} requests, {} errors, {} lost writes, longest {stall_max:?}",
+            errors.len(),
+            lost.len()
         )?;
         errors.iter().take(3).try_for_each(|e| write!(f, "\n  {e}"))
     }
@@ -410,7 +415,10 @@ impl Load {
                     if let Some(known) = acknowledged.get(acknowledged.len() / 2)
                         && let Err(e) = read(&session, &select, *known).await
                     {
-                        report.errors.push(format!("read: {e}"));
+                        match e {
+                            NotRead::Failed(e) => report.errors.push(format!("read: {e}")),
+                            NotRead::Lost(e) => report.lost.push(e),
+                        }
                     }
                     report.stall_max = report.stall_max.max(begin.elapsed());
                     report.requests += 2;
@@ -430,6 +438,7 @@ impl Load {
         for (report, acknowledged) in self.runtime.block_on(tasks.join_all()) {
             total.requests += report.requests;
             total.errors.extend(report.errors);
+            total.lost.extend(report.lost);
             total.stall_max = total.stall_max.max(report.stall_max);
             self.acknowledged.extend(acknowledged);
         }
@@ -485,14 +494,14 @@ impl Load {
                     let mut answer = read(&session, &select, key).await;
                     // After an outage each worker of the proxy connects again at its own pace; what
                     // is judged here is whether the write is there.
-                    while answer.as_ref().is_err_and(|e| e.contains("can be reached"))
+                    while matches!(&answer, Err(NotRead::Failed(e)) if e.contains("can be reached"))
                         && begin.elapsed() < Duration::from_secs(60)
                     {
                         tokio::time::sleep(Duration::from_millis(100)).await;
                         answer = read(&session, &select, key).await;
                     }
                     if let Err(e) = answer {
-                        panic!("an acknowledged write of key {key}: {e}");
+                        panic!("an acknowledged write of key {key}: {e:?}");
                     }
                 }
             };
@@ -507,15 +516,21 @@ impl Load {
     }
 }
 
-async fn read(session: &Session, select: &PreparedStatement, key: i32) -> Result<(), String> {
+/// Why an acknowledged write is not in an answer.
+#[derive(Debug)]
+enum NotRead {
+    /// There is none.
+    Failed(String),
+    Lost(String),
+}
+
+async fn read(session: &Session, select: &PreparedStatement, key: i32) -> Result<(), NotRead> {
+    let failed = |e: &dyn std::fmt::Display| NotRead::Failed(e.to_string());
     let answer = session.execute_unpaged(select, (key,)).await;
-    let rows = answer.map_err(|e| e.to_string())?.into_rows_result();
-    let rows = rows.map_err(|e| e.to_string())?;
-    match rows
-        .maybe_first_row::<(i32,)>()
-        .map_err(|e| e.to_string())?
-    {
+    let rows = answer.map_err(|e| failed(&e))?.into_rows_result();
+    let rows = rows.map_err(|e| failed(&e))?;
+    match rows.maybe_first_row::<(i32,)>().map_err(|e| failed(&e))? {
         Some((value,)) if value == key => Ok(()),
-        other => Err(format!("LOST: {other:?} instead of {key}")),
+        other => Err(NotRead::Lost(format!("{other:?} instead of {key}"))),
     }
 }
