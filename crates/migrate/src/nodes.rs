@@ -1,6 +1,7 @@
 //! The nodes of a cluster as commands see them, past the proxies.
 
 pub mod access;
+pub(crate) mod asked;
 pub mod cluster;
 pub(crate) mod grants;
 pub(crate) mod hints;

@@ -10,6 +10,7 @@ mod commands;
 mod encrypted;
 mod hints;
 mod in_use;
+mod late;
 mod learned;
 mod mishaps;
 mod proxies;

@@ -6,6 +6,7 @@
 
 mod clients;
 mod encrypted;
+mod late;
 mod moves;
 mod refusals;
 #[path = "../payload/session.rs"]

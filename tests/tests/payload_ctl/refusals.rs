@@ -179,3 +179,37 @@ fn a_table_that_the_catalogue_has_lost_is_told() {
     let mut names = names.map(|name| String::from_utf8(name).expect("a text"));
     assert!(names.all(|name| !name.contains("lost.t")));
 }
+
+#[test]
+fn no_dictionary_takes_the_number_of_one_that_is_lost() {
+    let cluster = shared();
+    let mut node = Node::of(&cluster);
+    node.keyspace("lost");
+    node.run("CREATE TABLE lost.t (k int PRIMARY KEY, a text, b text)");
+    for k in 0..50 {
+        let document = format!("{{\"name\": \"n{k}\", \"age\": {k}}}");
+        node.run(&format!(
+            "INSERT INTO lost.t (k, a, b) VALUES ({k}, '{document}', '{document}')"
+        ));
+    }
+    let enable = |node: &Node, column: &str| {
+        let shape = ["--codec", "shape", "--yes", "--no-proxies", "--json"];
+        node.payload(&[&["enable", "lost.t", column][..], &shape].concat())
+    };
+    enable(&node, "a").succeeded();
+    let place = "keyspace_name = 'lost' AND table_name = 't'";
+    let rows = node.run(&format!(
+        "SELECT learned FROM helenus.dictionaries WHERE {place}"
+    ));
+    let learned = rows[0][0].as_deref().expect("it was learned");
+    let digits: String = learned.iter().map(|byte| format!("{byte:02x}")).collect();
+    node.run(&format!(
+        "DELETE FROM helenus.dictionaries WHERE {place} AND id = 1"
+    ));
+    enable(&node, "b").failed("has lost dictionary 1 of lost.t");
+    // It was repaired.
+    node.run(&format!(
+        "INSERT INTO helenus.dictionaries (keyspace_name, table_name, id, learned) VALUES ('lost', 't', 1, 0x{digits})"
+    ));
+    assert_eq!(enable(&node, "b").succeeded().json()["dictionary"], 2);
+}

@@ -267,3 +267,43 @@ pub(crate) fn table_of(query: &Query) -> Option<(&str, &str)> {
         None => query.statement.as_ref()?.table(keyspace_of(query)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the key of a table, `(a, b)`, stands in what is selected.
+    fn found(text: &str, masked: Option<usize>) -> Option<Vec<usize>> {
+        let mut key = ["a", "b"].map(|name| KeyColumn {
+            name: name.to_owned(),
+            cql_type: "int".to_owned(),
+            is_masked: false,
+        });
+        if let Some(at) = masked {
+            key[at].is_masked = true;
+        }
+        let mut snapshot = Snapshot::unknown();
+        let tables = [("t".to_owned(), Arc::from(key))].into_iter().collect();
+        snapshot.tables.insert("app".to_owned(), tables);
+        let query = Query {
+            statement: Some(Arc::new(Statement::new(text))),
+            ..Query::new(Opcode::Query, Version::V5, Vec::new())
+        };
+        partition_columns(&query, &snapshot)
+    }
+
+    #[test]
+    fn a_partition_is_known_by_what_is_shown_unless_it_is_masked() {
+        for (text, expected) in [
+            ("SELECT * FROM app.t", Some(vec![0, 1])),
+            ("SELECT v, b, a FROM app.t", Some(vec![2, 1])),
+            ("SELECT v, a FROM app.t", None),
+            ("SELECT JSON a, b FROM app.t", None),
+        ] {
+            assert_eq!(found(text, None), expected, "{text}");
+            for masked in [0, 1] {
+                assert_eq!(found(text, Some(masked)), None, "{text}");
+            }
+        }
+    }
+}

@@ -46,7 +46,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// To be called right before each write.
+    /// To be called right before each write, and before what is written to is emptied, dropped or altered.
     ///
     /// # Errors
     /// Another command has taken over, or the catalogue cannot be read.
@@ -54,8 +54,7 @@ impl<'a> Claim<'a> {
         self.lease.renew(boot_time::now, || self.look()).await
     }
 
-    /// Reads the catalogue, however long ago that was.
-    pub(crate) async fn look(&self) -> Result<()> {
+    async fn look(&self) -> Result<()> {
         (self.check)(&read(self.cluster, self.table).await?)
     }
 
@@ -69,6 +68,15 @@ impl<'a> Claim<'a> {
             }
         }
     }
+}
+
+/// Looks at what must be so for what is done next, until the look is no older than a reading of the catalogue may be. For
+/// what no entry stands for.
+///
+/// # Errors
+/// It is not so.
+pub(crate) async fn look_right_before(look: impl AsyncFn() -> Result<()>) -> Result<()> {
+    Lease::default().renew(boot_time::now, look).await
 }
 
 /// Why something has failed: that another command has taken over, where the catalogue says so, and else what was said. A

@@ -125,19 +125,14 @@ impl Settle {
         for node in cluster.nodes() {
             longest = longest.max(Timeouts::of(cluster, &node).await);
         }
-        let Timeouts {
-            queue,
-            write,
-            truncate,
-        } = longest;
-        let time = lease() + queue + write;
-        let truncate_more = match others {
-            Others::Proxies => (queue + truncate).saturating_sub(time),
-            _ => Duration::ZERO,
-        };
+        Settle::after(longest, others)
+    }
+
+    /// Where nodes take no longer than that.
+    fn after(longest: Timeouts, others: Others) -> Settle {
         Settle {
-            time,
-            truncate_more,
+            time: lease() + longest.queue + longest.write,
+            truncate_more: longest.truncate.saturating_sub(longest.write),
             others,
         }
     }
@@ -147,8 +142,7 @@ impl Settle {
         self.time.is_zero()
     }
 
-    /// What to add if another command, which notices that it has been overtaken before its next TRUNCATE,
-    /// may have sent one just before.
+    /// What to add if another command may have sent a TRUNCATE, under its claim, before it notices that it has been overtaken.
     pub(crate) fn for_emptying(self, emptying: Emptying) -> Duration {
         match emptying {
             Emptying::No => Duration::ZERO,
@@ -214,6 +208,18 @@ mod tests {
         let silent = Timeouts::told(&[setting("native_transport_timeout", Some("soon"))]);
         let longest = Timeouts::default().max(told).max(silent);
         assert_eq!((longest.queue, longest.write), (s(12), s(3)));
+    }
+
+    #[test]
+    fn a_truncate_that_another_command_sends_last_has_ended_when_its_table_is_filled() {
+        let longest = Timeouts::default().max(Timeouts::told(&[]));
+        let ends = lease() + QUEUE_DEFAULT + TRUNCATE_DEFAULT;
+        for others in [Others::Proxies, Others::Command] {
+            let settle = Settle::after(longest, others);
+            let waits = |emptying| settle.time + settle.for_emptying(emptying);
+            assert_eq!(waits(Emptying::Perhaps), ends, "{others:?}");
+            assert!(waits(Emptying::No) < ends);
+        }
     }
 
     #[test]

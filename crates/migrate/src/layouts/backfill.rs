@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -15,6 +14,7 @@ use super::ranges;
 use super::work::Work;
 use super::writer::Writer;
 use crate::catalogue::claim::Claim;
+use crate::nodes::asked::Asked;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::progress::bar;
 use crate::nodes::reading::{Reader, Throttle};
@@ -41,7 +41,7 @@ pub(super) async fn fill(
         let (reader, writer, throttle) = (&reader, &writer, &throttle);
         let (bar, copied, count) = (&bar, &copied, ranges.len());
         async move {
-            let take = async |rows: Vec<Row>, asked: Instant| {
+            let take = async |rows: Vec<Row>, asked: Asked| {
                 refuse_untimed(table, &rows)?;
                 writer.copy(&rows, asked).await?;
                 let rows = rows.iter().filter(|row| !row.is_static()).count() as u64;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, future, stream};
@@ -18,6 +18,7 @@ use indicatif::ProgressBar;
 
 use super::entry::table_of;
 use super::work::Work;
+use crate::nodes::asked::Asked;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::progress::bar;
 use crate::nodes::reading::{Reader, Throttle};
@@ -223,7 +224,7 @@ impl Look<'_> {
 
     async fn sum(&self, reader: &Reader<'_>, mut each: impl FnMut(&Row)) -> Result<Sum> {
         let mut sum = Sum::default();
-        let take = async |rows: Vec<Row>, _: Instant| {
+        let take = async |rows: Vec<Row>, _: Asked| {
             for row in &rows {
                 each(row);
                 sum.add(row);
@@ -275,7 +276,7 @@ impl Look<'_> {
     }
 
     async fn hashes(&self, reader: &Reader<'_>, mut hashes: Hashes) -> Result<Hashes> {
-        let take = async |rows: Vec<Row>, _: Instant| {
+        let take = async |rows: Vec<Row>, _: Asked| {
             rows.iter().for_each(|row| hashes.add(row));
             Ok(())
         };
@@ -294,7 +295,7 @@ impl Look<'_> {
             return Ok(found);
         }
         check_few(self.readers.table, keys.len() as u64)?;
-        let take = async |rows: Vec<Row>, _: Instant| {
+        let take = async |rows: Vec<Row>, _: Asked| {
             for row in rows {
                 let key = row.key_hash();
                 if keys.contains(&key) {

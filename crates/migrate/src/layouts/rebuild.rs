@@ -7,7 +7,7 @@ use helenus_catalogue::{Feature, Layout, LayoutState};
 use helenus_rows::{TableName, in_keyspace};
 use serde_json::json;
 
-use super::entry::{begun_anew, check_unchanged, table_of};
+use super::entry::{begun_anew, claim, table_of};
 use super::following::copy_grants;
 use super::verdict::{check_copies, chosen};
 use super::work::Work;
@@ -70,11 +70,11 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     settle
         .wait_longer(settle.for_emptying(emptying), "no longer read")
         .await;
+    let claim = claim(&cluster, &args.table, &entries);
     for entry in &entries {
         // Another command may have taken it over meanwhile, also while the one before was emptied: then
         // it may be read, and must not be emptied.
-        let now = catalogue::read(&cluster, &args.table).await?;
-        check_unchanged(&now, &args.table, &entries)?;
+        claim.renew().await?;
         let full = in_keyspace(&args.table.keyspace, &entry.physical);
         cluster.run(&format!("TRUNCATE {full}")).await?;
     }

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::entry::{PROGRESS, begun_anew, check_free, check_unchanged};
 use super::names;
 use super::ranges;
+use crate::catalogue::claim::look_right_before;
 use crate::catalogue::settle::{Others, Settle};
 use crate::catalogue::{self, Known, flags};
 use crate::nodes::access::Access;
@@ -171,7 +172,7 @@ async fn drop_layouts(
     for Chosen { name, physical } in layouts {
         let full = in_keyspace(&table.keyspace, physical);
         if names::is_of_layout(&table.table, name, physical) {
-            check_unused(cluster, table, name, physical).await?;
+            look_right_before(async || check_unused(cluster, table, name, physical).await).await?;
             cluster.run(&format!("DROP TABLE IF EXISTS {full}")).await?;
         } else {
             // Whatever wrote that: the table of somebody else is not dropped.

@@ -1,7 +1,5 @@
 //! Makes rows of a layout what they are in the table, by the times at which they were written.
 
-use std::time::Instant;
-
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use helenus_rows::{Row, Table, expires_untold, remove};
@@ -9,6 +7,7 @@ use helenus_rows::{Row, Table, expires_untold, remove};
 use super::compare::{Difference, Readers, Settled, settled};
 use super::work::Work;
 use super::writer::Writer;
+use crate::nodes::asked::Asked;
 
 /// Rows that are repaired at the same time.
 const ROWS: usize = 16;
@@ -47,7 +46,7 @@ pub(super) async fn repair(
         // table was read, and the table has not, is too much. In the other order, a row that a client
         // writes in between would be deleted with its own time.
         let extra = copy.row_like(row).await?;
-        let asked = Instant::now();
+        let asked = Asked::now();
         let own = readers.own.row_like(row).await?;
         if let Some(own) = &own
             && can_be_copied(table, own)

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -14,6 +13,7 @@ use tokio::sync::Mutex;
 
 use super::work::Work;
 use crate::catalogue::claim::Claim;
+use crate::nodes::asked::Asked;
 use crate::nodes::cluster::{Cluster, patiently};
 use crate::nodes::row::Values;
 
@@ -53,12 +53,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Copies rows that were asked for at that time; neighbours are of one partition, as a rule.
-    pub(super) async fn copy(&self, rows: &[Row], asked: Instant) -> Result<()> {
+    pub(super) async fn copy(&self, rows: &[Row], asked: Asked) -> Result<()> {
         let sent = batches(rows).into_iter().map(|batch| {
             // Each attempt anew: meanwhile values come nearer to their end, and some expire.
             patiently(move || async move {
-                let copies = batch.iter();
-                let copies = copies.flat_map(|row| copy(self.table, row, asked.elapsed()));
+                let age = asked.age()?;
+                let copies = batch.iter().flat_map(|row| copy(self.table, row, age));
                 let writes = self.of_few_kinds(copies.collect()).await;
                 self.send_once(writes).await
             })

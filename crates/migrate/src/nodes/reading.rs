@@ -14,6 +14,7 @@ use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
+use super::asked::Asked;
 use super::cluster::{Cluster, patiently};
 use super::row::Values;
 
@@ -94,14 +95,14 @@ impl<'a> Reader<'a> {
         &self,
         range: Range,
         throttle: &Throttle,
-        mut take: impl AsyncFnMut(Vec<Row>, Instant) -> Result<()>,
+        mut take: impl AsyncFnMut(Vec<Row>, Asked) -> Result<()>,
     ) -> Result<()> {
         let bounds = [range.after, range.end].map(|token| Some(token.to_be_bytes().to_vec()));
         let bounds = Values(bounds.to_vec());
         let mut state = PagingState::start();
         let mut reading = Rows::new(self.table);
         loop {
-            let asked = Instant::now();
+            let asked = Asked::now();
             let mut range = self.range.clone();
             range.set_page_size(self.page_rows.load(Ordering::Relaxed));
             let page = || {

@@ -10,7 +10,7 @@ use super::cluster::Cluster;
 
 /// Deletions must be remembered for longer than a row that was read may take to be written, with all
 /// attempts.
-const GRACE_MIN_S: i32 = 3_600;
+pub(super) const GRACE_MIN_S: i32 = 3_600;
 
 /// Flags, default time to live and grace of tombstones.
 type TableRow = (Option<Vec<String>>, Option<i32>, Option<i32>);

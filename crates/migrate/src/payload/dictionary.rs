@@ -9,6 +9,9 @@ use helenus_catalogue::DICTIONARIES_MAX;
 use helenus_cql::quote_text;
 use helenus_payload::{Codec, DictionaryId, Learned, learn};
 use helenus_rows::TableName;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
+use scylla::value::CqlTimestamp;
 
 use super::sample::Sample;
 use crate::catalogue::{self, now_ms};
@@ -19,7 +22,7 @@ pub const DOCUMENTS_MIN: usize = 20;
 /// Numbers that others take at the same time.
 const ATTEMPTS: usize = 10;
 /// All that is kept of one.
-const CONTENT: &str = "SELECT column_name, codec, learned, created FROM helenus.dictionaries";
+const CONTENT: &str = "SELECT id, column_name, codec, learned, created FROM helenus.dictionaries";
 
 /// What was learned, with the number that values name.
 pub(super) type Numbered = (DictionaryId, Arc<Learned>);
@@ -43,7 +46,7 @@ impl Dictionaries {
             .await?;
         let mut found = Dictionaries::default();
         for (id, learned) in rows {
-            let learned = learned.context("it has no content: restore it from a backup");
+            let learned = learned.context("it has no content: run `nodetool repair -full helenus`, or restore it from a backup");
             let learned = learned.and_then(|bytes| Ok(Learned::from_bytes(&bytes)?));
             match (u32::try_from(id), learned) {
                 (Ok(number), Ok(learned)) => {
@@ -135,6 +138,41 @@ pub(super) fn too_many(table: &TableName, count: usize) -> Option<String> {
     })
 }
 
+/// A dictionary of a table, with all that is kept of it.
+type Kept = (
+    i32,
+    Option<String>,
+    Option<String>,
+    Option<Vec<u8>>,
+    Option<CqlTimestamp>,
+);
+
+/// The numbers that are taken, in order. One that was taken and is not seen would get another content, by which the values
+/// that name it would become other texts. So all replicas are asked, and given what they lack.
+///
+/// # Errors
+/// One of them is lost.
+async fn used(cluster: &Cluster, table: &TableName) -> Result<Vec<i32>> {
+    let mut select = Statement::new(format!("{CONTENT} WHERE {}", place(table)));
+    select.set_consistency(Consistency::All);
+    let kept: Vec<Kept> = cluster.rows(select).await?;
+    let used: Vec<i32> = kept.into_iter().map(|(id, ..)| id).collect();
+    let known = catalogue::read(cluster, table).await?;
+    let named = known.encodings().iter().filter_map(|of| of.dictionary);
+    match lost(&used, named) {
+        None => Ok(used),
+        Some(id) => bail!(
+            "helenus.dictionaries has lost dictionary {id} of {table}, which the catalogue names: run `nodetool repair \
+             -full helenus` on all nodes, or restore it from a backup"
+        ),
+    }
+}
+
+/// A number that is named and not there.
+fn lost(used: &[i32], mut named: impl Iterator<Item = i32>) -> Option<i32> {
+    named.find(|id| !used.contains(id))
+}
+
 /// Keeps what was learned under a number of its own.
 pub(super) async fn store(
     cluster: &Cluster,
@@ -145,16 +183,11 @@ pub(super) async fn store(
     let bytes = learned.to_bytes();
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     for _ in 0..ATTEMPTS {
-        let used: Vec<(i32,)> = cluster
-            .rows(format!(
-                "SELECT id FROM helenus.dictionaries WHERE {}",
-                place(table)
-            ))
-            .await?;
+        let used = used(cluster, table).await?;
         if let Some(why) = too_many(table, used.len()) {
             bail!("{why}");
         }
-        let id = used.iter().map(|(id,)| *id).max().unwrap_or(0) + 1;
+        let id = used.last().map_or(0, |id| *id) + 1;
         let insert = format!(
             "INSERT INTO helenus.dictionaries (keyspace_name, table_name, id, column_name, codec, learned, \
              created) VALUES ({}, {}, {id}, {}, {}, 0x{digits}, {}) IF NOT EXISTS",

@@ -45,7 +45,6 @@ impl Journey<'_> {
                     self.settle("the column is announced").await;
                     // One may have been started meanwhile.
                     self.check_proxies().await?;
-                    self.check_ours().await?;
                     self.add_hidden().await?;
                     self.enter(Written::Text).await?;
                 }
@@ -97,8 +96,6 @@ impl Journey<'_> {
                 Written::Announced => {
                     self.settle("proxies forget the column of encoded values")
                         .await;
-                    // With values in it, if another command has turned back meanwhile.
-                    self.check_ours().await?;
                     self.drop_hidden().await?;
                     let known = catalogue::read(self.cluster, &self.table.name).await?;
                     check_unchanged(&known, &self.table.name, &self.entry)?;
@@ -147,10 +144,6 @@ impl Journey<'_> {
         };
         self.settle.wait(what).await;
         hints::wait_for_none(self.cluster, quiet, HINTS_LEFT).await
-    }
-
-    async fn check_ours(&self) -> Result<()> {
-        self.claim().look().await
     }
 
     fn claim(&self) -> Claim<'_> {
@@ -221,6 +214,7 @@ impl Journey<'_> {
             table.name.to_cql(),
             name.to_cql()
         );
+        self.claim().renew().await?;
         cluster.run(&add).await?;
         cluster.agree().await
     }
@@ -232,6 +226,8 @@ impl Journey<'_> {
         }
         let name = Name::from_stored(self.entry.hidden.as_str());
         let drop = format!("ALTER TABLE {} DROP {}", table.name.to_cql(), name.to_cql());
+        // It has values again if another command has turned back meanwhile.
+        self.claim().renew().await?;
         cluster.run(&drop).await?;
         cluster.agree().await
     }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -24,6 +24,7 @@ use super::entry;
 use super::pace::Pace;
 use super::values::Change;
 use crate::catalogue::claim::Claim;
+use crate::nodes::asked::Asked;
 use crate::nodes::cluster::{Cluster, patiently};
 use crate::nodes::progress::bar;
 use crate::nodes::reading::{Reader, Throttle};
@@ -161,7 +162,7 @@ impl<'a> Mover<'a> {
         let moves = todo.iter().map(|range| {
             let (reader, bar, note) = (&reader, &bar, &note);
             async move {
-                let take = async |rows: Vec<Row>, asked: Instant| {
+                let take = async |rows: Vec<Row>, asked: Asked| {
                     self.take(rows, asked).await?;
                     bar.set_message(format!("{} values", self.moved.values()));
                     Ok(())
@@ -181,7 +182,7 @@ impl<'a> Mover<'a> {
     }
 
     /// Moves the values of a page that was asked for at that time.
-    async fn take(&self, rows: Vec<Row>, asked: Instant) -> Result<()> {
+    async fn take(&self, rows: Vec<Row>, asked: Asked) -> Result<()> {
         // Also if none of them has a value.
         self.claim.renew().await?;
         let moved = &self.moved;
@@ -253,8 +254,8 @@ impl<'a> Mover<'a> {
 
     /// Writes rows of one partition, as one mutation. Values that have expired since are left out, and none lives
     /// longer than before.
-    async fn send(&self, rows: &[Ready], asked: Instant) -> Result<()> {
-        let age = asked.elapsed();
+    async fn send(&self, rows: &[Ready], asked: Asked) -> Result<()> {
+        let age = asked.age()?;
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_consistency(Consistency::All);
         batch.set_is_idempotent(true);

@@ -1,8 +1,5 @@
 //! `helenus payload status`: which columns are encoded, and whether they are as they should be.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
-
 use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{Table as TextTable, presets};
@@ -11,6 +8,7 @@ use helenus_catalogue::{Encoding, Feature, Form, Written};
 use helenus_rows::{Column, Row, Table, TableName};
 use scylla::statement::Consistency;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::dictionary::{Dictionaries, too_many};
 use super::entry;
@@ -18,6 +16,7 @@ use super::moving::narrowed;
 use super::{proxies, target};
 use crate::catalogue::{self, told_lost};
 use crate::nodes::access::Access;
+use crate::nodes::asked::Asked;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::progress::bar;
 use crate::nodes::reading::{Reader, Throttle};
@@ -259,7 +258,7 @@ async fn counted(cluster: &Cluster, table: &Table, entry: &Encoding) -> Result<C
     let counts = ranges.iter().map(|range| {
         let (reader, throttle, counted, bar) = (&reader, &throttle, &counted, &bar);
         async move {
-            let take = async |rows: Vec<Row>, _: Instant| {
+            let take = async |rows: Vec<Row>, _: Asked| {
                 rows.iter().for_each(|row| counted.add(row));
                 Ok(())
             };

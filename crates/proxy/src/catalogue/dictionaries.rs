@@ -16,6 +16,10 @@ pub(crate) struct DictionaryKey {
 /// What the largest takes as it is kept; they have about 150 KiB at most.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
 
+/// What brings a row back that replicas have lost.
+const MENDED: &str =
+    "run `nodetool repair -full helenus` on all nodes, or restore it from a backup";
+
 /// The dictionaries of the tables that have encoded columns: all there are, since any value may need any of them. How many
 /// that may be is seen to where they are made ([`helenus_catalogue::DICTIONARIES_MAX`]).
 #[derive(Clone, Debug, Default)]
@@ -26,16 +30,30 @@ pub(crate) struct Dictionaries {
 }
 
 impl Dictionaries {
-    /// Keeps those that are listed, of tables that count. Returns those that are to be read.
+    /// Takes in which there are of the tables that have encoded columns. Returns those that are to be read. One of these tables
+    /// that is listed no more is kept: none is ever deleted while values may need it, so its row is lost.
     pub(crate) fn adopt(
         &mut self,
         listed: &[DictionaryKey],
-        counts: impl Fn(&DictionaryKey) -> bool,
+        is_encoded: impl Fn(&DictionaryKey) -> bool,
     ) -> Vec<DictionaryKey> {
-        let wanted: BTreeSet<&DictionaryKey> = listed.iter().filter(|key| counts(key)).collect();
+        let listed: BTreeSet<&DictionaryKey> = listed.iter().collect();
         self.problems.clear();
-        self.known.retain(|key, _| wanted.contains(key));
-        let unknown = wanted
+        self.known.retain(|key, _| is_encoded(key));
+        let lost = self.known.keys().filter(|key| !listed.contains(key));
+        for key in lost.cloned().collect::<Vec<_>>() {
+            let DictionaryKey {
+                keyspace,
+                table,
+                id,
+            } = &key;
+            let problem = format!(
+                "dictionary {id} of {keyspace}.{table} is not in helenus.dictionaries any more, and proxies that are \
+                 started later will not have it: {MENDED}"
+            );
+            self.problems.insert(key, problem);
+        }
+        let unknown = listed
             .into_iter()
             .filter(|key| !self.known.contains_key(key));
         unknown.cloned().collect()
@@ -44,7 +62,7 @@ impl Dictionaries {
     /// What has been read of one: nothing if the row has gone.
     pub(crate) fn put(&mut self, key: DictionaryKey, learned: Option<&[u8]>) {
         let learned = match learned {
-            None => Err("it has no content: restore it from a backup".to_owned()),
+            None => Err(format!("it has no content: {MENDED}")),
             Some(bytes) if bytes.len() > BYTES_MAX => Err(format!(
                 "it has {} bytes, more than the {BYTES_MAX} that Helenus writes at most",
                 bytes.len()
@@ -103,12 +121,9 @@ mod tests {
     #[test]
     fn each_is_read_once() {
         let mut dictionaries = Dictionaries::default();
-        let listed = [key("users", 1), key("users", 2), key("other", 1)];
+        let listed = [key("users", 1), key("users", 2)];
         let counts = |key: &DictionaryKey| key.table == "users";
-        assert_eq!(
-            dictionaries.adopt(&listed, counts),
-            [key("users", 1), key("users", 2)]
-        );
+        assert_eq!(dictionaries.adopt(&listed, counts), listed);
         let bytes = helenus_payload::learn([]).to_bytes();
         dictionaries.put(key("users", 1), Some(&bytes));
         dictionaries.put(key("users", 2), Some(b"damaged"));
@@ -129,7 +144,28 @@ mod tests {
         ));
         dictionaries.put(key("users", 2), None);
         assert_eq!(dictionaries.problems.len(), 1);
-        assert!(dictionaries.adopt(&listed, |_| false).is_empty());
+        assert!(dictionaries.adopt(&[], |_| false).is_empty());
+        assert!(dictionaries.of_table("shop", "users").is_empty());
+    }
+
+    #[test]
+    fn one_whose_row_is_lost_is_kept_while_its_table_is_encoded() {
+        let mut dictionaries = Dictionaries::default();
+        let bytes = helenus_payload::learn([]).to_bytes();
+        for id in [1, 2] {
+            dictionaries.put(key("users", id), Some(&bytes));
+        }
+        assert_eq!(dictionaries.adopt(&[key("users", 2)], |_| true), []);
+        assert_eq!(dictionaries.of_table("shop", "users").len(), 2);
+        let problems: Vec<_> = dictionaries.problems.values().collect();
+        assert!(
+            matches!(&problems[..], [lost] if lost.contains("dictionary 1 of shop.users is not in"))
+        );
+        // Somebody has repaired it.
+        let both = [key("users", 1), key("users", 2)];
+        assert_eq!(dictionaries.adopt(&both, |_| true), []);
+        assert!(dictionaries.problems.is_empty());
+        dictionaries.adopt(&[], |_| false);
         assert!(dictionaries.of_table("shop", "users").is_empty());
     }
 

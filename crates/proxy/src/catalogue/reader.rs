@@ -140,11 +140,11 @@ impl Reader {
         });
         let encoded: Vec<_> = encoded.map(|(table, _)| table).collect();
         if encoded.is_empty() {
-            known.adopt(&[], |_| true);
+            known.adopt(&[], |_| false);
             return Ok(Some(known));
         }
         let level = self.level(local_dc).await?;
-        for table in encoded {
+        for table in &encoded {
             let select = format!(
                 "SELECT id FROM helenus.dictionaries WHERE keyspace_name = {} AND table_name = {}",
                 quote_text(&table.keyspace),
@@ -160,7 +160,11 @@ impl Reader {
                 id,
             }));
         }
-        for key in known.adopt(&listed, |_| true) {
+        let is_encoded = |key: &DictionaryKey| {
+            let mut tables = encoded.iter();
+            tables.any(|of| (&of.keyspace, &of.table) == (&key.keyspace, &key.table))
+        };
+        for key in known.adopt(&listed, is_encoded) {
             let select = format!(
                 "SELECT learned FROM helenus.dictionaries WHERE keyspace_name = {} AND table_name = {} AND id = {}",
                 quote_text(&key.keyspace),
