@@ -19,6 +19,7 @@ fn shared() -> Process {
         processors: None,
         timeouts: None,
         batches: None,
+        pages: None,
         gone: false,
     });
     shared.publish(Snapshot {
