@@ -1,6 +1,6 @@
 //! The warnings of several answers as those of one.
 
-use helenus_wire::{Header, Reader, flags, write};
+use helenus_wire::{Header, Malformed, Reader, flags, write};
 
 /// Cassandra warns when a statement without a keyspace runs on a connection of another keyspace than
 /// it was prepared in. On a shared link that says nothing about the client.
@@ -62,6 +62,27 @@ impl Warnings {
         write::string_list(out, &warnings);
         flags::WARNING
     }
+}
+
+/// The body of an answer with one more warning, behind its own, and its flags.
+pub(crate) fn with_warning(
+    header_flags: u8,
+    body: &[u8],
+    warning: &str,
+) -> Result<(u8, Vec<u8>), Malformed> {
+    let mut reader = Reader::new(body);
+    let mut out = Vec::with_capacity(body.len() + warning.len() + 4);
+    if header_flags & flags::TRACING != 0 {
+        out.extend_from_slice(&reader.uuid()?);
+    }
+    let mut warnings = match header_flags & flags::WARNING {
+        0 => Vec::new(),
+        _ => reader.string_list()?,
+    };
+    warnings.push(warning);
+    write::string_list(&mut out, &warnings);
+    out.extend_from_slice(reader.rest());
+    Ok((header_flags | flags::WARNING, out))
 }
 
 /// The body of an answer to an EXECUTE without Cassandra's remarks about what the proxy has made of it:
