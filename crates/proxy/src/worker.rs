@@ -253,14 +253,17 @@ impl Worker {
             let limit = held.limit;
             let mut agreement = Agreement::Reached;
             if tokio::time::timeout(limit, wait).await.is_err() {
+                // Its coordinator may lack changes of others.
                 let without = shared.schema_awaited_of.load();
+                let without = without.iter().filter(|node| **node != coordinator);
+                let without: Vec<SocketAddr> = without.copied().collect();
                 let nodes: Vec<String> = without.iter().map(SocketAddr::to_string).collect();
                 tracing::warn!(
                     statement = held.statement.as_deref(),
                     without = nodes.join(", "),
                     "the nodes do not agree on the schema after {limit:?}"
                 );
-                agreement = Agreement::Missed(without.to_vec());
+                agreement = Agreement::Missed(without);
             }
             let mut worker = me.borrow_mut();
             worker.with(|engine| engine.on_agreed(Instant::now(), &held, &agreement));
