@@ -294,6 +294,7 @@ fn snapshot() -> Snapshot {
         processors: None,
         timeouts: None,
         batches: None,
+        pages: None,
         gone: false,
     });
     let mut snapshot = Snapshot {

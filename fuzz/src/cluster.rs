@@ -158,6 +158,7 @@ pub fn node(number: u8) -> Node {
         processors: Some(8),
         timeouts: None,
         batches: None,
+        pages: None,
         gone: false,
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use helenus_engine::Engine;
-use helenus_engine::output::{Dialed, NotDialed};
+use helenus_engine::output::{Agreement, Dialed, NotDialed};
 use helenus_engine::shared::{Common, Shared, WorkerMessage};
 use helenus_engine::snapshot::Node;
 use helenus_wire::{ErrorBody, Opcode, Version, code};
@@ -189,7 +189,8 @@ impl<'a> World<'a> {
             worker.engine.on_deadline(now, now - begin());
             let is_due = |at: &Instant| *at <= now;
             for (_, held) in worker.held.extract_if(.., |(at, _)| is_due(at)) {
-                worker.engine.on_agreed(now, &held);
+                let late = Agreement::Missed(vec![held.coordinator]);
+                worker.engine.on_agreed(now, &held, &late);
             }
         }
         self.settle();
@@ -282,7 +283,7 @@ impl<'a> World<'a> {
         let worker = &mut self.workers[index];
         let held = std::mem::take(&mut worker.held);
         for (_, held) in &held {
-            worker.engine.on_agreed(self.now, held);
+            worker.engine.on_agreed(self.now, held, &Agreement::Reached);
         }
         !held.is_empty()
     }

@@ -119,6 +119,7 @@ impl Engine {
         let new = self.cx.shared.snapshot.load_full();
         self.pauses
             .note_snapshot(self.cx.now, &self.cx.snapshot, &new);
+        self.cx.page_rows_max = new.page_rows_max();
         self.cx.snapshot = new;
         self.links.adopt_nodes(&self.cx);
         self.queues.adopt_nodes(&self.cx);

@@ -9,7 +9,8 @@ use crate::backlog::Work;
 use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::memory::Body;
-use crate::output::HeldAnswer;
+use crate::node::agreement::warned;
+use crate::output::{Agreement, HeldAnswer};
 use crate::shared::WorkerMessage;
 use crate::tick::{STILL_MAX, TICK};
 
@@ -43,13 +44,18 @@ impl Engine {
     }
 
     /// The nodes agree on the schema, or have had their time.
-    pub fn on_agreed(&mut self, now: Instant, held: &HeldAnswer) {
+    pub fn on_agreed(&mut self, now: Instant, held: &HeldAnswer, agreement: &Agreement) {
         self.set_now(now);
         self.adopt_snapshot();
+        let warned = warned(held, agreement);
+        let (header_flags, body) = match &warned {
+            Some((header_flags, body)) => (*header_flags, body),
+            None => (held.header_flags, &held.body),
+        };
         let reply = Reply {
             opcode: held.opcode,
-            header_flags: held.header_flags,
-            body: Body::Borrowed(&held.body),
+            header_flags,
+            body: Body::Borrowed(body),
             version: held.version,
         };
         self.answer_clients(held.request, reply);

@@ -54,6 +54,7 @@ pub mod node;
 mod node_request;
 mod obeying;
 pub mod output;
+pub mod page_limits;
 mod parting;
 mod passing;
 mod pauses;

@@ -5,7 +5,7 @@
 //! `connecting.rs`, `events.rs`, `send.rs`, `response.rs`, `rescue.rs`, `reprepare.rs` and
 //! `prepare_range.rs` hold the engine's half of it.
 
-mod agreement;
+pub(crate) mod agreement;
 pub(crate) mod checks;
 mod connect;
 mod connecting;

@@ -78,6 +78,14 @@ pub struct HeldAnswer {
     pub version: Version,
 }
 
+/// What became of waiting for the nodes to agree on the schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    Reached,
+    /// The time was over. These lack the change, or do not say; none if nobody is known to.
+    Missed(Vec<SocketAddr>),
+}
+
 /// Bytes that wait to be written.
 pub trait Outgoing {
     /// The next of them; empty when there are none.

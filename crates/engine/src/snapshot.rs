@@ -13,6 +13,7 @@ use crate::batch_limits::BatchLimits;
 use crate::encodings::Encodings;
 use crate::layouts::Layouts;
 use crate::list_columns::ListColumns;
+use crate::page_limits::PageLimits;
 use crate::table_sizes::TableSizes;
 use crate::timeouts::Timeouts;
 
@@ -33,6 +34,8 @@ pub struct Node {
     pub timeouts: Option<Timeouts>,
     /// `None` until it has told.
     pub batches: Option<BatchLimits>,
+    /// `None` until it has told.
+    pub pages: Option<PageLimits>,
     /// No longer part of the cluster.
     pub gone: bool,
 }
@@ -165,6 +168,13 @@ impl Snapshot {
         node.is_none_or(|node| node.gone)
     }
 
+    /// How many rows of a page all nodes take without a word, as far as they have told.
+    pub(crate) fn page_rows_max(&self) -> usize {
+        let present = self.nodes.iter().filter(|node| !node.gone);
+        let limits = present.filter_map(|node| node.pages);
+        limits.map(|of| of.rows_max).min().unwrap_or(usize::MAX)
+    }
+
     /// Whether the same nodes own the same parts of the ring in another one.
     pub(crate) fn has_ring_of(&self, other: &Snapshot) -> bool {
         let present = |snapshot: &Snapshot| {
@@ -221,6 +231,32 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_that_are_gone_or_silent_limit_no_page() {
+        let node = |rows_max: Option<usize>, gone| Node {
+            pages: rows_max.map(|rows_max| PageLimits { rows_max }),
+            gone,
+            ..crate::testing::node(1)
+        };
+        let of = |nodes: &[Node]| {
+            let nodes = nodes.to_vec();
+            let snapshot = Snapshot {
+                nodes,
+                ..Snapshot::unknown()
+            };
+            snapshot.page_rows_max()
+        };
+        assert_eq!(of(&[]), usize::MAX);
+        let nodes = [
+            node(None, false),
+            node(Some(500), false),
+            node(Some(300), false),
+            node(Some(2), true),
+        ];
+        assert_eq!(of(&nodes), 300);
+        assert_eq!(of(&nodes[..1]), usize::MAX);
+    }
 
     #[test]
     fn only_columns_that_were_found_so_compare_in_reverse() {

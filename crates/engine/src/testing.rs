@@ -108,6 +108,7 @@ pub(crate) fn node(number: u8) -> Node {
         processors: None,
         timeouts: None,
         batches: None,
+        pages: None,
         gone: false,
     }
 }
@@ -141,6 +142,17 @@ pub(crate) fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
 /// A node's answer.
 pub(crate) fn bytes_of(mode: (Version, bool), stream: i16, opcode: Opcode, body: &[u8]) -> Vec<u8> {
     written((true, 0), mode, stream, opcode, body)
+}
+
+/// The same with these flags.
+pub(crate) fn bytes_with_flags(
+    flags: u8,
+    mode: (Version, bool),
+    stream: i16,
+    opcode: Opcode,
+    body: &[u8],
+) -> Vec<u8> {
+    written((true, flags), mode, stream, opcode, body)
 }
 
 /// A client's request.

@@ -24,7 +24,9 @@ use crate::conn::is_hang_up;
 use crate::process::{Change, Process};
 use crate::transport::Transport;
 use helenus_engine::client::session::Next;
-use helenus_engine::output::{Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then};
+use helenus_engine::output::{
+    Agreement, Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then,
+};
 use helenus_engine::report::Report;
 use helenus_engine::shared::{ClientPermit, Shared};
 use helenus_engine::stats::add;
@@ -249,17 +251,22 @@ impl Worker {
                 }
             };
             let limit = held.limit;
+            let mut agreement = Agreement::Reached;
             if tokio::time::timeout(limit, wait).await.is_err() {
-                let nodes = shared.schema_awaited_of.load();
-                let nodes: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
+                // Its coordinator may lack changes of others.
+                let without = shared.schema_awaited_of.load();
+                let without = without.iter().filter(|node| **node != coordinator);
+                let without: Vec<SocketAddr> = without.copied().collect();
+                let nodes: Vec<String> = without.iter().map(SocketAddr::to_string).collect();
                 tracing::warn!(
                     statement = held.statement.as_deref(),
                     without = nodes.join(", "),
                     "the nodes do not agree on the schema after {limit:?}"
                 );
+                agreement = Agreement::Missed(without);
             }
             let mut worker = me.borrow_mut();
-            worker.with(|engine| engine.on_agreed(Instant::now(), &held));
+            worker.with(|engine| engine.on_agreed(Instant::now(), &held, &agreement));
         });
     }
 

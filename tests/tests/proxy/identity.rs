@@ -1,6 +1,6 @@
 //! Roles: who is let in, and what each may do over links that others use too.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use helenus_cluster::{Cluster, Consistency};
@@ -20,6 +20,7 @@ scenes!(
     the_proxy_needs_a_role_that_nodes_accept,
     who_does_not_prove_who_he_is_gets_nothing,
     each_role_has_its_own_rights,
+    guardrails_on_page_sizes_hold_as_before_a_node,
     tokens_are_judged_as_by_a_node,
     a_changed_password_ends_sessions,
     a_dropped_role_ends_sessions,
@@ -29,7 +30,10 @@ scenes!(
 
 fn roles(scenes: &mut Scenes) {
     let _turn = turn("identity", Duration::from_secs(240));
-    let cluster = one_node(helenus_tests::ephemeral().auth(true));
+    // Guardrails are for those who are no superusers.
+    let spec = helenus_tests::ephemeral().auth(true);
+    let spec = spec.yaml("page_size_warn_threshold", "300");
+    let cluster = one_node(spec.yaml("page_size_fail_threshold", "1000"));
     directly(
         &mut cluster.connect(1).expect("node"),
         &[
@@ -117,6 +121,15 @@ fn roles(scenes: &mut Scenes) {
         );
         admin.query("CREATE ROLE x").expect("the superuser may");
     });
+    scenes.scene("guardrails_on_page_sizes_hold_as_before_a_node", || {
+        eventually("the node has told of its guardrails", PATIENCE, || {
+            proxy.log().contains("a node has told of itself")
+        });
+        let mut direct = Client::connect(points[0], 5).expect("connect");
+        let outcome = direct.startup(Some(("reader", "read"))).expect("answer");
+        outcome.expect("the reader");
+        guardrails(&mut direct, &mut reader);
+    });
     scenes.scene("tokens_are_judged_as_by_a_node", || {
         tokens(&cluster, &proxy)
     });
@@ -155,6 +168,52 @@ fn roles(scenes: &mut Scenes) {
     });
     drop(proxy);
     scenes.scene("the_dashboard_shows_roles", || dashboard(&cluster));
+}
+
+/// Scans of one row, directly and through the proxy, with pages that the node takes, warns of and refuses. After the
+/// first few the proxy knows how small rows are, and would ask for very many at a time.
+fn guardrails(direct: &mut Client<TcpStream>, through: &mut Client<TcpStream>) {
+    const HAS_PAGE_SIZE: u8 = 4;
+    let statements = [
+        "SELECT k, v FROM r.t",
+        "SELECT k, v FROM r.t LIMIT 2000",
+        "SELECT k, v FROM r.t WHERE v = 'y' ALLOW FILTERING",
+        "SELECT count(*) FROM r.t",
+    ];
+    let sizes = [
+        None,
+        Some(100),
+        Some(300),
+        Some(301),
+        Some(1000),
+        Some(1001),
+        Some(5000),
+    ];
+    let mut said = [0; 3];
+    for cql in statements {
+        for size in sizes {
+            let mut body = direct.query_body(cql, ONE);
+            if let Some(size) = size {
+                *body.last_mut().expect("flags") |= HAS_PAGE_SIZE;
+                body.extend(i32::to_be_bytes(size));
+            }
+            for round in 0..4 {
+                let [expected, found] = [&mut *direct, &mut *through].map(|client| {
+                    let answer = client.call(op::QUERY, &body).expect("an answer");
+                    let text = String::from_utf8_lossy(&answer.body).into_owned();
+                    (answer.opcode, answer.flags, text)
+                });
+                assert_eq!(found, expected, "{cql}, {size:?}, {round}");
+                let is_refused = expected.0 == op::ERROR;
+                said[usize::from(is_refused) * 2 + usize::from(!is_refused && expected.1 != 0)] +=
+                    1;
+            }
+        }
+    }
+    assert!(
+        said.iter().all(|count| *count > 8),
+        "the node says nothing: {said:?}"
+    );
 }
 
 /// Of a proxy that wants a token, before nodes that want a password.

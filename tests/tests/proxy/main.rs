@@ -27,6 +27,7 @@ mod node;
 mod old;
 mod operations;
 mod operators;
+mod oversized;
 mod prepared;
 mod proxies;
 mod scans;

@@ -27,8 +27,8 @@ use crate::stats::add;
 
 /// What nodes say of aggregates without a partition key; the parts have at least its token.
 const WARNING: &str = "Aggregation query used without partition key";
-/// The page size of aggregates whose clients name none: what nodes take.
-const PAGE_SIZE: usize = 10_000;
+/// The page size of the parts if the client names none: a node takes its own, which no guardrail is about.
+const NO_PAGE_SIZE: i32 = -1;
 /// How often a stretch is halved: what then still takes too long is one partition, most likely.
 const HALVED_MAX: u8 = 10;
 
@@ -72,7 +72,6 @@ pub(crate) struct Aggregate {
     /// The statement's bounds on the ring.
     bounds: Option<Stretch>,
     owners: Option<Arc<ReplicaSets>>,
-    warnings: Warnings,
     /// Whether it has been cut.
     was_cut: bool,
     /// A node has refused a part of it. If the nodes answer the request as it is, its parts are to blame,
@@ -93,7 +92,6 @@ impl Aggregate {
             page_size,
             bounds,
             owners,
-            warnings: Warnings::default(),
             was_cut: false,
             parts_refused: false,
         }
@@ -105,9 +103,11 @@ impl Aggregate {
         let Some(bounds) = self.bounds else {
             return self.send_whole(around);
         };
-        let page_size = self.page_size.unwrap_or(PAGE_SIZE);
+        let page_size = self
+            .page_size
+            .map(|size| i32::try_from(size).unwrap_or(i32::MAX));
         let asked = Asked {
-            page_size: i32::try_from(page_size).unwrap_or(i32::MAX),
+            page_size: page_size.unwrap_or(NO_PAGE_SIZE),
             state: None,
             bounds,
             above: bounds.above,
@@ -250,7 +250,7 @@ impl Aggregate {
         };
         let rows = rows_folded(&self.folds, &page, response.service_us, beside);
         learned.note_piece(response.service_us, rows, page.byte_len());
-        parts.keep(around, index, (&page, rows), &response, &mut self.warnings);
+        parts.keep(around, index, (&page, rows), &response);
         if !around.is_wanted {
             Step::Unwanted
         } else if around.memory().is_full(0) {
@@ -361,9 +361,11 @@ impl Aggregate {
             statement.learned.suspension.begin(around.cx.now);
             return self.abandon_parts(around);
         };
+        let mut told = Warnings::default();
+        parts.warn_of(parts.gather.len(), &mut told);
         let select = statement.facts.select.as_deref();
         if select.is_some_and(|select| select.tokens.is_empty()) {
-            self.warnings.put_first(WARNING);
+            told.add_of_statement(WARNING);
         }
         if let Some(stretch) = self.bounds {
             statement.learned.note_density(parts.rows, stretch.tokens());
@@ -372,7 +374,7 @@ impl Aggregate {
             join.skip_metadata();
         }
         let mut warnings = Vec::new();
-        let header_flags = self.warnings.write(&mut warnings);
+        let header_flags = told.write(&mut warnings);
         around.memory().sub(parts.gather.byte_len());
         self.flow = Flow::AsItIs(None);
         let body = join.into_body(warnings);

@@ -64,6 +64,11 @@ impl Asking<'_> {
         let page_size = options
             .page_size
             .and_then(|size| usize::try_from(size).ok());
+        // A node has something to say about that, too. The parts of an aggregate have the client's page size.
+        let page_rows_max = cx.page_rows_max;
+        if !folded && page_size.is_some_and(|size| size > page_rows_max) {
+            return None;
+        }
         if !scheduling.in_pieces() && !folded && page_size.is_none() {
             return None;
         }
@@ -87,6 +92,7 @@ impl Asking<'_> {
         let mut scan = PagedScan {
             flow: Flow::Pieces(None),
             page_size,
+            page_rows_max,
             limit,
             state: options.paging_state.map(<[u8]>::to_vec),
             join: RowsJoin::default(),

@@ -152,7 +152,7 @@ impl MultiGet {
         }
         around.memory().add(response.content.len());
         if response.header.flags & flags::WARNING != 0 {
-            self.warnings.note(response.prelude, Opcode::Execute);
+            self.warnings.note(response.prelude);
         }
     }
 

@@ -84,6 +84,12 @@ impl Failure<'_> {
         self.error.code == code::OVERLOADED
     }
 
+    /// Nodes say in these words that a page is larger than they take.
+    pub(crate) fn is_of_page_size(&self) -> bool {
+        let message = self.error.message;
+        self.error.code == code::INVALID && message.starts_with("Guardrail page_size ")
+    }
+
     pub(crate) fn is_unprepared(&self) -> bool {
         self.error.code == code::UNPREPARED
     }

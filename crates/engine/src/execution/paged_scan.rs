@@ -56,6 +56,8 @@ pub(super) enum Flow {
     Tail(NodeRequestKey, Tail),
     /// Stretches of the ring, one after the other.
     Stretches(Box<Stretches>),
+    /// The client's own request, by this node request: a node has refused a piece.
+    AsItIs(NodeRequestKey),
 }
 
 /// A page of a scan that is under way.
@@ -64,6 +66,8 @@ pub(crate) struct PagedScan {
     pub(super) flow: Flow,
     /// Rows that the client wants in this page; `None`: all.
     pub(super) page_size: Option<usize>,
+    /// Rows of a page that all nodes take without a word.
+    pub(super) page_rows_max: usize,
     /// Rows that the statement wants in all, if it says so.
     pub(super) limit: Option<usize>,
     /// Where the next piece begins.
@@ -156,6 +160,7 @@ impl PagedScan {
             true => rows_at_first,
             false => learned.map_or(1, |learned| learned.piece_rows(bytes_max, us_max)),
         };
+        let rows_max = rows_max.min(self.page_rows_max);
         let wanted = self.wanted();
         // Pieces of one size: a small one at the end would cost as much as a large one.
         let rows = wanted
@@ -189,6 +194,9 @@ impl PagedScan {
         around: &mut Surroundings<'_>,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
+        if let Flow::AsItIs(_) = self.flow {
+            return outcome.unchanged();
+        }
         let response = match outcome {
             Outcome::Failed(failure) => return self.on_piece_failed(around, failure),
             Outcome::Answered(response) if response.has_rows() => response,
@@ -227,10 +235,10 @@ impl PagedScan {
         partitions: Partitions,
     ) -> Step<'static> {
         let joined = self.join.push(page).is_ok();
-        if response.header.flags & flags::WARNING != 0 {
-            self.warnings.note(response.prelude, around.query.opcode);
-        }
         if joined {
+            if response.header.flags & flags::WARNING != 0 {
+                self.warnings.note(response.prelude);
+            }
             around.memory().add(page.byte_len());
         }
         if let Flow::Tail(_, tail) = &self.flow {
@@ -277,7 +285,8 @@ impl PagedScan {
 
     /// A piece has failed: its client hears of it. Rows that were missing behind parts are something
     /// else: the page begins anew, piece by piece, which may well succeed or else says what the client
-    /// should hear. What is overloaded is not asked again.
+    /// should hear. What is overloaded is not asked again. A guardrail on page sizes that
+    /// nobody has told of may be about the piece alone: the client's own request shows that.
     fn on_piece_failed<'a>(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -287,13 +296,21 @@ impl PagedScan {
             self.forget_rows(around);
             return self.send_piece(around, Target::ANY);
         }
+        if failure.is_of_page_size() {
+            self.forget_rows(around);
+            let work = around.whole_scan(self.bounds);
+            let target = around.target.clone();
+            self.flow = Flow::AsItIs(around.send_whole(Form::Own, work, target));
+            return Step::Wait;
+        }
         Outcome::Failed(failure).unchanged()
     }
 
-    /// Lets go of the rows that have come.
+    /// Lets go of the rows that have come, with what came with them.
     pub(super) fn forget_rows(&mut self, around: &Surroundings<'_>) {
         around.memory().sub(self.join.byte_len());
         self.join = RowsJoin::default();
+        self.warnings = Warnings::default();
     }
 
     /// The page is complete.
@@ -404,7 +421,7 @@ impl PagedScan {
     pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
         match &self.flow {
             Flow::Pieces(request) => *request,
-            Flow::Tail(request, _) => Some(*request),
+            Flow::Tail(request, _) | Flow::AsItIs(request) => Some(*request),
             Flow::Parts { .. } | Flow::Stretches(_) => None,
         }
     }
@@ -422,8 +439,11 @@ impl PagedScan {
         let parts = match &self.flow {
             Flow::Parts { parts, .. } => parts.gather.byte_len(),
             Flow::Stretches(stretches) => stretches.byte_len(),
-            Flow::Pieces(_) | Flow::Tail(..) => 0,
+            Flow::Pieces(_) | Flow::Tail(..) | Flow::AsItIs(_) => 0,
         };
         self.join.byte_len() + parts
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,8 @@ pub(crate) struct Range {
     pub retries: u8,
     pub halved: u8,
     pub came: Option<Came>,
+    /// Those of its answer, which are the client's only if its rows are.
+    pub warnings: Warnings,
 }
 
 impl Range {
@@ -55,6 +57,7 @@ impl Range {
             retries: 0,
             halved: 0,
             came: None,
+            warnings: Warnings::default(),
         }
     }
 
@@ -361,7 +364,6 @@ impl RingParts {
         index: u16,
         (page, rows): (&RowsView<'_>, usize),
         response: &Response<'_>,
-        warnings: &mut Warnings,
     ) {
         let before = self.job();
         if !self.gather.keep(index, response.content) {
@@ -377,9 +379,9 @@ impl RingParts {
                 rows: page.row_count,
                 goes_on: page.paging_state.is_some(),
             });
-        }
-        if response.header.flags & flags::WARNING != 0 {
-            warnings.note(response.prelude, self.opcode());
+            if response.header.flags & flags::WARNING != 0 {
+                range.warnings.note(response.prelude);
+            }
         }
         let job = self.job();
         let as_before = job.work_us.leading_zeros() == before.work_us.leading_zeros();
@@ -406,6 +408,13 @@ impl RingParts {
 
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
         self.gather.children()
+    }
+
+    /// Adds the warnings of the first `used` parts.
+    pub(crate) fn warn_of(&self, used: usize, warnings: &mut Warnings) {
+        for part in self.gather.parts().iter().take(used) {
+            warnings.extend(&part.of.warnings);
+        }
     }
 }
 

@@ -51,6 +51,10 @@ impl RingParts {
 impl PagedScan {
     /// Reads the page in parts, if that is worth it; false if it must go piece by piece.
     pub(super) fn begin_parts(&mut self, around: &mut Surroundings<'_>) -> bool {
+        // A part is asked for the rows of the page. A client that wants no pages may have a larger LIMIT.
+        if self.wanted().is_some_and(|rows| rows > self.page_rows_max) {
+            return false;
+        }
         let Some(cuts) = plan_page(around, self.wanted(), self.left()) else {
             return false;
         };
@@ -124,7 +128,7 @@ impl PagedScan {
             return Step::Wait;
         };
         let rows = (&page, page.row_count);
-        parts.keep(around, index, rows, &response, &mut self.warnings);
+        parts.keep(around, index, rows, &response);
         let came = parts.gather.parts().iter().map(|part| part.of.came);
         let front = front(came, wanted, *to_end);
         if !around.is_wanted {
@@ -215,6 +219,7 @@ impl PagedScan {
             then = self.use_beginning(around, &parts, &mut join, used, wanted);
             used += usize::from(then != Then::Rows);
         }
+        parts.warn_of(used, &mut self.warnings);
         parts.discard(around, used);
         match then {
             Then::End => {
@@ -315,7 +320,7 @@ impl PagedScan {
         match &self.flow {
             Flow::Parts { parts, .. } => parts.children(),
             Flow::Stretches(stretches) => stretches.children(),
-            Flow::Pieces(_) | Flow::Tail(..) => Vec::new(),
+            Flow::Pieces(_) | Flow::Tail(..) | Flow::AsItIs(_) => Vec::new(),
         }
     }
 
@@ -323,7 +328,7 @@ impl PagedScan {
         match &self.flow {
             Flow::Parts { parts, .. } => parts.gather.awaits(part, child),
             Flow::Stretches(stretches) => stretches.awaits(part, child),
-            Flow::Pieces(_) | Flow::Tail(..) => false,
+            Flow::Pieces(_) | Flow::Tail(..) | Flow::AsItIs(_) => false,
         }
     }
 }

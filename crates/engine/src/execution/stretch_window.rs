@@ -10,6 +10,7 @@ use crate::execution::plan_parts::{StretchPlan, stretch_us};
 use crate::execution::ring_parts::{Asked, AtOnce, RingParts};
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{Stretch, end_of_first};
+use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Prediction, Target};
 use crate::stats::add;
@@ -37,6 +38,8 @@ pub(super) struct Sent {
     pub child: Option<NodeRequestKey>,
     /// Its answer, while those before it are missing.
     pub content: Option<Vec<u8>>,
+    /// Those of its answer, which are the client's only if its rows are.
+    pub warnings: Warnings,
     pub retries: u8,
     pub shortened: u8,
 }
@@ -192,6 +195,7 @@ impl Stretches {
                 size: page.size,
                 child: None,
                 content: None,
+                warnings: Warnings::default(),
                 retries: 0,
                 shortened: 0,
             });
@@ -261,6 +265,7 @@ impl Stretches {
         if let Some(sent) = self.window.get_mut(at) {
             sent.child = Some(child);
             sent.content = None;
+            sent.warnings = Warnings::default();
         }
         true
     }

@@ -106,6 +106,7 @@ impl PagedScan {
         let most = most.map_or(bytes_max / 1_024, |learned| {
             learned.piece_rows(bytes_max, 0)
         });
+        let most = most.min(self.page_rows_max);
         wanted.min(most).clamp(1, i32::MAX as usize)
     }
 
@@ -163,8 +164,10 @@ impl PagedScan {
         let (Some(page), Some(learned)) = (page, around.learned()) else {
             return Next::Otherwise;
         };
-        if response.header.flags & flags::WARNING != 0 {
-            self.warnings.note(response.prelude, of.parts.opcode());
+        if response.header.flags & flags::WARNING != 0
+            && let Some(sent) = of.find(number)
+        {
+            sent.warnings.note(response.prelude);
         }
         if page.row_count > 0 {
             learned.note_piece(response.service_us, page.row_count, page.byte_len());
@@ -240,7 +243,10 @@ impl PagedScan {
         } else if fills && (page.row_count > missing || page.paging_state.is_none()) {
             if first.size == missing {
                 // It has as many as it was asked for, and yet nothing goes on behind them.
-                return match is_last && page.row_count == missing && self.join(around, &page) {
+                return match is_last
+                    && page.row_count == missing
+                    && self.join_first(around, of, &page)
+                {
                     true => Taken::Done,
                     false => Taken::Otherwise,
                 };
@@ -249,7 +255,7 @@ impl PagedScan {
             first.size = missing;
             return asked(of.send(around, 0, None));
         }
-        if !self.join(around, &page) {
+        if !self.join_first(around, of, &page) {
             return Taken::Otherwise;
         }
         if fills {
@@ -279,11 +285,20 @@ impl PagedScan {
         if is_last { Taken::Done } else { Taken::Used }
     }
 
-    /// Adds rows to the page; false if they have other columns.
-    fn join(&mut self, around: &Surroundings<'_>, page: &RowsView<'_>) -> bool {
+    /// Adds rows of the first stretch of the window to the page, with the warnings of its answer; false if they
+    /// have other columns.
+    fn join_first(
+        &mut self,
+        around: &Surroundings<'_>,
+        of: &Stretches,
+        page: &RowsView<'_>,
+    ) -> bool {
         let joined = self.join.push(page).is_ok();
         if joined {
             around.memory().add(page.byte_len());
+            if let Some(first) = of.window.front() {
+                self.warnings.extend(&first.warnings);
+            }
         }
         joined
     }

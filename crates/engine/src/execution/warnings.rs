@@ -1,6 +1,6 @@
 //! The warnings of several answers as those of one.
 
-use helenus_wire::{Header, Opcode, Reader, flags, write};
+use helenus_wire::{Header, Malformed, Reader, flags, write};
 
 /// Cassandra warns when a statement without a keyspace runs on a connection of another keyspace than
 /// it was prepared in. On a shared link that says nothing about the client.
@@ -22,25 +22,35 @@ const WARNINGS_MAX: usize = 100;
 pub(crate) struct Warnings(Vec<String>);
 
 impl Warnings {
-    /// Adds the warnings of an answer that are not known yet.
-    pub(crate) fn note(&mut self, prelude: &[u8], opcode: Opcode) {
+    /// Adds the warnings of an answer that are not known yet, and are not about the link's keyspace.
+    pub(crate) fn note(&mut self, prelude: &[u8]) {
         let Ok(warnings) = Reader::new(prelude).string_list() else {
             return;
         };
         for warning in warnings {
-            let about_use = opcode == Opcode::Execute && warning.starts_with(USE_WARNING);
-            if self.0.len() < WARNINGS_MAX
-                && !about_use
-                && !self.0.iter().any(|known| known == warning)
-            {
-                self.0.push(warning.to_owned());
+            if !warning.starts_with(USE_WARNING) {
+                self.add(warning);
             }
         }
     }
 
-    /// Puts a warning in front of the others.
-    pub(crate) fn put_first(&mut self, warning: &str) {
-        self.0.insert(0, warning.to_owned());
+    /// Adds those of another answer.
+    pub(crate) fn extend(&mut self, others: &Warnings) {
+        for warning in &others.0 {
+            self.add(warning);
+        }
+    }
+
+    /// Adds one that a node has of the statement: behind those of guardrails, before those of what it reads.
+    pub(crate) fn add_of_statement(&mut self, warning: &str) {
+        let of_guardrails = self.0.iter().take_while(|of| of.starts_with("Guardrail "));
+        self.0.insert(of_guardrails.count(), warning.to_owned());
+    }
+
+    fn add(&mut self, warning: &str) {
+        if self.0.len() < WARNINGS_MAX && !self.0.iter().any(|known| known == warning) {
+            self.0.push(warning.to_owned());
+        }
     }
 
     /// Writes them, if there are any; the flag that announces them.
@@ -52,6 +62,27 @@ impl Warnings {
         write::string_list(out, &warnings);
         flags::WARNING
     }
+}
+
+/// The body of an answer with one more warning, behind its own, and its flags.
+pub(crate) fn with_warning(
+    header_flags: u8,
+    body: &[u8],
+    warning: &str,
+) -> Result<(u8, Vec<u8>), Malformed> {
+    let mut reader = Reader::new(body);
+    let mut out = Vec::with_capacity(body.len() + warning.len() + 4);
+    if header_flags & flags::TRACING != 0 {
+        out.extend_from_slice(&reader.uuid()?);
+    }
+    let mut warnings = match header_flags & flags::WARNING {
+        0 => Vec::new(),
+        _ => reader.string_list()?,
+    };
+    warnings.push(warning);
+    write::string_list(&mut out, &warnings);
+    out.extend_from_slice(reader.rest());
+    Ok((header_flags | flags::WARNING, out))
 }
 
 /// The body of an answer to an EXECUTE without Cassandra's remarks about what the proxy has made of it:

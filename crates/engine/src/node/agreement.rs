@@ -1,12 +1,14 @@
 //! Answers that wait until the nodes agree on the schema.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::execution::warnings::with_warning;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::output::{HeldAnswer, Output};
+use crate::output::{Agreement, HeldAnswer, Output};
 use crate::stats::add;
 
 impl Engine {
@@ -51,3 +53,27 @@ impl Engine {
         }));
     }
 }
+
+/// The flags and body of an answer that tells its client which nodes lack its change, if some do. Most drivers log
+/// that. One that knows a single proxy cannot see it otherwise: it compares versions of the schema, and there is one.
+pub(crate) fn warned(held: &HeldAnswer, agreement: &Agreement) -> Option<(u8, Vec<u8>)> {
+    let Agreement::Missed(without) = agreement else {
+        return None;
+    };
+    let without: Vec<String> = without.iter().map(SocketAddr::to_string).collect();
+    let who = match without.as_slice() {
+        [] => "some may lack it".to_owned(),
+        [one] => format!("{one} lacks it, or does not say"),
+        several => format!("{} lack it, or do not say", several.join(", ")),
+    };
+    let warning = format!(
+        "Helenus: this change has been made, but the nodes do not agree on the schema after {:?}: {who}. For a while \
+         statements that need the change may fail.",
+        held.limit
+    );
+    // What cannot be read goes to the client as it came.
+    with_warning(held.header_flags, &held.body, &warning).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::{Locality, NodeTable};
 use helenus_policy::token::{Partitioner, Token};
-use helenus_wire::{ErrorBody, Opcode, Version, write};
+use helenus_wire::{ErrorBody, Opcode, Version, flags, write};
 
 use crate::config::Config;
 use crate::encodings::Encodings;
@@ -19,11 +19,13 @@ use crate::layouts::Layouts;
 use crate::leases::Flagged;
 use crate::list_columns::ListColumns;
 use crate::output::{LinkEnd, Output};
+use crate::page_limits::PageLimits;
 use crate::report::{Report, Wanted};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::{KeyColumn, Snapshot, SystemColumn};
 use crate::testing::{
-    Envelope, bytes_of, envelopes, node, open_links, request_of, request_with_flags, take,
+    Envelope, bytes_of, bytes_with_flags, envelopes, node, open_links, request_of,
+    request_with_flags, take,
 };
 use crate::tick::TICK;
 
@@ -154,6 +156,17 @@ impl Bench {
         snapshot.other_schema_version = other_schema_version;
         snapshot.epoch += 1;
         self.common.store(snapshot);
+    }
+
+    /// Nodes take pages of so many rows without a word.
+    pub(crate) fn limit_pages(&mut self, rows_max: usize) {
+        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
+        for node in &mut snapshot.nodes {
+            node.pages = Some(PageLimits { rows_max });
+        }
+        snapshot.epoch += 1;
+        self.common.store(snapshot);
+        self.wait(TICK);
     }
 
     /// `system.peers_v2` has these columns.
@@ -301,6 +314,17 @@ impl Bench {
         let bytes = bytes_of((self.versions.1, framed), stream, opcode, body);
         self.engine
             .on_link_bytes(self.now, self.links[node], &bytes);
+    }
+
+    /// The first node says this with warnings.
+    pub(crate) fn say_warned(&mut self, stream: i16, warnings: &[&str], body: &[u8]) {
+        let framed = self.versions.1 == Version::V5;
+        let mut warned = Vec::new();
+        write::string_list(&mut warned, warnings);
+        warned.extend_from_slice(body);
+        let mode = (self.versions.1, framed);
+        let bytes = bytes_with_flags(flags::WARNING, mode, stream, Opcode::Result, &warned);
+        self.say_bytes(&bytes);
     }
 
     /// The first node says these bytes.

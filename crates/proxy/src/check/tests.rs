@@ -20,6 +20,7 @@ fn node(address: SocketAddr) -> Node {
         processors: None,
         timeouts: None,
         batches: None,
+        pages: None,
         gone: false,
     }
 }

@@ -177,15 +177,18 @@ struct Lagging {
 
 type Asked = Result<(Conn, Told), ConnError>;
 
-/// The unanimous response of the nodes asked first.
+/// The responses of the nodes asked first.
 struct Heard {
-    /// The nodes that responded.
+    /// The nodes that responded, with this version unless they differ.
     from: BTreeSet<SocketAddr>,
     version: Vec<u8>,
+    /// What the first of them knows about its peers.
     peers: Rows,
+    /// Whether another version was heard, too.
+    differ: bool,
 }
 
-/// `None` if they differ, or if none responded. Nothing is known about a change whose coordinator
+/// `None` if none responded. Nothing is known about a change whose coordinator
 /// did not respond; the other changes need not wait for it.
 fn heard(answers: Vec<(SocketAddr, Answer)>) -> Option<Heard> {
     let mut heard: Option<Heard> = None;
@@ -201,10 +204,9 @@ fn heard(answers: Vec<(SocketAddr, Answer)>) -> Option<Heard> {
             from: BTreeSet::new(),
             version: version.clone(),
             peers,
+            differ: false,
         });
-        if heard.version != version {
-            return None;
-        }
+        heard.differ |= heard.version != version;
         heard.from.insert(address);
     }
     heard
@@ -224,8 +226,20 @@ impl Agreement {
             from,
             version,
             peers,
+            differ,
         } = heard;
         let lagging = lagging(shared, &self.linked, &peers, &version);
+        if differ {
+            return Round {
+                agreed: BTreeSet::new(),
+                without: awaited(&lagging, coordinators),
+            };
+        }
+        let awaited = awaited(&lagging, BTreeSet::new());
+        if !awaited.is_empty() {
+            // They may take longer to respond than a client waits, which then wants to know them.
+            shared.schema_awaited_of.store(Arc::new(awaited));
+        }
         let asked = lagging.iter().map(|peer| match peer.is_up {
             true => (peer.address, ANSWER_MAX),
             false => (peer.address, DOUBTFUL_ANSWER_MAX),
@@ -369,6 +383,15 @@ fn lagging(shared: &Process, linked: &Linked, peers: &Rows, version: &[u8]) -> V
             })
         })
         .collect()
+}
+
+/// The nodes that keep others waiting: those that are up and lag, and coordinators that differ, as each lacks what
+/// another has made.
+fn awaited(lagging: &[Lagging], differing: BTreeSet<SocketAddr>) -> Vec<SocketAddr> {
+    let up = lagging.iter().filter(|peer| peer.is_up);
+    let mut all = differing;
+    all.extend(up.map(|peer| peer.address));
+    Vec::from_iter(all)
 }
 
 /// The version of a node that is up and has another one than this, as another node says. `linked`: nodes that were

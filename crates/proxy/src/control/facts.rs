@@ -1,5 +1,5 @@
 //! Facts that only a node itself knows: its number of processors, which bounds the scans it can run
-//! in parallel, its time-outs, and how large a batch may be.
+//! in parallel, its time-outs, and how large batches and pages may be.
 //!
 //! No table lists the processors, but the thread pool that handles responses of other nodes has the
 //! same size. A node that has never received such a response does not list it, and one before 4.0
@@ -23,6 +23,7 @@ use crate::process::Process;
 use crate::rows::query;
 use helenus_engine::batch_limits::{self, BatchLimits};
 use helenus_engine::node::greeting::startup_options;
+use helenus_engine::page_limits::{self, PageLimits};
 use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_engine::timeouts::{SETTINGS, Timeouts};
 
@@ -40,6 +41,8 @@ pub(crate) struct Facts {
     pub timeouts: Option<Timeouts>,
     /// `None` if unknown.
     pub batches: Option<BatchLimits>,
+    /// `None` if unknown.
+    pub pages: Option<PageLimits>,
     /// The node's error if it refused one of the queries.
     pub refusal: Option<String>,
 }
@@ -128,8 +131,9 @@ impl Asking {
             let processors = facts.processors.or(known.processors);
             let timeouts = facts.timeouts.or(known.timeouts);
             let batches = facts.batches.or(known.batches);
-            let told = (processors, timeouts, batches);
-            if told == (known.processors, known.timeouts, known.batches) {
+            let pages = facts.pages.or(known.pages);
+            let told = (processors, timeouts, batches, pages);
+            if told == (known.processors, known.timeouts, known.batches, known.pages) {
                 continue;
             }
             tracing::info!(node = %known.address, processors, "a node has told of itself");
@@ -139,6 +143,7 @@ impl Asking {
             node.processors = processors;
             node.timeouts = timeouts;
             node.batches = batches;
+            node.pages = pages;
             return Some(snapshot);
         }
         None
@@ -165,12 +170,14 @@ pub(crate) async fn ask(
         told.map(|(name, value)| (&**name, &**value)).collect()
     });
     let timeouts = told.clone().and_then(Timeouts::from_settings);
-    let batches = told.map(BatchLimits::from_settings);
+    let batches = told.clone().map(BatchLimits::from_settings);
+    let pages = told.map(PageLimits::from_settings);
     let processors = or_refused(processors(&mut conn).await, &mut refusal)?;
     Ok(Facts {
         processors,
         timeouts,
         batches,
+        pages,
         refusal,
     })
 }
@@ -209,7 +216,8 @@ async fn settings(conn: &mut Conn) -> Result<Option<Vec<(String, String)>>, Conn
     let named = |name: &str, unit: &str| format!("'{name}', '{name}_in_{unit}'");
     let timeouts = SETTINGS.iter().map(|name| named(name, "ms"));
     let batches = batch_limits::SETTINGS.iter().map(|name| named(name, "kb"));
-    let names: Vec<String> = timeouts.chain(batches).collect();
+    let pages = page_limits::SETTINGS.iter().map(|name| format!("'{name}'"));
+    let names: Vec<String> = timeouts.chain(batches).chain(pages).collect();
     let cql = format!(
         "SELECT name, value FROM {NODE_SETTINGS} WHERE name IN ({})",
         names.join(", ")

@@ -302,6 +302,7 @@ fn member(
         processors: None,
         timeouts: None,
         batches: None,
+        pages: None,
         gone: false,
     };
     Some((node, tokens))

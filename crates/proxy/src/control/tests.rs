@@ -23,6 +23,7 @@ fn snapshot() -> Snapshot {
             processors: None,
             timeouts: None,
             batches: None,
+            pages: None,
             gone: false,
         })
         .collect();

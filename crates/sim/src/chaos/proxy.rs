@@ -249,6 +249,7 @@ pub(super) fn snapshot(
         processors: Some(4),
         timeouts: None,
         batches: None,
+        pages: None,
         gone: !members.contains(&at),
     };
     let joining = joining.map(|at| Mover {

@@ -52,6 +52,7 @@ pub(super) fn snapshot(setup: &Setup) -> Snapshot {
             processors: Some(setup.cores),
             timeouts: None,
             batches: None,
+            pages: None,
             gone: false,
         }
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 use helenus_layout::plan::Column;
 use helenus_wire::{Opcode, QueryView, Version, code, write};
 
-use crate::output::Output;
+use crate::output::{Agreement, Output};
 use crate::testing::bench::{Asking, BIGINT, Bench, VARCHAR, orders};
 use crate::testing::{batch_of, open_links};
 
@@ -411,7 +411,10 @@ fn options_of_storage_and_new_columns_are_carried_to_layouts_before_the_table() 
                 Output::Agree(held) => Some(held),
                 _ => None,
             });
-            bench.engine.on_agreed(bench.now, &held.expect("a wait"));
+            let held = held.expect("a wait");
+            bench
+                .engine
+                .on_agreed(bench.now, &held, &Agreement::Reached);
             assert_eq!(bench.answer(), (Opcode::Result, altered("orders")));
             bench.is_done();
         }

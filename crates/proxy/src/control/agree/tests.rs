@@ -19,6 +19,7 @@ fn shared() -> Process {
         processors: None,
         timeouts: None,
         batches: None,
+        pages: None,
         gone: false,
     });
     shared.publish(Snapshot {
@@ -164,7 +165,8 @@ fn a_coordinator_that_does_not_answer_leaves_only_its_own_changes_unconfirmed() 
     };
     let agreed = |told: [Answer; 3]| {
         let told = (1..).map(native).zip(told).collect();
-        heard(told).map(|heard| (heard.from.into_iter().collect::<Vec<_>>(), heard.version))
+        let heard = heard(told).filter(|heard| !heard.differ);
+        heard.map(|heard| (heard.from.into_iter().collect::<Vec<_>>(), heard.version))
     };
     let (new, old) = (Some(&b"new"[..]), Some(&b"old"[..]));
     assert_eq!(
@@ -178,6 +180,28 @@ fn a_coordinator_that_does_not_answer_leaves_only_its_own_changes_unconfirmed() 
     assert_eq!(agreed([told(new), told(new), told(old)]), None);
     let silent = [Answer::Silent, Answer::Silent, Answer::Silent];
     assert_eq!(agreed(silent), None);
+}
+
+#[test]
+fn a_node_that_lags_is_known_also_while_coordinators_differ() {
+    let shared = shared();
+    link(&shared, 3);
+    let told = |version: &[u8]| {
+        Answer::Told(Told {
+            schema_version: Some(version.to_vec()),
+            peers: Some(peers(&[(2, b"other"), (3, b"old")])),
+        })
+    };
+    let answers = [native(1), native(2)]
+        .into_iter()
+        .zip([told(b"new"), told(b"other")]);
+    let heard = heard(answers.collect()).expect("answers");
+    assert!(heard.differ);
+    let lagging = lagging(&shared, &Linked::default(), &heard.peers, &heard.version);
+    // The second is not known to be up.
+    assert_eq!(awaited(&lagging, BTreeSet::new()), [native(3)]);
+    let all = [native(1), native(2), native(3)];
+    assert_eq!(awaited(&lagging, heard.from), all);
 }
 
 #[test]

@@ -67,6 +67,7 @@ fn snapshot() -> Snapshot {
         processors: None,
         timeouts: None,
         batches: None,
+        pages: None,
         gone: false,
     };
     Snapshot {

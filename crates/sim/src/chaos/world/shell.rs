@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use helenus_engine::output::{Dialed, HeldAnswer, NotDialed, Output, Sent, Then};
+use helenus_engine::output::{Agreement, Dialed, HeldAnswer, NotDialed, Output, Sent, Then};
 use helenus_engine::{LinkKey, SessionKey};
 use helenus_wire::{Decoder, Encoder, MAX_REQUEST_BODY};
 
@@ -142,7 +142,8 @@ impl World {
 
     /// Answers a schema change once the nodes agree.
     pub(super) fn agree(&mut self, at: At, held: Box<HeldAnswer>, until_us: u64) {
-        if !self.cluster.agrees() && self.now_us() < until_us {
+        let agrees = self.cluster.agrees();
+        if !agrees && self.now_us() < until_us {
             return self.events.plan(20_000, Event::Agree(at, held, until_us));
         }
         let known = self.proxies[at.proxy].members.clone();
@@ -150,7 +151,11 @@ impl World {
         let now = self.now();
         let worker = self.worker(at);
         worker.agreeing -= 1;
-        worker.engine.on_agreed(now, &held);
+        let agreement = match agrees {
+            true => Agreement::Reached,
+            false => Agreement::Missed(Vec::new()),
+        };
+        worker.engine.on_agreed(now, &held, &agreement);
         self.after(at);
     }
 
