@@ -212,3 +212,57 @@ fn small_rows_in_memory_stand_for_large_ones() {
     assert!((0.8..1.25).contains(&point), "{point}");
     assert!((0.95..1.05).contains(&scan), "{scan}");
 }
+
+/// A node of one core that serves 245 requests per second, and is offered 370 points and 25 writes.
+fn overload() -> Setup {
+    let costs = Calibration {
+        coordinate_us: 4_000.0,
+        ..Calibration::committed()
+    };
+    let offered = Offered {
+        points_per_s: 370,
+        writes_per_s: 25,
+        for_us: 8_000_000,
+    };
+    Setup {
+        nodes: 1,
+        cores: 1,
+        workers: 1,
+        offered: Some(offered),
+        clients: 2,
+        warmup: 20,
+        costs,
+        ..Setup::overload()
+    }
+}
+
+/// No more at the node than it serves while nobody notices.
+fn little_at_node() -> Arm {
+    let mut config = helenus_engine::config::Config::default();
+    config.links.node_in_flight_max = 32;
+    Arm::Proxied(Box::new(config))
+}
+
+#[test]
+fn writes_are_answered_while_more_reads_come_than_the_node_serves() {
+    for seed in 1..3 {
+        let setup = Setup { seed, ..overload() };
+        let outcome = simulate(&setup, &little_at_node());
+        let (points, writes) = (outcome.points.count(), outcome.writes.count());
+        let failed = (outcome.points_failed, outcome.writes_failed);
+        println!("seed {seed}: {points} points, {writes} writes, failed {failed:?}");
+        assert!(
+            points > 2_000 && writes > 150,
+            "seed {seed}: {points}, {writes}"
+        );
+        assert!(
+            failed.0 as usize > points / 50,
+            "seed {seed}: no overload, {failed:?}"
+        );
+        assert!(
+            (failed.0 as usize) < points / 2,
+            "seed {seed}: {failed:?} of {points}"
+        );
+        assert_eq!(failed.1, 0, "seed {seed}: of {writes} writes");
+    }
+}
