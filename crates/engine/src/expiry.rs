@@ -43,7 +43,7 @@ impl Engine {
         let mut never_begun: Vec<(ClientRequestKey, Duration)> = Vec::new();
         let mut pages: Vec<ClientRequestKey> = Vec::new();
         let mut by_rules: Vec<(ClientRequestKey, String)> = Vec::new();
-        for (key, request) in &self.requests.clients {
+        for (key, request) in self.requests.clients.iter() {
             let age = now.saturating_duration_since(request.caller.started);
             if age <= LIMIT_MIN {
                 continue;

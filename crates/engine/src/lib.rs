@@ -64,6 +64,7 @@ mod recent;
 mod recording;
 pub mod records;
 mod refusing;
+mod registry;
 mod released;
 mod repeated;
 pub mod report;

@@ -6,6 +6,7 @@
 //! `prepare_range.rs` hold the engine's half of it.
 
 mod agreement;
+mod busy;
 pub(crate) mod checks;
 mod connect;
 mod connecting;

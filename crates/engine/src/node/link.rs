@@ -9,6 +9,7 @@ use helenus_wire::{Decoder, Encoder, Header, Opcode, Version};
 use crate::context::Context;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::memory::{Held, Ledger};
+use crate::node::busy::Busy;
 use crate::node::greeting;
 use crate::node::kind::{LinkKind, OpenedLink};
 use crate::output::{Sent, Then};
@@ -73,7 +74,8 @@ pub(super) struct Link {
     /// By stream id; the first [`RESERVED`] are never used.
     pub(super) streams: Vec<Stream>,
     pub(super) free: Vec<u16>,
-    pub(super) in_flight: usize,
+    /// Those of them on which an answer is waited for.
+    busy: Busy,
     pub(super) orphans: usize,
     /// Its connection takes no more for now; what waits is written as soon as it does.
     pub(super) write_blocked: bool,
@@ -133,7 +135,7 @@ impl Link {
             open_writes: OpenWrites::new(),
             streams: vec![Stream::Orphan; RESERVED],
             free: Vec::new(),
-            in_flight: 0,
+            busy: Busy::default(),
             orphans: 0,
             write_blocked: false,
             dirty: false,
@@ -173,18 +175,27 @@ impl Link {
     /// Takes a stream id; call only with room.
     #[inline]
     pub(super) fn take_stream(&mut self, stream: Stream) -> i16 {
-        // A probe that is never answered must not keep the link from being idle.
-        self.in_flight += usize::from(stream != Stream::Probe);
-        match self.free.pop() {
+        let id = match self.free.pop() {
             Some(id) => {
                 self.streams[id as usize] = stream;
-                id as i16
+                id
             }
             None => {
                 self.streams.push(stream);
-                (self.streams.len() - 1) as i16
+                (self.streams.len() - 1) as u16
             }
+        };
+        // A probe that is never answered must not keep the link from being idle.
+        if stream != Stream::Probe {
+            self.busy.insert(id);
         }
+        id as i16
+    }
+
+    /// How many answers are waited for.
+    #[inline]
+    pub(super) fn in_flight(&self) -> usize {
+        self.busy.len()
     }
 
     #[inline]
@@ -205,7 +216,7 @@ impl Link {
             }
             Stream::Probe => self.free.push(id as u16),
             Stream::Busy(_) => {
-                self.in_flight -= 1;
+                self.busy.remove(id as u16);
                 self.free.push(id as u16);
             }
         }
@@ -216,16 +227,15 @@ impl Link {
     pub(super) fn orphan(&mut self, id: i16) {
         if let Some(slot) = self.streams.get_mut(id as usize) {
             *slot = Stream::Orphan;
-            self.in_flight -= 1;
+            self.busy.remove(id as u16);
             self.orphans += 1;
         }
     }
 
     /// The node requests that wait for an answer.
     pub(super) fn node_requests(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
-        self.streams
-            .iter()
-            .filter_map(|stream| stream.node_request())
+        let streams = self.busy.iter();
+        streams.filter_map(|id| self.streams.get(id)?.node_request())
     }
 
     /// Asks the node for a sign of life.
