@@ -34,6 +34,7 @@ mod fencing;
 mod following;
 pub mod gates;
 mod gating;
+mod giving_up;
 mod hedging;
 mod holding;
 pub mod holds;

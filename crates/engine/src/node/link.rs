@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::memory::{Held, Ledger};
 use crate::node::busy::Busy;
+use crate::node::dropped::Dropped;
 use crate::node::greeting;
 use crate::node::kind::{LinkKind, OpenedLink};
 use crate::output::{Sent, Then};
@@ -26,6 +27,8 @@ pub(super) enum Stream {
     Busy(NodeRequestKey),
     /// Its request has been given up, its answer may still come: not to be used again before.
     Orphan,
+    /// By all that is known its node will not answer: as long as it does not, it is not used again all the same.
+    Dropped,
     Probe,
 }
 
@@ -35,7 +38,7 @@ impl Stream {
     pub(super) fn node_request(self) -> Option<NodeRequestKey> {
         match self {
             Stream::Busy(request) => Some(request),
-            Stream::Free | Stream::Orphan | Stream::Probe => None,
+            Stream::Free | Stream::Orphan | Stream::Dropped | Stream::Probe => None,
         }
     }
 }
@@ -77,6 +80,8 @@ pub(super) struct Link {
     /// Those of them on which an answer is waited for.
     busy: Busy,
     pub(super) orphans: usize,
+    /// What the node has dropped without saying which it was.
+    pub(super) dropped: Dropped,
     /// Its connection takes no more for now; what waits is written as soon as it does.
     pub(super) write_blocked: bool,
     pub(super) dirty: bool,
@@ -137,6 +142,7 @@ impl Link {
             free: Vec::new(),
             busy: Busy::default(),
             orphans: 0,
+            dropped: Dropped::default(),
             write_blocked: false,
             dirty: false,
             dirty_since: cx.now,
@@ -210,7 +216,7 @@ impl Link {
         let was = std::mem::replace(slot, Stream::Free);
         match was {
             Stream::Free => {}
-            Stream::Orphan => {
+            Stream::Orphan | Stream::Dropped => {
                 self.orphans -= 1;
                 self.free.push(id as u16);
             }
@@ -229,6 +235,18 @@ impl Link {
             *slot = Stream::Orphan;
             self.busy.remove(id as u16);
             self.orphans += 1;
+        }
+    }
+
+    /// The node will not answer on a stream.
+    pub(super) fn drop_stream(&mut self, id: i16) {
+        let Some(slot) = self.streams.get_mut(id as usize) else {
+            return;
+        };
+        let was = std::mem::replace(slot, Stream::Dropped);
+        self.orphans += usize::from(was != Stream::Orphan);
+        if was.node_request().is_some() {
+            self.busy.remove(id as u16);
         }
     }
 

@@ -33,6 +33,10 @@ impl Lost {
         self.link.node_requests()
     }
 
+    pub(super) fn node(&self) -> NodeIndex {
+        self.link.node
+    }
+
     /// What has become of one of them.
     pub(super) fn loss(&self, flight: &Flight) -> Loss {
         let may_have_reached_it = self.link.writes > flight.behind;
