@@ -266,3 +266,44 @@ fn writes_are_answered_while_more_reads_come_than_the_node_serves() {
         assert_eq!(failed.1, 0, "seed {seed}: of {writes} writes");
     }
 }
+
+/// Three proxies of eight workers, each of which has scans, before nodes that take 100 ms to answer although they have
+/// little to do.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
+fn scans_leave_each_of_many_workers_room_for_points() {
+    let offered = Offered {
+        points_per_s: 4_300,
+        writes_per_s: 0,
+        for_us: 4_000_000,
+    };
+    let setup = Setup {
+        nodes: 3,
+        vnodes: 16,
+        cores: 8,
+        proxies: 3,
+        workers: 8,
+        connections: 8,
+        clients: 72,
+        queries: 150,
+        offered: Some(offered),
+        warmup: 100,
+        points_in_ten: 0,
+        filters_in_hundred: 100,
+        tables: 1,
+        rows: 20_000,
+        time_out_us: 60_000_000,
+        hop_us: Some(50_000.0),
+        bytes_per_us: 0,
+        ..Setup::paper()
+    };
+    let outcome = simulate(&setup, &default());
+    let (points, filters) = (outcome.points.count(), outcome.filters.count());
+    let failed = outcome.points_failed;
+    let p99_us = outcome.points.quantile_us(0.99);
+    println!("{failed} of {points} points refused, p99 {p99_us} us, beside {filters} filters");
+    assert!(points > 10_000 && filters == 150, "{outcome:?}");
+    assert_eq!(failed, 0, "of {points}");
+    // Twice what a node takes, in virtual time. With shares of the window and no floor it is 1.7 s.
+    assert!(p99_us < 400_000, "{p99_us}");
+}
