@@ -1,6 +1,8 @@
 //! What waits for a node, and when it may go, as [`helenus_policy::schedule`] decides: a queue per node,
 //! bounded, in which everything waits that must wait at all.
 
+mod keeping;
+mod kept;
 pub(crate) mod lane;
 mod publish;
 pub(crate) mod room;
@@ -19,6 +21,7 @@ use helenus_policy::schedule::{
     Answered, Class, Counters, Handle, Job, Offer, Payer, PieceAnswered, Schedule,
 };
 
+use crate::admission::kept::KeptPermits;
 use crate::admission::room::{Inside, Occupied, Room};
 use crate::admission::settings::{assignment, settings};
 use crate::admission::shared_node::{ScanPermit, SharedNode};
@@ -129,6 +132,8 @@ pub(crate) struct Queues {
     room: Room,
     /// What all that is outstanding says of which replica is best.
     choice: Choice,
+    /// Permits of what has been given up.
+    kept: KeptPermits,
     /// Nodes at which places may have become free, or whose queues have changed.
     noted: Vec<NodeIndex>,
 }
@@ -297,15 +302,23 @@ impl Queues {
                     .shared
                     .learn(cx.now, answer, queue.schedule.settings());
             }
-            // With it in hand, this worker's own scans seemed to need none.
-            let has_room = queue.inside.has_room(&queue.shared, &self.room);
-            queue.say_waiting(cx.index, has_room);
-            // Another worker's scans come first now, or the nearer one would always win.
-            if self.wake_scans(cx, node) {
-                noted = Noted::ForOthers;
-            }
+            noted = self.offer_permit(cx, node);
         }
         self.note(node, noted);
+    }
+
+    /// A permit of a node is free again: another worker is told if its scans come first. For whom the node's queue
+    /// is to be looked at here.
+    fn offer_permit(&self, cx: &mut Context, node: NodeIndex) -> Noted {
+        let queue = &self.nodes[node.as_usize()];
+        // With it in hand, this worker's own scans seemed to need none.
+        let has_room = queue.inside.has_room(&queue.shared, &self.room);
+        queue.say_waiting(cx.index, has_room);
+        // Another worker's scans come first now, or the nearer one would always win.
+        match self.wake_scans(cx, node) {
+            true => Noted::ForOthers,
+            false => Noted::ForAll,
+        }
     }
 
     /// Tells the worker whose scan is next that there may be a permit for it; false if that is this one,

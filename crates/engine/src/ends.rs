@@ -307,12 +307,7 @@ impl Engine {
         let wholes = [request.execution.whole(), request.execution.hedge()];
         let parts = request.execution.children();
         for whole in wholes.into_iter().flatten() {
-            let node_request = self.requests.nodes.get_mut(whole);
-            let now = self.cx.now;
-            if let Some(landed) = node_request.and_then(|request| request.land(now)) {
-                // Its answer may still come, and is nobody's.
-                self.links.give_up(&landed.flight);
-            }
+            self.give_up(whole);
             self.drop_node_request(whole);
         }
         for part in parts {

@@ -6,9 +6,9 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::ends::timed_out;
 use crate::engine::Engine;
+use crate::giving_up::is_cut;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::Owner;
-use crate::query::Query;
 use crate::records::AttemptEnd;
 use crate::rules::Permit;
 use crate::stats::add;
@@ -34,7 +34,11 @@ impl Engine {
             let Some(query) = self.requests.query_of(request) else {
                 continue;
             };
-            let limit = self.limit_of(query, request.node);
+            let timed = match is_cut(request, query) {
+                true => Timed::Range,
+                false => query.timed(),
+            };
+            let limit = self.limit_of(timed, request.node);
             if age > limit {
                 late.push((key, limit));
             }
@@ -43,7 +47,7 @@ impl Engine {
         let mut never_begun: Vec<(ClientRequestKey, Duration)> = Vec::new();
         let mut pages: Vec<ClientRequestKey> = Vec::new();
         let mut by_rules: Vec<(ClientRequestKey, String)> = Vec::new();
-        for (key, request) in &self.requests.clients {
+        for (key, request) in self.requests.clients.iter() {
             let age = now.saturating_duration_since(request.caller.started);
             if age <= LIMIT_MIN {
                 continue;
@@ -52,7 +56,7 @@ impl Engine {
                 permit.note_timed_out();
                 by_rules.push((key, text));
             } else if request.is_waiting_to_begin() {
-                let limit = self.limit_of(&request.query, None);
+                let limit = self.limit_of(request.query.timed(), None);
                 if age > limit {
                     never_begun.push((key, limit));
                 }
@@ -89,24 +93,20 @@ impl Engine {
     }
 
     /// How long a node request may be at its node.
-    fn limit_of(&self, query: &Query, node: Option<NodeIndex>) -> Duration {
-        if let Some(limit) = self.cx.shared.config.request_timeout() {
-            return limit;
-        }
-        let node = node.and_then(|at| self.cx.snapshot.nodes.get(at.as_usize()));
-        let timeouts = node.and_then(|node| node.timeouts).unwrap_or_default();
-        timeouts.limit(query.timed())
+    fn limit_of(&self, timed: Timed, node: Option<NodeIndex>) -> Duration {
+        let set = self.cx.shared.config.request_timeout();
+        set.unwrap_or_else(|| self.timeouts_of(node).limit(timed))
     }
 
     fn on_node_request_expired(&mut self, key: NodeRequestKey, limit: Duration) {
-        let Some(request) = self.requests.nodes.get_mut(key) else {
+        let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
+        let node = request.node;
         // What waits elsewhere may have been on a node before.
         let mut silent = None;
-        if let Some(landed) = request.land(self.cx.now) {
-            silent = request.node;
-            self.links.give_up(&landed.flight);
+        if let Some(landed) = self.give_up(key) {
+            silent = node;
             self.note_attempt(key, landed.us, AttemptEnd::TimedOut);
             if let Some(node) = silent {
                 add(&self.links.stats(node).counters.timeouts, 1);

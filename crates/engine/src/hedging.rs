@@ -152,14 +152,11 @@ impl Engine {
         let is_won = attempt == second;
         add(&self.cx.shared.stats.global.hedges_won, u64::from(is_won));
         let loser = if is_won { first } else { second };
-        if let Some(request) = self.requests.nodes.get_mut(loser)
-            && let Some(Landed { flight, us }) = request.land(self.cx.now)
-        {
-            // Its answer may still come, and is nobody's.
+        let node = self.requests.nodes.get(loser).and_then(|of| of.node);
+        if let Some(Landed { us, .. }) = self.give_up(loser) {
             self.hedging.note_repeated(bytes);
-            self.links.give_up(&flight);
             // How long its node has not answered is known; of a second attempt that says nothing.
-            let node = request.node.filter(|_| is_won);
+            let node = node.filter(|_| is_won);
             self.note_attempt(loser, us, AttemptEnd::GivenUp);
             let waited_us = u32::try_from(us).unwrap_or(u32::MAX);
             let is_alive =

@@ -122,7 +122,9 @@ impl Engine {
             self.expire_connecting();
             self.expire_logins();
         }
+        self.end_dropped();
         self.release_taught();
+        self.queues.return_permits(&mut self.cx);
         self.queues.on_tick(&self.cx);
         self.statements.on_tick(&self.cx);
         self.records.on_tick(self.cx.now_us());

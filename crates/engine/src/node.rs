@@ -6,11 +6,14 @@
 //! `prepare_range.rs` hold the engine's half of it.
 
 pub(crate) mod agreement;
+mod busy;
 pub(crate) mod checks;
 mod connect;
 mod connecting;
 mod connection;
+mod dropped;
 mod encode;
+mod ending_dropped;
 mod events;
 mod failure_detector;
 pub mod greeting;
@@ -36,6 +39,7 @@ mod roles;
 mod send;
 mod slot;
 mod special;
+mod stream_zero;
 mod teaching;
 mod traffic;
 mod upkeep;

@@ -7,13 +7,13 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
 use helenus_wire::Page;
-use slotmap::SlotMap;
 
 use crate::admission::{Admission, PartJob, Waiting};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::memory::Ledger;
 use crate::pauses::Missed;
 use crate::query::Query;
+use crate::registry::Registry;
 use crate::statement::place::Place;
 use crate::statement::prepared::Statement;
 
@@ -299,7 +299,7 @@ impl NodeRequest {
 
 /// All node requests to nodes.
 #[derive(Default)]
-pub(crate) struct NodeRequests(SlotMap<NodeRequestKey, NodeRequest>);
+pub(crate) struct NodeRequests(Registry<NodeRequestKey, NodeRequest>);
 
 impl NodeRequests {
     pub(crate) fn get(&self, key: NodeRequestKey) -> Option<&NodeRequest> {

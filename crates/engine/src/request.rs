@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use helenus_policy::turns::Condition;
-use slotmap::SlotMap;
 
 use crate::encodings::Encodings;
 use crate::encodings::shown::OnEncoded;
@@ -19,6 +18,7 @@ use crate::memory::{Held, Ledger};
 use crate::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::query::Query;
 use crate::records::Attempts;
+use crate::registry::Registry;
 use crate::rules::Permit;
 use crate::trail::Trail;
 
@@ -96,7 +96,7 @@ impl ClientRequest {
 /// All that clients wait for, and all node requests to nodes.
 #[derive(Default)]
 pub(crate) struct Requests {
-    pub clients: SlotMap<ClientRequestKey, ClientRequest>,
+    pub clients: Registry<ClientRequestKey, ClientRequest>,
     pub nodes: NodeRequests,
     /// Buffers of bodies, to be used again.
     spare_bodies: Vec<Vec<u8>>,

@@ -8,7 +8,8 @@
 //!
 //! with the values that the node tells (`system_views.settings`), or else Cassandra's defaults. By these
 //! it is 12 s for reads and writes and 62 s for TRUNCATE. What a node reads page by page, each with a
-//! time-out of its own (aggregates, filtering, `IN`), takes as long as it takes: `PAGES_MAX`.
+//! time-out of its own (aggregates, filtering, `IN`), takes as long as it takes: `PAGES_MAX`. A part or a stretch of
+//! such a scan is cut so as to take a page or little more, and has the limit of one.
 
 use std::time::Duration;
 
@@ -104,6 +105,11 @@ impl Timeouts {
             }
         }
         any.then_some(timeouts)
+    }
+
+    /// How long a request may wait in the node's own queue.
+    pub(crate) fn queue(&self) -> Duration {
+        self.queue
     }
 
     /// When the proxy gives up on a request of this kind.

@@ -384,8 +384,8 @@ impl<T: Copy> Schedule<T> {
             return settings.window_max;
         }
         let full = if self.scans_present() {
-            self.adaptive_window
-                .size(settings.window_min, settings.window_max)
+            let min = settings.window_min.max(settings.window_floor);
+            self.adaptive_window.size(min, settings.window_max)
         } else {
             settings.window_open_max
         };

@@ -52,5 +52,5 @@ mod tests;
 pub use calibration::Calibration;
 pub use helenus_policy::schedule::Variant;
 pub use outcome::{Outcome, Times};
-pub use setup::{Arm, Setup};
+pub use setup::{Arm, Offered, Setup};
 pub use world::run;

@@ -6,7 +6,8 @@ use helenus_policy::schedule::{Class, Settings, Variant};
 use crate::config::Config;
 
 /// However many workers and proxies there are, each may have this many queries other than scans at a node while its
-/// own scans are there: a share of the window would be so few that a node which is slow to answer stands idle.
+/// own scans are there, or `window_min` when answers are late: a share of the window would be so few that a node which
+/// is slow to answer stands idle.
 const WINDOW_FLOOR: u32 = 16;
 
 /// A worker's share of what the settings allow for a node of so many processors.
@@ -26,6 +27,7 @@ pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>)
     let settings = Settings {
         variant: Variant::Default,
         window_min: share(scheduling.window_min),
+        window_floor: WINDOW_FLOOR.min(scheduling.window_min),
         window_max: share(scheduling.window_max),
         window_open_max: open,
         scan_slots: scheduling.scan_slots,

@@ -277,6 +277,22 @@ fn a_scan_leaves_a_worker_of_many_some_room_for_everything_else() {
     let (cx, queues) = &mut workers[0];
     let _scan = offer(queues, cx, Class::Scan);
     assert_eq!(queues.window(NODE), 16);
+    // Nor does it come to a share of the least window when answers are late.
+    let mut least = 16;
+    for batch in 0..60 {
+        for _ in 0..32 {
+            let answered = Answered {
+                predicted_us: 100,
+                known_us: 100,
+                service_us: if batch == 0 { 100 } else { 1_000 },
+                is_error: false,
+            };
+            let point = offer(queues, cx, Class::Point);
+            queues.leave_node(cx, point, Class::Point, Some(answered));
+            least = least.min(queues.window(NODE));
+        }
+    }
+    assert_eq!(least, 8);
 }
 
 #[test]

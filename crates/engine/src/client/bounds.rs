@@ -72,7 +72,7 @@ impl Clients {
         let backlog_max = cx.shared.config.limits.client_backlog_bytes_max;
         let full = cx.memory.was_full();
         let (mut unfinished, mut ended) = (Vec::new(), Vec::new());
-        for (key, session) in &self.sessions {
+        for (key, session) in self.sessions.iter() {
             let stalled = |since: Instant| cx.now.saturating_duration_since(since) > STALL_MAX;
             let too_much = session.reads_too_little(backlog_max, cx.now);
             let keeps_busy = full && session.keeps_memory_busy(backlog_max, stalled);

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use helenus_wire::Version;
-use slotmap::SlotMap;
 
 use crate::client::leavers::Leavers;
 use crate::client::login_attempt::Login;
@@ -15,13 +14,14 @@ use crate::client::recent_events::{RecentEvents, ToldElsewhere};
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
+use crate::registry::Registry;
 use crate::rules::OfClient;
 use crate::shared::ClientPermit;
 
 /// The clients of a worker.
 #[derive(Default)]
 pub(crate) struct Clients {
-    pub(super) sessions: SlotMap<SessionKey, Session>,
+    pub(super) sessions: Registry<SessionKey, Session>,
     /// Logins that have not ended, one of a client at most. One that is being judged outlives its client.
     pub(super) logins: BTreeMap<SessionKey, Login>,
     /// Those with something to be written that is not under way.

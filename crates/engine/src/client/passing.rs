@@ -105,7 +105,7 @@ impl Clients {
         cx: &Context,
         may_be_passed: impl Fn(SessionKey) -> bool,
     ) {
-        for (key, session) in &mut self.sessions {
+        for (key, session) in self.sessions.iter_mut() {
             if session.life == Life::Open && may_be_passed(key) {
                 session.passing = Passing::Due(cx.now);
                 self.leavers.due.push_back(key);
@@ -242,7 +242,7 @@ impl Clients {
         for key in offered {
             self.keep(cx, key);
         }
-        for (key, session) in &mut self.sessions {
+        for (key, session) in self.sessions.iter_mut() {
             if session.is_held_back() {
                 cx.ask(Output::Client(key));
             }

@@ -68,6 +68,11 @@ impl Engine {
         for node_request in lost.node_requests() {
             self.on_node_request_lost(node_request, &lost, why);
         }
+        let until = match end {
+            LinkEnd::ByNode => self.cx.now,
+            LinkEnd::Cut => self.cx.now + self.page_of(Some(lost.node())),
+        };
+        self.queues.on_link_gone(key, until);
     }
 
     /// Probes links that have gone silent, and closes those that stay so.

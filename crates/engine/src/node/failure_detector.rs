@@ -48,7 +48,7 @@ impl Link {
         let silence = Duration::from_millis(settings.silence_ms);
         let patience = Duration::from_millis(settings.probe_timeout_ms);
         let since = |at: Instant| cx.now.saturating_duration_since(at);
-        let limit = match self.in_flight {
+        let limit = match self.in_flight() {
             0 => IDLE_PROBE,
             _ => silence,
         };

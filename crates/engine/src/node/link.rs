@@ -9,6 +9,8 @@ use helenus_wire::{Decoder, Encoder, Header, Opcode, Version};
 use crate::context::Context;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::memory::{Held, Ledger};
+use crate::node::busy::Busy;
+use crate::node::dropped::Dropped;
 use crate::node::greeting;
 use crate::node::kind::{LinkKind, OpenedLink};
 use crate::output::{Sent, Then};
@@ -25,6 +27,8 @@ pub(super) enum Stream {
     Busy(NodeRequestKey),
     /// Its request has been given up, its answer may still come: not to be used again before.
     Orphan,
+    /// By all that is known its node will not answer: as long as it does not, it is not used again all the same.
+    Dropped,
     Probe,
 }
 
@@ -34,7 +38,7 @@ impl Stream {
     pub(super) fn node_request(self) -> Option<NodeRequestKey> {
         match self {
             Stream::Busy(request) => Some(request),
-            Stream::Free | Stream::Orphan | Stream::Probe => None,
+            Stream::Free | Stream::Orphan | Stream::Dropped | Stream::Probe => None,
         }
     }
 }
@@ -73,8 +77,11 @@ pub(super) struct Link {
     /// By stream id; the first [`RESERVED`] are never used.
     pub(super) streams: Vec<Stream>,
     pub(super) free: Vec<u16>,
-    pub(super) in_flight: usize,
+    /// Those of them on which an answer is waited for.
+    busy: Busy,
     pub(super) orphans: usize,
+    /// What the node has dropped without saying which it was.
+    pub(super) dropped: Dropped,
     /// Its connection takes no more for now; what waits is written as soon as it does.
     pub(super) write_blocked: bool,
     pub(super) dirty: bool,
@@ -133,8 +140,9 @@ impl Link {
             open_writes: OpenWrites::new(),
             streams: vec![Stream::Orphan; RESERVED],
             free: Vec::new(),
-            in_flight: 0,
+            busy: Busy::default(),
             orphans: 0,
+            dropped: Dropped::default(),
             write_blocked: false,
             dirty: false,
             dirty_since: cx.now,
@@ -173,18 +181,27 @@ impl Link {
     /// Takes a stream id; call only with room.
     #[inline]
     pub(super) fn take_stream(&mut self, stream: Stream) -> i16 {
-        // A probe that is never answered must not keep the link from being idle.
-        self.in_flight += usize::from(stream != Stream::Probe);
-        match self.free.pop() {
+        let id = match self.free.pop() {
             Some(id) => {
                 self.streams[id as usize] = stream;
-                id as i16
+                id
             }
             None => {
                 self.streams.push(stream);
-                (self.streams.len() - 1) as i16
+                (self.streams.len() - 1) as u16
             }
+        };
+        // A probe that is never answered must not keep the link from being idle.
+        if stream != Stream::Probe {
+            self.busy.insert(id);
         }
+        id as i16
+    }
+
+    /// How many answers are waited for.
+    #[inline]
+    pub(super) fn in_flight(&self) -> usize {
+        self.busy.len()
     }
 
     #[inline]
@@ -199,13 +216,13 @@ impl Link {
         let was = std::mem::replace(slot, Stream::Free);
         match was {
             Stream::Free => {}
-            Stream::Orphan => {
+            Stream::Orphan | Stream::Dropped => {
                 self.orphans -= 1;
                 self.free.push(id as u16);
             }
             Stream::Probe => self.free.push(id as u16),
             Stream::Busy(_) => {
-                self.in_flight -= 1;
+                self.busy.remove(id as u16);
                 self.free.push(id as u16);
             }
         }
@@ -216,16 +233,27 @@ impl Link {
     pub(super) fn orphan(&mut self, id: i16) {
         if let Some(slot) = self.streams.get_mut(id as usize) {
             *slot = Stream::Orphan;
-            self.in_flight -= 1;
+            self.busy.remove(id as u16);
             self.orphans += 1;
+        }
+    }
+
+    /// The node will not answer on a stream.
+    pub(super) fn drop_stream(&mut self, id: i16) {
+        let Some(slot) = self.streams.get_mut(id as usize) else {
+            return;
+        };
+        let was = std::mem::replace(slot, Stream::Dropped);
+        self.orphans += usize::from(was != Stream::Orphan);
+        if was.node_request().is_some() {
+            self.busy.remove(id as u16);
         }
     }
 
     /// The node requests that wait for an answer.
     pub(super) fn node_requests(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
-        self.streams
-            .iter()
-            .filter_map(|stream| stream.node_request())
+        let streams = self.busy.iter();
+        streams.filter_map(|id| self.streams.get(id)?.node_request())
     }
 
     /// Asks the node for a sign of life.

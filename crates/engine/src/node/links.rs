@@ -159,7 +159,7 @@ impl Links {
         self.pace.publish(stats);
         let mut in_flight = vec![0; self.health.len()];
         for link in self.open.values() {
-            in_flight[link.node.as_usize()] += link.in_flight;
+            in_flight[link.node.as_usize()] += link.in_flight();
         }
         for (health, in_flight) in self.health.iter_mut().zip(in_flight) {
             health.publish_in_flight(in_flight);

@@ -23,7 +23,7 @@ impl Links {
             let special = pool.special.iter().filter(|special| special.node == node);
             let special: Vec<_> = special.filter_map(|special| special.slot.link()).collect();
             let all = pool.links(node).chain(special.iter().copied());
-            let in_flight = all.filter_map(|link| Some(self.open.get(link)?.in_flight));
+            let in_flight = all.filter_map(|link| Some(self.open.get(link)?.in_flight()));
             PoolRow {
                 worker,
                 role: pool.identity.role().cloned(),

@@ -26,12 +26,10 @@ impl Engine {
                 continue;
             }
             rescued += 1;
-            if let Some(request) = self.requests.nodes.get_mut(key)
-                && let Some(landed) = request.land(self.cx.now)
-            {
-                // Its answer may still come, and will be ignored.
-                self.links.give_up(&landed.flight);
-                request.maybe_applied = true;
+            if let Some(landed) = self.give_up(key) {
+                if let Some(request) = self.requests.nodes.get_mut(key) {
+                    request.maybe_applied = true;
+                }
                 self.note_attempt(key, landed.us, AttemptEnd::Silent);
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
@@ -90,6 +88,10 @@ impl Engine {
         let loss = lost.loss(&landed.flight);
         request.maybe_applied |= loss != Loss::NotBegun;
         self.note_attempt(key, landed.us, AttemptEnd::Lost);
+        if loss == Loss::MayCome {
+            let until = self.done_by(key, landed.flight.sent);
+            self.keep_permit(key, &landed.flight, until);
+        }
         self.leave_queue(key, None);
         if self.on_reprepare_lost(key) {
             return;

@@ -28,9 +28,9 @@ impl Link {
             streams.filter(|stream| is_wanted(stream)).count()
         };
         let busy = count(|stream| matches!(stream, Stream::Busy(_)));
-        let orphans = count(|stream| *stream == Stream::Orphan);
+        let orphans = count(|stream| matches!(stream, Stream::Orphan | Stream::Dropped));
         let free = count(|stream| *stream == Stream::Free);
-        let counted = (self.in_flight, self.orphans, self.free.len());
+        let counted = (self.in_flight(), self.orphans, self.free.len());
         if counted != (busy, orphans, free) {
             found.push(format!(
                 "a link counts {counted:?} streams in flight, orphaned and free; there are {:?}",
@@ -70,12 +70,12 @@ impl Links {
         if !self.repreparing.is_empty() {
             found.push("re-prepares".to_owned());
         }
-        for link in self.open.values().filter(|link| link.in_flight > 0) {
+        for link in self.open.values().filter(|link| link.in_flight() > 0) {
             let busy: Vec<_> = link
                 .node_requests()
                 .map(|key| (key, is_known(key)))
                 .collect();
-            let (in_flight, node) = (link.in_flight, link.node);
+            let (in_flight, node) = (link.in_flight(), link.node);
             found.push(format!(
                 "{in_flight} streams of a link to {node:?}: {busy:?}"
             ));

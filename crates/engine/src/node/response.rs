@@ -17,13 +17,25 @@ impl Engine {
     /// An envelope from a node.
     pub(crate) fn on_node_envelope(&mut self, link_key: LinkKey, header: Header, body: &[u8]) {
         if header.stream <= 0 {
-            // Stream 0 is what a 5.0 node says when a request waited too long in its own queue; whose
-            // it was, it does not say.
-            return;
+            return self.on_stream_zero(link_key, header, body);
         }
         let Some((node, key)) = self.links.release(link_key, header.stream) else {
-            return;
+            // Nobody waits for it any more.
+            return self
+                .queues
+                .on_late_answer(&mut self.cx, link_key, header.stream);
         };
+        self.on_answer(link_key, (node, key), header, body);
+    }
+
+    /// A node request is answered.
+    pub(super) fn on_answer(
+        &mut self,
+        link_key: LinkKey,
+        (node, key): (NodeIndex, NodeRequestKey),
+        header: Header,
+        body: &[u8],
+    ) {
         let now = self.cx.now;
         let landed = self.requests.nodes.get_mut(key).and_then(|r| r.land(now));
         let Some(Landed { us, .. }) = landed else {

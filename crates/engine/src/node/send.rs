@@ -98,7 +98,7 @@ impl Links {
             (can_say_it && link.has_room(in_flight_max)).then_some((key, link))
         };
         let links = pool.links(node).filter_map(with_room);
-        let best = links.min_by_key(|(_, link)| link.in_flight);
+        let best = links.min_by_key(|(_, link)| link.in_flight());
         let Some((link, version)) = best.map(|(key, link)| (key, link.version)) else {
             return Choice::NoRoom;
         };

@@ -71,7 +71,7 @@ impl Special {
             _ if !self.waiting.is_empty() => false,
             Slot::Connecting | Slot::Renewing(_) => false,
             Slot::Empty => true,
-            Slot::Up(link) => links.get(link).is_none_or(|link| link.in_flight == 0),
+            Slot::Up(link) => links.get(link).is_none_or(|link| link.in_flight() == 0),
         }
     }
 }

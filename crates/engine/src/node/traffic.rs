@@ -33,6 +33,10 @@ impl Lost {
         self.link.node_requests()
     }
 
+    pub(super) fn node(&self) -> NodeIndex {
+        self.link.node
+    }
+
     /// What has become of one of them.
     pub(super) fn loss(&self, flight: &Flight) -> Loss {
         let may_have_reached_it = self.link.writes > flight.behind;
@@ -93,7 +97,7 @@ impl Links {
             None | Some(Closing::Broken) => "lost",
             Some(_) => "closed",
         };
-        tracing::info!(node = %address, in_flight = link.in_flight, "link {what}: {why}");
+        tracing::info!(node = %address, in_flight = link.in_flight(), "link {what}: {why}");
         let health = &mut self.health[link.node.as_usize()];
         sub(&health.stats().links_up, 1);
         // Links of a pool that is no more, and those that were replaced, were closed on purpose.
@@ -114,7 +118,7 @@ impl Links {
 
     /// The node requests that nodes have, or will have with the next writes.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
-        let busy = self.open.values().filter(|link| link.in_flight > 0);
+        let busy = self.open.values().filter(|link| link.in_flight() > 0);
         busy.flat_map(Link::node_requests)
     }
 

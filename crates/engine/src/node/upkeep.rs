@@ -48,7 +48,7 @@ impl Links {
                 || link.tenure == Tenure::Over
         };
         let links = self.open.iter();
-        let idle = links.filter(|(_, link)| link.in_flight == 0 && is_needless(link));
+        let idle = links.filter(|(_, link)| link.in_flight() == 0 && is_needless(link));
         let idle: Vec<LinkKey> = idle.map(|(key, _)| key).collect();
         for link in idle {
             self.kill(cx, link, Closing::NotNeeded);

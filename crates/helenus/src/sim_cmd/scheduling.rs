@@ -24,6 +24,9 @@ enum Preset {
     /// 100 nodes, 10 proxies that do not know what the others do, 100 tables of 100,000 rows, 20,000
     /// queries.
     Large,
+    /// One node that is offered more points than it serves, and a few writes: how many of each are answered
+    /// within two seconds. `--mix` is without effect.
+    Overload,
 }
 
 #[derive(Args)]
@@ -109,6 +112,9 @@ pub(super) fn scheduling(args: &SchedulingArgs) -> Result<()> {
     let cells = simulate_all(&setups, &arms);
     for cell in &cells {
         println!("{}\n{}\n", cell.name, tables::table(cell));
+        if cell.setup.offered.is_some() {
+            println!("{}\n", tables::offered(cell));
+        }
     }
     if let Some(table) = paper::table(&cells) {
         println!("The paper's variants: mean of points / of scans in ms\n{table}\n");
@@ -139,6 +145,7 @@ impl SchedulingArgs {
             Preset::Bench => Setup::bench(),
             Preset::Paper => Setup::paper(),
             Preset::Large => Setup::large(),
+            Preset::Overload => Setup::overload(),
         };
         let costs = match &self.calibration {
             Some(path) => {
@@ -151,10 +158,15 @@ impl SchedulingArgs {
         let clients: &[u32] = match (self.clients.is_empty(), self.preset) {
             (false, _) => &self.clients,
             (true, Preset::Bench) => &[8, 32, 250, 1000],
+            (true, Preset::Overload) => &[preset.clients],
             (true, _) => &[125, 250, 500, 1000],
         };
+        let mixes: &[u32] = match self.preset {
+            Preset::Overload => &[preset.points_in_ten],
+            _ => &self.mix,
+        };
         let mut setups = Vec::new();
-        for &points_in_ten in &self.mix {
+        for &points_in_ten in mixes {
             for &clients in clients {
                 // As many as the benchmark asks.
                 let few = self.preset == Preset::Bench && clients < 125;

@@ -66,11 +66,47 @@ fn row(cell: &Cell, name: &str, outcome: &Outcome) -> Vec<String> {
 }
 
 pub(super) fn table(cell: &Cell) -> TextTable {
+    let rows = cell.arms.iter();
+    let rows = rows.map(|(name, outcome)| row(cell, name, outcome));
+    table_of(HEADER, rows)
+}
+
+const OFFERED_HEADER: [&str; 7] = [
+    "arm",
+    "points",
+    "answered",
+    "writes",
+    "answered",
+    "write mean",
+    "p99",
+];
+
+/// How much of what came at a rate was answered while its clients waited.
+pub(super) fn offered(cell: &Cell) -> TextTable {
+    let rows = cell.arms.iter().map(|(name, outcome)| {
+        let (points, writes) = (outcome.points.count(), outcome.writes.count());
+        vec![
+            name.clone(),
+            points.to_string(),
+            (points - outcome.points_failed as usize).to_string(),
+            writes.to_string(),
+            (writes - outcome.writes_failed as usize).to_string(),
+            number(outcome.writes.mean_us() / 1000.0),
+            number(outcome.writes.quantile_us(0.99) as f64 / 1000.0),
+        ]
+    });
+    table_of(OFFERED_HEADER, rows)
+}
+
+fn table_of<const COLUMNS: usize>(
+    header: [&str; COLUMNS],
+    rows: impl Iterator<Item = Vec<String>>,
+) -> TextTable {
     let mut table = TextTable::new();
     table.load_style(presets::NOTHING);
-    table.set_header(HEADER);
-    for (name, outcome) in &cell.arms {
-        table.add_row(row(cell, name, outcome));
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -93,8 +129,10 @@ pub(super) fn json(setup: &Setup, cells: &[Cell]) -> serde_json::Value {
         let value = serde_json::json!({
             "points": times(&outcome.points),
             "scans": times(&outcome.scans),
+            "writes": times(&outcome.writes),
             "points_failed": outcome.points_failed,
             "scans_failed": outcome.scans_failed,
+            "writes_failed": outcome.writes_failed,
             "length_us": outcome.length_us,
             "nodes_us_per_query": outcome.nodes_us_per_query,
             "proxies_us_per_query": outcome.proxies_us_per_query,

@@ -10,6 +10,9 @@ pub struct Settings {
     pub variant: Variant,
     /// Minimum of the adaptive window: queries in flight other than scans.
     pub window_min: u32,
+    /// What the adaptive window has at least, even if a share of `window_min` is less. The window of a node that has
+    /// joined opens from `window_min` on all the same.
+    pub window_floor: u32,
     /// Maximum of the adaptive window, in force while scans are in flight or waiting. In the
     /// presets, the window, scans included. Below 128 Cassandra's own queues stay empty.
     pub window_max: u32,
@@ -38,6 +41,7 @@ impl Default for Settings {
         Settings {
             variant: Variant::Default,
             window_min: 8,
+            window_floor: 0,
             window_max: 64,
             window_open_max: 1024,
             scan_slots: 1,

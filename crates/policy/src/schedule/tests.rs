@@ -25,6 +25,7 @@ fn settings(variant: Variant, window: u32) -> Settings {
     Settings {
         variant,
         window_min: window,
+        window_floor: 0,
         window_max: window,
         window_open_max: window,
         scan_slots: 1,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub(super) use self::rows::{Table, tables};
-pub(super) use self::served::{Served, error_saying, kind_of, overloaded, result, said};
+pub(super) use self::served::{Served, dropped, error_saying, kind_of, result, said};
 pub(super) use self::views::Owners;
 use self::views::Views;
 use super::checks::Once;

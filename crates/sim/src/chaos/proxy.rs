@@ -9,6 +9,7 @@ use helenus_engine::drain::Timetable;
 use helenus_engine::list_columns::ListColumns;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Mover, Node, Snapshot};
+use helenus_engine::timeouts::Timeouts;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
@@ -247,7 +248,7 @@ pub(super) fn snapshot(
         rack: "r1".to_owned(),
         release_version: "5.0.6".to_owned(),
         processors: Some(4),
-        timeouts: None,
+        timeouts: Some(Timeouts::default()),
         batches: None,
         pages: None,
         gone: !members.contains(&at),

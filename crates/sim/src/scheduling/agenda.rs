@@ -39,6 +39,10 @@ pub(super) enum Event {
     ToClients(usize, Vec<u8>),
     /// A node's own answer reaches a client, by the number of its page.
     ToClient(usize, u64, Page),
+    /// A query is due, a write or a point, of those that come at a rate.
+    Offered {
+        is_write: bool,
+    },
     /// A client waits no longer for a query, by its number.
     TimeOut(usize, u64),
 }

@@ -5,7 +5,7 @@ use helenus_wire::{Consistency, ErrorBody, Header, Opcode, Version, code, write}
 use super::agenda::Page;
 use super::data::Data;
 use super::request::Outcome;
-use super::rows::{PageBody, prepared};
+use super::rows::{PageBody, VOID, prepared};
 use super::setup::Setup;
 use super::statement::{Asked, Of};
 
@@ -28,6 +28,11 @@ pub(super) fn answer(
         error.write(body);
         Opcode::Error
     };
+    let read = match asked {
+        Asked::Read(read) | Asked::Execute { read, .. } => Some(read),
+        Asked::Options | Asked::Prepare { .. } => None,
+    };
+    let is_write = matches!(read.map(|read| read.of), Some(Of::Write(_)));
     let mut stream = asked_by.stream;
     let opcode = match outcome {
         Outcome::Supported => {
@@ -54,14 +59,22 @@ pub(super) fn answer(
             write::u16(&mut fields, Consistency::LOCAL_QUORUM.0);
             write::i32(&mut fields, 0);
             write::i32(&mut fields, 1);
-            fields.push(0);
-            error(&mut body, code::READ_TIMEOUT, &fields)
+            match is_write {
+                true => {
+                    write::string(&mut fields, "SIMPLE");
+                    error(&mut body, code::WRITE_TIMEOUT, &fields)
+                }
+                false => {
+                    fields.push(0);
+                    error(&mut body, code::READ_TIMEOUT, &fields)
+                }
+            }
+        }
+        Outcome::Page(Page::Rows { .. }) if is_write => {
+            write::i32(&mut body, VOID);
+            Opcode::Result
         }
         Outcome::Page(Page::Rows { rows, next }) => {
-            let read = match asked {
-                Asked::Read(read) | Asked::Execute { read, .. } => Some(read),
-                Asked::Options | Asked::Prepare { .. } => None,
-            };
             let wanted = match read.map(|read| read.of) {
                 Some(Of::Range { remaining, .. }) => remaining,
                 _ => 1,

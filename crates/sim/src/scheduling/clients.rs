@@ -1,4 +1,5 @@
-//! The clients: each asks a query, reads all its pages, and asks the next one.
+//! The clients: each asks a query, reads all its pages, and asks the next one. Beside them others may ask one
+//! query each, at a rate.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,11 +9,14 @@ use super::data::Data;
 use super::node::Threads;
 use super::queries::{Kind, Query};
 use super::setup::Setup;
+use crate::dice::Dice;
 
 /// Queries before those that count have numbers of their own.
 const WARMUP: u64 = 1 << 40;
 /// Clients that ask them, at most.
 const WARMUP_CLIENTS: u32 = 32;
+/// So have those that come at a rate.
+const OFFERED: u64 = 1 << 41;
 
 pub(super) struct Clients {
     setup: Setup,
@@ -20,6 +24,12 @@ pub(super) struct Clients {
     process: ProcessId,
     threads: Threads<Job>,
     each: Vec<Client>,
+    /// Those of them that wait for a query which is due.
+    spare: Vec<usize>,
+    /// How many have been due, of how many kinds more will be, and until when.
+    offered: u64,
+    offering: usize,
+    until_us: u64,
     /// The next query's number, and the one at which nothing more is asked.
     next: u64,
     end: u64,
@@ -35,11 +45,14 @@ pub(super) struct Measured {
     pub points_us: Vec<u64>,
     pub scans_us: Vec<u64>,
     pub filters_us: Vec<u64>,
-    /// Points, and scans and filters, that failed; they are among the times, too.
-    pub failed: [u32; 2],
+    pub writes_us: Vec<u64>,
+    /// Points, scans and filters, and writes that failed; they are among the times, too.
+    pub failed: [u32; 3],
 }
 
 struct Client {
+    /// Whether it has asked one of the queries that come at a rate.
+    is_offered: bool,
     number: u64,
     query: Query,
     began_us: u64,
@@ -65,19 +78,6 @@ pub(super) struct Wish {
 
 impl Clients {
     pub(super) fn new(setup: &Setup, data: Arc<Data>, process: ProcessId) -> Self {
-        let client = |_| Client {
-            number: 0,
-            query: Query {
-                table: 0,
-                kind: Kind::Point { row: 0 },
-            },
-            began_us: 0,
-            expected: 0..0,
-            behind: None,
-            page: None,
-            was_sent: false,
-            got: None,
-        };
         let threads = match setup.one_machine {
             true => setup.cores,
             false => u32::MAX,
@@ -87,7 +87,11 @@ impl Clients {
             data,
             process,
             threads: Threads::new(threads),
-            each: (0..setup.clients).map(client).collect(),
+            each: (0..setup.clients).map(|_| Client::new(false)).collect(),
+            spare: Vec::new(),
+            offered: 0,
+            offering: 0,
+            until_us: 0,
             next: 0,
             end: 0,
             busy: 0,
@@ -106,6 +110,45 @@ impl Clients {
     pub(super) fn measure(&mut self, agenda: &mut Agenda) {
         self.measured = Measured::default();
         self.ask_all(agenda, self.setup.clients, 0, self.setup.queries);
+        if let Some(offered) = self.setup.offered {
+            self.until_us = agenda.now_us() + offered.for_us;
+            self.offering = 2;
+            self.wait_for_next(agenda, false);
+            self.wait_for_next(agenda, true);
+        }
+    }
+
+    /// How many queries have come at a rate.
+    pub(super) fn offered(&self) -> u64 {
+        self.offered
+    }
+
+    fn wait_for_next(&self, agenda: &mut Agenda, is_write: bool) {
+        let per_s = self.setup.offered.map_or(0, |offered| match is_write {
+            true => offered.writes_per_s,
+            false => offered.points_per_s,
+        });
+        let mut dice = Dice::of(self.setup.seed, 5, self.offered);
+        let in_us = -dice.share().ln() * 1_000_000.0 / f64::from(per_s);
+        // None ever comes at a rate of zero.
+        let in_us = in_us.min((self.until_us - agenda.now_us()) as f64);
+        agenda.plan(in_us as u64, Event::Offered { is_write });
+    }
+
+    /// A query of those that come at a rate is due, or their time is over.
+    pub(super) fn on_offered(&mut self, agenda: &mut Agenda, is_write: bool) {
+        if agenda.now_us() >= self.until_us {
+            self.offering -= 1;
+            return;
+        }
+        self.offered += 1;
+        let query = Query::offered(&self.setup, &self.data, self.offered, is_write);
+        let client = self.spare.pop().unwrap_or(self.each.len());
+        if client == self.each.len() {
+            self.each.push(Client::new(true));
+        }
+        self.begin(agenda, client, (OFFERED + self.offered, query));
+        self.wait_for_next(agenda, is_write);
     }
 
     fn ask_all(&mut self, agenda: &mut Agenda, clients: u32, first: u64, queries: u32) {
@@ -117,7 +160,7 @@ impl Clients {
 
     /// Whether nobody asks or waits.
     pub(super) fn is_done(&self) -> bool {
-        self.busy == 0 && self.next == self.end
+        self.busy == 0 && self.next == self.end && self.offering == 0
     }
 
     /// The next query, if there is one.
@@ -127,10 +170,14 @@ impl Clients {
         }
         let number = self.next;
         self.next += 1;
+        let query = Query::draw(&self.setup, &self.data, number);
+        self.begin(agenda, client, (number, query));
+    }
+
+    fn begin(&mut self, agenda: &mut Agenda, client: usize, (number, query): (u64, Query)) {
         self.busy += 1;
         let of = &mut self.each[client];
-        of.number = number;
-        of.query = Query::draw(&self.setup, &self.data, number);
+        (of.number, of.query) = (number, query);
         of.began_us = agenda.now_us();
         of.expected = of.query.expected(&self.data);
         of.behind = None;
@@ -243,28 +290,50 @@ impl Clients {
         let of = &mut self.each[client];
         of.page = None;
         of.got = None;
-        let is_point = of.query.is_point();
+        let is_offered = of.is_offered;
         let took_us = match answered {
             true => agenda.now_us() - of.began_us,
             false => self.setup.time_out_us,
         };
-        let times = match of.query.kind {
-            Kind::Point { .. } => &mut self.measured.points_us,
-            Kind::Scan { .. } => &mut self.measured.scans_us,
-            Kind::Filter { .. } => &mut self.measured.filters_us,
+        let measured = &mut self.measured;
+        let (times, kind) = match of.query.kind {
+            Kind::Point { .. } => (&mut measured.points_us, 0),
+            Kind::Scan { .. } => (&mut measured.scans_us, 1),
+            Kind::Filter { .. } => (&mut measured.filters_us, 1),
+            Kind::Write { .. } => (&mut measured.writes_us, 2),
         };
         times.push(took_us);
-        self.measured.failed[usize::from(!is_point)] += u32::from(!answered);
+        measured.failed[kind] += u32::from(!answered);
         self.busy -= 1;
-        self.ask(agenda, client);
+        match is_offered {
+            true => self.spare.push(client),
+            false => self.ask(agenda, client),
+        }
     }
 }
 
 impl Client {
+    fn new(is_offered: bool) -> Client {
+        Client {
+            is_offered,
+            number: 0,
+            query: Query {
+                table: 0,
+                kind: Kind::Point { row: 0 },
+            },
+            began_us: 0,
+            expected: 0..0,
+            behind: None,
+            page: None,
+            was_sent: false,
+            got: None,
+        }
+    }
+
     /// Rows that the statement wants behind a row, whether they are there or not.
     fn expected_of_statement(&self, behind: usize, data: &Data) -> u32 {
         match self.query.kind {
-            Kind::Point { .. } => 1,
+            Kind::Point { .. } | Kind::Write { .. } => 1,
             Kind::Filter { .. } => i32::MAX as u32,
             Kind::Scan { above, limit } => {
                 let had = (behind + 1).saturating_sub(data.first_above(above));

@@ -4,7 +4,8 @@
 //! its reads needs a thread of the READ stage of the node that has the rows. A range is read stretch by
 //! stretch of the ring, several at once by a guess of how many rows are where
 //! (`RangeCommandIterator`). Each is asked for all rows that the page wants, and what is too much is thrown
-//! away. What has waited for too long is dropped.
+//! away. What has waited for too long is dropped. A write takes its replica as long as a read of a row does, in
+//! the same threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use super::statement::{Asked, Of};
 use crate::dice::Dice;
 
 /// Time-outs, by Cassandra's defaults: of reads of a row, which also hold where a node reads its own rows
-/// of a range; of ranges; of requests that no thread has begun with.
+/// of a range; of writes; of ranges; of requests that no thread has begun with.
 const POINT_MAX_US: u64 = 5_000_000;
+const WRITE_MAX_US: u64 = 2_000_000;
 const RANGE_MAX_US: u64 = 10_000_000;
 const QUEUED_MAX_US: u64 = 12_000_000;
 /// A coordinator that has files takes a range to have less rows than it would guess from these, by this.
@@ -91,6 +93,10 @@ impl Cluster {
         let (above, up_to, behind, remaining, rows_max, filters) = match of {
             Of::Key(key) => match self.data.row_of(key) {
                 Some(row) => return What::Row(row),
+                None => return What::Said(Outcome::Page(Page::Failed)),
+            },
+            Of::Write(key) => match self.data.row_of(key) {
+                Some(row) => return What::Write(row),
                 None => return What::Said(Outcome::Page(Page::Failed)),
             },
             Of::Range {
@@ -163,6 +169,7 @@ impl Cluster {
                 What::Said(_) => (RANGE_MAX_US, costs.coordinate_us),
                 // The other half is that of the answer.
                 What::Row(_) => (POINT_MAX_US, costs.coordinate_us / 2.0),
+                What::Write(_) => (WRITE_MAX_US, costs.coordinate_us / 2.0),
                 What::Range(_) => (RANGE_MAX_US, costs.coordinate_us / 2.0),
             };
             request.deadline_us = now_us + within_us;
@@ -175,7 +182,7 @@ impl Cluster {
         let request = &mut self.requests[key];
         let said = match &request.what {
             What::Said(outcome) => Some(outcome.clone()),
-            What::Row(_) | What::Range(_) => None,
+            What::Row(_) | What::Write(_) | What::Range(_) => None,
         };
         if let Some(outcome) = said {
             if let Outcome::Prepared(text, _) = &outcome {
@@ -191,10 +198,10 @@ impl Cluster {
     fn read_on(&mut self, agenda: &mut Agenda, key: RequestKey) {
         let request = &mut self.requests[key];
         let mut wanted: Vec<(usize, u32, u32)> = Vec::new();
-        let is_point = matches!(request.what, What::Row(_));
+        let is_point = matches!(request.what, What::Row(_) | What::Write(_));
         match &mut request.what {
             What::Said(_) => {}
-            What::Row(row) => wanted.push((self.data.node_of(*row), 1, 1)),
+            What::Row(row) | What::Write(row) => wanted.push((self.data.node_of(*row), 1, 1)),
             What::Range(range) => {
                 let end = (range.next + range.at_once).min(range.segments.len());
                 for segment in &range.segments[range.next..end] {
@@ -336,7 +343,7 @@ impl Cluster {
         let costs = &self.setup.costs;
         let rows = match &request.what {
             What::Range(range) => range.rows.len().min(range.rows_max) as f64,
-            What::Row(_) | What::Said(_) => 0.0,
+            What::Row(_) | What::Write(_) | What::Said(_) => 0.0,
         };
         let kib = rows * self.setup.row_kib();
         let (reads, remote) = (request.remote_reads.into(), request.remote_rows.into());
@@ -351,6 +358,10 @@ impl Cluster {
         let page = match &self.requests[key].what {
             What::Row(row) => Page::Rows {
                 rows: *row..*row + 1,
+                next: None,
+            },
+            What::Write(_) => Page::Rows {
+                rows: 0..0,
                 next: None,
             },
             What::Range(range) => {

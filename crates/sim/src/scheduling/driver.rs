@@ -11,8 +11,8 @@ use helenus_wire::{
 use super::agenda::Page;
 use super::data::Data;
 use super::queries::{Kind, PAGE_ROWS, Query};
-use super::rows::read_rows;
-use super::statement::{filter_text, point_text, scan_text};
+use super::rows::{VOID, read_rows};
+use super::statement::{filter_text, point_text, scan_text, write_text};
 use crate::proxy::all_of;
 
 const VERSION: Version = Version::V4;
@@ -91,6 +91,10 @@ impl Driver {
                 let values = vec![value.to_be_bytes().to_vec()];
                 (filter_text(wanted.query.table), values)
             }
+            Kind::Write { row } => {
+                let key = self.data.key(row).to_be_bytes().to_vec();
+                (write_text(wanted.query.table), vec![key, vec![0; 8]])
+            }
         };
         let mut body = Vec::new();
         write::short_bytes(&mut body, text.as_bytes());
@@ -158,6 +162,12 @@ impl Driver {
 fn read(data: &Data, header: &Header, body: &[u8]) -> Page {
     if header.opcode != Opcode::Result as u8 {
         return Page::Failed;
+    }
+    if body == VOID.to_be_bytes() {
+        return Page::Rows {
+            rows: 0..0,
+            next: None,
+        };
     }
     let rows = match RowsView::parse(body) {
         Ok(view) => read_rows(data, &view).map(|rows| {

@@ -40,8 +40,10 @@ pub struct Outcome {
     pub scans: Times,
     /// Of scans that read a whole table for rows that it has not.
     pub filters: Times,
+    pub writes: Times,
     pub points_failed: u32,
     pub scans_failed: u32,
+    pub writes_failed: u32,
     /// Until the last query ended.
     pub length_us: u64,
     /// What the processors did for each query, for all nodes, all proxies and the clients.

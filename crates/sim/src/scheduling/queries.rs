@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Scan { above: i64, limit: u32 },
     /// Rows of a whole table that have something which none has.
     Filter { value: i64 },
+    /// Writes a row.
+    Write { row: usize },
 }
 
 /// Rows of a page, as drivers ask for them.
@@ -47,8 +49,16 @@ impl Query {
         Query { table, kind }
     }
 
-    pub(super) fn is_point(&self) -> bool {
-        matches!(self.kind, Kind::Point { .. })
+    /// One of those that come at a rate.
+    pub(super) fn offered(setup: &Setup, data: &Data, number: u64, is_write: bool) -> Query {
+        let mut dice = Dice::of(setup.seed, 4, number);
+        let table = dice.below(setup.tables.into()) as u32;
+        let row = dice.below(data.len() as u64) as usize;
+        let kind = match is_write {
+            true => Kind::Write { row },
+            false => Kind::Point { row },
+        };
+        Query { table, kind }
     }
 
     /// The rows that it must be answered with.
@@ -59,7 +69,7 @@ impl Query {
                 let from = data.first_above(above);
                 from..(from + limit as usize).min(data.len())
             }
-            Kind::Filter { .. } => 0..0,
+            Kind::Filter { .. } | Kind::Write { .. } => 0..0,
         }
     }
 }

@@ -45,6 +45,8 @@ pub(super) enum What {
     Said(Outcome),
     /// A row, and that there is one.
     Row(usize),
+    /// A row is written.
+    Write(usize),
     Range(RangeRead),
 }
 

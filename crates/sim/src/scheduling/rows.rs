@@ -11,6 +11,8 @@ pub(super) const ROW_BYTES_LEAST: usize = 16;
 const BIGINT: u16 = 0x02;
 const BLOB: u16 = 0x03;
 const INT: u16 = 0x09;
+/// The kind of a RESULT without anything.
+pub(super) const VOID: i32 = 1;
 pub(super) const KEYSPACE: &str = "bench";
 
 /// What a page of rows is made of.
@@ -74,8 +76,10 @@ pub(super) fn read_rows(data: &Data, page: &RowsView<'_>) -> Option<Range<usize>
 
 /// The PREPARED that answers a text, with its text as its id.
 pub(super) fn prepared(text: &str, table: u32, version: Version) -> Vec<u8> {
-    let is_point = text.contains("k = ?");
-    let markers: Vec<(&str, u16)> = match is_point {
+    let is_write = text.starts_with("INSERT");
+    let has_key = is_write || text.contains("k = ?");
+    let markers: Vec<(&str, u16)> = match has_key {
+        true if is_write => vec![("k", BIGINT), ("v", BLOB)],
         true => vec![("k", BIGINT)],
         false => {
             let bounds = text
@@ -94,11 +98,16 @@ pub(super) fn prepared(text: &str, table: u32, version: Version) -> Vec<u8> {
     }
     write::u32(&mut out, 1);
     write::u32(&mut out, markers.len() as u32);
-    write::u32(&mut out, u32::from(is_point));
-    if is_point {
+    write::u32(&mut out, u32::from(has_key));
+    if has_key {
         write::u16(&mut out, 0);
     }
     write_columns(&mut out, table, &markers);
+    if is_write {
+        write::u32(&mut out, 4);
+        write::u32(&mut out, 0);
+        return out;
+    }
     write::u32(&mut out, 1);
     write::u32(&mut out, 2);
     write_columns(&mut out, table, &[("k", BIGINT), ("v", BLOB)]);

@@ -32,6 +32,8 @@ pub struct Setup {
     pub connections: u32,
     pub clients: u32,
     pub queries: u32,
+    /// What comes beside that, whatever was answered.
+    pub offered: Option<Offered>,
     /// Queries before those that count, so that proxies have something to learn from.
     pub warmup: u32,
     /// Of ten queries, so many are points.
@@ -56,6 +58,15 @@ pub struct Setup {
     pub costs: Calibration,
 }
 
+/// Queries that are sent at a rate, at random times, whether or not those before are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    pub points_per_s: u32,
+    pub writes_per_s: u32,
+    /// For how long.
+    pub for_us: u64,
+}
+
 impl Setup {
     /// Fukuda et al., section V: 12 nodes, 10,000,000 rows of 1 KB in 1,000 tables, each node with one
     /// stretch of the ring; 2,000 queries. Machines have 4 cores.
@@ -74,6 +85,7 @@ impl Setup {
             connections: 16,
             clients: 1000,
             queries: 2000,
+            offered: None,
             warmup: 4000,
             points_in_ten: 5,
             filters_in_hundred: 0,
@@ -116,6 +128,29 @@ impl Setup {
             tables: 10,
             hop_us: None,
             bytes_per_us: 0,
+            ..Setup::paper()
+        }
+    }
+
+    /// More points than a node can serve, and few writes: on its two cores it serves 17,000 requests per second,
+    /// and is offered 26,000 points and 2,000 writes. Clients wait for two seconds.
+    pub fn overload() -> Self {
+        Setup {
+            nodes: 1,
+            vnodes: 16,
+            cores: 2,
+            clients: 8,
+            queries: 0,
+            offered: Some(Offered {
+                points_per_s: 26_000,
+                writes_per_s: 2_000,
+                for_us: 5_000_000,
+            }),
+            warmup: 400,
+            points_in_ten: 10,
+            tables: 1,
+            rows: 100_000,
+            time_out_us: 2_000_000,
             ..Setup::paper()
         }
     }

@@ -19,6 +19,10 @@ pub(super) fn filter_text(table: u32) -> String {
     format!("SELECT * FROM {KEYSPACE}.t{table} WHERE f = ? ALLOW FILTERING")
 }
 
+pub(super) fn write_text(table: u32) -> String {
+    format!("INSERT INTO {KEYSPACE}.t{table} (k, v) VALUES (?, ?)")
+}
+
 /// What a message asks a node for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
@@ -45,6 +49,8 @@ pub(super) struct Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Key(i64),
+    /// Of a row with this key.
+    Write(i64),
     Range {
         above: i64,
         up_to: i64,
@@ -95,6 +101,13 @@ impl Read {
             },
             literal => literal.parse().ok(),
         };
+        if text.starts_with("INSERT") {
+            return Some(Read {
+                table: table_of(text)?,
+                of: Of::Write(term("?")?),
+                skip_metadata: false,
+            });
+        }
         let (mut key, mut above, mut up_to, mut limit) = (None, i64::MIN, i64::MAX, None);
         let filters = text.ends_with("ALLOW FILTERING");
         let mut words = text.split_ascii_whitespace();

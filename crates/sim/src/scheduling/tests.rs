@@ -212,3 +212,98 @@ fn small_rows_in_memory_stand_for_large_ones() {
     assert!((0.8..1.25).contains(&point), "{point}");
     assert!((0.95..1.05).contains(&scan), "{scan}");
 }
+
+/// A node of one core that serves 245 requests per second, and is offered 370 points and 25 writes.
+fn overload() -> Setup {
+    let costs = Calibration {
+        coordinate_us: 4_000.0,
+        ..Calibration::committed()
+    };
+    let offered = Offered {
+        points_per_s: 370,
+        writes_per_s: 25,
+        for_us: 8_000_000,
+    };
+    Setup {
+        nodes: 1,
+        cores: 1,
+        workers: 1,
+        offered: Some(offered),
+        clients: 2,
+        warmup: 20,
+        costs,
+        ..Setup::overload()
+    }
+}
+
+/// No more at the node than it serves while nobody notices.
+fn little_at_node() -> Arm {
+    let mut config = helenus_engine::config::Config::default();
+    config.links.node_in_flight_max = 32;
+    Arm::Proxied(Box::new(config))
+}
+
+#[test]
+fn writes_are_answered_while_more_reads_come_than_the_node_serves() {
+    for seed in 1..3 {
+        let setup = Setup { seed, ..overload() };
+        let outcome = simulate(&setup, &little_at_node());
+        let (points, writes) = (outcome.points.count(), outcome.writes.count());
+        let failed = (outcome.points_failed, outcome.writes_failed);
+        println!("seed {seed}: {points} points, {writes} writes, failed {failed:?}");
+        assert!(
+            points > 2_000 && writes > 150,
+            "seed {seed}: {points}, {writes}"
+        );
+        assert!(
+            failed.0 as usize > points / 50,
+            "seed {seed}: no overload, {failed:?}"
+        );
+        assert!(
+            (failed.0 as usize) < points / 2,
+            "seed {seed}: {failed:?} of {points}"
+        );
+        assert_eq!(failed.1, 0, "seed {seed}: of {writes} writes");
+    }
+}
+
+/// Three proxies of eight workers, each of which has scans, before nodes that take 100 ms to answer although they have
+/// little to do.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
+fn scans_leave_each_of_many_workers_room_for_points() {
+    let offered = Offered {
+        points_per_s: 4_300,
+        writes_per_s: 0,
+        for_us: 4_000_000,
+    };
+    let setup = Setup {
+        nodes: 3,
+        vnodes: 16,
+        cores: 8,
+        proxies: 3,
+        workers: 8,
+        connections: 8,
+        clients: 72,
+        queries: 150,
+        offered: Some(offered),
+        warmup: 100,
+        points_in_ten: 0,
+        filters_in_hundred: 100,
+        tables: 1,
+        rows: 20_000,
+        time_out_us: 60_000_000,
+        hop_us: Some(50_000.0),
+        bytes_per_us: 0,
+        ..Setup::paper()
+    };
+    let outcome = simulate(&setup, &default());
+    let (points, filters) = (outcome.points.count(), outcome.filters.count());
+    let failed = outcome.points_failed;
+    let p99_us = outcome.points.quantile_us(0.99);
+    println!("{failed} of {points} points refused, p99 {p99_us} us, beside {filters} filters");
+    assert!(points > 10_000 && filters == 150, "{outcome:?}");
+    assert_eq!(failed, 0, "of {points}");
+    // Twice what a node takes, in virtual time. With shares of the window and no floor it is 1.7 s.
+    assert!(p99_us < 400_000, "{p99_us}");
+}

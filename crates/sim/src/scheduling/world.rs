@@ -15,7 +15,7 @@ use super::proxies::Proxies;
 use super::queries::{Kind, PAGE_ROWS};
 use super::request::{Origin, Outcome};
 use super::setup::{Arm, Setup};
-use super::statement::{Asked, Of, filter_text, point_text, scan_text};
+use super::statement::{Asked, Of, filter_text, point_text, scan_text, write_text};
 use crate::proxy::At;
 
 /// All that is still under way when the last query has ended is over within this time.
@@ -133,6 +133,10 @@ impl World {
                         driver.prepare(&point_text(table));
                         driver.prepare(&scan_text(table));
                         proxied.unanswered += 2;
+                        if self.setup.offered.is_some() {
+                            driver.prepare(&write_text(table));
+                            proxied.unanswered += 1;
+                        }
                         if self.setup.filters_in_hundred > 0 {
                             driver.prepare(&filter_text(table));
                             proxied.unanswered += 1;
@@ -168,6 +172,7 @@ impl World {
             Event::ToClient(client, page, got) => {
                 self.clients.on_page(&mut self.agenda, client, page, got);
             }
+            Event::Offered { is_write } => self.clients.on_offered(&mut self.agenda, is_write),
             Event::TimeOut(client, number) => {
                 self.clients.on_time_out(&mut self.agenda, client, number);
             }
@@ -214,6 +219,7 @@ impl World {
         }
         let (node, of) = match wish.query.kind {
             Kind::Point { row } => (self.data.node_of(row), Of::Key(self.data.key(row))),
+            Kind::Write { row } => (self.data.node_of(row), Of::Write(self.data.key(row))),
             Kind::Scan { above, limit } => {
                 self.turn += 1;
                 let remaining = wish.behind.map_or(limit, |(_, remaining)| remaining);
@@ -363,15 +369,21 @@ impl World {
     fn outcome(&mut self, since: Mark) -> outcome::Outcome {
         let mark = self.mark();
         let measured = std::mem::take(&mut self.clients.measured);
-        let asked = measured.points_us.len() + measured.scans_us.len() + measured.filters_us.len();
-        assert_eq!(asked, self.setup.queries as usize, "every query ends once");
+        let asked = measured.points_us.len()
+            + measured.scans_us.len()
+            + measured.filters_us.len()
+            + measured.writes_us.len();
+        let wanted = u64::from(self.setup.queries) + self.clients.offered();
+        assert_eq!(asked as u64, wanted, "every query ends once");
         let each = |at: usize| (mark.busy_us[at] - since.busy_us[at]) / asked.max(1) as f64;
         outcome::Outcome {
             points: outcome::Times::of(measured.points_us),
             scans: outcome::Times::of(measured.scans_us),
             filters: outcome::Times::of(measured.filters_us),
+            writes: outcome::Times::of(measured.writes_us),
             points_failed: measured.failed[0],
             scans_failed: measured.failed[1],
+            writes_failed: measured.failed[2],
             length_us: mark.at_us - since.at_us,
             nodes_us_per_query: each(0),
             proxies_us_per_query: each(1),

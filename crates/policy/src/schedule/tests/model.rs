@@ -282,6 +282,7 @@ fn random_schedules_agree_with_the_model() {
             },
             // The adaptive window has tests of its own.
             window_min: window,
+            window_floor: 0,
             window_max: window,
             window_open_max: window + rng.below(4) as u32,
             scan_slots: rng.below(3) as u32,

@@ -71,8 +71,12 @@ pub(in crate::chaos) fn error_saying(code: i32, message: &str, fields: &[u8]) ->
 }
 
 /// What a node says on stream 0 of what it drops.
-pub(in crate::chaos) fn overloaded() -> Served {
-    error(code::OVERLOADED, &[])
+pub(in crate::chaos) fn dropped() -> Served {
+    error_saying(
+        code::OVERLOADED,
+        "Query timed out before it could start",
+        &[],
+    )
 }
 
 /// What a message asks a node for.

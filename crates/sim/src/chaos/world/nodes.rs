@@ -10,6 +10,9 @@ use crate::chaos::cassandra::{self, Health, Served};
 use crate::chaos::coverage::{Failure, Fault, Kind};
 use crate::chaos::proxy::all_of;
 
+/// For so long, by their own time-outs, requests may wait in a node's queue.
+const DROPPED_AFTER_US: u64 = 12_050_000;
+
 impl World {
     pub(super) fn read_at_peer(&mut self, number: usize) {
         let now_us = self.now_us();
@@ -77,7 +80,7 @@ impl World {
             }
             Health::Up => {}
         }
-        // What has waited for too long in its own queue a 5.0 node drops, and says so to nobody.
+        // What has waited for too long in its own queue a 5.0 node drops, and does not say whose it was.
         if self.may(Cause::Silence) && self.dice.below(1_000) == 0 {
             return self.drop_request(number, header, body);
         }
@@ -162,7 +165,7 @@ impl World {
         }
         let (stream, at_us) = (header.stream, self.now_us());
         self.note(|| format!("connection {number}, stream {stream}: dropped at {at_us}"));
-        let served = cassandra::overloaded();
+        let served = cassandra::dropped();
         let answer = Header {
             response: true,
             flags: 0,
@@ -170,7 +173,9 @@ impl World {
             stream: 0,
             ..*header
         };
-        self.reply(number, answer, &served.body);
+        // By then it has waited for long enough.
+        self.events
+            .plan(DROPPED_AFTER_US, Event::Reply(number, answer, served.body));
     }
 
     /// A node has changed the schema; the others hear of it one after the other.
