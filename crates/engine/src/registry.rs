@@ -2,22 +2,17 @@
 //!
 //! A slot map has as many slots as it has ever had values at once, and a walk over it passes all of them. What is
 //! looked through every few milliseconds must cost what is there now, whatever a burst has left behind. So the keys
-//! are listed beside the slots, in no order, and a value knows its key's place in the list.
+//! are listed beside the slots, in no order, and for each slot the place of its key in the list.
 
 use slotmap::{Key, SlotMap};
 
 /// A slot map whose walks cost as much as it has values.
 #[derive(Debug)]
 pub(crate) struct Registry<K: Key, V> {
-    slots: SlotMap<K, Listed<V>>,
+    slots: SlotMap<K, V>,
     keys: Vec<K>,
-}
-
-#[derive(Debug)]
-struct Listed<V> {
-    /// Where its key is in the list.
-    at: u32,
-    value: V,
+    /// By slot. Beside the values, which are large, and would be moved once more to be told apart from their place.
+    places: Vec<u32>,
 }
 
 impl<K: Key, V> Default for Registry<K, V> {
@@ -25,39 +20,57 @@ impl<K: Key, V> Default for Registry<K, V> {
         Registry {
             slots: SlotMap::with_key(),
             keys: Vec::new(),
+            places: Vec::new(),
         }
     }
+}
+
+/// Which slot a key is of.
+#[inline]
+fn slot(key: impl Key) -> usize {
+    key.data().as_ffi() as u32 as usize
 }
 
 impl<K: Key, V> Registry<K, V> {
     #[inline]
     pub(crate) fn get(&self, key: K) -> Option<&V> {
-        Some(&self.slots.get(key)?.value)
+        self.slots.get(key)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
-        Some(&mut self.slots.get_mut(key)?.value)
+        self.slots.get_mut(key)
     }
 
     #[inline]
     pub(crate) fn insert(&mut self, value: V) -> K {
-        let at = self.keys.len() as u32;
-        let key = self.slots.insert(Listed { at, value });
+        let key = self.slots.insert(value);
+        let place = self.keys.len() as u32;
         self.keys.push(key);
+        match self.places.get_mut(slot(key)) {
+            Some(at) => *at = place,
+            None => {
+                self.places.resize(slot(key), 0);
+                self.places.push(place);
+            }
+        }
         key
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, key: K) -> Option<V> {
-        let Listed { at, value } = self.slots.remove(key)?;
-        self.keys.swap_remove(at as usize);
-        if let Some(moved) = self.keys.get(at as usize)
-            && let Some(listed) = self.slots.get_mut(*moved)
+        // Of a key that is there, the place is right.
+        if self.slots.contains_key(key)
+            && let Some(place) = self.places.get(slot(key)).copied()
         {
-            listed.at = at;
+            self.keys.swap_remove(place as usize);
+            if let Some(moved) = self.keys.get(place as usize)
+                && let Some(at) = self.places.get_mut(slot(*moved))
+            {
+                *at = place;
+            }
         }
-        Some(value)
+        self.slots.remove(key)
     }
 
     #[inline]
@@ -81,8 +94,7 @@ impl<K: Key, V> Registry<K, V> {
 
     /// Passes all slots.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut V)> {
-        let slots = self.slots.iter_mut();
-        slots.map(|(key, listed)| (key, &mut listed.value))
+        self.slots.iter_mut()
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> + Clone {
