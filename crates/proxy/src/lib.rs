@@ -31,6 +31,7 @@ mod operator;
 mod passing;
 mod place;
 mod places;
+mod planted;
 mod process;
 mod proxy_names;
 mod proxy_peers;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle as JoinTask};
 use tokio::time::timeout;
@@ -24,7 +25,7 @@ use crate::passing::Passing;
 use crate::place::{self, Place};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
-use crate::service_manager::{ServiceManager, State};
+use crate::service_manager::{ServiceManager, State, Watchdog};
 use crate::worker::{Worker, running};
 use crate::{
     adopting, catalogue, idle_clients, proxy_names, proxy_peers, recorder, reports, tls, traces,
@@ -124,6 +125,9 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(idle_clients::watch(common.clone()));
+    if let Some(watchdog) = Watchdog::of_environment() {
+        tokio::spawn(watchdog.feed(common.clone()));
+    }
     tokio::spawn(reports::watch(common.clone()));
     let (end_traces, traces_end) = watch::channel(());
     let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));
@@ -324,6 +328,14 @@ fn start_workers(
     common.turns_of_workers.begin(workers, Instant::now());
     let mut threads = Vec::new();
     for (index, listener) in listeners.into_iter().enumerate() {
+        // What cannot start is no reason to serve clients with the rest.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let listener = {
+            let _its_own = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
         let (sender, receiver) = mpsc::unbounded_channel();
         if let Ok(mut senders) = common.workers.lock() {
             senders.push(sender);
@@ -331,7 +343,7 @@ fn start_workers(
         let common = common.clone();
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
-            .spawn(move || work(common, workers, index, listener, receiver))?;
+            .spawn(move || work(common, (index, workers), runtime, listener, receiver))?;
         threads.push(thread);
     }
     Ok(threads)
@@ -339,26 +351,15 @@ fn start_workers(
 
 fn work(
     common: Arc<Process>,
-    workers: usize,
-    index: usize,
-    listener: std::net::TcpListener,
+    (index, workers): (usize, usize),
+    runtime: Runtime,
+    listener: TcpListener,
     messages: mpsc::UnboundedReceiver<ToWorker>,
 ) {
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(e) => return tracing::error!("a worker cannot start: {e}"),
-    };
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
         let seed =
             (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(std::process::id());
-        let listener = match TcpListener::from_std(listener) {
-            Ok(listener) => listener,
-            Err(e) => return tracing::error!("a worker cannot listen: {e}"),
-        };
         let worker = Worker::new(common.clone(), index, workers, seed);
         let end = WorkerEnd { common, index };
         running::run(worker, listener, messages).await;

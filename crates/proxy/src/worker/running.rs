@@ -19,6 +19,7 @@ use tokio::time::MissedTickBehavior;
 use super::moving;
 use super::{Worker, note_failed_handshake, note_tls_failure};
 use crate::client_socket;
+use crate::planted;
 use crate::process::{HANDSHAKE_BUSY_MAX, Leaving, ToWorker};
 use crate::timer::FineTimer;
 use crate::transport::Transport;
@@ -150,6 +151,8 @@ fn accept_rest(worker: &Rc<RefCell<Worker>>, listener: TcpListener) {
 /// Accepts or refuses a client. It counts from now on; with TLS it becomes a session once the
 /// handshake is done.
 fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
+    planted::panic_in("worker");
+    planted::stand_still();
     let accepted = Instant::now();
     let shared = worker.borrow().shared.clone();
     let Some(permit) = shared.common.admit_client() else {
@@ -221,6 +224,7 @@ async fn flush_loop(worker: Rc<RefCell<Worker>>) {
 
 /// Calls the engine whenever its deadline has passed.
 async fn keep_time(worker: Rc<RefCell<Worker>>) {
+    planted::panic_in("timer");
     let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
     poll_fn::<(), _>(|cx| {
         loop {
