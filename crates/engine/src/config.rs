@@ -16,7 +16,7 @@ mod secret;
 mod tracing;
 
 pub use self::tracing::{Endpoint, Tracing};
-pub use admin::Admin;
+pub use admin::{Admin, admin_address};
 pub use problems::REPORTS_SECRET_BYTES_MIN;
 pub use rules::{Names, RuleSettings};
 pub use scheduling::Scheduling;
@@ -152,10 +152,14 @@ pub struct NodeTls {
     pub key: Option<PathBuf>,
     /// Name to look for in the nodes' certificates instead of their addresses.
     pub server_name: Option<String>,
-    /// Whether names in the nodes' certificates are checked at all (the authority always is).
-    /// Cassandra's own tools do not check them by default.
-    #[serde(default)]
+    /// Whether names in the nodes' certificates are checked: the address of each, or `server_name`. The authority
+    /// always is. Without it any certificate of that authority stands for any node, and for one that is none.
+    #[serde(default = "by_default")]
     pub verify_names: bool,
+}
+
+fn by_default() -> bool {
+    true
 }
 
 /// The shared connections to nodes.
@@ -339,7 +343,7 @@ pub struct Limits {
     /// Beyond them clients get OVERLOADED. Not set: a quarter of the machine's memory, or of what its
     /// control group may have.
     pub memory_max: Option<usize>,
-    /// Bytes of answers that wait for one client to read them. With more it is disconnected once it has taken
+    /// Bytes of answers that wait for one client to read them, and at most a quarter of `memory_max`. With more it is disconnected once it has taken
     /// nothing for 5 s, and while the memory is full at once; otherwise a client that reads is not. With less it
     /// is after about two minutes in which it has had no room for any: the kernel takes it for vanished.
     pub client_backlog_bytes_max: usize,

@@ -18,6 +18,7 @@ pub mod config;
 mod conn;
 mod control;
 mod events;
+mod file_limit;
 mod first_contact;
 mod handover;
 mod history;

@@ -28,7 +28,8 @@ use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State, Watchdog};
 use crate::worker::{Worker, running};
 use crate::{
-    adopting, catalogue, idle_clients, proxy_names, proxy_peers, recorder, reports, tls, traces,
+    adopting, catalogue, file_limit, idle_clients, proxy_names, proxy_peers, recorder, reports,
+    tls, traces,
 };
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
@@ -102,7 +103,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let Some((control, snapshot)) = found else {
         return Ok(());
     };
-    log_cluster(&common, &snapshot);
+    log_cluster(&common, &snapshot, workers);
     let serving = format!("serving clients of {} on {address}", snapshot.cluster_name);
     common.contact_failure.store(None);
     common.publish(snapshot);
@@ -231,7 +232,7 @@ async fn until_adopted(successor: &Successor, adopting: &mut JoinTask<()>) {
     successor.while_it_waits(adopted).await;
 }
 
-fn log_cluster(common: &Process, snapshot: &Snapshot) {
+fn log_cluster(common: &Process, snapshot: &Snapshot, workers: usize) {
     tracing::info!(
         cluster = snapshot.cluster_name,
         nodes = snapshot.nodes.len(),
@@ -239,7 +240,10 @@ fn log_cluster(common: &Process, snapshot: &Snapshot) {
         dc = snapshot.local_dc,
         "connected to Cassandra"
     );
-    if let Some(advice) = advice_on_dcs(snapshot, &common.settings.load()) {
+    let settings = common.settings.load();
+    let on_dcs = advice_on_dcs(snapshot, &settings);
+    let on_files = file_limit::advice(snapshot, &settings, workers);
+    for advice in on_dcs.into_iter().chain(on_files) {
         tracing::warn!("{advice}");
     }
 }
