@@ -75,8 +75,11 @@ pub struct Listen {
     pub tls: Option<ListenTls>,
     /// How long service continues after SIGTERM, new connections included, while `/ready` and
     /// STATUS_CHANGE already announce the shutdown, in milliseconds. At most half of `drain_timeout_ms`;
-    /// skipped when there are no clients.
+    /// skipped when there are no clients, unless `drain_grace_idle` is set.
     pub drain_grace_ms: u64,
+    /// Whether `drain_grace_ms` passes also when there are no clients: for a proxy behind a balancer that goes on
+    /// sending new ones until it has noticed, as in Kubernetes.
+    pub drain_grace_idle: bool,
     /// Longest time from SIGTERM to exit, including the grace period, in milliseconds. After the grace
     /// period no connections are accepted, and the existing ones are closed one by one as they become
     /// idle.
@@ -410,6 +413,7 @@ impl Default for Listen {
             workers: 0,
             tls: None,
             drain_grace_ms: 2_000,
+            drain_grace_idle: false,
             drain_timeout_ms: 10_000,
             handover: None,
         }

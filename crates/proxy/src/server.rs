@@ -292,13 +292,13 @@ fn stop(common: &Process, timetable: Timetable) {
     common.drain_workers(timetable);
 }
 
-/// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
+/// Tells clients and workers that the proxy is stopping. Without clients there is no grace period, unless it is wanted.
 fn drain(common: &Process, manager: &ServiceManager) {
     let config = common.settings.load();
     let listen = &config.listen;
     let clients = common.clients.load(Ordering::Acquire);
     let grace = match clients {
-        0 => Duration::ZERO,
+        0 if !listen.drain_grace_idle => Duration::ZERO,
         _ => Duration::from_millis(listen.drain_grace_ms),
     };
     let whole = Duration::from_millis(listen.drain_timeout_ms);
@@ -312,7 +312,12 @@ fn drain(common: &Process, manager: &ServiceManager) {
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
     proxy_peers::tell_down(common, config.advertised());
-    stop(common, Timetable::new(Instant::now(), grace, whole));
+    let timetable = Timetable::new(Instant::now(), grace, whole);
+    let timetable = match listen.drain_grace_idle {
+        true => timetable.keeping_grace(),
+        false => timetable,
+    };
+    stop(common, timetable);
 }
 
 /// Keeps the last hour from now on.

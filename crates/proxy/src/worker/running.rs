@@ -72,8 +72,9 @@ pub(crate) async fn run(
             _ = drain_ticks.tick(), if ending.timetable.is_some() => {
                 let Some(timetable) = &ending.timetable else { continue };
                 let now = Instant::now();
-                let is_drained = worker.borrow().engine.is_drained();
-                if (now >= timetable.grace_ends || is_drained)
+                let may_end = timetable.may_end(now);
+                let is_drained = || may_end && worker.borrow().engine.is_drained();
+                if (now >= timetable.grace_ends || is_drained())
                     && let Some(listener) = listener.take()
                 {
                     accept_rest(&worker, listener);
@@ -82,7 +83,7 @@ pub(crate) async fn run(
                     let mut worker = worker.borrow_mut();
                     worker.with(|engine| engine.close_quiet_sessions(now, timetable));
                 }
-                if now >= timetable.deadline || worker.borrow().engine.is_drained() {
+                if now >= timetable.deadline || is_drained() {
                     break;
                 }
             }
