@@ -346,9 +346,10 @@ pub struct Limits {
     /// Beyond them clients get OVERLOADED. Not set: a quarter of the machine's memory, or of what its
     /// control group may have.
     pub memory_max: Option<usize>,
-    /// Bytes of answers that wait for one client to read them, and at most a quarter of `memory_max`. With more it is disconnected once it has taken
-    /// nothing for 5 s, and while the memory is full at once; otherwise a client that reads is not. With less it
-    /// is after about two minutes in which it has had no room for any: the kernel takes it for vanished.
+    /// Bytes of answers that wait for one client to read them, and at most a quarter of `memory_max`. With more it
+    /// is disconnected once it has taken nothing for 5 s, and while the memory is full at once; otherwise a client
+    /// that reads is not. With less it is after about two minutes in which it has had no room for any: the kernel
+    /// takes it for vanished.
     pub client_backlog_bytes_max: usize,
     /// Connections beside the shared ones, per role and worker: one per node and keyspace for statements
     /// that do not name their keyspace and cannot carry it, and one per node for what is large. The

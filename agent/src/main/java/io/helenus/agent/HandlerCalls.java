@@ -5,6 +5,9 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.util.Arrays;
+import java.util.Set;
+import java.util.stream.Collectors;
 
 /** What a version of Cassandra calls of a query handler, and what it can be called. */
 final class HandlerCalls
@@ -16,31 +19,34 @@ final class HandlerCalls
     }
 
     /**
-     * A method of {@code handlers} that {@code own}, a class of handlers made for other versions, does not have: calling
-     * it would fail. Null if there is none. {@code own} may name classes that this version lacks, so not all of its
-     * methods can be listed.
+     * The methods of {@link ReadOrderHandler}. Not asked of the class: it names classes that not all versions have, so
+     * that its methods cannot be listed everywhere.
      */
-    static Method missing(Class<?> handlers, Class<?> own)
+    static final Set<String> OWN = Set.of(
+        "CQLStatement parse(String, QueryState, QueryOptions)",
+        "Prepared prepare(String, ClientState, Map)",
+        "Prepared getPrepared(MD5Digest)",
+        "ResultMessage process(CQLStatement, QueryState, QueryOptions, Map, RequestTime)",
+        "ResultMessage processPrepared(CQLStatement, QueryState, QueryOptions, Map, RequestTime)",
+        "ResultMessage processBatch(BatchStatement, QueryState, BatchQueryOptions, Map, RequestTime)",
+        "ResultMessage process(CQLStatement, QueryState, QueryOptions, Map, long)",
+        "ResultMessage processPrepared(CQLStatement, QueryState, QueryOptions, Map, long)",
+        "ResultMessage processBatch(BatchStatement, QueryState, BatchQueryOptions, Map, long)");
+
+    /** A method of {@code handlers} that is none of {@link #OWN}: calling it would fail. Null if there is none. */
+    static String missing(Class<?> handlers)
     {
         for (Method asked : handlers.getMethods())
-        {
-            if (!Modifier.isAbstract(asked.getModifiers()))
-                continue;
-            MethodType type = MethodType.methodType(asked.getReturnType(), asked.getParameterTypes());
-            try
-            {
-                MethodHandle found = LOOKUP.findVirtual(own, asked.getName(), type);
-                // `revealDirect` alone would tell of `own`, whoever has it.
-                Method method = LOOKUP.revealDirect(found).reflectAs(Method.class, LOOKUP);
-                if (method.getDeclaringClass().isInterface())
-                    return asked;
-            }
-            catch (NoSuchMethodException | IllegalAccessException notThere)
-            {
-                return asked;
-            }
-        }
+            if (Modifier.isAbstract(asked.getModifiers()) && !OWN.contains(signature(asked)))
+                return signature(asked);
         return null;
+    }
+
+    static String signature(Method method)
+    {
+        String arguments = Arrays.stream(method.getParameterTypes()).map(Class::getSimpleName)
+                                 .collect(Collectors.joining(", "));
+        return method.getReturnType().getSimpleName() + ' ' + method.getName() + '(' + arguments + ')';
     }
 
     /** A method of {@code handlers} with these arguments; null if this version has no such method. */

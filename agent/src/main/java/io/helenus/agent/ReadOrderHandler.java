@@ -1,7 +1,6 @@
 package io.helenus.agent;
 
 import java.lang.invoke.MethodHandle;
-import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.Map;
 
@@ -29,7 +28,7 @@ public final class ReadOrderHandler implements QueryHandler
     /** @throws IllegalStateException which ends the node: one that starts and answers no query is worse than none */
     public ReadOrderHandler()
     {
-        Method missing = HandlerCalls.missing(QueryHandler.class, ReadOrderHandler.class);
+        String missing = HandlerCalls.missing(QueryHandler.class);
         if (missing != null)
             throw new IllegalStateException("Helenus agent: this version of Cassandra calls " + missing
                                             + ", which this version of the agent does not have: remove"
