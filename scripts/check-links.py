@@ -6,6 +6,7 @@
 - Links in all Markdown files lead to files, and to headings by the anchors that GitHub makes of them.
 - Pages of docs/ that are named elsewhere (in settings, messages, alert rules) exist, with their anchors.
 - docs/SUMMARY.md, the book's table of contents, has every page of docs once.
+- How many checks drivers are tested with is the same wherever it stands.
 - If mdbook is installed, the book builds, and links in its pages lead somewhere, too.
 
 Prints one line for each that does not; exit status 1 if there is any.
@@ -102,6 +103,18 @@ def of_summary():
             yield SUMMARY, 1, page.name, "a page that is not listed"
 
 
+def of_checks():
+    """README's number is the sum of both tables of drivers; `each` is said of python's two."""
+    readme = ROOT / "README.md"
+    total = int(re.search(r"`tests/drivers/run`: (\d+) checks", readme.read_text())[1])
+    row = re.compile(r"^\|.*\| [345, ]+ \| (\d+)( each)?", re.M)
+    for page in [ROOT / "docs/compatibility.md", ROOT / "tests/drivers/README.md"]:
+        found = row.findall(page.read_text())
+        told = sum(int(checks) * (2 if each else 1) for checks, each in found)
+        if told != total:
+            yield page, 1, f"{told} checks of drivers", f"{total} in README.md"
+
+
 class Rendered(html.parser.HTMLParser):
     """Anchors and links of a page of HTML."""
 
@@ -142,7 +155,7 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     files, pages = tracked(), Pages()
-    wrong = [*of_markdown(files, pages), *of_names(files, pages), *of_summary()]
+    wrong = [*of_markdown(files, pages), *of_names(files, pages), *of_summary(), *of_checks()]
     if mdbook := shutil.which("mdbook"):
         with tempfile.TemporaryDirectory() as folder:
             wrong += of_book(mdbook, pathlib.Path(folder).resolve())

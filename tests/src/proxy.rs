@@ -31,6 +31,8 @@ pub struct Options<'a> {
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// Where it reports to a service manager.
     pub notify_socket: Option<&'a Path>,
+    /// Further variables.
+    pub environment: &'a [(&'a str, &'a str)],
 }
 
 /// What `helenus check` says of these settings, as JSON.
@@ -138,6 +140,7 @@ impl Proxy {
         if let Some(path) = options.notify_socket {
             command.env("NOTIFY_SOCKET", path);
         }
+        command.envs(options.environment.iter().copied());
         let output = log.reopen()?;
         let child = command
             .stdin(Stdio::null())

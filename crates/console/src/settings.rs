@@ -1,13 +1,14 @@
 //! A proxy's settings as commands are given them.
 
 use std::ffi::{OsStr, OsString};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, FromArgMatches};
 use helenus_proxy::Config;
-use helenus_proxy::config::WrongSettings;
+use helenus_proxy::config::{WrongSettings, admin_address};
 use helenus_proxy::reference::takes_text;
 use tracing_subscriber::EnvFilter;
 
@@ -38,18 +39,30 @@ pub struct Settings {
     /// HELENUS_CONTACT_POINTS).
     #[arg(long, value_delimiter = ',')]
     contact_points: Vec<String>,
-    /// Address and port of the admin server (admin.address; HELENUS_ADMIN).
+    /// Address and port of the admin server, or `off` (admin.address; HELENUS_ADMIN).
     #[arg(long)]
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
     /// Worker threads (listen.workers; HELENUS_WORKERS).
     #[arg(long)]
     workers: Option<usize>,
     /// What to log, for instance `info` or `info,helenus_engine=debug` (log.filter; HELENUS_LOG).
     #[arg(long)]
     log: Option<String>,
-    /// Any other setting, as section.key=value with a TOML value; may be repeated.
+    /// Any other setting, as section.key=value with a TOML value, where texts need no quotes; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+}
+
+/// None: the admin server is off.
+#[derive(Clone, Debug)]
+struct AdminAddress(Option<SocketAddr>);
+
+impl FromStr for AdminAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AdminAddress, String> {
+        admin_address(text).map(AdminAddress)
+    }
 }
 
 impl Settings {
@@ -88,8 +101,8 @@ impl Settings {
         if !self.contact_points.is_empty() {
             config.cluster.contact_points = self.contact_points.clone();
         }
-        if let Some(admin) = self.admin {
-            config.admin.address = Some(admin);
+        if let Some(admin) = &self.admin {
+            config.admin.address = admin.0;
         }
         if let Some(workers) = self.workers {
             config.listen.workers = workers;
@@ -126,6 +139,7 @@ fn put_environment(
             (Rank::Short, "cluster.contact_points") => {
                 toml::Value::Array(text.split(',').map(toml::Value::from).collect())
             }
+            (_, "listen.advertise") => toml::Value::from(without_needless_brackets(text)),
             // Also if it looks like a number or has quotes, as passwords may.
             (_, key) if takes_text(key) => toml::Value::from(text),
             _ => value_of(text),
@@ -134,6 +148,15 @@ fn put_environment(
         put(table, &path, value).with_context(wrong)?;
     }
     Ok(())
+}
+
+/// `[10.0.0.1]:9042` is what `[$(POD_IP)]:9042` becomes in a pod whose address is none of IPv6.
+fn without_needless_brackets(text: &str) -> String {
+    let parts = text.strip_prefix('[').and_then(|text| text.split_once(']'));
+    match parts {
+        Some((address, port)) if address.parse::<Ipv4Addr>().is_ok() => format!("{address}{port}"),
+        _ => text.to_owned(),
+    }
 }
 
 /// The greater one counts if both kinds of variables name a setting.
@@ -183,8 +206,12 @@ fn put_all(table: &mut toml::Table, settings: &[String]) -> Result<()> {
             bail!("--set {path}: write section.key=value");
         };
         let path: Vec<&str> = std::iter::once(section).chain(key.split('.')).collect();
-        put(table, &path, value_of(value))
-            .with_context(|| format!("--set {section}.{key} is wrong"))?;
+        let value = match value_of(value) {
+            // A password of digits, for instance.
+            other if !other.is_str() && takes_text(&format!("{section}.{key}")) => value.into(),
+            value => value,
+        };
+        put(table, &path, value).with_context(|| format!("--set {section}.{key} is wrong"))?;
     }
     Ok(())
 }
@@ -344,6 +371,61 @@ mod tests {
         assert_eq!(config.limits.clients_max, 16);
         assert_eq!(config.listen.proxies.len(), 1);
         assert_eq!(config.cluster.contact_points, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn an_address_of_a_pod_may_have_brackets_of_either_family() {
+        for (text, meant) in [
+            ("[10.1.2.3]:9042", "10.1.2.3:9042"),
+            ("10.1.2.3:9042", "10.1.2.3:9042"),
+            ("[fd00::1]:9042", "[fd00::1]:9042"),
+        ] {
+            let config = given(&[], &[("HELENUS_ADVERTISE", text)]).expect(text);
+            assert_eq!(config.listen.advertise, meant.parse().ok());
+        }
+        for wrong in ["[10.1.2.3:9042", "[name]:9042", "[10.1.2.3]9042"] {
+            assert!(
+                given(&[], &[("HELENUS_ADVERTISE", wrong)]).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn texts_of_flags_need_no_quotes() {
+        for (given_text, meant) in [
+            ("123456", "123456"),
+            ("true", "true"),
+            ("[a]", "[a]"),
+            ("'quoted'", "quoted"),
+            ("bare words", "bare words"),
+        ] {
+            let flag = format!("--set=cluster.password={given_text}");
+            let config = given(&[&flag], &[]).expect(given_text);
+            let password = config.cluster.password.expect(given_text);
+            assert_eq!(password.expose(), meant);
+        }
+    }
+
+    #[test]
+    fn the_admin_server_can_be_off() {
+        assert!(given(&[], &[]).expect("settings").admin.address.is_some());
+        for (flags, environment) in [
+            (&["--admin=off"][..], &[][..]),
+            (&["--set=admin.address=off"], &[]),
+            (&["--set=admin.address='off'"], &[]),
+            (&[], &[("HELENUS_ADMIN", "off")]),
+            (&[], &[("HELENUS_ADMIN__ADDRESS", "off")]),
+        ] {
+            let config = given(flags, environment).expect("settings");
+            assert_eq!(config.admin.address, None);
+            // It is written as it is read.
+            let written = toml::to_string(&config).expect("TOML");
+            let again = helenus_proxy::config::from_toml(&written).expect("settings");
+            assert_eq!(again.admin.address, None);
+        }
+        let wrong = given(&["--set=admin.address=none"], &[]).expect_err("neither");
+        assert!(format!("{wrong:#}").contains("nor off"), "{wrong:#}");
     }
 
     #[test]

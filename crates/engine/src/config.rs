@@ -16,7 +16,7 @@ mod secret;
 mod tracing;
 
 pub use self::tracing::{Endpoint, Tracing};
-pub use admin::Admin;
+pub use admin::{Admin, admin_address};
 pub use problems::REPORTS_SECRET_BYTES_MIN;
 pub use rules::{Names, RuleSettings};
 pub use scheduling::Scheduling;
@@ -75,8 +75,11 @@ pub struct Listen {
     pub tls: Option<ListenTls>,
     /// How long service continues after SIGTERM, new connections included, while `/ready` and
     /// STATUS_CHANGE already announce the shutdown, in milliseconds. At most half of `drain_timeout_ms`;
-    /// skipped when there are no clients.
+    /// skipped when there are no clients, unless `drain_grace_idle` is set.
     pub drain_grace_ms: u64,
+    /// Whether `drain_grace_ms` passes also when there are no clients: for a proxy behind a balancer that goes on
+    /// sending new ones until it has noticed, as in Kubernetes.
+    pub drain_grace_idle: bool,
     /// Longest time from SIGTERM to exit, including the grace period, in milliseconds. After the grace
     /// period no connections are accepted, and the existing ones are closed one by one as they become
     /// idle.
@@ -152,10 +155,14 @@ pub struct NodeTls {
     pub key: Option<PathBuf>,
     /// Name to look for in the nodes' certificates instead of their addresses.
     pub server_name: Option<String>,
-    /// Whether names in the nodes' certificates are checked at all (the authority always is).
-    /// Cassandra's own tools do not check them by default.
-    #[serde(default)]
+    /// Whether names in the nodes' certificates are checked: the address of each, or `server_name`. The authority
+    /// always is. Without it any certificate of that authority stands for any node, and for one that is none.
+    #[serde(default = "by_default")]
     pub verify_names: bool,
+}
+
+fn by_default() -> bool {
+    true
 }
 
 /// The shared connections to nodes.
@@ -339,9 +346,10 @@ pub struct Limits {
     /// Beyond them clients get OVERLOADED. Not set: a quarter of the machine's memory, or of what its
     /// control group may have.
     pub memory_max: Option<usize>,
-    /// Bytes of answers that wait for one client to read them. With more it is disconnected once it has taken
-    /// nothing for 5 s, and while the memory is full at once; otherwise a client that reads is not. With less it
-    /// is after about two minutes in which it has had no room for any: the kernel takes it for vanished.
+    /// Bytes of answers that wait for one client to read them, and at most a quarter of `memory_max`. With more it
+    /// is disconnected once it has taken nothing for 5 s, and while the memory is full at once; otherwise a client
+    /// that reads is not. With less it is after about two minutes in which it has had no room for any: the kernel
+    /// takes it for vanished.
     pub client_backlog_bytes_max: usize,
     /// Connections beside the shared ones, per role and worker: one per node and keyspace for statements
     /// that do not name their keyspace and cannot carry it, and one per node for what is large. The
@@ -406,6 +414,7 @@ impl Default for Listen {
             workers: 0,
             tls: None,
             drain_grace_ms: 2_000,
+            drain_grace_idle: false,
             drain_timeout_ms: 10_000,
             handover: None,
         }

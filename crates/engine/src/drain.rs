@@ -33,6 +33,8 @@ pub struct Timetable {
     spread_ends: Instant,
     hurry_begins: Instant,
     pub deadline: Instant,
+    /// Who sends clients here may not have noticed, although there are none.
+    keeps_grace: bool,
 }
 
 impl Timetable {
@@ -45,7 +47,21 @@ impl Timetable {
             spread_ends: now + grace + rest / 2,
             hurry_begins: now + grace + rest * 3 / 4,
             deadline: now + whole,
+            keeps_grace: false,
         }
+    }
+
+    /// The same, with a grace that does not end early when there are no clients.
+    pub fn keeping_grace(self) -> Timetable {
+        Timetable {
+            keeps_grace: true,
+            ..self
+        }
+    }
+
+    /// Whether a worker without clients may end.
+    pub fn may_end(&self, now: Instant) -> bool {
+        !self.keeps_grace || now >= self.grace_ends
     }
 
     /// How long a client must have been quiet.

@@ -34,6 +34,9 @@ use crate::statement::learned::alike::Shapes;
 use crate::statement::prepared::{PassedStatement, Prepared, Published};
 use crate::stats::Stats;
 
+/// Of `limits.memory_max`, the part that may wait for one client to read it.
+const BACKLOG_SHARE: usize = 4;
+
 /// What an engine holds: the settings in force, which it takes over when a message brings them, and what
 /// all threads have in common.
 pub struct Shared {
@@ -150,6 +153,16 @@ impl Shared {
     /// The bound on memory in force, in bytes.
     pub fn memory_max(&self) -> usize {
         self.common.memory_max_of(&self.config)
+    }
+
+    /// Bytes that may wait for one client to read them: whatever the setting says, nobody gets more than a part of the
+    /// whole account.
+    #[inline]
+    pub(crate) fn client_backlog_max(&self) -> usize {
+        let limits = &self.config.limits;
+        limits
+            .client_backlog_bytes_max
+            .min(self.memory_max() / BACKLOG_SHARE)
     }
 
     /// The same with other settings.

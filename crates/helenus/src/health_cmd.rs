@@ -65,7 +65,7 @@ fn probe_of(args: &HealthArgs) -> Result<Uri> {
         return checked(url);
     }
     let Some(address) = args.settings.load()?.admin.address else {
-        bail!("admin.address is not set, so there is no admin server to ask");
+        bail!("admin.address is off, so there is no admin server to ask by HTTP");
     };
     let path = if args.ready { "/ready" } else { "/health" };
     checked(&format!("http://{}{path}", reachable(address)))

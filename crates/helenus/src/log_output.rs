@@ -2,7 +2,7 @@
 //! none for a while stops nobody who logs: beyond [`LINES_MAX`] lines that wait, new ones are dropped and counted.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use helenus_proxy::LogLines;
 use tracing::{Event, Level, Subscriber};
@@ -14,9 +14,28 @@ use tracing_subscriber::registry::LookupSpan;
 /// Some megabytes at most.
 const LINES_MAX: usize = 8_192;
 
-/// Writes to standard error. What still waits is written when the guard is dropped, if that takes no longer than a
-/// second.
-pub(crate) fn standard_error(kept: &Arc<LogLines>) -> (NonBlocking, WorkerGuard) {
+/// Of the thread that writes, for whoever ends the process.
+static WRITING: Mutex<Option<WorkerGuard>> = Mutex::new(None);
+
+/// Writes the lines that wait, if that takes no longer than a second. Those logged afterwards are lost.
+pub(crate) fn flush() {
+    // Whoever else is at it ends the process, too.
+    if let Ok(mut writing) = WRITING.try_lock() {
+        drop(writing.take());
+    }
+}
+
+/// Writes what waits when it is dropped.
+pub(crate) struct Flush;
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        flush();
+    }
+}
+
+/// Writes to standard error.
+pub(crate) fn standard_error(kept: &Arc<LogLines>) -> (NonBlocking, Flush) {
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(LINES_MAX)
         .lossy(true)
@@ -24,7 +43,10 @@ pub(crate) fn standard_error(kept: &Arc<LogLines>) -> (NonBlocking, WorkerGuard)
         .finish(std::io::stderr());
     let dropped = writer.error_counter();
     kept.count_dropped(move || dropped.dropped_lines() as u64);
-    (writer, guard)
+    if let Ok(mut writing) = WRITING.lock() {
+        *writing = Some(guard);
+    }
+    (writer, Flush)
 }
 
 /// Whether standard error is a journal's, which takes a line's priority from its beginning (systemd.exec(5)).
@@ -75,7 +97,6 @@ fn priority(level: Level) -> u8 {
 mod tests {
     use std::io::Read;
     use std::process::{Command, Stdio};
-    use std::sync::Mutex;
 
     use tracing_subscriber::layer::SubscriberExt;
 
@@ -90,7 +111,7 @@ mod tests {
     fn who_logs_does_not_wait_for_a_pipe_that_nobody_reads() {
         if std::env::var_os(LOGS).is_some() {
             let kept = Arc::new(LogLines::default());
-            let (writer, guard) = standard_error(&kept);
+            let (writer, flush) = standard_error(&kept);
             let text = tracing_subscriber::fmt::layer().with_writer(writer);
             let subscriber = tracing_subscriber::registry().with(text);
             tracing::subscriber::with_default(subscriber, || {
@@ -99,7 +120,7 @@ mod tests {
                 }
             });
             println!("dropped {}", kept.dropped());
-            drop(guard);
+            drop(flush);
             return;
         }
         let program = std::env::current_exe().expect("this program");

@@ -14,6 +14,7 @@ mod log_layer;
 mod log_output;
 mod manual_cmd;
 mod open_files;
+mod panics;
 mod payload_cmd;
 mod quantities;
 mod serve_cmd;

@@ -8,14 +8,14 @@ use clap::Args;
 use helenus_console::settings::{Settings, log_filter};
 use helenus_console::terminal::wants_colours;
 use helenus_proxy::{LogLines, Program, SetLogFilter};
-use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::log_layer::LogLayer;
-use crate::log_output::{Prioritised, is_journal, standard_error};
+use crate::log_output::{Flush, Prioritised, is_journal, standard_error};
 use crate::open_files::raise_open_files_limit;
+use crate::panics::end_process_on_panic;
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -26,15 +26,11 @@ pub(crate) struct ServeArgs {
     log_json: bool,
 }
 
-/// Logs to standard error until the guard is dropped, and what is kept for those who ask; whoever calls what is
-/// returned changes what is logged.
-fn begin_log(
-    filter: &str,
-    as_json: bool,
-    kept: Arc<LogLines>,
-) -> Result<(SetLogFilter, WorkerGuard)> {
+/// Logs to standard error until the end, and what is kept for those who ask; whoever calls what is returned changes what
+/// is logged.
+fn begin_log(filter: &str, as_json: bool, kept: Arc<LogLines>) -> Result<(SetLogFilter, Flush)> {
     let (filter, handle) = reload::Layer::new(log_filter(filter)?);
-    let (writer, guard) = standard_error(&kept);
+    let (writer, flush) = standard_error(&kept);
     let log = tracing_subscriber::registry()
         .with(filter)
         .with(LogLayer(kept));
@@ -61,7 +57,7 @@ fn begin_log(
         }
     }
     let set_filter: SetLogFilter = Box::new(move |filter| Ok(handle.reload(log_filter(filter)?)?));
-    Ok((set_filter, guard))
+    Ok((set_filter, flush))
 }
 
 /// Files of the proxy beside those of clients: links, connections to the admin server, files that are read.
@@ -79,21 +75,11 @@ fn too_few_files(files: u64, clients_max: usize) -> Option<String> {
     })
 }
 
-/// Ends the process with any panic: a worker that has lost a task would keep its clients and its share of the port,
-/// and answer nobody. Whoever supervises the process starts it again.
-fn abort_on_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::abort();
-    }));
-}
-
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
-    abort_on_panic();
+    end_process_on_panic();
     let config = args.settings.load()?;
     let log = Arc::new(LogLines::default());
-    let (set_log_filter, _guard) = begin_log(&config.log.filter, args.log_json, log.clone())?;
+    let (set_log_filter, _flush) = begin_log(&config.log.filter, args.log_json, log.clone())?;
     // Each client and each link uses a file descriptor.
     let files = raise_open_files_limit();
     if let Some(warning) = too_few_files(files, config.limits.clients_max) {
@@ -109,13 +95,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::Command;
-
     use super::*;
-
-    /// Set in the process that is to end.
-    const PANICS: &str = "HELENUS_TEST_PANICS";
 
     #[test]
     fn a_limit_that_is_too_low_is_told_with_what_would_do() {
@@ -125,27 +105,5 @@ mod tests {
             told.contains(" needs 21000") && told.contains("clients_max to 3096"),
             "{told}"
         );
-    }
-
-    #[test]
-    fn a_panic_in_a_thread_ends_the_process() {
-        if std::env::var_os(PANICS).is_some() {
-            abort_on_panic();
-            let worker = std::thread::spawn(|| panic!("in a worker"));
-            let _ = worker.join();
-            return;
-        }
-        let program = std::env::current_exe().expect("this program");
-        let name = "serve_cmd::tests::a_panic_in_a_thread_ends_the_process";
-        let mut test = Command::new(program);
-        test.args(["--exact", "--nocapture", name]).env(PANICS, "1");
-        let ended = test.output().expect("it runs");
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(
-            ended.status.signal(),
-            Some(rustix::process::Signal::ABORT.as_raw()),
-            "{said}"
-        );
-        assert!(said.contains("in a worker"), "{said}");
     }
 }

@@ -64,6 +64,7 @@ use self::page::Page;
 use self::protobuf::Protobuf;
 use crate::capture_stream::{IDLE_MAX, Taken};
 use crate::places::{Bounds, Place, Places};
+use crate::planted;
 use crate::process::Process;
 use crate::unix_socket::{self, SocketFile};
 use helenus_engine::config;
@@ -91,7 +92,7 @@ const DASHBOARD: &str = include_str!("../assets/dashboard.html");
 const ENDPOINTS: &str = "\
 /              dashboard
 /metrics       Prometheus metrics
-/health        200 while the process works
+/health        200 while the process works, else 503: it should be started again
 /ready         200 when clients can be served, else 503 with the reason
 /api/snapshot  how things stand, as JSON; the following are JSON as well
 /api/history?fine=SEQ&coarse=SEQ&events=SEQ
@@ -370,6 +371,7 @@ impl Admin {
     }
 
     async fn answer<B>(&self, request: &Request<B>, door: Door) -> Answer {
+        planted::panic_in("admin");
         let path = request.uri().path();
         let settings = self.shared.settings.load_full();
         let tokens = Tokens::of(&settings.admin);
@@ -424,7 +426,10 @@ impl Admin {
                 let (content_type, page) = metrics::render(page, shared, self.started);
                 typed(StatusCode::OK, content_type, page)
             }
-            "/health" => plain(StatusCode::OK, "ok\n"),
+            "/health" => match shared.turns_of_workers.dead(Instant::now()) {
+                None => plain(StatusCode::OK, "ok\n"),
+                Some(dead) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{dead}\n")),
+            },
             "/ready" => match ready::check(shared) {
                 Ok(()) => plain(StatusCode::OK, "ready\n"),
                 Err(reason) => {

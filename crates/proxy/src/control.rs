@@ -36,6 +36,7 @@ use self::sizes::Measuring;
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::events::Kind;
+use crate::planted;
 use crate::process::{ControlRequest, Process};
 use helenus_engine::shared::{EventKind, WorkerMessage};
 use helenus_engine::snapshot::{Mover, Snapshot};
@@ -54,6 +55,7 @@ pub(crate) async fn run(
     mut requests: mpsc::Receiver<ControlRequest>,
     mut recalls: mpsc::Receiver<Box<[u8]>>,
 ) {
+    planted::panic_in("control");
     let mut asking = Asking::new(&shared);
     let mut linked = Linked::default();
     loop {

@@ -28,8 +28,8 @@ it looks like a number; the others are TOML (`HELENUS_LISTEN__PROXIES='[\"10.0.0
 | `NO_COLOR` | if not empty: no colours on a terminal |
 | `XDG_STATE_HOME`, `XDG_CACHE_HOME` | folders of the clusters of `helenus cluster` and of what it fetches; default: \
 `~/.local/state`, `~/.cache` |
-| `RUNTIME_DIRECTORY`, `NOTIFY_SOCKET` | set by systemd: where `admin.socket` is by default, and whom to tell that the \
-proxy is ready |
+| `RUNTIME_DIRECTORY`, `NOTIFY_SOCKET`, `WATCHDOG_USEC` | set by systemd: where `admin.socket` is by default, whom to \
+tell that the proxy is ready, and how often that it works |
 ";
 
 /// JSON schema of the settings.

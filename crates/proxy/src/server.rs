@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle as JoinTask};
 use tokio::time::timeout;
@@ -24,10 +25,11 @@ use crate::passing::Passing;
 use crate::place::{self, Place};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
-use crate::service_manager::{ServiceManager, State};
+use crate::service_manager::{ServiceManager, State, Watchdog};
 use crate::worker::{Worker, running};
 use crate::{
-    adopting, catalogue, idle_clients, proxy_names, proxy_peers, recorder, reports, tls, traces,
+    adopting, catalogue, file_limit, idle_clients, proxy_names, proxy_peers, recorder, reports,
+    tls, traces,
 };
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
@@ -101,7 +103,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let Some((control, snapshot)) = found else {
         return Ok(());
     };
-    log_cluster(&common, &snapshot);
+    log_cluster(&common, &snapshot, workers);
     let serving = format!("serving clients of {} on {address}", snapshot.cluster_name);
     common.contact_failure.store(None);
     common.publish(snapshot);
@@ -124,6 +126,9 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(idle_clients::watch(common.clone()));
+    if let Some(watchdog) = Watchdog::of_environment() {
+        tokio::spawn(watchdog.feed(common.clone()));
+    }
     tokio::spawn(reports::watch(common.clone()));
     let (end_traces, traces_end) = watch::channel(());
     let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));
@@ -227,7 +232,7 @@ async fn until_adopted(successor: &Successor, adopting: &mut JoinTask<()>) {
     successor.while_it_waits(adopted).await;
 }
 
-fn log_cluster(common: &Process, snapshot: &Snapshot) {
+fn log_cluster(common: &Process, snapshot: &Snapshot, workers: usize) {
     tracing::info!(
         cluster = snapshot.cluster_name,
         nodes = snapshot.nodes.len(),
@@ -235,7 +240,10 @@ fn log_cluster(common: &Process, snapshot: &Snapshot) {
         dc = snapshot.local_dc,
         "connected to Cassandra"
     );
-    if let Some(advice) = advice_on_dcs(snapshot, &common.settings.load()) {
+    let settings = common.settings.load();
+    let on_dcs = advice_on_dcs(snapshot, &settings);
+    let on_files = file_limit::advice(snapshot, &settings, workers);
+    for advice in on_dcs.into_iter().chain(on_files) {
         tracing::warn!("{advice}");
     }
 }
@@ -284,13 +292,13 @@ fn stop(common: &Process, timetable: Timetable) {
     common.drain_workers(timetable);
 }
 
-/// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
+/// Tells clients and workers that the proxy is stopping. Without clients there is no grace period, unless it is wanted.
 fn drain(common: &Process, manager: &ServiceManager) {
     let config = common.settings.load();
     let listen = &config.listen;
     let clients = common.clients.load(Ordering::Acquire);
     let grace = match clients {
-        0 => Duration::ZERO,
+        0 if !listen.drain_grace_idle => Duration::ZERO,
         _ => Duration::from_millis(listen.drain_grace_ms),
     };
     let whole = Duration::from_millis(listen.drain_timeout_ms);
@@ -304,7 +312,12 @@ fn drain(common: &Process, manager: &ServiceManager) {
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
     proxy_peers::tell_down(common, config.advertised());
-    stop(common, Timetable::new(Instant::now(), grace, whole));
+    let timetable = Timetable::new(Instant::now(), grace, whole);
+    let timetable = match listen.drain_grace_idle {
+        true => timetable.keeping_grace(),
+        false => timetable,
+    };
+    stop(common, timetable);
 }
 
 /// Keeps the last hour from now on.
@@ -324,6 +337,14 @@ fn start_workers(
     common.turns_of_workers.begin(workers, Instant::now());
     let mut threads = Vec::new();
     for (index, listener) in listeners.into_iter().enumerate() {
+        // What cannot start is no reason to serve clients with the rest.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let listener = {
+            let _its_own = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
         let (sender, receiver) = mpsc::unbounded_channel();
         if let Ok(mut senders) = common.workers.lock() {
             senders.push(sender);
@@ -331,7 +352,7 @@ fn start_workers(
         let common = common.clone();
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
-            .spawn(move || work(common, workers, index, listener, receiver))?;
+            .spawn(move || work(common, (index, workers), runtime, listener, receiver))?;
         threads.push(thread);
     }
     Ok(threads)
@@ -339,26 +360,15 @@ fn start_workers(
 
 fn work(
     common: Arc<Process>,
-    workers: usize,
-    index: usize,
-    listener: std::net::TcpListener,
+    (index, workers): (usize, usize),
+    runtime: Runtime,
+    listener: TcpListener,
     messages: mpsc::UnboundedReceiver<ToWorker>,
 ) {
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(e) => return tracing::error!("a worker cannot start: {e}"),
-    };
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
         let seed =
             (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(std::process::id());
-        let listener = match TcpListener::from_std(listener) {
-            Ok(listener) => listener,
-            Err(e) => return tracing::error!("a worker cannot listen: {e}"),
-        };
         let worker = Worker::new(common.clone(), index, workers, seed);
         let end = WorkerEnd { common, index };
         running::run(worker, listener, messages).await;

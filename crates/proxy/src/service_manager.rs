@@ -10,11 +10,19 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::MissedTickBehavior;
+
+use crate::process::Process;
 
 #[cfg(test)]
 mod tests;
+
+/// However impatient a watchdog is.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// What is told, each with a line for `systemctl status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +33,8 @@ pub(crate) enum State<'a> {
     Ready(&'a str),
     Reloading,
     Stopping(&'a str),
+    /// All threads work.
+    Alive,
 }
 
 #[derive(Debug)]
@@ -61,6 +71,52 @@ impl ServiceManager {
     }
 }
 
+/// What the manager's watchdog is to hear, lest it kill this process (`WatchdogSec` of systemd).
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    manager: ServiceManager,
+    interval: Duration,
+}
+
+impl Watchdog {
+    /// `None` if nothing is to be heard.
+    pub(crate) fn of_environment() -> Option<Watchdog> {
+        let variable = |name| std::env::var(name).ok();
+        let interval = interval(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"))?;
+        Some(Watchdog {
+            manager: ServiceManager::of_environment(),
+            interval,
+        })
+    }
+
+    /// Tells the manager for as long as each worker has turns. That this task has turns says the same of the main
+    /// thread.
+    pub(crate) async fn feed(self, shared: Arc<Process>) {
+        let mut ticks = tokio::time::interval(self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut was_alive = true;
+        loop {
+            ticks.tick().await;
+            let dead = shared.turns_of_workers.dead(Instant::now());
+            match &dead {
+                None => self.manager.tell(State::Alive),
+                Some(dead) if was_alive => {
+                    tracing::error!("the service manager's watchdog hears no more: {dead}");
+                }
+                Some(_) => {}
+            }
+            was_alive = dead.is_none();
+        }
+    }
+}
+
+/// Half the watchdog's time, as sd_watchdog_enabled(3) recommends.
+fn interval(time_us: Option<String>, pid: Option<String>) -> Option<Duration> {
+    let is_another = pid.is_some_and(|pid| pid != std::process::id().to_string());
+    let time_us: u64 = time_us?.parse().ok()?;
+    (time_us > 0 && !is_another).then(|| Duration::from_micros(time_us / 2).max(INTERVAL_MIN))
+}
+
 fn open(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
     let address = match name.as_bytes().split_first() {
         Some((b'@', rest)) => SocketAddr::from_abstract_name(rest)?,
@@ -83,6 +139,7 @@ fn message(state: State) -> String {
             "RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=reloading the settings\n",
             monotonic_us()
         ),
+        State::Alive => "WATCHDOG=1\n".to_owned(),
         State::Stopping(text) => format!("STOPPING=1\nSTATUS={}\n", line(text)),
     }
 }

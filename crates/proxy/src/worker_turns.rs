@@ -1,12 +1,15 @@
-//! When each worker last had a turn. One without turns is stuck, or could not start: its clients wait, and so do those
+//! When each worker last had a turn. One without turns is stuck: its clients wait, and so do those
 //! that the kernel still gives it. One that has ended because it was told to has none, and is not counted.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A worker looks at its time-outs every 100 ms, so one that is only busy is far below.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
+/// No turn takes as long, so it will not end any more: the process has to be started again.
+const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 pub(crate) struct WorkerTurns {
     began: Instant,
@@ -27,6 +30,17 @@ pub(crate) struct LastTurn {
 impl LastTurn {
     pub(crate) fn is_stuck(&self) -> bool {
         self.ago > STUCK_AFTER
+    }
+}
+
+/// For operators.
+impl fmt::Display for LastTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (worker, seconds) = (self.worker, self.ago.as_secs());
+        write!(
+            f,
+            "worker {worker} has answered nobody for {seconds} s: it is stuck"
+        )
     }
 }
 
@@ -71,6 +85,11 @@ impl WorkerTurns {
         })
     }
 
+    /// A worker that will have no turn any more, if there is one.
+    pub(crate) fn dead(&self, now: Instant) -> Option<LastTurn> {
+        self.oldest(now).filter(|of| of.ago > DEAD_AFTER)
+    }
+
     fn ms(&self, at: Instant) -> u64 {
         at.saturating_duration_since(self.began).as_millis() as u64
     }
@@ -96,6 +115,20 @@ mod tests {
         turns.note(1, at(10));
         assert_eq!(told(at(10)), Some((2, 2)));
         assert!(turns.oldest(at(10)).is_some_and(|of| !of.is_stuck()));
+    }
+
+    #[test]
+    fn a_worker_that_is_stuck_for_long_is_dead() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let turns = WorkerTurns::new(began);
+        assert_eq!(turns.dead(at(60)), None);
+        turns.begin(2, at(0));
+        turns.note(1, at(20));
+        assert_eq!(turns.dead(at(20)), None);
+        assert_eq!(turns.dead(at(21)).map(|of| of.worker), Some(0));
+        turns.note(0, at(21));
+        assert_eq!(turns.dead(at(21)), None);
     }
 
     #[test]

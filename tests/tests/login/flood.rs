@@ -67,7 +67,7 @@ fn wrong_passwords_of_one_address_are_judged_one_at_a_time() {
         b"\0app\0wrong" => Verdict::incorrect(),
         _ => Verdict::Accept,
     });
-    let proxy = proxy(&nodes, &[]);
+    let proxy = proxy(&nodes, &["log.filter=info,helenus_engine=debug"]);
     nodes[0].set_delay(Duration::from_millis(5));
     let wrong = || {
         let mut client = asked(&proxy);
@@ -93,6 +93,17 @@ fn wrong_passwords_of_one_address_are_judged_one_at_a_time() {
     // One of each address, and links.
     let most = nodes[0].judging_max();
     assert!(most <= 1 + 1 + 2, "{most} at a time");
+    // Each is in the log, with its address and nothing of what was sent.
+    let refused = || {
+        let log = proxy.log();
+        let lines = log
+            .lines()
+            .filter(|line| line.contains("a login is refused"));
+        let from = lines.filter(|line| line.contains("peer=127.0.0.1:"));
+        from.count()
+    };
+    eventually("refusals are in the log", || refused() == 30 + 200);
+    assert!(!proxy.log().contains("wrong"));
 }
 
 #[test]

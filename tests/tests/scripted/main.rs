@@ -2,6 +2,8 @@
 //! Needs `cargo build -p helenus` in the same profile, and no Cassandra.
 
 mod captures;
+mod drains;
+mod faults;
 mod log;
 mod native_histograms;
 mod nodes;

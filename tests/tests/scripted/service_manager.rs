@@ -12,7 +12,7 @@ use crate::{client, metric};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The next message that is more than a status.
-fn next(manager: &UnixDatagram) -> String {
+pub(super) fn next(manager: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
     loop {
         let read = manager.recv(&mut bytes).expect("a message in time");

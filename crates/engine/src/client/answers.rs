@@ -115,7 +115,7 @@ impl Clients {
         if copied > session.backlog_held.bytes() + UNCOUNTED_MAX {
             session.backlog_held.set(copied);
         }
-        let backlog_max = cx.shared.config.limits.client_backlog_bytes_max;
+        let backlog_max = cx.shared.client_backlog_max();
         if session.reads_too_little(backlog_max, cx.now) {
             self.kill_unread(cx, key, false);
         } else if session.becomes_dirty() {

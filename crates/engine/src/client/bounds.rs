@@ -69,7 +69,7 @@ impl Clients {
     pub(crate) fn check(&mut self, cx: &mut Context) {
         self.told_elsewhere.forget(cx.now);
         let handshake_max = Duration::from_millis(cx.shared.config.limits.handshake_timeout_ms);
-        let backlog_max = cx.shared.config.limits.client_backlog_bytes_max;
+        let backlog_max = cx.shared.client_backlog_max();
         let full = cx.memory.was_full();
         let (mut unfinished, mut ended) = (Vec::new(), Vec::new());
         for (key, session) in self.sessions.iter() {

@@ -175,6 +175,9 @@ impl Clients {
                     false => &stats.auth_unjudged,
                 };
                 add(counter, 1);
+                if answer.refuses() {
+                    self.note_refusal(login);
+                }
                 self.pass_on(cx, login, &answer);
                 self.finish(cx, login.session);
                 None
@@ -238,6 +241,13 @@ impl Clients {
             version: answer.version,
         };
         self.answer_converted(cx, login.session, login.stream, answer);
+    }
+
+    /// For whoever looks for the address that guesses passwords. Not with the name, which may be a password.
+    fn note_refusal(&self, login: &Login) {
+        if let Some(session) = self.sessions.get(login.session) {
+            tracing::debug!(peer = %session.peer, "a login is refused");
+        }
     }
 
     fn fail_login(&mut self, cx: &mut Context, login: &Login, code: i32, text: &str) {

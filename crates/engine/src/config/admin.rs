@@ -12,7 +12,9 @@ use super::Secret;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
-    /// Address and port of the admin server; off if not set.
+    /// Address and port of the admin server; `off`: none, but on `socket`.
+    #[serde(with = "address")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<SocketAddr>"))]
     pub address: Option<SocketAddr>,
     /// Token that requests must carry (`Authorization: Bearer …`), except those for `/health`, `/ready`
     /// and the dashboard's page, which asks for it. Any address that is not loopback needs this one or
@@ -46,6 +48,45 @@ pub struct Admin {
     pub slow_ms: u64,
     /// As `slow_ms`, for pages of scans, schema changes and statements that Helenus does not understand.
     pub slow_scan_ms: u64,
+}
+
+/// `admin.address` as it is written.
+///
+/// # Errors
+/// It is neither an address with a port nor `off`.
+pub fn admin_address(text: &str) -> Result<Option<SocketAddr>, String> {
+    match text {
+        OFF => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            format!("{text:?} is neither an address and a port, as 127.0.0.1:9180, nor {OFF}")
+        }),
+    }
+}
+
+const OFF: &str = "off";
+
+mod address {
+    use std::borrow::Cow;
+    use std::net::SocketAddr;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(
+        address: &Option<SocketAddr>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match address {
+            Some(address) => serializer.collect_str(address),
+            None => serializer.serialize_str(super::OFF),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SocketAddr>, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        super::admin_address(&text).map_err(de::Error::custom)
+    }
 }
 
 impl Default for Admin {

@@ -43,13 +43,7 @@ impl fmt::Display for NotReady {
             NotReady::NoLink => {
                 f.write_str("no node has a link up: is Cassandra running and reachable from here?")
             }
-            NotReady::Stuck(LastTurn { worker, ago }) => {
-                let seconds = ago.as_secs();
-                write!(
-                    f,
-                    "worker {worker} has answered nobody for {seconds} s: it is stuck or has ended"
-                )
-            }
+            NotReady::Stuck(last_turn) => last_turn.fmt(f),
         }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::worker_turns::WorkerTurns;
 
 /// Before any node has responded.
 fn admin(settings: &str) -> Admin {
@@ -95,6 +96,25 @@ fn probes_need_no_token_and_tell_strangers_no_names() {
     let (status, reason) = ask(&admin, "/ready", &[host, known]);
     assert_eq!(status, 503);
     assert!(reason.contains("10.0.0.1:9042: refused"), "{reason}");
+}
+
+#[test]
+fn a_proxy_with_a_worker_that_is_stuck_for_long_is_not_healthy() {
+    let mut admin = admin("");
+    let (now, host) = (Instant::now(), ("Host", "localhost"));
+    let began = now - Duration::from_secs(60);
+    let shared = Arc::get_mut(&mut admin.shared).expect("its only user");
+    shared.turns_of_workers = WorkerTurns::new(began);
+    shared.turns_of_workers.begin(2, began);
+    shared.turns_of_workers.note(0, now);
+    let (status, why) = ask(&admin, "/health", &[host]);
+    assert_eq!(status, 503);
+    assert!(
+        why.starts_with("worker 1 has answered nobody for 6"),
+        "{why}"
+    );
+    admin.shared.turns_of_workers.note(1, now);
+    assert_eq!(ask(&admin, "/health", &[host]), (200, "ok\n".to_owned()));
 }
 
 #[test]

@@ -84,3 +84,18 @@ fn without_a_socket_nothing_happens() {
     tell_all(&none);
     assert!(!none.failed.get());
 }
+
+#[test]
+fn a_watchdog_hears_twice_in_its_time_if_it_is_this_process_that_it_watches() {
+    let own = std::process::id().to_string();
+    let interval = |time: &str, pid: Option<&str>| {
+        let found = super::interval(Some(time.to_owned()), pid.map(str::to_owned));
+        found.map(|interval| interval.as_millis())
+    };
+    assert_eq!(interval("30000000", Some(&own)), Some(15_000));
+    assert_eq!(interval("30000000", None), Some(15_000));
+    assert_eq!(interval("30000000", Some("1")), None);
+    assert_eq!(interval("0", None), None);
+    assert_eq!(interval("soon", None), None);
+    assert_eq!(super::interval(None, Some(own)), None);
+}

@@ -19,6 +19,7 @@ use tokio::time::MissedTickBehavior;
 use super::moving;
 use super::{Worker, note_failed_handshake, note_tls_failure};
 use crate::client_socket;
+use crate::planted;
 use crate::process::{HANDSHAKE_BUSY_MAX, Leaving, ToWorker};
 use crate::timer::FineTimer;
 use crate::transport::Transport;
@@ -71,8 +72,9 @@ pub(crate) async fn run(
             _ = drain_ticks.tick(), if ending.timetable.is_some() => {
                 let Some(timetable) = &ending.timetable else { continue };
                 let now = Instant::now();
-                let is_drained = worker.borrow().engine.is_drained();
-                if (now >= timetable.grace_ends || is_drained)
+                let may_end = timetable.may_end(now);
+                let is_drained = || may_end && worker.borrow().engine.is_drained();
+                if (now >= timetable.grace_ends || is_drained())
                     && let Some(listener) = listener.take()
                 {
                     accept_rest(&worker, listener);
@@ -81,7 +83,7 @@ pub(crate) async fn run(
                     let mut worker = worker.borrow_mut();
                     worker.with(|engine| engine.close_quiet_sessions(now, timetable));
                 }
-                if now >= timetable.deadline || worker.borrow().engine.is_drained() {
+                if now >= timetable.deadline || is_drained() {
                     break;
                 }
             }
@@ -150,6 +152,8 @@ fn accept_rest(worker: &Rc<RefCell<Worker>>, listener: TcpListener) {
 /// Accepts or refuses a client. It counts from now on; with TLS it becomes a session once the
 /// handshake is done.
 fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
+    planted::panic_in("worker");
+    planted::stand_still();
     let accepted = Instant::now();
     let shared = worker.borrow().shared.clone();
     let Some(permit) = shared.common.admit_client() else {
@@ -221,6 +225,7 @@ async fn flush_loop(worker: Rc<RefCell<Worker>>) {
 
 /// Calls the engine whenever its deadline has passed.
 async fn keep_time(worker: Rc<RefCell<Worker>>) {
+    planted::panic_in("timer");
     let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
     poll_fn::<(), _>(|cx| {
         loop {

@@ -234,6 +234,20 @@ fn a_client_that_reads_is_cut_if_too_much_is_due_to_it_while_the_memory_is_full(
 }
 
 #[test]
+fn one_client_gets_a_quarter_of_a_small_account_to_leave_unread() {
+    for (due, is_cut) in [(3, false), (5, true)] {
+        // The setting alone would let it have all of it.
+        let mut bench = bench(|config| config.limits.memory_max = Some(16 * MIB));
+        let client = bench.client;
+        share(&mut bench, &[client], 1, due * MIB);
+        read_some(&mut bench, client);
+        bench.wait(Duration::from_secs(6));
+        let next = bench.engine.next_for_client(bench.now, client);
+        assert_eq!(next == Some(Next::Close), is_cut, "{due} MiB: {next:?}");
+    }
+}
+
+#[test]
 fn a_client_to_which_too_much_is_due_is_cut_once_it_stands_still() {
     let mut bench = bench(|config| config.limits.client_backlog_bytes_max = MIB);
     let client = bench.client;

@@ -109,7 +109,7 @@ fn a_settings_file_is_believed_but_for_what_is_given() {
     };
     assert_eq!(password(&config).as_deref(), Some("of the file"));
     let tls = cluster.tls.as_ref().expect("TLS");
-    assert!(tls.ca == Path::new("theirs.pem") && !tls.verify_names);
+    assert!(tls.ca == Path::new("theirs.pem") && tls.verify_names);
     assert_eq!(config.links.connect_timeout_ms, 700);
     assert_eq!(by, GivenBy::Settings);
 

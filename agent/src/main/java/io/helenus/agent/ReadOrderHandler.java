@@ -1,7 +1,6 @@
 package io.helenus.agent;
 
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
+import java.lang.invoke.MethodHandle;
 import java.nio.ByteBuffer;
 import java.util.Map;
 
@@ -26,8 +25,14 @@ public final class ReadOrderHandler implements QueryHandler
 {
     private final QueryHandler own = QueryProcessor.instance;
 
+    /** @throws IllegalStateException which ends the node: one that starts and answers no query is worse than none */
     public ReadOrderHandler()
     {
+        String missing = HandlerCalls.missing(QueryHandler.class);
+        if (missing != null)
+            throw new IllegalStateException("Helenus agent: this version of Cassandra calls " + missing
+                                            + ", which this version of the agent does not have: remove"
+                                            + " -Dcassandra.custom_query_handler_class from the node's options");
         Installer.install();
     }
 
@@ -73,49 +78,62 @@ public final class ReadOrderHandler implements QueryHandler
             customPayload, () -> own.processBatch(statement, state, options, customPayload, requestTime));
     }
 
-    // Early versions of 4.1 call these instead. Without them the node would start, but answer no query.
+    // Early versions of 4.1 (to 4.1.5) call these instead. Without them the node would start, but answer no query.
+
+    private static final MethodHandle PROCESS =
+        HandlerCalls.find(QueryHandler.class, "process", ResultMessage.class, CQLStatement.class, QueryState.class,
+                          QueryOptions.class, Map.class, long.class);
+    private static final MethodHandle PROCESS_PREPARED =
+        HandlerCalls.find(QueryHandler.class, "processPrepared", ResultMessage.class, CQLStatement.class,
+                          QueryState.class, QueryOptions.class, Map.class, long.class);
+    private static final MethodHandle PROCESS_BATCH =
+        HandlerCalls.find(QueryHandler.class, "processBatch", ResultMessage.class, BatchStatement.class,
+                          QueryState.class, BatchQueryOptions.class, Map.class, long.class);
 
     public ResultMessage process(CQLStatement statement, QueryState state, QueryOptions options,
                                  Map<String, ByteBuffer> customPayload, long startNanos)
     {
-        return earlier("process", statement, state, options, customPayload, startNanos);
+        return ClientPriority.serve(customPayload, () -> {
+            try
+            {
+                return (ResultMessage) PROCESS.invokeExact(own, statement, state, options, customPayload, startNanos);
+            }
+            catch (Throwable failed)
+            {
+                return HandlerCalls.rethrow(failed);
+            }
+        });
     }
 
     public ResultMessage processPrepared(CQLStatement statement, QueryState state, QueryOptions options,
                                          Map<String, ByteBuffer> customPayload, long startNanos)
     {
-        return earlier("processPrepared", statement, state, options, customPayload, startNanos);
+        return ClientPriority.serve(customPayload, () -> {
+            try
+            {
+                return (ResultMessage) PROCESS_PREPARED.invokeExact(own, statement, state, options, customPayload,
+                                                                    startNanos);
+            }
+            catch (Throwable failed)
+            {
+                return HandlerCalls.rethrow(failed);
+            }
+        });
     }
 
     public ResultMessage processBatch(BatchStatement statement, QueryState state, BatchQueryOptions options,
                                       Map<String, ByteBuffer> customPayload, long startNanos)
     {
-        return earlier("processBatch", statement, state, options, customPayload, startNanos);
-    }
-
-    private ResultMessage earlier(String name, Object... arguments)
-    {
-        try
-        {
-            for (Method method : QueryHandler.class.getMethods())
-                if (method.getName().equals(name))
-                    return (ResultMessage) method.invoke(own, arguments);
-            throw new NoSuchMethodError(name);
-        }
-        catch (InvocationTargetException failed)
-        {
-            return rethrow(failed.getCause());
-        }
-        catch (IllegalAccessException impossible)
-        {
-            throw new AssertionError("an interface's methods are public", impossible);
-        }
-    }
-
-    /** Cassandra recognises errors for the client by their class, so they are passed on unwrapped. */
-    @SuppressWarnings("unchecked")
-    private static <T, E extends Throwable> T rethrow(Throwable failure) throws E
-    {
-        throw (E) failure;
+        return ClientPriority.serve(customPayload, () -> {
+            try
+            {
+                return (ResultMessage) PROCESS_BATCH.invokeExact(own, statement, state, options, customPayload,
+                                                                 startNanos);
+            }
+            catch (Throwable failed)
+            {
+                return HandlerCalls.rethrow(failed);
+            }
+        });
     }
 }

@@ -30,10 +30,11 @@ final class Reporter implements Runnable
 {
     private static final Logger logger = LoggerFactory.getLogger(Reporter.class);
 
-    static final int PEERS_MAX = 64;
     private static final long ANSWER_WITHIN_NANOS = TimeUnit.SECONDS.toNanos(3);
     /** How often something is measured while nobody is connected. */
     private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(1);
+    /** How long whoever reads the table is taken to read it again. */
+    private static final long READ_AGAIN_NANOS = TimeUnit.SECONDS.toNanos(30);
     /** Enough for dozens of reports: a proxy that reads none soon has it full. */
     private static final int SEND_BUFFER = 4_096;
     private static final long COMPLAINT_EVERY_NANOS = TimeUnit.MINUTES.toNanos(1);
@@ -47,6 +48,8 @@ final class Reporter implements Runnable
     private final List<ReportPeer> peers = new ArrayList<>();
     private volatile ResourceSampler sampler;
     private volatile int port;
+    /** When the table was read last, by {@link System#nanoTime}. */
+    private volatile long readNanos = System.nanoTime() - READ_AGAIN_NANOS;
     private long complainedNanos = System.nanoTime() - COMPLAINT_EVERY_NANOS;
 
     /** {@code samplers}, {@code usualAddress}: asked once the node has started. */
@@ -67,6 +70,7 @@ final class Reporter implements Runnable
     Resources latest()
     {
         ResourceSampler measuring = sampler;
+        readNanos = System.nanoTime();
         return measuring == null ? null : measuring.latest();
     }
 
@@ -181,18 +185,20 @@ final class Reporter implements Runnable
             long nowNanos = System.nanoTime();
             if (nowNanos - dueNanos < 0)
                 continue;
-            Resources resources = measuring.sample();
-            boolean isHeard = false;
+            boolean isHeard = nowNanos - readNanos < READ_AGAIN_NANOS;
+            for (ReportPeer peer : peers)
+                isHeard |= peer.isTrusted();
+            Resources resources = measuring.sample(isHeard);
             for (ReportPeer peer : List.copyOf(peers))
             {
                 if (peer.isTrusted())
-                    isHeard |= tell(peer, resources);
+                    tell(peer, resources);
                 else if (nowNanos - peer.acceptedNanos > ANSWER_WITHIN_NANOS)
                     end(peer);
             }
             long intervalNanos = TimeUnit.MILLISECONDS.toNanos(settings.reportIntervalMs);
             // After a pause of the process there is one report, not all that were missed.
-            dueNanos = System.nanoTime() + (isHeard || !peers.isEmpty() ? intervalNanos : IDLE_NANOS);
+            dueNanos = System.nanoTime() + (!peers.isEmpty() ? intervalNanos : IDLE_NANOS);
         }
     }
 
@@ -214,9 +220,10 @@ final class Reporter implements Runnable
         byte[] nonce = new byte[ReportProtocol.NONCE];
         random.nextBytes(nonce);
         ReportPeer peer = new ReportPeer(channel, secret.current(), nonce, System.nanoTime());
-        if (peers.size() >= PEERS_MAX && !makeRoom())
+        if (peers.size() >= settings.reportConnectionsMax && !makeRoom())
         {
             peer.close();
+            complain("there are as many as -D" + Settings.REPORT_CONNECTIONS_MAX + " says");
             return;
         }
         peers.add(peer);
@@ -271,11 +278,8 @@ final class Reporter implements Runnable
         catch (ReportPeer.Ended ended)
         {
             end(peer);
-            if (ended.isRefusal && System.nanoTime() - complainedNanos > COMPLAINT_EVERY_NANOS)
-            {
-                complainedNanos = System.nanoTime();
-                logger.warn("Helenus agent: a connection for reports was refused: {}", ended.getMessage());
-            }
+            if (ended.isRefusal)
+                complain(ended.getMessage());
         }
         catch (Exception broken)
         {
@@ -283,17 +287,23 @@ final class Reporter implements Runnable
         }
     }
 
-    private boolean tell(ReportPeer peer, Resources resources)
+    private void complain(String why)
+    {
+        if (System.nanoTime() - complainedNanos <= COMPLAINT_EVERY_NANOS)
+            return;
+        complainedNanos = System.nanoTime();
+        logger.warn("Helenus agent: a connection for reports was refused: {}", why);
+    }
+
+    private void tell(ReportPeer peer, Resources resources)
     {
         try
         {
             peer.report(resources, settings.reportIntervalMs);
-            return true;
         }
         catch (Exception broken)
         {
             end(peer);
-            return false;
         }
     }
 

@@ -9,6 +9,9 @@ import java.util.Deque;
 import java.util.List;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Supplier;
 
@@ -25,8 +28,11 @@ import org.apache.cassandra.concurrent.ExecutorPlus;
 final class ResourceSampler
 {
     private static final long WINDOW_NANOS = 1_000_000_000L;
-    /** Estimating compactions looks at every table. */
-    private static final long COMPACTIONS_EVERY_NANOS = 2_000_000_000L;
+    private static final long HOST_ID_EVERY_NANOS = 2_000_000_000L;
+    /** Estimating compactions looks at every table, under locks that compactions take, too. */
+    private static final long COMPACTIONS_EVERY_NANOS = 10_000_000_000L;
+    /** An estimate of before nobody listened says nothing. */
+    private static final long COMPACTIONS_AGE_MAX_NANOS = 3 * COMPACTIONS_EVERY_NANOS;
     private static final Path PROC = Path.of("/proc");
 
     /** What the node itself can tell. */
@@ -63,19 +69,34 @@ final class ResourceSampler
         List<MachineUse.Device> devices;
     }
 
+    private static final class Estimate
+    {
+        final int compactions;
+        final long nanos = System.nanoTime();
+
+        Estimate(int compactions)
+        {
+            this.compactions = compactions;
+        }
+    }
+
     private final Node node;
     private final Set<String> devices;
     private final Deque<Moment> moments = new ArrayDeque<>();
     private UUID hostId = new UUID(0, 0);
-    private volatile int compactions;
+    private long hostIdNanos;
+    private volatile Estimate compactions;
     private final AtomicBoolean estimating = new AtomicBoolean();
     private long compactionsNanos;
+    /** It waits for locks that compactions hold; reports do not wait for it. */
+    private final ThreadPoolExecutor estimator = estimator();
     private volatile Resources latest;
 
     ResourceSampler(Node node)
     {
         this.node = node;
         this.devices = MachineUse.devicesOf(node.folders);
+        this.hostIdNanos = System.nanoTime() - HOST_ID_EVERY_NANOS;
         this.compactionsNanos = System.nanoTime() - COMPACTIONS_EVERY_NANOS;
         moments.add(moment());
     }
@@ -86,8 +107,20 @@ final class ResourceSampler
         return latest;
     }
 
-    /** Takes a sample; called by one thread. */
-    Resources sample()
+    /** One thread, which ends when it has had nothing to do for a while. */
+    private static ThreadPoolExecutor estimator()
+    {
+        ThreadPoolExecutor one = new ThreadPoolExecutor(1, 1, 60, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), task -> {
+            Thread thread = new Thread(task, "helenus-agent-compactions");
+            thread.setDaemon(true);
+            return thread;
+        });
+        one.allowCoreThreadTimeOut(true);
+        return one;
+    }
+
+    /** Takes a sample; called by one thread. {@code isHeard}: whether somebody wants to know it. */
+    Resources sample(boolean isHeard)
     {
         Moment now = moment();
         moments.addLast(now);
@@ -95,6 +128,9 @@ final class ResourceSampler
         while (moments.size() > 2 && now.nanos - second().nanos >= WINDOW_NANOS)
             moments.removeFirst();
         Resources resources = between(moments.peekFirst(), now);
+        askNode(now.nanos, isHeard);
+        resources.compactionsPending = pending(now.nanos);
+        resources.hostId = hostId;
         latest = resources;
         return resources;
     }
@@ -150,9 +186,6 @@ final class ResourceSampler
         resources.mutationPending = node.mutation.getPendingTaskCount();
         resources.mutationActive = node.mutation.getActiveTaskCount();
         resources.mutationMax = node.mutation.getMaximumPoolSize();
-        askNode(now.nanos);
-        resources.compactionsPending = compactions;
-        resources.hostId = hostId;
         return resources;
     }
 
@@ -207,27 +240,33 @@ final class ResourceSampler
         resources.diskUse = Resources.share(busiest);
     }
 
-    /** What is asked less often. */
-    private void askNode(long nowNanos)
+    private int pending(long nowNanos)
     {
-        if (nowNanos - compactionsNanos < COMPACTIONS_EVERY_NANOS)
-            return;
-        compactionsNanos = nowNanos;
-        try
+        Estimate last = compactions;
+        boolean isKnown = last != null && nowNanos - last.nanos < COMPACTIONS_AGE_MAX_NANOS;
+        return isKnown ? last.compactions : Resources.UNKNOWN_TASKS;
+    }
+
+    /** What is asked less often. */
+    private void askNode(long nowNanos, boolean isHeard)
+    {
+        if (nowNanos - hostIdNanos >= HOST_ID_EVERY_NANOS)
         {
-            String id = node.hostId.get();
-            hostId = id == null ? hostId : UUID.fromString(id);
+            hostIdNanos = nowNanos;
+            try
+            {
+                String id = node.hostId.get();
+                hostId = id == null ? hostId : UUID.fromString(id);
+            }
+            catch (RuntimeException | AssertionError notNow)
+            {
+                // Asked again in two seconds.
+            }
         }
-        catch (RuntimeException | AssertionError notNow)
+        if (isHeard && nowNanos - compactionsNanos >= COMPACTIONS_EVERY_NANOS && estimating.compareAndSet(false, true))
         {
-            // Asked again in two seconds.
-        }
-        if (estimating.compareAndSet(false, true))
-        {
-            // It waits for locks that compactions hold; reports do not wait for it.
-            Thread asks = new Thread(this::estimateCompactions, "helenus-agent-compactions");
-            asks.setDaemon(true);
-            asks.start();
+            compactionsNanos = nowNanos;
+            estimator.execute(this::estimateCompactions);
         }
     }
 
@@ -235,12 +274,12 @@ final class ResourceSampler
     {
         try
         {
-            compactions = Math.max(0, node.compactions.get());
+            compactions = new Estimate(Math.max(0, node.compactions.get()));
         }
         catch (RuntimeException | AssertionError notNow)
         {
             // Cassandra asserts, for instance, that a keyspace which has just been dropped is there.
-            // Asked again in two seconds.
+            // Asked again in ten seconds.
         }
         finally
         {

@@ -12,6 +12,8 @@ final class Resources
     static final int WHOLE = 10_000;
     /** A share that cannot be measured here. */
     static final int UNKNOWN = 0xFFFF;
+    /** Tasks that nobody has counted of late; reports say 0. */
+    static final int UNKNOWN_TASKS = -1;
 
     /** The node as Cassandra calls it, whatever its address. */
     UUID hostId = new UUID(0, 0);
@@ -45,7 +47,7 @@ final class Resources
     int mutationPending;
     int mutationActive;
     int mutationMax;
-    int compactionsPending;
+    int compactionsPending = UNKNOWN_TASKS;
 
     /** A share as it is sent. */
     static int share(double part)
@@ -64,7 +66,7 @@ final class Resources
         to.putLong(heapUsed).putLong(heapMax).putLong(collectedMs);
         to.putInt(readPending).putInt(readActive).putInt(readMax);
         to.putInt(mutationPending).putInt(mutationActive).putInt(mutationMax);
-        to.putInt(compactionsPending).putInt(0);
+        to.putInt(Math.max(0, compactionsPending)).putInt(0);
         to.putLong(hostId.getMostSignificantBits()).putLong(hostId.getLeastSignificantBits());
     }
 }

@@ -73,7 +73,8 @@ final class ResourcesTable extends AbstractVirtualTable
             .column("mutation_pending", now.mutationPending)
             .column("mutation_active", now.mutationActive)
             .column("mutation_max", now.mutationMax)
-            .column("compactions_pending", now.compactionsPending);
+            .column("compactions_pending",
+                    now.compactionsPending == Resources.UNKNOWN_TASKS ? null : (Integer) now.compactionsPending);
         return rows;
     }
 

@@ -11,6 +11,10 @@ final class Settings
     static final String REPORT_ADDRESS = "helenus.agent.report_address";
     static final String REPORT_SECRET_FILE = "helenus.agent.report_secret_file";
     static final String REPORT_INTERVAL_MS = "helenus.agent.report_interval_ms";
+    static final String REPORT_CONNECTIONS_MAX = "helenus.agent.report_connections_max";
+
+    /** Also where each application has a proxy of its own. */
+    private static final int CONNECTIONS = 512;
 
     /** A read that has waited longer than this is due; see {@link ReadQueue}. */
     final long waitMaxMs;
@@ -23,6 +27,8 @@ final class Settings
     /** Null: proxies on this machine may connect without a secret, and no others. */
     final String reportSecretFile;
     final int reportIntervalMs;
+    /** One for each proxy. */
+    final int reportConnectionsMax;
     /** A sentence for the operator if there are no reports because one of their settings is wrong, else null. */
     final String reportProblem;
 
@@ -35,10 +41,12 @@ final class Settings
         reportSecretFile = property.apply(REPORT_SECRET_FILE);
         int port = 0;
         int intervalMs = 200;
+        int connectionsMax = CONNECTIONS;
         String problem = null;
         try
         {
             intervalMs = number(property, REPORT_INTERVAL_MS, 200, 50, 2_000);
+            connectionsMax = number(property, REPORT_CONNECTIONS_MAX, CONNECTIONS, 1, 10_000);
             port = number(property, REPORT_PORT, 9181, 0, 65_535);
         }
         catch (IllegalArgumentException wrong)
@@ -48,6 +56,7 @@ final class Settings
         }
         reportPort = port;
         reportIntervalMs = intervalMs;
+        reportConnectionsMax = connectionsMax;
         reportProblem = problem;
     }
 

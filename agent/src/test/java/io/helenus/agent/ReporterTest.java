@@ -19,7 +19,10 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.Random;
 
 import org.apache.cassandra.concurrent.ImmediateExecutor;
@@ -31,6 +34,7 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(30)
 class ReporterTest
 {
+    private static final int CONNECTIONS_MAX = 100;
     private static final String ID = "01234567-89ab-cdef-0123-456789abcdef";
 
     @TempDir
@@ -56,7 +60,7 @@ class ReporterTest
                                      () -> ID,
                                      new String[] { "." }));
         // They are estimated in a thread of their own.
-        while (sampler.sample().compactionsPending != 3)
+        while (sampler.sample(true).compactionsPending != 3)
             Thread.onSpinWait();
         return sampler;
     }
@@ -81,10 +85,35 @@ class ReporterTest
                                      },
                                      () -> ID,
                                      new String[] { "." }));
-        assertEquals(0, sampler.sample().compactionsPending);
+        assertEquals(Resources.UNKNOWN_TASKS, sampler.sample(true).compactionsPending);
         lock.countDown();
-        while (sampler.sample().compactionsPending != 7)
+        while (sampler.sample(true).compactionsPending != 7)
             Thread.onSpinWait();
+    }
+
+    @Test
+    void nobodyIsAskedForCompactionsWhileNobodyListens()
+    {
+        AtomicInteger asked = new AtomicInteger();
+        Set<Thread> askers = ConcurrentHashMap.newKeySet();
+        ResourceSampler sampler = new ResourceSampler(
+            new ResourceSampler.Node(ImmediateExecutor.INSTANCE,
+                                     ImmediateExecutor.INSTANCE,
+                                     () -> {
+                                         askers.add(Thread.currentThread());
+                                         return asked.incrementAndGet();
+                                     },
+                                     () -> ID,
+                                     new String[] { "." }));
+        assertEquals(Resources.UNKNOWN_TASKS, sampler.sample(false).compactionsPending);
+        // Nothing was begun, so nothing has to be waited for: the next estimate is the first.
+        while (sampler.sample(true).compactionsPending != 1)
+            Thread.onSpinWait();
+        assertEquals(1, asked.get());
+        // It holds for a while.
+        for (int i = 0; i < 1_000; i++)
+            assertEquals(1, sampler.sample(true).compactionsPending);
+        assertEquals(1, askers.size());
     }
 
     @Test
@@ -102,8 +131,8 @@ class ReporterTest
                                          },
                                          () -> ID,
                                          new String[] { "." }));
-            Resources resources = sampler.sample();
-            assertEquals(0, resources.compactionsPending);
+            Resources resources = sampler.sample(true);
+            assertEquals(Resources.UNKNOWN_TASKS, resources.compactionsPending);
             assertEquals(ID, resources.hostId.toString());
         }
     }
@@ -113,6 +142,7 @@ class ReporterTest
         Map<String, String> properties = new HashMap<>();
         properties.put(Settings.REPORT_PORT, "0");
         properties.put(Settings.REPORT_INTERVAL_MS, "50");
+        properties.put(Settings.REPORT_CONNECTIONS_MAX, Integer.toString(CONNECTIONS_MAX));
         if (secret != null)
         {
             Path file = folder.resolve("secret");
@@ -266,13 +296,44 @@ class ReporterTest
         List<Socket> silent = new ArrayList<>();
         try
         {
-            for (int i = 0; i < 3 * Reporter.PEERS_MAX; i++)
+            for (int i = 0; i < 3 * CONNECTIONS_MAX; i++)
                 silent.add(connect(port));
             receiveReports(port, ReportProtocol.OPEN, 2);
         }
         finally
         {
             for (Socket socket : silent)
+                socket.close();
+        }
+    }
+
+    @Test
+    void asManyAreToldAsTheSettingSays() throws Exception
+    {
+        int port = start(null);
+        List<Socket> told = new ArrayList<>();
+        try
+        {
+            for (int i = 0; i < CONNECTIONS_MAX; i++)
+            {
+                told.add(connect(port));
+                DataInputStream in = new DataInputStream(told.get(i).getInputStream());
+                byte[] proxy = ReportProtocolTest.nonce(i);
+                byte[] answer = ReportProtocolTest.answer(ReportProtocol.OPEN, greeted(in), proxy).array();
+                told.get(i).getOutputStream().write(answer);
+                assertEquals(ReportProtocol.PROOF, in.readNBytes(ReportProtocol.PROOF).length);
+            }
+            // None of these makes room for another.
+            try (Socket another = connect(port))
+            {
+                assertClosed(another);
+            }
+            for (Socket socket : told)
+                assertEquals(ReportProtocol.REPORT, socket.getInputStream().readNBytes(ReportProtocol.REPORT).length);
+        }
+        finally
+        {
+            for (Socket socket : told)
                 socket.close();
         }
     }

@@ -22,6 +22,7 @@ class SettingsTest
         assertEquals(2, usual.dueEvery);
         assertEquals(9181, usual.reportPort);
         assertNull(usual.reportSecretFile);
+        assertEquals(512, usual.reportConnectionsMax);
         Map<String, String> values = Map.of(Settings.WAIT_MAX_MS, "3600000", Settings.DUE_EVERY, " 1 ",
                                             Settings.REPORT_PORT, "0", Settings.REPORT_INTERVAL_MS, "50");
         Settings set = new Settings(values::get);
@@ -46,7 +47,8 @@ class SettingsTest
     @Test
     void wrongSettingsOfReportsSwitchOffOnlyReports()
     {
-        for (String name : new String[] { Settings.REPORT_PORT, Settings.REPORT_INTERVAL_MS })
+        for (String name : new String[] { Settings.REPORT_PORT, Settings.REPORT_INTERVAL_MS,
+                                          Settings.REPORT_CONNECTIONS_MAX })
         {
             Map<String, String> values = Map.of(name, "x", Settings.WAIT_MAX_MS, "7");
             Settings settings = new Settings(values::get);
