@@ -25,7 +25,7 @@ java_fits() {
     version=$("${1:-java}" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
     [ "$version" = 17 ] || [ "$version" = 11 ]
 }
-javac_fits() { has javac && at_least "$(javac -version 2>&1)" 11; }
+javac_fits() { has javac && at_least "$(javac -version 2>&1 | grep '^javac ')" 11; }
 node_fits() { has node && at_least "$(node --version)" 20 && npm --version >/dev/null 2>&1; }
 go_fits() { has go && at_least "$(go version | sed 's/.*go\([0-9.]*\).*/\1/')" 1.22; }
 # A distribution's own cargo does not obey rust-toolchain.toml.
@@ -82,7 +82,7 @@ fi
 
 # candidate PACKAGE MINIMUM: whether the distribution has the package in that version or a later one.
 candidate() {
-    found=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9]*:\)\{0,1\}\([0-9.]*\).*/\2/p')
+    found=$(LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9]*:\)\{0,1\}\([0-9.]*\).*/\2/p')
     [ -n "$found" ] && at_least "$found" "$2"
 }
 if [ -n "$packages" ]; then
@@ -98,10 +98,20 @@ if [ -n "$packages" ]; then
     elif has sudo; then
         sudo=sudo
     else
-        say "missing:$wanted. As root, run: apt-get install$wanted"
-        exit 1
+        # What Python's index has needs no root.
+        for package in $wanted; do
+            case $package in
+                openjdk-17-jre-headless | nodejs | npm | golang-go) ;;
+                *) packages="$packages $package" ;;
+            esac
+        done
+        if [ -n "$packages" ]; then
+            say "missing:$packages. As root, run: apt-get install$packages"
+            exit 1
+        fi
+        wanted=
     fi
-    $sudo apt-get update -q
+    [ -z "$wanted" ] || $sudo apt-get update -q
     for package in $wanted; do
         case $package in
             openjdk-17-jre-headless) candidate "$package" 17 || package= ;;

@@ -204,6 +204,14 @@ impl Execution {
         }
     }
 
+    /// How often its part of that number has been halved.
+    pub(crate) fn halved(&self, part: u16) -> u8 {
+        match self {
+            Execution::Aggregate(aggregate) => aggregate.halved(part),
+            _ => 0,
+        }
+    }
+
     /// Whether it waits for this node request as for its part of that number.
     pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
         match self {

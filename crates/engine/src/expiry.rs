@@ -6,7 +6,6 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::ends::timed_out;
 use crate::engine::Engine;
-use crate::giving_up::is_cut;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::Owner;
 use crate::records::AttemptEnd;
@@ -34,7 +33,7 @@ impl Engine {
             let Some(query) = self.requests.query_of(request) else {
                 continue;
             };
-            let timed = match is_cut(request, query) {
+            let timed = match self.is_cut(request, query) {
                 true => Timed::Range,
                 false => query.timed(),
             };

@@ -14,6 +14,9 @@ use crate::timeouts::{Timed, Timeouts};
 #[cfg(test)]
 mod tests;
 
+/// A part that has been halved so often is not sure to take little.
+const CUT_HALVED_MAX: u8 = 3;
+
 impl Engine {
     /// Takes a node request off its link. Its answer may still come, and is nobody's; a scan keeps its permit for as
     /// long as its node may work on it.
@@ -54,6 +57,19 @@ impl Engine {
         }
     }
 
+    /// Whether it is a part of a scan that was cut so as to take little. What still takes long after it was halved a few
+    /// times is one partition, most likely, and takes what it takes.
+    pub(crate) fn is_cut(&self, request: &NodeRequest, query: &Query) -> bool {
+        let Owner::Part(client, part) = request.owner else {
+            return false;
+        };
+        let halved = || {
+            let client = self.requests.clients.get(client);
+            client.map_or(0, |client| client.execution.halved(part))
+        };
+        query.class == Class::Scan && halved() < CUT_HALVED_MAX
+    }
+
     /// How long a node may work on a page of a scan.
     pub(crate) fn page_of(&self, node: Option<NodeIndex>) -> Duration {
         self.timeouts_of(node).limit(Timed::Range)
@@ -64,9 +80,4 @@ impl Engine {
         let node = node.and_then(|at| self.cx.snapshot.nodes.get(at.as_usize()));
         node.and_then(|node| node.timeouts).unwrap_or_default()
     }
-}
-
-/// Whether it is a part of a scan that was cut so as to take little.
-pub(crate) fn is_cut(request: &NodeRequest, query: &Query) -> bool {
-    matches!(request.owner, Owner::Part(..)) && query.class == Class::Scan
 }

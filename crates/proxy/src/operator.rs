@@ -81,7 +81,7 @@ impl Operator {
                     }
                 },
                 _ = self.files.tick() => {
-                    self.reloader.look_at_files();
+                    self.reloader.watch_files().await;
                     self.reloader.look_at_log();
                 }
                 _ = self.terminate.recv() => return Wish::Stop { by_signal: true },

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde_json::{Map, Value};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::conn::Dialer;
@@ -27,6 +29,9 @@ mod tests;
 
 /// How often files with certificates, keys and secrets are checked.
 pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long they are waited for at a time.
+const FILES_LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Services of the program for the proxy running in it.
 pub struct Program {
@@ -78,6 +83,8 @@ pub(crate) struct Reloader {
     program: Program,
     common: Arc<Process>,
     files: Vec<Stamp>,
+    /// A look at them that has not ended.
+    looking: Option<JoinHandle<Vec<Stamp>>>,
     /// Why the files could not be used when they were looked at last.
     refused: Option<String>,
 }
@@ -117,6 +124,7 @@ impl Reloader {
             program,
             common,
             files,
+            looking: None,
             refused: None,
         }
     }
@@ -236,11 +244,26 @@ impl Reloader {
         }
     }
 
+    /// Looks at the files of certificates, keys and secrets beside this thread: a file system that does not answer must
+    /// hold up nothing else. An answer that does not come soon is taken at a later call.
+    pub(crate) async fn watch_files(&mut self) {
+        let config = self.common.settings.load_full();
+        let looking = self
+            .looking
+            .get_or_insert_with(|| tokio::task::spawn_blocking(move || stamps(&config)));
+        let Ok(found) = timeout(FILES_LOOK_MAX, looking).await else {
+            return;
+        };
+        self.looking = None;
+        if let Ok(files) = found {
+            self.on_files(files);
+        }
+    }
+
     /// Reads certificates, keys and secrets again if a file of theirs has changed, or could not be used before:
     /// what was wrong with it need not show in the file.
-    pub(crate) fn look_at_files(&mut self) {
+    fn on_files(&mut self, files: Vec<Stamp>) {
         let config = self.common.settings.load_full();
-        let files = stamps(&config);
         if files == self.files && self.refused.is_none() {
             return;
         }

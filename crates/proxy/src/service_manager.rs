@@ -21,6 +21,8 @@ use crate::process::Process;
 #[cfg(test)]
 mod tests;
 
+/// After a look that has found a worker without turns, and before it is believed.
+const SECOND_LOOK: Duration = Duration::from_secs(1);
 /// However impatient a watchdog is.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
@@ -97,7 +99,12 @@ impl Watchdog {
         let mut was_alive = true;
         loop {
             ticks.tick().await;
-            let dead = shared.turns_of_workers.dead(Instant::now());
+            let mut dead = shared.turns_of_workers.dead(Instant::now());
+            if dead.is_some() {
+                // A process that stood still as a whole has had no turns either: the workers have theirs now.
+                tokio::time::sleep(SECOND_LOOK).await;
+                dead = shared.turns_of_workers.dead(Instant::now());
+            }
             match &dead {
                 None => self.manager.tell(State::Alive),
                 Some(dead) if was_alive => {

@@ -19,7 +19,7 @@ use scylla::statement::Consistency;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::{metric, turn};
+use crate::{eventually, metric, turn};
 
 const KEYS: i32 = 200;
 /// Of these, each writes a list of two elements to a row of its own.
@@ -145,6 +145,16 @@ fn no_write_is_undone(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime) {
     let session = runtime.block_on(session(proxy, Consistency::Quorum, false));
     let done = Arc::new(AtomicUsize::new(0));
     let write = |key: i32, value: i32| format!("INSERT INTO a.t (k, v) VALUES ({key}, {value})");
+    // It may still be left alone for having stood still before.
+    let node = format!(
+        "helenus_node_requests_total{{node=\"{}\"",
+        cluster.contact_points()[1]
+    );
+    eventually("the node is asked again", Duration::from_secs(60), || {
+        let before = metric(proxy, &node);
+        runtime.block_on(all(&session, (0..KEYS).map(|key| write(key, 0)), &done));
+        metric(proxy, &node) - before > f64::from(KEYS) / 10.0
+    });
     cluster.pause(2).expect("paused");
     // The link to the node is closed meanwhile.
     let first = runtime.block_on(all(&session, (0..KEYS).map(|key| write(key, 1)), &done));

@@ -393,6 +393,15 @@ impl Aggregate {
         matches!(self.flow, Flow::Parts { .. })
     }
 
+    /// How often a part has been halved.
+    pub(super) fn halved(&self, part: u16) -> u8 {
+        let Flow::Parts { parts, .. } = &self.flow else {
+            return 0;
+        };
+        let part = parts.gather.parts().get(usize::from(part));
+        part.map_or(0, |part| part.of.halved)
+    }
+
     /// The node requests for its parts that have not been answered.
     pub(super) fn children(&self) -> Vec<NodeRequestKey> {
         match &self.flow {

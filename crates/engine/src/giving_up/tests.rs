@@ -16,6 +16,7 @@ use crate::timeouts::Timeouts;
 /// Sent as they are, and read page by page by the node.
 const FIRST: &str = "SELECT avg(total) FROM app.orders";
 const SECOND: &str = "SELECT avg(x) FROM app.orders";
+const TRUNCATE: &str = "TRUNCATE app.orders";
 const FILTER: &str = "SELECT total FROM app.orders WHERE total = 1 ALLOW FILTERING";
 const DROPPED: &str = "Query timed out before it could start";
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -110,6 +111,32 @@ fn while_it_is_not_known_what_the_node_has_dropped_both_are_waited_for() {
     bench.wait(TICK);
     assert_eq!(bench.error(), (code::OVERLOADED, DROPPED.to_owned()));
     assert_eq!(permits_taken(&bench), 0);
+    bench.is_done();
+}
+
+#[test]
+fn a_truncate_that_was_dropped_hides_no_later_drop() {
+    let mut bench = bench(1);
+    tell_timeouts(&mut bench);
+    ask(&mut bench, 1, TRUNCATE);
+    assert_eq!(bench.at_node().len(), 1);
+    ask(&mut bench, 2, FIRST);
+    assert!(at_node(&mut bench).is_some());
+    bench.wait(S(13));
+    // Both of them.
+    bench.say_error(0, code::OVERLOADED, DROPPED, &[]);
+    bench.say_error(0, code::OVERLOADED, DROPPED, &[]);
+    bench.wait(TICK);
+    assert_eq!(bench.error(), (code::OVERLOADED, DROPPED.to_owned()));
+    // The other is left to its own time-out, and counts meanwhile.
+    ask(&mut bench, 3, SECOND);
+    assert!(at_node(&mut bench).is_some());
+    bench.wait(S(13));
+    bench.say_error(0, code::OVERLOADED, DROPPED, &[]);
+    bench.wait(TICK);
+    assert_eq!(bench.error(), (code::OVERLOADED, DROPPED.to_owned()));
+    bench.wait(S(60));
+    assert_eq!(bench.error().0, code::SERVER);
     bench.is_done();
 }
 

@@ -22,12 +22,25 @@ impl Dropped {
         self.sent_before
     }
 
-    /// So many that were sent before are not answered. True if all of them are dropped, which are known then.
+    /// So many that were sent before are not answered. True if all of them are dropped, which are known then, and count
+    /// until they are [ended](Self::end_one).
     pub(super) fn are_known(&mut self, unanswered: usize) -> bool {
         let are_known = unanswered <= self.number;
         if are_known {
-            *self = Dropped::default();
+            self.set(unanswered);
         }
         are_known
+    }
+
+    /// Nobody waits for one of them any more.
+    pub(super) fn end_one(&mut self) {
+        self.set(self.number.saturating_sub(1));
+    }
+
+    fn set(&mut self, number: usize) {
+        self.number = number;
+        if number == 0 {
+            self.sent_before = None;
+        }
     }
 }

@@ -244,6 +244,7 @@ impl Link {
             return;
         };
         let was = std::mem::replace(slot, Stream::Dropped);
+        self.dropped.end_one();
         self.orphans += usize::from(was != Stream::Orphan);
         if was.node_request().is_some() {
             self.busy.remove(id as u16);

@@ -153,11 +153,12 @@ type Kept = (
 /// # Errors
 /// One of them is lost.
 async fn used(cluster: &Cluster, table: &TableName) -> Result<Vec<i32>> {
+    // First: what it names has been stored before.
+    let known = catalogue::read(cluster, table).await?;
     let mut select = Statement::new(format!("{CONTENT} WHERE {}", place(table)));
     select.set_consistency(Consistency::All);
     let kept: Vec<Kept> = cluster.rows(select).await?;
     let used: Vec<i32> = kept.into_iter().map(|(id, ..)| id).collect();
-    let known = catalogue::read(cluster, table).await?;
     let named = known.encodings().iter().filter_map(|of| of.dictionary);
     match lost(&used, named) {
         None => Ok(used),

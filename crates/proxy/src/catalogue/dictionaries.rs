@@ -98,6 +98,16 @@ impl Dictionaries {
         .collect()
     }
 
+    /// Whether it is known here and its row is gone: for reading only, since whoever is started later lacks it.
+    pub(crate) fn is_lost(&self, keyspace: &str, table: &str, id: i32) -> bool {
+        let key = DictionaryKey {
+            keyspace: keyspace.to_owned(),
+            table: table.to_owned(),
+            id,
+        };
+        self.known.contains_key(&key) && self.problems.contains_key(&key)
+    }
+
     /// The numbers of those that are known, and the others with what is wrong: to notice a change.
     pub(crate) fn keys(&self) -> Vec<(DictionaryKey, bool)> {
         let known = self.known.keys().map(|key| (key.clone(), true));
@@ -161,10 +171,13 @@ mod tests {
         assert!(
             matches!(&problems[..], [lost] if lost.contains("dictionary 1 of shop.users is not in"))
         );
+        let lost = |of: &Dictionaries| [1, 2, 3].map(|id| of.is_lost("shop", "users", id));
+        assert_eq!(lost(&dictionaries), [true, false, false]);
         // Somebody has repaired it.
         let both = [key("users", 1), key("users", 2)];
         assert_eq!(dictionaries.adopt(&both, |_| true), []);
         assert!(dictionaries.problems.is_empty());
+        assert_eq!(lost(&dictionaries), [false; 3]);
         dictionaries.adopt(&[], |_| false);
         assert!(dictionaries.of_table("shop", "users").is_empty());
     }

@@ -112,7 +112,7 @@ pub(crate) fn known(
                 columns: Vec::new(),
                 dictionaries: dictionaries.of_table(keyspace, name),
             });
-        let column = column(entry, table, schema, &mut problems);
+        let column = column(entry, table, schema, dictionaries, &mut problems);
         table.columns.push(column);
     }
     known.rejected += problems.rejected;
@@ -150,13 +150,14 @@ fn column(
     entry: Entry<'_>,
     table: &EncodedTable,
     schema: &Schema,
+    dictionaries: &Dictionaries,
     problems: &mut Problems,
 ) -> EncodedColumn {
     let why = misfit(entry, table, schema);
     if let Some(why) = &why {
         problems.reject(entry, why);
     }
-    let (codec, dictionary) = match writer(entry, table) {
+    let (codec, dictionary) = match writer(entry, table, dictionaries) {
         Ok(writer) => writer,
         Err((why, is_missing)) => {
             problems.add(entry, "is written without being encoded", &why);
@@ -215,6 +216,7 @@ fn misfit(entry: Entry<'_>, table: &EncodedTable, schema: &Schema) -> Option<Str
 fn writer(
     entry: Entry<'_>,
     table: &EncodedTable,
+    dictionaries: &Dictionaries,
 ) -> Result<(Codec, Option<DictionaryId>), (String, bool)> {
     let codec = Codec::ALL
         .into_iter()
@@ -240,6 +242,11 @@ fn writer(
     match known {
         None => Err((
             format!("dictionary {id} is missing or cannot be used"),
+            true,
+        )),
+        // Proxies that are started later could not read it.
+        Some(_) if dictionaries.is_lost(&table.keyspace, &table.name, id) => Err((
+            format!("dictionary {id} is not in helenus.dictionaries any more"),
             true,
         )),
         Some((id, learned)) if learned.suffices_for(codec) => Ok((codec, Some(id))),

@@ -157,6 +157,11 @@ fn with_token_file(folder: &std::path::Path) -> (Reloader, PathBuf) {
     (Reloader::new(program, common), file)
 }
 
+fn look_at_files(reloader: &mut Reloader) {
+    let files = stamps(&reloader.common.settings.load_full());
+    reloader.on_files(files);
+}
+
 fn token_of(reloader: &Reloader) -> String {
     let settings = reloader.common.settings.load();
     let token = settings.admin.token.as_ref().expect("a token");
@@ -168,8 +173,8 @@ fn a_file_that_could_not_be_used_is_tried_again_and_told_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut reloader, file) = with_token_file(folder.path());
     std::fs::write(&file, "").expect("written");
-    reloader.look_at_files();
-    reloader.look_at_files();
+    look_at_files(&mut reloader);
+    look_at_files(&mut reloader);
     assert_eq!(token_of(&reloader), "first");
     assert!(!reloader.common.last_reload.succeeded());
     let (events, _) = reloader.common.events.from(0);
@@ -179,7 +184,7 @@ fn a_file_that_could_not_be_used_is_tried_again_and_told_once() {
     reloader.refused = Some("permission denied".to_owned());
     std::fs::write(&file, "second").expect("written");
     reloader.files = stamps(&reloader.common.settings.load());
-    reloader.look_at_files();
+    look_at_files(&mut reloader);
     assert_eq!(token_of(&reloader), "second");
     assert!(reloader.common.last_reload.succeeded());
 }

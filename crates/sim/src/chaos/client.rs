@@ -118,6 +118,8 @@ pub(super) struct Client {
     pub prepared: BTreeMap<&'static str, Known>,
     /// Requests that it will still begin.
     pub left: u32,
+    /// Of one that comes after trouble: requests that it will still begin, none of which may fail.
+    pub asks_left: Option<usize>,
     /// Grows with everything that it writes.
     pub serial: i64,
     /// Keys that it is writing.
@@ -147,6 +149,7 @@ impl Client {
             in_flight: BTreeMap::new(),
             prepared: BTreeMap::new(),
             left,
+            asks_left: None,
             serial: 0,
             writing: BTreeSet::new(),
             writing_rows: BTreeSet::new(),

@@ -111,6 +111,8 @@ impl Proxy {
 pub(super) struct Waits {
     /// Requests of one client that are read before any of them is answered, at least.
     pub reads_ahead_least: usize,
+    /// Requests in flight over a link, at least.
+    pub link_room_least: usize,
     /// At a node.
     pub node_ms: u64,
     /// In a node's queue, by class.
@@ -126,6 +128,7 @@ impl Waits {
     fn of(config: &Config) -> Waits {
         Waits {
             reads_ahead_least: config.limits.client_in_flight_max.saturating_sub(1),
+            link_room_least: config.links.in_flight_max,
             node_ms: config.limits.request_timeout_ms.unwrap_or(u64::MAX / 4),
             read_ms: config.scheduling.point_wait_max_ms,
             write_ms: config.scheduling.write_wait_max_ms,
@@ -139,6 +142,7 @@ impl Waits {
     pub(super) fn adopt(&mut self, config: &Config) {
         let new = Waits::of(config);
         self.reads_ahead_least = self.reads_ahead_least.min(new.reads_ahead_least);
+        self.link_room_least = self.link_room_least.min(new.link_room_least);
         self.node_ms = self.node_ms.max(new.node_ms);
         self.read_ms = self.read_ms.max(new.read_ms);
         self.write_ms = self.write_ms.max(new.write_ms);

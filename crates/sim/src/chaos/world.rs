@@ -9,6 +9,7 @@ mod growth;
 mod layouts;
 mod network;
 mod nodes;
+mod recovery;
 mod requests;
 mod rows;
 mod setup;
@@ -73,6 +74,7 @@ enum Event {
     Fault,
     Strike,
     EndTrouble,
+    Recovered,
     Heal(usize, bool),
     DrainTick(At),
     RoleBack(usize),
@@ -136,6 +138,8 @@ struct World {
     version: Version,
     authenticated: bool,
     trouble: bool,
+    /// Trouble is over for so long that everything works.
+    is_calm: bool,
     is_over: bool,
     violation: Option<Violation>,
     covered: Covered,
@@ -244,6 +248,7 @@ impl World {
             Event::Fault => self.fault_by_time(),
             Event::Strike => self.strike_now(),
             Event::EndTrouble => self.end_trouble(),
+            Event::Recovered => self.begin_recovered(),
             Event::DrainTick(at) => self.drain(at),
             Event::Restart => self.restart_proxy(),
             Event::ChangeLayout(at) => self.change_layout(at),

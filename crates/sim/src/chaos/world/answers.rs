@@ -86,6 +86,7 @@ impl World {
             _ => name(&request.purpose).to_owned(),
         };
         self.take_in(number, &request, &answer);
+        self.judge_recovered(number, at, &request, &answer);
         let of_rows = self.judge_row_error(at, &request, &answer);
         let verdict = match &answer {
             Answer::Error(code, text) => {
@@ -108,7 +109,8 @@ impl World {
                 name(&request.purpose)
             ));
         }
-        if self.clients[number].ready && self.dice.below(2) == 0 {
+        let is_next = self.dice.below(2) == 0 || self.clients[number].asks_left.is_some();
+        if self.clients[number].ready && is_next {
             let soon = 2_000 * self.slowness();
             self.events.plan(self.dice.below(soon), Event::Act(number));
         }
@@ -166,13 +168,14 @@ impl World {
             (Purpose::Startup | Purpose::Login, Answer::Ready) => {
                 client.ready = true;
                 // Most applications prepare all that they use first.
-                if self.dice.below(4) > 0 {
+                if self.dice.below(4) > 0 && client.asks_left.is_none() {
                     texts.iter().for_each(|text| client.prepare(now_us, text));
                 }
                 self.events.plan(self.dice.below(5_000), Event::Act(number));
             }
             (Purpose::Startup, Answer::Authenticate) => {
-                client.log_in(now_us, self.dice.below(20) > 0);
+                let rightly = self.dice.below(20) > 0 || client.asks_left.is_some();
+                client.log_in(now_us, rightly);
             }
             (Purpose::Prepare(_), Answer::Prepared) => {}
             (Purpose::Use | Purpose::Alter, Answer::Void) => {}

@@ -19,6 +19,9 @@ impl World {
         if !self.clients[client].ready {
             return;
         }
+        if self.clients[client].asks_left.is_some() {
+            return self.ask_after_trouble(client);
+        }
         let most = 1 + self.dice.below(6) as usize;
         while self.trouble
             && self.clients[client].left > 0
@@ -54,6 +57,11 @@ impl World {
         if of.ended || !of.accepts {
             return self.connect_later(client);
         }
+        self.connect_to(client, at);
+    }
+
+    pub(super) fn connect_to(&mut self, client: usize, at: At) {
+        let proxy = at.proxy;
         let (now, now_us) = (self.now(), self.now_us());
         let Some(permit) = self.proxies[proxy].common.admit_client() else {
             return;

@@ -55,7 +55,7 @@ impl World {
                 self.events.plan(self.dice.below(2_000), Event::Strike);
             }
             let slow = match self.dice.below(50) {
-                0 => self.dice.below(3_000_000),
+                0 if !self.is_calm => self.dice.below(3_000_000),
                 _ => self.dice.below(2_000),
             };
             let slow = slow + self.greeting_us(header.opcode);

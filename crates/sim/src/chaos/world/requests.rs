@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    fn note_begun(&mut self, number: usize, stream: i16, least: Option<usize>) {
+    pub(super) fn note_begun(&mut self, number: usize, stream: i16, least: Option<usize>) {
         if let Some(request) = self.clients[number].in_flight.get_mut(&stream) {
             request.schema = least.unwrap_or(0);
         }
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// `None` if the key that it would write is another's, or is being written.
-    fn begin_write(&mut self, number: usize, which: u64, key: i64) -> Option<i16> {
+    pub(super) fn begin_write(&mut self, number: usize, which: u64, key: i64) -> Option<i16> {
         let (now_us, count) = (self.now_us(), self.clients.len() as i64);
         let client = &mut self.clients[number];
         Some(match which {
@@ -137,7 +137,7 @@ impl World {
         })
     }
 
-    fn begin_read(&mut self, number: usize, which: u64, key: i64) -> i16 {
+    pub(super) fn begin_read(&mut self, number: usize, which: u64, key: i64) -> i16 {
         let of_key = [bytes(key)];
         match which {
             24 | 25 => self.ask(number, cql::READ_ALL, &of_key, Purpose::Read(key)),

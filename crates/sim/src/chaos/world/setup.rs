@@ -9,6 +9,7 @@ use helenus_wire::Version;
 
 use super::growth::{NEWCOMERS, grows};
 use super::layouts::dice_of_layouts;
+use super::recovery::RECOVERED_AFTER_US;
 use super::{ANSWERED_AFTER_US, Event, THAWED_AFTER_US, TROUBLE_US, World};
 use crate::chaos::bounds::Bounds;
 use crate::chaos::cassandra::{Cluster, Owners, first_value};
@@ -98,6 +99,7 @@ impl World {
             version,
             authenticated,
             trouble: true,
+            is_calm: false,
             is_over: false,
             violation: None,
             covered: Covered::default(),
@@ -129,6 +131,8 @@ impl World {
         self.events.plan(self.dice.below(1_500_000), Event::Fault);
         let until_us = self.trouble_us.min(self.bounds.until_us);
         self.events.plan(until_us, Event::EndTrouble);
+        let recovered_us = self.trouble_us + RECOVERED_AFTER_US;
+        self.events.plan(recovered_us, Event::Recovered);
         let answered_us = self.trouble_us + ANSWERED_AFTER_US;
         self.events.plan(answered_us, Event::Answered);
         let thawed_us = self.trouble_us + THAWED_AFTER_US;

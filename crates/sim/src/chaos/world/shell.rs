@@ -113,7 +113,7 @@ impl World {
             _ if self.is_partitioned(at.proxy, node) => Err("no answer within 2s, says the model"),
             Health::Down => Err("refused, says the model"),
             _ if self.cluster.nodes[node].closed => Err("refused, says the model"),
-            _ if self.dice.below(30) == 0 => Err("reset, says the model"),
+            _ if !self.is_calm && self.dice.below(30) == 0 => Err("reset, says the model"),
             Health::Up | Health::Frozen(_) => Ok(Dialed::default()),
         };
         self.count(if result.is_ok() {
@@ -123,6 +123,10 @@ impl World {
         });
         let now = self.now();
         let number = self.connections.len();
+        self.note(|| match &result {
+            Ok(_) => format!("{at:?} reaches node {node}, connection {number}"),
+            Err(why) => format!("{at:?} does not reach node {node}: {why}"),
+        });
         let worker = self.worker(at);
         let result = result.map_err(|why| NotDialed::Lost(why.to_owned()));
         if worker.engine.on_dialed(now, link, result) {

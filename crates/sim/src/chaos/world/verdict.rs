@@ -67,7 +67,7 @@ impl World {
     pub(super) fn look_for_quiet(&mut self) {
         let all_left = self.clients.iter().all(|c| c.connection.is_none());
         let mut workers = self.proxies.iter().flat_map(|proxy| &proxy.workers);
-        let is_quiet = all_left && workers.all(|w| w.engine.residue().is_empty());
+        let is_quiet = self.is_calm && all_left && workers.all(|w| w.engine.residue().is_empty());
         match is_quiet || self.now_us() > self.trouble_us + ANSWERED_AFTER_US {
             true => self.events.plan(QUIET_FOR_US, Event::Quiet),
             false => self.events.plan(1_000_000, Event::LookForQuiet),
@@ -120,6 +120,7 @@ impl World {
         if !left.is_empty() {
             self.violate(left.join("\n"));
         }
+        self.judge_unserved();
         if let Err(what) = self.cluster.once.judge() {
             self.violate(what);
         }

@@ -243,7 +243,8 @@ final class ResourceSampler
     private int pending(long nowNanos)
     {
         Estimate last = compactions;
-        boolean isKnown = last != null && nowNanos - last.nanos < COMPACTIONS_AGE_MAX_NANOS;
+        // One that takes long waits for compactions: there are some, as many as before for all that is known.
+        boolean isKnown = last != null && (estimating.get() || nowNanos - last.nanos < COMPACTIONS_AGE_MAX_NANOS);
         return isKnown ? last.compactions : Resources.UNKNOWN_TASKS;
     }
 
