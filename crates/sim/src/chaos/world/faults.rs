@@ -38,6 +38,9 @@ const CAUSES: [Cause; 19] = [
     Cause::DropRole,
 ];
 
+/// So long after trouble has ended any proxy can read the catalogue.
+const CATALOGUE_LOST_MAX_US: u64 = 10_000_000;
+
 impl World {
     pub(super) fn fault_by_time(&mut self) {
         if self.trouble {
@@ -162,6 +165,18 @@ impl World {
     pub(super) fn end_trouble(&mut self) {
         self.trouble = false;
         self.cluster.errors_percent = 0;
+        // What was to break with the next bytes does not any more.
+        for connection in &mut self.connections {
+            connection.cut = None;
+        }
+        let found_us = self.now_us() + CATALOGUE_LOST_MAX_US;
+        for proxy in &mut self.proxies {
+            let (catalogue, flags) = (
+                &mut proxy.catalogue_lost_until_us,
+                &mut proxy.flags_lost_until_us,
+            );
+            (*catalogue, *flags) = ((*catalogue).min(found_us), (*flags).min(found_us));
+        }
         for node in 0..self.cluster.nodes.len() {
             let of = &self.cluster.nodes[node];
             if of.health != Health::Up && !of.is_lost && !of.is_new {

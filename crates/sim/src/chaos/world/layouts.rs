@@ -151,7 +151,7 @@ impl World {
 
     fn delay_of_catalogue(&mut self) -> u64 {
         match self.dice.below(10) {
-            0 => self.dice.below(4_000_000),
+            0 if self.trouble => self.dice.below(4_000_000),
             _ => self.dice.below(20_000),
         }
     }

@@ -17,10 +17,6 @@ impl World {
     /// A new client comes to each worker.
     pub(super) fn begin_recovered(&mut self) {
         self.is_calm = true;
-        // None that was to come with the next bytes does any more.
-        for connection in &mut self.connections {
-            connection.cut = None;
-        }
         for proxy in self.proxies_running() {
             for worker in 0..self.proxies[proxy].workers.len() {
                 let at = At { proxy, worker };
