@@ -1,6 +1,6 @@
 //! Texts of statements.
 use helenus_cql::lexer::{Lexer, TokenKind::*};
-use helenus_cql::{Facts, Spans, facts, without_values};
+use helenus_cql::{Facts, facts, without_values};
 
 /// Any text is understood or opaque; what is said to stand somewhere stands there, and operators are shown no value.
 pub fn run(data: &[u8]) {
@@ -21,28 +21,18 @@ pub fn run(data: &[u8]) {
 }
 
 fn are_places_in(text: &str, found: &Facts) {
-    let Spans {
-        statement,
-        table,
-        selection,
-        where_clause,
-        group_by,
-        order_by,
-        per_partition_limit,
-        limit,
-        allow_filtering,
-        using,
-    } = &found.spans;
+    let of = &found.spans;
+    let statement = &of.statement;
     let parts = [
-        table,
-        selection,
-        where_clause,
-        group_by,
-        order_by,
-        per_partition_limit,
-        limit,
-        allow_filtering,
-        using,
+        &of.table,
+        &of.selection,
+        &of.where_clause,
+        &of.group_by,
+        &of.order_by,
+        &of.per_partition_limit,
+        &of.limit,
+        &of.allow_filtering,
+        &of.using,
         &found.span_where,
     ];
     assert!(text.get(statement.clone()).is_some(), "{text:?}: {found:?}");

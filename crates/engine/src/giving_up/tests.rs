@@ -17,6 +17,7 @@ use crate::timeouts::Timeouts;
 const FIRST: &str = "SELECT avg(total) FROM app.orders";
 const SECOND: &str = "SELECT avg(x) FROM app.orders";
 const TRUNCATE: &str = "TRUNCATE app.orders";
+const COUNT: &str = "SELECT count(*) FROM app.orders";
 const FILTER: &str = "SELECT total FROM app.orders WHERE total = 1 ALLOW FILTERING";
 const DROPPED: &str = "Query timed out before it could start";
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -210,6 +211,51 @@ fn a_scan_whose_link_is_lost_has_its_permit_until_its_node_must_be_done() {
         bench.wait(TICK);
         assert_eq!(permits_taken(&bench), 0, "{end:?}");
     }
+}
+
+/// Answers what the node is asked, but for the first, until nothing more comes; the stream of the first.
+fn count_all_but_one(bench: &mut Bench, mut one: Option<i16>) -> Option<i16> {
+    loop {
+        let asked = bench.at_node();
+        if asked.is_empty() {
+            return one;
+        }
+        for (_, stream, _) in asked {
+            match one {
+                None => one = Some(stream),
+                Some(_) => bench.say(Opcode::Result, stream, &counted()),
+            }
+        }
+    }
+}
+
+fn counted() -> Vec<u8> {
+    rows(TABLE, &[("count", BIGINT)], None, &[&1_i64.to_be_bytes()])
+}
+
+#[test]
+fn a_part_that_stays_long_however_it_is_cut_takes_what_it_takes() {
+    let mut bench = bench(64);
+    ask(&mut bench, 1, COUNT);
+    // What the others are cut by.
+    let sample = at_node(&mut bench).expect("a sample");
+    bench.say(Opcode::Result, sample, &counted());
+    let mut long = count_all_but_one(&mut bench, None).expect("a part");
+    let mut halved = 0;
+    loop {
+        bench.wait(S(13));
+        match count_all_but_one(&mut bench, None) {
+            Some(half) => (long, halved) = (half, halved + 1),
+            None => break,
+        }
+        assert!(halved < 10, "it is never given its time");
+    }
+    assert_eq!(halved, 3);
+    bench.wait(S(500));
+    assert_eq!((bench.at_node().len(), bench.answers().len()), (0, 0));
+    bench.say(Opcode::Result, long, &counted());
+    assert_eq!(bench.answer().0, Opcode::Result);
+    bench.is_done();
 }
 
 #[test]
