@@ -49,7 +49,7 @@ impl Testbed {
             "scheduling.piece_kib=1",
             "scheduling.parallel_rows=8",
         ];
-        let proxy = Proxy::start(&cluster.contact_points(), &settings)?;
+        let proxy = Proxy::start_patient(&cluster.contact_points(), &settings)?;
         Ok(Testbed { proxy, cluster })
     }
 

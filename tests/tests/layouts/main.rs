@@ -131,7 +131,7 @@ fn the_proxy_answers_for_tables_with_layouts_as_a_node_does_for_plain_ones() -> 
         table.register(|text: &str| node.client.query(text).expect(text));
         histories.push((seed + number, rng, table));
     }
-    let proxy = Proxy::start(&cluster.contact_points(), &["layouts.enabled=true"])?;
+    let proxy = Proxy::start_patient(&cluster.contact_points(), &["layouts.enabled=true"])?;
     let began = Instant::now();
     let all_tables: Vec<&TestTable> = histories.iter().map(|(_, _, table)| table).collect();
     let hidden = told::compare(proxy.address, address, &all_tables)?;

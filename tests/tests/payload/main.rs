@@ -101,7 +101,7 @@ fn encoded_columns_answer_as_plain_ones() -> Result<()> {
     );
     node.client.query(&flag.create())?;
     let settings = ["payload.enabled=true", "aggregation.merge_writes=[\"ks\"]"];
-    let proxy = Proxy::start(&cluster.contact_points(), &settings)?;
+    let proxy = Proxy::start_patient(&cluster.contact_points(), &settings)?;
     let versions = [4, 5];
     let mut histories = Vec::new();
     for version in versions {

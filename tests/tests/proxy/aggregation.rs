@@ -37,7 +37,7 @@ fn queries_of_many_clients(scenes: &mut Scenes) {
             "aggregation.share_in_flight_max=2",
             "aggregation.lwt_turns=true",
         ];
-        let proxy = Proxy::start(&points, &settings).expect("proxy");
+        let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
         let mut client = Client::ready(proxy.address, 5).expect("client");
         for cql in [
             "CREATE KEYSPACE a WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
@@ -64,7 +64,7 @@ fn queries_of_many_clients(scenes: &mut Scenes) {
     }
     scenes.scene("reads_are_not_shared_without_the_setting", || {
         let off = "aggregation.share_reads=false";
-        let proxy = Proxy::start(&points, &[off]).expect("proxy");
+        let proxy = Proxy::start_patient(&points, &[off]).expect("proxy");
         let answers = packet(&proxy, &["SELECT v FROM a.t WHERE k = 1"; 20]);
         assert_eq!(answers.len(), 20);
         assert_eq!(metric(&proxy, "helenus_reads_shared_total"), 0.0);
@@ -79,7 +79,7 @@ fn queries_of_many_clients(scenes: &mut Scenes) {
         &["aggregation.mode=\"adaptive\""],
     ] {
         scenes.scene("every_mode_answers", || {
-            let proxy = Proxy::start(&points, settings).expect("proxy");
+            let proxy = Proxy::start_patient(&points, settings).expect("proxy");
             every_mode_answers(&proxy, settings);
         });
     }

@@ -41,7 +41,7 @@ fn filters(scenes: &mut Scenes) {
     println!("seed {seed} (set HELENUS_SEED to replay)");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     {
-        let proxy = Proxy::start(&points, &[]).expect("proxy");
+        let proxy = Proxy::start_patient(&points, &[]).expect("proxy");
         fill(points[0]);
         scenes.scene("pages_are_those_of_a_node", || {
             pages_are_those_of_a_node(points[0], &proxy, &mut rng);
@@ -55,7 +55,7 @@ fn filters(scenes: &mut Scenes) {
         "scheduling.scan_slots_idle=1",
         "scheduling.scan_slots_max=1",
     ];
-    let proxy = Proxy::start(&points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
     scenes.scene("a_filter_that_finds_nothing_is_overtaken", || {
         a_filter_that_finds_nothing_is_overtaken(&proxy);
     });

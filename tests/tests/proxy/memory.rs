@@ -58,7 +58,7 @@ fn one_page_for_many_clients_is_held_once() {
         "scheduling.scan_slots_idle=1",
         "scheduling.scan_slots_max=1",
     ];
-    let proxy = Proxy::start(&points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
     assert!(serves(proxy.address));
     let before = proxy.resident_kib().expect("memory");
     let mut clients = ask(&proxy, 300, |n| if n % 3 == 0 { 4 } else { 5 });
@@ -114,7 +114,7 @@ fn answers_beyond_the_bound_are_refused_and_clients_that_stand_still_make_way() 
         "limits.memory_max=67108864",
         "aggregation.share_reads=false",
     ];
-    let proxy = Proxy::start(&points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
     assert!(serves(proxy.address));
     let before = proxy.resident_kib().expect("memory");
     let mut clients = ask(&proxy, 60, |_| 5);
@@ -170,7 +170,7 @@ fn unfinished_messages_count_and_are_bounded() {
     let _turn = turn("unfinished messages", Duration::from_secs(120));
     let mut node = shared();
     let points = node.cluster().contact_points();
-    let proxy = Proxy::start(&points, &["limits.memory_max=33554432"]).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &["limits.memory_max=33554432"]).expect("proxy");
     let before = proxy.resident_kib().expect("memory");
     let mut hostile: Vec<TcpStream> = Vec::new();
     for _ in 0..40 {
@@ -200,7 +200,7 @@ fn remembered_texts_are_bounded_in_bytes() {
     let mut node = shared();
     let points = node.cluster().contact_points();
     let settings = ["limits.statements_bytes_max=16777216", "listen.workers=1"];
-    let proxy = Proxy::start(&points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
     let mut client = Client::ready(proxy.address, 5).expect("client");
     let before = proxy.resident_kib().expect("memory");
     for n in 0..2_000 {

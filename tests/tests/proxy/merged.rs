@@ -24,7 +24,7 @@ const PARTITIONS: i32 = 40;
 
 pub(crate) fn writes_keep_what_they_are(points: &[SocketAddr]) {
     let settings = ["aggregation.merge_writes=[\"a\"]"];
-    let proxy = Proxy::start(points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(points, &settings).expect("proxy");
     let mut client = Client::ready(proxy.address, 5).expect("client");
     for cql in [
         "CREATE TABLE a.alone (k int, c int, v text, w text, s int static, PRIMARY KEY (k, c))",

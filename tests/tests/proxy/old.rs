@@ -23,7 +23,7 @@ fn nodes_of_version_4() {
             ],
         );
     }
-    let proxy = Proxy::start(&cluster.contact_points(), &[]).expect("proxy");
+    let proxy = Proxy::start_patient(&cluster.contact_points(), &[]).expect("proxy");
 
     // A client that begins with version 5 must learn that it may try 4.
     let points = cluster.contact_points();

@@ -31,7 +31,7 @@ fn oversized(spec: ClusterSpec, limit: usize, versions: &[u8]) {
     for bulk_bytes in [32_768, 0] {
         let bulk = format!("links.bulk_bytes={bulk_bytes}");
         let settings = [&*bulk, "links.per_node=1", "listen.workers=1"];
-        let proxy = Proxy::start(&points, &settings).expect("proxy");
+        let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
         for version in versions {
             let ready = |address| Client::ready(address, *version).expect("client");
             let (mut greedy, mut other) = (ready(proxy.address), ready(proxy.address));

@@ -74,8 +74,8 @@ fn an_altered_table_is_told_to_clients_as_by_a_node() {
     let _turn = turn("altered", Duration::from_secs(180));
     let mut node = shared();
     let points = node.cluster().contact_points();
-    let newest = Proxy::start(&points, &[]).expect("proxy");
-    let older = Proxy::start(&points, &["links.protocol_max=4"]).expect("proxy");
+    let newest = Proxy::start_patient(&points, &[]).expect("proxy");
+    let older = Proxy::start_patient(&points, &["links.protocol_max=4"]).expect("proxy");
     let proxied = [(newest.address, 3..=5), (older.address, 3..=4)];
     let direct = [(points[0], 3..=5)];
     for (address, versions) in direct.into_iter().chain(proxied) {
@@ -108,7 +108,7 @@ fn a_statement_is_prepared_again_in_the_keyspace_it_was_prepared_in() {
     let mut node = shared();
     table(&mut node);
     let points = node.cluster().contact_points();
-    let proxy = Proxy::start(&points, &[]).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &[]).expect("proxy");
     let mut client = Client::ready(proxy.address, 5).expect("client");
     let texts = [
         "SELECT a FROM pre.t WHERE k = ?",
@@ -141,7 +141,7 @@ fn a_prepared_use_moves_its_own_client_only() {
     let mut node = shared();
     table(&mut node);
     let points = node.cluster().contact_points();
-    let proxy = Proxy::start(&points, &["listen.workers=1"]).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &["listen.workers=1"]).expect("proxy");
     // One that the proxy knows, and one that it has never seen.
     let strange = Client::ready(points[0], 5)
         .and_then(|mut client| client.prepare("USE  pre"))
@@ -178,8 +178,8 @@ fn a_batch_runs_in_the_keyspace_of_its_session() {
     let mut node = shared();
     table(&mut node);
     let points = node.cluster().contact_points();
-    let newest = Proxy::start(&points, &[]).expect("proxy");
-    let older = Proxy::start(&points, &["links.protocol_max=4"]).expect("proxy");
+    let newest = Proxy::start_patient(&points, &[]).expect("proxy");
+    let older = Proxy::start_patient(&points, &["links.protocol_max=4"]).expect("proxy");
     for (address, version) in [
         (points[0], 4),
         (newest.address, 4),
@@ -206,7 +206,7 @@ fn a_custom_payload_in_v3_is_refused_as_by_a_node() {
     let _turn = turn("payload in v3", Duration::from_secs(60));
     let mut node = shared();
     let points = node.cluster().contact_points();
-    let proxy = Proxy::start(&points, &[]).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &[]).expect("proxy");
     for address in [points[0], proxy.address] {
         let mut client = Client::ready(address, 3).expect("client");
         // No entries; then what would be a statement of its own.

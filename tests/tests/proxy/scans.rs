@@ -56,7 +56,7 @@ fn scans(scenes: &mut Scenes) {
     let points = two().contact_points();
     fill(points[0]);
     {
-        let proxy = Proxy::start(&points, &["scheduling.parallel_rows=8"]).expect("proxy");
+        let proxy = Proxy::start_patient(&points, &["scheduling.parallel_rows=8"]).expect("proxy");
         let node = points[0];
         scenes.scene("several_keys", || keys::several_keys(node, &proxy));
         scenes.scene("pages_in_parts_are_those_of_a_node", || {
@@ -117,7 +117,7 @@ fn scans(scenes: &mut Scenes) {
     }
     scenes.scene("pages_of_variant_a_are_those_of_a_node", || {
         let settings = ["scheduling.parallel_rows=8", "scheduling.variant=\"A\""];
-        let proxy = Proxy::start(&points, &settings).expect("proxy");
+        let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
         pages_are_those_of_a_node(points[0], &proxy, 5, &SOME_SIZES);
         let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
         assert!(in_parts > 20.0, "{in_parts} pages in parts");
@@ -129,7 +129,7 @@ fn scans(scenes: &mut Scenes) {
 fn in_pieces(scenes: &mut Scenes, points: &[SocketAddr]) {
     // Some rows a piece: a scan on its own takes larger ones, 8 KiB here.
     let settings = ["scheduling.piece_kib=1", "scheduling.parallel_rows=0"];
-    let proxy = Proxy::start(points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(points, &settings).expect("proxy");
     scenes.scene("pages_in_pieces_are_those_of_a_node", || {
         for (version, sizes) in [(3, &SOME_SIZES[..]), (4, &SOME_SIZES), (5, &ALL_SIZES)] {
             pages_are_those_of_a_node(points[0], &proxy, version, sizes);
@@ -159,7 +159,7 @@ fn that_wait(scenes: &mut Scenes, points: &[SocketAddr]) {
         "scheduling.scan_slots_max=1",
         "listen.workers=4",
     ];
-    let proxy = Proxy::start(points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(points, &settings).expect("proxy");
     scenes.scene("points_and_scans_wait", || points_and_scans_wait(&proxy));
     scenes.scene("clients_that_leave_leave_nothing_behind", || {
         clients_that_leave_leave_nothing_behind(&proxy);
@@ -181,7 +181,7 @@ fn scans_of_ordered_keys() {
     let points = cluster.contact_points();
     fill(points[0]);
     let settings = ["scheduling.piece_kib=1", "scheduling.parallel_rows=8"];
-    let proxy = Proxy::start(&points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
     let mut direct = Client::ready(points[0], 5).expect("direct");
     let mut through = Client::ready(proxy.address, 5).expect("through");
     let cql = "SELECT k, c, v FROM s.t WHERE token(k) > token(?) AND token(k) <= token(?)";

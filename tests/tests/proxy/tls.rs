@@ -109,7 +109,7 @@ fn tls_towards_nodes_and_clients(scenes: &mut Scenes) {
     let any_name = [&settings[..], &["cluster.tls.verify_names=false"]].concat();
     scenes.scene("all_versions_are_served", || {
         for settings in [&settings[..], &any_name] {
-            let proxy = Proxy::start(&points, settings).expect("proxy");
+            let proxy = Proxy::start_patient(&points, settings).expect("proxy");
             for version in [3, 4, 5] {
                 let mut client = connect(proxy.address, &good, version);
                 client.startup(None).expect("handshake").expect("ready");
@@ -142,7 +142,7 @@ fn tls_towards_nodes_and_clients(scenes: &mut Scenes) {
     let mutual = ["--tls-cert", &client_cert, "--tls-key", &client_key];
     scenes.scene("load_is_encrypted_and_compressed", || {
         load_is_encrypted_and_compressed(points[0], &node, "lz4", &mutual);
-        let proxy = Proxy::start(&points, settings.as_slice()).expect("proxy");
+        let proxy = Proxy::start_patient(&points, settings.as_slice()).expect("proxy");
         // The authority's own certificate is what this proxy shows, for localhost.
         let name = ["--tls-server-name", "localhost"];
         load_is_encrypted_and_compressed(proxy.address, &own_ca, "snappy", &name);
@@ -153,7 +153,7 @@ fn tls_towards_nodes_and_clients(scenes: &mut Scenes) {
         &["aggregation.share_reads=false", "listen.workers=1"],
     ]
     .concat();
-    let mut proxy = Proxy::start(&points, &under_load).expect("proxy");
+    let mut proxy = Proxy::start_patient(&points, &under_load).expect("proxy");
     let tunnel = Tunnel::to(proxy.address, good.client_config()).expect("a tunnel");
     scenes.scene("bytes_behind_the_end_of_a_stream_stop_no_worker", || {
         bytes_behind_the_end_of_a_stream_stop_no_worker(&proxy, &tunnel, &good);
@@ -181,13 +181,13 @@ fn tls_towards_nodes_and_clients(scenes: &mut Scenes) {
         &["limits.clients_max=4", "limits.handshake_timeout_ms=3000"],
     ]
     .concat();
-    let proxy = Proxy::start(&points, &few).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &few).expect("proxy");
     let tunnel = Tunnel::to(proxy.address, good.client_config()).expect("a tunnel");
     scenes.scene("clients_in_their_handshake_count_until_it_ends", || {
         clients_in_their_handshake_count_until_it_ends(&proxy, &tunnel);
     });
 
-    let proxy = Proxy::start(&points, settings.as_slice()).expect("proxy");
+    let proxy = Proxy::start_patient(&points, settings.as_slice()).expect("proxy");
     scenes.scene("certificates_are_renewed", || {
         renewal(&proxy, &good, &cert, &key)
     });
@@ -485,7 +485,7 @@ fn nobody_becomes_the_proxy_by_its_certificate() {
             assert!(log.contains(word), "{word}: {log}");
         }
     };
-    let before = Proxy::start(&points, &named).expect("proxy");
+    let before = Proxy::start_patient(&points, &named).expect("proxy");
     password_judged(&before);
 
     let restart = |cluster: &mut Cluster, class: &str| {
@@ -525,7 +525,7 @@ fn nobody_becomes_the_proxy_by_its_certificate() {
     restart(&mut cluster, class);
     refused(&named, &[class, "Leave cluster.tls.certificate"]);
     // Who shows none, which takes a connection without TLS here, is judged by password.
-    let proxy = Proxy::start(&points, &password).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &password).expect("proxy");
     password_judged(&proxy);
 }
 

@@ -73,7 +73,7 @@ fn what_a_proxy_has_captured_is_answered_alike_by_it_and_by_the_node() {
         &format!("admin.socket='{}'", socket.display()),
         "admin.show_keys=true",
     ];
-    let proxy = Proxy::start(&points, &settings).expect("proxy");
+    let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
     let address = proxy.address.to_string();
     load(&address, &[]);
     let endpoints = [
