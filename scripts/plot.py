@@ -16,20 +16,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs/benchmarks.md"
 PLOT = ROOT / "docs/times.svg"
 
-# A row of a table, and how the plot calls it.
+# A row of a table; the column whose cell says "direct → Helenus", or the columns of both; and how the plot calls it.
 ROWS = [
-    ("5:5, 1,000 clients: point read, p99", "point read p99 beside scans, 1,000 clients"),
-    ("5:5, 250 clients: point read, p99", "point read p99 beside scans, 250 clients"),
-    ("9:1, 250 clients: point read, p99", "point read p99, one scan in ten, 250 clients"),
-    ("5:5, 8 clients: point read, mean", "point read mean beside scans, 8 clients"),
-    ("5:5, 250 clients: scan, mean", "scan mean beside point reads, 250 clients"),
-    ("plain client, 9:1, 50 clients: scan, mean", "scan mean, one scan in ten, plain client"),
-    ("a node stands still for 5 s, ONE", "read p99, one node of three stands still"),
-    ("over Java: a node stands still for 5 s, ONE", "the same over the Java driver"),
-    ("a node compacts, ONE", "read p99, one node of three compacts"),
-    ("over Java: a node compacts, ONE", "the same over the Java driver"),
-    ("over Java: a node stalls again and again, QUORUM", "read p99 at QUORUM, one stalls, Java driver"),
-    ("flights of a destination, mean", "read mean by another column, with a layout"),
+    ("5:5, 1,000", ["point, p99"], "point read p99 beside scans, 1,000 clients"),
+    ("5:5, 250", ["point, p99"], "point read p99 beside scans, 250 clients"),
+    ("9:1, 250", ["point, p99"], "point read p99, one scan in ten, 250 clients"),
+    ("5:5, 8", ["point, mean"], "point read mean beside scans, 8 clients"),
+    ("5:5, 250", ["scan, mean"], "scan mean beside point reads, 250 clients"),
+    ("plain client, 9:1, 50", ["scan, mean"], "scan mean, one scan in ten, plain client"),
+    ("a node stands still for 5 s, ONE", ["token-aware", "Helenus"], "read p99, one node of three stands still"),
+    ("a node stands still for 5 s, ONE", ["Java", "Helenus"], "the same over the Java driver"),
+    ("a node compacts, ONE", ["token-aware", "Helenus"], "read p99, one node of three compacts"),
+    ("a node compacts, ONE", ["Java", "Helenus"], "the same over the Java driver"),
+    ("a node stalls again and again, QUORUM", ["Java", "Helenus"], "read p99 at QUORUM, one stalls, Java driver"),
+    ("of a destination", ["mean"], "read mean by another column, with a layout"),
 ]
 
 WIDTH, LEFT, RIGHT, TOP, STEP = 860, 318, 92, 62, 30
@@ -56,19 +56,28 @@ STYLE = """
 """
 
 
-def milliseconds(text):
-    number, unit = re.fullmatch(r"([\d.,]+) (ms|s)", text).groups()
-    return float(number.replace(",", "")) * {"ms": 1, "s": 1000}[unit]
-
-
 def figures():
-    """Direct and Helenus of each row, as text."""
-    found = {}
+    """Cells of all tables, as text, by row and column; a loss is bold there, which does not matter here."""
+    found, columns = {}, None
     for line in FIGURES.read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("|") and len(cells) >= 3:
-            found.setdefault(cells[0], cells[1:3])
+        if not line.startswith("|"):
+            columns = None
+            continue
+        cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
+        columns = columns or cells
+        for column, cell in zip(columns[1:], cells[1:]):
+            found.setdefault((cells[0], column), cell)
     return found
+
+
+def milliseconds(known, row, columns):
+    """Direct and Helenus. Where a cell has no unit, its table is in milliseconds."""
+    cells = [known.get((row, column)) for column in columns]
+    if None in cells:
+        sys.exit(f"{FIGURES.relative_to(ROOT)} has no row {row!r} with {columns}")
+    direct, helenus, unit = re.fullmatch(r"([\d.,]+) → ([\d.,]+)(?: (ms|s))?", " → ".join(cells)).groups()
+    factor = 1000 if unit == "s" else 1
+    return [float(number.replace(",", "")) * factor for number in (direct, helenus)]
 
 
 def at(ms):
@@ -100,10 +109,8 @@ def drawn():
         x = at(ms)
         out.append(f'<line class="grid" x1="{x}" y1="{TOP - 12}" x2="{x}" y2="{bottom}"/>')
         out.append(f'<text class="small" x="{x}" y="{bottom + 18}" text-anchor="middle">{label}</text>')
-    for number, (row, label) in enumerate(ROWS):
-        if row not in known:
-            sys.exit(f"{FIGURES.relative_to(ROOT)} has no row {row!r}")
-        direct, helenus = map(milliseconds, known[row])
+    for number, (row, columns, label) in enumerate(ROWS):
+        direct, helenus = milliseconds(known, row, columns)
         y = TOP + STEP * number + 8
         end = max(at(direct), at(helenus))
         out += [
