@@ -24,7 +24,7 @@ pub(super) struct SourceArgs {
     #[arg(required_unless_present = "workload")]
     table: Option<TableName>,
     /// CREATE TABLE and its SELECT statements, one a line, each with its weight before it if it has one
-    /// (docs/layouts.md).
+    /// (docs/layouts-design.md).
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
     /// Admin servers of proxies, which have counted the prepared statements of their clients; all of them
