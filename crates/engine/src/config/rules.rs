@@ -83,7 +83,7 @@ pub struct RuleSettings {
     pub timeout_ms: Option<u64>,
     /// Requests a second; further ones get OVERLOADED.
     pub requests_per_second: Option<f64>,
-    /// Bytes of requests and answers a second. While more is owed, requests get OVERLOADED.
+    /// Bytes of requests and answers a second. What exceeds it is owed: until that is paid, requests get OVERLOADED.
     pub bytes_per_second: Option<u64>,
     /// Requests under way at a time; further ones get OVERLOADED.
     pub in_flight: Option<u32>,
