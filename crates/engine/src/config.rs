@@ -49,16 +49,12 @@ pub struct Config {
 pub struct Listen {
     /// Address and port for CQL clients.
     pub address: SocketAddr,
-    /// Address that `system.local` shows to drivers, if it differs from `address` (for instance when
-    /// listening on 0.0.0.0).
+    /// Address that `system.local` shows to drivers, if it differs from `address` (when listening on 0.0.0.0).
     pub advertise: Option<SocketAddr>,
-    /// Advertised addresses of the other Helenus proxies of this cluster; drivers discover them
-    /// through `system.peers`. Every proxy must list all others.
+    /// Advertised addresses of all other proxies of this cluster; drivers find them in `system.peers`.
     pub proxies: Vec<SocketAddr>,
-    /// In place of `proxies`: a name, as host:port, that resolves to the advertised addresses of all
-    /// proxies of this cluster, for instance that of a headless service in Kubernetes. It is looked up
-    /// every 5 seconds; this proxy's own address is left out, and so are addresses of the other family
-    /// (IPv4 or IPv6) than its own. A look-up that fails or finds nothing changes nothing.
+    /// In place of `proxies`: a name, as host:port, with the addresses of [all
+    /// proxies](operations.md#several-proxies).
     pub proxies_dns: Option<String>,
     /// What `proxies_dns` was found to be: not a setting.
     #[serde(skip)]
@@ -66,28 +62,21 @@ pub struct Listen {
     /// How many of the others have been down for long: not a setting.
     #[serde(skip)]
     pub proxies_down: usize,
-    /// How often the other proxies are checked, in milliseconds; 0: never. Clients that registered for
-    /// STATUS_CHANGE are told when one goes down or comes back.
+    /// How often the other proxies are checked; 0: never.
     pub proxies_check_ms: u64,
     /// Worker threads. 0: one for each core.
     pub workers: usize,
     /// TLS towards clients.
     pub tls: Option<ListenTls>,
-    /// How long service continues after SIGTERM, new connections included, while `/ready` and
-    /// STATUS_CHANGE already announce the shutdown, in milliseconds. At most half of `drain_timeout_ms`;
-    /// skipped when there are no clients, unless `drain_grace_idle` is set.
+    /// How long service [continues after SIGTERM](operations.md#stopping) while the shutdown is announced; at most
+    /// half of `drain_timeout_ms`. Skipped without clients.
     pub drain_grace_ms: u64,
-    /// Whether `drain_grace_ms` passes also when there are no clients: for a proxy behind a balancer that goes on
-    /// sending new ones until it has noticed, as in Kubernetes.
+    /// Whether `drain_grace_ms` passes also without clients: for balancers that go on sending new ones, as in
+    /// Kubernetes.
     pub drain_grace_idle: bool,
-    /// Longest time from SIGTERM to exit, including the grace period, in milliseconds. After the grace
-    /// period no connections are accepted, and the existing ones are closed one by one as they become
-    /// idle.
+    /// Longest time from SIGTERM to exit, including the grace period.
     pub drain_timeout_ms: u64,
-    /// Path of a Unix socket over which a proxy that is started with the same settings takes the place of
-    /// this one: it gets the ports, and when it is ready the clients with their connections. What cannot be
-    /// passed on, TLS connections above all, is closed as on SIGTERM, without a grace period. Only processes
-    /// of the same user can connect. Off if not set.
+    /// Unix socket over which a new process [takes the place of this one](operations.md#restarting-in-place).
     pub handover: Option<PathBuf>,
 }
 
@@ -96,7 +85,7 @@ pub struct Listen {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListenTls {
-    /// PEM file with the certificate chain. Read again on SIGHUP and when it changes.
+    /// PEM file with the certificate chain.
     pub certificate: PathBuf,
     /// PEM file with the private key.
     pub key: PathBuf,
@@ -109,34 +98,28 @@ pub struct ListenTls {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Cluster {
-    /// Nodes to ask for the rest of the cluster, as host:port; all addresses of a name are used. They are
-    /// resolved and asked again whenever no known node answers.
+    /// Nodes to ask for the rest of the cluster, as host:port; asked again whenever no known node answers.
     pub contact_points: Vec<String>,
-    /// Data centre whose nodes serve. Default: that of the first contact point that answers; set it where
-    /// there are several data centres.
+    /// Data centre whose nodes serve. Not set: that of the first contact point that answers.
     pub local_dc: Option<String>,
     /// Rack whose nodes are preferred within the data centre.
     pub local_rack: Option<String>,
-    /// Whether nodes of other data centres may serve requests and logins when no local node can. Requests
-    /// at LOCAL_ONE, LOCAL_QUORUM or LOCAL_SERIAL still stay in the local data centre.
+    /// Whether nodes of other data centres may serve requests and logins when no local node can; not requests at
+    /// LOCAL_ONE, LOCAL_QUORUM or LOCAL_SERIAL.
     pub allow_remote_dc: bool,
-    /// Whether that applies to LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL as well: another data centre then
-    /// answers requests meant for the local one, and may not have its latest writes yet.
+    /// Whether that includes these levels: answers may then lack the latest writes of the local data centre.
     pub allow_remote_dc_for_local_levels: bool,
-    /// How long the answer to a schema change waits for all nodes that are up to have it, in
-    /// milliseconds. Less than after which requests of drivers time out, mostly 10 s; the Java driver's
-    /// do after 2 s, so it needs a longer time-out for schema changes.
+    /// How long the answer to a schema change waits for all nodes that are up. Keep it below drivers' time-outs:
+    /// mostly 10 s, but 2 s in the Java driver.
     pub schema_agreement_max_ms: u64,
-    /// Role of the control connection, if the cluster requires authentication. Clients always log in as
-    /// themselves.
+    /// Role of the control connection, if the cluster requires authentication. Clients log in as themselves.
     pub username: Option<String>,
     /// Password of the control connection's role.
     pub password: Option<Secret>,
-    /// File that holds this password, in place of `password`. Read again on SIGHUP and when it changes.
+    /// File with this password, in place of `password`.
     pub password_file: Option<PathBuf>,
-    /// Additional authenticator classes that Helenus may rely on, as AUTHENTICATE names them: only those
-    /// that judge a client by its SASL token alone, in one exchange, and neither by certificate nor by
-    /// address. Cassandra's own PasswordAuthenticator need not be listed.
+    /// Further authenticator classes to rely on: only those that judge [by the SASL token
+    /// alone](security.md#supported-authenticators), in one exchange.
     pub authenticators: Vec<String>,
     /// TLS towards nodes.
     pub tls: Option<NodeTls>,
@@ -151,12 +134,11 @@ pub struct NodeTls {
     pub ca: PathBuf,
     /// PEM file with the proxy's own certificate, for nodes that ask for one.
     pub certificate: Option<PathBuf>,
-    /// PEM file with the key of `certificate`.
+    /// PEM file with its key.
     pub key: Option<PathBuf>,
     /// Name to look for in the nodes' certificates instead of their addresses.
     pub server_name: Option<String>,
-    /// Whether names in the nodes' certificates are checked: the address of each, or `server_name`. The authority
-    /// always is. Without it any certificate of that authority stands for any node, and for one that is none.
+    /// Whether names in the nodes' certificates are checked: the address of each, or `server_name`.
     #[serde(default = "by_default")]
     pub verify_names: bool,
 }
@@ -165,46 +147,40 @@ fn by_default() -> bool {
     true
 }
 
-/// The shared connections to nodes.
+/// Upstream connections: those to nodes, which clients share.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Links {
-    /// Connections to each node for each role, over all workers. Every worker has at least one.
+    /// Connections to each node for each role, over all workers; at least one per worker.
     pub per_node: usize,
-    /// Requests in flight on one link at most; 1 to 30,000.
+    /// Requests in flight on one upstream connection; 1 to 30,000.
     pub in_flight_max: usize,
-    /// Requests in flight on one node at most, over all workers; 16 to 100,000. A node has 128 threads
-    /// for requests by default (`native_transport_max_threads`): any excess waits there, where nothing
-    /// can overtake it.
+    /// Requests in flight on one node, over all workers; 16 to 100,000. A node runs 128
+    /// (`native_transport_max_threads`); any excess waits there.
     pub node_in_flight_max: usize,
-    /// Bytes of requests in flight on one node at most, over all workers, plus one request; at least
-    /// 64 KiB. A node accepts a fortieth of its heap from one address
-    /// (`native_transport_max_request_data_in_flight_per_ip`).
+    /// Bytes of requests in flight on one node, over all workers; at least 64 KiB. Keep it below
+    /// `native_transport_max_request_data_in_flight_per_ip`, a fortieth of a node's heap.
     pub node_bytes_max: usize,
-    /// Larger requests, and reads whose answers have been larger so far, use a separate connection to each
-    /// node, so that small ones need not wait behind them; in bytes. 0: never.
+    /// Larger requests, and reads whose answers have been larger so far, use a separate connection to each node. 0:
+    /// never.
     pub bulk_bytes: usize,
-    /// Time for a TCP connection to open, in milliseconds; the same again for its TLS handshake.
+    /// Time for a TCP connection to open; the same again for its TLS handshake.
     pub connect_timeout_ms: u64,
-    /// A link that has been silent for this long while requests wait is probed, in milliseconds. Until the
-    /// probe is answered its node is tried last; after the same time again, reads, and idempotent writes
-    /// with a client timestamp, are also sent to another node.
+    /// An upstream connection that answers nothing for this long is probed, and its node is tried last. After twice
+    /// the time, reads and idempotent writes with a client timestamp also go elsewhere.
     pub silence_ms: u64,
-    /// A link whose probe is not answered within this time is closed, in milliseconds. Longer than the
-    /// longest garbage collection of a healthy node.
+    /// An upstream connection whose probe is not answered within this time is closed. Longer than a healthy node's
+    /// longest garbage collection.
     pub probe_timeout_ms: u64,
-    /// First and largest pause before a node is tried again, in milliseconds.
+    /// First and longest pause before a node is tried again.
     pub backoff_min_ms: u64,
     /// See `backoff_min_ms`.
     pub backoff_max_ms: u64,
-    /// How often a role's credentials are checked again while its clients are connected, in
-    /// milliseconds; 100 to 86,400,000. A changed password or a dropped role ends their connections within
-    /// this time, plus that for which the nodes themselves remember credentials. A check that no node
-    /// can make (`system_auth` cannot be read) is repeated, and ends nothing.
+    /// How often the credentials of connected clients are [checked again](security.md#credentials-are-checked-again);
+    /// 100 to 86,400,000.
     pub check_credentials_ms: u64,
-    /// How long a role's clients are served while no node can check its credentials, in milliseconds;
-    /// at least `check_credentials_ms`. Then they are disconnected, as the role might have been dropped.
+    /// How long clients are served while no node can check their credentials; at least `check_credentials_ms`.
     pub unchecked_credentials_max_ms: u64,
     /// The latest protocol version to use towards nodes, 4 or 5.
     pub protocol_max: u8,
@@ -215,30 +191,27 @@ pub struct Links {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Aggregation {
-    /// When queries that were collected for a node leave.
+    /// When queries that were collected for a node leave: `timerless`, `window` or `adaptive`. See
+    /// [Aggregation](aggregation.md).
     pub mode: AggregationMode,
-    /// Waiting window of mode `window`, in microseconds; 0 to 10,000. 0: whatever one client's
-    /// packet brought leaves at once.
+    /// Window of mode `window`; 0 to 10,000. 0: whatever one client's packet brought leaves at once.
     pub window_us: u64,
-    /// How much latency mode `adaptive` may spend on waiting, in microseconds; 1 to 10,000.
+    /// Latency that mode `adaptive` may spend on waiting; 1 to 10,000.
     pub latency_budget_us: u64,
-    /// Whether one query serves all clients that ask the same before it is sent: same statement,
-    /// values, consistency, page, keyspace and role.
+    /// Whether one query serves all clients whose [identical reads](aggregation.md#shared-reads) wait to be sent.
     pub share_reads: bool,
-    /// Identical reads in flight from one worker at a time, 1 to 1,000; further ones wait for the
-    /// first of them to come back (100 ms at most) and then go as one. 0: none waits.
+    /// Identical reads in flight per worker, 1 to 1,000; further ones wait (100 ms at most) and then go as one. 0:
+    /// none waits.
     pub share_in_flight_max: usize,
-    /// Tables, as `keyspace.table`, and keyspaces, or `*` for all, whose writes leave as one unlogged
-    /// batch when several of one prepared statement wait to be sent to the same owners anyway. Each
-    /// keeps its client's own timestamp. Empty: each write goes by itself.
+    /// Tables (`keyspace.table`), keyspaces, or `*`, whose waiting writes may leave as [one unlogged
+    /// batch](aggregation.md#merged-writes).
     pub merge_writes: Vec<String>,
-    /// Whether conditional writes (`IF`) of one partition take turns instead of colliding in Paxos. Where clients read
-    /// a value first and then write on the condition that it is still there, turns gain nothing.
+    /// Whether [conditional writes](aggregation.md#queues-for-conditional-writes) (`IF`) of one partition queue
+    /// instead of colliding in Paxos.
     pub lwt_turns: bool,
-    /// Longest wait for a turn, in milliseconds; then the write goes without. 0 to 10,000.
+    /// Longest wait in that queue; then the write goes without. 0 to 10,000.
     pub lwt_wait_max_ms: u64,
-    /// How long a partition is kept for a client whose condition did not hold, so that it can try
-    /// again before the others, in milliseconds; 0 to 100. 0: never.
+    /// How long a partition is kept for a client whose condition did not hold, to try again first; 0 (never) to 100.
     pub lwt_grace_ms: u64,
 }
 
@@ -263,31 +236,27 @@ pub enum AggregationMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Assignment {
-    /// `earliest-finish`: the one that is predicted to finish it first; or, for comparison, `first` (in
-    /// ring order), `round-robin` (all nodes in turn, replicas or not), `token-aware` (replicas in
-    /// turn), `resource-v1` and `resource-v2` (least CPU, memory and disk in use; they need `reports`, and
-    /// are `token-aware` while nodes report nothing), `c3`. See [Assignment](assignment.md).
+    /// `earliest-finish`; or, for [comparison](assignment.md), `first` (in ring order), `round-robin` (all nodes),
+    /// `token-aware` (replicas in turn), `resource-v1`, `resource-v2` (both need `reports`), `c3`.
     pub policy: String,
     /// Weight of memory in policy `resource-v2`, an exponent; 0 to 10.
     pub memory_weight: f64,
     /// Weight of disk utilisation in policy `resource-v2`, an exponent; 0 to 10.
     pub disk_weight: f64,
-    /// Whether a read that takes longer than nearly all of its statement is asked of a second replica as
-    /// well, for at most 2 % of the requests sent and of the bytes that nodes answer, with a reserve. See
-    /// [Assignment](assignment.md#hedging).
+    /// Whether a slow read is [sent to a second replica as well](assignment.md#hedging), for at most 2 % of requests
+    /// and of answered bytes.
     pub hedging: bool,
-    /// Whether reads of a partition that alone is a notable part of a node's work go to all of its replicas,
-    /// not first of all to the one that has it in its caches. See [Hot partitions](hot.md#spreading).
+    /// Whether reads of [hot partitions](hot.md#spreading) go to all replicas.
     pub spread_hot: bool,
-    /// Whether to ask the nodes' agents what CPU, memory and disk are in use there
-    /// ([The agent](agent.md#resource-reports)): for the policies that need it, and for metrics.
+    /// Whether to ask the nodes' [agents](agent.md#resource-reports) what CPU, memory and disk are in use: for those
+    /// policies, and for metrics.
     pub reports: bool,
-    /// Port of the agents' reports, the same on all nodes (`helenus.agent.report_port` there).
+    /// Port of the agents' reports, the same on all nodes.
     pub reports_port: u16,
     /// Secret that the agents share with the proxies, at least 16 bytes. Without one only nodes on loopback
     /// addresses are asked.
     pub reports_secret: Option<Secret>,
-    /// File that holds this secret, in place of `reports_secret`. Read again on SIGHUP and when it changes.
+    /// File with this secret, in place of `reports_secret`.
     pub reports_secret_file: Option<PathBuf>,
 }
 
@@ -296,13 +265,11 @@ pub struct Assignment {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LayoutSettings {
-    /// Whether to read the catalogue of layouts (`helenus.catalogue`), to read from them and to write to
-    /// all of them. All proxies of a cluster must have it on before the first `helenus layouts create`.
-    /// While the catalogue cannot be read, writes to tables with layouts are answered with OVERLOADED. See
-    /// [Layouts](layouts.md).
+    /// Whether to use [layouts](layouts.md). All proxies of a cluster must have it on before the first `helenus
+    /// layouts create`.
     pub enabled: bool,
-    /// Whether clients see the tables of layouts in `system_schema`, DESCRIBE and events. See
-    /// [Layouts](layouts.md#what-clients-see).
+    /// Whether clients [see the tables of layouts](layouts.md#what-clients-see) in `system_schema`, DESCRIBE and
+    /// events.
     pub show_tables: bool,
 }
 
@@ -318,10 +285,8 @@ impl LayoutSettings {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct PayloadSettings {
-    /// Whether to read the catalogue of encoded columns (`helenus.catalogue`), and to encode and decode
-    /// their values. All proxies of a cluster must have it on before the first `helenus payload enable`.
-    /// While the catalogue cannot be read, requests for tables with encoded columns are answered with OVERLOADED. See
-    /// [JSON documents as compact bytes](payload.md#encoded-columns).
+    /// Whether to use [encoded columns](payload.md#encoded-columns). All proxies of a cluster must have it on before
+    /// the first `helenus payload enable`.
     pub enabled: bool,
 }
 
@@ -334,52 +299,41 @@ pub struct Limits {
     pub clients_max: usize,
     /// Requests in flight of one client connection; beyond them its socket is not read.
     pub client_in_flight_max: usize,
-    /// Time after which a client that waits for nothing and has sent nothing is disconnected, in seconds. Drivers
-    /// send heartbeats, mostly every 30 s. 0: never; clients whose machines have vanished are noticed in any case.
+    /// Time after which a client that waits for nothing and has sent nothing is disconnected; 0: never. Drivers send
+    /// heartbeats, mostly every 30 s.
     pub client_idle_max_s: u64,
-    /// Largest request, in bytes.
+    /// Largest request.
     pub request_bytes_max: usize,
-    /// Requests waiting for a place on one node, per worker; beyond them clients get OVERLOADED.
+    /// Requests waiting for one node, per worker; beyond them clients get OVERLOADED.
     pub node_queue_max: usize,
-    /// Bytes that the proxy holds for clients, over all workers: unanswered requests, pages being
-    /// assembled, unread answers, partly received messages.
-    /// Beyond them clients get OVERLOADED. Not set: a quarter of the machine's memory, or of what its
-    /// control group may have.
+    /// Bytes held for clients, over all workers ([Sizing](sizing.md#memory)); beyond them they get OVERLOADED. Not
+    /// set: a quarter of the memory of machine or control group.
     pub memory_max: Option<usize>,
-    /// Bytes of answers that wait for one client to read them, and at most a quarter of `memory_max`. With more it
-    /// is disconnected once it has taken nothing for 5 s, and while the memory is full at once; otherwise a client
-    /// that reads is not. With less it is after about two minutes in which it has had no room for any: the kernel
-    /// takes it for vanished.
+    /// Unread answers of one client; at most a quarter of `memory_max`. With more it is disconnected once it has
+    /// taken nothing for 5 s, or at once while memory is full; with less after about two minutes without room.
     pub client_backlog_bytes_max: usize,
-    /// Connections beside the shared ones, per role and worker: one per node and keyspace for statements
-    /// that do not name their keyspace and cannot carry it, and one per node for what is large. The
-    /// longest unused is closed for a new one. 16 to 4,096.
+    /// Upstream connections beside the shared ones, per role and worker: for large requests, and for keyspaces that a
+    /// statement cannot carry; 16 to 4,096.
     pub special_links_max: usize,
-    /// Time for a request at a node before the client gets a time-out, in milliseconds, whatever it asks
-    /// for. Not set: by kind, a little more than the node's own time-outs (docs/operations.md).
+    /// Time for any request at a node. Not set: [by kind](operations.md#time-outs), a little more than the node's own
+    /// time-outs.
     pub request_timeout_ms: Option<u64>,
-    /// Time for a page of a scan, all requests to nodes that it takes and their waits together, in
-    /// milliseconds from when its client asked; then the client gets a time-out, and nothing more is read
-    /// for it. A node's own limit for a page counts if it is longer (docs/operations.md). At least 100.
+    /// Time for a page of a scan, with all its requests and waits; at least 100. [A node's own
+    /// limit](operations.md#time-outs) counts if it is longer.
     pub page_timeout_ms: u64,
-    /// Time for a client to finish its handshakes, TLS and CQL, in milliseconds; also the longest that a
-    /// login waits for its turn.
+    /// Time for a client's TLS and CQL handshakes, and for a login to wait until it is judged.
     pub handshake_timeout_ms: u64,
-    /// Logins that nodes judge at a time; each costs a node one bcrypt. Others wait for their turn. Links of
-    /// roles are opened as many at a time, besides, but at least those of one role to each node.
+    /// [Logins](security.md#logins-are-bounded) that nodes judge at a time; each costs a node one bcrypt. So many
+    /// upstream connections of roles are opened at a time, too.
     pub logins_max: usize,
-    /// The same for the clients of one address (of IPv6: one /64), which take turns with those of other
-    /// addresses. After many refusals an address has one at a time. 0: addresses are not told apart, as
-    /// behind a load balancer.
+    /// The same for one client address (of IPv6: one /64). 0: addresses are not told apart, as behind a load
+    /// balancer.
     pub logins_per_address_max: usize,
-    /// Distinct credentials (name and password) that clients are logged in with at a time; each has its
-    /// own links. Of one role, a quarter of them at most. Those without a client make way for new ones at once,
-    /// the longest unused first; their links are closed after a minute in any case.
+    /// Distinct [credentials](security.md#logins-are-bounded) in use, a quarter of them of one role at most.
     pub identities_max: usize,
-    /// Bytes that remembered prepared statements may take, over all workers. At least 1 MiB.
+    /// Bytes of remembered prepared statements, over all workers; at least 1 MiB.
     pub prepared_bytes_max: usize,
-    /// Bytes that remembered texts of statements and what is known of them may take, over all workers.
-    /// At least 1 MiB.
+    /// Bytes of remembered statement texts and what is known of them, over all workers; at least 1 MiB.
     pub statements_bytes_max: usize,
 }
 

@@ -16,35 +16,28 @@ pub struct Admin {
     #[serde(with = "address")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<SocketAddr>"))]
     pub address: Option<SocketAddr>,
-    /// Token that requests must carry (`Authorization: Bearer …`), except those for `/health`, `/ready`
-    /// and the dashboard's page, which asks for it. Any address that is not loopback needs this one or
-    /// `read_token`. It gives all rights: without it, nothing can be changed over `address`.
+    /// Token with all rights: without it nothing can be changed over `address`. An address that is not loopback needs
+    /// it or `read_token`.
     pub token: Option<Secret>,
-    /// File that holds this token, in place of `token`. Read again on SIGHUP and when it changes.
+    /// File with this token, in place of `token`.
     pub token_file: Option<PathBuf>,
     /// Token that only reads: for metrics, the dashboard and `helenus ctl show`.
     pub read_token: Option<Secret>,
-    /// File that holds this token, in place of `read_token`. Read again on SIGHUP and when it changes.
+    /// File with this token, in place of `read_token`.
     pub read_token_file: Option<PathBuf>,
-    /// Unix socket of the admin server, for programs on the same machine: only the user who runs Helenus, and
-    /// root, may connect to it, and they need no token. Not set: `admin.sock` in the service's runtime
-    /// directory, if systemd has made one (`/run/helenus/admin.sock` with the package's unit). Empty: none.
+    /// Unix socket of the admin server, without a token, for the user who runs Helenus and root. Not set:
+    /// `admin.sock` in the runtime directory of systemd, if any. Empty: none.
     pub socket: Option<PathBuf>,
-    /// Names, besides `127.0.0.1`, `[::1]` and `localhost`, under which the admin server may be addressed
-    /// (the Host header) while it has no token.
+    /// Further names (Host header) under which the admin server may be addressed while it has no token.
     pub hosts: Vec<String>,
-    /// Tables with metrics of their own; further ones are counted as `other`.
+    /// Tables with metrics of their own; further ones count as `other`.
     pub tables_max: usize,
-    /// Whether Prometheus gets native histograms if it asks for them (`scrape_native_histograms`): finer
-    /// ones, in Protobuf, beside those that it gets anyway.
+    /// Whether Prometheus gets [native histograms](operations.md#monitoring) as well, if it asks for them.
     pub native_histograms: bool,
-    /// Whether `/api/keys`, the dashboard and `helenus top` show the values of hot partition keys. They are
-    /// your clients' data; without them, a partition is named by its token, with which it can be found in
-    /// CQL (`WHERE token(…) = …`). Messages of errors that may quote values are shown only with it as well,
-    /// and `helenus capture --values` needs it.
+    /// Whether values of hot partition keys, and error messages that may quote values, are shown: your clients' data.
+    /// `helenus capture --values` needs it. Otherwise partitions are named by token.
     pub show_keys: bool,
-    /// From how many milliseconds on a request is shown among the slow ones (`/api/slow`), unless it is a scan;
-    /// 0: never.
+    /// From how many milliseconds on a request other than a scan is shown as slow; 0: never.
     pub slow_ms: u64,
     /// As `slow_ms`, for pages of scans, schema changes and statements that Helenus does not understand.
     pub slow_scan_ms: u64,

@@ -26,9 +26,9 @@ const TIMEOUT_MS_MAX: u64 = 600_000;
 /// Of an IPv6 address, before the IPv4 address that it stands for.
 const MAPPED_BITS: u8 = 96;
 
-/// What requests may do that match all that it names. In a file, each rule is a `[[rules]]` of its own; there is
-/// no environment variable or flag for them. Rules are looked at in their order, and all that match apply. See
-/// [Limits](limits.md).
+/// What requests may do that match all that it names: see [Limits](limits.md). In a file, each rule is a `[[rules]]`
+/// of its own; there is no environment variable or flag for them. `role`, `client`, `application`, `driver`,
+/// `keyspace`, `table` and `class` are one name or a list.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
@@ -38,66 +38,56 @@ pub struct RuleSettings {
     /// Every request: needed by a rule that names nothing else.
     #[serde(skip_serializing_if = "is_off")]
     pub all: bool,
-    /// Requests of clients that have logged in as this role, or one of a list of roles.
+    /// Clients that have logged in as this role.
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub role: Names,
-    /// Requests of clients in this network, or one of a list (`"10.1.0.0/16"`, `"2001:db8::/32"`, or an address):
-    /// where the connection comes from, which may be a load balancer.
+    /// Clients in this network (`"10.1.0.0/16"`, `"2001:db8::/32"`, or an address).
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub client: Names,
-    /// Requests of clients that say in STARTUP that they are this application (APPLICATION_NAME), or one of a
-    /// list. That is their own word: not for what must hold against them.
+    /// Clients that call themselves so in STARTUP (APPLICATION_NAME).
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub application: Names,
     /// As `application`, of the driver (DRIVER_NAME).
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub driver: Names,
-    /// Requests about tables of this keyspace, or one of a list. Upper and lower case matter here, as in the
-    /// schema.
+    /// Requests about tables of this keyspace.
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub keyspace: Names,
-    /// Requests about this table, or one of a list; needs `keyspace`.
+    /// Requests about this table; needs `keyspace`.
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub table: Names,
-    /// Requests of this class, or one of a list: `read` (`point`, `multi`, `scan`, `filtering`), `write`
-    /// (`conditional`, `batch`, `truncate`), `schema`, `roles`, `other`.
+    /// Requests of this class: `read` (`point`, `multi`, `scan`, `filtering`), `write` (`conditional`, `batch`,
+    /// `truncate`), `schema`, `roles`, `other`.
     #[serde(skip_serializing_if = "Names::is_empty")]
     pub class: Names,
-    /// Requests of this statement, as clients write or prepare it. White space, comments, upper and lower case
-    /// outside of quotes, and a semicolon at the end do not matter.
+    /// Requests of this statement, as clients write or prepare it.
     pub statement: Option<String>,
-    /// Requests for this partition, as CQL literals for the columns of the partition key in their order
-    /// (`["'acme'", "7"]`); needs one `keyspace` and one `table`. Only for what limits, not for what forbids.
+    /// Requests for this partition, as CQL literals of its key (`["'acme'", "7"]`); needs one `keyspace` and one
+    /// `table`.
     pub key: Vec<String>,
-    /// Requests for the partition with this Murmur3 token, as `helenus top --keys` shows it. Only for what limits.
+    /// Requests for the partition with this Murmur3 token, as `helenus top --keys` shows it.
     pub token: Option<i64>,
     /// Nothing passes: UNAUTHORIZED, with this message.
     pub deny: Option<String>,
     /// Only reads pass; the others get UNAUTHORIZED.
     #[serde(skip_serializing_if = "is_off")]
     pub read_only: bool,
-    /// Reads and writes at a weaker consistency level get INVALID. The order is ANY, ONE and LOCAL_ONE, TWO,
-    /// THREE, LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL.
+    /// Reads and writes at a weaker consistency level get INVALID.
     pub consistency_min: Option<String>,
     /// As `consistency_min`, of stronger levels.
     pub consistency_max: Option<String>,
-    /// Whether such requests are carried out at the level of `consistency_min` or `consistency_max` in place of
-    /// being refused. Their clients are not told.
+    /// Whether such requests are carried out at that level in place of being refused.
     #[serde(skip_serializing_if = "is_off")]
     pub consistency_rewrite: bool,
-    /// Reads and writes that take longer are given up with a time-out, in milliseconds; from 100 to 600000, and no
-    /// more than `limits.request_timeout_ms` if that is set. Looked for ten times a second. A write may take effect
-    /// all the same.
+    /// Reads and writes that take longer get a time-out; 100 to 600000, at most `limits.request_timeout_ms`.
     pub timeout_ms: Option<u64>,
-    /// So many a second may pass, over all workers; up to a tenth of a second's at once. Further ones get
-    /// OVERLOADED.
+    /// Requests a second; further ones get OVERLOADED.
     pub requests_per_second: Option<f64>,
-    /// So many bytes a second, of requests and answers, over all workers. What answers take is known afterwards:
-    /// whatever exceeds it is a debt, and until that is paid requests get OVERLOADED.
+    /// Bytes of requests and answers a second. What exceeds it is owed: until that is paid, requests get OVERLOADED.
     pub bytes_per_second: Option<u64>,
-    /// So many may be under way at a time, over all workers; further ones get OVERLOADED.
+    /// Requests under way at a time; further ones get OVERLOADED.
     pub in_flight: Option<u32>,
-    /// Whether no further rule is looked at for what this one matches: an exception to those behind it.
+    /// Whether no further rule is looked at for what this one matches.
     #[serde(skip_serializing_if = "is_off")]
     pub last: bool,
     /// Tries the rule out: it counts what it would refuse, and refuses nothing.

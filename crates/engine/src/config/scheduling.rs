@@ -3,76 +3,58 @@
 use helenus_policy::schedule::Variant;
 use serde::{Deserialize, Serialize};
 
-/// Which of the queries that want a node goes first, and how many it gets at a time.
+/// Which of the queries that want a node goes first, and how many it gets at a time. Quick queries are points, writes
+/// and others that are no scans.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduling {
-    /// Whether requests wait in the proxy and scans come in pieces. If not, nodes get everything at once,
-    /// up to `links.in_flight_max`.
+    /// Whether requests wait in the proxy and scans are split. If not, nodes get everything at once, up to
+    /// `links.in_flight_max`.
     pub enabled: bool,
-    /// `default`; or one of the orders of Fukuda et al. for comparison, in which scans come whole: `O`
-    /// (arrival), `ReS` (points first), and with pages in parts `P` (arrival), `ReS+P` (points first),
-    /// `P+RaS` (of scans those that need fewest nodes first), `A` (all).
+    /// `default`; or, for comparison, an order of Fukuda et al.: `O`, `ReS`, `P`, `ReS+P`, `P+RaS`, `A`.
     pub variant: String,
-    /// Least and most queries other than scans in flight on a node while there are scans, over all
-    /// workers; the number in force follows the latency. 1 to 1,000. Without scans only
-    /// `links.in_flight_max` applies.
+    /// Least and most queries other than scans in flight on a node while there are scans, over all workers; 1 to
+    /// 1,000. The number in force follows the latency.
     pub window_min: u32,
-    /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
-    /// overtake them.
+    /// See `window_min`. More than 128 would wait in the node's own queues.
     pub window_max: u32,
-    /// Pieces of scans in flight beside points, writes and other quick queries, on a node that can do no
-    /// more than `scan_slots_idle` at a time; 1 to 64. Half of the node's processors count instead if
-    /// that is more (and no more than `scan_slots_max`), here and for `scan_slots_idle`.
+    /// Sub-pages in flight beside quick queries, on a node that can do no more than `scan_slots_idle` at a time; 1 to
+    /// 64. Half of its processors count if that is more, here and for `scan_slots_idle`.
     pub scan_slots: u32,
-    /// Least pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64. While
-    /// scans wait, Helenus tries more and fewer, and keeps, also beside other queries, what gets more
-    /// of them through without making the others slower.
+    /// Least sub-pages in flight on a node that has nothing else to do; `scan_slots` to 64. More and fewer are
+    /// [tried](scheduling.md) while scans wait.
     pub scan_slots_idle: u32,
-    /// Most pieces of scans in flight on a node; `scan_slots_idle` to 64. All three alike: a fixed
-    /// number.
+    /// Most sub-pages in flight on a node; `scan_slots_idle` to 64. All three alike: a fixed number.
     pub scan_slots_max: u32,
-    /// Whether scans tell the nodes' agents their priority, by what is left of them, in a custom
-    /// payload: of use where several proxies or direct clients scan at the same time. Nodes without
-    /// the agent ignore it.
+    /// Whether scans tell the nodes' [agents](agent.md#priorities-from-clients) their priority.
     pub agent_priority: bool,
-    /// Most rows of a scan's piece, in KiB; 1 to 65,536. Twice as much while there are no points, writes or
-    /// other quick queries. 0: scans come whole.
+    /// Most rows of a sub-page of a scan, in KiB; 1 to 65,536. Twice as much without quick queries. 0: scans are not
+    /// split.
     pub piece_kib: usize,
-    /// About how long a scan's piece takes its node, in milliseconds; 1 to 1,000. Twice as much while
-    /// there are no points, writes or other quick queries, and as much as it takes for a scan alone.
-    /// Pieces have 500 rows at least, if `piece_kib` allows, and more where less than nine tenths of
-    /// their work would be rows. 0: only `piece_kib` counts.
+    /// Target time of a sub-page at its node; 1 to 1,000. Longer without quick queries, and for at least 500 rows, if
+    /// `piece_kib` allows. 0: only `piece_kib` counts.
     pub piece_ms: u32,
-    /// Pages of at least this many rows are read in parts, several at once, each from an owner of its
-    /// stretch of the ring, unless one partition makes up a good part of a page; 8 to 100,000. 0: never,
-    /// which includes aggregates.
+    /// Pages of at least this many rows are read as parallel ranges of the ring; 8 to 100,000. 0: never, which
+    /// includes aggregates.
     pub parallel_rows: usize,
-    /// Scans under way at a time in this proxy, running or waiting; beyond them clients get OVERLOADED.
-    /// 0: any number.
+    /// Scans under way in this proxy, running or waiting; beyond them clients get OVERLOADED. 0: any number.
     pub scans_max: usize,
     /// As `scans_max`, for the scans of one keyspace.
     pub scans_per_keyspace_max: usize,
-    /// Longest wait of a read of known partitions for its node, in milliseconds; 10 to 600,000. A read
-    /// that has waited for half of it goes before all else; one that would wait longer is answered with
-    /// OVERLOADED.
+    /// Longest wait of a read of known partitions for its node; 10 to 600,000. After half of it the read goes first;
+    /// one that would wait longer gets OVERLOADED.
     pub point_wait_max_ms: u64,
     /// As `point_wait_max_ms`, for writes.
     pub write_wait_max_ms: u64,
-    /// As `point_wait_max_ms`, for each piece of a scan.
+    /// As `point_wait_max_ms`, for each sub-page of a scan.
     pub scan_wait_max_ms: u64,
-    /// As `point_wait_max_ms`, for what is neither such a read nor a write nor a scan.
+    /// As `point_wait_max_ms`, for everything else.
     pub other_wait_max_ms: u64,
-    /// How long a request other than a scan waits for its node, in milliseconds, where more comes than the
-    /// node serves; 100 to 600,000, or 0: as long as anywhere. Then it is answered with OVERLOADED. A
-    /// little less than how long clients wait, which is two seconds in many drivers. A burst that the
-    /// node works off faster than new requests come, by an eighth at least, is not shed; clients that ask
-    /// again when they are answered are, if so many wait, also where they would have waited longer.
+    /// How long requests other than scans wait under sustained overload before they get OVERLOADED; 100 to 600,000,
+    /// or 0: as long as anywhere. A little less than clients wait, two seconds in many drivers.
     pub standing_wait_max_ms: u64,
-    /// As `standing_wait_max_ms`, for each piece of a scan, and for whole scans that cannot be cut, which
-    /// `scan_wait_max_ms` would let wait longer. Who scans is taken to wait for a page for longer than
-    /// others, as `limits.page_timeout_ms` says; if your drivers do not, set both to less.
+    /// As `standing_wait_max_ms`, for each sub-page, and for scans that cannot be split.
     pub standing_scan_wait_max_ms: u64,
 }
 

@@ -16,28 +16,24 @@ const HEADERS_BYTES_MAX: usize = 16 * 1024;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Tracing {
-    /// Where spans are sent, as `http://host:port`, by OTLP over HTTP with Protobuf; `/v1/traces` is added if
-    /// there is no path. Without encryption: use a collector on this machine or in this network. Nothing is
-    /// traced if not set.
+    /// Where [spans](operations.md#traces) are sent, as `http://host:port`; `/v1/traces` is added if there is no
+    /// path. Not set: nothing is traced.
     pub endpoint: Option<String>,
-    /// Share of requests that are traced, from 0 to 1, of those whose clients say nothing of it.
+    /// Share of requests that are traced, 0 to 1, where clients do not decide.
     pub sample_ratio: f64,
     /// Whether slow requests (`admin.slow_ms`, `admin.slow_scan_ms`) are always traced.
     pub slow: bool,
-    /// Whether `traceparent` (W3C Trace Context) in the custom payload of a request makes its span part of that
-    /// trace, and decides whether it is traced. Slow requests are traced all the same.
+    /// Whether `traceparent` in a request's custom payload decides whether it is traced, as part of that trace.
     pub follow_clients: bool,
-    /// Requests that a worker traces in a second at most, from 10 to 100,000; further ones are counted as
-    /// dropped.
+    /// Requests that a worker traces in a second, 10 to 100,000; further ones count as dropped.
     pub requests_per_second_max: u32,
     /// `service.name` of the spans.
     pub service_name: String,
     /// Further attributes of the resource, such as `deployment.environment.name`.
     pub resource: BTreeMap<String, String>,
-    /// File with headers that are sent to the collector, each on a line as `name: value`. They are secrets. Read
-    /// again on SIGHUP and when it changes.
+    /// File with headers for the collector, a line `name: value` each. They are secrets.
     pub headers_file: Option<PathBuf>,
-    /// Time for the collector to take some spans, in milliseconds, from 10 to 60,000.
+    /// Time for the collector to take some spans; 10 to 60,000.
     pub timeout_ms: u64,
     /// What the file holds: not a setting.
     #[serde(skip)]

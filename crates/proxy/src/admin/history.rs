@@ -1,4 +1,4 @@
-//! The last hour as JSON, and what has happened in it (docs/operations.md, "History and events").
+//! The last hour as JSON, and what has happened in it (docs/api.md, "History").
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! What nodes, tables and layouts got in some of the last hour, as JSON (docs/operations.md, "History and events").
+//! What nodes, tables and layouts got in some of the last hour, as JSON (docs/api.md, "History").
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
