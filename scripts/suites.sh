@@ -37,8 +37,8 @@ run() {
     esac
     # Tests that share their nodes and mostly wait for leases and time-outs.
     case $1 in
-        layouts_ctl) at_once=3 ;;
-        payload_ctl) at_once=2 ;;
+        layouts_ctl) at_once=4 ;;
+        payload_ctl) at_once=3 ;;
         *) at_once=1 ;;
     esac
     line=$(grep "^${1%%:*} " "$programs") || { echo "no test is called ${1%%:*}"; return 1; }

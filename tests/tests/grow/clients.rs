@@ -17,6 +17,9 @@ const KEYS: i64 = 500;
 /// A client that has seen so many stops.
 const FAILED_MAX: usize = 20;
 
+/// After each write and read.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// What a client has done.
 #[derive(Default)]
 pub(crate) struct Outcome {
@@ -82,6 +85,8 @@ fn work(
         read(&mut client, &select, key(turn * 7), outcome)?;
         outcome.requests += 2;
         requests.fetch_add(2, Ordering::Relaxed);
+        // Leaves some of the machine to the nodes that come and go.
+        thread::sleep(PAUSE);
     }
     Ok(())
 }

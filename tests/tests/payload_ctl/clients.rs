@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use helenus_tests::raw::Fault;
@@ -71,6 +72,8 @@ impl Client {
                 true => self.write()?,
                 false => self.read()?,
             }
+            // Leaves some of the machine to the commands, and to tests beside this one.
+            thread::sleep(Duration::from_millis(2));
         }
         for c in 0..ROWS {
             self.check_row(c)?;

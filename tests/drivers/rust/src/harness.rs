@@ -5,17 +5,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-pub struct Checks {
+pub(crate) struct Checks {
     driver: String,
     pub failed: usize,
 }
 
 impl Checks {
-    pub fn new(driver: &str) -> Self {
-        Self { driver: driver.to_owned(), failed: 0 }
+    pub(crate) fn new(driver: &str) -> Self {
+        Self {
+            driver: driver.to_owned(),
+            failed: 0,
+        }
     }
 
-    pub async fn run<T>(
+    pub(crate) async fn run<T>(
         &mut self,
         name: &str,
         check: impl Future<Output = Result<T>>,
@@ -27,8 +30,11 @@ impl Checks {
             }
             Err(error) => {
                 self.failed += 1;
-                let why: String =
-                    format!("{error:#}").replace('\n', " ").chars().take(600).collect();
+                let why: String = format!("{error:#}")
+                    .replace('\n', " ")
+                    .chars()
+                    .take(600)
+                    .collect();
                 println!("FAIL {}/{name}: {why}", self.driver);
                 None
             }
@@ -41,12 +47,19 @@ impl Checks {
 macro_rules! equal {
     ($found:expr, $wanted:expr, $what:expr) => {{
         let (found, wanted) = (&$found, &$wanted);
-        anyhow::ensure!(found == wanted, "{}: found {found:?}, wanted {wanted:?}", $what);
+        anyhow::ensure!(
+            found == wanted,
+            "{}: found {found:?}, wanted {wanted:?}",
+            $what
+        );
     }};
 }
 
 /// Asks again and again until the answer is yes.
-pub async fn eventually(what: &str, mut ask: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
+pub(crate) async fn eventually(
+    what: &str,
+    mut ask: impl AsyncFnMut() -> Result<bool>,
+) -> Result<()> {
     let began = Instant::now();
     while !ask().await? {
         if began.elapsed() > Duration::from_secs(15) {

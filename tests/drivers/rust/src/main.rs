@@ -33,7 +33,10 @@ impl Context {
 
     /// A session behind the proxy, if the caller named the cluster itself.
     pub async fn open_direct(&self) -> Result<Session> {
-        Ok(SessionBuilder::new().known_node(&self.direct).build().await?)
+        Ok(SessionBuilder::new()
+            .known_node(&self.direct)
+            .build()
+            .await?)
     }
 
     pub fn table(&self, name: &str) -> String {
@@ -73,7 +76,9 @@ fn options() -> Result<Options> {
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(key) = arguments.next() {
-        let value = arguments.next().with_context(|| format!("{key} needs a value"))?;
+        let value = arguments
+            .next()
+            .with_context(|| format!("{key} needs a value"))?;
         match key.as_str() {
             "--name" => found.name = value,
             "--host" => found.host = value,
@@ -102,7 +107,13 @@ async fn connect(options: &Options) -> Result<Context> {
         session.query_unpaged(statement, ()).await?;
     }
     let direct = options.direct.clone().unwrap_or_else(|| address.clone());
-    Ok(Context { keyspace, expect_nodes: options.expect_nodes, session, address, direct })
+    Ok(Context {
+        keyspace,
+        expect_nodes: options.expect_nodes,
+        session,
+        address,
+        direct,
+    })
 }
 
 #[tokio::main]
@@ -116,6 +127,12 @@ async fn main() -> Result<ExitCode> {
     values::run(&mut checks, &context).await;
     statements::run(&mut checks, &context).await;
     transport::run(&mut checks, &context).await;
-    context.run(format!("DROP KEYSPACE {}", context.keyspace), ()).await?;
-    Ok(if checks.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    context
+        .run(format!("DROP KEYSPACE {}", context.keyspace), ())
+        .await?;
+    Ok(if checks.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

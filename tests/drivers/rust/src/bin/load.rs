@@ -72,7 +72,9 @@ fn address() -> Result<String> {
     let (mut host, mut port) = ("127.0.0.1".to_owned(), "9042".to_owned());
     let mut arguments = std::env::args().skip(1);
     while let Some(key) = arguments.next() {
-        let value = arguments.next().with_context(|| format!("{key} needs a value"))?;
+        let value = arguments
+            .next()
+            .with_context(|| format!("{key} needs a value"))?;
         match key.as_str() {
             "--name" => {}
             "--host" => host = value,
@@ -103,8 +105,12 @@ async fn main() -> Result<()> {
         statement.set_request_timeout(Some(Duration::from_secs(30)));
         session.query_unpaged(statement, ()).await?;
     }
-    let write = session.prepare("INSERT INTO load_rust.t (k, v) VALUES (?, ?)").await?;
-    let read = session.prepare("SELECT v FROM load_rust.t WHERE k = ?").await?;
+    let write = session
+        .prepare("INSERT INTO load_rust.t (k, v) VALUES (?, ?)")
+        .await?;
+    let read = session
+        .prepare("SELECT v FROM load_rust.t WHERE k = ?")
+        .await?;
     let (session, stop) = (Arc::new(session), Arc::new(AtomicBool::new(false)));
     let tasks: Vec<_> = (0..TASKS)
         .map(|key| {
