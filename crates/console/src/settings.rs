@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, FromArgMatches};
 use helenus_proxy::Config;
 use helenus_proxy::config::{WrongSettings, admin_address};
-use helenus_proxy::reference::takes_text;
+use helenus_proxy::reference::{lab_keys, takes_text};
 use tracing_subscriber::EnvFilter;
 
 /// Environment variables with names of their own, and their settings. `clap` does not read them: to it they would
@@ -91,6 +91,9 @@ impl Settings {
         }
         put_environment(&mut table, variables)?;
         put_all(&mut table, &self.set)?;
+        if !cfg!(feature = "lab") {
+            refuse_lab(&table)?;
+        }
         let mut config = of_table(&table)?;
         if let Some(listen) = self.listen {
             config.listen.address = listen;
@@ -188,6 +191,20 @@ pub fn config_of(settings: &[String]) -> Result<Config> {
     of_table(&table)
 }
 
+/// Refuses what only the test tools set.
+fn refuse_lab(table: &toml::Table) -> Result<()> {
+    let is_given = |key: &String| {
+        let (section, key) = key.split_once('.')?;
+        table.get(section)?.as_table()?.get(key)
+    };
+    match lab_keys().iter().find(|key| is_given(key).is_some()) {
+        Some(key) => bail!(
+            "{key} is a constant of this program, which the test tools (helenus-lab) change to compare: leave it out"
+        ),
+        None => Ok(()),
+    }
+}
+
 fn of_table(table: &toml::Table) -> Result<Config> {
     // Line numbers are meaningless here, since the text is generated.
     helenus_proxy::config::from_toml(&table.to_string())
@@ -266,6 +283,25 @@ mod tests {
         assert!(error.contains("wrokers"), "{error}");
     }
 
+    #[test]
+    fn what_only_the_test_tools_set_is_refused_by_name() {
+        let refused = |settings: &[&str]| {
+            let mut table = toml::Table::new();
+            let settings: Vec<String> = settings.iter().map(|text| (*text).into()).collect();
+            put_all(&mut table, &settings).expect("settings");
+            refuse_lab(&table).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            refused(&["links.per_node=4", "scheduling.enabled=false"]),
+            Ok(())
+        );
+        let error = refused(&["links.per_node=4", "scheduling.window_max=9"]).unwrap_err();
+        assert!(
+            error.starts_with("scheduling.window_max is a constant"),
+            "{error}"
+        );
+    }
+
     fn variables(given: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
         let pairs = given.iter();
         pairs
@@ -322,7 +358,7 @@ mod tests {
     #[test]
     fn every_setting_of_the_reference_has_its_variable() {
         let reference = reference();
-        assert!(reference.len() > 100, "{} settings", reference.len());
+        assert!(reference.len() > 80, "{} settings", reference.len());
         let mut environment = Vec::new();
         for (key, default) in &reference {
             let name = format!("HELENUS_{}", key.to_uppercase().replace('.', "__"));

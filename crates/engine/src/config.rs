@@ -155,6 +155,7 @@ pub struct Links {
     /// Connections to each node for each role, over all workers; at least one per worker.
     pub per_node: usize,
     /// Requests in flight on one upstream connection; 1 to 30,000.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub in_flight_max: usize,
     /// Requests in flight on one node, over all workers; 16 to 100,000. A node runs 128
     /// (`native_transport_max_threads`); any excess waits there.
@@ -164,18 +165,22 @@ pub struct Links {
     pub node_bytes_max: usize,
     /// Larger requests, and reads whose answers have been larger so far, use a separate connection to each node. 0:
     /// never.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub bulk_bytes: usize,
     /// Time for a TCP connection to open; the same again for its TLS handshake.
     pub connect_timeout_ms: u64,
     /// An upstream connection that answers nothing for this long is probed, and its node is tried last. After twice
     /// the time, reads and idempotent writes with a client timestamp also go elsewhere.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub silence_ms: u64,
     /// An upstream connection whose probe is not answered within this time is closed. Longer than a healthy node's
     /// longest garbage collection.
     pub probe_timeout_ms: u64,
     /// First and longest pause before a node is tried again.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub backoff_min_ms: u64,
     /// See `backoff_min_ms`.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub backoff_max_ms: u64,
     /// How often the credentials of connected clients are [checked again](security.md#credentials-are-checked-again);
     /// 100 to 86,400,000.
@@ -193,15 +198,19 @@ pub struct Links {
 pub struct Aggregation {
     /// When queries that were collected for a node leave: `timerless`, `window` or `adaptive`. See
     /// [Aggregation](aggregation.md).
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub mode: AggregationMode,
     /// Window of mode `window`; 0 to 10,000. 0: whatever one client's packet brought leaves at once.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub window_us: u64,
     /// Latency that mode `adaptive` may spend on waiting; 1 to 10,000.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub latency_budget_us: u64,
     /// Whether one query serves all clients whose [identical reads](aggregation.md#shared-reads) wait to be sent.
     pub share_reads: bool,
     /// Identical reads in flight per worker, 1 to 1,000; further ones wait (100 ms at most) and then go as one. 0:
     /// none waits.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub share_in_flight_max: usize,
     /// Tables (`keyspace.table`), keyspaces, or `*`, whose waiting writes may leave as [one unlogged
     /// batch](aggregation.md#merged-writes).
@@ -210,8 +219,10 @@ pub struct Aggregation {
     /// instead of colliding in Paxos.
     pub lwt_turns: bool,
     /// Longest wait in that queue; then the write goes without. 0 to 10,000.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub lwt_wait_max_ms: u64,
     /// How long a partition is kept for a client whose condition did not hold, to try again first; 0 (never) to 100.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub lwt_grace_ms: u64,
 }
 
@@ -238,15 +249,19 @@ pub enum AggregationMode {
 pub struct Assignment {
     /// `earliest-finish`; or, for [comparison](assignment.md), `first` (in ring order), `round-robin` (all nodes),
     /// `token-aware` (replicas in turn), `resource-v1`, `resource-v2` (both need `reports`), `c3`.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub policy: String,
     /// Weight of memory in policy `resource-v2`, an exponent; 0 to 10.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub memory_weight: f64,
     /// Weight of disk utilisation in policy `resource-v2`, an exponent; 0 to 10.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub disk_weight: f64,
     /// Whether a slow read is [sent to a second replica as well](assignment.md#hedging), for at most 2 % of requests
     /// and of answered bytes.
     pub hedging: bool,
     /// Whether reads of [hot partitions](hot.md#spreading) go to all replicas.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub spread_hot: bool,
     /// Whether to ask the nodes' [agents](agent.md#resource-reports) what CPU, memory and disk are in use: for those
     /// policies, and for metrics.
@@ -280,6 +295,22 @@ impl LayoutSettings {
     }
 }
 
+impl Limits {
+    /// Most memory of prepared statements: less where the whole proxy has little.
+    pub fn prepared_bytes(&self) -> usize {
+        self.cache_bytes(self.prepared_bytes_max)
+    }
+
+    /// Most memory of what is known about statements' texts.
+    pub fn statements_bytes(&self) -> usize {
+        self.cache_bytes(self.statements_bytes_max)
+    }
+
+    fn cache_bytes(&self, most: usize) -> usize {
+        self.memory_max.map_or(most, |all| most.min(all / 8))
+    }
+}
+
 /// Columns whose JSON documents are stored as compact bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -305,6 +336,7 @@ pub struct Limits {
     /// Largest request.
     pub request_bytes_max: usize,
     /// Requests waiting for one node, per worker; beyond them clients get OVERLOADED.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub node_queue_max: usize,
     /// Bytes held for clients, over all workers ([Sizing](sizing.md#memory)); beyond them they get OVERLOADED. Not
     /// set: a quarter of the memory of machine or control group.
@@ -314,6 +346,7 @@ pub struct Limits {
     pub client_backlog_bytes_max: usize,
     /// Upstream connections beside the shared ones, per role and worker: for large requests, and for keyspaces that a
     /// statement cannot carry; 16 to 4,096.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub special_links_max: usize,
     /// Time for any request at a node. Not set: [by kind](operations.md#time-outs), a little more than the node's own
     /// time-outs.
@@ -332,8 +365,10 @@ pub struct Limits {
     /// Distinct [credentials](security.md#logins-are-bounded) in use, a quarter of them of one role at most.
     pub identities_max: usize,
     /// Bytes of remembered prepared statements, over all workers; at least 1 MiB.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub prepared_bytes_max: usize,
     /// Bytes of remembered statement texts and what is known of them, over all workers; at least 1 MiB.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub statements_bytes_max: usize,
 }
 

@@ -91,6 +91,10 @@ enum Command {
         /// Print the JSON schema.
         #[arg(long)]
         json_schema: bool,
+        /// Print the constants that only the test tools change, to compare.
+        #[cfg(feature = "lab")]
+        #[arg(long, conflicts_with = "json_schema")]
+        lab: bool,
     },
     Man(manual_cmd::ManArgs),
     Completions(manual_cmd::CompletionsArgs),
@@ -139,12 +143,19 @@ fn main() -> ExitCode {
         Command::Health(args) => return health_cmd::run(args),
         Command::Man(args) => manual_cmd::man(args, Cli::command()),
         Command::Completions(args) => manual_cmd::completions(args, Cli::command()),
-        Command::Reference { json_schema } => {
-            if json_schema {
-                println!("{:#}", helenus_proxy::reference::schema());
-            } else {
-                print!("{}", helenus_proxy::reference::markdown());
-            }
+        Command::Reference {
+            json_schema: true, ..
+        } => {
+            println!("{:#}", helenus_proxy::reference::schema_of_operators());
+            Ok(())
+        }
+        #[cfg(feature = "lab")]
+        Command::Reference { lab: true, .. } => {
+            print!("{}", helenus_proxy::reference::markdown_of_lab());
+            Ok(())
+        }
+        Command::Reference { .. } => {
+            print!("{}", helenus_proxy::reference::markdown());
             Ok(())
         }
         #[cfg(feature = "lab")]

@@ -34,6 +34,46 @@ pub fn schema() -> Value {
     schemars::schema_for!(Config).to_value()
 }
 
+/// The same without what only the test tools set.
+pub fn schema_of_operators() -> Value {
+    let mut schema = schema();
+    let sections = schema["$defs"].as_object_mut().into_iter();
+    for section in sections.flat_map(|sections| sections.values_mut()) {
+        if let Some(properties) = section["properties"].as_object_mut() {
+            properties.retain(|_, property| !is_of_lab(property));
+        }
+    }
+    schema
+}
+
+/// Settings (`section.key`) that are constants to all but the test tools, which compare other values of them.
+pub fn lab_keys() -> Vec<String> {
+    let root = schema();
+    let sections = root["properties"].as_object().into_iter().flatten();
+    let keys = sections.flat_map(|(section, of)| {
+        let properties = resolve(&root, of)["properties"].as_object();
+        let lab = properties.into_iter().flatten();
+        lab.filter(|(_, of)| is_of_lab(of))
+            .map(move |(key, _)| format!("{section}.{key}"))
+    });
+    keys.collect()
+}
+
+fn is_of_lab(property: &Value) -> bool {
+    property["x-lab"] == true
+}
+
+/// The schema of a setting; null if there is none.
+fn property<'a>(root: &'a Value, key: &str) -> &'a Value {
+    key.split('.').fold(root, |at, name| {
+        let of = resolve(root, at);
+        // Keys of a table may be any.
+        of["properties"]
+            .get(name)
+            .unwrap_or(&of["additionalProperties"])
+    })
+}
+
 /// The reference page in Markdown.
 pub fn markdown() -> String {
     let schema = schema();
@@ -54,19 +94,27 @@ pub fn markdown() -> String {
     page
 }
 
+/// In Markdown, what only the test tools set.
+pub fn markdown_of_lab() -> String {
+    let root = schema();
+    let defaults = serde_json::to_value(Config::default()).unwrap_or_default();
+    let mut page = String::from("| key | default | meaning |\n|---|---|---|\n");
+    for key in lab_keys() {
+        let of = property(&root, &key);
+        let default = key.split('.').fold(&defaults, |at, name| &at[name]);
+        let text = of["description"].as_str().unwrap_or_default();
+        let text = text.replace('\n', " ");
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "| `{key}` | `{default}` | {text} |");
+    }
+    page
+}
+
 /// Whether the value of a setting (`section.key`) is a text: a name, a path, an address, a secret.
 pub fn takes_text(key: &str) -> bool {
     let root = schema();
-    let mut at = &root;
-    for name in key.split('.') {
-        let of = resolve(&root, at);
-        // Keys of a table may be any.
-        at = of["properties"]
-            .get(name)
-            .unwrap_or(&of["additionalProperties"]);
-    }
     // One that may be left out is of two types: its own and null.
-    let kind = &at["type"];
+    let kind = &property(&root, key)["type"];
     let kinds = std::slice::from_ref(kind);
     let kinds = kind.as_array().map_or(kinds, Vec::as_slice);
     kinds.iter().any(|kind| kind == "string")
@@ -85,7 +133,8 @@ fn section(
     };
     let (mut nested, mut lists) = (Vec::new(), Vec::new());
     let mut rows = String::new();
-    for (name, property) in properties {
+    let shown = properties.iter().filter(|(_, of)| !is_of_lab(of));
+    for (name, property) in shown {
         let target = resolve(root, property);
         let key = if path.is_empty() {
             name.clone()
@@ -158,6 +207,24 @@ fn resolve<'a>(root: &'a Value, property: &'a Value) -> &'a Value {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn constants_of_mechanisms_are_no_settings_of_operators() {
+        let lab = super::lab_keys();
+        assert!(lab.len() >= 29, "{lab:?}");
+        let page = super::markdown();
+        let schema = super::schema_of_operators().to_string();
+        assert!(page.contains("| `links.per_node` |") && schema.contains("\"per_node\""));
+        for key in ["scheduling.window_max", "aggregation.mode"] {
+            assert!(lab.iter().any(|of| of == key), "{key}");
+        }
+        let of_lab = super::markdown_of_lab();
+        for key in &lab {
+            assert!(of_lab.contains(&format!("| `{key}` |")), "{key}");
+            assert!(!page.contains(&format!("| `{key}` |")), "{key}");
+        }
+        assert!(!schema.contains("\"window_max\""), "{schema}");
+    }
+
     #[test]
     fn the_committed_page_is_up_to_date() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");

@@ -9,34 +9,42 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduling {
-    /// Whether requests wait in the proxy and scans are split. If not, nodes get everything at once, up to
-    /// `links.in_flight_max`.
+    /// Whether requests wait in the proxy and scans are split. If not, nodes get everything at once.
     pub enabled: bool,
     /// `default`; or, for comparison, an order of Fukuda et al.: `O`, `ReS`, `P`, `ReS+P`, `P+RaS`, `A`.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub variant: String,
     /// Least and most queries other than scans in flight on a node while there are scans, over all workers; 1 to
     /// 1,000. The number in force follows the latency.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub window_min: u32,
     /// See `window_min`. More than 128 would wait in the node's own queues.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub window_max: u32,
     /// Sub-pages in flight beside quick queries, on a node that can do no more than `scan_slots_idle` at a time; 1 to
     /// 64. Half of its processors count if that is more, here and for `scan_slots_idle`.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub scan_slots: u32,
     /// Least sub-pages in flight on a node that has nothing else to do; `scan_slots` to 64. More and fewer are
     /// [tried](scheduling.md) while scans wait.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub scan_slots_idle: u32,
     /// Most sub-pages in flight on a node; `scan_slots_idle` to 64. All three alike: a fixed number.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub scan_slots_max: u32,
     /// Whether scans tell the nodes' [agents](agent.md#priorities-from-clients) their priority.
     pub agent_priority: bool,
     /// Most rows of a sub-page of a scan, in KiB; 1 to 65,536. Twice as much without quick queries. 0: scans are not
     /// split.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub piece_kib: usize,
     /// Target time of a sub-page at its node; 1 to 1,000. Longer without quick queries, and for at least 500 rows, if
     /// `piece_kib` allows. 0: only `piece_kib` counts.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub piece_ms: u32,
     /// Pages of at least this many rows are read as parallel ranges of the ring; 8 to 100,000. 0: never, which
     /// includes aggregates.
+    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub parallel_rows: usize,
     /// Scans under way in this proxy, running or waiting; beyond them clients get OVERLOADED. 0: any number.
     pub scans_max: usize,

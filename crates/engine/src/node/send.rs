@@ -73,10 +73,10 @@ enum Choice {
 }
 
 const TOO_MANY_KEYSPACES: &str = "Helenus: too many keyspaces are in use at once by statements that \
-    do not name theirs (limits.special_links_max)";
+    do not name theirs: write ks.table";
 const TOO_MANY_WAIT: &str = "Helenus: too many requests wait for a connection of their keyspace";
 const TOO_MANY_IN_FLIGHT: &str = "Helenus: the connection of this keyspace has too many requests in \
-    flight (links.in_flight_max)";
+    flight: try again";
 
 impl Links {
     /// The link for a node request.

@@ -15,7 +15,7 @@ pub(super) enum SpecialLink {
     Up(LinkKey),
     /// The request waits until it is open.
     Waits,
-    /// There are `limits.special_links_max` of them, all in use.
+    /// There are as many as may be, all in use.
     TooMany,
     /// Too many requests wait for it to open.
     TooManyWait,

@@ -77,7 +77,7 @@ const GLOBAL: &[Shown] = &[
     shown("reads_parked", "helenus_reads_parked_total", &[], "Reads that waited for an identical one to come back."),
     shown("lwt_waited", "helenus_lwt_waited_total", &[], "Conditional writes that waited for their turn on a partition."),
     shown("lwt_graces", "helenus_lwt_graces_total", &[], "Times a partition was reserved for a client whose condition did not hold."),
-    shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that proceeded without a turn after aggregation.lwt_wait_max_ms."),
+    shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that proceeded without their turn, after a second."),
     shown("lwt_stood_aside", "helenus_lwt_stood_aside_total", &[], "Times turns ended for a while on a partition, because conditions went on failing by their turn."),
     shown("scans_in_pieces", "helenus_scans_in_pieces_total", &[], "Scans that were read in pieces."),
     shown("reads_by_owner", "helenus_reads_by_owner_total", &[], "Reads with IN on the partition key that were split by owners."),
