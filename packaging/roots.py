@@ -47,7 +47,8 @@ def project(folder):
     for file in filter(None, files.stdout.split("\0")):
         if (ROOT / file).exists():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / file, folder / file)
+            # With its time, by which cargo knows what is built.
+            shutil.copy2(ROOT / file, folder / file)
 
 
 def end(nspawn):
