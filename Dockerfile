@@ -16,9 +16,10 @@ COPY LICENSE /usr/share/doc/helenus/LICENSE
 # By number, so that orchestrators can tell that it is not root.
 USER 65532:65532
 # Nothing is written: run it with --read-only.
-# HELENUS_ADVERTISE, the address that drivers are told, and HELENUS_CONTACT_POINTS are the operator's;
-# so is a settings file in HELENUS_CONFIG, if there is one.
-ENV HELENUS_LISTEN=0.0.0.0:9042
+# HELENUS_ADVERTISE, the address that drivers are told, and HELENUS_CONTACT_POINTS are the operator's. Where it listens is in
+# a file, not in a variable, which would override the file that an operator mounts.
+COPY packaging/image/helenus.toml /etc/helenus/helenus.toml
+ENV HELENUS_CONFIG=/etc/helenus/helenus.toml
 EXPOSE 9042 9180
 STOPSIGNAL SIGTERM
 # Whether the process works; whether clients can be served is `helenus health --ready`.

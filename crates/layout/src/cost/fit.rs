@@ -138,8 +138,8 @@ fn diagonalise(matrix: &mut [[f64; UNKNOWNS]; UNKNOWNS]) {
             continue;
         }
         let half = (matrix[b][b] - matrix[a][a]) / (2.0 * matrix[a][b]);
-        let tangent = half.signum() / (half.abs() + half.hypot(1.0));
-        let cosine = 1.0 / tangent.hypot(1.0);
+        let tangent = half.signum() / (half.abs() + (half * half + 1.0).sqrt());
+        let cosine = 1.0 / (tangent * tangent + 1.0).sqrt();
         let sine = tangent * cosine;
         for line in matrix.iter_mut() {
             (line[a], line[b]) = (

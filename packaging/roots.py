@@ -1,0 +1,60 @@
+"""Debians of their own for the checks of packaging: kept in ~/.cache/helenus for the next time, and used as copies."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "helenus"
+
+
+def run(*command, **options):
+    return subprocess.run([str(c) for c in command], check=True, text=True, **options)
+
+
+def missing(*tools):
+    """One sentence about what this machine lacks, or nothing."""
+    tools = [name for name in tools if not shutil.which(name)]
+    if os.geteuid() != 0:
+        tools.insert(0, "root's rights")
+    return f"skipped: needs {', '.join(tools)}" if tools else None
+
+
+def program():
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return pathlib.Path(os.environ.get("HELENUS_BIN") or target / "debug/helenus").resolve()
+
+
+def debian(suite, name, packages):
+    """A folder with a Debian that has these packages."""
+    folder = CACHE / f"debian-{suite}{name}"
+    if not folder.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+            made = pathlib.Path(scratch) / "root"
+            include = f"--include={','.join(packages)}"
+            run("debootstrap", "--variant=minbase", include, suite, made, stdout=subprocess.DEVNULL)
+            made.rename(folder)
+    return folder
+
+
+def project(folder):
+    """Copies the project's files, as far as git knows them."""
+    files = run("git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard", capture_output=True)
+    for file in filter(None, files.stdout.split("\0")):
+        if (ROOT / file).exists():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            # With its time, by which cargo knows what is built.
+            shutil.copy2(ROOT / file, folder / file)
+
+
+def end(nspawn):
+    """Ends systemd-nspawn and what it has begun, which outlives it: its first process is ended, and with it all others."""
+    children = pathlib.Path(f"/proc/{nspawn.pid}/task/{nspawn.pid}/children")
+    for child in children.read_text().split() if children.exists() else []:
+        os.kill(int(child), signal.SIGKILL)
+    nspawn.kill()
+    nspawn.wait()
