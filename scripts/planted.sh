@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Plants each of the bugs in crates/sim/planted in a copy of the tree and runs the simulator until it
-# finds it. Fails if one is not found, does not apply or does not build, or if the tree itself breaks.
+# finds it. Fails if one is not found as its patch says, does not apply or does not build, or if the tree
+# itself breaks.
 #
 #   scripts/planted.sh [--seeds N] [--jobs N] [NAME...]
-#   scripts/planted.sh --check           only says which of them do not apply any more
+#   scripts/planted.sh --check           only says which of them do not apply any more, or say not how they are found
 #
 # NAME: only these bugs, by the names of their patches, without the run of the tree as it is.
+# N seeds: of the tree as it is. A patch begins with two lines of its own:
+#   found-as: a regular expression (grep -E) for the first line of the violation by which it is to be found
+#   within: the number of seeds in which that must happen
 set -euo pipefail
 
 seeds=20000
@@ -20,9 +24,13 @@ while [ $# -gt 0 ]; do
             stale=0
             for patch in crates/sim/planted/*.patch; do
                 git apply --check "$patch" || { echo "$patch does not apply: renew it"; stale=1; }
+                if ! sed -n 1p "$patch" | grep -q '^found-as: .' || ! sed -n 2p "$patch" | grep -Eq '^within: [0-9]+$'; then
+                    echo "$patch does not begin with found-as: and within:"
+                    stale=1
+                fi
             done
             exit "$stale" ;;
-        -*) sed -n '2,8s/^# \?//p' "$0" >&2; exit 2 ;;
+        -*) sed -n '2,13s/^# \?//p' "$0" >&2; exit 2 ;;
         *) names+=("$(basename "$1" .patch)"); shift ;;
     esac
 done
@@ -59,11 +67,21 @@ build() {
     cp "$program" "$work/bin/$1"
 }
 
-# Runs seeds with the program of this name, and notes what came of it.
+# What the patch of this name says of how it is found.
+header() {
+    sed -n "1,2s/^$2: //p" "$root/crates/sim/planted/$1.patch"
+}
+
+# Runs so many seeds with the program of this name, and notes what came of it. The shortest history is not waited for.
 try() {
-    local status=0 log=$work/out/$1.log
-    HELENUS_SEEDS=$seeds timeout 1200 "$work/bin/$1" chaos::tests::nothing --nocapture \
-        >"$log" 2>&1 || status=$?
+    local status=0 log=$work/out/$1.log pid
+    HELENUS_SEEDS=$2 timeout 1200 "$work/bin/$1" chaos::tests::nothing --nocapture >"$log" 2>&1 &
+    pid=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        sleep 0.5
+        ! grep -q '^replay with' "$log" || kill "$pid" 2>/dev/null || true
+    done
+    wait "$pid" || status=$?
     echo "$status" >"$work/out/$1.status"
     rm "$work/bin/$1"
 }
@@ -72,22 +90,26 @@ panicked() {
     grep -m 1 -A 1 'panicked at' "$work/out/$1.log" | tail -n 1 | tr '|' '/' | cut -c 1-150
 }
 
-# What a run has found, as a row of the table. A bug that does not even let a run end is found, too; not one
-# that only keeps the seeds together from reaching what they should.
+# What a run has found, as a row of the table. Found is only what its patch names, not what another check says first, and
+# not a run that does not end, or seeds that together do not reach what they should.
 row() {
-    local status seed what
+    local status seed what expected
     status=$(cat "$work/out/$1.status")
     seed=$(sed -n 's/^replay with HELENUS_SEED=//p' "$work/out/$1.log" | tail -n 1)
-    what=$(grep -m 1 '^after [0-9.]* s: ' "$work/out/$1.log" | sed 's/^after \([0-9]*\)[0-9.]* s: //' || true)
-    if [ "$what" = "a panic" ]; then
-        what="panic: $(panicked "$1")"
+    what=$(grep -a -m 1 '^after [0-9.]* s: ' "$work/out/$1.log" | sed 's/^after [0-9.]* s: //' || true)
+    expected=$(header "$1" found-as 2>/dev/null || true)
+    if [ -n "$seed" ]; then
+        if [ -z "$expected" ] || echo "$what" | grep -Eq -- "$expected"; then
+            echo "| $1 | $((seed + 1)) | $(echo "$what" | tr '|' '/' | cut -c 1-150) |"
+        else
+            echo "| $1 | - | not found as \"$expected\", but in seed $seed: $(echo "$what" | tr '|' '/' | cut -c 1-150) |"
+        fi
+        return
     fi
-    what=$(echo "$what" | tr '|' '/' | cut -c 1-150)
-    case $status:$seed in
-        0:*) echo "| $1 | - | not found |" ;;
-        124:*) echo "| $1 | ? | a run does not end |" ;;
-        *:) echo "| $1 | - | not found: exit status $status, $(panicked "$1") |" ;;
-        *) echo "| $1 | $((seed + 1)) | $what |" ;;
+    case $status in
+        0) echo "| $1 | - | not found |" ;;
+        124) echo "| $1 | - | not found: a run does not end |" ;;
+        *) echo "| $1 | - | not found: exit status $status, $(panicked "$1") |" ;;
     esac
 }
 
@@ -97,7 +119,7 @@ if [ ${#names[@]} -eq 0 ]; then
         names+=("$(basename "$patch" .patch)")
     done
     build as-it-is || { cat "$work/out/as-it-is.build" >&2; exit 1; }
-    try as-it-is &
+    try as-it-is "$seeds" &
 fi
 
 built=()
@@ -125,7 +147,7 @@ for name in "${names[@]}"; do
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
         wait -n || true
     done
-    try "$name" &
+    try "$name" "$(header "$name" within)" &
     built+=("$name")
 done
 wait

@@ -139,7 +139,7 @@ impl Engine {
                 && request.query.opcode != Opcode::Prepare
                 && (sampled || statement.learned.is_news(service_us))
             {
-                statement.learned.note_answer(content.len(), service_us);
+                self.statements.learn(&request.query, content, service_us);
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),

@@ -61,7 +61,7 @@ impl Engine {
             return None;
         }
         let query = self.requests.query_of(request)?;
-        let (pool, job) = (query.pool, job(request, query));
+        let (pool, job) = (query.pool, job(request, query, &self.statements.typical));
         let mut nodes = [node; Plan::CAPACITY];
         let others = plan.owners();
         let len = (others.len() + 1).min(nodes.len());

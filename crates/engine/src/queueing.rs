@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{NodeRequest, Prediction, Stage, Target};
 use crate::query::Query;
+use crate::statement::learned::typical::Typical;
 use crate::statement::pieces::comes_in_pieces;
 
 /// Whether a node request may go to a node now.
@@ -34,7 +35,7 @@ impl Engine {
         let Some(query) = self.requests.query_of(request) else {
             return Offered::Waits;
         };
-        let job = job(request, query);
+        let job = job(request, query, &self.statements.typical);
         let known = !self.queues.is_preset(node) && is_known(request, query, self.cx.now);
         let is_little = job.work_us < LITTLE_US && reads_little(query);
         let lane = lane(
@@ -218,20 +219,20 @@ fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
 }
 
 /// The predicted work of a request at its node, in microseconds.
-pub(crate) fn piece_us(request: &NodeRequest, query: &Query) -> u32 {
+pub(crate) fn piece_us(request: &NodeRequest, query: &Query, typical: &Typical) -> u32 {
     match request.work {
         Prediction::Part(part) => part.piece_us,
         Prediction::Piece { piece_us, .. } | Prediction::Stretch { piece_us, .. } => piece_us,
         Prediction::Scan { work_us } => work_us,
         Prediction::Learned => {
             let statement = query.statement.as_ref();
-            statement.map_or(1_000, |s| s.learned.service_us(query.class))
+            statement.map_or(1_000, |s| s.learned.service_us_or(query.class, typical))
         }
     }
 }
 
 /// What the schedule is told of a request, except for its tenant.
-pub(crate) fn job(request: &NodeRequest, query: &Query) -> Job {
+pub(crate) fn job(request: &NodeRequest, query: &Query, typical: &Typical) -> Job {
     let learned = query.statement.as_ref().map(|s| &s.learned);
     let (work_us, piece_us, rows) = match request.work {
         Prediction::Part(part) => (part.work_us, part.piece_us, part.rows),
@@ -246,7 +247,7 @@ pub(crate) fn job(request: &NodeRequest, query: &Query) -> Job {
         } => (work_us, piece_us, 1),
         Prediction::Scan { work_us } => (work_us, work_us, 1),
         Prediction::Learned => {
-            let us = learned.map_or(1_000, |learned| learned.service_us(query.class));
+            let us = learned.map_or(1_000, |learned| learned.service_us_or(query.class, typical));
             (us, us, 1)
         }
     };

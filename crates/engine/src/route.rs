@@ -121,7 +121,7 @@ impl Engine {
         if assignment.is_over_all_nodes() {
             replicas = &[];
         } else if assignment.is_informed() && replicas.len() != 1 {
-            let work_us = piece_us(request, query);
+            let work_us = piece_us(request, query, &self.statements.typical);
             // All replicas have a hot partition in their caches, or soon will.
             let bound = place.filter(|place| query.is_read() && !self.is_hot(place));
             let affinity = bound.and_then(Place::hash);

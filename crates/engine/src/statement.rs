@@ -44,6 +44,7 @@ use self::analysis::Analysis;
 use self::asked::COUNTED_ONE_OF;
 use self::hot_keys::Asked;
 use self::hot_keys::HotKeys;
+use self::learned::typical::Typical;
 use self::place::Placer;
 use self::prepared::{Prepared, Statement};
 use self::prepared_cache::PreparedCache;
@@ -54,6 +55,7 @@ use self::told::{Known, Told};
 use crate::config::{Config, Limits};
 use crate::context::Context;
 use crate::keys::SessionKey;
+use crate::query::Query;
 use crate::sampling::{Sampler, Share};
 use crate::shared::Shared;
 
@@ -63,6 +65,8 @@ pub(crate) struct Statements {
     prepared: PreparedCache,
     told: Told,
     placer: Placer,
+    /// The work of requests of which nothing else is known.
+    pub typical: Typical,
     tables: TableCounters,
     /// What clients are shown in place of nodes.
     proxies: Proxies,
@@ -80,6 +84,7 @@ impl Statements {
             prepared: PreparedCache::new(shares.prepared_bytes),
             told: Told::new(shares.told_bytes),
             placer: Placer::default(),
+            typical: Typical::default(),
             tables: TableCounters::default(),
             proxies: Proxies::of(config),
             counted: Sampler::default(),
@@ -94,6 +99,14 @@ impl Statements {
         self.prepared.set_bytes_max(shares.prepared_bytes);
         self.told.set_bytes_max(shares.told_bytes);
         self.proxies = Proxies::of(config);
+    }
+
+    /// Notes an answer to a query, which took this long from sending.
+    pub(crate) fn learn(&mut self, query: &Query, content: &[u8], service_us: u32) {
+        if let Some(statement) = &query.statement {
+            statement.learned.note_answer(content.len(), service_us);
+            self.typical.note(query.class, service_us);
+        }
     }
 
     /// What a text asks for. `keyspace`: that of names without one.

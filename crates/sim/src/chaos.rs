@@ -16,8 +16,10 @@ mod client;
 mod coverage;
 mod cql;
 mod ledger;
+mod load;
 mod pipe;
 mod proxy;
+mod terms;
 mod wide;
 mod world;
 

@@ -8,7 +8,7 @@
 //! - [`assignment`]: which replica requests go to, by policies alone
 //! - [`capacity`]: what many nodes carry, from a ramp over few
 //! - [`events`], [`dice`]: virtual time and repeatable randomness; `keys`: what is asked for; `proxy`: what
-//!   every simulated proxy consists of
+//!   every simulated proxy consists of; `threads`: those of a node, and the queue before them
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
@@ -22,3 +22,4 @@ pub mod events;
 mod keys;
 mod proxy;
 pub mod scheduling;
+mod threads;

@@ -6,6 +6,7 @@ mod mean;
 mod page_rows;
 mod spread;
 mod suspension;
+pub(crate) mod typical;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,10 +17,11 @@ use helenus_policy::schedule::Class;
 
 use self::alike::Alike;
 use self::keys_per_page::KeysPerPage;
-use self::mean::{moved, note};
+use self::mean::{moved, note, service_inertia};
 use self::page_rows::PageRows;
 use self::spread::Spread;
 use self::suspension::Suspension;
+use self::typical::Typical;
 
 /// Fewer rows take a node hardly more than what each piece costs it beside its rows. A node that is slow
 /// because it is overloaded would otherwise get the more work, the slower it is.
@@ -202,16 +204,24 @@ impl Learned {
     /// The work of a query of this class, in microseconds.
     pub(crate) fn service_us(&self, class: Class) -> u32 {
         match self.service_us.load(Ordering::Relaxed) {
-            0 => self.service_us_alike(class),
+            0 => self.service_us_alike(class, &Typical::default()),
+            us => us,
+        }
+    }
+
+    /// The same; `typical`: of requests of which nothing is known.
+    pub(crate) fn service_us_or(&self, class: Class, typical: &Typical) -> u32 {
+        match self.service_us.load(Ordering::Relaxed) {
+            0 => self.service_us_alike(class, typical),
             us => us,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn service_us_alike(&self, class: Class) -> u32 {
+    fn service_us_alike(&self, class: Class, typical: &Typical) -> u32 {
         let alike = self.alike.get().and_then(|alike| alike.service_us());
-        alike.unwrap_or_else(|| Estimate::of_class(class).typical_us())
+        alike.unwrap_or_else(|| typical.us(class))
     }
 
     /// Notes a piece of a scan.
@@ -286,11 +296,6 @@ fn slow_after(known: u32, seen: u32) -> u32 {
         _ if seen > known => known.saturating_add(known.div_ceil(4)),
         _ => known - known / 196,
     }
-}
-
-/// Waiting only ever adds to the work that is wanted: down fast, up slowly.
-fn service_inertia(known: u32, seen: u32) -> u32 {
-    if seen > known { 16 } else { 4 }
 }
 
 #[cfg(test)]

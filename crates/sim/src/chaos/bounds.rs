@@ -50,6 +50,10 @@ causes! {
     DropRole = "drop-role",
     Catalogue = "catalogue",
     Lie = "lie",
+    Slow = "slow",
+    Unreached = "unreached",
+    LoginFails = "login-fails",
+    Aggressor = "aggressor",
 }
 
 impl std::str::FromStr for Cause {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub(super) use self::rows::{Table, tables};
-pub(super) use self::served::{Served, dropped, error_saying, kind_of, result, said};
+pub(super) use self::served::{Served, asked_of, dropped, error_saying, kind_of, result, said};
 pub(super) use self::views::Owners;
 use self::views::Views;
 use super::checks::Once;
@@ -64,6 +64,8 @@ pub(super) struct Cluster {
     /// Keys by token.
     by_token: BTreeMap<i64, i64>,
     pub conditional: BTreeMap<i64, i64>,
+    /// What each of these keys has had, and since when.
+    conditional_since: BTreeMap<i64, Vec<(u64, i64)>>,
     /// All that was ever written to any replica.
     pub applied: BTreeSet<i64>,
     pub once: Once,
@@ -147,6 +149,7 @@ impl Cluster {
             views: Views::new(owners),
             by_token: (0..keys).map(|key| (token_of(key), key)).collect(),
             conditional: (0..keys).map(|key| (key, 0)).collect(),
+            conditional_since: (0..keys).map(|key| (key, vec![(0, 0)])).collect(),
             applied: BTreeSet::new(),
             once: Once::default(),
             ledger: Ledger::default(),
@@ -206,6 +209,22 @@ impl Cluster {
             node.schema = self.schema;
             node.known.retain(|text| !cql::is_of_altered(text));
         }
+    }
+
+    /// Whether a key that is written on conditions had a value at any time of a span.
+    pub(super) fn had_conditional(&self, key: i64, value: i64, span: (u64, u64)) -> bool {
+        let all = self.conditional_since.get(&key).map_or(&[][..], |all| all);
+        let ends = all.iter().skip(1).map(|(since_us, _)| *since_us);
+        let ends = ends.chain([u64::MAX]);
+        let mut spans = all.iter().zip(ends);
+        spans.any(|((since_us, had), end_us)| {
+            *had == value && *since_us <= span.1 && end_us >= span.0
+        })
+    }
+
+    /// How many values such a key has had.
+    pub(super) fn conditional_values(&self, key: i64) -> usize {
+        self.conditional_since.get(&key).map_or(0, Vec::len)
     }
 
     /// Whether all nodes that are up have the same schema.

@@ -90,6 +90,13 @@ impl Registers {
         }
     }
 
+    /// Whether a read that begins at this time could find something that is too old.
+    pub(super) fn could_be_stale(&self, key: i64, begun_us: u64) -> bool {
+        let writes = self.keys.get(&key).map_or(&[][..], |writes| writes);
+        let acknowledged = |write: &Written| write.acknowledged_us.is_some_and(|at| at < begun_us);
+        writes.iter().rposition(acknowledged) > Some(0)
+    }
+
     /// Judges a value of which only the key is known: one that was ever written to it.
     pub(super) fn is_of(&self, key: i64, value: i64) -> bool {
         let writes = self.keys.get(&key);

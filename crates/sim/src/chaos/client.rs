@@ -128,6 +128,8 @@ pub(super) struct Client {
     pub writing_rows: BTreeSet<i64>,
     /// A scan that it goes on with later, and the paging state.
     pub paused: Option<(Scan, Vec<u8>)>,
+    /// Streams that it uses.
+    pub streams_max: i16,
     encoder: Encoder,
     decoder: Decoder,
     next_stream: i16,
@@ -154,6 +156,7 @@ impl Client {
             writing: BTreeSet::new(),
             writing_rows: BTreeSet::new(),
             paused: None,
+            streams_max: 300,
             encoder: Encoder::new(),
             decoder: Decoder::new(MAX_RESPONSE_BODY),
             next_stream: 0,

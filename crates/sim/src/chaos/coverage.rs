@@ -12,17 +12,22 @@ macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($value:ident = $text:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(super) enum $name { $($value,)* }
+        pub(in crate::chaos) enum $name { $($value,)* }
 
         impl $name {
-            pub(super) const ALL: &[$name] = &[$($name::$value,)*];
+            pub(in crate::chaos) const ALL: &[$name] = &[$($name::$value,)*];
 
-            pub(super) fn name(self) -> &'static str {
+            pub(in crate::chaos) fn name(self) -> &'static str {
                 match self { $($name::$value => $text,)* }
             }
         }
     };
 }
+
+mod floors;
+
+pub(super) use self::floors::Check;
+use self::floors::Evaluated;
 
 named! {
     /// What goes wrong, or changes.
@@ -180,6 +185,11 @@ const ALWAYS_SOME: [&str; 22] = [
     "counter layout_reads_sorted",
 ];
 pub(super) const ASKED_AFTER_TROUBLE: &str = "answered after trouble";
+pub(super) const BESIDE_PIPELINES: &str = "aggressor: pipelines";
+pub(super) const BESIDE_SCANS: &str = "aggressor: scans";
+pub(super) const BESIDE_NEVER_READS: &str = "aggressor: never reads";
+pub(super) const BESIDE_LARGE_TEXTS: &str = "aggressor: large texts";
+pub(super) const BESIDE_VANISHES: &str = "aggressor: vanishes";
 /// A request that was shed from a queue that stands.
 pub(super) const SHED: &str = "shed from a standing queue";
 pub(super) const WRITES_COMPARED: &str = "writes compared with what their clients asked for";
@@ -203,6 +213,10 @@ pub(super) const FENCED: &str = "layouts: a write is refused without a lease";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Covered {
     pub counts: BTreeMap<String, u64>,
+    /// Seeds in which each has happened.
+    seeds: BTreeMap<String, u64>,
+    runs: u64,
+    checks: [Evaluated; Check::ALL.len()],
     struck: BTreeMap<(Fault, Station), u64>,
     answered: BTreeMap<(Failure, Kind), u64>,
 }
@@ -227,6 +241,15 @@ impl Covered {
     pub fn add(&mut self, other: Covered) {
         for (what, times) in other.counts {
             *self.counts.entry(what).or_default() += times;
+        }
+        for (what, seeds) in other.seeds {
+            *self.seeds.entry(what).or_default() += seeds;
+        }
+        self.runs += other.runs;
+        for (of, other) in self.checks.iter_mut().zip(other.checks) {
+            of.times += other.times;
+            of.could_fail += other.could_fail;
+            of.seeds += other.seeds;
         }
         for (what, times) in other.struck {
             *self.struck.entry(what).or_default() += times;
@@ -262,10 +285,12 @@ impl Covered {
                 .filter(never)
                 .map(|what| (*what).to_owned()),
         );
+        found.extend(self.below_floors());
         found
     }
 
-    /// Both tables: what each fault has struck, and what nodes have answered to what.
+    /// Three tables: what each fault has struck, what nodes have answered to what, and how often checks could have
+    /// failed.
     pub fn tables(&self) -> String {
         let stations: Vec<&str> = Station::ALL.iter().map(|station| station.name()).collect();
         let struck = Fault::ALL.iter().map(|fault| {
@@ -280,6 +305,8 @@ impl Covered {
         let mut out = table("fault while requests are in", &stations, struck);
         out.push('\n');
         out.push_str(&table("node's answer to", &kinds, answered));
+        out.push('\n');
+        out.push_str(&self.table_of_checks());
         out
     }
 }

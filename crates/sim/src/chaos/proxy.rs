@@ -18,6 +18,7 @@ use helenus_wire::{Version, write};
 use slotmap::SecondaryMap;
 
 use super::catalogue::{Leases, Rows};
+use super::terms::History;
 use super::wide::TABLE;
 use crate::proxy::engines;
 pub(super) use crate::proxy::{At, all_of};
@@ -47,7 +48,10 @@ pub(super) struct Worker {
 pub(super) struct Proxy {
     pub common: Arc<Common>,
     pub workers: Vec<Worker>,
-    pub waits: Waits,
+    /// When it began.
+    pub begun_us: u64,
+    /// On which terms it serves, and has served.
+    pub terms: History,
     /// The nodes in the ring that it has heard of, in the order of their tokens, and one that joins.
     pub members: Vec<usize>,
     pub joining: Option<usize>,
@@ -70,7 +74,7 @@ impl Proxy {
         seed: u64,
         now: Instant,
     ) -> Proxy {
-        let waits = Waits::of(&config);
+        let terms = History::new(&config);
         let common = Arc::new(Common::new(config, 1 << 30, now));
         let nodes = snapshot.nodes.iter().enumerate();
         let members = nodes
@@ -93,7 +97,8 @@ impl Proxy {
         Proxy {
             workers,
             common,
-            waits,
+            begun_us: 0,
+            terms,
             members,
             joining: None,
             layouts: Rows::new(),
@@ -103,52 +108,6 @@ impl Proxy {
             catalogue_lost_until_us: 0,
             flags_lost_until_us: 0,
         }
-    }
-}
-
-/// How long clients may have to wait, by the settings that were ever in force.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waits {
-    /// Requests of one client that are read before any of them is answered, at least.
-    pub reads_ahead_least: usize,
-    /// Requests in flight over a link, at least.
-    pub link_room_least: usize,
-    /// At a node.
-    pub node_ms: u64,
-    /// In a node's queue, by class.
-    pub read_ms: u64,
-    pub write_ms: u64,
-    pub other_ms: u64,
-    pub scan_ms: u64,
-    /// For a page of a scan, however many requests it takes.
-    pub page_ms: u64,
-}
-
-impl Waits {
-    fn of(config: &Config) -> Waits {
-        Waits {
-            reads_ahead_least: config.limits.client_in_flight_max.saturating_sub(1),
-            link_room_least: config.links.in_flight_max,
-            node_ms: config.limits.request_timeout_ms.unwrap_or(u64::MAX / 4),
-            read_ms: config.scheduling.point_wait_max_ms,
-            write_ms: config.scheduling.write_wait_max_ms,
-            other_ms: config.scheduling.other_wait_max_ms,
-            scan_ms: config.scheduling.scan_wait_max_ms,
-            page_ms: config.limits.page_timeout_ms,
-        }
-    }
-
-    /// Other settings are in force, beside the old ones for a while.
-    pub(super) fn adopt(&mut self, config: &Config) {
-        let new = Waits::of(config);
-        self.reads_ahead_least = self.reads_ahead_least.min(new.reads_ahead_least);
-        self.link_room_least = self.link_room_least.min(new.link_room_least);
-        self.node_ms = self.node_ms.max(new.node_ms);
-        self.read_ms = self.read_ms.max(new.read_ms);
-        self.write_ms = self.write_ms.max(new.write_ms);
-        self.other_ms = self.other_ms.max(new.other_ms);
-        self.scan_ms = self.scan_ms.max(new.scan_ms);
-        self.page_ms = self.page_ms.max(new.page_ms);
     }
 }
 

@@ -1,6 +1,8 @@
 //! One run: everything that happens, in the order of virtual time.
 
+mod aggressors;
 mod answers;
+mod causes;
 mod clients;
 mod drain;
 mod faults;
@@ -11,6 +13,7 @@ mod network;
 mod nodes;
 mod recovery;
 mod requests;
+mod routes;
 mod rows;
 mod setup;
 mod shell;
@@ -19,7 +22,9 @@ mod strikes;
 mod verdict;
 mod waits;
 mod wide;
+mod work;
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +36,8 @@ use helenus_engine::shared::WorkerMessage;
 use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
 
+use self::aggressors::Aggression;
+use self::causes::Causes;
 use self::growth::Growth;
 use self::network::{Connection, End};
 use self::strikes::Scope;
@@ -39,7 +46,8 @@ use super::cassandra::{Cluster, Health, Mutation};
 use super::catalogue::{Catalogue, Told};
 use super::checks::{Registers, Violation};
 use super::client::Client;
-use super::coverage::{Covered, Fault};
+use super::coverage::{Check, Covered, Fault};
+use super::load::{Job, Load};
 use super::proxy::{At, Proxy, Worker};
 use super::wide::Histories;
 use crate::dice::Dice;
@@ -64,6 +72,10 @@ enum Event {
     /// A connection to this node is made, or not.
     Dialed(At, LinkKey, usize),
     Serve(usize, Header, Vec<u8>),
+    /// A message comes to a node that work takes time; a thread of the node, which has begun anew so often, is done
+    /// with one.
+    Arrive(usize, Box<Job>),
+    Work(usize, u32, Box<Job>),
     Reply(usize, Header, Vec<u8>),
     Mutate(Mutation),
     Learn(usize),
@@ -109,6 +121,8 @@ struct World {
     told: BTreeMap<(usize, &'static str, usize), u64>,
     /// Schema changes that clients have asked for.
     alters: u64,
+    /// Requests that were answered, and those of them that a proxy has refused.
+    answered: (u64, u64),
     longest_wait_us: u64,
     /// The bound on what a proxy holds for its clients, in bytes.
     memory_max: Option<usize>,
@@ -116,6 +130,10 @@ struct World {
     dropped: BTreeSet<usize>,
     /// Until when nothing gets through between a proxy and a node.
     partitions: BTreeMap<(usize, usize), u64>,
+    /// What nodes are busy with, if work takes them time.
+    loads: Vec<Load>,
+    /// One client wants more than its share, and nothing goes wrong beside that.
+    aggression: Option<Aggression>,
     clients: Vec<Client>,
     connections: Vec<Connection>,
     registers: Registers,
@@ -126,6 +144,10 @@ struct World {
     refused_rows: Vec<(i64, i64)>,
     /// Of the runs with layouts.
     catalogue: Option<Catalogue>,
+    /// What clients may be told of.
+    causes: Causes,
+    /// All that may go wrong in this run, if it is not everything.
+    only: Option<BTreeSet<Cause>>,
     /// Things go wrong until then.
     trouble_us: u64,
     keys: i64,
@@ -159,23 +181,50 @@ pub fn run_within(
     log: bool,
 ) -> (Result<Covered, Violation>, String) {
     let mut world = World::new(seed, bounds, begin, log);
-    world.begin();
-    while world.violation.is_none()
-        && !world.is_over
-        && let Some(event) = world.events.poll_next()
-    {
-        // The panic's own message has been written by then.
-        if catch_unwind(AssertUnwindSafe(|| world.handle(event))).is_err() {
-            world.violate("a panic".to_owned());
+    if world.aggression.is_some() && !bounds.without.contains(&Cause::Aggressor) {
+        let mut without = bounds.clone();
+        without.without.insert(Cause::Aggressor);
+        let mut alone = World::new(seed, &without, begin, log);
+        alone.play();
+        if alone.violation.is_some() {
+            return alone.end();
+        }
+        world.compare_with(&alone);
+    }
+    world.play();
+    world.end()
+}
+
+/// The text of a panic.
+fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or_default()
+}
+
+impl World {
+    fn play(&mut self) {
+        self.begin();
+        while self.violation.is_none()
+            && !self.is_over
+            && let Some(event) = self.events.poll_next()
+        {
+            // The panic's own message has been written by then.
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.handle(event))) {
+                self.violate(format!("a panic: {}", panic_text(&*payload)));
+            }
         }
     }
-    let log = world.log.take().unwrap_or_default();
-    match world.violation {
-        Some(violation) => (Err(violation), log),
-        None => (Ok(world.covered), log),
+
+    fn end(mut self) -> (Result<Covered, Violation>, String) {
+        let log = self.log.take().unwrap_or_default();
+        self.covered.close();
+        match self.violation {
+            Some(violation) => (Err(violation), log),
+            None => (Ok(self.covered), log),
+        }
     }
-}
-impl World {
+
     fn now_us(&self) -> u64 {
         self.events.now_us()
     }
@@ -195,6 +244,11 @@ impl World {
         self.covered.count(what, 1);
     }
 
+    /// A check was evaluated. `could_fail`: there was something that it would have found wrong.
+    fn checked(&mut self, check: Check, could_fail: bool) {
+        self.covered.check(check, could_fail);
+    }
+
     fn violate(&mut self, what: String) {
         let at_us = self.now_us();
         self.note(|| format!("VIOLATION {what}"));
@@ -202,7 +256,13 @@ impl World {
     }
 
     fn may(&self, cause: Cause) -> bool {
-        self.trouble && !self.only_grows() && !self.bounds.without.contains(&cause)
+        self.trouble && !self.only_grows() && self.aggression.is_none() && self.can(cause)
+    }
+
+    /// The same of what does not end with the trouble.
+    fn can(&self, cause: Cause) -> bool {
+        let is_among = self.only.as_ref().is_none_or(|only| only.contains(&cause));
+        is_among && !self.bounds.without.contains(&cause)
     }
 
     fn worker(&mut self, at: At) -> &mut Worker {
@@ -231,6 +291,8 @@ impl World {
             }
             Event::Dialed(at, link, node) => self.end_dial(at, link, node),
             Event::Serve(connection, header, body) => self.serve(connection, &header, &body),
+            Event::Arrive(node, job) => self.arrive(node, job),
+            Event::Work(node, life, job) => self.end_work(node, life, job),
             Event::Reply(connection, header, body) => self.reply(connection, header, &body),
             Event::Mutate(mutation) => self.cluster.apply(mutation),
             Event::Learn(node) => self.cluster.learn(node),

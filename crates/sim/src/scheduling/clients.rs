@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::agenda::{Agenda, Event, Job, Page, ProcessId};
 use super::data::Data;
-use super::node::Threads;
 use super::queries::{Kind, Query};
 use super::setup::Setup;
 use crate::dice::Dice;
+use crate::threads::Threads;
 
 /// Queries before those that count have numbers of their own.
 const WARMUP: u64 = 1 << 40;

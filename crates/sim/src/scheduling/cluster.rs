@@ -14,11 +14,12 @@ use slotmap::SlotMap;
 
 use super::agenda::{Agenda, Event, Job, Page, ProcessId, ReadKey, RequestKey};
 use super::data::Data;
-use super::node::{Node, Threads};
+use super::node::Node;
 use super::request::{Origin, Outcome, RangeRead, Read, Request, What};
 use super::setup::Setup;
 use super::statement::{Asked, Of};
 use crate::dice::Dice;
+use crate::threads::Threads;
 
 /// Time-outs, by Cassandra's defaults: of reads of a row, which also hold where a node reads its own rows
 /// of a range; of writes; of ranges; of requests that no thread has begun with.

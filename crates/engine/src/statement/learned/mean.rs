@@ -22,3 +22,8 @@ pub(super) fn moved(old: u32, seen: u32, inertia: u32) -> u32 {
         _ => old - off.div_ceil(inertia),
     }
 }
+
+/// Waiting only ever adds to the work that is wanted: down fast, up slowly.
+pub(super) fn service_inertia(known: u32, seen: u32) -> u32 {
+    if seen > known { 16 } else { 4 }
+}

@@ -212,6 +212,8 @@ impl Cluster {
                     ));
                 }
                 *now = value;
+                let since = self.conditional_since.entry(key).or_default();
+                since.push((now_us, value));
                 self.once.execute(value);
                 let row = vec![vec![1]];
                 result(cql::rows(text, cql::APPLIED, &[row], None, &Metadata::Full))

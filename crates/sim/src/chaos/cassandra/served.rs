@@ -81,10 +81,17 @@ pub(in crate::chaos) fn dropped() -> Served {
 
 /// What a message asks a node for.
 pub(in crate::chaos) fn kind_of(header: &Header, body: &[u8]) -> Option<Kind> {
+    match Opcode::from_number(header.opcode)? {
+        Opcode::Prepare => Some(Kind::Prepare),
+        Opcode::Batch => Some(Kind::Batch),
+        _ => asked_of(header, body).map(|asked| asked.kind()),
+    }
+}
+
+/// The statement in a message that has one.
+pub(in crate::chaos) fn asked_of(header: &Header, body: &[u8]) -> Option<cql::Asked> {
     let version = Version::from_number(header.version)?;
-    let asked = match Opcode::from_number(header.opcode)? {
-        Opcode::Prepare => return Some(Kind::Prepare),
-        Opcode::Batch => return Some(Kind::Batch),
+    match Opcode::from_number(header.opcode)? {
         Opcode::Query => {
             let view = QueryView::parse(body, version).ok()?;
             cql::read(view.text, &view.options.values)
@@ -94,8 +101,7 @@ pub(in crate::chaos) fn kind_of(header: &Header, body: &[u8]) -> Option<Kind> {
             cql::read(std::str::from_utf8(view.id).ok()?, &view.options.values)
         }
         _ => None,
-    };
-    asked.map(|asked| asked.kind())
+    }
 }
 
 pub(in crate::chaos) fn unavailable(level: Consistency, required: usize, alive: usize) -> Served {

@@ -82,7 +82,7 @@ impl Cluster {
         &self.views.all[self.nodes[self.views.coordinator].view]
     }
 
-    pub(super) fn replicas_of(&self, key: i64) -> Vec<usize> {
+    pub(in crate::chaos) fn replicas_of(&self, key: i64) -> Vec<usize> {
         self.view().owners.of(key)
     }
 

@@ -8,7 +8,7 @@ use crate::dice::Dice;
 impl Client {
     fn free_stream(&mut self) -> i16 {
         loop {
-            self.next_stream = (self.next_stream + 1) % 300;
+            self.next_stream = (self.next_stream + 1) % self.streams_max;
             if !self.in_flight.contains_key(&self.next_stream) {
                 return self.next_stream;
             }

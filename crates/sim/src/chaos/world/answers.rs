@@ -4,6 +4,7 @@ use helenus_wire::{Header, Version, code};
 
 use super::{Event, World};
 use crate::chaos::client::{Answer, Copied, InFlight, Purpose, WRONG_COLUMNS, is_ambiguous};
+use crate::chaos::coverage::Check;
 use crate::chaos::cql;
 use crate::chaos::proxy::At;
 use crate::chaos::wide::texts;
@@ -37,6 +38,11 @@ impl World {
         }
         let at = self.connections[number].at;
         self.judge_wait(client, at, &request);
+        if let (Some(text), Some(known)) = (request.text, &request.skipped) {
+            let columns = cql::columns(text, self.cluster.schema).len();
+            let could_fail = known.len() != columns;
+            self.checked(Check::Columns, could_fail);
+        }
         let of = &mut self.clients[client];
         match of.read(&request, header, body) {
             Ok(answer) => {
@@ -85,13 +91,23 @@ impl World {
             Answer::Error(code, _) => format!("{} error {code:#06x}", name(&request.purpose)),
             _ => name(&request.purpose).to_owned(),
         };
+        let is_login = matches!(request.purpose, Purpose::Startup | Purpose::Login);
+        if !is_login && !self.is_paced(number) {
+            self.answered.0 += 1;
+            self.answered.1 += u64::from(is_refused(&answer));
+        }
         self.take_in(number, &request, &answer);
         self.judge_recovered(number, at, &request, &answer);
+        let is_error = matches!(answer, Answer::Error(..));
+        self.note_fared(number, &request, is_error);
         let of_rows = self.judge_row_error(at, &request, &answer);
         let verdict = match &answer {
             Answer::Error(code, text) => {
                 let verdict = self.judge_error(&request.purpose, *code, text);
-                of_rows.unwrap_or(verdict)
+                match of_rows {
+                    Some(of_rows) => of_rows,
+                    None => verdict.and(self.judge_cause(at, &request, *code, text)),
+                }
             }
             Answer::Rows(rows, state) => self.judge_rows(number, &request, rows, state.as_deref()),
             _ => match &request.purpose {
@@ -110,7 +126,7 @@ impl World {
             ));
         }
         let is_next = self.dice.below(2) == 0 || self.clients[number].asks_left.is_some();
-        if self.clients[number].ready && is_next {
+        if self.clients[number].ready && is_next && !self.is_paced(number) {
             let soon = 2_000 * self.slowness();
             self.events.plan(self.dice.below(soon), Event::Act(number));
         }
@@ -174,7 +190,8 @@ impl World {
                 self.events.plan(self.dice.below(5_000), Event::Act(number));
             }
             (Purpose::Startup, Answer::Authenticate) => {
-                let rightly = self.dice.below(20) > 0 || client.asks_left.is_some();
+                let is_sure = client.asks_left.is_some() || self.aggression.is_some();
+                let rightly = self.dice.below(20) > 0 || is_sure;
                 client.log_in(now_us, rightly);
             }
             (Purpose::Prepare(_), Answer::Prepared) => {}
@@ -221,6 +238,14 @@ impl World {
                 _ => {}
             }
         }
+        let adds_up = match purpose {
+            Purpose::Add(_) | Purpose::Cas(..) => true,
+            Purpose::Batch(batch) => !batch.adds.is_empty(),
+            _ => false,
+        };
+        if adds_up {
+            self.checked(Check::Once, is_ambiguous(code));
+        }
         if code == code::UNAVAILABLE
             && self.only_grows()
             && is_repeatable(purpose)
@@ -259,6 +284,15 @@ fn is_repeatable(purpose: &Purpose) -> bool {
         purpose,
         Purpose::Read(_) | Purpose::Write(..) | Purpose::Scan(..) | Purpose::Many(_)
     )
+}
+
+/// Whether a proxy has refused to do what it was asked for now.
+fn is_refused(answer: &Answer) -> bool {
+    let of_settings = ["rule ", "catalogue", "layouts", "no node has told"];
+    let Answer::Error(code::OVERLOADED, text) = answer else {
+        return false;
+    };
+    text.starts_with("Helenus: ") && !of_settings.iter().any(|what| text.contains(what))
 }
 
 /// Whether a write was carried out.

@@ -10,6 +10,9 @@ use crate::chaos::proxy::At;
 
 impl World {
     pub(super) fn act(&mut self, client: usize) {
+        if self.is_paced(client) {
+            return self.act_at_pace(client);
+        }
         if self.clients[client].connection.is_none() {
             if self.trouble && self.clients[client].left > 0 {
                 self.connect(client);

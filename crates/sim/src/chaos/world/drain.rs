@@ -89,6 +89,7 @@ impl World {
         let (seed, now) = (self.dice.draw(), self.now());
         self.proxies
             .push(Proxy::new(config, snapshot, workers, seed, now));
+        self.proxies[number].begun_us = self.now_us();
         self.note(|| format!("proxy {number} begins"));
         if self.catalogue.is_some() {
             self.events

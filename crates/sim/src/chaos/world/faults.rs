@@ -105,6 +105,7 @@ impl World {
 
     fn freeze(&mut self, fault: Fault, node: usize, for_us: u64) -> &'static str {
         self.strike(fault, Scope::node(node));
+        self.note_silent(for_us);
         self.cluster.nodes[node].health = Health::Frozen(self.now_us() + for_us);
         self.events.plan(for_us, Event::Heal(node, false));
         "node frozen"
@@ -115,6 +116,7 @@ impl World {
         self.cluster.nodes[node].health = Health::Down;
         self.reset_node(node);
         let for_us = 200_000 + self.dice.below(6_000_000);
+        self.note_silent(for_us);
         self.events.plan(for_us, Event::Heal(node, true));
         "node crashed"
     }
@@ -130,6 +132,7 @@ impl World {
         };
         self.strike(Fault::Partition, scope);
         let until_us = self.now_us() + 100_000 + self.dice.below(6_000_000);
+        self.note_silent(until_us - self.now_us());
         self.partitions.insert((proxy, node), until_us);
         let (requests, answers) =
             [(true, true), (true, false), (false, true)][self.dice.below(3) as usize];
@@ -217,6 +220,9 @@ impl World {
     }
 
     pub(super) fn reset_node(&mut self, node: usize) {
+        if let Some(load) = self.loads.get_mut(node) {
+            load.restart();
+        }
         for number in 0..self.connections.len() {
             let connection = &self.connections[number];
             let of_node = matches!(&connection.peer, Peer::Node(end) if end.node == node);
@@ -278,7 +284,8 @@ impl World {
         self.strike(Fault::Settings, Scope::proxy(proxy));
         let config = config(&mut self.dice, self.memory_max, self.catalogue.is_some());
         let config = Arc::new(config);
-        self.proxies[proxy].waits.adopt(&config);
+        let now_us = self.now_us();
+        self.proxies[proxy].terms.adopt(now_us, &config);
         let common = self.proxies[proxy].common.clone();
         common.adopt_settings(config.clone(), self.now());
         self.tell_all(proxy, &WorkerMessage::Settings(config));

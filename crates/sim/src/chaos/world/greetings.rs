@@ -109,7 +109,8 @@ impl World {
         if self.stage(number) != Some(Stage::Asked) {
             panic!("a token that no node has asked for");
         }
-        if self.fails() || !self.is_calm && self.dice.below(40) == 0 {
+        if self.fails() || !self.is_calm && self.dice.below(40) == 0 && self.can(Cause::LoginFails)
+        {
             let text = "Unable to perform authentication, says the model";
             return error_saying(code::BAD_CREDENTIALS, text, &[]);
         }

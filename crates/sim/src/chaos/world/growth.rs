@@ -5,7 +5,7 @@
 
 use helenus_policy::ring::Replication;
 
-use super::{Event, World};
+use super::{Event, World, aggressors};
 use crate::chaos::cassandra::{Health, Owners};
 use crate::dice::Dice;
 
@@ -44,7 +44,8 @@ pub(super) struct Growth {
 /// Whether rings change in a run; and whether nothing else does.
 pub(super) fn grows(seed: u64) -> Option<bool> {
     let mut dice = Dice::of(seed, 4, 0);
-    (dice.below(4) == 0).then(|| dice.below(3) == 0)
+    let grows = dice.below(4) == 0 && aggressors::kind_of(seed).is_none();
+    grows.then(|| dice.below(3) == 0)
 }
 
 /// Nodes that may join in a run.

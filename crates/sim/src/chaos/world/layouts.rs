@@ -1,7 +1,7 @@
 //! The catalogue of layouts while it changes: how proxies hear of it, and what each change needs.
 
 use super::growth::grows;
-use super::{Event, World};
+use super::{Event, World, aggressors};
 use crate::chaos::cassandra::tables;
 use crate::chaos::catalogue::{Catalogue, OfLayout, Step, Told, WAIT_US, layouts};
 use crate::chaos::client::Purpose;
@@ -21,7 +21,8 @@ pub(super) const LONG_TROUBLE_US: u64 = 70_000_000;
 pub(super) fn dice_of_layouts(seed: u64) -> Option<Dice> {
     let mut dice = Dice::of(seed, 2, 0);
     let of_16 = if grows(seed).is_some() { 4 } else { 9 };
-    (dice.below(16) < of_16).then_some(dice)
+    let has_layouts = dice.below(16) < of_16 && aggressors::kind_of(seed).is_none();
+    has_layouts.then_some(dice)
 }
 
 impl World {
@@ -249,6 +250,8 @@ impl World {
                 compared.err()
             })
             .next();
+        let could_fail = self.cluster.copied > 0;
+        self.checked(coverage::Check::LayoutEqual, could_fail);
         if let Some(what) = found {
             self.violate(what);
         }
@@ -262,7 +265,10 @@ impl World {
             Purpose::RowWrite(_) => &of.leases,
             _ => &of.leases_of_flags,
         };
-        if self.catalogue.is_some() && !leases.any_in(span) {
+        let is_without = self.catalogue.is_some() && !leases.any_in(span);
+        let was_lost = of.catalogue_lost_until_us > 0 || of.flags_lost_until_us > 0;
+        self.checked(coverage::Check::Lease, was_lost);
+        if is_without {
             self.violate(format!("{purpose:?} is carried out without a lease"));
         }
     }

@@ -1,17 +1,20 @@
 //! The ends of connections at peers: bytes for clients and nodes, and what nodes make of them.
 
-use helenus_wire::{Compression, Header, Opcode, Version};
+use helenus_wire::{Compression, ErrorBody, Header, Opcode, Version, code};
 
 use super::network::{Connection, End, Peer};
 use super::strikes::Scope;
 use super::{Event, World};
 use crate::chaos::bounds::Cause;
 use crate::chaos::cassandra::{self, Health, Served};
-use crate::chaos::coverage::{Failure, Fault, Kind};
+use crate::chaos::coverage::{Check, Failure, Fault, Kind};
+use crate::chaos::load::Job;
 use crate::chaos::proxy::all_of;
 
 /// For so long, by their own time-outs, requests may wait in a node's queue.
 const DROPPED_AFTER_US: u64 = 12_050_000;
+/// What is never answered is missed for as long as any request may take.
+const NEVER_US: u64 = 13_000_000;
 
 impl World {
     pub(super) fn read_at_peer(&mut self, number: usize) {
@@ -24,6 +27,10 @@ impl World {
             Peer::Client(client, _) => (Some(*client), None),
             Peer::Node(end) => (None, Some(end.node)),
         };
+        if client.is_some_and(|client| self.is_deaf(client)) {
+            return;
+        }
+        let connection = &mut self.connections[number];
         if let Some(node) = node
             && let Health::Frozen(until_us) = self.cluster.nodes[node].health
         {
@@ -55,12 +62,27 @@ impl World {
                 self.events.plan(self.dice.below(2_000), Event::Strike);
             }
             let slow = match self.dice.below(50) {
-                0 if !self.is_calm => self.dice.below(3_000_000),
+                0 if !self.is_calm && self.can(Cause::Slow) => {
+                    let slow_us = self.dice.below(3_000_000);
+                    self.note_silent(slow_us);
+                    slow_us
+                }
                 _ => self.dice.below(2_000),
             };
             let slow = slow + self.greeting_us(header.opcode);
-            self.events
-                .plan(100 + slow, Event::Serve(number, header, body));
+            let event = match (&self.connections[number].peer, self.loads.is_empty()) {
+                (Peer::Node(end), false) => {
+                    let connection = number;
+                    let job = Job {
+                        connection,
+                        header,
+                        body,
+                    };
+                    Event::Arrive(end.node, Box::new(job))
+                }
+                _ => Event::Serve(number, header, body),
+            };
+            self.events.plan(100 + slow, event);
         }
     }
 
@@ -84,6 +106,7 @@ impl World {
         if self.may(Cause::Silence) && self.dice.below(1_000) == 0 {
             return self.drop_request(number, header, body);
         }
+        self.judge_route(number, node, header, body);
         // The connection may be gone by now; a node that has begun goes on all the same.
         let Some(served) = self.serve_by(number, node, header, body) else {
             return;
@@ -113,6 +136,7 @@ impl World {
             if let Some(kind) = kind {
                 self.covered.fail(Failure::Never, kind);
             }
+            self.note_silent(NEVER_US);
             return self.count("never answered by its node");
         }
         // A node that does not speak the version says so on stream 0, for instance.
@@ -160,6 +184,7 @@ impl World {
     }
 
     fn drop_request(&mut self, number: usize, header: &Header, body: &[u8]) {
+        self.note_silent(NEVER_US);
         if let Some(kind) = cassandra::kind_of(header, body) {
             self.covered.fail(Failure::Dropped, kind);
         }
@@ -201,6 +226,18 @@ impl World {
         };
         end.encoder.push_slice(answer, body);
         let opcode = Opcode::from_number(answer.opcode);
+        if opcode == Some(Opcode::Error)
+            && let Ok(error) = ErrorBody::parse(body)
+        {
+            let (proxy, said) = (self.connections[number].at.proxy, error.code);
+            if self.only_grows() && said == code::UNAVAILABLE {
+                self.checked(Check::Ring, true);
+            }
+            self.note_said(proxy, said);
+        }
+        let Peer::Node(end) = &mut self.connections[number].peer else {
+            return;
+        };
         if matches!(opcode, Some(Opcode::Ready | Opcode::Authenticate)) {
             // What follows the answer to STARTUP is framed.
             let framed = answer.version == Version::V5 as u8;

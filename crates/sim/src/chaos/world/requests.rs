@@ -97,7 +97,7 @@ impl World {
         self.clients[number].statement(now_us, text, values, page, purpose, &mut self.dice)
     }
 
-    fn ask_page(&mut self, number: usize, text: &'static str, size: i32) -> i16 {
+    pub(super) fn ask_page(&mut self, number: usize, text: &'static str, size: i32) -> i16 {
         let now_us = self.now_us();
         let (page, purpose) = ((size, None), Purpose::Scan(text, Default::default()));
         self.clients[number].statement(now_us, text, &[], page, purpose, &mut self.dice)

@@ -7,6 +7,7 @@ use helenus_wire::PageStart;
 use super::World;
 use super::requests::page_size;
 use crate::chaos::client::{InFlight, Purpose, role_name};
+use crate::chaos::coverage::Check;
 use crate::chaos::cql;
 
 fn int(cell: &[u8]) -> i64 {
@@ -27,7 +28,18 @@ impl World {
             return Err(format!("{rows} rows came, {max} were asked for"));
         }
         match &request.purpose {
-            Purpose::Cas(_, id, _) => {
+            Purpose::Cas(key, id, expected) => {
+                let row = rows.first().map_or(&[][..], |row| row);
+                if let [_, value] = row {
+                    let value = int(value);
+                    let could_fail = self.cluster.conditional_values(*key) > 2;
+                    self.checked(Check::Conditional, could_fail);
+                    if value == *expected || !self.cluster.had_conditional(*key, value, span) {
+                        return Err(format!(
+                            "not applied because of {value}, which was not there"
+                        ));
+                    }
+                }
                 match rows.first().and_then(|row| row.first()).map(|cell| cell[0]) {
                     Some(1) => self.cluster.once.acknowledge(*id),
                     _ => self.refused.push(*id),
@@ -35,17 +47,37 @@ impl World {
                 Ok(())
             }
             Purpose::Read(key) => {
+                let could_fail = self.registers.could_be_stale(*key, span.0);
+                self.checked(Check::Register, could_fail);
                 let value = rows.first().map(|row| int(&row[0]));
                 self.registers.judge(*key, value, span)
             }
-            Purpose::ReadCas(_) => Ok(()),
-            Purpose::Many(keys) => self.judge_many(keys, rows, span),
+            Purpose::ReadCas(key) => {
+                let value = rows.first().map(|row| int(&row[0]));
+                let could_fail = self.cluster.conditional_values(*key) > 1;
+                self.checked(Check::Conditional, could_fail);
+                match value.is_none_or(|value| self.cluster.had_conditional(*key, value, span)) {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "key {key} of conditional writes has not had {value:?}"
+                    )),
+                }
+            }
+            Purpose::Many(keys) => {
+                self.checked(Check::Many, rows.len() > 1);
+                self.judge_many(keys, rows, span)
+            }
             Purpose::Count => {
+                self.checked(Check::Count, self.keys > 1);
                 let counted = rows.first().map(|row| int(&row[0]));
                 match counted == Some(self.keys) && rows.len() == 1 {
                     true => Ok(()),
                     false => Err(format!("{counted:?} rows were counted of {}", self.keys)),
                 }
+            }
+            Purpose::Who if self.authenticated => {
+                self.checked(Check::Role, true);
+                self.judge_role(self.clients[number].role, rows)
             }
             Purpose::Who => self.judge_role(self.clients[number].role, rows),
             Purpose::Scan(text, seen) => self.judge_page(number, text, seen, rows, state),
@@ -129,6 +161,7 @@ impl World {
             );
             return Ok(());
         }
+        self.checked(Check::Page, seen.len() > rows.len());
         let kept = (0..self.keys).filter(|key| cql::returns(text, *key));
         let wanted = (kept.count() as i64).min(i64::from(limit));
         match seen.len() as i64 == wanted {

@@ -7,11 +7,12 @@ use helenus_engine::config::{AggregationMode, Config, Names, RuleSettings};
 use helenus_policy::ring::Replication;
 use helenus_wire::Version;
 
+use super::causes::Causes;
 use super::growth::{NEWCOMERS, grows};
 use super::layouts::dice_of_layouts;
 use super::recovery::RECOVERED_AFTER_US;
-use super::{ANSWERED_AFTER_US, Event, THAWED_AFTER_US, TROUBLE_US, World};
-use crate::chaos::bounds::Bounds;
+use super::{ANSWERED_AFTER_US, Event, THAWED_AFTER_US, TROUBLE_US, World, aggressors, work};
+use crate::chaos::bounds::{Bounds, Cause};
 use crate::chaos::cassandra::{Cluster, Owners, first_value};
 use crate::chaos::checks::Registers;
 use crate::chaos::client::Client;
@@ -24,32 +25,39 @@ use crate::events::Events;
 impl World {
     pub(super) fn new(seed: u64, bounds: &Bounds, begin: Instant, log: bool) -> World {
         let mut dice = Dice::of(seed, 1, 0);
-        let nodes = 1 + dice.below(4) as usize;
+        let aggressor = aggressors::kind_of(seed);
+        let nodes = 1 + dice.below(if aggressor.is_some() { 3 } else { 4 }) as usize;
         let version = [Version::V5, Version::V5, Version::V4][dice.below(3) as usize];
-        let authenticated = dice.below(2) == 0;
+        let authenticated = dice.below(2) == 0 || aggressor.is_some();
         let replication = Replication::Simple {
             rf: [1, 2, 3][dice.below(3) as usize].min(nodes),
         };
         let keys = [1, 8, 60][dice.below(3) as usize];
+        let keys = if aggressor.is_some() { 60 } else { keys };
         let memory_max = match dice.below(5) {
             0 => Some(16 * 1024),
             1 => Some(64 * 1024),
             _ => None,
         };
+        let memory_max = memory_max.filter(|_| aggressor.is_none());
         let has_layouts = dice_of_layouts(seed).is_some();
         // Of its own, so that other seeds stay what they are.
-        let merges = Dice::of(seed, 3, 0).below(3) == 0;
+        let merges = Dice::of(seed, 3, 0).below(3) == 0 && aggressor.is_none();
         let grows = grows(seed).filter(|_| !has_layouts);
-        let proxies = 1 + dice.below(2);
+        let proxies = 1 + dice.below(if aggressor.is_some() { 1 } else { 2 });
         let proxies = (0..proxies).map(|number| {
             let workers = 1 + dice.below(3) as usize;
-            let mut config = config(&mut dice, memory_max, has_layouts);
+            let mut config = match aggressor {
+                Some(_) => aggressors::settings(seed),
+                None => config(&mut dice, memory_max, has_layouts),
+            };
             if merges {
                 config.aggregation.merge_writes = vec!["ks".to_owned()];
             }
             // Nodes join the cluster, or the proxy has not heard of all of them.
             let known = [1 + dice.below(nodes as u64) as usize, nodes][dice.below(2) as usize];
-            let known: Vec<usize> = (0..if grows.is_some() { nodes } else { known }).collect();
+            let knows_all = grows.is_some() || aggressor.is_some();
+            let known: Vec<usize> = (0..if knows_all { nodes } else { known }).collect();
             let snapshot = snapshot(&known, None, &replication, version, authenticated);
             Proxy::new(config, snapshot, workers, seed ^ number << 8, begin)
         });
@@ -83,13 +91,18 @@ impl World {
             longest_wait_us: 0,
             dropped: BTreeSet::new(),
             alters: 0,
+            answered: (0, 0),
             partitions: BTreeMap::new(),
+            loads: work::loads(seed, nodes + newcomers),
+            aggression: None,
             connections: Vec::new(),
             registers,
             refused: Vec::new(),
             histories: Histories::default(),
             refused_rows: Vec::new(),
             catalogue: None,
+            causes: Causes::default(),
+            only: few_causes(seed),
             trouble_us: TROUBLE_US,
             keys,
             merges,
@@ -107,6 +120,10 @@ impl World {
             dice,
         };
         world.set_up_layouts(seed);
+        if let Some(kind) = aggressor {
+            let is_absent = bounds.without.contains(&Cause::Aggressor);
+            world.set_up_aggressor(seed, kind, is_absent);
+        }
         world
     }
 
@@ -124,9 +141,14 @@ impl World {
         for proxy in 0..self.proxies.len() {
             self.begin_proxy(proxy);
         }
+        let soon_us = if self.aggression.is_some() {
+            100_000
+        } else {
+            1_000_000
+        };
         for client in 0..self.clients.len() {
             self.events
-                .plan(self.dice.below(1_000_000), Event::Act(client));
+                .plan(self.dice.below(soon_us), Event::Act(client));
         }
         self.events.plan(self.dice.below(1_500_000), Event::Fault);
         let until_us = self.trouble_us.min(self.bounds.until_us);
@@ -140,6 +162,13 @@ impl World {
         self.begin_layouts();
         self.begin_growth();
     }
+}
+
+/// In a quarter of the runs only three things may go wrong, so that an error without a cause shows.
+fn few_causes(seed: u64) -> Option<BTreeSet<Cause>> {
+    let mut dice = Dice::of(seed, 9, 0);
+    let any = |dice: &mut Dice| Cause::ALL[dice.below(Cause::ALL.len() as u64) as usize];
+    (dice.below(4) == 0).then(|| (0..3).map(|_| any(&mut dice)).collect())
 }
 
 pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>, has_layouts: bool) -> Config {

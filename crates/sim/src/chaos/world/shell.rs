@@ -8,6 +8,7 @@ use helenus_wire::{Decoder, Encoder, MAX_REQUEST_BODY};
 
 use super::network::{Connection, End, NodeEnd, Peer};
 use super::{Event, World};
+use crate::chaos::bounds::Cause;
 use crate::chaos::cassandra::{self, Health};
 use crate::chaos::proxy::{At, FAR, all_of};
 use crate::proxy::WALL;
@@ -113,7 +114,9 @@ impl World {
             _ if self.is_partitioned(at.proxy, node) => Err("no answer within 2s, says the model"),
             Health::Down => Err("refused, says the model"),
             _ if self.cluster.nodes[node].closed => Err("refused, says the model"),
-            _ if !self.is_calm && self.dice.below(30) == 0 => Err("reset, says the model"),
+            _ if !self.is_calm && self.dice.below(30) == 0 && self.can(Cause::Unreached) => {
+                Err("reset, says the model")
+            }
             Health::Up | Health::Frozen(_) => Ok(Dialed::default()),
         };
         self.count(if result.is_ok() {
@@ -121,6 +124,10 @@ impl World {
         } else {
             "node not reached"
         });
+        if result.is_err() {
+            let now_us = self.now_us();
+            self.causes.note_lost(now_us, at.proxy);
+        }
         let now = self.now();
         let number = self.connections.len();
         self.note(|| match &result {

@@ -85,6 +85,7 @@ impl World {
             match connection.to_proxy.take(now_us) {
                 Some(bytes) => worker.engine.on_link_bytes(now, link, &bytes),
                 None if connection.ended.is_some() => {
+                    self.causes.note_lost(now_us, at.proxy);
                     let why = (LinkEnd::ByNode, "reset, says the model");
                     worker.engine.on_link_closed(now, link, why, None);
                 }

@@ -4,20 +4,25 @@ use std::sync::atomic::Ordering;
 
 use super::network::End;
 use super::{ANSWERED_AFTER_US, Event, QUIET_FOR_US, World};
-use crate::chaos::coverage;
+use crate::chaos::coverage::{self, Check};
 use crate::chaos::proxy::{At, Worker};
 
 /// What a worker may hold without the others' knowing.
 const UNTOLD_MAX: usize = 64 * 1024;
 /// The largest page, of 60 rows of eight columns.
 const ANSWER_MAX: usize = 60 * 8 * 12 + 512;
+/// Of so many answers or more at most so many in ten refuse.
+const ANSWERED_LEAST: u64 = 40;
+const REFUSED_MAX: u64 = 9;
 /// What a link's encoder keeps.
 const BUFFER_MAX: usize = 16 * 1024;
 
 impl World {
     /// What an engine says of itself is true at any moment.
     pub(super) fn judge_books(&mut self, at: At) {
-        let found = self.worker(at).engine.contradictions();
+        let engine = &self.worker(at).engine;
+        let (found, is_busy) = (engine.contradictions(), engine.requests_in_flight() > 0);
+        self.checked(Check::Books, is_busy);
         if !found.is_empty() {
             self.violate(format!("{at:?}: {}", found.join("; ")));
         }
@@ -59,6 +64,19 @@ impl World {
             self.violate(format!(
                 "proxy {proxy} holds {held} bytes, and may hold {most}"
             ));
+        }
+    }
+
+    /// Most of what was asked for was not refused, whatever has gone wrong.
+    fn judge_served(&mut self) {
+        let (answered, refused) = self.answered;
+        self.checked(Check::Served, answered >= ANSWERED_LEAST);
+        self.covered.count(
+            &format!("refused in ten: {}", refused * 10 / answered.max(1)),
+            1,
+        );
+        if answered >= ANSWERED_LEAST && refused * 10 > answered * REFUSED_MAX {
+            self.violate(format!("of {answered} requests {refused} were refused"));
         }
     }
 
@@ -117,10 +135,14 @@ impl World {
                 }
             }
         }
+        self.checked(Check::Quiet, true);
         if !left.is_empty() {
             self.violate(left.join("\n"));
         }
         self.judge_unserved();
+        self.judge_served();
+        self.checked(Check::Refused, !self.refused.is_empty());
+        self.judge_beside();
         if let Err(what) = self.cluster.once.judge() {
             self.violate(what);
         }

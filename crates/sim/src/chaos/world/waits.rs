@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::World;
 use crate::chaos::client::{InFlight, Purpose};
+use crate::chaos::coverage::Check;
 use crate::chaos::proxy::At;
 
 /// For schema agreement (`cluster.schema_agreement_max_ms`).
@@ -20,9 +21,10 @@ impl World {
     /// The longest that a request may take: the time-out at its node, and a wait in a node's queue that
     /// has begun before; for a page of a scan, the time-out of pages. What else consists of many requests to
     /// nodes has a bound for each of these only; and so has what a proxy does not read before other answers
-    /// have left (`limits.client_in_flight_max`).
+    /// have left (`limits.client_in_flight_max`). The settings are those that were in force while it was under way.
     fn wait_max_us(&self, at: At, request: &InFlight) -> Option<u64> {
-        let waits = &self.proxies[at.proxy].waits;
+        let history = &self.proxies[at.proxy].terms;
+        let waits = history.during(request.begun_us, self.now_us());
         if request.behind > waits.reads_ahead_least {
             return None;
         }
@@ -51,9 +53,11 @@ impl World {
     pub(super) fn judge_wait(&mut self, client: usize, at: At, request: &InFlight) {
         let waited_us = self.now_us().saturating_sub(request.begun_us);
         self.longest_wait_us = self.longest_wait_us.max(waited_us);
-        let Some(most_us) = self.wait_max_us(at, request) else {
+        let most_us = self.wait_max_us(at, request);
+        let Some(most_us) = most_us.filter(|_| !self.is_aggressor(client)) else {
             return;
         };
+        self.checked(Check::Wait, waited_us > most_us / 2);
         if waited_us > most_us {
             let what = format!("client {client} has waited {waited_us} us for {request:?}");
             self.violate(what);
@@ -71,6 +75,9 @@ impl World {
         }
         // Clients that have logged in may also lose their connections with their roles.
         let is_anonymous = !self.authenticated;
+        if drained_us.is_some() && is_anonymous {
+            self.checked(Check::Drained, true);
+        }
         if let Some(drained_us) = drained_us
             && let Some(lost) = in_flight
                 .iter()

@@ -235,6 +235,7 @@ impl World {
         state: Option<&[u8]>,
         span: (u64, u64),
     ) -> Result<(), String> {
+        self.checked(coverage::Check::LayoutRows, !rows.is_empty());
         if scan.select.counts {
             let counted = rows.first().map_or(-1, |row| int(&row[0]));
             return self.histories.judge_count(scan, counted, span);

@@ -1,0 +1,164 @@
+//! Errors that clients are told, and what can be their reason.
+//!
+//! An error that a node has said must have been said by one, over a connection of the proxy that passes it on, while the
+//! request was under way. One that the proxy says itself must have its reason in the settings in force or in what has
+//! gone wrong lately; a text that has none here is a violation, too.
+
+use helenus_wire::code;
+
+use super::World;
+use crate::chaos::client::{InFlight, Purpose, TEXTS};
+use crate::chaos::coverage::Check;
+use crate::chaos::cql;
+use crate::chaos::proxy::At;
+
+/// A node that could not be reached is tried again after ten seconds at the latest (`links.backoff_max_ms`).
+const UNREACHED_US: u64 = 12_000_000;
+/// A proxy that has just begun has no links yet.
+const BEGINS_US: u64 = 5_000_000;
+/// Ticks, and timers that are late.
+const EARLY_MS: u64 = 5;
+
+/// What has gone wrong that clients may be told of.
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    /// Errors that nodes have said: when, to which proxy, and which.
+    said: Vec<(u64, usize, i32)>,
+    /// When proxies have lost a connection to a node, or have not got one.
+    lost: Vec<(u64, usize)>,
+    /// From when to when a node, or what is between, was silent.
+    silent: Vec<(u64, u64)>,
+}
+
+impl Causes {
+    /// A proxy has lost a connection to a node, or does not get one.
+    pub(super) fn note_lost(&mut self, now_us: u64, proxy: usize) {
+        self.lost.push((now_us, proxy));
+    }
+
+    fn was_said(&self, proxy: usize, code: i32, since_us: u64) -> bool {
+        let recent = self.said.iter().rev();
+        let mut recent = recent.take_while(|(at_us, ..)| *at_us >= since_us);
+        recent.any(|(_, of, said)| (*of, *said) == (proxy, code))
+    }
+
+    fn was_lost(&self, proxy: usize, since_us: u64) -> bool {
+        let recent = self.lost.iter().rev();
+        let mut recent = recent.take_while(|(at_us, _)| *at_us >= since_us);
+        recent.any(|(_, of)| *of == proxy)
+    }
+
+    fn was_silent(&self, since_us: u64) -> bool {
+        self.silent
+            .iter()
+            .any(|(_, until_us)| *until_us >= since_us)
+    }
+}
+
+impl World {
+    /// A node says an error to a proxy.
+    pub(super) fn note_said(&mut self, proxy: usize, code: i32) {
+        let now_us = self.now_us();
+        self.causes.said.push((now_us, proxy, code));
+    }
+
+    /// For so long something says nothing.
+    pub(super) fn note_silent(&mut self, for_us: u64) {
+        let now_us = self.now_us();
+        self.causes.silent.push((now_us, now_us + for_us));
+    }
+
+    /// A client is told an error: whether there is a reason.
+    pub(super) fn judge_cause(
+        &mut self,
+        at: At,
+        request: &InFlight,
+        code: i32,
+        text: &str,
+    ) -> Result<(), String> {
+        if matches!(request.purpose, Purpose::Startup | Purpose::Login) {
+            return Ok(());
+        }
+        self.checked(Check::Cause, true);
+        match self.has_cause(at, request, code, text) {
+            true => Ok(()),
+            false => Err(format!("{code:#06x} without a cause: {text}")),
+        }
+    }
+
+    fn has_cause(&self, at: At, request: &InFlight, code: i32, text: &str) -> bool {
+        let (now_us, begun_us) = (self.now_us(), request.begun_us);
+        let of = &self.proxies[at.proxy];
+        let terms = of.terms.during(begun_us, now_us);
+        let waited_ms = (now_us - begun_us) / 1_000 + EARLY_MS;
+        let says = |what: &str| text.contains(what);
+        let node_us = terms.node_ms.saturating_mul(1_000);
+        // Others may have begun what it has joined, or waits for.
+        let was_silent =
+            || !self.loads.is_empty() || self.causes.was_silent(begun_us.saturating_sub(node_us));
+        let was_lost = |for_us: u64| {
+            self.causes
+                .was_lost(at.proxy, now_us.saturating_sub(for_us))
+                || now_us < of.begun_us + BEGINS_US
+        };
+        let may_have_joined = matches!(
+            request.purpose,
+            Purpose::Read(_)
+                | Purpose::ReadCas(_)
+                | Purpose::Who
+                | Purpose::Many(_)
+                | Purpose::Scan(..)
+                | Purpose::Count
+                | Purpose::Rows(_)
+        );
+        let is_narrow = terms.link_room_least < TEXTS.len();
+        // A proxy has clients prepare anew what has other columns by now.
+        if code == code::UNPREPARED && self.cluster.schema > 0 {
+            let is_changed = request.text.is_none_or(cql::is_of_all);
+            return is_changed || self.causes.was_said(at.proxy, code, begun_us);
+        }
+        if !text.starts_with("Helenus") {
+            let is_of_layouts =
+                code == code::PROTOCOL && matches!(request.purpose, Purpose::Rows(_));
+            return is_of_layouts || self.causes.was_said(at.proxy, code, begun_us);
+        }
+        if says("Helenus: rule ") {
+            terms.has_rule
+        } else if says("too many requests of this kind wait") {
+            terms.queue_least <= 2
+        } else if says("would begin with this request only in") {
+            was_silent()
+        } else if says("more requests come than the node serves") {
+            let least = terms.standing_ms_least;
+            least.is_some_and(|least| may_have_joined || waited_ms >= least)
+        } else if says("did not come to this request within its bound") {
+            // A read that has joined another one shares its end.
+            may_have_joined || waited_ms >= terms.wait_ms_least
+        } else if says(" did not answer within ") || says("no node took the request within") {
+            was_silent() || was_lost(node_us)
+        } else if says("the page was not complete within") {
+            waited_ms >= terms.page_ms.max(terms.node_ms_least)
+        } else if says("holds as much as it may for its clients") {
+            terms.has_memory_max
+        } else if says("no sign of life from the node") || says("too many answers never came") {
+            was_silent()
+        } else if says(" broke while the request was in flight") {
+            was_lost(now_us - begun_us)
+        } else if says("whether an earlier attempt at this write took effect") {
+            was_lost(node_us) || was_silent()
+        } else if says("no Cassandra node can be reached now") {
+            let since_us = now_us.saturating_sub(UNREACHED_US);
+            let has_begun = !self
+                .causes
+                .was_said(at.proxy, code::IS_BOOTSTRAPPING, begun_us);
+            !has_begun || was_lost(UNREACHED_US) || self.causes.was_silent(since_us) || is_narrow
+        } else if says("connection of this keyspace") || says("connection of their keyspace") {
+            is_narrow
+        } else if says("nodes do not agree on the schema") {
+            request.purpose == Purpose::Alter
+        } else {
+            let of_layouts = says("catalogue") || says("layouts") || says("no node has told");
+            of_layouts && self.catalogue.is_some()
+        }
+    }
+}
