@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
         --check)
             cd "$(dirname "$0")/.."
             stale=0
-            for patch in crates/sim/planted/*.patch; do
+            for patch in crates/sim/planted/*.patch crates/sim/planted/*/*.patch; do
                 git apply --check "$patch" || { echo "$patch does not apply: renew it"; stale=1; }
             done
             exit "$stale" ;;
