@@ -22,7 +22,7 @@ while [ $# -gt 0 ]; do
         --check)
             cd "$(dirname "$0")/.."
             stale=0
-            for patch in crates/sim/planted/*.patch; do
+            for patch in crates/sim/planted/*.patch crates/sim/planted/*/*.patch; do
                 git apply --check "$patch" || { echo "$patch does not apply: renew it"; stale=1; }
                 if ! sed -n 1p "$patch" | grep -q '^found-as: .' || ! sed -n 2p "$patch" | grep -Eq '^within: [0-9]+$'; then
                     echo "$patch does not begin with found-as: and within:"

@@ -179,10 +179,19 @@ impl Proxy {
 
     /// Resident memory in KiB.
     pub fn resident_kib(&self) -> Result<u64> {
+        self.status_kib("VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub fn resident_peak_kib(&self) -> Result<u64> {
+        self.status_kib("VmHWM:")
+    }
+
+    fn status_kib(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let number = line.and_then(|line| line.split_ascii_whitespace().next());
-        Ok(number.context("no VmRSS")?.parse()?)
+        Ok(number.with_context(|| format!("no {name}"))?.parse()?)
     }
 
     pub fn is_running(&mut self) -> bool {

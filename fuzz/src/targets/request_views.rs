@@ -1,8 +1,9 @@
 //! Bodies of requests and answers: views and conversions. The first bytes choose opcode, flags and
 //! versions.
 use helenus_wire::{
-    BatchChild, BatchView, ExecuteView, Opcode, Options, PrepareView, PreparedView, QueryView,
-    RequestContext, RowsView, Values, Version, convert_request, convert_response, flags,
+    BatchChild, BatchView, ColumnSpec, Converted, ExecuteView, Opcode, Options, PrepareView,
+    PreparedView, QueryView, RequestContext, RowsView, Values, Version, convert_request,
+    convert_response, flags, strip_prelude,
 };
 
 const KEYSPACE: &str = "ks";
@@ -43,7 +44,38 @@ pub fn run(data: &[u8]) {
         says_the_same(opcode, (body, version), &out);
     }
     out.clear();
-    let _ = convert_response(opcode, *header_flags, body, Version::V5, version, &mut out);
+    let lowered = convert_response(opcode, *header_flags, body, Version::V5, version, &mut out);
+    if let (Opcode::Result, Ok(Converted::Rewritten { header_flags: new })) = (opcode, lowered) {
+        answers_the_same((*header_flags, body), (new, &out), version);
+    }
+}
+
+/// What was lowered from v5 says what was said.
+fn answers_the_same(of: (u8, &[u8]), to: (u8, &[u8]), version: Version) {
+    let [of, to] = [of, to].map(|(header_flags, body)| {
+        let (_, message) = strip_prelude(header_flags, body).expect("it was read before");
+        message
+    });
+    if let Ok(of) = RowsView::parse(of) {
+        let to = RowsView::parse(to).expect("rows");
+        assert_eq!(of.paging_state, to.paging_state);
+        assert_eq!(names(&of.columns), names(&to.columns));
+        assert_eq!(to.new_metadata_id, None, "only v5 has it");
+        let [of, to] = [&of, &to].map(|view| view.rows().take_while(Result::is_ok));
+        assert!(of.flatten().eq(to.flatten()), "rows have changed");
+    }
+    if let Ok(of) = PreparedView::parse(of, Version::V5) {
+        let to = PreparedView::parse(to, version).expect("a PREPARED");
+        assert_eq!((of.id, to.result_metadata_id), (to.id, None));
+        assert_eq!(names(&of.markers), names(&to.markers));
+        assert_eq!(names(&of.result_columns), names(&to.result_columns));
+    }
+}
+
+/// Types that a version does not know have others there.
+fn names<'a>(columns: &[ColumnSpec<'a>]) -> Vec<[&'a str; 3]> {
+    let name = |column: &ColumnSpec<'a>| [column.keyspace, column.table, column.name];
+    columns.iter().map(name).collect()
 }
 
 /// What was raised to v5 asks for what was asked for.

@@ -134,7 +134,8 @@ fn points_go_first_and_nothing_else_changes() {
     assert!(range.started - before["range"].started >= 160);
     assert!(point.overtook > 0, "no point has overtaken a range read");
     assert!(range.due > 0, "no range read was ever due");
-    assert!(range.wait_us_max > 20_000);
+    // What is due has waited for longer than `wait_max_ms`.
+    assert!(range.wait_us_max >= 20_000);
     assert_eq!((point.waiting, range.waiting, range.overtook), (0, 0, 0));
     assert_eq!(after["point_remote"].started, 0);
 

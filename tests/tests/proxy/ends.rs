@@ -1,6 +1,6 @@
 //! What happens when very many requests end at the same moment, or their clients do.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, ONE, op};
@@ -8,6 +8,13 @@ use helenus_tests::raw::{Client, ONE, op};
 use crate::node::shared;
 use crate::{eventually, metric, serves, turn};
 
+/// How often a worker looks for what is due.
+const TICK: Duration = Duration::from_millis(100);
+/// Those of the proxy whose wakes are counted.
+const WORKERS: f64 = 2.0;
+/// The runtime counts three for each tick: it wakes once on the way, when a wait of more than 64 ms comes into its finer
+/// wheel, and looks at its sockets before it sleeps. One more is for probes of links that were quiet, and their answers.
+const SLEEPS_PER_TICK: f64 = 4.0;
 /// Fewer than wait for one partition at most.
 const WRITES: i16 = 4_000;
 
@@ -92,14 +99,15 @@ fn scans_of_clients_that_have_left_are_not_run_and_leave_the_proxy_idle() {
         });
         assert!(serves(proxy.address), "round {round}");
     }
-    // Nothing is left to be done: the workers sleep, but for their ticks.
+    // Nothing is left to be done: the workers sleep, but for their ticks, once the node has answered what nobody waits
+    // for any more.
     let wakes = || metric(&proxy, "helenus_worker_sleeps_total");
-    let before = wakes();
-    std::thread::sleep(Duration::from_secs(2));
-    let woken = wakes() - before;
-    assert!(
-        woken < 500.0,
-        "the idle workers were woken {woken} times in 2 s"
-    );
+    eventually("the workers are idle", Duration::from_secs(30), || {
+        let (begin, before) = (Instant::now(), wakes());
+        std::thread::sleep(Duration::from_secs(2));
+        let (woken, ticks) = (wakes() - before, begin.elapsed().div_duration_f64(TICK));
+        println!("{woken} wakes of two workers in {ticks:.0} ticks");
+        woken <= WORKERS * SLEEPS_PER_TICK * ticks.ceil()
+    });
     assert!(metric(&proxy, "helenus_requests_cancelled_total") > 100.0);
 }

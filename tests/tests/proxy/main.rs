@@ -30,6 +30,7 @@ mod operators;
 mod oversized;
 mod prepared;
 mod proxies;
+mod roles;
 mod scans;
 mod schema;
 mod system;

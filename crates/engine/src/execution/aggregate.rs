@@ -487,3 +487,6 @@ fn rows_folded(folds: &[Fold], page: &RowsView<'_>, service_us: u32, beside: Bes
         (None, _) => in_time(REQUEST_US),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,37 @@ use super::{Bounds, Broken, Covered, Violation, run, shortest};
 /// Seeds that every test runs: 2,000 where `./test` does it on purpose, few beside all other tests.
 const SEEDS: u64 = if cfg!(debug_assertions) { 50 } else { 2_000 };
 
+/// What has failed once.
+const CORPUS: &str = include_str!("../../seeds.txt");
+
+/// The seeds of the corpus, with which every test begins.
+fn corpus() -> impl Iterator<Item = u64> {
+    let lines = CORPUS.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let seed = line.split(' ').next().and_then(|seed| seed.parse().ok());
+        seed.unwrap_or_else(|| panic!("seeds.txt: {line}"))
+    })
+}
+
+/// The corpus, and half of the seeds from 0 on. The other half goes on there, or begins at another point each time:
+/// `HELENUS_SEED_EXTRA`, which `./test` takes from the commit.
+fn of_every_test(extra: Option<u64>) -> Vec<u64> {
+    let half = SEEDS / 2;
+    let extra = extra.unwrap_or(half);
+    println!("seeds 0 to {half}, and {half} from HELENUS_SEED_EXTRA={extra} on");
+    corpus().chain(0..half).chain(extra..extra + half).collect()
+}
+
 #[test]
 fn nothing_that_must_hold_is_broken() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let only = number("HELENUS_SEED");
-    let count = number("HELENUS_SEEDS").unwrap_or(SEEDS);
-    let seeds = only.map_or(0..count, |seed: u64| seed..seed + 1);
+    let only: Option<u64> = number("HELENUS_SEED");
+    let seeds: Vec<u64> = match (only, number("HELENUS_SEEDS")) {
+        (Some(seed), _) => vec![seed],
+        (None, Some(count)) => (0..count).collect(),
+        (None, None) => of_every_test(number("HELENUS_SEED_EXTRA")),
+    };
+    let count = seeds.len();
     let mut covered = Covered::default();
     for seed in seeds {
         let (result, log) = run(seed, begin(), only.is_some());
@@ -42,13 +67,6 @@ fn report(seed: u64, violation: Violation) -> ! {
     let least = shortest(broken, begin());
     let (log, command) = (least.log(begin()), least.command());
     panic!("{log}\n{}\nrepeat this with: {command}", least.violation);
-}
-
-#[test]
-fn the_same_seed_gives_the_same_run() {
-    let (first, second) = (run(7, begin(), true), run(7, begin(), true));
-    assert_eq!(first.1, second.1);
-    assert!(first.1.lines().count() > 100, "{}", first.1);
 }
 
 #[allow(clippy::disallowed_methods)]

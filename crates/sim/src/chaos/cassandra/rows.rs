@@ -218,6 +218,19 @@ impl Cluster {
         Ok(merged)
     }
 
+    /// What a node says if too few replicas are there for some partition.
+    pub(super) fn cannot_write_rows(
+        &self,
+        changes: &Changes,
+        level: Consistency,
+    ) -> Option<Served> {
+        changes.keys().find_map(|partition| {
+            let (alive, factor) = self.alive(*partition);
+            let required = required(level, factor);
+            (alive.len() < required).then(|| unavailable(level, required, alive.len()))
+        })
+    }
+
     /// Writes each partition as one mutation.
     pub(super) fn write_rows(
         &mut self,
@@ -226,12 +239,8 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Served {
-        for partition in changes.keys() {
-            let (alive, factor) = self.alive(*partition);
-            let required = required(level, factor);
-            if alive.len() < required {
-                return unavailable(level, required, alive.len());
-            }
+        if let Some(served) = self.cannot_write_rows(&changes, level) {
+            return served;
         }
         let mut later = Vec::new();
         for (partition, changes) in changes {

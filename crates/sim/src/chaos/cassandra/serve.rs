@@ -1,5 +1,7 @@
 //! What nodes are asked, and what they do.
 
+use std::collections::BTreeMap;
+
 use helenus_wire::{
     BatchChild, BatchView, ExecuteView, Header, Opcode, Options, PrepareView, QueryView, Version,
     code, query_flags, write,
@@ -294,12 +296,19 @@ impl Cluster {
                 return served;
             }
         }
-        let mut served = match self.changes_of(&all) {
-            Ok(changes) => self.write_rows(changes, timestamp, level, dice),
+        let changes = match self.changes_by_time(&all) {
+            Ok(changes) => changes,
             Err(served) => return served,
         };
-        if served.opcode == Opcode::Error {
+        let mut all_changes = changes.values();
+        if let Some(served) = all_changes.find_map(|of| self.cannot_write_rows(of, level)) {
             return served;
+        }
+        let mut served = result(vec![0, 0, 0, 1]);
+        for (own, changes) in changes {
+            let timestamp = own.unwrap_or(timestamp);
+            let of_time = self.write_rows(changes, timestamp, level, dice);
+            served.later.extend(of_time.later);
         }
         for asked in all {
             match asked {
@@ -320,6 +329,21 @@ impl Cluster {
             }
         }
         served
+    }
+
+    /// The same by the time that the statements have, if they have one.
+    fn changes_by_time(&self, all: &[Asked]) -> Result<BTreeMap<Option<i64>, Changes>, Served> {
+        let mut found: BTreeMap<Option<i64>, Changes> = BTreeMap::new();
+        for asked in all {
+            let Asked::Rows(statement) = asked else {
+                continue;
+            };
+            let of_time = found.entry(statement.timestamp).or_default();
+            for (partition, changes) in self.changes_of(std::slice::from_ref(asked))? {
+                of_time.entry(partition).or_default().extend(changes);
+            }
+        }
+        Ok(found)
     }
 
     /// What statements write to partitions of the tables with clustering columns.
@@ -346,13 +370,16 @@ impl Cluster {
         now_us: u64,
         dice: &mut Dice,
     ) -> Served {
-        match self.changes_of(all) {
-            Ok(changes) if !changes.is_empty() => {
-                let timestamp = options.timestamp.unwrap_or(now_us as i64);
+        let first = self.changes_by_time(all).ok();
+        let mut first = first.into_iter().flatten();
+        match first.find(|(_, changes)| !changes.is_empty()) {
+            // Of several times, the others' are not written.
+            Some((own, changes)) => {
+                let timestamp = own.or(options.timestamp).unwrap_or(now_us as i64);
                 self.fail_rows(changes, options, timestamp, dice)
             }
             // What is said of one of them is said of all.
-            _ => match all.len() {
+            None => match all.len() {
                 1 => self.fail(&all[0], options, now_us, dice),
                 many => {
                     let at = dice.below(many as u64) as usize;

@@ -12,6 +12,8 @@ pub(in crate::chaos) struct Statement {
     pub qualified: bool,
     pub partition: i64,
     pub action: Action,
+    /// Its own, as writes have that proxies have put into one batch.
+    pub timestamp: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,17 +156,18 @@ pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Optio
     let verb = words.next()?;
     let is_start = |word: &&str| !matches!(*word, "WHERE" | "VALUES" | "SET");
     let mut counts = false;
+    let mut values = values.into_iter();
+    let mut timestamp = None;
     let mut skipped = words.by_ref().take_while(is_start);
     if verb == "SELECT" {
         counts = skipped.any(|word| word == "count");
         skipped.for_each(drop);
-    } else if !matches!(verb, "ALTER" | "DROP") {
+    } else if !matches!(verb, "ALTER" | "DROP") && skipped.any(|word| word == "TIMESTAMP") {
+        // Its marker is the first.
+        timestamp = values.next()?;
         skipped.for_each(drop);
     }
-    let mut terms = Terms {
-        words,
-        values: values.into_iter(),
-    };
+    let mut terms = Terms { words, values };
     let (partition, action) = match verb {
         "SELECT" => {
             let clauses = Clauses::read(&mut terms)?;
@@ -175,7 +178,11 @@ pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Optio
         "INSERT" => {
             let partition = terms.term()?;
             let row = [terms.term()?, terms.term()?, terms.term()?];
-            (partition, Action::Change(Change::Put(row, terms.term()?)))
+            let put = Change::Put(row, terms.term()?);
+            if terms.words.any(|word| word == "TIMESTAMP") {
+                timestamp = terms.term();
+            }
+            (partition, Action::Change(put))
         }
         "UPDATE" => {
             // `v = ? WHERE`
@@ -202,6 +209,7 @@ pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Optio
         qualified: text.contains("ks.g"),
         partition,
         action,
+        timestamp,
     })
 }
 
