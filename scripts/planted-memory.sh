@@ -16,7 +16,7 @@ for patch in crates/sim/planted/memory/*.patch; do
     case " $* " in "  " | *" $name "*) ;; *) continue ;; esac
     patch --quiet --batch -d "$work/tree" -p 1 <"$patch"
     log=$work/$name.log
-    (cd "$work/tree" && CARGO_TARGET_DIR="$work/target" cargo test --locked --release --package helenus-sim --test memory -- --nocapture) \
+    (cd "$work/tree" && CARGO_TARGET_DIR="$work/target" HELENUS_SEEDS=4 HELENUS_SECONDS=30 cargo test --locked --release --package helenus-sim --test memory -- --nocapture) \
         >"$log" 2>&1 || true
     patch --quiet --batch --reverse -d "$work/tree" -p 1 <"$patch"
     if found=$(grep -m 1 -E '^[0-9]+ bytes are held|: [0-9]+ (within a call|bytes( are left)?)$' "$log"); then

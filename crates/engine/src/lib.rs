@@ -86,6 +86,7 @@ pub mod snapshot;
 pub mod statement;
 pub mod stats;
 mod stepping;
+mod sync;
 pub mod table_sizes;
 mod tick;
 pub mod timeouts;

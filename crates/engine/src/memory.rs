@@ -7,10 +7,11 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use helenus_wire::JoinedBody;
+
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A worker tells the others when it holds so much more or less than they know.
 const STEP: usize = 64 * 1024;

@@ -27,6 +27,16 @@ pub(crate) struct Answer {
     pub body: Vec<u8>,
 }
 
+impl Answer {
+    fn of(header: Header, body: &[u8]) -> Answer {
+        Answer {
+            flags: header.flags,
+            opcode: header.opcode,
+            body: body.to_vec(),
+        }
+    }
+}
+
 pub(crate) struct Client {
     address: SocketAddr,
     dialect: Dialect,
@@ -79,42 +89,91 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request and waits for its answer.
-    pub(crate) fn ask(&mut self, opcode: Opcode, flags: u8, body: &[u8]) -> Result<Answer> {
-        self.stream = (self.stream + 1) % 1000;
+    /// Another connection to the same server, in the same dialect.
+    pub(crate) fn again(&self) -> Result<Client> {
+        Client::connect(self.address, self.dialect)
+    }
+
+    /// Sends requests without waiting for any answer: each on the stream of its number.
+    pub(crate) fn send_all(&mut self, requests: &[(Opcode, Vec<u8>)]) -> Result<()> {
+        for (stream, (opcode, body)) in (0..).zip(requests) {
+            self.push(stream, *opcode, 0, body);
+        }
+        self.flush()
+    }
+
+    /// Their answers, in the order of the requests.
+    pub(crate) fn receive_all(&mut self, number: usize) -> Result<Vec<Answer>> {
+        let mut answers: Vec<Option<Answer>> = vec![None; number];
+        let mut buffer = vec![0; 64 * 1024];
+        while answers.iter().any(Option::is_none) {
+            let len = self.read(&mut buffer)?;
+            let mut strays = 0;
+            self.decoder
+                .feed(&buffer[..len], &mut self.scratch, |header, body| {
+                    match answers.get_mut(header.stream as usize) {
+                        Some(answer @ None) => *answer = Some(Answer::of(header, body)),
+                        _ => strays += 1,
+                    }
+                    Flow::Continue
+                })?;
+            ensure!(
+                strays == 0,
+                "{} answers more than it was asked",
+                self.address
+            );
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn push(&mut self, stream: i16, opcode: Opcode, flags: u8, body: &[u8]) {
         let header = Header {
             version: self.dialect.version as u8,
             response: false,
             flags,
-            stream: self.stream,
+            stream,
             opcode: opcode as u8,
             body_len: 0,
         };
         self.encoder.push_slice(header, body);
-        let bytes = self.encoder.pending().to_vec();
-        self.encoder.advance(bytes.len());
-        self.socket.write_all(&bytes)?;
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        loop {
+            let bytes = self.encoder.pending().to_vec();
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            self.encoder.advance(bytes.len());
+            self.socket.write_all(&bytes)?;
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let read = self.socket.read(buffer);
+        let len = read.with_context(|| format!("no answer from {}", self.address))?;
+        if len == 0 {
+            bail!("{} closed the connection without an answer", self.address);
+        }
+        Ok(len)
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) fn ask(&mut self, opcode: Opcode, flags: u8, body: &[u8]) -> Result<Answer> {
+        self.stream = (self.stream + 1) % 1000;
+        self.push(self.stream, opcode, flags, body);
+        self.flush()?;
         let mut answer = None;
         let mut buffer = vec![0; 64 * 1024];
         loop {
-            let len = self
-                .socket
-                .read(&mut buffer)
-                .with_context(|| format!("no answer from {}", self.address))?;
-            if len == 0 {
-                bail!("{} closed the connection without an answer", self.address);
-            }
+            let len = self.read(&mut buffer)?;
             let mut strays = 0;
             self.decoder
                 .feed(&buffer[..len], &mut self.scratch, |header, body| {
                     // A node that could not read a request at all may not know its stream.
                     let ours = header.stream == self.stream || header.stream == 0;
                     if ours && answer.is_none() {
-                        answer = Some(Answer {
-                            flags: header.flags,
-                            opcode: header.opcode,
-                            body: body.to_vec(),
-                        });
+                        answer = Some(Answer::of(header, body));
                     } else {
                         strays += 1;
                     }

@@ -1,5 +1,6 @@
 //! Random operations over a few tables of random shapes.
 
+mod invalid;
 mod statements;
 
 use rand::seq::IndexedRandom;
@@ -63,6 +64,8 @@ pub(crate) enum What {
 pub(crate) struct Op {
     pub what: What,
     pub tracing: bool,
+    /// It carries a custom payload, from v4 on, which Cassandra's own handler ignores.
+    pub payload: bool,
 }
 
 impl Op {
@@ -102,13 +105,21 @@ pub(crate) struct Generator {
     pub clock: i64,
     /// Whether texts may leave the keyspace out (after USE, or named in the request).
     unqualified: bool,
+    /// Whether what is made is to be prepared, and runs many times.
+    prepares: bool,
 }
 
 /// More would only slow the nodes down.
 const TABLES_MAX: usize = 8;
-const QUORUM: u16 = 4;
-/// Answers at these levels are the same whichever replicas give them.
-const LEVELS: &[u16] = &[QUORUM, QUORUM, QUORUM, 5, 6];
+pub(crate) const QUORUM: u16 = 4;
+pub(crate) const ALL: u16 = 5;
+const TWO: u16 = 2;
+const THREE: u16 = 3;
+/// Answers at these levels are the same whichever replicas give them: there are three of each row, or one, of which two
+/// cannot be had.
+const LEVELS: &[u16] = &[QUORUM, QUORUM, QUORUM, ALL, 6, TWO, THREE];
+/// At these, ONE and LOCAL_ONE, what was written at ALL is seen, and nothing else may be asked.
+const LEVELS_OF_ONE: &[u16] = &[1, 10, 1, 10, QUORUM];
 
 impl Generator {
     pub(crate) fn new(seed: u64, vectors: bool) -> Generator {
@@ -120,6 +131,7 @@ impl Generator {
             made: 0,
             clock: 1_700_000_000_000_000,
             unqualified: false,
+            prepares: false,
         }
     }
 
@@ -145,9 +157,9 @@ impl Generator {
             20..120 => {
                 self.unqualified = self.rng.random_bool(0.2);
                 let keyspace = self.unqualified && self.rng.random_bool(0.7);
-                let mut template = self.statement(true);
-                // It runs many times at one timestamp; see `using`.
-                template.text = template.text.replace(" AND TTL 8640000", "");
+                self.prepares = true;
+                let template = self.statement(true);
+                self.prepares = false;
                 What::Prepare(template, keyspace)
             }
             120..420 if !self.prepared.is_empty() => {
@@ -177,11 +189,60 @@ impl Generator {
             }
         };
         self.state_time(&mut what);
-        Op { what, tracing }
+        self.choose_level(&mut what);
+        let payload = self.rng.random_bool(0.02);
+        Op {
+            what,
+            tracing,
+            payload,
+        }
     }
 
-    /// Nothing may be written at a time that a node chooses.
-    fn state_time(&self, what: &mut What) {
+    /// Tables that are read at ONE are written at ALL.
+    fn choose_level(&mut self, what: &mut What) {
+        let prepared = |back: usize| &*self.prepared[self.prepared.len() - 1 - back].text;
+        let texts: Vec<&str> = match &*what {
+            What::Query(text, _) => vec![text],
+            What::Execute(back, _) => vec![prepared(*back)],
+            What::Batch(_, children, _) => children
+                .iter()
+                .map(|child| match child {
+                    Child::Text(text, _) => text,
+                    Child::Prepared(back, _) => prepared(*back),
+                })
+                .collect(),
+            What::Prepare(..) => return,
+        };
+        // A text that was mutated may name another table than it did.
+        let named = |of_one: bool| {
+            let tables = self.tables.iter().filter(|table| table.of_one == of_one);
+            tables
+                .map(|table| &table.name)
+                .any(|name| texts.iter().any(|text| names(text, name)))
+        };
+        let (of_one, of_others) = (named(true), named(false));
+        let is_read = texts.iter().all(|text| text.starts_with("SELECT"));
+        let (What::Query(_, options) | What::Execute(_, options) | What::Batch(_, _, options)) =
+            what
+        else {
+            return;
+        };
+        if of_one && !is_read {
+            options.consistency = ALL;
+        } else if of_one && !of_others {
+            options.consistency = *LEVELS_OF_ONE.choose(&mut self.rng).unwrap();
+        }
+    }
+
+    /// Nothing may be written at a time that a node chooses, unless nobody asks for it: a text for a table with
+    /// conditional updates sometimes is.
+    fn state_time(&mut self, what: &mut What) {
+        if let What::Query(text, _) = &*what {
+            let mut others = self.tables.iter().filter(|table| !table.lwt);
+            if !others.any(|table| names(text, &table.name)) && self.rng.random_bool(0.2) {
+                return;
+            }
+        }
         let (text, options) = match what {
             What::Query(text, options) => (text.as_str(), options),
             What::Execute(back, options) => {
@@ -254,7 +315,8 @@ impl Generator {
         for (_, ty) in &template.markers {
             let n = self.rng.random_range(0..100);
             values.push(match n {
-                0 => Bound::Length(-1),
+                // A node never answers a DELETE of what is less than null.
+                0 if !template.text.starts_with("DELETE") => Bound::Length(-1),
                 1 if !template.keyed || self.rng.random_bool(0.2) => Bound::Length(-2),
                 2 if self.rng.random_bool(0.5) => Bound::Bytes(vec![1, 2, 3]),
                 3 if self.rng.random_bool(0.2) => Bound::Bytes(Vec::new()),
@@ -354,5 +416,14 @@ pub(crate) fn plain(text: String) -> Op {
     Op {
         what: What::Query(text, options),
         tracing: false,
+        payload: false,
     }
+}
+
+/// Whether a text has this name as a word of its own.
+fn names(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part)
+    })
 }

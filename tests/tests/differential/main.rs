@@ -6,6 +6,7 @@
 
 mod client;
 mod compare;
+mod crowd;
 mod generator;
 mod request;
 mod schema;
@@ -71,7 +72,6 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
     let began = Instant::now();
     let testbed = Testbed::up(setting("HELENUS_DIFFERENTIAL_NODES", 3)?)?;
     println!("ready after {:.0?}", began.elapsed());
-    let all = operations * lanes;
     let began = Instant::now();
     let lanes = (0..lanes).map(|number| Lane {
         number,
@@ -95,7 +95,7 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
     let mut counts = Counts::default();
     let mut failures = Vec::new();
     for (lane, (of_lane, end)) in ends {
-        if end.is_ok() && of_lane.operations < lane.operations && of_lane.timed_out == 0 {
+        if end.is_ok() && of_lane.operations < lane.operations {
             failures.push(format!("{lane:?} was cut short"));
         }
         if end.is_err() || !of_lane.differences.is_empty() {
@@ -113,7 +113,8 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
     }
     println!(
         "{} operations in {:.0?}, {} answers of which {} errors, {} with rows, {} further pages, {} \
-         with warnings, {} schema changes; {} prepared again directly; {} reconnected; {} differences",
+         with warnings, {} schema changes; {} beside others; {} prepared again directly; {} reconnected; {:?} given \
+         up by nodes, directly and through the proxy; {} differences",
         counts.operations,
         began.elapsed(),
         counts.answers,
@@ -122,8 +123,10 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
         counts.pages,
         counts.warnings,
         counts.schema_changes,
+        counts.crowds,
         counts.prepared_again,
         counts.reconnects,
+        counts.timed_out,
         counts.differences.len()
     );
     if !failures.is_empty() {
@@ -133,9 +136,12 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
         }
         bail!("{}", failures.join("\n"));
     }
+    // Nodes have a minute for everything, and what they never answer is not asked. One or two are a busy machine's; the
+    // proxy may have no more of them than a direct connection, but for as few.
+    let [direct, proxied] = counts.timed_out;
     assert!(
-        counts.operations >= all / 2,
-        "nodes gave up too often: hardly anything was compared"
+        direct <= 2 && proxied <= 2,
+        "{direct} directly and {proxied} through the proxy were given up by nodes"
     );
     assert!(
         counts.errors < counts.answers / 2,
@@ -152,9 +158,11 @@ impl Lane {
     }
 
     fn all_dialects(self, testbed: &Testbed, counts: &mut Counts) -> Result<()> {
-        let mut admin = testbed.cluster.connect(1)?;
-        let mut generator = Generator::new(self.seed, self.vectors);
-        for round in 0..DIALECTS.len() {
+        // Keyspaces, and what the generator believes of them, are made anew whenever nodes have lost something.
+        let mut generation = 0;
+        let mut generator = None;
+        let mut round = 0;
+        while round < DIALECTS.len() {
             // Lanes begin with different dialects; a replayed seed with the one it had.
             let first = (self.seed % DIALECTS.len() as u64) as usize;
             let (version, compression) = DIALECTS[(first + round) % DIALECTS.len()];
@@ -167,10 +175,11 @@ impl Lane {
                 compression,
             };
             let side = |name| Side {
-                keyspace: format!("twin_{name}{}", self.number),
+                keyspace: format!("twin_{name}{}_{generation}", self.number),
                 version,
                 known: Vec::new(),
             };
+            let mut admin = testbed.cluster.connect(1)?;
             let mut twins = Twins {
                 seed: self.seed,
                 trace: self.trace,
@@ -183,32 +192,65 @@ impl Lane {
                 admin: &mut admin,
                 counts: &mut *counts,
             };
-            generator.prepared.clear();
-            if round == 0 {
-                begin(&mut twins, &mut generator, testbed.cluster.nodes().len())?;
+            if generator.is_none() {
+                let nodes = testbed.cluster.nodes().len();
+                let mut new = Generator::new(self.seed + (generation << 32), self.vectors);
+                begin(&mut twins, &mut new, nodes)?;
+                generator = Some(new);
             }
-            let until = self.operations * (round + 1) / DIALECTS.len();
-            while twins.counts.operations < until {
-                let op = generator.next();
-                let before = twins.counts.differences.len();
-                let prepared = twins.apply(&op)?;
-                if twins.counts.timed_out > 0 {
-                    // Cassandra loses a write now and then. What it left cannot be told, so that
-                    // the twins need not be equal from here on.
-                    twins.counts.differences.truncate(before);
-                    println!("seed {}: a node gave up on {op:?}", self.seed);
-                    return Ok(());
-                }
-                if let (true, What::Prepare(template, _)) = (prepared, op.what) {
-                    generator.prepared.push(template);
-                }
-                if twins.counts.differences.len() >= self.differences_max {
-                    bail!("too many differences");
-                }
+            let of_round = generator.as_mut().map_or(Ok(Then::Anew), |generator| {
+                self.one_dialect(&mut twins, generator, round)
+            });
+            match of_round? {
+                Then::GoOn => round += 1,
+                Then::Anew => (generator, generation) = (None, generation + 1),
             }
         }
         Ok(())
     }
+
+    /// One dialect's share of the operations, and a crowd.
+    fn one_dialect(
+        self,
+        twins: &mut Twins<'_>,
+        generator: &mut Generator,
+        round: usize,
+    ) -> Result<Then> {
+        generator.prepared.clear();
+        let until = self.operations * (round + 1) / DIALECTS.len();
+        let given_up = twins.counts.timed_out;
+        while twins.counts.operations < until {
+            let op = generator.next();
+            let before = twins.counts.differences.len();
+            let prepared = twins.apply(&op)?;
+            if twins.counts.timed_out != given_up {
+                // Cassandra has lost a write. What it left cannot be told, so that these twins need not be equal from
+                // here on, nor in this.
+                twins.counts.differences.truncate(before);
+                println!("seed {}: a node gave up on {op:?}", self.seed);
+                return Ok(Then::Anew);
+            }
+            if let (true, What::Prepare(template, _)) = (prepared, op.what) {
+                generator.prepared.push(template);
+            }
+            if twins.counts.differences.len() >= self.differences_max {
+                bail!("too many differences");
+            }
+        }
+        let before = twins.counts.differences.len();
+        crowd::run(twins, self.seed, round as i32)?;
+        if twins.counts.timed_out != given_up {
+            twins.counts.differences.truncate(before);
+            return Ok(Then::Anew);
+        }
+        Ok(Then::GoOn)
+    }
+}
+
+/// Whether twins are equal still.
+enum Then {
+    GoOn,
+    Anew,
 }
 
 /// The keyspaces and the first tables. All lanes do this at once.
@@ -224,5 +266,5 @@ fn begin(twins: &mut Twins<'_>, generator: &mut Generator, nodes: usize) -> Resu
     for _ in 0..5 {
         twins.apply_at_once(&generator.create_table())?;
     }
-    Ok(())
+    crowd::begin(twins)
 }

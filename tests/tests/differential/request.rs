@@ -14,6 +14,10 @@ pub(crate) struct Known {
     pub columns: u32,
 }
 
+/// A custom payload, in front of a body.
+pub(crate) const PAYLOAD: &[u8] =
+    b"\x00\x02\x00\x03key\x00\x00\x00\x05value\x00\x04none\xff\xff\xff\xff";
+
 /// One side: its keyspace and the ids of its prepared statements.
 pub(crate) struct Side {
     pub keyspace: String,

@@ -15,6 +15,8 @@ pub(crate) struct Table {
     /// Conditional updates bring timestamps of the nodes, so WRITETIME is not asked there.
     pub lwt: bool,
     pub counter: bool,
+    /// Always written at ALL, so that it can be read at ONE.
+    pub of_one: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +74,7 @@ impl Table {
             regular,
             lwt: !counter && rng.random_bool(0.3),
             counter,
+            of_one: rng.random_bool(0.3),
         };
         let text = table.create(rng);
         (table, text)

@@ -48,6 +48,12 @@ impl Testbed {
             // So that even the few rows of a test make several pieces.
             "scheduling.piece_kib=1",
             "scheduling.parallel_rows=8",
+            // What only many requests at once meet.
+            "aggregation.merge_writes=[\"*\"]",
+            "aggregation.lwt_turns=true",
+            "aggregation.lwt_wait_max_ms=10000",
+            "aggregation.share_in_flight_max=1",
+            "links.node_in_flight_max=16",
         ];
         let proxy = Proxy::start_patient(&cluster.contact_points(), &settings)?;
         Ok(Testbed { proxy, cluster })

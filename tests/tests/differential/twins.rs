@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 
 use anyhow::{Result, bail};
-use helenus_wire::{code, flags};
+use helenus_wire::{Version, code, flags};
 
-use crate::client::Client;
+use crate::client::{Answer, Client};
 use crate::compare::{Seen, see};
 use crate::generator::{Op, What, plain};
-use crate::request::Side;
+use crate::request::{PAYLOAD, Side};
 use crate::testbed::Testbed;
 
 const PAGES_MAX: usize = 30;
@@ -29,8 +29,10 @@ pub(crate) struct Counts {
     pub pages: usize,
     pub prepared_again: usize,
     pub reconnects: usize,
-    /// Requests that Cassandra itself gave up on, on either side.
-    pub timed_out: usize,
+    /// Requests that Cassandra itself gave up on, directly and through the proxy.
+    pub timed_out: [usize; 2],
+    /// Requests that were in flight beside others.
+    pub crowds: usize,
     pub differences: Vec<String>,
 }
 
@@ -45,7 +47,10 @@ impl Counts {
         self.pages += other.pages;
         self.prepared_again += other.prepared_again;
         self.reconnects += other.reconnects;
-        self.timed_out += other.timed_out;
+        for (all, more) in self.timed_out.iter_mut().zip(other.timed_out) {
+            *all += more;
+        }
+        self.crowds += other.crowds;
         self.differences.extend(other.differences);
     }
 }
@@ -124,9 +129,16 @@ impl Twins<'_> {
     /// One request on one side.
     fn ask(&mut self, at: usize, op: &Op, state: Option<&[u8]>) -> Result<Seen> {
         let version = self.sides[at].version;
-        let header_flags = if op.tracing { flags::TRACING } else { 0 };
+        let mut header_flags = if op.tracing { flags::TRACING } else { 0 };
+        let payload = op.payload && version >= Version::V4;
+        if payload {
+            header_flags |= flags::CUSTOM_PAYLOAD;
+        }
         for _ in 0..3 {
-            let (opcode, body) = self.sides[at].body(&op.what, state);
+            let (opcode, mut body) = self.sides[at].body(&op.what, state);
+            if payload {
+                body.splice(..0, PAYLOAD.iter().copied());
+            }
             let answer = match self.clients[at].ask(opcode, header_flags, &body) {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -143,11 +155,7 @@ impl Twins<'_> {
                 &self.sides[1].keyspace,
                 &self.sides[0].keyspace,
             )?;
-            let late = [code::READ_TIMEOUT, code::WRITE_TIMEOUT];
-            let own = answer.body.windows(8).any(|w| w == b"Helenus:");
-            if seen.error.is_some_and(|code| late.contains(&code)) && !own {
-                self.counts.timed_out += 1;
-            }
+            self.note_time_out(at, &answer, &seen);
             if seen.error != Some(code::UNPREPARED) {
                 return Ok(seen);
             }
@@ -156,6 +164,15 @@ impl Twins<'_> {
             }
         }
         bail!("the node forgets what it prepares: {op:?}")
+    }
+
+    /// Counts it if Cassandra itself has given up; what the proxy gives up is a difference.
+    pub(crate) fn note_time_out(&mut self, at: usize, answer: &Answer, seen: &Seen) {
+        let late = [code::READ_TIMEOUT, code::WRITE_TIMEOUT];
+        let own = answer.body.windows(8).any(|w| w == b"Helenus:");
+        if seen.error.is_some_and(|code| late.contains(&code)) && !own {
+            self.counts.timed_out[at] += 1;
+        }
     }
 
     /// What every driver does when it hears that a statement is not prepared: it learns the id and the
@@ -211,6 +228,12 @@ impl Twins<'_> {
     }
 
     fn report(&mut self, op: &Op, page: usize, seen: &[Seen; 2]) {
+        let what = format!("page {page}: {}", self.told(op));
+        self.differ(&what, seen);
+    }
+
+    /// Both sides were told different things.
+    pub(crate) fn differ(&mut self, what: &str, seen: &[Seen; 2]) {
         let side = |seen: &Seen| {
             format!(
                 "opcode {:#04x} flags {:#04x} error {:x?}\n  {}\n  {}",
@@ -224,14 +247,17 @@ impl Twins<'_> {
                 String::from_utf8_lossy(&seen.body).escape_debug(),
             )
         };
-        let text = format!(
-            "seed {}, operation {} ({:?}), page {page}: {}\ndirect:  {}\nproxied: {}",
-            self.seed,
-            self.counts.operations,
-            self.sides[0].version,
-            self.told(op),
+        self.note_difference(format!(
+            "{what}\ndirect:  {}\nproxied: {}",
             side(&seen[0]),
             side(&seen[1])
+        ));
+    }
+
+    pub(crate) fn note_difference(&mut self, what: String) {
+        let text = format!(
+            "seed {}, operation {} ({:?}), {what}",
+            self.seed, self.counts.operations, self.sides[0].version,
         );
         println!("DIFFERENCE {text}");
         self.counts.differences.push(text);

@@ -15,6 +15,8 @@ pub(crate) enum Ty {
     Udt(bool),
     Vector(u8),
     Counter,
+    /// No type of a column: the text of a marker that stands for JSON.
+    Json(String),
 }
 
 /// Types that may be part of a primary key.
@@ -64,6 +66,7 @@ impl Ty {
             Ty::Udt(f) => frozen(*f, "u1".to_owned()),
             Ty::Vector(n) => format!("vector<float, {n}>"),
             Ty::Counter => "counter".to_owned(),
+            Ty::Json(_) => "text".to_owned(),
         }
     }
 
@@ -102,6 +105,10 @@ impl Ty {
         match self {
             Ty::Native(name) => native(name, n, key, rng),
             Ty::Counter => native("bigint", n, false, rng),
+            Ty::Json(text) => Value {
+                literal: format!("'{}'", text.replace('\'', "''")),
+                bytes: text.clone().into_bytes(),
+            },
             Ty::List(of, _) => many(of, '[', ']', rng),
             Ty::Set(of, _) => many(of, '{', '}', rng),
             Ty::Map(k, v, _) => {
@@ -212,6 +219,11 @@ fn native(name: &str, n: i64, key: bool, rng: &mut ChaCha8Rng) -> Value {
         }
         "boolean" => value((n % 2 == 0).to_string(), vec![u8::from(n % 2 == 0)]),
         "ascii" => value(format!("'a{n}'"), format!("a{n}").into_bytes()),
+        // Of several frames.
+        "blob" if !key && n == 0 && rng.random_bool(0.1) => {
+            let bytes = vec![0x5a; rng.random_range(130_000..300_000)];
+            value(format!("0x{}", "5a".repeat(bytes.len())), bytes)
+        }
         "text" if !key && n == 0 => {
             let long = "long ".repeat(rng.random_range(1..2000));
             value(format!("'{long}'"), long.into_bytes())
@@ -239,6 +251,11 @@ fn native(name: &str, n: i64, key: bool, rng: &mut ChaCha8Rng) -> Value {
             ];
             bytes.push(n as u8);
             value(format!("d2177dd0-eaa2-11de-a572-001b779c76{n:02x}"), bytes)
+        }
+        // Of what expires, nothing does within a run.
+        "ttl" => {
+            let seconds = 8_640_000 + n as i32;
+            value(seconds.to_string(), seconds.to_be_bytes().to_vec())
         }
         "timestamp" => {
             let ms = 1_600_000_000_000 + n;

@@ -1,7 +1,6 @@
 //! Conditional writes of one partition one after another, over all workers of the proxy.
 
 use std::hash::{Hash, Hasher};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use helenus_policy::turns::{Condition, TurnLimits, Turns};
@@ -10,6 +9,7 @@ use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
 use crate::keys::{ClientRequestKey, SessionKey};
+use crate::sync::Mutex;
 
 const WAITING_MAX: usize = 4_096;
 const KEYS_MAX: usize = 65_536;

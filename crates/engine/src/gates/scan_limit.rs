@@ -1,10 +1,9 @@
 //! How many scans may be under way at a time, in all and of one keyspace.
 
-use std::sync::{Arc, Mutex};
-
 use rustc_hash::FxHashMap;
 
 use crate::config::Scheduling;
+use crate::sync::{Arc, Mutex};
 
 /// The scans of all workers: running, or waiting for a node.
 #[derive(Debug, Default)]

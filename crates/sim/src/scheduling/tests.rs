@@ -30,8 +30,10 @@ fn default() -> Arm {
 /// One seed is one history: what holds in it may be its own.
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
+type Statistic = fn(&Times) -> f64;
+
 /// Means hide what a few wait for: the mean, and the time within which all but one in a hundred have been answered.
-const STATISTICS: [(&str, fn(&Times) -> f64); 2] = [
+const STATISTICS: [(&str, Statistic); 2] = [
     ("mean", Times::mean_us),
     ("p99", |times| times.quantile_us(0.99) as f64),
 ];

@@ -54,7 +54,7 @@ impl Generator {
         text
     }
 
-    fn table(&mut self) -> Table {
+    pub(super) fn table(&mut self) -> Table {
         self.tables.choose(&mut self.rng).unwrap().clone()
     }
 
@@ -84,14 +84,25 @@ impl Generator {
                 parts.push(format!("{} = {}", c.name, self.term(draft, &c.ty, true)));
             }
         }
+        if !whole && self.rng.random_bool(0.15) && !table.clustering.is_empty() {
+            parts.push(self.tuples(draft, table));
+            return parts.join(" AND ");
+        }
         for c in &table.clustering {
             if !whole {
-                match self.rng.random_range(0..5) {
+                match self.rng.random_range(0..6) {
                     0 => break,
                     1 => {
                         let op = ["<", ">", "<=", ">="].choose(&mut self.rng).unwrap();
-                        parts.push(format!("{} {op} {}", c.name, self.term(draft, &c.ty, true)));
+                        // Of what is less than null a node deletes nothing, and never says so.
+                        let term = self.some_term(draft, &c.ty);
+                        parts.push(format!("{} {op} {term}", c.name));
                         break;
+                    }
+                    2 => {
+                        let (a, b) = (self.term(draft, &c.ty, true), self.term(draft, &c.ty, true));
+                        parts.push(format!("{} IN ({a}, {b})", c.name));
+                        continue;
                     }
                     _ => {}
                 }
@@ -99,6 +110,41 @@ impl Generator {
             parts.push(format!("{} = {}", c.name, self.term(draft, &c.ty, true)));
         }
         parts.join(" AND ")
+    }
+
+    /// Several clustering columns at once: the first ones, or all.
+    fn tuples(&mut self, draft: &mut Draft, table: &Table) -> String {
+        let len = self.rng.random_range(1..=table.clustering.len());
+        let columns = &table.clustering[..len];
+        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        let mut tuple = |g: &mut Generator| {
+            let terms: Vec<String> = columns.iter().map(|c| g.some_term(draft, &c.ty)).collect();
+            format!("({})", terms.join(", "))
+        };
+        let names = names.join(", ");
+        match self.rng.random_range(0..4) {
+            0 => format!("({names}) = {}", tuple(self)),
+            1 => format!("({names}) IN ({}, {})", tuple(self), tuple(self)),
+            2 => {
+                let op = ["<", ">", "<=", ">="].choose(&mut self.rng).unwrap();
+                format!("({names}) {op} {}", tuple(self))
+            }
+            _ => format!(
+                "({names}) > {} AND ({names}) <= {}",
+                tuple(self),
+                tuple(self)
+            ),
+        }
+    }
+
+    /// A term that is not null.
+    fn some_term(&mut self, draft: &mut Draft, ty: &Ty) -> String {
+        loop {
+            let term = self.term(draft, ty, true);
+            if term != "null" {
+                return term;
+            }
+        }
     }
 
     fn select(&mut self, bound: bool) -> Template {
@@ -139,7 +185,7 @@ impl Generator {
         };
         let distinct = selection.starts_with("DISTINCT");
         let mut text = format!("SELECT {selection} FROM {}", self.name(&table));
-        match self.rng.random_range(0..10) {
+        match self.rng.random_range(0..14) {
             0..2 => {}
             2 => {
                 let key: Vec<String> = table
@@ -147,12 +193,40 @@ impl Generator {
                     .iter()
                     .map(|c| self.term(&mut draft, &c.ty, true))
                     .collect();
+                let op = [">", ">=", "<", "<="].choose(&mut self.rng).unwrap();
                 text.push_str(&format!(
-                    " WHERE token({partition}) > token({})",
+                    " WHERE token({partition}) {op} token({})",
                     key.join(", ")
                 ));
             }
-            3 if !regular.ty.is_multi_cell() => {
+            3 => {
+                // Bounds as jobs that read everything in stretches have them.
+                let quarter = i64::MAX / 2 * self.rng.random_range(-2..2);
+                let (above, up_to) = (quarter.to_string(), (quarter + i64::MAX / 2).to_string());
+                text.push_str(&format!(
+                    " WHERE token({partition}) > {above} AND token({partition}) <= {up_to}"
+                ));
+            }
+            4 if regular.ty.is_multi_cell() && !matches!(regular.ty, Ty::Udt(_)) => {
+                let name = &regular.name;
+                let restriction = match &regular.ty {
+                    Ty::Map(k, v, _) => match self.rng.random_range(0..3) {
+                        0 => format!("{name} CONTAINS {}", self.term(&mut draft, v, false)),
+                        1 => format!("{name} CONTAINS KEY {}", self.term(&mut draft, k, true)),
+                        _ => {
+                            let k = self.term(&mut draft, k, true);
+                            format!("{name}[{k}] = {}", self.term(&mut draft, v, false))
+                        }
+                    },
+                    Ty::List(of, _) | Ty::Set(of, _) => {
+                        format!("{name} CONTAINS {}", self.term(&mut draft, of, true))
+                    }
+                    _ => format!("{name} CONTAINS 1"),
+                };
+                text.push_str(&format!(" WHERE {restriction}"));
+                tail.push_str(" ALLOW FILTERING");
+            }
+            5 if !regular.ty.is_multi_cell() => {
                 let value = self.term(&mut draft, &regular.ty, false);
                 text.push_str(&format!(" WHERE {} = {value}", regular.name));
                 tail.push_str(" ALLOW FILTERING");
@@ -191,6 +265,9 @@ impl Generator {
         let mut draft = self.draft(bound);
         let conditional = table.lwt && self.rng.random_bool(0.25);
         let text = match self.rng.random_range(0..10) {
+            0 if !table.counter && self.rng.random_bool(0.4) => {
+                self.insert_json(&mut draft, &table, conditional)
+            }
             0..5 if !table.counter => self.insert(&mut draft, &table, conditional),
             // What a deleted counter counts from depends on which replica takes the next update.
             5 if !table.counter => self.delete(&mut draft, &table, conditional),
@@ -200,14 +277,18 @@ impl Generator {
     }
 
     /// Timestamps are always stated, so that both sides write the same cells.
-    fn using(&mut self, draft: &Draft, table: &Table, conditional: bool, ttl: bool) -> String {
+    fn using(&mut self, draft: &mut Draft, table: &Table, conditional: bool, ttl: bool) -> String {
         let old = self.rng.random_range(0..10) == 0;
-        // Two expiring cells of one timestamp are told apart by the second they were written in.
-        let ttl = ttl && !old && draft.style == Style::Literals && self.rng.random_bool(0.15);
-        let ttl = if ttl { " AND TTL 8640000" } else { "" };
+        // Two expiring cells of one timestamp are told apart by the second they were written in: what runs many times
+        // has none.
+        let ttl = ttl && !old && !self.prepares && self.rng.random_bool(0.15);
+        let ttl = match ttl {
+            true => format!(" AND TTL {}", self.term(draft, &Ty::Native("ttl"), true)),
+            false => String::new(),
+        };
         let offence = self.rng.random_bool(0.01);
         if (conditional || table.counter) != offence {
-            return ttl.replace(" AND", " USING");
+            return ttl.replacen(" AND", " USING", 1);
         }
         let at = if old { self.clock - 50 } else { self.clock };
         format!(" USING TIMESTAMP {at}{ttl}")
@@ -236,6 +317,44 @@ impl Generator {
         format!("INSERT INTO {name} ({names}) VALUES ({values}){condition}{using}")
     }
 
+    /// As JSON, in the text or as a marker; what is no native type is left out.
+    fn insert_json(&mut self, draft: &mut Draft, table: &Table, conditional: bool) -> String {
+        let mut members = Vec::new();
+        let keys = table.partition.len() + table.clustering.len();
+        for (i, c) in table.columns().enumerate() {
+            let Ty::Native(name) = c.ty else { continue };
+            if i >= keys && self.rng.random_bool(0.4) {
+                continue;
+            }
+            let literal = c.ty.value(&mut self.rng, i < keys).literal;
+            let value = match literal.strip_prefix('\'') {
+                Some(text) => format!("\"{}\"", text.trim_end_matches('\'')),
+                None if ["uuid", "timeuuid", "blob", "duration"].contains(&name) => {
+                    format!("\"{literal}\"")
+                }
+                None => literal,
+            };
+            let name = c.name.replace('"', "\\\"");
+            members.push(format!("\"{name}\": {value}"));
+        }
+        let json = format!("{{{}}}", members.join(", "));
+        let value = match draft.style {
+            Style::Literals => format!("'{json}'"),
+            _ => {
+                draft
+                    .markers
+                    .push((None, Ty::Json(json.replace("''", "'"))));
+                "?".to_owned()
+            }
+        };
+        let default = ["", "", " DEFAULT UNSET", " DEFAULT NULL"];
+        let default = default.choose(&mut self.rng).unwrap();
+        let condition = if conditional { " IF NOT EXISTS" } else { "" };
+        let using = self.using(draft, table, conditional, true);
+        let name = self.name(table);
+        format!("INSERT INTO {name} JSON {value}{default}{condition}{using}")
+    }
+
     fn update(&mut self, draft: &mut Draft, table: &Table, conditional: bool) -> String {
         let using = self.using(draft, table, conditional, !table.counter);
         let mut sets = Vec::new();
@@ -255,8 +374,19 @@ impl Generator {
                     let k = self.term(draft, k, true);
                     format!("{name}[{k}] = {}", self.term(draft, v, false))
                 }
+                Ty::List(of, false) if self.rng.random_bool(0.2) => {
+                    let at = self.term(draft, &Ty::Native("int"), true);
+                    format!("{name}[{at}] = {}", self.term(draft, of, true))
+                }
                 ty if append && self.rng.random_bool(0.3) => {
                     format!("{name} = {name} + {}", self.term(draft, ty, false))
+                }
+                Ty::Map(k, _, false) if self.rng.random_bool(0.3) => {
+                    let of = Ty::Set(k.clone(), false);
+                    format!("{name} = {name} - {}", self.term(draft, &of, true))
+                }
+                ty if append && self.rng.random_bool(0.3) => {
+                    format!("{name} = {name} - {}", self.term(draft, ty, false))
                 }
                 Ty::Udt(false) if self.rng.random_bool(0.3) => {
                     let value = self.term(draft, &Ty::Native("int"), false);
@@ -278,7 +408,19 @@ impl Generator {
         let using = self.using(draft, table, conditional, false);
         let columns = match self.rng.random_bool(0.5) {
             true => String::new(),
-            false => format!("{} ", table.regular.choose(&mut self.rng).unwrap().name),
+            false => {
+                let c = table.regular.choose(&mut self.rng).unwrap();
+                let element = match &c.ty {
+                    _ if self.rng.random_bool(0.5) => String::new(),
+                    Ty::Map(of, _, false) | Ty::Set(of, false) => {
+                        format!("[{}]", self.term(draft, of, true))
+                    }
+                    Ty::List(_, false) => format!("[{}]", self.rng.random_range(0..3)),
+                    Ty::Udt(false) => ".b".to_owned(),
+                    _ => String::new(),
+                };
+                format!("{}{element} ", c.name)
+            }
         };
         let whole = conditional || !columns.is_empty() || self.rng.random_bool(0.6);
         let key = self.key(draft, table, whole);
@@ -306,60 +448,5 @@ impl Generator {
                 format!(" IF {} {op} {}", c.name, self.term(draft, &c.ty, false))
             }
         }
-    }
-
-    /// Statements that Cassandra refuses, each for its own reason.
-    pub(crate) fn invalid(&mut self) -> String {
-        let table = self.table();
-        let t = format!("{KEYSPACE}.{}", table.name);
-        let p = table.partition[0].name.clone();
-        let r = table.regular[0].name.clone();
-        let texts = [
-            format!("SELEC * FROM {t}"),
-            format!("SELECT * FROM {KEYSPACE}.missing"),
-            format!("SELECT * FROM missing_keyspace.{}", table.name),
-            format!("SELECT missing FROM {t}"),
-            format!("SELECT * FROM {t} WHERE missing = 1"),
-            format!("SELECT * FROM {t} WHERE {p} = {{1, 2}}"),
-            format!("SELECT * FROM {t} WHERE {r} > 1"),
-            format!("SELECT * FROM {t} LIMIT 0"),
-            format!("SELECT * FROM {t} LIMIT -3"),
-            format!("SELECT * FROM {t} ORDER BY {r}"),
-            format!("SELECT nosuchfunction({p}) FROM {t}"),
-            format!("INSERT INTO {t} ({p}) VALUES (1, 2)"),
-            format!("INSERT INTO {t} ({p}, {p}) VALUES (1, 2)"),
-            format!("INSERT INTO {t} JSON '{{\"{p}\": \"zz\", \"nope\": 1}}'"),
-            format!("INSERT INTO {t} JSON 'no json'"),
-            format!("UPDATE {t} SET {p} = 1 WHERE {p} = 2"),
-            format!("UPDATE {t} SET {r} = {r} + 1"),
-            format!("DELETE FROM {t}"),
-            format!("DELETE FROM {t} USING TIMESTAMP 'x' WHERE {p} = 1"),
-            format!("CREATE TABLE {t} ({p} int PRIMARY KEY)"),
-            format!("CREATE TABLE {KEYSPACE}.bad (a int)"),
-            format!("CREATE TABLE {KEYSPACE}.bad (a list<int> PRIMARY KEY)"),
-            format!("CREATE TABLE {KEYSPACE}.bad (a int PRIMARY KEY, b nosuchtype)"),
-            format!("ALTER TABLE {t} ADD {p} int"),
-            format!("ALTER TABLE {t} DROP missing"),
-            format!("ALTER TABLE {t} WITH compression = {{'class': 'Nope'}}"),
-            format!("DROP TABLE {KEYSPACE}.missing"),
-            "USE missing_keyspace".to_owned(),
-            "SELECT * FROM t1 WHERE a".to_owned(),
-            String::new(),
-            ";".to_owned(),
-            "-- nothing".to_owned(),
-            "BEGIN BATCH APPLY BATCH".to_owned(),
-            format!("BEGIN BATCH DELETE FROM {t} WHERE {p} = 1; SELECT * FROM {t}; APPLY BATCH"),
-            format!("CREATE INDEX ON {t} (missing)"),
-            format!("CREATE FUNCTION {KEYSPACE}.f (a int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return 1;'"),
-            format!("GRANT SELECT ON {t} TO nobody"),
-            "LIST ROLES".to_owned(),
-            format!("CREATE MATERIALIZED VIEW {KEYSPACE}.v AS SELECT * FROM {t} WHERE {p} IS NOT NULL PRIMARY KEY ({p})"),
-            "SELECT keyspace_name, durable_writes FROM system_schema.keyspaces WHERE keyspace_name = '{ks}'".to_owned(),
-            "SELECT table_name, column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = '{ks}'".to_owned(),
-            "SELECT table_name, comment FROM system_schema.tables WHERE keyspace_name = '{ks}'".to_owned(),
-            "SELECT * FROM system_schema.types WHERE keyspace_name = '{ks}'".to_owned(),
-            format!("DESCRIBE TABLE {KEYSPACE}.missing"),
-        ];
-        texts.choose(&mut self.rng).unwrap().clone()
     }
 }

@@ -1,0 +1,44 @@
+//! What workers of a proxy share, under a scheduler that tries orders of their steps ([shuttle](https://docs.rs/shuttle)).
+//!
+//! The modules are the engine's own files, compiled once more with locks and atomics that let another thread go on at
+//! each use: `crate::sync` is the standard library's there and shuttle's here. A scenario is what a few workers do at the
+//! same time; it panics if a promise is broken, or if all wait for each other.
+//!
+//! Each step is seen by all others at once: what weaker orders of memory allow beside that is not tried.
+
+// Not all of the engine's files is used here. Their own tests are the engine's: as a test, this library is empty.
+#![allow(dead_code, unreachable_pub)]
+
+#[cfg(not(test))]
+#[path = "../../engine/src/client/login_queue.rs"]
+mod login_queue;
+#[cfg(not(test))]
+#[path = "../../engine/src/gates/lwt_queue.rs"]
+mod lwt_queue;
+#[cfg(not(test))]
+#[path = "../../engine/src/memory.rs"]
+mod memory;
+#[cfg(not(test))]
+#[path = "../../engine/src/gates/scan_limit.rs"]
+mod scan_limit;
+#[cfg(not(test))]
+pub mod scenarios;
+
+#[cfg(not(test))]
+mod config {
+    pub(crate) use helenus_engine::config::{Aggregation, Limits, Scheduling};
+}
+
+#[cfg(not(test))]
+mod keys {
+    pub(crate) use helenus_engine::{ClientRequestKey, SessionKey};
+}
+
+#[cfg(not(test))]
+mod sync {
+    pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+    pub(crate) mod atomic {
+        pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    }
+}
