@@ -35,7 +35,9 @@ fn reads(bench: &mut Bench, takes: Duration) -> usize {
             }
         }
     }
-    assert_eq!(bench.answer(), (Opcode::Result, counted));
+    // Behind the warning that nodes give, too.
+    let (opcode, body) = bench.answer();
+    assert!(opcode == Opcode::Result && body.ends_with(&counted));
     bench.is_done();
     reads
 }
