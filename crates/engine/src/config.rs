@@ -295,6 +295,9 @@ impl LayoutSettings {
     }
 }
 
+/// With less a cache forgets what clients use.
+const CACHE_BYTES_MIN: usize = 1 << 20;
+
 impl Limits {
     /// Most memory of prepared statements: less where the whole proxy has little.
     pub fn prepared_bytes(&self) -> usize {
@@ -307,7 +310,8 @@ impl Limits {
     }
 
     fn cache_bytes(&self, most: usize) -> usize {
-        self.memory_max.map_or(most, |all| most.min(all / 8))
+        self.memory_max
+            .map_or(most, |all| most.min((all / 8).max(CACHE_BYTES_MIN)))
     }
 }
 
