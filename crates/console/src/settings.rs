@@ -191,6 +191,24 @@ pub fn config_of(settings: &[String]) -> Result<Config> {
     of_table(&table)
 }
 
+/// Settings as a file. What only the test tools set is left out unless they have set it: others would refuse it.
+pub fn to_toml(config: &Config) -> Result<String> {
+    let mut table = toml::Table::try_from(config)?;
+    let defaults = toml::Table::try_from(Config::default())?;
+    for name in lab_keys() {
+        let Some((section, key)) = name.split_once('.') else {
+            continue;
+        };
+        let default = defaults.get(section).and_then(|of| of.get(key));
+        if let Some(of) = table.get_mut(section).and_then(toml::Value::as_table_mut)
+            && of.get(key) == default
+        {
+            of.remove(key);
+        }
+    }
+    Ok(table.to_string())
+}
+
 /// Refuses what only the test tools set.
 fn refuse_lab(table: &toml::Table) -> Result<()> {
     let is_given = |key: &String| {
@@ -296,6 +314,11 @@ mod tests {
             Ok(())
         );
         let error = refused(&["links.per_node=4", "scheduling.window_max=9"]).unwrap_err();
+        let printed = to_toml(&Config::default()).expect("text").parse();
+        let printed: toml::Table = printed.expect("TOML");
+        assert!(refuse_lab(&printed).is_ok() && of_table(&printed).is_ok());
+        let compared = config_of(&["scheduling.window_max=9".into()]).expect("settings");
+        assert!(to_toml(&compared).expect("text").contains("window_max = 9"));
         assert!(
             error.starts_with("scheduling.window_max is a constant"),
             "{error}"

@@ -295,26 +295,6 @@ impl LayoutSettings {
     }
 }
 
-/// With less a cache forgets what clients use.
-const CACHE_BYTES_MIN: usize = 1 << 20;
-
-impl Limits {
-    /// Most memory of prepared statements: less where the whole proxy has little.
-    pub fn prepared_bytes(&self) -> usize {
-        self.cache_bytes(self.prepared_bytes_max)
-    }
-
-    /// Most memory of what is known about statements' texts.
-    pub fn statements_bytes(&self) -> usize {
-        self.cache_bytes(self.statements_bytes_max)
-    }
-
-    fn cache_bytes(&self, most: usize) -> usize {
-        self.memory_max
-            .map_or(most, |all| most.min((all / 8).max(CACHE_BYTES_MIN)))
-    }
-}
-
 /// Columns whose JSON documents are stored as compact bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -369,10 +349,8 @@ pub struct Limits {
     /// Distinct [credentials](security.md#logins-are-bounded) in use, a quarter of them of one role at most.
     pub identities_max: usize,
     /// Bytes of remembered prepared statements, over all workers; at least 1 MiB.
-    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub prepared_bytes_max: usize,
     /// Bytes of remembered statement texts and what is known of them, over all workers; at least 1 MiB.
-    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub statements_bytes_max: usize,
 }
 

@@ -183,7 +183,7 @@ impl Deref for Shared {
 impl Common {
     /// `memory_max`: the bound on memory where none is set.
     pub fn new(config: Config, memory_max: usize, now: Instant) -> Common {
-        let prepared_bytes = config.limits.prepared_bytes() / 2;
+        let prepared_bytes = config.limits.prepared_bytes_max / 2;
         let rules = Rules::default();
         rules.publish(&config.rules, now);
         Common {
@@ -389,7 +389,7 @@ impl Common {
     }
 
     fn bound(&self, known: &mut KnownStatements) {
-        known.set_bytes_max(self.settings.load().limits.prepared_bytes() / 2);
+        known.set_bytes_max(self.settings.load().limits.prepared_bytes_max / 2);
     }
 
     /// The schema of a keyspace has changed, or of any: nodes may describe statements otherwise by now.

@@ -212,10 +212,10 @@ struct CacheShares {
 impl CacheShares {
     fn of(limits: &Limits, workers: usize) -> CacheShares {
         let workers = workers.max(1);
-        let told_bytes = limits.prepared_bytes() / 8 / workers;
+        let told_bytes = limits.prepared_bytes_max / 8 / workers;
         CacheShares {
-            texts_bytes: limits.statements_bytes() / workers,
-            prepared_bytes: limits.prepared_bytes() / 2 / workers - told_bytes,
+            texts_bytes: limits.statements_bytes_max / workers,
+            prepared_bytes: limits.prepared_bytes_max / 2 / workers - told_bytes,
             told_bytes,
         }
     }

@@ -68,7 +68,7 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
     let question = args.explain.map(|text| args.asker.asks(text));
     let report = args.settings.load().and_then(|config| {
         if args.print_config {
-            print!("{}", toml::to_string(&config)?);
+            print!("{}", helenus_console::settings::to_toml(&config)?);
             return Ok(None);
         }
         helenus_proxy::check(&config, question.as_ref()).map(Some)

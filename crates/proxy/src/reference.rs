@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn constants_of_mechanisms_are_no_settings_of_operators() {
         let lab = super::lab_keys();
-        assert!(lab.len() >= 29, "{lab:?}");
+        assert!(lab.len() >= 26, "{lab:?}");
         let page = super::markdown();
         let schema = super::schema_of_operators().to_string();
         assert!(page.contains("| `links.per_node` |") && schema.contains("\"per_node\""));

@@ -31,7 +31,6 @@ pub struct Admin {
     /// Further names (Host header) under which the admin server may be addressed while it has no token.
     pub hosts: Vec<String>,
     /// Tables with metrics of their own; further ones count as `other`.
-    #[cfg_attr(feature = "schema", schemars(extend("x-lab" = true)))]
     pub tables_max: usize,
     /// Whether Prometheus gets [native histograms](operations.md#monitoring) as well, if it asks for them.
     pub native_histograms: bool,
