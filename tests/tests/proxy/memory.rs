@@ -16,8 +16,8 @@ const ROWS: i32 = 5_000;
 /// One such page, rounded up.
 const PAGE_MIB: u64 = 6;
 /// What is worked on at any moment and not counted: on each of two links of each of two workers, a page that is read, and
-/// one that is put together.
-const UNDER_WAY_MIB: u64 = 8 * PAGE_MIB;
+/// one that is put together, in buffers that have up to twice its room.
+const UNDER_WAY_MIB: u64 = 2 * 8 * PAGE_MIB;
 /// What a proxy takes for itself when it begins to work, and what its allocator keeps.
 const OWN_MIB: u64 = 24;
 
