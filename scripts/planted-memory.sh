@@ -11,9 +11,11 @@ mkdir -p "$work/tree"
 git ls-files -z --cached --others --exclude-standard -- Cargo.toml Cargo.lock rust-toolchain.toml benches crates tests fuzz |
     xargs -0 cp --parents --preserve=timestamps -t "$work/tree"
 failed=0
+planted=0
 for patch in crates/sim/planted/memory/*.patch; do
     name=$(basename "$patch" .patch)
     case " $* " in "  " | *" $name "*) ;; *) continue ;; esac
+    planted=$((planted + 1))
     patch --quiet --batch -d "$work/tree" -p 1 <"$patch"
     log=$work/$name.log
     (cd "$work/tree" && CARGO_TARGET_DIR="$work/target" HELENUS_SEEDS=4 HELENUS_SECONDS=30 cargo test --locked --release --package helenus-sim --test memory -- --nocapture) \
@@ -26,4 +28,5 @@ for patch in crates/sim/planted/memory/*.patch; do
         failed=1
     fi
 done
+[ "$planted" -gt 0 ] || { echo "no bug is called $*"; exit 2; }
 exit "$failed"
