@@ -100,18 +100,23 @@ impl ServiceRate {
 }
 
 /// Waiting work, by rank.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Backlog {
     work_us: [u64; 33],
+    items: [u32; 33],
 }
 
 impl Backlog {
     pub(super) fn new() -> Self {
-        Backlog { work_us: [0; 33] }
+        Backlog {
+            work_us: [0; 33],
+            items: [0; 33],
+        }
     }
 
     pub(super) fn add(&mut self, rank: Rank, work_us: u32) {
         self.work_us[bucket(rank)] += u64::from(work_us);
+        self.items[bucket(rank)] += 1;
     }
 
     pub(super) fn sub(&mut self, rank: Rank, work_us: u32) {
@@ -121,11 +126,21 @@ impl Backlog {
             "work was removed that was never added"
         );
         *work = work.saturating_sub(u64::from(work_us));
+        let items = &mut self.items[bucket(rank)];
+        *items = items.saturating_sub(1);
     }
 
-    /// The work served before a new item of this rank.
+    /// The work that goes before a new item of this rank.
     pub(super) fn up_to(&self, rank: Rank) -> u64 {
         self.work_us[..=bucket(rank)].iter().sum()
+    }
+
+    /// What one of the largest items of that is taken to be.
+    pub(super) fn largest_up_to(&self, rank: Rank) -> u64 {
+        let buckets = self.work_us.iter().zip(&self.items);
+        let mut buckets = buckets.take(bucket(rank) + 1).rev();
+        let largest = buckets.find(|(_, items)| **items > 0);
+        largest.map_or(0, |(work_us, items)| work_us / u64::from(*items))
     }
 }
 
