@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::capture::Capture;
+use crate::features::capture::Capture;
 use crate::memory::Ledger;
 use crate::output::Output;
 use crate::shared::{Shared, WorkerMessage};

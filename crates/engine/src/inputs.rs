@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use helenus_policy::ring::NodeIndex;
 
 use crate::backlog::Work;
-use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::memory::Body;
-use crate::node::agreement::warned;
 use crate::output::{Agreement, HeldAnswer};
+use crate::pipeline::finish::Reply;
+use crate::pipeline::nodes::agreement::warned;
 use crate::shared::WorkerMessage;
-use crate::tick::{STILL_MAX, TICK};
+use crate::support::tick::{STILL_MAX, TICK};
 
 impl Engine {
     /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.

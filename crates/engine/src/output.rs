@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use helenus_wire::{Encoder, Opcode, Version};
 
-use crate::capture::Captured;
+use crate::features::capture::Captured;
+use crate::features::records::RequestTrace;
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
-use crate::records::RequestTrace;
-use crate::report::Report;
 use crate::shared::WorkerMessage;
+use crate::worker_status::Report;
 
 /// Something to be done.
 pub enum Output {

@@ -1,63 +1,47 @@
 //! What a request asks for: statements, prepared ones, what is known of them, system tables.
 
-mod added_columns;
 pub(crate) mod analysis;
 pub mod analyze;
-pub mod asked;
 pub(crate) mod children;
 pub mod classify;
 pub(crate) mod definition;
-pub(crate) mod description;
-pub(crate) mod encoded_plan;
-pub(crate) mod encoded_rules;
-pub(crate) mod hot_keys;
 pub mod in_keys;
 pub(crate) mod keyspaces;
-pub(crate) mod layout_alter;
-pub(crate) mod layout_plan;
-pub(crate) mod layout_rules;
 pub mod learned;
 pub(crate) mod of_text;
 pub mod order;
 pub(crate) mod pieces;
 pub(crate) mod place;
 pub mod prepared;
-mod prepared_cache;
-pub(crate) mod preparing;
 pub(crate) mod resendable;
-pub(crate) mod restored_order;
 mod routing_key;
-pub(crate) mod standing;
 pub mod system;
 mod system_read;
 mod table_counters;
 mod text_cache;
-mod timed_write;
-pub(crate) mod told;
-pub(crate) mod unprepared;
 pub(crate) mod unread;
 pub(crate) mod words;
 
 use std::sync::Arc;
 
 use self::analysis::Analysis;
-use self::asked::COUNTED_ONE_OF;
-use self::hot_keys::Asked;
-use self::hot_keys::HotKeys;
 use self::learned::typical::Typical;
 use self::place::Placer;
 use self::prepared::{Prepared, Statement};
-use self::prepared_cache::PreparedCache;
 use self::system::Proxies;
 use self::table_counters::TableCounters;
 use self::text_cache::TextCache;
-use self::told::{Known, Told};
 use crate::config::{Config, Limits};
 use crate::context::Context;
+use crate::features::hot::keys::Asked;
+use crate::features::hot::keys::HotKeys;
 use crate::keys::SessionKey;
-use crate::query::Query;
-use crate::sampling::{Sampler, Share};
+use crate::pipeline::query::Query;
 use crate::shared::Shared;
+use crate::statement::prepared::asked::COUNTED_ONE_OF;
+use crate::statement::prepared::cache::PreparedCache;
+use crate::statement::prepared::told::{Known, Told};
+use crate::support::sampling::{Sampler, Share};
 
 /// What one worker knows of statements.
 pub(crate) struct Statements {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use helenus_capture::{End, Mark, Reason, Start};
-use helenus_engine::capture::Wanted;
+use helenus_engine::features::capture::Wanted;
 use helenus_engine::shared::WorkerMessage;
 use helenus_policy::schedule::Class;
 use hyper::body::{Body, Frame};

@@ -1,6 +1,6 @@
 //! The partitions that are asked for most, as JSON, for the dashboard and as metrics.
 
-use helenus_engine::hot_partitions::{Hottest, Label, PUBLISHED_MAX};
+use helenus_engine::features::hot::{Hottest, Label, PUBLISHED_MAX};
 use helenus_engine::snapshot::Snapshot;
 use helenus_policy::hot::Entry;
 use serde::Serialize;
@@ -143,7 +143,7 @@ fn render_of(page: &mut Page, hottest: &Hottest) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helenus_engine::hot_partitions::Key;
+    use helenus_engine::features::hot::Key;
     use helenus_engine::snapshot::KeyColumn;
     use helenus_engine::stats::Stats;
     use helenus_policy::hot::{Partition, Sketch, Use};
