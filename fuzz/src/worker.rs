@@ -82,7 +82,7 @@ impl Worker {
                 // What no node knows stays unknown.
                 Output::Recall(_) => {}
                 // Nobody asks.
-                Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
+                Output::Report(..) | Output::Feature(_) | Output::Traced(_) => {}
             }
         }
         self.flush(now);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::backlog::{Backlog, Work};
 use crate::config::Config;
 use crate::context::Context;
+use crate::features;
 use crate::features::coalesce::Coalescing;
 use crate::features::encodings::coding::Coding;
 use crate::features::hedge::budget::Hedging;
@@ -35,6 +36,7 @@ use crate::upstream::pace::Completed;
 /// A worker's whole state.
 pub struct Engine {
     pub(crate) cx: Context,
+    pub(crate) features: features::State,
     pub(crate) clients: Clients,
     pub(crate) links: Links,
     pub(crate) requests: Requests,
@@ -79,6 +81,7 @@ impl Engine {
         let records = Records::new(&shared.config);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
+            features: features::State::new(seed),
             clients: Clients::default(),
             links,
             requests: Requests::default(),

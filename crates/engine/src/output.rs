@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use helenus_wire::{Encoder, Opcode, Version};
 
-use crate::features::capture::Captured;
+use crate::features;
 use crate::features::records::RequestTrace;
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
 use crate::shared::WorkerMessage;
@@ -32,8 +32,7 @@ pub enum Output {
     Recall(Box<[u8]>),
     /// What somebody wanted to know, with the number of the question.
     Report(u64, Box<Report>),
-    /// Some of what somebody wants to have recorded.
-    Captured(Captured),
+    Feature(features::Output),
     /// What somebody follows a request for, who wants to see where its time went.
     Traced(Box<RequestTrace>),
 }

@@ -11,8 +11,7 @@ use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashSet;
 
 use crate::config::Config;
-use crate::features::capture;
-use crate::features::hot::HotPartitions;
+use crate::features;
 use crate::features::lwt_turns::queue::{SharedTurns, Write};
 use crate::features::pause::operator_pause::Holds;
 use crate::features::prewarm::lessons::{TEXT_BYTES_MAX, Teachers};
@@ -82,8 +81,7 @@ pub struct Common {
     pub rules: Rules,
     /// Pauses that operators have asked for.
     pub holds: Holds,
-    /// The partitions that workers are asked for most.
-    pub hot: HotPartitions,
+    pub features: features::Shared,
     /// Nodes that have joined, and which worker teaches them what clients have prepared.
     pub(crate) teachers: Teachers,
     /// What nodes report of themselves.
@@ -102,9 +100,15 @@ pub enum WorkerMessage {
     /// New settings are in force.
     Settings(Arc<Config>),
     /// An EVENT body in the nodes' version, for the clients that registered for its kind.
-    Event { kind: EventKind, body: Arc<[u8]> },
+    Event {
+        kind: EventKind,
+        body: Arc<[u8]>,
+    },
     /// A conditional write of that worker may go on.
-    Turn { write: Write, with_turn: bool },
+    Turn {
+        write: Write,
+        with_turn: bool,
+    },
     /// It is the turn of a login of that worker, or its place was given to another.
     LogIn {
         session: SessionKey,
@@ -119,9 +123,11 @@ pub enum WorkerMessage {
     /// Links to this node, or of all nodes, are to be replaced.
     Renew(Option<SocketAddr>),
     /// Somebody wants to know something of this worker; the number comes back with the answer.
-    Report { ticket: u64, wanted: Wanted },
-    /// What clients ask is to be recorded, or no longer.
-    Capture(Option<Arc<capture::Wanted>>),
+    Report {
+        ticket: u64,
+        wanted: Wanted,
+    },
+    Feature(features::Message),
 }
 
 /// Kinds of events that clients register for.
@@ -195,7 +201,7 @@ impl Common {
             nodes: SharedNodes::new(now),
             rules,
             holds: Holds::default(),
-            hot: HotPartitions::default(),
+            features: features::Shared::default(),
             teachers: Teachers::default(),
             reports: Reports::default(),
             leases: Leases::new(now),
@@ -257,7 +263,7 @@ impl Common {
 
     /// A worker has ended: it takes no more messages.
     pub fn on_worker_ended(&self, worker: usize) {
-        self.hot.forget_worker(worker);
+        self.features.on_worker_ended(worker);
         if let Ok(mut ended) = self.ended.lock() {
             ended.insert(worker);
         }

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::conn::is_hang_up;
 use crate::process::{Change, Process};
 use crate::transport::Transport;
+use helenus_engine::features;
 use helenus_engine::output::{
     Agreement, Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then,
 };
@@ -183,7 +184,9 @@ impl Worker {
                 }
                 Output::Recall(id) => self.shared.recall(id),
                 Output::Report(ticket, report) => self.report(ticket, *report),
-                Output::Captured(captured) => self.shared.captures.take(captured),
+                Output::Feature(features::Output::Captured(captured)) => {
+                    self.shared.captures.take(captured)
+                }
                 Output::Traced(trace) => self.shared.trace(trace),
             }
         }

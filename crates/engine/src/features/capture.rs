@@ -3,7 +3,9 @@
 //! Bounded, for each worker: [`PENDING_BYTES_MAX`] of requests whose answers are awaited, [`SHOWN_BYTES_MAX`] of
 //! texts, and a chunk of [`CHUNK_BYTES`] and one request. What does not fit is counted as lost, and nobody waits.
 
-pub(crate) mod recording;
+mod recording;
+
+pub(super) use recording::{on_message, on_read, on_sent, on_tick};
 
 use std::hash::Hasher;
 use std::sync::{Arc, Weak};
@@ -29,6 +31,11 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// From this age on as well.
 const CHUNK_AGE: Duration = Duration::from_millis(500);
 const PPM: u64 = 1_000_000;
+
+/// What a worker keeps: the capture under way, if somebody wants one.
+pub(crate) type State = Option<Box<Capture>>;
+/// What a worker is told: what clients ask is to be recorded, or no longer.
+pub type Message = Option<Arc<Wanted>>;
 
 /// What somebody wants to have recorded.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! Bounded: [`PUBLISHED_MAX`] partitions of at most about 250 bytes for each worker.
 
-pub(crate) mod keys;
+mod keys;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use helenus_policy::hot::{Entry, Summary};
 
+use crate::engine::Engine;
+use crate::features::Arrived;
 use crate::stats::TableStats;
+
+use self::keys::Asked;
+/// What a worker keeps.
+pub(super) use self::keys::HotKeys as State;
 
 /// Partitions that a worker publishes at most.
 pub const PUBLISHED_MAX: usize = 100;
@@ -116,6 +122,57 @@ impl HotPartitions {
             spread,
         }
     }
+}
+
+/// Counts a request for its partition, if it is one of those that are looked at.
+#[inline]
+pub(super) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
+    if engine.features.hot.is_next() {
+        note(engine, request, joins);
+    }
+}
+
+#[inline(never)]
+fn note(engine: &mut Engine, request: &Arrived<'_>, is_shared: bool) {
+    let Arrived {
+        arrival,
+        analysis,
+        statement,
+    } = *request;
+    let Some(identity) = engine.links.identity_of(arrival.pool) else {
+        return;
+    };
+    let Some(token) = analysis.place.as_ref().and_then(|place| place.token) else {
+        return;
+    };
+    let (cx, statements) = (&engine.cx, &mut engine.statements);
+    let Some(table) = statements.counters_of(cx, analysis, statement) else {
+        return;
+    };
+    let key = cx.shared.config.admin.show_keys;
+    let key = key.then(|| statements.routing_key(analysis)).flatten();
+    let asked = Asked {
+        opcode: arrival.opcode,
+        bytes: arrival.body.len(),
+        statement,
+        identity,
+        is_shared,
+    };
+    engine
+        .features
+        .hot
+        .note(&asked, analysis.lwt, (&table, token, key));
+}
+
+/// Whether the partition with this token is a notable part of a node's work.
+#[inline]
+pub(super) fn spreads(state: &State, token: i64) -> bool {
+    state.is_hot(token)
+}
+
+/// Decides which partitions are hot, and publishes them now and then.
+pub(super) fn on_tick(engine: &mut Engine) {
+    engine.features.hot.on_tick(&engine.cx);
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use helenus_policy::schedule::{Answered, Class, Job, Payer};
 use helenus_wire::Opcode;
 
 use crate::engine::Engine;
+use crate::features;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{NodeRequest, Prediction, Stage, Target};
 use crate::pipeline::query::Query;
@@ -54,10 +55,11 @@ impl Engine {
             let client = self.requests.clients.get(request.owner.client()?)?;
             Some(&client.target)
         };
+        let features = &self.features;
         let payer = || {
             let keyspace = query.table.as_ref().map_or(0, |table| table.tenant);
             let token = target().and_then(Target::token);
-            let hot = token.filter(|token| self.statements.is_hot(*token));
+            let hot = token.filter(|token| features::spreads(features, *token));
             Payer {
                 tenant: keyspace ^ self.links.role_number(query.pool),
                 // Zero stands for all partitions that are not hot.

@@ -19,12 +19,12 @@ use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features::coalesce::Read;
 use crate::features::encodings::requests::Stored;
-use crate::features::hot::keys::Asked;
 use crate::features::merge::gate::Merge;
 use crate::features::pause::HeldBack;
 use crate::features::rules::check::at_level;
 use crate::features::rules::gate::Admitted;
 use crate::features::rules::{Permit, is_timed};
+use crate::features::{self, Arrived};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::output::Output;
@@ -74,9 +74,7 @@ impl Engine {
         if opcode == Opcode::Execute && analysis.prepared.is_none() {
             self.recall(&arrival);
         }
-        if self.cx.capture.is_some() {
-            self.record_arrival(&arrival, &analysis);
-        }
+        features::on_read(self, &arrival, &analysis);
         if self.refuse_outdated(&arrival, &analysis) {
             return;
         }
@@ -242,15 +240,17 @@ impl Engine {
             body,
             timestamp_at: analysis.timestamp_at,
         };
-        let is_looked_at = self.statements.looks_at_partition();
         let sharing = match is_timed(&permits) {
             // It has its own time.
             true => Sharing::Alone(None),
             false => self.share(statement.as_deref(), &read),
         };
-        if is_looked_at {
-            self.note_partition(&arrival, &analysis, statement.as_deref(), &sharing);
-        }
+        let arrived = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
+        };
+        features::on_shared(self, &arrived, matches!(sharing, Sharing::Joined(_)));
         let ticket = match sharing {
             Sharing::Joined(_) if permits.is_empty() => return,
             Sharing::Joined(key) => return self.charge_joined(key, permits),
@@ -289,28 +289,6 @@ impl Engine {
         if partition.is_none_or(|partition| self.take_turn(key, partition)) {
             self.start(key);
         }
-    }
-
-    /// Counts a request for its partition.
-    #[inline(never)]
-    fn note_partition(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-        sharing: &Sharing,
-    ) {
-        let Some(identity) = self.links.identity_of(arrival.pool) else {
-            return;
-        };
-        let asked = Asked {
-            opcode: arrival.opcode,
-            bytes: arrival.body.len(),
-            statement,
-            identity,
-            is_shared: matches!(sharing, Sharing::Joined(_)),
-        };
-        self.statements.note_partition(&self.cx, analysis, &asked);
     }
 
     /// Begins to carry out a request.

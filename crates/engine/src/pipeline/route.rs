@@ -8,6 +8,7 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, code};
 
 use crate::engine::Engine;
+use crate::features;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{NodeRequest, Stage, Target};
 use crate::pipeline::query::Query;
@@ -181,7 +182,7 @@ impl Engine {
     pub(crate) fn is_hot(&self, place: &Place) -> bool {
         place
             .token
-            .is_some_and(|token| self.statements.is_hot(token))
+            .is_some_and(|token| features::spreads(&self.features, token))
     }
 
     /// Orders the replicas of the local data centre by the assignment policy, before the others.

@@ -9,6 +9,7 @@ use helenus_wire::{
 };
 
 use crate::context::Context;
+use crate::features;
 use crate::features::lwt_turns::queue::condition_of;
 use crate::keys::SessionKey;
 use crate::memory::{Ledger, NO_MEMORY, SharedBody};
@@ -98,7 +99,7 @@ impl Clients {
         if opcode == Opcode::Error {
             cx.shared.stats.errors.note(header_flags, plain);
         }
-        cx.note_answer((key, stream), opcode, header_flags, plain);
+        features::on_sent(cx, (key, stream), opcode, header_flags, plain);
         match body {
             Pushed::Copied(body) => session.outbox.push(header, body),
             Pushed::Shared(body, None) => session.outbox.push_large(header, body),

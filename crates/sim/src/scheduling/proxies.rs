@@ -270,7 +270,7 @@ impl Proxies {
                 Output::Agree(_)
                 | Output::Recall(_)
                 | Output::Report(..)
-                | Output::Captured(_)
+                | Output::Feature(_)
                 | Output::Traced(_) => {}
             }
         }

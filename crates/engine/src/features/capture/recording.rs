@@ -14,6 +14,7 @@ use helenus_wire::{
 
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::features;
 use crate::features::capture::{Capture, Captured, Part, Wanted};
 use crate::keys::SessionKey;
 use crate::output::Output;
@@ -25,28 +26,26 @@ use crate::statement::prepared::Statement;
 #[cfg(test)]
 mod tests;
 
-impl Context {
-    /// A client is answered, with this body.
-    #[inline]
-    pub(crate) fn note_answer(
-        &mut self,
-        client: (SessionKey, i16),
-        opcode: Opcode,
-        header_flags: u8,
-        body: &[u8],
-    ) {
-        if let Some(capture) = &mut self.capture {
-            let content = strip_prelude(header_flags, body).map_or(body, |(_, content)| content);
-            let error = || (opcode == Opcode::Error).then(|| code_of(content))?;
-            let full = capture.on_answer(client, content.len(), error, self.now);
-            self.hand_over(full);
-        }
+/// A client is sent an answer, with this body.
+#[inline]
+pub(in crate::features) fn on_sent(
+    cx: &mut Context,
+    client: (SessionKey, i16),
+    opcode: Opcode,
+    header_flags: u8,
+    body: &[u8],
+) {
+    if let Some(capture) = &mut cx.features.capture {
+        let content = strip_prelude(header_flags, body).map_or(body, |(_, content)| content);
+        let error = || (opcode == Opcode::Error).then(|| code_of(content))?;
+        let full = capture.on_answer(client, content.len(), error, cx.now);
+        hand_over(cx, full);
     }
+}
 
-    fn hand_over(&mut self, captured: Option<Captured>) {
-        if let Some(captured) = captured {
-            self.ask(Output::Captured(captured));
-        }
+fn hand_over(cx: &mut Context, captured: Option<Captured>) {
+    if let Some(captured) = captured {
+        cx.ask(Output::Feature(features::Output::Captured(captured)));
     }
 }
 
@@ -54,165 +53,175 @@ fn code_of(content: &[u8]) -> Option<u32> {
     Some(ErrorBody::parse(content).ok()?.code as u32)
 }
 
-impl Engine {
-    /// Begins a capture in place of any other, or ends the one under way.
-    pub(crate) fn set_capture(&mut self, wanted: Option<Arc<Wanted>>) {
-        let (index, now) = (self.cx.index, self.cx.now);
-        let begun = wanted.map(|wanted| Box::new(Capture::new(wanted, index, now)));
-        if let Some(ended) = std::mem::replace(&mut self.cx.capture, begun) {
-            for block in ended.end(now) {
-                self.cx.hand_over(Some(block));
+/// Begins a capture in place of any other, or ends the one under way.
+pub(in crate::features) fn on_message(engine: &mut Engine, wanted: Option<Arc<Wanted>>) {
+    let (index, now) = (engine.cx.index, engine.cx.now);
+    let begun = wanted.map(|wanted| Box::new(Capture::new(wanted, index, now)));
+    if let Some(ended) = std::mem::replace(&mut engine.cx.features.capture, begun) {
+        for block in ended.end(now) {
+            hand_over(&mut engine.cx, Some(block));
+        }
+    }
+}
+
+pub(in crate::features) fn on_tick(engine: &mut Engine) {
+    let Some(capture) = &mut engine.cx.features.capture else {
+        return;
+    };
+    if capture.is_over(engine.cx.now) {
+        return on_message(engine, None);
+    }
+    let clients = &engine.clients;
+    let captured = capture.on_tick(engine.cx.now, |session| clients.is_there(session));
+    hand_over(&mut engine.cx, captured);
+}
+
+/// A request has been read.
+#[inline]
+pub(in crate::features) fn on_read(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+) {
+    if engine.cx.features.capture.is_some() {
+        record_arrival(engine, arrival, analysis);
+    }
+}
+
+/// Records a request that has arrived, if its connection is one of those that are.
+#[cold]
+fn record_arrival(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysis<'_>) {
+    let Some(capture) = &engine.cx.features.capture else {
+        return;
+    };
+    if !capture.takes(arrival.session, engine.cx.now) || is_mirror(engine, arrival.session) {
+        return;
+    }
+    let has_values = capture.wanted().has_values;
+    // Before other statements are looked up.
+    let key = engine.statements.routing_key(analysis);
+    let key = key.map(|key| capture.hash(key));
+    let statement = analysis.of_one(arrival.opcode);
+    let class = class_of(
+        &engine.cx.snapshot,
+        arrival.opcode,
+        statement.as_deref(),
+        analysis.prepared.as_deref(),
+        analysis.keyspace,
+        (analysis.place.is_some(), analysis.lwt),
+    );
+    let mut request = Request {
+        opcode: arrival.opcode as u8,
+        class: class as u8,
+        key,
+        marks: if analysis.lwt { marks::CONDITIONAL } else { 0 },
+        ..Request::default()
+    };
+    let (content, version) = (arrival.content, arrival.version);
+    let mut of_one = |options: &Options<'_>, request: &mut Request| {
+        note_options(request, options);
+        let recorded = match &statement {
+            Some(statement) => recorded(engine, statement, analysis.in_force(), has_values),
+            None => return Some(Vec::new()),
+        };
+        Some(vec![part(recorded, &options.values)?])
+    };
+    let parts = match arrival.opcode {
+        Opcode::Query => QueryView::parse(content, version)
+            .ok()
+            .and_then(|view| of_one(&view.options, &mut request)),
+        Opcode::Execute => ExecuteView::parse(content, version)
+            .ok()
+            .and_then(|view| of_one(&view.options, &mut request)),
+        Opcode::Batch => BatchView::parse(content, version).ok().and_then(|view| {
+            note_options(&mut request, &view.options);
+            request.batch_type = view.batch_type;
+            parts_of(engine, &view, analysis, has_values)
+        }),
+        _ => {
+            let of = statement.as_ref();
+            let of = of.map(|of| recorded(engine, of, analysis.keyspace, has_values));
+            let of = of.and_then(|of| part(of, &Values::default()));
+            of.map(|of| vec![of])
+        }
+    };
+    let (client, now) = ((arrival.session, arrival.header.stream), engine.cx.now);
+    if let Some(capture) = &mut engine.cx.features.capture {
+        capture.on_request(client, request, parts, now);
+    }
+}
+
+/// A statement as it is recorded, with its text as it was sent if values are wanted and may be shown. `keyspace`:
+/// in force where its text does not name one.
+fn recorded(
+    engine: &mut Engine,
+    statement: &Arc<Statement>,
+    keyspace: Option<&str>,
+    has_values: bool,
+) -> Recorded {
+    let facts = &statement.facts;
+    let named = facts.keyspace.as_ref().map(|name| name.as_str());
+    // Nothing more of it could be kept.
+    let end = statement.text.floor_char_boundary(TEXT_BYTES_MAX);
+    let head = statement.text.get(..end).unwrap_or_default();
+    let (text, of) = match &mut engine.cx.features.capture {
+        Some(capture) => capture.shown(statement, || shown(statement, head)),
+        None => shown(statement, head),
+    };
+    let is_local = facts.is_about_system(keyspace) || statement.is_node_local(keyspace);
+    // What was not understood may be about roles and their passwords, and so may tables of the system.
+    let is_shown = has_values && of & (kinds::READ | kinds::WRITE) != 0 && !is_local;
+    let recorded = Recorded {
+        text,
+        keyspace: keyspace.filter(|_| named.is_none()).map(str::to_owned),
+        kinds: of | if is_local { kinds::LOCAL } else { 0 },
+        sent: is_shown.then(|| head.to_owned()),
+    };
+    recorded.bounded()
+}
+
+/// Whether a client sends on what captures say.
+fn is_mirror(engine: &Engine, client: SessionKey) -> bool {
+    let kind = engine.clients.kind_of(client);
+    kind.is_some_and(|kind| &*kind.application == MIRROR_NAME)
+}
+
+/// The statements of a batch; None if they are too much, none of them if not all are known.
+fn parts_of(
+    engine: &mut Engine,
+    view: &BatchView<'_>,
+    analysis: &Analysis<'_>,
+    has_values: bool,
+) -> Option<Vec<Part>> {
+    if view.children.len() > PARTS_MAX {
+        return None;
+    }
+    let mut parts = Vec::with_capacity(view.children.len());
+    let mut bytes = 0;
+    for child in &view.children {
+        let (recorded, values) = match child {
+            BatchChild::Text(text, values) => {
+                let statement = engine.statements.of_text(analysis.keyspace, text);
+                let recorded = recorded(engine, &statement, analysis.keyspace, has_values);
+                (recorded, values)
             }
-        }
-    }
-
-    pub(crate) fn tick_capture(&mut self) {
-        let Some(capture) = &mut self.cx.capture else {
-            return;
-        };
-        if capture.is_over(self.cx.now) {
-            return self.set_capture(None);
-        }
-        let clients = &self.clients;
-        let captured = capture.on_tick(self.cx.now, |session| clients.is_there(session));
-        self.cx.hand_over(captured);
-    }
-
-    /// Records a request that has arrived, if its connection is one of those that are.
-    #[cold]
-    pub(crate) fn record_arrival(&mut self, arrival: &Arrival<'_>, analysis: &Analysis<'_>) {
-        let Some(capture) = &self.cx.capture else {
-            return;
-        };
-        if !capture.takes(arrival.session, self.cx.now) || self.is_mirror(arrival.session) {
-            return;
-        }
-        let has_values = capture.wanted().has_values;
-        // Before other statements are looked up.
-        let key = self.statements.routing_key(analysis);
-        let key = key.map(|key| capture.hash(key));
-        let statement = analysis.of_one(arrival.opcode);
-        let class = class_of(
-            &self.cx.snapshot,
-            arrival.opcode,
-            statement.as_deref(),
-            analysis.prepared.as_deref(),
-            analysis.keyspace,
-            (analysis.place.is_some(), analysis.lwt),
-        );
-        let mut request = Request {
-            opcode: arrival.opcode as u8,
-            class: class as u8,
-            key,
-            marks: if analysis.lwt { marks::CONDITIONAL } else { 0 },
-            ..Request::default()
-        };
-        let (content, version) = (arrival.content, arrival.version);
-        let mut of_one = |options: &Options<'_>, request: &mut Request| {
-            note_options(request, options);
-            let recorded = match &statement {
-                Some(statement) => self.recorded(statement, analysis.in_force(), has_values),
-                None => return Some(Vec::new()),
-            };
-            Some(vec![part(recorded, &options.values)?])
-        };
-        let parts = match arrival.opcode {
-            Opcode::Query => QueryView::parse(content, version)
-                .ok()
-                .and_then(|view| of_one(&view.options, &mut request)),
-            Opcode::Execute => ExecuteView::parse(content, version)
-                .ok()
-                .and_then(|view| of_one(&view.options, &mut request)),
-            Opcode::Batch => BatchView::parse(content, version).ok().and_then(|view| {
-                note_options(&mut request, &view.options);
-                request.batch_type = view.batch_type;
-                self.parts_of(&view, analysis, has_values)
-            }),
-            _ => {
-                let of = statement.as_ref();
-                let of = of.map(|of| self.recorded(of, analysis.keyspace, has_values));
-                let of = of.and_then(|of| part(of, &Values::default()));
-                of.map(|of| vec![of])
+            BatchChild::Prepared(id, values) => {
+                let Some(prepared) = engine.statements.prepared(&engine.cx.shared, id) else {
+                    return Some(Vec::new());
+                };
+                let keyspace = prepared.keyspace.as_deref();
+                let recorded = recorded(engine, &prepared.statement, keyspace, has_values);
+                (recorded, values)
             }
         };
-        let (client, now) = ((arrival.session, arrival.header.stream), self.cx.now);
-        if let Some(capture) = &mut self.cx.capture {
-            capture.on_request(client, request, parts, now);
-        }
-    }
-
-    /// A statement as it is recorded, with its text as it was sent if values are wanted and may be shown. `keyspace`:
-    /// in force where its text does not name one.
-    fn recorded(
-        &mut self,
-        statement: &Arc<Statement>,
-        keyspace: Option<&str>,
-        has_values: bool,
-    ) -> Recorded {
-        let facts = &statement.facts;
-        let named = facts.keyspace.as_ref().map(|name| name.as_str());
-        // Nothing more of it could be kept.
-        let end = statement.text.floor_char_boundary(TEXT_BYTES_MAX);
-        let head = statement.text.get(..end).unwrap_or_default();
-        let (text, of) = match &mut self.cx.capture {
-            Some(capture) => capture.shown(statement, || shown(statement, head)),
-            None => shown(statement, head),
-        };
-        let is_local = facts.is_about_system(keyspace) || statement.is_node_local(keyspace);
-        // What was not understood may be about roles and their passwords, and so may tables of the system.
-        let is_shown = has_values && of & (kinds::READ | kinds::WRITE) != 0 && !is_local;
-        let recorded = Recorded {
-            text,
-            keyspace: keyspace.filter(|_| named.is_none()).map(str::to_owned),
-            kinds: of | if is_local { kinds::LOCAL } else { 0 },
-            sent: is_shown.then(|| head.to_owned()),
-        };
-        recorded.bounded()
-    }
-
-    /// Whether a client sends on what captures say.
-    fn is_mirror(&self, client: SessionKey) -> bool {
-        let kind = self.clients.kind_of(client);
-        kind.is_some_and(|kind| &*kind.application == MIRROR_NAME)
-    }
-
-    /// The statements of a batch; None if they are too much, none of them if not all are known.
-    fn parts_of(
-        &mut self,
-        view: &BatchView<'_>,
-        analysis: &Analysis<'_>,
-        has_values: bool,
-    ) -> Option<Vec<Part>> {
-        if view.children.len() > PARTS_MAX {
+        let part = part(recorded, values)?;
+        bytes += part.values.len() + part.statement.text.len();
+        if bytes > RECORD_BYTES_MAX {
             return None;
         }
-        let mut parts = Vec::with_capacity(view.children.len());
-        let mut bytes = 0;
-        for child in &view.children {
-            let (recorded, values) = match child {
-                BatchChild::Text(text, values) => {
-                    let statement = self.statements.of_text(analysis.keyspace, text);
-                    let recorded = self.recorded(&statement, analysis.keyspace, has_values);
-                    (recorded, values)
-                }
-                BatchChild::Prepared(id, values) => {
-                    let Some(prepared) = self.statements.prepared(&self.cx.shared, id) else {
-                        return Some(Vec::new());
-                    };
-                    let keyspace = prepared.keyspace.as_deref();
-                    let recorded = self.recorded(&prepared.statement, keyspace, has_values);
-                    (recorded, values)
-                }
-            };
-            let part = part(recorded, values)?;
-            bytes += part.values.len() + part.statement.text.len();
-            if bytes > RECORD_BYTES_MAX {
-                return None;
-            }
-            parts.push(part);
-        }
-        Some(parts)
+        parts.push(part);
     }
+    Some(parts)
 }
 
 fn note_options(request: &mut Request, options: &Options<'_>) {

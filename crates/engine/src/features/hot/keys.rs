@@ -121,6 +121,6 @@ impl HotKeys {
             summary: self.sketch.summary(PUBLISHED_MAX),
             spread: self.set.tokens().to_vec(),
         };
-        cx.shared.hot.publish(cx.index, of);
+        cx.shared.features.hot.publish(cx.index, of);
     }
 }

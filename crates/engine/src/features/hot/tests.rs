@@ -115,7 +115,7 @@ fn a_hot_key_is_published_by_its_token_and_without_its_value() {
         serve(&mut bench, WRITE, &HOT);
     }
     bench.wait(Duration::from_secs(1));
-    let hottest = bench.common.hot.hottest(5);
+    let hottest = bench.common.features.hot.hottest(5);
     assert_eq!(hottest.summary.entries.len(), 5);
     let first = &hottest.summary.entries[0];
     assert_eq!(first.partition.token, murmur3_token(&HOT));
@@ -137,7 +137,11 @@ fn values_of_keys_are_kept_only_while_that_is_allowed() {
     let mut config = Config::default();
     config.admin.show_keys = true;
     let mut bench = bench(config.clone());
-    let key = |bench: &Bench| bench.common.hot.hottest(1).summary.entries[0].label.key;
+    let key = |bench: &Bench| {
+        bench.common.features.hot.hottest(1).summary.entries[0]
+            .label
+            .key
+    };
     read_skewed(&mut bench, 500);
     bench.wait(Duration::from_secs(1));
     assert_eq!(
@@ -179,7 +183,7 @@ fn spreading_can_be_switched_off() {
     read_skewed(&mut bench, 2_000);
     let hot_reads = read_skewed(&mut bench, 600);
     assert!(hot_reads.iter().max() > Some(&440), "{hot_reads:?}");
-    let hottest = bench.common.hot.hottest(5);
+    let hottest = bench.common.features.hot.hottest(5);
     assert!(hottest.spread.is_empty() && !hottest.summary.entries.is_empty());
 }
 
@@ -188,7 +192,25 @@ fn a_worker_that_has_ended_is_forgotten() {
     let mut bench = bench(Config::default());
     read_skewed(&mut bench, 500);
     bench.wait(Duration::from_secs(1));
-    assert!(!bench.common.hot.hottest(5).summary.entries.is_empty());
+    assert!(
+        !bench
+            .common
+            .features
+            .hot
+            .hottest(5)
+            .summary
+            .entries
+            .is_empty()
+    );
     bench.common.on_worker_ended(0);
-    assert!(bench.common.hot.hottest(5).summary.entries.is_empty());
+    assert!(
+        bench
+            .common
+            .features
+            .hot
+            .hottest(5)
+            .summary
+            .entries
+            .is_empty()
+    );
 }

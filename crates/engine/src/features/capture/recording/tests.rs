@@ -29,15 +29,16 @@ fn wanted(bench: &Bench) -> Wanted {
 }
 
 fn begin(bench: &mut Bench, wanted: Wanted) {
-    let message = WorkerMessage::Capture(Some(Arc::new(wanted)));
+    let message = WorkerMessage::Feature(features::Message::Capture(Some(Arc::new(wanted))));
     bench.engine.on_message(bench.now, message);
 }
 
 fn end(bench: &mut Bench) -> Vec<Captured> {
-    bench
-        .engine
-        .on_message(bench.now, WorkerMessage::Capture(None));
-    assert!(bench.engine.cx.capture.is_none());
+    bench.engine.on_message(
+        bench.now,
+        WorkerMessage::Feature(features::Message::Capture(None)),
+    );
+    assert!(bench.engine.cx.features.capture.is_none());
     captured(bench)
 }
 
@@ -45,7 +46,7 @@ fn captured(bench: &mut Bench) -> Vec<Captured> {
     let outputs = std::iter::from_fn(|| bench.engine.poll_output());
     outputs
         .filter_map(|output| match output {
-            Output::Captured(captured) => Some(captured),
+            Output::Feature(features::Output::Captured(captured)) => Some(captured),
             _ => None,
         })
         .collect()
@@ -211,7 +212,7 @@ fn answers_are_measured_without_warnings_and_as_the_client_wants_them() {
         let mut warned = vec![0, 1];
         write::string(&mut warned, "too many tombstones");
         warned.extend([0; 77]);
-        cx.note_answer((session, 3), Opcode::Result, flags::WARNING, &warned);
+        super::on_sent(cx, (session, 3), Opcode::Result, flags::WARNING, &warned);
         answer(&mut bench);
     }
     let blocks = end(&mut bench);
@@ -422,7 +423,7 @@ fn a_capture_ends_by_itself_and_takes_only_its_share_of_connections() {
     };
     begin(&mut bench, wanted.clone());
     bench.wait(Duration::from_secs(2));
-    assert!(bench.engine.cx.capture.is_none());
+    assert!(bench.engine.cx.features.capture.is_none());
     captured(&mut bench);
     // One connection is either chosen or not, by the salt.
     let mut chosen = 0;
