@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
-use helenus_engine::list_columns::ListColumns;
 use helenus_engine::output::{Dialed, Outgoing, Output, Sent, Then};
 use helenus_engine::shared::{Common, Shared};
+use helenus_engine::snapshot::list_columns::ListColumns;
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::Replication;

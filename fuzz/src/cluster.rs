@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_engine::config::{AggregationMode, Config};
-use helenus_engine::list_columns::ListColumns;
+use helenus_engine::snapshot::list_columns::ListColumns;
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot, SystemColumn, SystemTable};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;

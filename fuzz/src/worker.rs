@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use helenus_engine::client::session::Next;
 use helenus_engine::output::{HeldAnswer, LinkEnd, Output};
+use helenus_engine::session::session::Next;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 
@@ -82,7 +82,7 @@ impl Worker {
                 // What no node knows stays unknown.
                 Output::Recall(_) => {}
                 // Nobody asks.
-                Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
+                Output::Report(..) | Output::Feature(_) | Output::Traced(_) => {}
             }
         }
         self.flush(now);

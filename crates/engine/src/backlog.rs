@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::gates::holding::HeldRequest;
-use crate::gates::lwt_queue::Write;
+use crate::features::lwt_turns::queue::Write;
+use crate::features::pause::held::HeldRequest;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 
 /// Something to be done for a request.

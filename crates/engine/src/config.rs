@@ -360,7 +360,7 @@ pub struct Limits {
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// A level (`error`, `warn`, `info`, `debug`), or levels by part of the program as in
-    /// `info,helenus_engine::client=debug`.
+    /// `info,helenus_engine::session=debug`.
     pub filter: String,
 }
 

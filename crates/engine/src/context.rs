@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::capture::Capture;
+use crate::features;
 use crate::memory::Ledger;
 use crate::output::Output;
 use crate::shared::{Shared, WorkerMessage};
@@ -28,8 +28,7 @@ pub(crate) struct Context {
     pub wall: (Duration, Instant),
     /// Bytes held for clients and nodes.
     pub memory: Rc<Ledger>,
-    /// The capture under way, if somebody wants one.
-    pub capture: Option<Box<Capture>>,
+    pub features: features::InContext,
     /// What is to be done outside of the engine.
     pub outputs: VecDeque<Output>,
     rng: u64,
@@ -55,7 +54,7 @@ impl Context {
             origin: now,
             now,
             wall: (since_1970, now),
-            capture: None,
+            features: features::InContext::default(),
             outputs: VecDeque::new(),
             rng: seed | 1,
         }

@@ -10,31 +10,33 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::admission::Queues;
 use crate::backlog::{Backlog, Work};
-use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
-use crate::encodings::coding::Coding;
-use crate::execution::hedge_budget::Hedging;
-use crate::gates::coalesce::Coalescing;
-use crate::gates::graces::Graces;
-use crate::gates::holding::HoldGate;
-use crate::gates::merge::Merging;
-use crate::gates::rules::RuleGate;
+use crate::features;
+use crate::features::coalesce::Coalescing;
+use crate::features::encodings::coding::Coding;
+use crate::features::hedge::budget::Hedging;
+use crate::features::lwt_turns::graces::Graces;
+use crate::features::merge::gate::Merging;
+use crate::features::pause::held::HoldGate;
+use crate::features::records::Records;
+use crate::features::rules::gate::RuleGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::node::links::Links;
-use crate::node::pace::Completed;
 use crate::output::Output;
-use crate::pauses::Pauses;
-use crate::records::Records;
-use crate::request::Requests;
+use crate::pipeline::request::Requests;
+use crate::pipeline::retry::backoff::Pauses;
+use crate::scheduler::Queues;
+use crate::session::clients::Clients;
 use crate::shared::Shared;
 use crate::statement::Statements;
+use crate::upstream::links::Links;
+use crate::upstream::pace::Completed;
 
 /// A worker's whole state.
 pub struct Engine {
     pub(crate) cx: Context,
+    pub(crate) features: features::State,
     pub(crate) clients: Clients,
     pub(crate) links: Links,
     pub(crate) requests: Requests,
@@ -79,6 +81,7 @@ impl Engine {
         let records = Records::new(&shared.config);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
+            features: features::State::new(seed),
             clients: Clients::default(),
             links,
             requests: Requests::default(),

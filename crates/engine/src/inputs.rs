@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use helenus_policy::ring::NodeIndex;
 
 use crate::backlog::Work;
-use crate::ends::Reply;
 use crate::engine::Engine;
+use crate::features;
 use crate::memory::Body;
-use crate::node::agreement::warned;
 use crate::output::{Agreement, HeldAnswer};
+use crate::pipeline::finish::Reply;
+use crate::pipeline::nodes::agreement::warned;
 use crate::shared::WorkerMessage;
-use crate::tick::{STILL_MAX, TICK};
+use crate::support::tick::{STILL_MAX, TICK};
 
 impl Engine {
     /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
@@ -86,7 +87,7 @@ impl Engine {
             WorkerMessage::Holds => self.adopt_holds(),
             WorkerMessage::Renew(node) => self.renew_links(node),
             WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
-            WorkerMessage::Capture(wanted) => self.set_capture(wanted),
+            WorkerMessage::Feature(message) => features::on_message(self, message),
         }
         self.settle();
     }
@@ -126,9 +127,8 @@ impl Engine {
         self.release_taught();
         self.queues.return_permits(&mut self.cx);
         self.queues.on_tick(&self.cx);
-        self.statements.on_tick(&self.cx);
         self.records.on_tick(self.cx.now_us());
-        self.tick_capture();
+        features::on_tick(self);
         self.move_waiting_scans();
         self.clients.check(&mut self.cx);
         self.check_credentials();

@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use helenus_wire::JoinedBody;
 
-use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::support::sync::Arc;
+use crate::support::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A worker tells the others when it holds so much more or less than they know.
 const STEP: usize = 64 * 1024;

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use helenus_wire::{Encoder, Opcode, Version};
 
-use crate::capture::Captured;
+use crate::features;
+use crate::features::records::RequestTrace;
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
-use crate::records::RequestTrace;
-use crate::report::Report;
 use crate::shared::WorkerMessage;
+use crate::worker_status::Report;
 
 /// Something to be done.
 pub enum Output {
@@ -32,8 +32,7 @@ pub enum Output {
     Recall(Box<[u8]>),
     /// What somebody wanted to know, with the number of the question.
     Report(u64, Box<Report>),
-    /// Some of what somebody wants to have recorded.
-    Captured(Captured),
+    Feature(features::Output),
     /// What somebody follows a request for, who wants to see where its time went.
     Traced(Box<RequestTrace>),
 }

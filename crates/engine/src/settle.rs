@@ -3,7 +3,7 @@
 use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::node_request::Owner;
+use crate::pipeline::node_request::Owner;
 
 impl Engine {
     /// Does what is left to be done, and what that leaves. Called once behind every event, and by

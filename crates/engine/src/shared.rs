@@ -10,29 +10,28 @@ use arc_swap::ArcSwap;
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashSet;
 
-use crate::admission::shared_node::SharedNodes;
-use crate::capture;
-use crate::client::identity::Identities;
-use crate::client::login_queue::Logins;
 use crate::config::Config;
-use crate::gates::lwt_queue::{SharedTurns, Write};
-use crate::gates::scan_limit::ScanCounts;
-use crate::holds::Holds;
-use crate::hot_partitions::HotPartitions;
+use crate::features;
+use crate::features::lwt_turns::queue::{SharedTurns, Write};
+use crate::features::pause::operator_pause::Holds;
+use crate::features::prewarm::lessons::{TEXT_BYTES_MAX, Teachers};
+use crate::features::rules::Rules;
 use crate::keys::{ClientRequestKey, SessionKey};
-use crate::leases::Leases;
 use crate::memory::Memory;
-use crate::node::lessons::{TEXT_BYTES_MAX, Teachers};
-use crate::recalled::{Asker, Recalled};
-use crate::recent::Recent;
-use crate::report::Wanted;
-use crate::reports::Reports;
-use crate::rules::Rules;
+use crate::rewrite::leases::Leases;
+use crate::scheduler::scan_limit::ScanCounts;
+use crate::scheduler::shared_node::SharedNodes;
+use crate::session::login::identity::Identities;
+use crate::session::login::queue::Logins;
 use crate::snapshot::{HostId, Snapshot};
-use crate::statement::asked::AskedStatement;
 use crate::statement::learned::alike::Shapes;
+use crate::statement::prepared::asked::AskedStatement;
+use crate::statement::prepared::id_lookup_cache::{Asker, Recalled};
 use crate::statement::prepared::{PassedStatement, Prepared, Published};
 use crate::stats::Stats;
+use crate::support::recent::Recent;
+use crate::upstream::node_reports::Reports;
+use crate::worker_status::Wanted;
 
 /// Of `limits.memory_max`, the part that may wait for one client to read it.
 const BACKLOG_SHARE: usize = 4;
@@ -82,8 +81,7 @@ pub struct Common {
     pub rules: Rules,
     /// Pauses that operators have asked for.
     pub holds: Holds,
-    /// The partitions that workers are asked for most.
-    pub hot: HotPartitions,
+    pub features: features::Shared,
     /// Nodes that have joined, and which worker teaches them what clients have prepared.
     pub(crate) teachers: Teachers,
     /// What nodes report of themselves.
@@ -102,9 +100,15 @@ pub enum WorkerMessage {
     /// New settings are in force.
     Settings(Arc<Config>),
     /// An EVENT body in the nodes' version, for the clients that registered for its kind.
-    Event { kind: EventKind, body: Arc<[u8]> },
+    Event {
+        kind: EventKind,
+        body: Arc<[u8]>,
+    },
     /// A conditional write of that worker may go on.
-    Turn { write: Write, with_turn: bool },
+    Turn {
+        write: Write,
+        with_turn: bool,
+    },
     /// It is the turn of a login of that worker, or its place was given to another.
     LogIn {
         session: SessionKey,
@@ -119,9 +123,11 @@ pub enum WorkerMessage {
     /// Links to this node, or of all nodes, are to be replaced.
     Renew(Option<SocketAddr>),
     /// Somebody wants to know something of this worker; the number comes back with the answer.
-    Report { ticket: u64, wanted: Wanted },
-    /// What clients ask is to be recorded, or no longer.
-    Capture(Option<Arc<capture::Wanted>>),
+    Report {
+        ticket: u64,
+        wanted: Wanted,
+    },
+    Feature(features::Message),
 }
 
 /// Kinds of events that clients register for.
@@ -195,7 +201,7 @@ impl Common {
             nodes: SharedNodes::new(now),
             rules,
             holds: Holds::default(),
-            hot: HotPartitions::default(),
+            features: features::Shared::default(),
             teachers: Teachers::default(),
             reports: Reports::default(),
             leases: Leases::new(now),
@@ -257,7 +263,7 @@ impl Common {
 
     /// A worker has ended: it takes no more messages.
     pub fn on_worker_ended(&self, worker: usize) {
-        self.hot.forget_worker(worker);
+        self.features.on_worker_ended(worker);
         if let Ok(mut ended) = self.ended.lock() {
             ended.insert(worker);
         }

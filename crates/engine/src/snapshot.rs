@@ -1,5 +1,11 @@
 //! What the proxy knows of the cluster at one moment. Immutable; replaced whole.
 
+pub mod batch_limits;
+pub mod list_columns;
+pub mod page_limits;
+pub mod table_sizes;
+pub mod timeouts;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,13 +15,13 @@ use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::batch_limits::BatchLimits;
-use crate::encodings::Encodings;
-use crate::layouts::Layouts;
-use crate::list_columns::ListColumns;
-use crate::page_limits::PageLimits;
-use crate::table_sizes::TableSizes;
-use crate::timeouts::Timeouts;
+use crate::features::encodings::Encodings;
+use crate::features::layouts::Layouts;
+use crate::snapshot::batch_limits::BatchLimits;
+use crate::snapshot::list_columns::ListColumns;
+use crate::snapshot::page_limits::PageLimits;
+use crate::snapshot::table_sizes::TableSizes;
+use crate::snapshot::timeouts::Timeouts;
 
 /// What Cassandra calls a node, whatever its address.
 pub type HostId = [u8; 16];

@@ -1,63 +1,46 @@
 //! What a request asks for: statements, prepared ones, what is known of them, system tables.
 
-mod added_columns;
 pub(crate) mod analysis;
 pub mod analyze;
-pub mod asked;
 pub(crate) mod children;
 pub mod classify;
 pub(crate) mod definition;
-pub(crate) mod description;
-pub(crate) mod encoded_plan;
-pub(crate) mod encoded_rules;
-pub(crate) mod hot_keys;
 pub mod in_keys;
 pub(crate) mod keyspaces;
-pub(crate) mod layout_alter;
-pub(crate) mod layout_plan;
-pub(crate) mod layout_rules;
 pub mod learned;
 pub(crate) mod of_text;
 pub mod order;
 pub(crate) mod pieces;
 pub(crate) mod place;
 pub mod prepared;
-mod prepared_cache;
-pub(crate) mod preparing;
 pub(crate) mod resendable;
-pub(crate) mod restored_order;
 mod routing_key;
-pub(crate) mod standing;
 pub mod system;
 mod system_read;
 mod table_counters;
 mod text_cache;
-mod timed_write;
-pub(crate) mod told;
-pub(crate) mod unprepared;
 pub(crate) mod unread;
 pub(crate) mod words;
 
 use std::sync::Arc;
 
 use self::analysis::Analysis;
-use self::asked::COUNTED_ONE_OF;
-use self::hot_keys::Asked;
-use self::hot_keys::HotKeys;
 use self::learned::typical::Typical;
 use self::place::Placer;
 use self::prepared::{Prepared, Statement};
-use self::prepared_cache::PreparedCache;
 use self::system::Proxies;
 use self::table_counters::TableCounters;
 use self::text_cache::TextCache;
-use self::told::{Known, Told};
 use crate::config::{Config, Limits};
 use crate::context::Context;
 use crate::keys::SessionKey;
-use crate::query::Query;
-use crate::sampling::{Sampler, Share};
+use crate::pipeline::query::Query;
 use crate::shared::Shared;
+use crate::statement::prepared::asked::COUNTED_ONE_OF;
+use crate::statement::prepared::cache::PreparedCache;
+use crate::statement::prepared::told::{Known, Told};
+use crate::stats::TableStats;
+use crate::support::sampling::{Sampler, Share};
 
 /// What one worker knows of statements.
 pub(crate) struct Statements {
@@ -72,8 +55,6 @@ pub(crate) struct Statements {
     proxies: Proxies,
     /// Which answers count for how often statements are asked.
     counted: Sampler,
-    /// The partitions that are asked for most.
-    hot: HotKeys,
 }
 
 impl Statements {
@@ -88,7 +69,6 @@ impl Statements {
             tables: TableCounters::default(),
             proxies: Proxies::of(config),
             counted: Sampler::default(),
-            hot: HotKeys::new(seed),
         }
     }
 
@@ -126,46 +106,20 @@ impl Statements {
         self.counted.takes(Share::one_of(COUNTED_ONE_OF))
     }
 
-    /// Whether this request is looked at for the partitions that are asked for most.
-    #[inline]
-    pub(crate) fn looks_at_partition(&mut self) -> bool {
-        self.hot.is_next()
-    }
-
-    /// Counts a request that is looked at, the last one that was analyzed, for its partition.
-    #[inline(never)]
-    pub(crate) fn note_partition(
+    /// The counters of the table that a request is about.
+    pub(crate) fn counters_of(
         &mut self,
         cx: &Context,
         analysis: &Analysis<'_>,
-        asked: &Asked<'_>,
-    ) {
-        let place = analysis.place.as_ref();
-        let Some(token) = place.and_then(|place| place.token) else {
-            return;
-        };
-        let of = analysis.table(asked.statement);
-        let table = of.and_then(|(keyspace, table)| self.tables.of(cx, keyspace, table));
-        if let Some(table) = table {
-            let key = cx.shared.config.admin.show_keys.then(|| self.placer.key());
-            self.hot.note(asked, analysis.lwt, (&table, token, key));
-        }
+        statement: Option<&Statement>,
+    ) -> Option<Arc<TableStats>> {
+        let (keyspace, table) = analysis.table(statement)?;
+        self.tables.of(cx, keyspace, table)
     }
 
     /// The routing key of a request that was analyzed just now, if it is known.
     pub(crate) fn routing_key(&self, analysis: &Analysis<'_>) -> Option<&[u8]> {
         analysis.place.as_ref().map(|_| self.placer.key())
-    }
-
-    /// Whether the partition with this token is a notable part of a node's work.
-    #[inline]
-    pub(crate) fn is_hot(&self, token: i64) -> bool {
-        self.hot.is_hot(token)
-    }
-
-    /// Decides which partitions are hot, and publishes them now and then.
-    pub(crate) fn on_tick(&mut self, cx: &Context) {
-        self.hot.on_tick(cx);
     }
 
     /// A prepared statement by id: known to this worker, or to any other.

@@ -12,8 +12,8 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed, code, strip_prelude};
 use rustc_hash::FxBuildHasher;
 
-use crate::client::names::ClientKinds;
-use crate::repeated::Repeated;
+use crate::session::names::ClientKinds;
+use crate::support::rate_limited_warning::Repeated;
 
 pub use predictions::{COMPARED, Predictions, Quality};
 

@@ -1,7 +1,7 @@
 //! What workers of a proxy share, under a scheduler that tries orders of their steps ([shuttle](https://docs.rs/shuttle)).
 //!
 //! The modules are the engine's own files, compiled once more with locks and atomics that let another thread go on at
-//! each use: `crate::sync` is the standard library's there and shuttle's here. A scenario is what a few workers do at the
+//! each use: `crate::support::sync` is the standard library's there and shuttle's here. A scenario is what a few workers do at the
 //! same time; it panics if a promise is broken, or if all wait for each other.
 //!
 //! Each step is seen by all others at once: what weaker orders of memory allow beside that is not tried.
@@ -10,16 +10,16 @@
 #![allow(dead_code, unreachable_pub)]
 
 #[cfg(not(test))]
-#[path = "../../engine/src/client/login_queue.rs"]
+#[path = "../../engine/src/session/login/queue.rs"]
 mod login_queue;
 #[cfg(not(test))]
-#[path = "../../engine/src/gates/lwt_queue.rs"]
+#[path = "../../engine/src/features/lwt_turns/queue.rs"]
 mod lwt_queue;
 #[cfg(not(test))]
 #[path = "../../engine/src/memory.rs"]
 mod memory;
 #[cfg(not(test))]
-#[path = "../../engine/src/gates/scan_limit.rs"]
+#[path = "../../engine/src/scheduler/scan_limit.rs"]
 mod scan_limit;
 #[cfg(not(test))]
 pub mod scenarios;
@@ -35,10 +35,12 @@ mod keys {
 }
 
 #[cfg(not(test))]
-mod sync {
-    pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod support {
+    pub(crate) mod sync {
+        pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-    pub(crate) mod atomic {
-        pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+        pub(crate) mod atomic {
+            pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use helenus_engine::client::passed::{NotAdopted, PassedClient};
+use helenus_engine::session::handover::passed::{NotAdopted, PassedClient};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use helenus_engine::report::{Report, Wanted};
 use helenus_engine::shared::WorkerMessage;
+use helenus_engine::worker_status::{Report, Wanted};
 
 use crate::process::Process;
 use crate::questions::Open;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use helenus_engine::capture::Captured;
+use helenus_engine::features::capture::Captured;
 use tokio::sync::mpsc;
 
 /// Of blocks on their way.

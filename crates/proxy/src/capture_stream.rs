@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use helenus_capture::{End, Mark, Reason, Start};
-use helenus_engine::capture::Wanted;
+use helenus_engine::features;
+use helenus_engine::features::capture::Wanted;
 use helenus_engine::shared::WorkerMessage;
 use helenus_policy::schedule::Class;
 use hyper::body::{Body, Frame};
@@ -118,7 +119,9 @@ pub(crate) fn begin(shared: &Arc<Process>, limits: Limits) -> Result<Stream, Str
         has_values: limits.has_values,
         salt,
     };
-    shared.tell_workers(&WorkerMessage::Capture(Some(Arc::new(wanted))));
+    shared.tell_workers(&WorkerMessage::Feature(features::Message::Capture(Some(
+        Arc::new(wanted),
+    ))));
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
     let start = Start {
         proxy: env!("CARGO_PKG_VERSION").to_owned(),
@@ -219,7 +222,8 @@ impl Body for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // Before there is room for another: what is said of none must not reach that one.
-        self.shared.tell_workers(&WorkerMessage::Capture(None));
+        self.shared
+            .tell_workers(&WorkerMessage::Feature(features::Message::Capture(None)));
         self.shared.captures.end(self.ticket);
         let lost = self.lost.load(Ordering::Relaxed);
         let why = match (self.ended, self.taken.is_given_up.load(Ordering::Relaxed)) {

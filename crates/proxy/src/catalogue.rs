@@ -1,7 +1,7 @@
 //! Flags and catalogue of layouts and encoded columns: read every few seconds, compared with the tables, put into
 //! the snapshot.
 //!
-//! What was read is good for a lease ([`helenus_engine::leases`]), which is renewed only once it is in force. The lease on
+//! What was read is good for a lease ([`helenus_engine::rewrite::leases`]), which is renewed only once it is in force. The lease on
 //! the flags is renewed by any node that answers; that on the catalogue only by a reading that can have followed from
 //! the one before ([`Belief`]), whose tables could be looked at, and that is not one which only a node that lags
 //! behind may give ([`votes`]).

@@ -23,9 +23,9 @@ use self::advice::tls_error;
 use crate::config::Config;
 use crate::tls;
 use crate::transport::Transport;
-use helenus_engine::client::authenticator::{Authenticators, Unfit};
-use helenus_engine::client::refusal::is_refusal;
 use helenus_engine::output::NotDialed;
+use helenus_engine::session::login::authenticator::{Authenticators, Unfit};
+use helenus_engine::session::login::refusal::is_refusal;
 
 pub(crate) use self::advice::Advice;
 

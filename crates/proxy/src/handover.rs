@@ -23,7 +23,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use helenus_engine::client::passed::STATE_VERSION;
+use helenus_engine::session::handover::passed::STATE_VERSION;
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{

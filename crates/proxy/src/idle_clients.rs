@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helenus_engine::report::{Report, Wanted};
+use helenus_engine::worker_status::{Report, Wanted};
 
 use crate::process::Process;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use helenus_engine::SessionKey;
-use helenus_engine::drain::Timetable;
+use helenus_engine::session::drain::Timetable;
 use helenus_engine::statement::prepared::PassedStatement;
 use rustc_hash::FxHashMap;
 use rustix::net::{Shutdown, shutdown};

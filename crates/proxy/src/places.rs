@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use helenus_engine::client::login_queue::block_of;
+use helenus_engine::session::login::queue::block_of;
 use tokio::sync::oneshot;
 
 /// How many connections there may be, and from which silence on one may be closed for another.

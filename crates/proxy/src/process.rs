@@ -10,10 +10,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use helenus_engine::SessionKey;
-use helenus_engine::client::passed::PassedClient;
 use helenus_engine::config::Config;
-use helenus_engine::drain::Timetable;
-use helenus_engine::records::RequestTrace;
+use helenus_engine::features::records::RequestTrace;
+use helenus_engine::session::drain::Timetable;
+use helenus_engine::session::handover::passed::PassedClient;
 use helenus_engine::shared::{Common, WorkerMessage};
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::add;

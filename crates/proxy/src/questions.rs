@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use helenus_engine::report::Report;
+use helenus_engine::worker_status::Report;
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 

@@ -1,4 +1,4 @@
-//! Collects what the agents in the nodes report ([`helenus_engine::reports`]): a task for each node, which
+//! Collects what the agents in the nodes report ([`helenus_engine::upstream::node_reports`]): a task for each node, which
 //! connects to its reporter, judges what comes, and keeps the last report.
 //!
 //! Nothing depends on it. A report that is missing, late or wrong is as if there were none.
@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
-use helenus_engine::reports::{NodeReport, NodeReports, Rejected, Resources};
 use helenus_engine::snapshot::{Node, Snapshot};
+use helenus_engine::upstream::node_reports::{NodeReport, NodeReports, Rejected, Resources};
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use rustc_hash::FxHashMap;

@@ -31,7 +31,7 @@ use crate::{
     adopting, catalogue, file_limit, idle_clients, proxy_names, proxy_peers, recorder, reports,
     tls, traces,
 };
-use helenus_engine::drain::Timetable;
+use helenus_engine::session::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Snapshot;
 

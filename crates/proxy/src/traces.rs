@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Tracing;
-use helenus_engine::records::RequestTrace;
+use helenus_engine::features::records::RequestTrace;
 use helenus_engine::stats::add;
 use hyper::body::Bytes;
 use prost::Message;

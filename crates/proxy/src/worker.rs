@@ -23,13 +23,14 @@ use tokio::sync::oneshot;
 use crate::conn::is_hang_up;
 use crate::process::{Change, Process};
 use crate::transport::Transport;
-use helenus_engine::client::session::Next;
+use helenus_engine::features;
 use helenus_engine::output::{
     Agreement, Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then,
 };
-use helenus_engine::report::Report;
+use helenus_engine::session::session::Next;
 use helenus_engine::shared::{ClientPermit, Shared};
 use helenus_engine::stats::add;
+use helenus_engine::worker_status::Report;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 
 /// Maximum number of reads from one socket before other connections get their turn.
@@ -183,7 +184,9 @@ impl Worker {
                 }
                 Output::Recall(id) => self.shared.recall(id),
                 Output::Report(ticket, report) => self.report(ticket, *report),
-                Output::Captured(captured) => self.shared.captures.take(captured),
+                Output::Feature(features::Output::Captured(captured)) => {
+                    self.shared.captures.take(captured)
+                }
                 Output::Traced(trace) => self.shared.trace(trace),
             }
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use helenus_engine::drain::Timetable;
+use helenus_engine::session::drain::Timetable;
 use helenus_engine::shared::{EventKind, WorkerMessage};
 use helenus_wire::write;
 

@@ -213,7 +213,7 @@ fn alive_but_not_ready(proxy: &Proxy, nobody: SocketAddr) {
 fn changes_at_once(proxy: &Proxy, file: &mut Settings, path: &Path) {
     file.rest = "[admin]\ntoken = 'secret'\n\
                  [limits]\nclients_max = 3\nhandshake_timeout_ms = 1000\n\
-                 [log]\nfilter = 'info,helenus_engine::client=debug'\n"
+                 [log]\nfilter = 'info,helenus_engine::session=debug'\n"
         .to_owned();
     file.write(path);
     assert!(!proxy.log().contains("closing a client"));

@@ -3,11 +3,11 @@
 use helenus_policy::choice::Policy;
 use helenus_policy::schedule::Variant;
 
-use crate::client::authenticator::is_known;
 use crate::config::{
     Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Listen, Scheduling, Secret,
     rules,
 };
+use crate::session::login::authenticator::is_known;
 
 /// Whoever has heard one exchange could find a shorter secret by trying.
 pub const REPORTS_SECRET_BYTES_MIN: usize = 16;

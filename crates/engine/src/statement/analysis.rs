@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helenus_wire::{Consistency, Opcode};
 
-use crate::resendable::Resendable;
+use crate::pipeline::retry::resendable::Resendable;
 use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
 

@@ -7,7 +7,7 @@ use helenus_wire::{
 };
 
 use crate::context::Context;
-use crate::resendable::Resendable;
+use crate::pipeline::retry::resendable::Resendable;
 use crate::statement::Statements;
 use crate::statement::analysis::{Analysis, LwtPartition};
 use crate::statement::prepared::Statement;

@@ -1,6 +1,14 @@
 //! Statements whose meaning is known: from their text, and from what a node said on PREPARE.
 
-mod passed;
+pub mod asked;
+pub(in crate::statement) mod cache;
+pub(crate) mod description;
+mod handed_over;
+pub mod id_lookup_cache;
+pub(crate) mod preparing;
+pub(crate) mod standing;
+pub(crate) mod told;
+pub(crate) mod unprepared;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,25 +18,25 @@ use helenus_cql::{Facts, Kind, modification};
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{PreparedView, Version, write};
 
-pub use self::passed::PassedStatement;
-use crate::encodings::EncodedTable;
-use crate::encodings::coding::Coding;
+pub use self::handed_over::PassedStatement;
+use crate::features::encodings::EncodedTable;
+use crate::features::encodings::coding::Coding;
+use crate::features::encodings::plan::EncodedPlan;
+use crate::features::layouts::plan::LayoutPlan;
+use crate::features::records::{DIGEST_BYTES_MAX, Digest};
+use crate::features::rules::statement_number;
 use crate::keys::ClientRequestKey;
-use crate::records::{DIGEST_BYTES_MAX, Digest};
-use crate::resendable::OfSchema;
-use crate::rules::statement_number;
+use crate::pipeline::retry::resendable::OfSchema;
+use crate::rewrite::timed_write::timed;
 use crate::snapshot::Snapshot;
-use crate::statement::asked::Asked;
-use crate::statement::description::Description;
-use crate::statement::encoded_plan::EncodedPlan;
 use crate::statement::in_keys::InKeys;
-use crate::statement::layout_plan::LayoutPlan;
 use crate::statement::learned::Learned;
 use crate::statement::of_text::OfText;
+use crate::statement::prepared::asked::Asked;
+use crate::statement::prepared::description::Description;
+use crate::statement::prepared::standing::Standing;
 use crate::statement::routing_key::Recipe;
-use crate::statement::standing::Standing;
 use crate::statement::system::query::{self, SystemQuery};
-use crate::statement::timed_write::timed;
 
 /// What a text asks for.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use helenus_cql::Facts;
 use helenus_wire::{Options, ValueRef, Values};
 
-use crate::list_columns::ListColumns;
-use crate::resendable::Resendable;
+use crate::pipeline::retry::resendable::Resendable;
 use crate::snapshot::Snapshot;
+use crate::snapshot::list_columns::ListColumns;
 use crate::statement::prepared::{Prepared, Statement};
 
 /// Whether a write may replace a list. `in_force`: the keyspace where its text names none.

@@ -10,8 +10,8 @@ use helenus_cql::Facts;
 use rustc_hash::FxBuildHasher;
 use siphasher::sip::SipHasher13;
 
-use crate::recent::Recent;
 use crate::statement::prepared::Statement;
+use crate::support::recent::Recent;
 
 /// Longer texts are mostly unique (literals in bulk): not worth their memory.
 const TEXT_KEPT_MAX: usize = 16 * 1024;

@@ -12,22 +12,22 @@ use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{ErrorBody, Opcode, Version, flags, write};
 
 use crate::config::Config;
-use crate::encodings::Encodings;
 use crate::engine::Engine;
+use crate::features::encodings::Encodings;
+use crate::features::layouts::Layouts;
 use crate::keys::{LinkKey, SessionKey};
-use crate::layouts::Layouts;
-use crate::leases::Flagged;
-use crate::list_columns::ListColumns;
 use crate::output::{LinkEnd, Output};
-use crate::page_limits::PageLimits;
-use crate::report::{Report, Wanted};
+use crate::rewrite::leases::Flagged;
 use crate::shared::{Common, Shared, WorkerMessage};
+use crate::snapshot::list_columns::ListColumns;
+use crate::snapshot::page_limits::PageLimits;
 use crate::snapshot::{KeyColumn, Snapshot, SystemColumn};
+use crate::support::tick::TICK;
 use crate::testing::{
     Envelope, bytes_of, bytes_with_flags, envelopes, node, open_links, request_of,
     request_with_flags, take,
 };
-use crate::tick::TICK;
+use crate::worker_status::{Report, Wanted};
 
 pub(crate) use crate::testing::asking::{Asking, TABLE, metadata_id};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use helenus_engine::holds::{HELD_MAX, HOLD_MAX, Hold, Paused};
-use helenus_engine::report::{Report, Wanted};
+use helenus_engine::features::pause::operator_pause::{HELD_MAX, HOLD_MAX, Hold, Paused};
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Node;
+use helenus_engine::worker_status::{Report, Wanted};
 use hyper::StatusCode;
 use serde::Serialize;
 use tokio::sync::oneshot;

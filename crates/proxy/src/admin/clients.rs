@@ -1,7 +1,7 @@
 //! The clients that are connected, as JSON.
 
 use helenus_engine::SessionKey;
-use helenus_engine::report::{ClientOrder, ClientRow, Report, Wanted};
+use helenus_engine::worker_status::{ClientOrder, ClientRow, Report, Wanted};
 use helenus_wire::Compression;
 use serde::Serialize;
 use slotmap::{Key, KeyData};

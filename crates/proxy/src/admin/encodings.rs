@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use helenus_catalogue::Written;
-use helenus_engine::encodings::{EncodedColumn, EncodedTable};
+use helenus_engine::features::encodings::{EncodedColumn, EncodedTable};
 use serde::Serialize;
 
 use super::page::Page;
@@ -101,7 +101,7 @@ mod tests {
     use std::sync::Arc;
 
     use helenus_catalogue::Form;
-    use helenus_engine::encodings::Encodings;
+    use helenus_engine::features::encodings::Encodings;
     use helenus_payload::{Codec, DictionaryId};
 
     use super::*;

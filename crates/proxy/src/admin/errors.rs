@@ -1,9 +1,9 @@
 //! Errors that clients were answered with: how many by code, and the latest, as JSON and as metrics.
 
-use helenus_engine::records::ErrorRecord;
-use helenus_engine::report::{Report, Wanted};
+use helenus_engine::features::records::ErrorRecord;
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::ErrorCounts;
+use helenus_engine::worker_status::{Report, Wanted};
 use helenus_wire::code;
 use serde::Serialize;
 

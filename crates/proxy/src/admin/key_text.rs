@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use helenus_engine::hot_partitions::Key;
+use helenus_engine::features::hot::Key;
 use helenus_engine::snapshot::KeyColumn;
 
 use crate::uuid;

@@ -1,6 +1,6 @@
 //! The partitions that are asked for most, as JSON, for the dashboard and as metrics.
 
-use helenus_engine::hot_partitions::{Hottest, Label, PUBLISHED_MAX};
+use helenus_engine::features::hot::{Hottest, Label, PUBLISHED_MAX};
 use helenus_engine::snapshot::Snapshot;
 use helenus_policy::hot::Entry;
 use serde::Serialize;
@@ -67,7 +67,7 @@ pub(super) fn shown(shared: &Process) -> KeysView {
 }
 
 fn of(shared: &Process, max: usize) -> KeysView {
-    let hottest = shared.hot.hottest(max);
+    let hottest = shared.features.hot.hottest(max);
     let keys_shown = shared.settings.load().admin.show_keys;
     keys_view(&hottest, keys_shown, &shared.snapshot.load())
 }
@@ -114,7 +114,7 @@ fn busy(hottest: &Hottest) -> impl Iterator<Item = &Entry<Label>> {
 }
 
 pub(super) fn render(page: &mut Page, shared: &Process) {
-    render_of(page, &shared.hot.hottest(RANKS_MAX));
+    render_of(page, &shared.features.hot.hottest(RANKS_MAX));
 }
 
 fn render_of(page: &mut Page, hottest: &Hottest) {
@@ -143,7 +143,7 @@ fn render_of(page: &mut Page, hottest: &Hottest) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helenus_engine::hot_partitions::Key;
+    use helenus_engine::features::hot::Key;
     use helenus_engine::snapshot::KeyColumn;
     use helenus_engine::stats::Stats;
     use helenus_policy::hot::{Partition, Sketch, Use};

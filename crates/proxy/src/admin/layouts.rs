@@ -102,7 +102,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helenus_engine::layouts::Layouts;
+    use helenus_engine::features::layouts::Layouts;
     use helenus_engine::stats::{Stats, add};
     use helenus_layout::Layout;
     use helenus_layout::plan::ClusteringColumn;

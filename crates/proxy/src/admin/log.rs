@@ -101,13 +101,13 @@ fn wanted(query: Option<&str>) -> Result<LogFilter, String> {
     parameters::only(query, &["filter", "seconds"])?;
     let filter = parameters::text(query, "filter")?.unwrap_or_default();
     if filter.is_empty() || filter.len() > FILTER_BYTES_MAX {
-        let example = "helenus_engine::client=debug";
+        let example = "helenus_engine::session=debug";
         return Err(format!("name a filter, such as debug or {example}"));
     }
     if let Some(wrong) = filter.split(',').find(|part| !is_part(part)) {
         return Err(format!(
             "{wrong:?} is not a filter: write a level (error, warn, info or debug), or PART=LEVEL, as \
-             helenus_engine::client=debug; several of them are separated by commas"
+             helenus_engine::session=debug; several of them are separated by commas"
         ));
     }
     let seconds = parameters::number(query, "seconds", SECONDS, (1, SECONDS_MAX))?;

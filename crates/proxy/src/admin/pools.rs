@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use helenus_engine::report::{PoolRow, Report, Wanted};
+use helenus_engine::worker_status::{PoolRow, Report, Wanted};
 use serde::Serialize;
 
 use super::parameters;

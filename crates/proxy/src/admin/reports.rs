@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use helenus_engine::reports::{NodeReport, NodeReports, Rejected, Resources};
+use helenus_engine::upstream::node_reports::{NodeReport, NodeReports, Rejected, Resources};
 use helenus_policy::ring::NodeIndex;
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use helenus_cql::{facts, without_values};
 use helenus_engine::config::RuleSettings;
-use helenus_engine::rules::{self, Rule, RuleCounts};
+use helenus_engine::features::rules::{self, Rule, RuleCounts};
 use helenus_engine::snapshot::Snapshot;
 use serde::Serialize;
 
@@ -195,7 +195,7 @@ fn render_of(page: &mut Page, rules: &[Arc<Rule>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helenus_engine::rules::Rules;
+    use helenus_engine::features::rules::Rules;
     use std::time::Instant;
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use helenus_engine::records::Described;
+use helenus_engine::features::records::Described;
 use helenus_engine::snapshot::Snapshot;
 use helenus_policy::ring::NodeIndex;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Slow requests, as JSON.
 
-use helenus_engine::records::SlowRequest;
-use helenus_engine::report::{Report, Wanted};
+use helenus_engine::features::records::SlowRequest;
 use helenus_engine::snapshot::Snapshot;
+use helenus_engine::worker_status::{Report, Wanted};
 use helenus_wire::code;
 use serde::Serialize;
 

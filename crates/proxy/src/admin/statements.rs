@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use helenus_cql::Name;
-use helenus_engine::records::StatementRecord;
-use helenus_engine::report::{Report, Wanted};
-use helenus_engine::statement::asked::AskedStatement;
+use helenus_engine::features::records::StatementRecord;
+use helenus_engine::statement::prepared::asked::AskedStatement;
+use helenus_engine::worker_status::{Report, Wanted};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 

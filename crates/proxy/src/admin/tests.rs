@@ -476,7 +476,7 @@ fn history_names_what_is_wrong_with_a_question() {
 
 #[tokio::test]
 async fn a_reader_that_takes_nothing_of_a_capture_is_given_up() {
-    use helenus_engine::capture::Captured;
+    use helenus_engine::features::capture::Captured;
     use tokio::io::AsyncWriteExt;
 
     let admin = Admin {

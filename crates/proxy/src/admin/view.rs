@@ -19,7 +19,7 @@ use super::shown::since_1970_ms;
 use super::{process, ready, reports};
 use crate::node_state::{self, NodeState};
 use crate::process::Process;
-use helenus_engine::client::names::Kind;
+use helenus_engine::session::names::Kind;
 use helenus_engine::snapshot::Node;
 use helenus_engine::stats::{
     BUCKETS, Histogram, NodeStats, PackedStats, ScheduleCounters, bucket_bound_us,

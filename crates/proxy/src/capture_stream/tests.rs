@@ -1,6 +1,6 @@
 use http_body_util::BodyExt;
 
-use helenus_engine::capture::Captured;
+use helenus_engine::features::capture::Captured;
 
 use super::*;
 use crate::capture::WAITING_BYTES_MAX;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helenus_catalogue::{Catalogue, Encoding, TableKey, Written};
-use helenus_engine::encodings::{EncodedColumn, EncodedTable, Encodings};
+use helenus_engine::features::encodings::{EncodedColumn, EncodedTable, Encodings};
 use helenus_payload::{Codec, DictionaryId};
 
 use super::dictionaries::Dictionaries;

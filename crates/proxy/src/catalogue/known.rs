@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helenus_catalogue::{Belief, Feature};
-use helenus_engine::leases::Flagged;
+use helenus_engine::rewrite::leases::Flagged;
 
 use super::{encodings, layouts};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helenus_catalogue::{Catalogue, LayoutState, TableKey};
-use helenus_engine::layouts::Layouts;
+use helenus_engine::features::layouts::Layouts;
 use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable, may_hold_time};
 

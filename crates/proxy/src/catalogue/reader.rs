@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use helenus_catalogue::stored::{self, EARLIER, is_earlier};
 use helenus_catalogue::{Catalogue, Feature, Flag, SELECT_FLAGS};
 use helenus_cql::quote_text;
-use helenus_engine::node::greeting::startup_options;
+use helenus_engine::upstream::connect::greeting::startup_options;
 use helenus_policy::ring::Replication;
 use helenus_wire::{Consistency, Version, code};
 

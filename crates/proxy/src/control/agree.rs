@@ -29,8 +29,8 @@ use crate::conn::{Conn, ConnError};
 use crate::process::{Change, ControlRequest, Process};
 use crate::rows::{Rows, query};
 
-use helenus_engine::node::greeting::startup_options;
 use helenus_engine::snapshot::HostId;
+use helenus_engine::upstream::connect::greeting::startup_options;
 
 /// Schema changes that wait to be looked at.
 pub(crate) const AGREEMENTS_MAX: usize = 1024;

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::process::Process;
 use crate::rows::{Rows, query};
-use helenus_engine::node::greeting::startup_options;
+use helenus_engine::upstream::connect::greeting::startup_options;
 
 /// Head start of an address before the next one is tried as well.
 const HEAD_START: Duration = Duration::from_millis(500);

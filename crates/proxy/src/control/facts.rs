@@ -21,11 +21,11 @@ use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::process::Process;
 use crate::rows::query;
-use helenus_engine::batch_limits::{self, BatchLimits};
-use helenus_engine::node::greeting::startup_options;
-use helenus_engine::page_limits::{self, PageLimits};
+use helenus_engine::snapshot::batch_limits::{self, BatchLimits};
+use helenus_engine::snapshot::page_limits::{self, PageLimits};
+use helenus_engine::snapshot::timeouts::{SETTINGS, Timeouts};
 use helenus_engine::snapshot::{Node, Snapshot};
-use helenus_engine::timeouts::{SETTINGS, Timeouts};
+use helenus_engine::upstream::connect::greeting::startup_options;
 
 /// Where a node tells.
 pub(crate) const POOLS: &str = "system_views.thread_pools";

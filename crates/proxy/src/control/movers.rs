@@ -31,8 +31,8 @@ use tokio::time::Instant;
 use crate::conn::{Conn, ConnError};
 use crate::process::Process;
 use crate::rows::query;
-use helenus_engine::node::greeting::startup_options;
 use helenus_engine::snapshot::{Mover, Snapshot};
+use helenus_engine::upstream::connect::greeting::startup_options;
 
 /// Between two questions about the same node.
 const PAUSE: Duration = Duration::from_millis(500);

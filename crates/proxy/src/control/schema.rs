@@ -8,8 +8,8 @@ use helenus_wire::Reader;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::rows::Rows;
-use helenus_engine::list_columns::ListColumns;
 use helenus_engine::snapshot::KeyColumn;
+use helenus_engine::snapshot::list_columns::ListColumns;
 
 /// The replicas of each keyspace; equal replications share one allocation.
 pub(super) fn replica_sets(keyspaces: &Rows, ring: &Ring) -> FxHashMap<String, Arc<ReplicaSets>> {

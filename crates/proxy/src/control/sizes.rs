@@ -19,9 +19,9 @@ use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
 use crate::process::Process;
 use crate::rows::{Rows, query};
-use helenus_engine::node::greeting::startup_options;
 use helenus_engine::snapshot::Snapshot;
-use helenus_engine::table_sizes::TableSizes;
+use helenus_engine::snapshot::table_sizes::TableSizes;
+use helenus_engine::upstream::connect::greeting::startup_options;
 
 const EVERY: Duration = Duration::from_secs(600);
 const TIME_MAX: Duration = Duration::from_secs(60);

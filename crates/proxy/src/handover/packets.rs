@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use anyhow::{Result, anyhow, ensure};
-use helenus_engine::client::passed::PassedClient;
+use helenus_engine::session::handover::passed::PassedClient;
 use helenus_engine::statement::prepared::PassedStatement;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,

@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use helenus_engine::reports::{NodeReport, Rejected};
 use helenus_engine::snapshot::HostId;
+use helenus_engine::upstream::node_reports::{NodeReport, Rejected};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use thiserror::Error;

@@ -12,8 +12,8 @@
 
 use std::time::{Duration, Instant};
 
-use helenus_engine::reports::{NodeReport, Rejected};
 use helenus_engine::snapshot::HostId;
+use helenus_engine::upstream::node_reports::{NodeReport, Rejected};
 
 use super::wire::Report;
 

@@ -14,8 +14,8 @@
 //! of the report under a key of this connection, made in the same way. Shares are in ten-thousandths, so no
 //! bytes stand for something that is no number.
 
-use helenus_engine::reports::{Rejected, Resources};
 use helenus_engine::snapshot::HostId;
+use helenus_engine::upstream::node_reports::{Rejected, Resources};
 use ring::hmac;
 
 #[cfg(test)]

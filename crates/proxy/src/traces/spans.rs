@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use helenus_engine::config::Config;
-use helenus_engine::records::{Attempt, AttemptEnd, RequestTrace, TraceParent};
+use helenus_engine::features::records::{Attempt, AttemptEnd, RequestTrace, TraceParent};
 use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, code};

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::SessionKey;
-use helenus_engine::client::passed::{NotAdopted, PassedClient};
-use helenus_engine::drain::Timetable;
+use helenus_engine::session::drain::Timetable;
+use helenus_engine::session::handover::passed::{NotAdopted, PassedClient};
 use helenus_engine::stats::add;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;

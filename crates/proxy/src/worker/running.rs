@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
-use helenus_engine::drain::{self, Timetable};
+use helenus_engine::session::drain::{self, Timetable};
 use helenus_engine::stats::add;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use helenus_catalogue::LEASE;
-use helenus_engine::layouts::Layouts;
+use helenus_engine::features::layouts::Layouts;
 use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 

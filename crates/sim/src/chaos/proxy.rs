@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
-use helenus_engine::drain::Timetable;
-use helenus_engine::list_columns::ListColumns;
+use helenus_engine::session::drain::Timetable;
 use helenus_engine::shared::{Common, Shared};
+use helenus_engine::snapshot::list_columns::ListColumns;
+use helenus_engine::snapshot::timeouts::Timeouts;
 use helenus_engine::snapshot::{KeyColumn, Mover, Node, Snapshot};
-use helenus_engine::timeouts::Timeouts;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;

@@ -9,9 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_engine::client::session::Next;
 use helenus_engine::config::Config;
 use helenus_engine::output::{Dialed, Output, Sent, Then};
+use helenus_engine::session::session::Next;
 use helenus_engine::shared::Common;
 use helenus_engine::stats::Quality;
 use helenus_engine::{Engine, LinkKey, SessionKey};
@@ -270,7 +270,7 @@ impl Proxies {
                 Output::Agree(_)
                 | Output::Recall(_)
                 | Output::Report(..)
-                | Output::Captured(_)
+                | Output::Feature(_)
                 | Output::Traced(_) => {}
             }
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use helenus_engine::snapshot::table_sizes::TableSizes;
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
-use helenus_engine::table_sizes::TableSizes;
 use helenus_policy::predict::TableSize;
 use helenus_policy::ring::{Replication, Ring};
 use helenus_policy::route::NodeTable;

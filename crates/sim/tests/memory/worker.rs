@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use helenus_engine::client::session::Next;
 use helenus_engine::output::{Agreement, Dialed, Output};
+use helenus_engine::session::session::Next;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_sim::dice::Dice;
@@ -150,7 +150,7 @@ impl Worker {
             }
             Output::Tell(worker, message) => told.push((worker, message)),
             // Nobody knows, and nobody asks.
-            Output::Recall(_) | Output::Report(..) | Output::Captured(_) | Output::Traced(_) => {}
+            Output::Recall(_) | Output::Report(..) | Output::Feature(_) | Output::Traced(_) => {}
         }
     }
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use helenus_engine::Engine;
 use helenus_engine::config::{AggregationMode, Config};
-use helenus_engine::list_columns::ListColumns;
 use helenus_engine::output::LinkEnd;
 use helenus_engine::shared::{Common, Shared};
+use helenus_engine::snapshot::list_columns::ListColumns;
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;

@@ -1,5 +1,5 @@
 use helenus_catalogue::{Catalogue, Encoding, Encodings, OfTable, TableKey, Written};
-use helenus_engine::encodings::EncodedColumn;
+use helenus_engine::features::encodings::EncodedColumn;
 use helenus_payload::{Codec, DictionaryId, learn};
 
 use super::Known;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use helenus_engine::records::{Described, SlowRequest};
+use helenus_engine::features::records::{Described, SlowRequest};
 use helenus_policy::schedule::Class;
 use helenus_wire::Consistency;
 

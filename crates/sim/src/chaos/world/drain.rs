@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helenus_engine::drain::{TICK, Timetable};
+use helenus_engine::session::drain::{TICK, Timetable};
 
 use super::network::End;
 use super::setup::config;

@@ -1,7 +1,7 @@
 //! What nodes say to connections that are being set up, links and logins alike; and roles that are
 //! dropped while their clients are connected.
 
-use helenus_engine::client::credentials::Credentials;
+use helenus_engine::session::login::credentials::Credentials;
 use helenus_wire::{Header, Opcode, QueryView, Reader, Version, code, write};
 
 use super::network::Peer;

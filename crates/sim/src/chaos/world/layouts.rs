@@ -213,7 +213,7 @@ impl World {
     pub(super) fn layouts_of(
         &self,
         proxy: usize,
-    ) -> std::sync::Arc<helenus_engine::layouts::Layouts> {
+    ) -> std::sync::Arc<helenus_engine::features::layouts::Layouts> {
         let of = &self.proxies[proxy];
         layouts(&self.cluster.tables, &of.layouts, of.flagged)
     }

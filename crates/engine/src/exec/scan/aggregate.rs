@@ -1,0 +1,495 @@
+//! Aggregates that are computed from those of parts of the ring.
+//!
+//! The number of parts follows from the number of rows that the statement has gone over before. If that
+//! is not known, a sample of the ring is read first: the rest of a small table is then read in one part,
+//! that of a large one in many, as soon as the nodes have the statement prepared. An aggregate that fits
+//! into one part is sent as it came, and its answer is learned from as well, since tables grow.
+
+use std::sync::Arc;
+
+use helenus_cql::Fold;
+use helenus_policy::ring::ReplicaSets;
+use helenus_wire::{RowsJoin, RowsView, code};
+
+use crate::exec::context::Surroundings;
+use crate::exec::outcome::{Failure, Outcome, Response, Step};
+use crate::exec::retry::{Remedy, note_refused, remedy};
+use crate::exec::scan::fold::{fold, rows_counted};
+use crate::exec::scan::in_range::{Preparation, prepare_range};
+use crate::exec::scan::plan_parts::plan_aggregate;
+use crate::exec::scan::ring_parts::{Asked, AtOnce, Range, RingParts, skips_metadata};
+use crate::exec::scan::token_splits::{AGGREGATE_PARTS_MAX, AggregatePlan, Stretch, cut_aggregate};
+use crate::exec::scan::warnings::Warnings;
+use crate::keys::NodeRequestKey;
+use crate::pipeline::node_request::Form;
+use crate::statement::learned::Learned;
+use crate::stats::add;
+
+/// What nodes say of aggregates without a partition key; the parts have at least its token.
+const WARNING: &str = "Aggregation query used without partition key";
+/// The page size of the parts if the client names none: a node takes its own, which no guardrail is about.
+const NO_PAGE_SIZE: i32 = -1;
+/// How often a stretch is halved: what then still takes too long is one partition, most likely.
+const HALVED_MAX: u8 = 10;
+
+/// Assumed cost of a row that is aggregated but not counted, in microseconds, on top of what a request
+/// over no rows may take.
+const ROW_US: u32 = 20;
+const REQUEST_US: u32 = 20_000;
+/// What takes longer than this has read more rows than it has counted: a filter drops them.
+const COUNTED_US: u32 = 50_000;
+/// The same for a part that may have waited for others in its node.
+const COUNTED_BESIDE_US: u32 = 1_000_000;
+
+/// What is sent for it.
+#[derive(Debug)]
+enum Flow {
+    /// The client's own request; by this node request, once it has been sent.
+    AsItIs(Option<NodeRequestKey>),
+    /// Parts of the ring, and what has not been sent yet.
+    Parts {
+        parts: Box<RingParts>,
+        rest: Option<Rest>,
+    },
+}
+
+/// What has not been sent yet.
+#[derive(Debug)]
+enum Rest {
+    /// A sample will tell how it is to be cut.
+    Uncut(Stretch),
+    /// The nodes are preparing the statement.
+    Cut(Vec<Stretch>),
+}
+
+/// Aggregates over many partitions.
+#[derive(Debug)]
+pub(crate) struct Aggregate {
+    /// What is had from that of parts.
+    folds: Box<[Fold]>,
+    flow: Flow,
+    page_size: Option<usize>,
+    /// The statement's bounds on the ring.
+    bounds: Option<Stretch>,
+    owners: Option<Arc<ReplicaSets>>,
+    /// Whether it has been cut.
+    was_cut: bool,
+    /// A node has refused a part of it. If the nodes answer the request as it is, its parts are to blame,
+    /// else the request itself.
+    parts_refused: bool,
+}
+
+impl Aggregate {
+    pub(in crate::exec) fn new(
+        folds: Box<[Fold]>,
+        page_size: Option<usize>,
+        bounds: Option<Stretch>,
+        owners: Option<Arc<ReplicaSets>>,
+    ) -> Aggregate {
+        Aggregate {
+            folds,
+            flow: Flow::AsItIs(None),
+            page_size,
+            bounds,
+            owners,
+            was_cut: false,
+            parts_refused: false,
+        }
+    }
+
+    /// Sends its first parts, or all of it as it came.
+    pub(in crate::exec) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let plan = plan_aggregate(around, self.bounds);
+        let Some(bounds) = self.bounds else {
+            return self.send_whole(around);
+        };
+        let page_size = self
+            .page_size
+            .map(|size| i32::try_from(size).unwrap_or(i32::MAX));
+        let asked = Asked {
+            page_size: page_size.unwrap_or(NO_PAGE_SIZE),
+            state: None,
+            bounds,
+            above: bounds.above,
+            owners: self.owners.clone(),
+        };
+        let new = || Box::new(RingParts::new(around, asked, AtOnce::Few));
+        match plan {
+            AggregatePlan::AsItIs => self.send_whole(around),
+            AggregatePlan::Parts { parts, rows } => {
+                let (new, rest) = (new(), None);
+                self.flow = Flow::Parts { parts: new, rest };
+                self.launch_rest(around, parts, rows)
+            }
+            AggregatePlan::Sample { sample, rest } => {
+                let (parts, rest) = (new(), Some(Rest::Uncut(rest)));
+                self.flow = Flow::Parts { parts, rest };
+                self.launch(around, vec![sample])
+            }
+        }
+    }
+
+    /// Sends the client's own request.
+    fn send_whole(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let work = around.whole_scan(self.bounds);
+        let sent = around.send_whole(Form::Own, work, around.target.clone());
+        self.flow = Flow::AsItIs(Some(sent));
+        Step::Wait
+    }
+
+    /// Sends stretches; if they cannot be expressed, the whole.
+    fn launch(&mut self, around: &mut Surroundings<'_>, stretches: Vec<Stretch>) -> Step<'static> {
+        let Flow::Parts { parts, .. } = &mut self.flow else {
+            return Step::Wait;
+        };
+        let ranges = stretches.into_iter().map(|stretch| Range::of(stretch, 0));
+        if !parts.launch(around, ranges.collect()) {
+            return self.abandon_parts(around);
+        }
+        if !std::mem::replace(&mut self.was_cut, true) {
+            add(&around.cx.shared.stats.global.scans_in_parts, 1);
+        }
+        Step::Wait
+    }
+
+    /// Sends the rest, of which `rows` rows are expected, now or as soon as the nodes have prepared it. A
+    /// single part may be a text.
+    fn launch_rest(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        stretches: Vec<Stretch>,
+        rows: f64,
+    ) -> Step<'static> {
+        let Flow::Parts { parts, rest } = &mut self.flow else {
+            return Step::Wait;
+        };
+        let learned = around.learned();
+        parts.expect(rows, stretches.len(), |rows| {
+            learned.map_or(1_000, |learned| learned.pieces().work_us(rows))
+        });
+        let several = stretches.len() > 1;
+        if several && prepare_range(around, Some(around.key)) == Preparation::UnderWay {
+            *rest = Some(Rest::Cut(stretches));
+            return Step::Wait;
+        }
+        parts.adopt_form(around);
+        self.launch(around, stretches)
+    }
+
+    /// The nodes have prepared the statement over parts of the ring, or refused to.
+    pub(in crate::exec) fn on_range_settled(
+        &mut self,
+        around: &mut Surroundings<'_>,
+    ) -> Step<'static> {
+        let Flow::Parts { parts, rest } = &mut self.flow else {
+            return Step::Wait;
+        };
+        let Some(Rest::Cut(stretches)) = rest.take_if(|rest| matches!(rest, Rest::Cut(_))) else {
+            return Step::Wait;
+        };
+        if !around.is_wanted {
+            return Step::Unwanted;
+        }
+        parts.adopt_form(around);
+        self.launch(around, stretches)
+    }
+
+    /// All parts that were sent have come back: there may be more to send.
+    fn advance(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let Flow::Parts { parts, rest } = &mut self.flow else {
+            return Step::Wait;
+        };
+        let rows = parts.rows;
+        let (stretch, learned) = match (&*rest, around.learned()) {
+            (Some(Rest::Uncut(stretch)), Some(learned)) => (*stretch, learned),
+            (Some(Rest::Cut(_)), _) => return Step::Wait,
+            _ => return self.fold_parts(around),
+        };
+        *rest = None;
+        let left = self.bounds.unwrap_or(stretch);
+        let sampled = (left.tokens() - stretch.tokens()).max(1);
+        let density = (rows as f64).max(0.5) / sampled as f64;
+        let ring = around.cx.snapshot.ring.as_ref();
+        let cut = ring.map(|ring| cut_aggregate(ring, stretch, density, &learned.pieces()));
+        let stretches = cut.unwrap_or_else(|| vec![stretch]);
+        self.launch_rest(around, stretches, density * stretch.tokens() as f64)
+    }
+
+    /// A part has been answered or has failed.
+    pub(in crate::exec) fn on_part<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        index: u16,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        match outcome {
+            Outcome::Answered(response) => self.on_part_answered(around, index, response),
+            Outcome::Failed(failure) => self.on_part_failed(around, index, failure),
+        }
+    }
+
+    fn on_part_answered(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        index: u16,
+        response: Response<'_>,
+    ) -> Step<'static> {
+        let page = RowsView::parse(response.content).ok();
+        let page = page.filter(|page| response.has_rows() && RingParts::fits(around, page));
+        let (Some(page), Some(learned)) = (page, around.learned()) else {
+            return self.abandon_parts(around);
+        };
+        if fold(&self.folds, std::slice::from_ref(&page)).is_none() {
+            // Values of which only the nodes know the order, or how they add up.
+            learned.suspension.begin(around.cx.now);
+            return self.abandon_parts(around);
+        }
+        let Flow::Parts { parts, .. } = &mut self.flow else {
+            return Step::Wait;
+        };
+        let beside = match parts.gather.len() > 1 {
+            true => Beside::Others,
+            false => Beside::Nothing,
+        };
+        let rows = rows_folded(&self.folds, &page, response.service_us, beside);
+        learned.note_piece(response.service_us, rows, page.byte_len());
+        parts.keep(around, index, (&page, rows), &response);
+        if !around.is_wanted {
+            Step::Unwanted
+        } else if around.memory().is_full(0) {
+            self.abandon_parts(around)
+        } else if parts.gather.missing() == 0 {
+            self.advance(around)
+        } else if parts.send_unsent(around) {
+            Step::Wait
+        } else {
+            self.abandon_parts(around)
+        }
+    }
+
+    fn on_part_failed<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        index: u16,
+        failure: Failure<'a>,
+    ) -> Step<'a> {
+        let Flow::Parts { parts, .. } = &mut self.flow else {
+            return Step::Wait;
+        };
+        let room = (parts.gather.len() as u64) < AGGREGATE_PARTS_MAX;
+        let Some(range) = parts.gather.part_mut(index) else {
+            return Step::Wait;
+        };
+        let halves = range.stretch().and_then(Stretch::halves);
+        let can_be_halved = room && range.halved < HALVED_MAX && halves.is_some();
+        let sent = match remedy(&failure, range.retries, can_be_halved) {
+            Remedy::Again => {
+                range.retries += 1;
+                parts.send_again(around, usize::from(index), failure.untried)
+            }
+            Remedy::Halves => parts.halve(around, usize::from(index), &failure),
+            Remedy::AsItIs => {
+                self.parts_refused = !failure.is_unprepared();
+                note_refused(around, &failure);
+                false
+            }
+            Remedy::Nothing => {
+                parts.discard(around, 0);
+                self.flow = Flow::AsItIs(None);
+                return Step::Failed(failure);
+            }
+        };
+        match sent {
+            true => Step::Wait,
+            false => self.abandon_parts(around),
+        }
+    }
+
+    /// Sends the aggregate as it is.
+    fn abandon_parts(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        if let Flow::Parts { parts, .. } = &self.flow {
+            parts.discard(around, 0);
+        }
+        self.send_whole(around)
+    }
+
+    /// What became of the client's own request.
+    pub(in crate::exec) fn on_whole<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        let (Some(statement), Outcome::Answered(response)) = (around.statement(), &outcome) else {
+            return outcome.unchanged();
+        };
+        if !response.has_rows() {
+            return Step::AsItCame;
+        }
+        let page = match RowsView::parse(response.content) {
+            Ok(page) => page,
+            Err(e) => return Step::Broken(e.to_string()),
+        };
+        if std::mem::take(&mut self.parts_refused) {
+            around.blame_parts(statement);
+        }
+        if let Some(stretch) = self.bounds {
+            let rows = rows_folded(&self.folds, &page, response.service_us, Beside::Nothing);
+            statement.learned.note_density(rows, stretch.tokens());
+        }
+        Step::AsItCame
+    }
+
+    /// The client's own request has timed out: the next one is sampled.
+    pub(in crate::exec) fn note_timeout(&self, learned: &Learned) {
+        if matches!(self.flow, Flow::AsItIs(_)) {
+            learned.forget_density();
+        }
+    }
+
+    /// The aggregates of all parts are made into one row.
+    fn fold_parts(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let (Flow::Parts { parts, .. }, Some(statement)) = (&self.flow, around.statement()) else {
+            return Step::Wait;
+        };
+        let pages = parts.gather.contents();
+        let pages: Option<Vec<RowsView<'_>>> = pages.map(|p| RowsView::parse(p).ok()).collect();
+        let folded = pages.and_then(|pages| {
+            let row = fold(&self.folds, &pages)?;
+            let mut join = RowsJoin::with_capacity(row.len());
+            join.push(&pages.first()?.with_rows(&row, 1)).ok()?;
+            Some(join)
+        });
+        let Some(mut join) = folded else {
+            // Values of which only the nodes know the order, or how they add up.
+            statement.learned.suspension.begin(around.cx.now);
+            return self.abandon_parts(around);
+        };
+        let mut told = Warnings::default();
+        parts.warn_of(parts.gather.len(), &mut told);
+        let select = statement.facts.select.as_deref();
+        if select.is_some_and(|select| select.tokens.is_empty()) {
+            told.add_of_statement(WARNING);
+        }
+        if let Some(stretch) = self.bounds {
+            statement.learned.note_density(parts.rows, stretch.tokens());
+        }
+        if parts.skip_metadata && skips_metadata(around.query) {
+            join.skip_metadata();
+        }
+        let mut warnings = Vec::new();
+        let header_flags = told.write(&mut warnings);
+        around.memory().sub(parts.gather.byte_len());
+        self.flow = Flow::AsItIs(None);
+        let body = join.into_body(warnings);
+        Step::Done { header_flags, body }
+    }
+
+    /// The node request that it waits for, if it is one alone.
+    pub(in crate::exec) fn whole(&self) -> Option<NodeRequestKey> {
+        match &self.flow {
+            Flow::AsItIs(request) => *request,
+            Flow::Parts { .. } => None,
+        }
+    }
+
+    pub(in crate::exec) fn is_in_parts(&self) -> bool {
+        matches!(self.flow, Flow::Parts { .. })
+    }
+
+    /// How often a part has been halved.
+    pub(in crate::exec) fn halved(&self, part: u16) -> u8 {
+        let Flow::Parts { parts, .. } = &self.flow else {
+            return 0;
+        };
+        let part = parts.gather.parts().get(usize::from(part));
+        part.map_or(0, |part| part.of.halved)
+    }
+
+    /// The node requests for its parts that have not been answered.
+    pub(in crate::exec) fn children(&self) -> Vec<NodeRequestKey> {
+        match &self.flow {
+            Flow::Parts { parts, .. } => parts.children(),
+            Flow::AsItIs(_) => Vec::new(),
+        }
+    }
+
+    pub(in crate::exec) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+        matches!(&self.flow, Flow::Parts { parts, .. } if parts.gather.awaits(part, child))
+    }
+
+    /// Bytes of answers that are kept.
+    pub(in crate::exec) fn byte_len(&self) -> usize {
+        match &self.flow {
+            Flow::Parts { parts, .. } => parts.gather.byte_len(),
+            Flow::AsItIs(_) => 0,
+        }
+    }
+}
+
+impl RingParts {
+    /// A part was too much for a node: its halves are sent instead, and those of all other parts as
+    /// large that no node has yet.
+    fn halve(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        index: usize,
+        failure: &Failure<'_>,
+    ) -> bool {
+        debug_assert_eq!(failure.error.code, code::READ_TIMEOUT);
+        let tokens = |range: &Range| range.stretch().map_or(0, Stretch::tokens);
+        let sent = self.sent();
+        let least = tokens(&self.gather.parts()[index].of);
+        let mut halved = vec![index];
+        for (at, part) in self.gather.parts().iter().enumerate() {
+            if at == index || tokens(&part.of) < least {
+                continue;
+            }
+            let queued = part.child().filter(|child| around.is_queued(*child));
+            if let Some(child) = queued {
+                around.todo.cancel.push(child);
+            }
+            if queued.is_some() || at >= sent {
+                halved.push(at);
+            }
+        }
+        for at in &halved {
+            let room = (self.gather.len() as u64) < AGGREGATE_PARTS_MAX;
+            let Some(range) = self.gather.part_mut(*at as u16).filter(|_| room) else {
+                continue;
+            };
+            if let Some([first, second]) = range.stretch().and_then(Stretch::halves) {
+                let times = range.halved + 1;
+                *range = Range::of(first, times);
+                self.add(around, vec![Range::of(second, times)]);
+            }
+        }
+        for at in halved.into_iter().filter(|at| *at < sent) {
+            let untried = failure.untried.filter(|_| at == index);
+            if !self.send_again(around, at, untried) {
+                return false;
+            }
+        }
+        self.send_unsent(around)
+    }
+}
+
+/// Whether other parts were under way with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    Others,
+}
+
+/// The rows behind a part's aggregates: those that it counted, or, if that is more, those that the time
+/// it took suggests. Only the size of parts and their predicted work depend on it.
+fn rows_folded(folds: &[Fold], page: &RowsView<'_>, service_us: u32, beside: Beside) -> usize {
+    let in_time = |from_us| (service_us.saturating_sub(from_us) / ROW_US) as usize;
+    match (rows_counted(folds, page), beside) {
+        (Some(counted), Beside::Nothing) => counted.max(in_time(COUNTED_US)),
+        (Some(counted), Beside::Others) => counted.max(in_time(COUNTED_BESIDE_US)),
+        (None, _) => in_time(REQUEST_US),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,423 @@
+//! A read with `IN` on the partition key, asked of the owners of its keys at once.
+//!
+//! A coordinator reads the keys of an `IN` one after the other when the client pages (drivers do),
+//! and asks another node for each that it does not own. Here each owner is asked for its own keys by
+//! the same prepared statement, and the rows are merged. Only where all of them make up less than a
+//! page: then a node, too, would send them at once and say that there are no more. Whatever goes wrong
+//! otherwise, the statement is sent as it came.
+
+use helenus_policy::choice::CANDIDATES_MAX;
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::scattered;
+use helenus_policy::schedule::Class;
+use helenus_wire::{Opcode, Page, RowsView, flags, write_execute};
+
+use crate::exec::context::Surroundings;
+use crate::exec::outcome::{Outcome, Response, Step};
+use crate::exec::scan::gather::Gather;
+use crate::exec::scan::ring_parts::skips_metadata;
+use crate::exec::scan::token_splits::options;
+use crate::exec::scan::warnings::Warnings;
+use crate::keys::NodeRequestKey;
+use crate::pipeline::node_request::{Prediction, Target};
+use crate::pipeline::query::Query;
+use crate::pipeline::retry::resendable::Resendable;
+use crate::rewrite::values;
+use crate::stats::add;
+
+/// Bytes that may be hashed once more for each key, over all keys of a read.
+const COMMON_BYTES_MAX: usize = 4 << 20;
+/// Keys for which it is worth asking a further owner: a request costs a node about as much as two or three
+/// keys.
+const KEYS_MIN: usize = 64;
+/// More keys are not looked at one by one: other clients would have to wait for that.
+const KEYS_MAX: usize = 10_000;
+
+/// The reads that one was split into.
+#[derive(Debug)]
+pub(crate) struct MultiGet {
+    gather: Gather<()>,
+    /// Keys of all of them.
+    keys: usize,
+    page_size: Option<usize>,
+    limit: Option<usize>,
+    skip_metadata: bool,
+    warnings: Warnings,
+}
+
+/// How a read of several keys is to be sent.
+pub(in crate::exec) enum Spread {
+    /// As it came.
+    No,
+    /// The same, to the node that has all of its keys.
+    OneNode(NodeIndex),
+    Nodes(Box<MultiGet>),
+}
+
+/// How a read is to be split.
+struct Planned {
+    /// The body of each EXECUTE, in the nodes' version, and where it goes.
+    reads: Vec<(NodeIndex, Vec<u8>)>,
+    keys: usize,
+    page_size: Option<usize>,
+    limit: Option<usize>,
+    skip_metadata: bool,
+}
+
+impl MultiGet {
+    /// Asks the owners of a read's keys, if that is worth it.
+    pub(in crate::exec) fn begin(around: &mut Surroundings<'_>) -> Spread {
+        let Some(planned) = plan(around) else {
+            return Spread::No;
+        };
+        if let [(node, _)] = planned.reads.as_slice() {
+            return Spread::OneNode(*node);
+        }
+        let bytes: usize = planned.reads.iter().map(|(_, body)| body.len()).sum();
+        if around.memory().is_full(bytes) {
+            return Spread::No;
+        }
+        add(&around.cx.shared.stats.global.reads_by_owner, 1);
+        let mut gather = Gather::default();
+        for (index, (node, body)) in planned.reads.into_iter().enumerate() {
+            let own = around.query;
+            let query = Query {
+                prepared: own.prepared.clone(),
+                statement: own.statement.clone(),
+                table: own.table.clone(),
+                pool: own.pool,
+                class: Class::Multi,
+                resendable: Resendable::Always,
+                consistency: own.consistency,
+                ..Query::new(Opcode::Execute, around.cx.snapshot.version, body)
+            };
+            gather.push(());
+            let child =
+                around.send_part(index as u16, query, Prediction::Learned, Target::At(node));
+            gather.sent(index, child);
+        }
+        Spread::Nodes(Box::new(MultiGet {
+            gather,
+            keys: planned.keys,
+            page_size: planned.page_size,
+            limit: planned.limit,
+            skip_metadata: planned.skip_metadata,
+            warnings: Warnings::default(),
+        }))
+    }
+
+    /// One of the reads has been answered, or never will be.
+    pub(in crate::exec) fn on_part<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        index: u16,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        let response = match outcome {
+            // The statement is the client's own: it hears that its columns have changed.
+            Outcome::Failed(failure) if failure.is_of_overload() || failure.is_unprepared() => {
+                return Step::Failed(failure);
+            }
+            Outcome::Answered(response) if response.has_rows() => response,
+            Outcome::Answered(_) | Outcome::Failed(_) => return Step::Whole,
+        };
+        let Some(prepared) = &around.query.prepared else {
+            return Step::Whole;
+        };
+        let learned = &prepared.statement.learned;
+        learned.note_answer(response.content.len(), response.service_us);
+        match RowsView::parse(response.content) {
+            Ok(page) if page.paging_state.is_some() => {
+                learned.keys.note(self.keys, false);
+                return Step::Whole;
+            }
+            Ok(page) if page.has_metadata(&prepared.result_metadata) => {}
+            _ => return Step::Whole,
+        }
+        self.keep(around, index, &response);
+        if !around.is_wanted {
+            Step::Unwanted
+        } else if around.memory().is_full(0) {
+            Step::Whole
+        } else if self.gather.missing() == 0 {
+            self.merge(around)
+        } else {
+            Step::Wait
+        }
+    }
+
+    fn keep(&mut self, around: &Surroundings<'_>, index: u16, response: &Response<'_>) {
+        if !self.gather.keep(index, response.content) {
+            return;
+        }
+        around.memory().add(response.content.len());
+        if response.header.flags & flags::WARNING != 0 {
+            self.warnings.note(response.prelude);
+        }
+    }
+
+    /// Lets go of what has come. What is in flight comes back to nobody.
+    pub(in crate::exec) fn abandon(&self, around: &mut Surroundings<'_>) {
+        around.memory().sub(self.gather.byte_len());
+        around.cancel_queued(&self.gather.children());
+    }
+
+    fn merge(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        let Some(prepared) = &around.query.prepared else {
+            return Step::Whole;
+        };
+        let pages = self.gather.contents();
+        let pages: Option<Vec<RowsView<'_>>> = pages.map(|p| RowsView::parse(p).ok()).collect();
+        let Some(pages) = pages else {
+            return Step::Whole;
+        };
+        let learned = &prepared.statement.learned;
+        let limit = self.limit.unwrap_or(usize::MAX);
+        let rows: usize = pages.iter().map(|page| page.row_count).sum();
+        // A full page may have a next one, unless the LIMIT is reached on it.
+        let fitted = self
+            .page_size
+            .is_none_or(|size| rows < size || limit <= size);
+        learned.keys.note(self.keys, fitted);
+        if !fitted {
+            return Step::Whole;
+        }
+        let in_keys = prepared.in_keys.as_ref();
+        let Some(mut join) = in_keys.and_then(|in_keys| in_keys.merge(&pages, limit)) else {
+            learned.suspension.begin(around.cx.now);
+            return Step::Whole;
+        };
+        if self.skip_metadata && skips_metadata(around.query) {
+            join.skip_metadata();
+        }
+        let mut warnings = Vec::new();
+        let header_flags = self.warnings.write(&mut warnings);
+        let body = join.into_body(warnings);
+        Step::Done { header_flags, body }
+    }
+
+    /// The node requests that have not been answered.
+    pub(in crate::exec) fn children(&self) -> Vec<NodeRequestKey> {
+        self.gather.children()
+    }
+
+    pub(in crate::exec) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+        self.gather.awaits(part, child)
+    }
+
+    /// Bytes of answers that are kept.
+    pub(in crate::exec) fn byte_len(&self) -> usize {
+        self.gather.byte_len()
+    }
+}
+
+/// How a read is split, if that is worth it.
+fn plan(around: &Surroundings<'_>) -> Option<Planned> {
+    let (query, snapshot) = (around.query, &around.cx.snapshot);
+    let prepared = query.prepared.as_ref()?;
+    let in_keys = prepared.in_keys.as_ref()?;
+    let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
+    if !around.cx.shared.config.scheduling.in_parts()
+        || query.opcode != Opcode::Execute
+        || query.header_flags & own != 0
+        || query.consistency.is_serial()
+        || prepared
+            .statement
+            .learned
+            .suspension
+            .is_in_force(around.cx.now)
+    {
+        return None;
+    }
+    let (options, skip_metadata) = options(query)?;
+    // What a node would say of a page size of 0 is its own.
+    if options.paging_state.is_some() || options.page_size == Some(0) {
+        return None;
+    }
+    let select = prepared.statement.facts.select.as_deref()?;
+    let limit = match &select.limit {
+        Some(term) => {
+            let limit = values::limit(term, &options.values, &prepared.names, &prepared.statement)?;
+            Some(usize::try_from(limit).ok().filter(|limit| *limit > 0)?)
+        }
+        None => None,
+    };
+    let values = in_keys.values(&options.values)?;
+    let number = values.len();
+    if !(2..=KEYS_MAX).contains(&number) || !prepared.statement.learned.keys.fit(number) {
+        return None;
+    }
+    let mut partition = Vec::new();
+    let owners = snapshot.keyspaces.get(&*prepared.table.as_ref()?.0)?;
+    let ring = snapshot.ring.as_ref()?;
+    let key = in_keys.key(&options.values)?;
+    if key.common_len().saturating_mul(values.len()) > COMMON_BYTES_MAX {
+        return None;
+    }
+    let replicas = values.iter().map(|value| {
+        let known = key.write(value, &mut partition);
+        let slot = known.then(|| ring.slot_of_key(&partition)).flatten()?;
+        Some(owners.of_slot(slot))
+    });
+    let replicas: Vec<&[NodeIndex]> = replicas.collect::<Option<_>>()?;
+    let page_size = options.page_size.filter(|size| *size > 0);
+    let page = Page {
+        size: page_size.unwrap_or(i32::MAX),
+        state: None,
+    };
+    let id = (&*prepared.id, prepared.result_metadata_id.as_deref());
+    let groups = owners_of_all(around, &replicas)?;
+    let reads = groups.into_iter().map(|(node, members)| {
+        let only: Vec<&[u8]> = members.iter().map(|at| values[*at]).collect();
+        let (mut list, mut body) = (Vec::new(), Vec::new());
+        let bound = in_keys.bind(&options.values, &only, &mut list);
+        write_execute(id, &options, &bound, page, snapshot.version, &mut body);
+        (node, body)
+    });
+    Some(Planned {
+        reads: reads.collect(),
+        keys: values.len(),
+        page_size: page_size.and_then(|size| usize::try_from(size).ok()),
+        limit,
+        skip_metadata,
+    })
+}
+
+/// Nodes that own all of these between them, and which each is to be asked for: as few as possible, but
+/// more if they own enough. Those that are not well are asked only for what no other node has. `None` if
+/// the owners of one are all away.
+fn owners_of_all(
+    around: &Surroundings<'_>,
+    replicas: &[&[NodeIndex]],
+) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
+    let count = around.cx.snapshot.nodes.len();
+    let mut usable = vec![false; count];
+    for owner in replicas.iter().flat_map(|owners| owners.iter()) {
+        usable[owner.as_usize()] = true;
+    }
+    let owners = (0..count).map(|index| NodeIndex(index as u16));
+    let owners: Vec<NodeIndex> = owners.filter(|node| usable[node.as_usize()]).collect();
+    for owner in &owners {
+        usable[owner.as_usize()] = around.is_usable(*owner);
+    }
+    let mut well = usable.clone();
+    for some in owners.chunks(CANDIDATES_MAX) {
+        let lagging = around.queues.lagging(around.cx, some);
+        for (at, owner) in some.iter().enumerate() {
+            well[owner.as_usize()] &= lagging >> at & 1 == 0;
+        }
+    }
+    let turn = scattered(around.rotation) as usize;
+    groups(replicas, &well, turn).or_else(|| groups(replicas, &usable, turn))
+}
+
+/// The nodes, with what each is to be asked for. Of nodes that own as many, another one comes first with
+/// each `turn`.
+fn groups(
+    replicas: &[&[NodeIndex]],
+    usable: &[bool],
+    turn: usize,
+) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
+    let nodes = nodes_for_all(replicas, usable, turn)?;
+    let mut groups: Vec<(NodeIndex, Vec<usize>)> =
+        nodes.into_iter().map(|node| (node, Vec::new())).collect();
+    for (at, owners) in replicas.iter().enumerate() {
+        let owned = groups.iter_mut().filter(|(node, _)| owners.contains(node));
+        owned.min_by_key(|(_, members)| members.len())?.1.push(at);
+    }
+    groups.retain(|(_, members)| !members.is_empty());
+    Some(groups)
+}
+
+/// Again and again the node that owns most of what is left; then those that own most of all, as long as
+/// there are [`KEYS_MIN`] for each.
+fn nodes_for_all(
+    replicas: &[&[NodeIndex]],
+    usable: &[bool],
+    turn: usize,
+) -> Option<Vec<NodeIndex>> {
+    let count = usable.len();
+    let turned = |index: usize| (index + turn) % count;
+    let owned = |of: &[&[NodeIndex]]| {
+        let mut owned = vec![0_usize; count];
+        for node in of.iter().flat_map(|owners| owners.iter()) {
+            owned[node.as_usize()] += usize::from(usable[node.as_usize()]);
+        }
+        owned
+    };
+    let mut left: Vec<&[NodeIndex]> = replicas.to_vec();
+    let mut nodes: Vec<NodeIndex> = Vec::new();
+    while !left.is_empty() {
+        let owned = owned(&left);
+        let best = (0..count).max_by_key(|index| (owned[*index], turned(*index)))?;
+        let node = NodeIndex(best as u16);
+        if owned[best] == 0 {
+            return None;
+        }
+        nodes.push(node);
+        left.retain(|owners| !owners.contains(&node));
+    }
+    let further = (replicas.len() / KEYS_MIN).saturating_sub(nodes.len());
+    if further == 0 {
+        return Some(nodes);
+    }
+    let all = owned(replicas);
+    let mut others: Vec<usize> = (0..count).filter(|index| all[*index] >= KEYS_MIN).collect();
+    others.retain(|index| !nodes.contains(&NodeIndex(*index as u16)));
+    others.sort_by_key(|index| std::cmp::Reverse((all[*index], turned(*index))));
+    let others = others.into_iter().take(further);
+    nodes.extend(others.map(|index| NodeIndex(index as u16)));
+    Some(nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(replicas: &[&[NodeIndex]], usable: &[bool], turn: usize) -> Option<Vec<usize>> {
+        let groups = groups(replicas, usable, turn)?;
+        let mut asked: Vec<usize> = groups
+            .iter()
+            .flat_map(|(_, members)| members.clone())
+            .collect();
+        asked.sort_unstable();
+        assert!(asked.iter().copied().eq(0..replicas.len()), "each key once");
+        for (node, members) in &groups {
+            assert!(usable[node.as_usize()]);
+            assert!(members.iter().all(|at| replicas[*at].contains(node)));
+        }
+        let mut sizes: Vec<usize> = groups.iter().map(|(_, members)| members.len()).collect();
+        sizes.sort_unstable();
+        Some(sizes)
+    }
+
+    #[test]
+    fn few_keys_go_to_as_few_owners_as_possible_and_many_to_all() {
+        let all = [NodeIndex(0), NodeIndex(1), NodeIndex(2)];
+        let up = [true; 3];
+        for turn in 0..5 {
+            assert_eq!(sizes(&vec![&all[..]; 100], &up, turn), Some(vec![100]));
+            assert_eq!(sizes(&vec![&all[..]; 128], &up, turn), Some(vec![64, 64]));
+            let thirds = Some(vec![333, 333, 334]);
+            assert_eq!(sizes(&vec![&all[..]; 1_000], &up, turn), thirds);
+            let halves = Some(vec![500, 500]);
+            let but_one = [true, false, true];
+            assert_eq!(sizes(&vec![&all[..]; 1_000], &but_one, turn), halves);
+        }
+    }
+
+    #[test]
+    fn every_key_goes_to_one_of_its_owners() {
+        let nodes: Vec<NodeIndex> = (0..6).map(NodeIndex).collect();
+        let pairs: Vec<&[NodeIndex]> = (0..500).map(|at| &nodes[at % 5..at % 5 + 2]).collect();
+        for turn in 0..7 {
+            assert!(sizes(&pairs, &[true; 6], turn).is_some_and(|sizes| sizes.len() > 2));
+            let without_two = [true, false, false, true, true, true];
+            assert_eq!(
+                sizes(&pairs, &without_two, turn),
+                None,
+                "some have no owner left"
+            );
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! ALTER TABLE on a table with layouts: options that only say how a table is stored, and new columns, are carried
+//! to its layouts; whatever changes rows, or what a statement means, is refused.
+
+use helenus_cql::lexer::{Lexer, Token, TokenKind};
+use helenus_cql::{Name, fold_identifier, quote_identifier};
+use helenus_layout::plan::{Copy, LogicalTable};
+
+use crate::features::layouts::added_columns;
+use crate::statement::prepared::Statement;
+use crate::statement::words::is_one_of;
+
+/// Options that change neither rows nor what is read of them. While only some of the tables have one, nothing
+/// differs but how they are stored.
+const CARRIED: [&str; 14] = [
+    "additional_write_policy",
+    "bloom_filter_fp_chance",
+    "caching",
+    "comment",
+    "compaction",
+    "compression",
+    "crc_check_chance",
+    GRACE,
+    "max_index_interval",
+    "memtable",
+    "memtable_flush_period_in_ms",
+    "min_index_interval",
+    "read_repair",
+    "speculative_retry",
+];
+const GRACE: &str = "gc_grace_seconds";
+/// In seconds, as `helenus layouts create` demands it: a deletion must not be forgotten while a row that it
+/// covers is being copied.
+const GRACE_MIN: u64 = 3_600;
+
+const OTHER_COLUMNS: &str = "columns can be added to it, but not dropped or renamed in table and layouts at the \
+                             same moment";
+
+/// An option as it is given.
+struct Given<'a> {
+    name: Name,
+    /// The first word of its value.
+    value: &'a str,
+}
+
+/// The statement on each layout that it is carried out on.
+///
+/// # Errors
+/// Why it is refused, for the client.
+pub(crate) fn alter_layouts(
+    statement: &Statement,
+    table: &LogicalTable,
+) -> Result<Vec<String>, String> {
+    let text = &*statement.text;
+    let span = statement.facts.spans.table.clone();
+    let parts = span.and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?)));
+    let on = |copy: &Copy| -> Result<Option<String>, String> {
+        let (before, behind) = parts.ok_or("it is not understood")?;
+        let behind = on_layout(behind, table, copy)?;
+        let physical = qualified(table, &copy.physical);
+        Ok(behind.map(|behind| format!("{before}{physical}{behind}")))
+    };
+    let texts: Result<Vec<_>, String> = table.copies.iter().map(on).collect();
+    let LogicalTable { keyspace, name, .. } = table;
+    let texts = texts.map_err(|why| {
+        format!(
+            "{keyspace}.{name} has layouts, which would not be altered with it: {why}; drop them first \
+             (helenus layouts drop {keyspace}.{name})"
+        )
+    })?;
+    Ok(texts.into_iter().flatten().collect())
+}
+
+/// What stands behind the table's name, as it is on a layout, if that lacks it; or why layouts cannot follow.
+fn on_layout(behind: &str, table: &LogicalTable, copy: &Copy) -> Result<Option<String>, String> {
+    let mut tokens = Lexer::new(behind);
+    let first = tokens.next();
+    let verb = first.map_or("", |token| text_of(behind, &token));
+    if is_one_of(verb, &["add"]) {
+        return added_columns::on_layout(behind, table, copy);
+    }
+    let refused = match is_one_of(verb, &["with"]) {
+        true => obstacle(behind, tokens),
+        false => Some(OTHER_COLUMNS.to_owned()),
+    };
+    refused.map_or_else(|| Ok(Some(behind.to_owned())), Err)
+}
+
+/// Why options are not carried to layouts.
+fn obstacle(behind: &str, tokens: impl Iterator<Item = Token>) -> Option<String> {
+    let Some(options) = options(behind, tokens) else {
+        return Some("its options are not understood".to_owned());
+    };
+    options.iter().find_map(|option| {
+        let name = option.name.as_str();
+        if name == "default_time_to_live" {
+            return Some(format!(
+                "{name} would be another for the table than for a layout while one write is carried out"
+            ));
+        }
+        if !CARRIED.contains(&name) {
+            return Some(format!("{name} is no option that is carried to layouts"));
+        }
+        // Cassandra takes '60' for a number, too.
+        let is_long = option.value.parse().is_ok_and(|seconds: u64| seconds >= GRACE_MIN);
+        (name == GRACE && !is_long).then(|| {
+            format!(
+                "{name} must be a number of at least {GRACE_MIN}, or a deletion could be forgotten while a \
+                 layout is being filled"
+            )
+        })
+    })
+}
+
+/// `name = value AND name = value …`, up to the end of the statement.
+fn options<'a>(text: &'a str, mut tokens: impl Iterator<Item = Token>) -> Option<Vec<Given<'a>>> {
+    let mut given = Vec::new();
+    loop {
+        let name = tokens.next()?;
+        if !matches!(name.kind, TokenKind::Word | TokenKind::QuotedName) {
+            return None;
+        }
+        tokens
+            .next()
+            .filter(|token| token.kind == TokenKind::Equal)?;
+        let mut value = tokens.next()?;
+        given.push(Given {
+            name: fold_identifier(text_of(text, &name)),
+            value: text_of(text, &value),
+        });
+        // A map, to its end.
+        let mut depth = 0_usize;
+        loop {
+            match value.kind {
+                TokenKind::LBrace => depth += 1,
+                TokenKind::RBrace => depth = depth.checked_sub(1)?,
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+            value = tokens.next()?;
+        }
+        match tokens.next() {
+            None => return Some(given),
+            Some(token) if token.kind == TokenKind::Semicolon => {
+                return tokens.next().is_none().then_some(given);
+            }
+            Some(token) if is_one_of(text_of(text, &token), &["and"]) => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+/// A layout's table as CQL names it.
+pub(crate) fn qualified(table: &LogicalTable, physical: &str) -> String {
+    let keyspace = quote_identifier(&table.keyspace);
+    format!("{keyspace}.{}", quote_identifier(physical))
+}
+
+fn text_of<'a>(text: &'a str, token: &Token) -> &'a str {
+    text.get(token.start..token.end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn obstacle(behind: &str) -> Option<String> {
+        let mut tokens = Lexer::new(behind);
+        let with = tokens.next();
+        let with = with.filter(|with| is_one_of(text_of(behind, with), &["with"]));
+        match with {
+            Some(_) => super::obstacle(behind, tokens),
+            None => Some("it is about columns".to_owned()),
+        }
+    }
+
+    #[test]
+    fn only_options_of_storage_are_carried() {
+        for behind in [
+            " WITH comment = 'x'",
+            " with Compaction = {'class': 'LeveledCompactionStrategy'} AND gc_grace_seconds = 3600;",
+            " WITH \"caching\" = {'keys': 'ALL', 'rows_per_partition': {}} AND comment = '} AND id = 1'",
+            "/* why */ WITH -- not\n speculative_retry = '99p'",
+        ] {
+            assert_eq!(obstacle(behind), None, "{behind}");
+        }
+        for behind in [
+            "",
+            " ADD a int",
+            " DROP a",
+            " RENAME a TO b",
+            " ALTER a TYPE text",
+            " DROP COMPACT STORAGE",
+            " WITH",
+            " WITH comment",
+            " WITH comment = ",
+            " WITH comment = 'x' AND",
+            " WITH comment = 'x' 'y'",
+            " WITH comment = 'x'; DROP TABLE t",
+            " WITH compaction = {'class': 'x'",
+            " WITH compaction = }",
+            " WITH comment = 'x' AND default_time_to_live = 5",
+            " WITH gc_grace_seconds = 3599",
+            " WITH gc_grace_seconds = 0",
+            " WITH gc_grace_seconds = '60'",
+            " WITH cdc = true",
+            " WITH \"Comment\" = 'x'",
+            " WITH extensions = {'a': 0x00}",
+        ] {
+            assert!(obstacle(behind).is_some(), "{behind}");
+        }
+    }
+}

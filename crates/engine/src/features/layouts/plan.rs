@@ -1,0 +1,173 @@
+//! What a statement becomes where its table has layouts. That is found out once for each text, and
+//! again when the catalogue has changed.
+
+use std::sync::{Arc, OnceLock};
+
+use helenus_cql::{Facts, Kind};
+use helenus_layout::plan::{self, LogicalTable};
+
+use crate::features::layouts::restored_order::RestoredOrder;
+use crate::statement::of_text::OfText;
+use crate::stats::{LayoutStats, Stats, add};
+
+/// A statement and the layouts of its table.
+#[derive(Debug)]
+pub(crate) struct LayoutPlan<S> {
+    pub table: Arc<LogicalTable>,
+    pub plan: Arc<Plan<S>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Plan<S> {
+    /// A read of one partition, maybe of a layout.
+    Read(CopyReads<S>),
+    /// A write, with one more statement for each layout.
+    Write(Box<[CopyWrite<S>]>),
+    /// Why it cannot be carried out on layouts.
+    Refused(Box<str>),
+    /// As it came.
+    Table,
+}
+
+/// A read as it would be on each layout.
+#[derive(Debug)]
+pub(crate) struct CopyReads<S> {
+    /// The layout that reads the fewest rows, if that is not the table itself.
+    pub best: Option<Best<S>>,
+    /// If its rows come in another order: the best of those with the table's, for when it cannot be read.
+    pub in_order: Option<usize>,
+    /// By layout; `None` where it would answer differently.
+    derived: Box<[OnceLock<Option<Arc<S>>>]>,
+    /// By layout.
+    stats: Box<[OnceLock<Arc<LayoutStats>>]>,
+}
+
+/// The layout on which a read is carried out.
+#[derive(Debug)]
+pub(crate) struct Best<S> {
+    pub at: usize,
+    pub statement: Arc<S>,
+    /// How its answers become the table's, if their rows come in another order.
+    pub order: Option<Arc<RestoredOrder>>,
+}
+
+/// A write as it is on one layout.
+#[derive(Debug)]
+pub(crate) struct CopyWrite<S> {
+    pub text: Box<str>,
+    statement: OnceLock<Arc<S>>,
+}
+
+impl<S: OfText> CopyWrite<S> {
+    /// As a statement that the nodes can prepare.
+    pub(crate) fn statement(&self) -> &Arc<S> {
+        let made = || Arc::new(S::of_text(&self.text));
+        self.statement.get_or_init(made)
+    }
+}
+
+impl<S> Clone for LayoutPlan<S> {
+    fn clone(&self) -> Self {
+        LayoutPlan {
+            table: self.table.clone(),
+            plan: self.plan.clone(),
+        }
+    }
+}
+
+impl<S: OfText> LayoutPlan<S> {
+    pub(crate) fn of(table: &Arc<LogicalTable>, text: &str, facts: &Facts) -> LayoutPlan<S> {
+        let plan = match facts.kind {
+            Kind::Select => Plan::Read(CopyReads::of(table, text, facts)),
+            Kind::Insert | Kind::Update | Kind::Delete => match plan::write(table, text, facts) {
+                plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),
+                plan::Write::Refused(why) => Plan::Refused(why.into()),
+            },
+            _ => Plan::Table,
+        };
+        LayoutPlan {
+            table: table.clone(),
+            plan: Arc::new(plan),
+        }
+    }
+
+    /// The same for a table that says the same, if it does.
+    pub(crate) fn still_of(&self, table: &Arc<LogicalTable>) -> Option<LayoutPlan<S>> {
+        (*self.table == **table).then(|| LayoutPlan {
+            table: table.clone(),
+            plan: self.plan.clone(),
+        })
+    }
+}
+
+fn write<S>(text: String) -> CopyWrite<S> {
+    CopyWrite {
+        text: text.into(),
+        statement: OnceLock::new(),
+    }
+}
+
+impl<S: OfText> CopyReads<S> {
+    fn of(table: &LogicalTable, text: &str, facts: &Facts) -> CopyReads<S> {
+        let derived: Box<[OnceLock<Option<Arc<S>>>]> =
+            table.copies.iter().map(|_| OnceLock::new()).collect();
+        let (best, in_order) = match plan::read(table, text, facts) {
+            plan::Read::Copy {
+                at,
+                text,
+                restore,
+                in_order,
+            } => {
+                let order = restore.as_ref().map(RestoredOrder::of);
+                // `None` within: the order of a type is not known.
+                let order = order.map_or(Some(None), |order| order.map(|of| Some(Arc::new(of))));
+                let best = order.map(|order| Best {
+                    at,
+                    statement: Arc::new(S::of_text(&text)),
+                    order,
+                });
+                (best, in_order)
+            }
+            plan::Read::Table => (None, None),
+        };
+        if let Some(Best {
+            at,
+            statement,
+            order: None,
+        }) = &best
+            && let Some(of) = derived.get(*at)
+        {
+            _ = of.set(Some(statement.clone()));
+        }
+        CopyReads {
+            best,
+            in_order,
+            derived,
+            stats: table.copies.iter().map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Counts a read of one layout. `max`: layouts that are counted by name.
+    pub(crate) fn count(&self, table: &LogicalTable, at: usize, stats: &Stats, max: usize) {
+        let (Some(of), Some(copy)) = (self.stats.get(at), table.copies.get(at)) else {
+            return;
+        };
+        let name = (&*table.keyspace, &*table.name, &*copy.physical);
+        let of = of.get_or_init(|| stats.layout(name, max));
+        add(&of.reads, 1);
+    }
+
+    /// The statement on one layout, if its answer is the table's own there as it comes.
+    pub(crate) fn derived(
+        &self,
+        table: &LogicalTable,
+        (text, facts): (&str, &Facts),
+        at: usize,
+    ) -> Option<&Arc<S>> {
+        let made = || {
+            let text = plan::read_from(table, text, facts, at)?;
+            Some(Arc::new(S::of_text(&text)))
+        };
+        self.derived.get(at)?.get_or_init(made).as_ref()
+    }
+}

@@ -1,0 +1,240 @@
+//! What may be done with tables that have layouts, beside reading and writing rows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use helenus_cql::lexer::{Lexer, Token, TokenKind};
+use helenus_cql::{Kind, Name, fold_identifier};
+use helenus_layout::plan::{Copy, LogicalTable};
+
+use crate::features::layouts::Layouts;
+use crate::features::layouts::alter::{alter_layouts, qualified};
+use crate::snapshot::Snapshot;
+use crate::statement::definition::Definition;
+use crate::statement::prepared::Statement;
+use crate::statement::words::{is_one_of, words};
+
+/// Whether statements of a kind write rows, or take them away.
+pub(crate) fn may_write(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Truncate
+    )
+}
+
+/// The same of a statement that nobody here understands.
+pub(crate) fn begins_as_write(text: &str) -> bool {
+    let writes = ["insert", "update", "delete", "begin", "truncate"];
+    words(text)
+        .next()
+        .is_some_and(|first| is_one_of(first, &writes))
+}
+
+/// Keyspaces of Cassandra's own, and that of the catalogue: their tables never have layouts.
+pub(crate) fn is_systems(keyspace: &str) -> bool {
+    matches!(
+        keyspace,
+        "system"
+            | "system_auth"
+            | "system_distributed"
+            | "system_schema"
+            | "system_traces"
+            | "system_views"
+            | "system_virtual_schema"
+            | CATALOGUE
+    )
+}
+
+/// The keyspace that says which layouts there are.
+pub(crate) const CATALOGUE: &str = "helenus";
+
+/// If it were lost, all proxies would refuse all writes.
+pub(crate) const CATALOGUE_REFUSED: &str = "keyspace helenus is the catalogue of layouts and encoded columns, which \
+                                           is changed by the commands of `helenus layouts` and `helenus payload` \
+                                           only";
+
+/// Whether a statement about roles may change what they may do with a table.
+pub(crate) fn changes_rights(text: &str) -> bool {
+    words(text)
+        .next()
+        .is_some_and(|first| is_one_of(first, &["grant", "revoke"]))
+}
+
+/// Whether a text in lower case may name something. In a text, quotes in names are doubled.
+fn contains(lower: &str, name: &str) -> bool {
+    lower.contains(&name.to_ascii_lowercase().replace('"', "\"\""))
+}
+
+/// Why rows of a table are not written: it is a layout of another.
+pub(crate) fn write_refused(table: Option<(&str, &str)>, layouts: &Layouts) -> Option<String> {
+    let (keyspace, physical) = table?;
+    if keyspace == CATALOGUE {
+        return Some(CATALOGUE_REFUSED.to_owned());
+    }
+    let table = layouts.table_of_layout(keyspace, physical)?;
+    Some(format!(
+        "{keyspace}.{physical} is a layout of {keyspace}.{}: write to that, and the layout follows",
+        table.name
+    ))
+}
+
+/// Why TRUNCATE of a table with layouts is refused: Cassandra empties one table after the other, and what is
+/// written meanwhile would stay in one of them.
+pub(crate) fn truncate_refused(table: &LogicalTable) -> String {
+    let LogicalTable { keyspace, name, .. } = table;
+    format!(
+        "{keyspace}.{name} has layouts, which TRUNCATE cannot empty at the same moment as the table: delete its \
+         partitions, or drop the layouts (helenus layouts drop {keyspace}.{name}), truncate the table and \
+         create them again"
+    )
+}
+
+/// A GRANT or REVOKE on a table with layouts, as it is on each of these. A role that keeps rights on a
+/// layout could read there what it may not read of the table.
+pub(crate) fn rights(
+    text: &str,
+    session: Option<&str>,
+    layouts: &Layouts,
+) -> Option<(Arc<LogicalTable>, Vec<String>)> {
+    let (span, keyspace, table) = table_of_rights(text)?;
+    let keyspace = keyspace.as_ref().map(Name::as_str).or(session)?;
+    let table = layouts.table(keyspace, table.as_str())?;
+    let (before, behind) = (text.get(..span.start)?, text.get(span.end..)?);
+    let on = |copy: &Copy| format!("{before}{}{behind}", qualified(table, &copy.physical));
+    Some((table.clone(), table.copies.iter().map(on).collect()))
+}
+
+/// Where a GRANT or REVOKE names a table, and which: `GRANT … ON [TABLE] [keyspace.]table TO …`.
+fn table_of_rights(text: &str) -> Option<(Range<usize>, Option<Name>, Name)> {
+    let word = |token: &Token| text.get(token.start..token.end).unwrap_or_default();
+    let is =
+        |token: &Token, any: &[&str]| token.kind == TokenKind::Word && is_one_of(word(token), any);
+    let mut tokens = Lexer::new(text).peekable();
+    tokens
+        .next()
+        .filter(|first| is(first, &["grant", "revoke"]))?;
+    tokens.find(|token| is(token, &["on"]))?;
+    tokens.next_if(|token| is(token, &["table"]));
+    let first = tokens.next()?;
+    let name = |token: &Token| match token.kind {
+        TokenKind::Word | TokenKind::QuotedName => Some(fold_identifier(word(token))),
+        _ => None,
+    };
+    let is_qualified = tokens
+        .next_if(|token| token.kind == TokenKind::Dot)
+        .is_some();
+    let second = if is_qualified { tokens.next() } else { None };
+    // Otherwise it is ALL TABLES IN KEYSPACE, KEYSPACE, ROLE, FUNCTION, MBEAN and the like.
+    tokens.next().filter(|next| is(next, &["to", "from"]))?;
+    match second {
+        Some(second) => Some((first.start..second.end, Some(name(&first)?), name(&second)?)),
+        None => Some((first.start..first.end, None, name(&first)?)),
+    }
+}
+
+/// Why a read at SERIAL of a table with layouts is refused: a conditional write that was left unfinished before
+/// there were layouts would be completed by it, on the table alone.
+pub(crate) fn serial_read_refused(table: &LogicalTable) -> String {
+    format!(
+        "{}.{} has layouts: a read at SERIAL or LOCAL_SERIAL may complete an old conditional write on the table \
+         alone; read at QUORUM or LOCAL_QUORUM, or drop the layouts",
+        table.keyspace, table.name
+    )
+}
+
+/// Why a table is not created: it would be taken for a layout.
+pub(crate) fn creation_refused(
+    statement: &Statement,
+    keyspace: Option<&str>,
+    snapshot: &Snapshot,
+) -> Option<String> {
+    if Definition::of(&statement.text) != Definition::CreatesTable {
+        return None;
+    }
+    let (keyspace, name) = (keyspace?, statement.facts.table.as_ref()?.as_str());
+    let (table, _) = helenus_layout::naming::divide(name)?;
+    snapshot.partition_key(keyspace, table)?;
+    Some(format!(
+        "{keyspace}.{name} is named like a layout of {keyspace}.{table}: layouts are created by `helenus \
+         layouts create`; give other tables another name"
+    ))
+}
+
+/// What a definition is on each layout of its table, before it is carried out on that; nothing if it does not
+/// touch layouts.
+///
+/// # Errors
+/// Why it is refused, for the client.
+pub(crate) fn definition(
+    statement: &Statement,
+    table: Option<(&str, &str)>,
+    layouts: &Layouts,
+) -> Result<Vec<String>, String> {
+    if let Some(why) = definition_refused(statement, table, layouts) {
+        return Err(why);
+    }
+    let alters = Definition::of(&statement.text) == Definition::AltersTable;
+    let table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
+    match table.filter(|_| alters) {
+        Some(table) => alter_layouts(statement, table),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Why a definition is refused whatever it says.
+fn definition_refused(
+    statement: &Statement,
+    table: Option<(&str, &str)>,
+    layouts: &Layouts,
+) -> Option<String> {
+    let facts = &statement.facts;
+    if let Some((keyspace, physical)) = table
+        && let Some(table) = layouts.table_of_layout(keyspace, physical)
+    {
+        let name = &table.name;
+        return Some(format!(
+            "{keyspace}.{physical} is a layout of {keyspace}.{name}: it is changed by the commands of `helenus \
+             layouts` only (helenus layouts drop {keyspace}.{name})"
+        ));
+    }
+    let definition = Definition::of(&statement.text);
+    if definition == Definition::DropsKeyspace {
+        let keyspace = facts.keyspace.as_ref()?.as_str();
+        let mut names = layouts.names();
+        let (_, table) = names.find(|(of, _)| *of == keyspace)?;
+        return Some(format!(
+            "keyspace {keyspace} has tables with layouts: drop these first (helenus layouts drop \
+             {keyspace}.{table})"
+        ));
+    }
+    let (keyspace, table) = table.filter(|_| definition == Definition::DropsTable)?;
+    layouts.table(keyspace, table)?;
+    Some(format!(
+        "{keyspace}.{table} has layouts, which would not be dropped with it: drop them first (helenus \
+         layouts drop {keyspace}.{table})"
+    ))
+}
+
+/// Why a statement that is not understood, and may write, is refused: it may be about a table with layouts.
+/// `table`: what the nodes have said that it is about. `in_force`: the keyspace of names without one.
+pub(crate) fn opaque_refused(
+    text: &str,
+    table: Option<(&str, &str)>,
+    in_force: Option<&str>,
+    layouts: &Layouts,
+) -> Option<String> {
+    let known = table.filter(|(keyspace, table)| layouts.table(keyspace, table).is_some());
+    let lower = text.to_ascii_lowercase();
+    let named = |(keyspace, table): (&str, &str)| {
+        let copies = layouts.table(keyspace, table).map(|table| &table.copies);
+        let mut copies = copies.into_iter().flatten();
+        let is_in_force = in_force == Some(keyspace) || contains(&lower, keyspace);
+        is_in_force
+            && (contains(&lower, table) || copies.any(|copy| contains(&lower, &copy.physical)))
+    };
+    let (keyspace, table) = known.or_else(|| layouts.names().find(|name| named(*name)))?;
+    Some(format!(
+        "Helenus does not understand this statement, which names {keyspace}.{table}, a table with \
+         layouts: write it another way"
+    ))
+}

@@ -1,0 +1,242 @@
+//! Writes of one statement that leave as one batch.
+//!
+//! A write may join another that has not left the proxy, if both are of the same statement, role,
+//! consistency level and owners, and of different partitions. They go as one unlogged batch, each with its
+//! client's own timestamp: to the owners it is what the single writes would have been, to the coordinator
+//! one request. Nothing waits for it: what would leave at once anyway goes alone.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helenus_wire::{Consistency, Values, Version};
+use rustc_hash::FxHasher;
+
+use crate::config::Aggregation;
+use crate::keys::{ClientRequestKey, PoolKey};
+use crate::snapshot::batch_limits::BatchLimits;
+use crate::statement::prepared::Prepared;
+
+/// The most partitions in a batch: nodes warn of more.
+pub(crate) const PARTITIONS_MAX: usize = 10;
+/// Statements and owners remembered. Two that meet in one group are not merged, which is harmless.
+const GROUPS: usize = 256;
+/// The most owners of a partition.
+const OWNERS_MAX: usize = 8;
+/// What a node counts for a value beside its bytes: timestamp, time to live and time of deletion.
+const BYTES_PER_VALUE: usize = 32;
+/// A node counts that for each element of a collection, so that it has more bytes than in the request.
+const GROWTH: usize = 4;
+/// Others join a write for that long at most: if it waits for longer, they shall not fail with it.
+const JOINED_FOR: Duration = Duration::from_millis(100);
+
+/// How a client request goes with others.
+#[derive(Debug, Default)]
+pub(crate) enum Merge {
+    /// By itself.
+    #[default]
+    Alone,
+    /// Others may join it until it leaves.
+    Open(Batch),
+    /// It has left, with those that have joined it.
+    Left(Batch),
+    /// It has joined another, and gets its answer.
+    Joined,
+    /// By itself, after a batch that may have been applied.
+    Parted,
+}
+
+/// A write and those that have joined it.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub members: Vec<ClientRequestKey>,
+    /// What each is sent as, if clients have said when they wrote, and the number of the marker for that.
+    pub timed: Option<(Arc<Prepared>, u16)>,
+}
+
+impl Merge {
+    pub(crate) fn batch(&self) -> Option<&Batch> {
+        match self {
+            Merge::Open(batch) | Merge::Left(batch) => Some(batch),
+            Merge::Alone | Merge::Joined | Merge::Parted => None,
+        }
+    }
+
+    /// Whether others share its batch, which it leads.
+    pub(crate) fn leads(&self) -> bool {
+        self.batch().is_some_and(|batch| !batch.members.is_empty())
+    }
+
+    /// The requests that have joined it, which it does not answer for any more.
+    pub(crate) fn take_members(&mut self) -> Vec<ClientRequestKey> {
+        match self {
+            Merge::Open(batch) | Merge::Left(batch) => std::mem::take(&mut batch.members),
+            Merge::Alone | Merge::Joined | Merge::Parted => Vec::new(),
+        }
+    }
+
+    /// It leaves: no more can join it. False if it has left before.
+    pub(crate) fn close(&mut self) -> bool {
+        let Merge::Open(batch) = self else {
+            return false;
+        };
+        *self = Merge::Left(std::mem::take(batch));
+        true
+    }
+}
+
+/// What the writes of a batch have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Common {
+    /// A hash of the prepared statement's id.
+    pub id_hash: u64,
+    pub pool: PoolKey,
+    pub consistency: Consistency,
+    /// Means nothing to a plain write, but says which nodes may have it.
+    pub serial_consistency: Option<Consistency>,
+    pub version: Version,
+    /// Whether clients have said when they wrote.
+    pub timed: bool,
+    /// In ascending order, the rest is `u16::MAX`.
+    pub owners: [u16; OWNERS_MAX],
+}
+
+impl Common {
+    pub(crate) fn hash_of(id: &[u8]) -> u64 {
+        let mut hasher = FxHasher::default();
+        hasher.write(id);
+        hasher.finish()
+    }
+
+    /// Owners in an order of their own; `None` if there are none, or too many.
+    pub(crate) fn owners(nodes: impl ExactSizeIterator<Item = u16>) -> Option<[u16; OWNERS_MAX]> {
+        if nodes.len() == 0 || nodes.len() > OWNERS_MAX {
+            return None;
+        }
+        let mut owners = [u16::MAX; OWNERS_MAX];
+        for (place, node) in owners.iter_mut().zip(nodes) {
+            *place = node;
+        }
+        owners.sort_unstable();
+        Some(owners)
+    }
+}
+
+/// One write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct One {
+    pub common: Common,
+    /// Slot of the ring, and the hash of the key.
+    pub partition: (u32, u32),
+    /// About what a node will count for it.
+    pub bytes: usize,
+}
+
+impl One {
+    /// About what a node counts for a statement with these values, rather more than less.
+    pub(crate) fn bytes_of(text: &str, values: &Values<'_>) -> usize {
+        text.len() + usize::from(values.count) * BYTES_PER_VALUE + GROWTH * values.byte_len()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Group {
+    common: Common,
+    /// The request that carries the others.
+    leader: ClientRequestKey,
+    since: Instant,
+    partitions: [(u32, u32); PARTITIONS_MAX],
+    len: usize,
+    bytes: usize,
+}
+
+/// The writes of one worker that others may join.
+#[derive(Default)]
+pub(crate) struct Merging {
+    /// Keyspaces, and tables as `keyspace.table`; `*` for all.
+    tables: Vec<Box<str>>,
+    /// What no node warns of.
+    limits: BatchLimits,
+    groups: Vec<Option<Group>>,
+}
+
+impl Merging {
+    pub(crate) fn new(settings: &Aggregation) -> Merging {
+        let mut merging = Merging::default();
+        merging.adopt(settings);
+        merging
+    }
+
+    /// Puts other settings in force. What has been merged stays so.
+    pub(crate) fn adopt(&mut self, settings: &Aggregation) {
+        let tables = settings.merge_writes.iter();
+        self.tables = tables.map(|name| (**name).into()).collect();
+        let groups = if self.tables.is_empty() { 0 } else { GROUPS };
+        self.groups.resize(groups, None);
+    }
+
+    /// Puts other limits of nodes in force.
+    pub(crate) fn adopt_limits(&mut self, limits: impl Iterator<Item = BatchLimits>) {
+        self.limits = limits.reduce(BatchLimits::and).unwrap_or_default();
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        !self.tables.is_empty()
+    }
+
+    /// Whether writes to a table may be merged.
+    pub(crate) fn covers(&self, keyspace: &str, table: &str) -> bool {
+        self.tables.iter().any(|of| match of.split_once('.') {
+            Some((of, name)) => of == keyspace && name == table,
+            None => **of == *keyspace || &**of == "*",
+        })
+    }
+
+    /// The request that a write may join, if that has not left yet.
+    pub(crate) fn leader(&self, one: &One, now: Instant) -> Option<ClientRequestKey> {
+        let group = self.groups.get(place(&one.common))?.as_ref()?;
+        if now.saturating_duration_since(group.since) > JOINED_FOR {
+            return None;
+        }
+        let fits = group.len < self.limits.partitions_max.min(PARTITIONS_MAX)
+            && group.bytes + one.bytes <= self.limits.bytes_max;
+        let is_new = !group.partitions[..group.len].contains(&one.partition);
+        (group.common == one.common && fits && is_new).then_some(group.leader)
+    }
+
+    /// It has joined the one that it was told.
+    pub(crate) fn note_joined(&mut self, one: &One) {
+        let group = self.groups.get_mut(place(&one.common));
+        if let Some(group) = group.and_then(Option::as_mut)
+            && let Some(partition) = group.partitions.get_mut(group.len)
+        {
+            *partition = one.partition;
+            group.len += 1;
+            group.bytes += one.bytes;
+        }
+    }
+
+    /// Others may join it.
+    pub(crate) fn begin(&mut self, one: &One, leader: ClientRequestKey, now: Instant) {
+        if let Some(group) = self.groups.get_mut(place(&one.common)) {
+            let mut partitions = [(0, 0); PARTITIONS_MAX];
+            partitions[0] = one.partition;
+            *group = Some(Group {
+                common: one.common,
+                leader,
+                partitions,
+                since: now,
+                len: 1,
+                bytes: one.bytes,
+            });
+        }
+    }
+}
+
+fn place(common: &Common) -> usize {
+    let mut hasher = FxHasher::default();
+    common.hash(&mut hasher);
+    // The multiplication leaves the entropy in the high bits.
+    (hasher.finish() >> 32) as usize % GROUPS
+}

@@ -1,0 +1,248 @@
+//! A client's request as it arrives: what the proxies' own tables answer, and what is kept of the rest.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use helenus_policy::schedule::Class;
+use helenus_policy::turns::Condition;
+use helenus_wire::{Consistency, Header, Opcode, Version};
+
+use crate::engine::Engine;
+use crate::exec::Execution;
+use crate::exec::scan::begin::Asking;
+use crate::features::coalesce::Ticket;
+use crate::features::lwt_turns::queue::partition_name;
+use crate::features::merge::gate::Merge;
+use crate::features::pause::held::HeldRequest;
+use crate::keys::{PoolKey, SessionKey};
+use crate::memory::Held;
+use crate::pipeline::node_request::Target;
+use crate::pipeline::query::Query;
+use crate::pipeline::request::{Caller, ClientRequest};
+use crate::pipeline::timing::Trail;
+use crate::scheduler::scan_limit::Counted;
+use crate::session::answers::NodeAnswer;
+use crate::statement::analysis::Analysis;
+use crate::statement::classify::class_of;
+use crate::statement::prepared::Statement;
+use crate::stats::add;
+
+/// A client's request as it came.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) session: SessionKey,
+    pub(crate) header: Header,
+    pub(crate) opcode: Opcode,
+    pub(crate) version: Version,
+    pub(crate) pool: PoolKey,
+    pub(crate) keyspace: Option<&'a Rc<str>>,
+    pub(crate) body: &'a [u8],
+    /// The body behind its custom payload.
+    pub(crate) content: &'a [u8],
+}
+
+/// What is known of a smaller statement is not worth counting beside the request's body.
+const READ_MIN: usize = 8 * 1024;
+
+/// Bytes that a request keeps of what was read in its text, until it is answered. The text may be known to no one
+/// else by then.
+pub(crate) fn bytes_read(opcode: Opcode, statement: Option<&Statement>) -> usize {
+    let of_text = statement.filter(|_| opcode != Opcode::Execute);
+    let bytes = of_text.map_or(0, Statement::byte_len);
+    match bytes < READ_MIN {
+        true => 0,
+        false => bytes,
+    }
+}
+
+impl HeldRequest {
+    /// The request as it came.
+    pub(crate) fn arrival(&self, version: Version, pool: PoolKey) -> Arrival<'_> {
+        Arrival {
+            session: self.session,
+            header: self.header,
+            opcode: self.opcode,
+            version,
+            pool,
+            keyspace: self.keyspace.as_ref(),
+            body: &self.body,
+            content: self.body.get(self.content_at..).unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> Arrival<'a> {
+    /// The custom payload that comes first in the body, if there is one.
+    pub(crate) fn payload(&self) -> &'a [u8] {
+        let len = self.body.len().saturating_sub(self.content.len());
+        self.body.get(..len).unwrap_or_default()
+    }
+}
+
+impl Engine {
+    /// Answers a read of the tables that show the proxies; false if it is none, or a node has to.
+    pub(crate) fn answer_system(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: &Statement,
+        analysis: &Analysis<'_>,
+    ) -> bool {
+        let Arrival {
+            session,
+            header,
+            opcode,
+            version,
+            content,
+            ..
+        } = *arrival;
+        let asked = (statement, analysis);
+        let answer =
+            self.statements
+                .answer_system(&self.cx, header.flags, opcode, content, version, asked);
+        let Some(answer) = answer else {
+            return false;
+        };
+        let answer = NodeAnswer {
+            opcode: Opcode::Result,
+            header_flags: answer.header_flags,
+            body: &answer.body,
+            version: self.cx.snapshot.version,
+        };
+        let (clients, cx) = (&mut self.clients, &mut self.cx);
+        clients.answer_converted(cx, session, header.stream, answer);
+        true
+    }
+
+    /// The partition of a conditional write, if those take turns: among those of one role, for whoever may not even
+    /// write there must delay nobody else.
+    pub(crate) fn partition_of_lwt(
+        &self,
+        pool: PoolKey,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Option<u64> {
+        if !self.cx.shared.config.aggregation.lwt_turns {
+            return None;
+        }
+        let partition = self.statements.lwt_partition(analysis, statement)?;
+        let (keyspace, table) = partition.table;
+        let role = self.links.role_number(pool);
+        Some(partition_name(role, keyspace, table, partition.key))
+    }
+
+    /// What is kept of a client's request, with how it will be carried out.
+    ///
+    /// # Errors
+    /// There are too many scans.
+    pub(crate) fn make_request(
+        &mut self,
+        arrival: Arrival<'_>,
+        mut analysis: Analysis<'_>,
+        statement: Option<Arc<Statement>>,
+        ticket: Option<Ticket>,
+    ) -> Result<ClientRequest, String> {
+        let Arrival { header, opcode, .. } = arrival;
+        let class = class_of(
+            &self.cx.snapshot,
+            opcode,
+            statement.as_deref(),
+            analysis.prepared.as_deref(),
+            analysis.keyspace,
+            (analysis.place.is_some(), analysis.lwt),
+        );
+        let mut execution = Execution::Single(None);
+        let mut counted = None;
+        if class == Class::Scan {
+            counted = self.count_scan(&analysis, statement.as_deref())?;
+            let asking = statement.as_deref().map(|statement| Asking {
+                header,
+                opcode,
+                content: arrival.content,
+                version: arrival.version,
+                statement,
+                prepared: analysis.prepared.as_deref(),
+                keyspace: analysis.keyspace,
+            });
+            if let Some((begun, place)) = asking.and_then(|asking| asking.execution(&self.cx)) {
+                add(&self.cx.shared.stats.global.scans_in_pieces, 1);
+                analysis.place = place;
+                execution = begun;
+            }
+        }
+        if statement.is_none() && opcode != Opcode::Batch {
+            add(&self.cx.shared.stats.global.requests_opaque, 1);
+        }
+        let of = statement.as_deref();
+        let table = self.statements.table_stats(&self.cx, &analysis, of, opcode);
+        if class == Class::Scan {
+            self.join_alike(&analysis, of);
+        }
+        let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
+        let body = self.requests.keep(arrival.body);
+        let read_bytes = bytes_read(opcode, statement.as_deref());
+        let settled_at = analysis.settled_at();
+        Ok(ClientRequest {
+            caller: Caller {
+                session: arrival.session,
+                stream: header.stream,
+                started: self.cx.now,
+            },
+            followers: Vec::new(),
+            query: Query {
+                header_flags: header.flags,
+                keyspace: keyspace.cloned(),
+                statement,
+                prepared: analysis.prepared,
+                table,
+                pool: arrival.pool,
+                class,
+                resendable: analysis.resendable,
+                consistency: analysis.consistency.unwrap_or(Consistency::ONE),
+                serial_consistency: analysis.serial_consistency,
+                settled_at,
+                ..Query::new(opcode, arrival.version, body)
+            },
+            target: Target::Place {
+                place: analysis.place,
+                primary: analysis.lwt,
+            },
+            execution,
+            layouts: None,
+            encoded: None,
+            encodings: None,
+            ticket,
+            turn: None,
+            merge: Merge::Alone,
+            trail: Trail::default(),
+            attempts: None,
+            condition: Condition::Unknown,
+            _counted: counted,
+            permits: Vec::new(),
+            _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),
+        })
+    }
+
+    /// A scan begins with what is known of those alike.
+    #[inline(never)]
+    fn join_alike(&self, analysis: &Analysis<'_>, statement: Option<&Statement>) {
+        // Not by its counters: these may be those of several tables.
+        if let (Some(statement), Some(table)) = (statement, analysis.table(statement)) {
+            let shapes = &self.cx.shared.shapes;
+            statement
+                .learned
+                .join(|| shapes.of(table, &statement.facts));
+        }
+    }
+
+    /// Counts a scan, unless there are too many.
+    fn count_scan(
+        &self,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Result<Option<Counted>, String> {
+        let of = analysis.table(statement);
+        let of = of.map_or("", |(keyspace, _)| keyspace);
+        let settings = &self.cx.shared.config.scheduling;
+        self.cx.shared.scans.begin(of, settings)
+    }
+}

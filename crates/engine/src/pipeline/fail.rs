@@ -1,0 +1,132 @@
+//! Node requests that have come to nothing: who hears of it, and what.
+
+use helenus_wire::{ErrorBody, code};
+
+use crate::backlog::{Failed, How};
+use crate::engine::Engine;
+use crate::exec::outcome::Outcome;
+use crate::features::layouts::read::Tried;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::finish::timed_out;
+use crate::pipeline::node_request::{Owner, Stage};
+
+impl Engine {
+    /// Tells whoever waits for a node request why it has come to nothing.
+    pub(crate) fn on_failed(&mut self, key: NodeRequestKey, ended: &Failed) {
+        let stage = self.requests.nodes.get(key).map(|request| &request.stage);
+        if matches!(stage, Some(Stage::Queued(_) | Stage::InFlight(..))) {
+            // It has found another node meanwhile.
+            return;
+        }
+        if ended.how == How::Unsendable && self.try_otherwise(key, ended) {
+            return;
+        }
+        let is_retried = ended.how == How::Unsendable && ended.code == code::UNPREPARED;
+        match ended.how {
+            How::Untried | How::Unsendable if self.may_have_written(key) && !is_retried => {
+                let text = format!(
+                    "Helenus: it is not known whether an earlier attempt at this write took effect, and \
+                     then no node could take it ({})",
+                    ended.text
+                );
+                self.end_in_doubt(key, &text);
+            }
+            How::TimedOut => self.end_in_doubt(key, &ended.text),
+            How::Answered | How::Untried | How::Unsendable => {
+                let error = ErrorBody {
+                    code: ended.code,
+                    message: &ended.text,
+                    fields: &ended.fields,
+                };
+                self.end_node_request(key, error);
+            }
+        }
+    }
+
+    /// Nobody knows what became of a node request.
+    fn end_in_doubt(&mut self, key: NodeRequestKey, text: &str) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let Some(query) = self.requests.query_of(request) else {
+            return;
+        };
+        let newest = self.is_newest(request.owner.client());
+        let (code, fields) = timed_out(query, newest);
+        self.note_read_timeout(key);
+        let error = ErrorBody {
+            code,
+            message: text,
+            fields: &fields,
+        };
+        self.end_node_request(key, error);
+    }
+
+    /// A page that was read in parts may go on without a node request for the rest of it, and a read of a
+    /// layout on the table; false if it is something else.
+    fn try_otherwise(&mut self, key: NodeRequestKey, ended: &Failed) -> bool {
+        let Some(client) = self.whole_of_scan(key) else {
+            return self.try_table(key, ended.code);
+        };
+        self.drop_node_request(key);
+        let error = ErrorBody {
+            code: ended.code,
+            message: &ended.text,
+            fields: &ended.fields,
+        };
+        self.on_whole_failed(client, error);
+        true
+    }
+
+    fn try_table(&mut self, key: NodeRequestKey, code: i32) -> bool {
+        let Some(Owner::Whole(client)) = self.requests.nodes.get(key).map(|r| &r.owner) else {
+            return false;
+        };
+        let client = *client;
+        let request = self.requests.clients.get(client);
+        let is_hedged = request.is_some_and(|request| request.execution.hedge().is_some());
+        !is_hedged && self.read_table_instead(client, key, &Tried::No(code))
+    }
+
+    /// The scan that a node request is for the whole of.
+    fn whole_of_scan(&self, key: NodeRequestKey) -> Option<ClientRequestKey> {
+        let Owner::Whole(client) = self.requests.nodes.get(key)?.owner else {
+            return None;
+        };
+        let execution = &self.requests.clients.get(client)?.execution;
+        execution.is_page().then_some(client)
+    }
+
+    fn end_node_request(&mut self, key: NodeRequestKey, error: ErrorBody<'_>) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let untried = request.target.untried();
+        match &request.owner {
+            Owner::Whole(client) => {
+                let (client, in_doubt) = (*client, request.maybe_applied);
+                let goes_on = self.goes_on_without(client, key);
+                self.drop_node_request(key);
+                if goes_on || self.part(client, error.code, in_doubt) {
+                    return;
+                }
+                self.fail_client(client, error.code, error.message, error.fields);
+            }
+            Owner::Part(client, part) => {
+                let (client, part) = (*client, *part);
+                self.on_part_outcome(client, key, part, Outcome::of_proxy(error, untried));
+            }
+            Owner::InRange(statement) => {
+                let statement = statement.clone();
+                self.on_range_lost(key, &statement);
+            }
+            Owner::Reprepare { id, node } => {
+                let (id, node) = (id.clone(), *node);
+                self.drop_node_request(key);
+                for key in self.end_lesson(&id, node) {
+                    self.fail_unsendable(key, error.code, error.message, error.fields);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Statements that nodes must know: prepared on all of them as soon as a client has prepared them on
+//! one, and again where a node has forgotten them.
+
+use std::sync::Arc;
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{ErrorBody, Opcode, Version, code, write};
+
+use crate::backlog::Work;
+use crate::engine::Engine;
+use crate::keys::{NodeRequestKey, PoolKey};
+use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction, Target};
+use crate::pipeline::query::Query;
+use crate::pipeline::retry::resendable::Resendable;
+use crate::rewrite::refusal::OnLayouts;
+use crate::statement::prepared::preparing::{Learned, Preparing};
+use crate::statement::prepared::unprepared::unprepared;
+use crate::statement::prepared::{Prepared, Statement};
+use crate::stats::add;
+
+/// How many times a node may be taught statements for the sake of one request, beside once for each that it
+/// has.
+const REPREPARES_MAX: usize = 8;
+
+/// A statement that would take more bytes than this for all nodes together is not prepared on them ahead.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+
+impl Engine {
+    /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
+    /// the client must hear of it.
+    pub(crate) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
+        let known = self.statements.prepared(&self.cx.shared, id);
+        let Some(prepared) = known.or_else(|| self.recall_copy(key, id)) else {
+            return false;
+        };
+        let of_layouts = self.copies_prepared(key).len();
+        let Some(query) = self.requests.query(key) else {
+            return true;
+        };
+        let pool = query.pool;
+        let reprepares_max = REPREPARES_MAX + query.statement_count() + of_layouts;
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return true;
+        };
+        if request.owner.client().is_none() || usize::from(request.reprepares) >= reprepares_max {
+            return false;
+        }
+        request.reprepares = request.reprepares.saturating_add(1);
+        if self.links.repreparing.join(id, node, Some(key)) {
+            return true;
+        }
+        add(&self.cx.shared.stats.global.reprepares, 1);
+        let owner = Owner::Reprepare {
+            id: id.into(),
+            node,
+        };
+        let keyspace = prepared.keyspace.as_deref();
+        if self.prepare_on(&prepared.statement, keyspace, node, pool, owner) {
+            return true;
+        }
+        self.links.repreparing.take(id, node);
+        false
+    }
+
+    /// What the proxy has prepared for layouts of a request.
+    fn copies_prepared(&self, key: NodeRequestKey) -> &[Arc<Prepared>] {
+        let request = self.requests.nodes.get(key);
+        let client = request.and_then(|request| request.owner.client());
+        let client = client.and_then(|client| self.requests.clients.get(client));
+        match client.and_then(|client| client.layouts.as_deref()) {
+            Some(OnLayouts::Write(write)) => &write.prepared,
+            _ => &[],
+        }
+    }
+
+    /// What the proxy has prepared for layouts of a request, and has forgotten meanwhile.
+    fn recall_copy(&mut self, key: NodeRequestKey, id: &[u8]) -> Option<Arc<Prepared>> {
+        let mut copies = self.copies_prepared(key).iter();
+        let copy = copies.find(|copy| *copy.id == *id)?.clone();
+        self.statements.recall(&self.cx.shared, &copy);
+        Some(copy)
+    }
+
+    /// A node has answered to the PREPARE of what it had forgotten, or another in its place.
+    pub(crate) fn on_reprepared(
+        &mut self,
+        (id, taught): (&[u8], NodeIndex),
+        node: NodeIndex,
+        opcode: Opcode,
+        (content, version): (&[u8], Version),
+    ) {
+        let waiting = self.end_lesson(id, taught);
+        if opcode == Opcode::Result {
+            let is_awaited = !waiting.is_empty();
+            let same = self
+                .statements
+                .is_known_as(&self.cx, (id, is_awaited), (content, version));
+            for key in waiting {
+                match same {
+                    true => self.send_again(key, node),
+                    false => self.fail_unprepared(key, id),
+                }
+            }
+            return;
+        }
+        // Truly gone: the table was dropped, for instance. The client hears why from the node.
+        let (code, message, fields) = match ErrorBody::parse(content) {
+            Ok(e) => (e.code, e.message.to_owned(), e.fields.to_vec()),
+            Err(_) => (
+                code::SERVER,
+                "a statement could not be prepared again".to_owned(),
+                Vec::new(),
+            ),
+        };
+        for key in waiting {
+            self.fail_unsendable(key, code, &message, &fields);
+        }
+    }
+
+    /// Nothing comes of the PREPARE of what a node had forgotten, which tells nothing of the statement.
+    /// Requests that wait for it have not been executed: any other node may have them. False if the
+    /// node request is something else.
+    pub(crate) fn on_reprepare_lost(&mut self, key: NodeRequestKey) -> bool {
+        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
+        let Some(Owner::Reprepare { id, node }) = owner else {
+            return false;
+        };
+        let (id, node) = (id.clone(), *node);
+        let waiting = self.end_lesson(&id, node);
+        self.drop_node_request(key);
+        for key in waiting {
+            if let Some(request) = self.requests.nodes.get_mut(key)
+                && request.target.untried().is_none_or(|plan| plan.is_empty())
+            {
+                // Nodes that were in trouble when it was planned may serve by now.
+                request.target = Target::ANY;
+            }
+            self.route(key);
+        }
+        true
+    }
+
+    /// The PREPARE of a statement on a node has ended, however. Returns the node requests that have waited
+    /// for it.
+    pub(crate) fn end_lesson(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
+        if self.links.lessons.note_ended(node, id) {
+            self.backlog.push(Work::Teach(node));
+        }
+        self.links.take_repreparing(id, node)
+    }
+
+    /// Sends a node request once more to the node that it was on.
+    fn send_again(&mut self, key: NodeRequestKey, node: NodeIndex) {
+        // EXECUTE of a client of an older version carries the metadata id that is now known.
+        let prepared = self.requests.query(key).and_then(|of| of.prepared.clone());
+        if let Some(prepared) = prepared {
+            let newest = self.statements.newest(&self.cx.shared, &prepared);
+            if newest.description == prepared.description
+                && let Some(query) = self.requests.query_mut(key)
+            {
+                query.prepared = Some(newest);
+            }
+        }
+        if let Some(request) = self.requests.nodes.get_mut(key) {
+            request.put_in_front(node);
+        }
+        self.route(key);
+    }
+
+    /// Answers as a node that does not know the statement.
+    pub(crate) fn fail_unprepared(&mut self, key: NodeRequestKey, id: &[u8]) {
+        let (text, fields) = unprepared(id);
+        // It may be the rest of a page, by an id that its client has never seen.
+        self.fail_unsendable(key, code::UNPREPARED, &text, &fields);
+    }
+
+    /// A PREPARE has succeeded on one node: remember it, and tell the other nodes.
+    pub(crate) fn on_prepared(&mut self, key: NodeRequestKey, answer: (&[u8], Version)) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let (Some(query), Some(node)) = (self.requests.query_of(request), request.node) else {
+            return;
+        };
+        let (pool, Some(statement)) = (query.pool, &query.statement) else {
+            return;
+        };
+        let preparing = Preparing {
+            statement,
+            version: query.version,
+            header_flags: query.header_flags,
+            body: &query.body,
+            session: query.keyspace.as_deref(),
+        };
+        let client = request.owner.client();
+        let client = client.and_then(|client| self.requests.clients.get(client));
+        let learned = self.statements.learn_prepared(&self.cx, &preparing, answer);
+        if let (Some(client), Some(learned)) = (client, &learned) {
+            let session = client.caller.session;
+            self.statements.note_told(session, learned.prepared());
+        }
+        let Some(Learned::New(prepared)) = learned else {
+            return;
+        };
+        let snapshot = self.cx.snapshot.clone();
+        if prepared.statement.text.len() * snapshot.nodes.len() > AHEAD_BYTES_MAX {
+            // Each learns it when it is first asked.
+            return;
+        }
+        for index in 0..snapshot.nodes.len() {
+            let other = NodeIndex(index as u16);
+            if other != node && self.links.has_link(pool, other) {
+                self.prepare_ahead(&prepared, other, pool);
+            }
+        }
+    }
+
+    /// Prepares a statement on a node before it is needed there. Requests that come there first wait
+    /// for it: a node that is asked twice at a time forgets in between what it has just learned.
+    pub(crate) fn prepare_ahead(&mut self, prepared: &Prepared, node: NodeIndex, pool: PoolKey) {
+        if self.links.repreparing.join(&prepared.id, node, None) {
+            return;
+        }
+        add(&self.cx.shared.stats.global.prepares_ahead, 1);
+        let (statement, keyspace) = (&prepared.statement, prepared.keyspace.as_deref());
+        let owner = Owner::Reprepare {
+            id: prepared.id.clone(),
+            node,
+        };
+        if !self.prepare_on(statement, keyspace, node, pool, owner) {
+            self.end_lesson(&prepared.id, node);
+        }
+    }
+
+    /// Sends PREPARE of a statement to a node, for the proxy's own sake.
+    pub(crate) fn prepare_on(
+        &mut self,
+        statement: &Arc<Statement>,
+        keyspace: Option<&str>,
+        node: NodeIndex,
+        pool: PoolKey,
+        owner: Owner,
+    ) -> bool {
+        let version = self.cx.snapshot.version;
+        let mut body = Vec::with_capacity(statement.text.len() + 16);
+        write::long_string(&mut body, &statement.text);
+        if version == Version::V5 {
+            match keyspace {
+                Some(keyspace) => {
+                    write::u32(&mut body, 1);
+                    write::string(&mut body, keyspace);
+                }
+                None => write::u32(&mut body, 0),
+            }
+        }
+        let keyspace = match version {
+            Version::V5 => None,
+            _ => keyspace.map(Into::into),
+        };
+        let query = Query {
+            keyspace,
+            statement: Some(statement.clone()),
+            pool,
+            resendable: Resendable::Always,
+            ..Query::new(Opcode::Prepare, version, body)
+        };
+        let form = Form::Other(Box::new(query));
+        let request = NodeRequest::new(
+            owner,
+            form,
+            Prediction::Learned,
+            Target::At(node),
+            self.cx.now,
+        );
+        let key = self.requests.nodes.insert(&self.cx.memory, request);
+        if self.dispatch(key, node) {
+            return true;
+        }
+        self.drop_node_request(key);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+//! The whole way of a request.
+//!
+//! ```text
+//! on_request   a client asks: statement → gates
+//! start_now    execution makes node requests to nodes
+//! route_now    route → admission → node                              (route.rs)
+//! on_response  a node answers: execution says what is next           (answering.rs)
+//! take_step    more node requests, or the answer: execution → client (stepping.rs)
+//! ```
+//!
+//! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.
+
+use std::sync::Arc;
+
+use helenus_policy::schedule::Class;
+use helenus_wire::{ExecuteView, Header, Opcode, code};
+
+use crate::engine::Engine;
+use crate::exec::Execution;
+use crate::features::coalesce::Read;
+use crate::features::encodings::requests::Stored;
+use crate::features::merge::gate::Merge;
+use crate::features::pause::HeldBack;
+use crate::features::rules::check::at_level;
+use crate::features::rules::gate::Admitted;
+use crate::features::rules::{Permit, is_timed};
+use crate::features::{self, Arrived};
+use crate::keys::{ClientRequestKey, SessionKey};
+use crate::memory::NO_MEMORY;
+use crate::output::Output;
+use crate::pipeline::arrival::{Arrival, bytes_read};
+use crate::pipeline::gating::Sharing;
+use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction};
+use crate::rewrite::refusal::INVALID_STATE;
+use crate::session::clients::Terms;
+use crate::statement::analysis::Analysis;
+use crate::statement::prepared::Statement;
+use crate::statement::unread::Unread;
+
+impl Engine {
+    /// A client that is ready asks for something. `content` is the body behind its custom payload.
+    pub(crate) fn on_request(
+        &mut self,
+        session: SessionKey,
+        header: Header,
+        opcode: Opcode,
+        body: &[u8],
+        content: &[u8],
+    ) {
+        let Some(terms) = self.clients.terms_of(session) else {
+            return;
+        };
+        let Terms {
+            version,
+            keyspace,
+            pool,
+        } = terms;
+        let arrival = Arrival {
+            session,
+            header,
+            opcode,
+            version,
+            pool,
+            keyspace: keyspace.as_ref(),
+            body,
+            content,
+        };
+        let (cx, of) = (&self.cx, keyspace.as_deref());
+        let analysis = self.statements.analyze(cx, opcode, content, version, of);
+        let analysis = match analysis {
+            Ok(analysis) => analysis,
+            Err(e) => return self.refuse_unread(&arrival, &e),
+        };
+        if opcode == Opcode::Execute && analysis.prepared.is_none() {
+            self.recall(&arrival);
+        }
+        features::on_read(self, &arrival, &analysis);
+        if self.refuse_outdated(&arrival, &analysis) {
+            return;
+        }
+        let Some(with_columns) = self.with_unknown_columns(&arrival, &analysis) else {
+            return self.take_in(arrival, analysis, false);
+        };
+        let arrival = Arrival {
+            body: &with_columns,
+            content: &with_columns[arrival.payload().len()..],
+            ..arrival
+        };
+        self.take_in(arrival, analysis, false);
+    }
+
+    /// Has an unknown prepared statement looked up, if it has not been of late.
+    #[cold]
+    fn recall(&mut self, arrival: &Arrival<'_>) {
+        let Ok(view) = ExecuteView::parse(arrival.content, arrival.version) else {
+            return;
+        };
+        let address = self.clients.peer_of(arrival.session);
+        let asker = (
+            self.links.role_number(arrival.pool),
+            address.map(|address| address.ip()),
+        );
+        if self.cx.shared.wants_recall(view.id, asker, self.cx.now) {
+            self.cx.ask(Output::Recall(view.id.into()));
+        }
+    }
+
+    /// Takes in a request whose body has been read; it may have waited for the end of a pause.
+    #[inline]
+    pub(crate) fn take_in(
+        &mut self,
+        arrival: Arrival<'_>,
+        analysis: Analysis<'_>,
+        has_waited: bool,
+    ) {
+        let opcode = arrival.opcode;
+        let statement = analysis.of_one(opcode);
+        if let Some(statement) = &statement
+            && self.answer_system(&arrival, statement, &analysis)
+        {
+            return;
+        }
+        if !self.holds.is_empty() {
+            match self.hold_back(&arrival, &analysis, statement.as_deref(), has_waited) {
+                HeldBack::No => {}
+                HeldBack::Waits => return,
+                HeldBack::Refused(why) => {
+                    return self.refuse(&arrival, statement.as_deref(), &why);
+                }
+            }
+        }
+        let Admitted { permits, level } = match self.obey(&arrival, &analysis, statement.as_deref())
+        {
+            Ok(admitted) => admitted,
+            Err(why) => return self.refuse_disobedient(&arrival, statement.as_deref(), &why),
+        };
+        if let Some(level) = level {
+            let body = at_level(&arrival, level);
+            return self.go_on_with(arrival, &body, permits);
+        }
+        self.go_on(arrival, analysis, statement, permits);
+    }
+
+    /// Goes on with another body than the client's, at another consistency level.
+    #[inline(never)]
+    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], permits: Vec<Permit>) {
+        let (opcode, version) = (arrival.opcode, arrival.version);
+        let content = body.get(arrival.payload().len()..).unwrap_or_default();
+        let (cx, of) = (&self.cx, arrival.keyspace.map(|of| &**of));
+        let analysis = self
+            .statements
+            .analyze_again(cx, opcode, content, version, of);
+        let analysis = match analysis {
+            Ok(analysis) => analysis,
+            Err(e) => return self.refuse_unread(&arrival, &e),
+        };
+        let arrival = Arrival {
+            body,
+            content,
+            ..arrival
+        };
+        let statement = analysis.of_one(opcode);
+        self.go_on(arrival, analysis, statement, permits);
+    }
+
+    /// Goes on with a request that has passed what it had to pass.
+    #[inline]
+    fn go_on(
+        &mut self,
+        arrival: Arrival<'_>,
+        analysis: Analysis<'_>,
+        statement: Option<Arc<Statement>>,
+        permits: Vec<Permit>,
+    ) {
+        let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
+            Ok(stored) => stored,
+            Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
+        };
+        if stored.sent.is_some() {
+            return self.carry_out_stored(arrival, stored, permits);
+        }
+        self.carry_out(arrival, analysis, statement, (stored, permits));
+    }
+
+    /// Carries out what is sent in place of a client's request.
+    #[inline(never)]
+    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored, permits: Vec<Permit>) {
+        let Some((opcode, body)) = stored.sent.take() else {
+            return;
+        };
+        let content = body.get(arrival.payload().len()..).unwrap_or_default();
+        let (cx, of) = (&self.cx, arrival.keyspace.map(|of| &**of));
+        let version = arrival.version;
+        let analysis = self
+            .statements
+            .analyze_again(cx, opcode, content, version, of);
+        let arrival = Arrival {
+            opcode,
+            body: &body,
+            content,
+            ..arrival
+        };
+        let analysis = match analysis {
+            Ok(analysis) => analysis,
+            Err(Unread::Malformed(e)) => {
+                let text = format!("what would be sent to nodes is malformed: {e}");
+                return self.refuse_with(&arrival, None, (code::SERVER, &text));
+            }
+            Err(e) => return self.refuse_unread(&arrival, &e),
+        };
+        let statement = analysis.of_one(opcode);
+        self.carry_out(arrival, analysis, statement, (stored, permits));
+    }
+
+    /// Carries out a request that the proxy does not answer itself.
+    fn carry_out(
+        &mut self,
+        arrival: Arrival<'_>,
+        analysis: Analysis<'_>,
+        statement: Option<Arc<Statement>>,
+        (stored, permits): (Stored, Vec<Permit>),
+    ) {
+        let Arrival {
+            session,
+            header,
+            opcode,
+            version,
+            pool,
+            keyspace,
+            body,
+            ..
+        } = arrival;
+        let read = Read {
+            session,
+            header,
+            opcode,
+            version,
+            keyspace,
+            pool,
+            body,
+            timestamp_at: analysis.timestamp_at,
+        };
+        let sharing = match is_timed(&permits) {
+            // It has its own time.
+            true => Sharing::Alone(None),
+            false => self.share(statement.as_deref(), &read),
+        };
+        let arrived = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
+        };
+        features::on_shared(self, &arrived, matches!(sharing, Sharing::Joined(_)));
+        let ticket = match sharing {
+            Sharing::Joined(_) if permits.is_empty() => return,
+            Sharing::Joined(key) => return self.charge_joined(key, permits),
+            Sharing::Alone(ticket) => ticket,
+        };
+        let read_bytes = bytes_read(opcode, statement.as_deref());
+        if self.cx.memory.is_full(body.len() + read_bytes) {
+            return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
+        }
+        let rewritten = match self.rewrite(&arrival, &analysis, statement.as_ref()) {
+            Ok(rewritten) => rewritten,
+            Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
+        };
+        if !rewritten.may_be_sent_with(analysis.paging_state) {
+            let refused = (code::PROTOCOL, INVALID_STATE);
+            return self.refuse_with(&arrival, statement.as_deref(), refused);
+        }
+        let partition = self.partition_of_lwt(pool, &analysis, statement.as_deref());
+        let made = self.make_request(arrival, analysis, statement, ticket);
+        let key = match made {
+            Ok(mut request) => {
+                request.adopt(rewritten);
+                request.keep_stored(stored);
+                request.permits = permits;
+                self.requests.insert(&self.cx.memory, request)
+            }
+            Err(why) => return self.refuse(&arrival, None, &why),
+        };
+        self.clients.in_flight_began(session);
+        if ticket.is_some_and(|ticket| self.note_shared(key, ticket)) {
+            return;
+        }
+        if self.merging.is_on() && self.merge(key) {
+            return;
+        }
+        if partition.is_none_or(|partition| self.take_turn(key, partition)) {
+            self.start(key);
+        }
+    }
+
+    /// Begins to carry out a request.
+    pub(crate) fn start_now(&mut self, key: ClientRequestKey) {
+        let Some(request) = self.requests.clients.get_mut(key) else {
+            return;
+        };
+        let is_single = matches!(request.execution, Execution::Single(None));
+        if is_single && !matches!(request.query.class, Class::Multi | Class::Scan) {
+            let (owner, target) = (Owner::Whole(key), request.target.clone());
+            // What it has waited for its turn counts.
+            let since = request.caller.started;
+            let mut node_request =
+                NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
+            node_request.maybe_applied = matches!(request.merge, Merge::Parted);
+            let node_request = self.requests.nodes.insert(&self.cx.memory, node_request);
+            if let Some(request) = self.requests.clients.get_mut(key) {
+                request.execution = Execution::Single(Some(node_request));
+            }
+            return self.route(node_request);
+        }
+        let step = self.advance(key, |execution, around| execution.begin(around));
+        self.take_step(key, step, None);
+    }
+}

@@ -1,0 +1,63 @@
+//! Refuses requests that do not become one: beyond a bound, against a rule, or malformed.
+
+use helenus_wire::code;
+
+use crate::engine::Engine;
+use crate::pipeline::arrival::Arrival;
+use crate::statement::prepared::Statement;
+use crate::statement::unread::Unread;
+use crate::stats::add;
+
+impl Engine {
+    /// A bound is reached.
+    pub(crate) fn refuse(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: Option<&Statement>,
+        why: &str,
+    ) {
+        add(&self.cx.shared.stats.global.requests_overloaded, 1);
+        self.refuse_with(arrival, statement, (code::OVERLOADED, why));
+    }
+
+    /// What it asks for was not read.
+    #[cold]
+    pub(crate) fn refuse_unread(&mut self, arrival: &Arrival<'_>, why: &Unread) {
+        let global = &self.cx.shared.stats.global;
+        let counter = match why {
+            Unread::Malformed(_) => Some(&global.clients_protocol_errors),
+            Unread::NoMemory => Some(&global.requests_overloaded),
+            Unread::TooLong => None,
+        };
+        if let Some(counter) = counter {
+            add(counter, 1);
+        }
+        self.refuse_with(arrival, None, (why.code(), &why.to_string()));
+    }
+
+    /// Answers a request that does not become one with an error.
+    pub(crate) fn refuse_with(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: Option<&Statement>,
+        (code, text): (i32, &str),
+    ) {
+        self.refuse_with_fields(arrival, statement, (code, text, &[]));
+    }
+
+    /// The same with the fields that such errors have beside their text.
+    pub(crate) fn refuse_with_fields(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: Option<&Statement>,
+        (code, text, fields): (i32, &str, &[u8]),
+    ) {
+        self.record_refusal(arrival, statement, (code, text));
+        let (session, stream) = (arrival.session, arrival.header.stream);
+        let (clients, cx) = (&mut self.clients, &mut self.cx);
+        clients.answer_error(cx, session, stream, code, text, fields);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! A *client request*: what a client waits for, once.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use helenus_policy::turns::Condition;
+
+use crate::exec::Execution;
+use crate::features::coalesce::Ticket;
+use crate::features::encodings::Encodings;
+use crate::features::encodings::shown::OnEncoded;
+use crate::features::lwt_turns::queue::Turn;
+use crate::features::merge::gate::Merge;
+use crate::features::records::Attempts;
+use crate::features::rules::Permit;
+use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
+use crate::memory::{Held, Ledger};
+use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
+use crate::pipeline::query::Query;
+use crate::pipeline::timing::Trail;
+use crate::rewrite::refusal::OnLayouts;
+use crate::scheduler::scan_limit::Counted;
+use crate::support::registry::Registry;
+
+/// A client that gets an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub session: SessionKey,
+    pub stream: i16,
+    pub started: Instant,
+}
+
+/// What a client waits for, once.
+pub(crate) struct ClientRequest {
+    pub caller: Caller,
+    /// Further clients that get the same answer.
+    pub followers: Vec<Caller>,
+    pub query: Query,
+    /// Where the whole of it goes.
+    pub target: Target,
+    pub execution: Execution,
+    /// What it has to do with layouts.
+    pub layouts: Option<Box<OnLayouts>>,
+    /// What it has to do with encoded columns.
+    pub encoded: Option<Box<OnEncoded>>,
+    /// What was known of encoded columns when it began, if it is a read.
+    pub encodings: Option<Arc<Encodings>>,
+    pub ticket: Option<Ticket>,
+    pub turn: Option<Turn>,
+    /// Whether it shares a batch with other writes.
+    pub merge: Merge,
+    /// Where its time has gone so far.
+    pub trail: Trail,
+    /// What is remembered of its attempts one by one, if anything is traced.
+    pub attempts: Option<Box<Attempts>>,
+    /// What its answer says of its condition.
+    pub condition: Condition,
+    /// Counts it among the scans under way, if their number has a limit.
+    pub _counted: Option<Counted>,
+    /// What it has of the rules that it has passed, and those whose answer it is have of theirs.
+    pub permits: Vec<Permit>,
+    /// What is kept of the statement in its text, if that is much.
+    pub _read: Option<Held>,
+}
+
+impl ClientRequest {
+    /// What its client has asked.
+    pub(crate) fn asked(&self) -> &Query {
+        match self.layouts.as_deref() {
+            Some(OnLayouts::Read(read)) => &read.asked,
+            _ => &self.query,
+        }
+    }
+
+    /// How many clients wait for its answer, or for one of a batch that it is sent in.
+    pub(crate) fn clients(&self) -> u64 {
+        let members = self.merge.batch().map_or(0, |batch| batch.members.len());
+        1 + (self.followers.len() + members) as u64
+    }
+
+    /// Bytes of what was asked and what is sent.
+    fn body_len(&self) -> usize {
+        let asked = match self.layouts.as_deref() {
+            Some(OnLayouts::Read(read)) => read.asked.body.len(),
+            _ => 0,
+        };
+        self.query.body.len() + asked
+    }
+
+    /// Whether it waits for its turn, or for an identical read to come back.
+    pub(crate) fn is_waiting_to_begin(&self) -> bool {
+        matches!(self.ticket, Some(Ticket::Parked(_))) || matches!(self.turn, Some(Turn::Waits(_)))
+    }
+}
+
+/// All that clients wait for, and all node requests to nodes.
+#[derive(Default)]
+pub(crate) struct Requests {
+    pub clients: Registry<ClientRequestKey, ClientRequest>,
+    pub nodes: NodeRequests,
+    /// Buffers of bodies, to be used again.
+    spare_bodies: Vec<Vec<u8>>,
+}
+
+/// Buffers that are kept at most, and their capacity.
+const SPARE_MAX: usize = 1_024;
+const SPARE_BYTES_MAX: usize = 4_096;
+
+impl Requests {
+    /// A copy of a body.
+    pub(crate) fn keep(&mut self, body: &[u8]) -> Vec<u8> {
+        let mut kept = self.spare_bodies.pop().unwrap_or_default();
+        kept.clear();
+        kept.extend_from_slice(body);
+        kept
+    }
+
+    pub(crate) fn insert(&mut self, memory: &Ledger, request: ClientRequest) -> ClientRequestKey {
+        memory.add(request.body_len());
+        self.clients.insert(request)
+    }
+
+    /// Forgets a client request and what it holds; keeps its buffer for the next.
+    pub(crate) fn remove(&mut self, memory: &Ledger, key: ClientRequestKey) -> Option<Remains> {
+        let mut request = self.clients.remove(key)?;
+        memory.sub(request.body_len() + request.execution.byte_len());
+        let body = request.query.body;
+        if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
+            self.spare_bodies.push(body);
+        }
+        Some(Remains {
+            ticket: request.ticket,
+            turn: request.turn,
+            condition: request.condition,
+            members: request.merge.take_members(),
+        })
+    }
+
+    /// What a node request asks.
+    pub(crate) fn query(&self, key: NodeRequestKey) -> Option<&Query> {
+        self.query_of(self.nodes.get(key)?)
+    }
+
+    pub(crate) fn query_of<'a>(&'a self, request: &'a NodeRequest) -> Option<&'a Query> {
+        match (&request.form, &request.owner) {
+            (Form::Other(query), _) => Some(query),
+            (_, owner) => Some(&self.clients.get(owner.client()?)?.query),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn query_mut(&mut self, key: NodeRequestKey) -> Option<&mut Query> {
+        let request = self.nodes.get_mut(key)?;
+        match (&mut request.form, &request.owner) {
+            (Form::Other(query), _) => Some(query),
+            (_, owner) => Some(&mut self.clients.get_mut(owner.client()?)?.query),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let is_other = |(_, request): &(NodeRequestKey, &NodeRequest)| {
+            !matches!(request.owner, Owner::Whole(_))
+        };
+        self.clients.len() + self.nodes.iter().filter(is_other).count()
+    }
+}
+
+/// What a client request leaves behind.
+pub(crate) struct Remains {
+    pub ticket: Option<Ticket>,
+    pub turn: Option<Turn>,
+    pub condition: Condition,
+    /// What had joined it and was not answered.
+    pub members: Vec<ClientRequestKey>,
+}

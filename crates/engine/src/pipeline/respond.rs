@@ -1,0 +1,215 @@
+//! What nodes' answers mean to the client requests that they are for.
+
+use std::rc::Rc;
+
+use helenus_wire::{ErrorBody, JoinedBody, Opcode, Reader, ResultKind, flags, result_kind};
+
+use crate::engine::Engine;
+use crate::exec::Execution;
+use crate::exec::outcome::{Outcome, Response, Step};
+use crate::exec::scan::warnings::without_own_warnings;
+use crate::features::layouts::read::Tried;
+use crate::features::layouts::reads::AsOfTable;
+use crate::features::lwt_turns::queue::condition_of;
+use crate::features::records::AttemptEnd;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::memory::Body;
+use crate::pipeline::finish::Reply;
+use crate::pipeline::node_request::Owner;
+
+/// One of so many answers is learned from: workers share what they learn, and would take its memory
+/// from each other with every answer.
+const LEARNED_ONE_OF: u64 = 16;
+
+impl Engine {
+    /// A node has answered a node request that belongs to a client request.
+    pub(crate) fn on_response(
+        &mut self,
+        key: NodeRequestKey,
+        opcode: Opcode,
+        response: Response<'_>,
+        body: &[u8],
+    ) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let untried = request.target.untried();
+        match &request.owner {
+            Owner::Whole(client) => {
+                let client = *client;
+                self.on_whole_response(client, key, opcode, response, body);
+            }
+            Owner::Part(client, part) => {
+                let (client, part) = (*client, *part);
+                if opcode == Opcode::Result && self.is_sampled() {
+                    self.note_prediction(key, response.service_us);
+                }
+                let outcome = Outcome::of_response(response, untried);
+                self.on_part_outcome(client, key, part, outcome);
+            }
+            Owner::Reprepare { .. } | Owner::InRange(_) => {}
+        }
+    }
+
+    /// Whether an answer is one of those that are learned from.
+    #[inline]
+    fn is_sampled(&mut self) -> bool {
+        self.cx.random().is_multiple_of(LEARNED_ONE_OF)
+    }
+
+    /// What became of a part.
+    pub(crate) fn on_part_outcome(
+        &mut self,
+        client: ClientRequestKey,
+        key: NodeRequestKey,
+        part: u16,
+        outcome: Outcome<'_>,
+    ) {
+        self.drop_node_request(key);
+        let request = self.requests.clients.get(client);
+        // It may have gone on without this one, or the part may be another one by now.
+        if !request.is_some_and(|request| request.execution.awaits(part, key)) {
+            return;
+        }
+        let step = self.advance(client, |execution, around| {
+            execution.on_outcome(around, Some(part), outcome)
+        });
+        self.take_step(client, step, None);
+    }
+
+    /// A node request for the whole of a request has come to nothing.
+    pub(crate) fn on_whole_failed(&mut self, client: ClientRequestKey, error: ErrorBody<'_>) {
+        let step = self.advance(client, |execution, around| {
+            execution.on_outcome(around, None, Outcome::of_proxy(error, None))
+        });
+        self.take_step(client, step, None);
+    }
+
+    fn on_whole_response(
+        &mut self,
+        client: ClientRequestKey,
+        key: NodeRequestKey,
+        opcode: Opcode,
+        response: Response<'_>,
+        body: &[u8],
+    ) {
+        // What a batch of several writes takes tells nothing of a single one.
+        let merged = self.leads_batch(client);
+        let sampled = self.is_sampled() && !merged;
+        let Response {
+            mut header,
+            prelude,
+            content,
+            version,
+            service_us,
+            link,
+        } = response;
+        if opcode == Opcode::Error {
+            if self.goes_on_without(client, key) {
+                return self.drop_node_request(key);
+            }
+            let error = ErrorBody::parse(content).map(Tried::Answered);
+            if error.is_ok_and(|tried| self.read_table_instead(client, key, &tried)) {
+                return;
+            }
+            if merged {
+                return self.on_batch_failed(client, key, &response);
+            }
+        }
+        if sampled && opcode == Opcode::Result {
+            self.note_prediction(key, service_us);
+        }
+        self.end_hedge(client, key, (service_us, content.len()));
+        let Some(request) = self.requests.clients.get_mut(client) else {
+            return self.drop_node_request(key);
+        };
+        debug_assert_eq!(request.execution.whole(), Some(key));
+        let mut stripped: Option<JoinedBody> = None;
+        let is_single = matches!(request.execution, Execution::Single(_));
+        let on_layouts = request.layouts.is_some();
+        let mut step = Step::AsItCame;
+        if opcode == Opcode::Result {
+            if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
+                stripped =
+                    without_own_warnings(&mut header, prelude, content, merged).map(Into::into);
+            }
+            if merged {
+                request.note_batch_done();
+            } else if let Some(statement) = &request.query.statement
+                && request.query.opcode != Opcode::Prepare
+                && (sampled || statement.learned.is_news(service_us))
+            {
+                self.statements.learn(&request.query, content, service_us);
+            }
+            match result_kind(content) {
+                Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
+                Ok(ResultKind::Rows) if request.turn.is_some() => {
+                    request.condition = condition_of(content);
+                }
+                Ok(ResultKind::SetKeyspace) => {
+                    self.on_keyspace_set(client, content);
+                    self.links.quarantine(&mut self.cx, link);
+                }
+                Ok(ResultKind::SchemaChange) => {
+                    let reply = Reply {
+                        opcode,
+                        header_flags: header.flags,
+                        body: Body::Borrowed(body),
+                        version,
+                    };
+                    self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
+                    return self.hold_for_agreement(client, key, reply);
+                }
+                _ => {}
+            }
+        }
+        let node = self.requests.nodes.get(key);
+        let untried = node.and_then(|node| node.target.untried());
+        if !is_single && opcode == Opcode::Result {
+            self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
+        }
+        self.drop_node_request(key);
+        if !is_single {
+            let outcome = Outcome::of_response(Response { header, ..response }, untried);
+            step = self.advance(client, |execution, around| {
+                execution.on_outcome(around, None, outcome)
+            });
+        }
+        let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
+        if on_layouts {
+            if opcode == Opcode::Result {
+                self.blame_layout(client);
+            }
+            match self.as_of_table(client, opcode, header.flags, &body) {
+                Ok(AsOfTable::AsItCame) => {}
+                Ok(AsOfTable::Body(renamed)) => body = Body::Joined(renamed.into()),
+                Ok(AsOfTable::Unusable) => return,
+                Err(e) => step = Step::Broken(e.to_string()),
+            }
+        }
+        let reply = Reply {
+            opcode,
+            header_flags: header.flags,
+            body,
+            version,
+        };
+        self.take_step(client, step, Some(reply));
+    }
+
+    /// A node has accepted a client's USE.
+    pub(crate) fn on_keyspace_set(&mut self, key: ClientRequestKey, content: &[u8]) {
+        let mut reader = Reader::new(content);
+        let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else {
+            return;
+        };
+        let keyspace: Rc<str> = keyspace.into();
+        let Some(request) = self.requests.clients.get(key) else {
+            return;
+        };
+        let session = request.caller.session;
+        self.clients.set_keyspace(session, keyspace);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Node requests whose link is silent or gone: whether another node may have them.
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Locality;
+
+use crate::engine::Engine;
+use crate::features::records::AttemptEnd;
+use crate::keys::{LinkKey, NodeRequestKey};
+use crate::pipeline::node_request::Owner;
+use crate::pipeline::retry::resendable::Loss;
+use crate::stats::add;
+use crate::upstream::traffic::Lost;
+
+impl Engine {
+    /// Sends what waits on a silent link to other nodes, if it can be repeated and they can take it.
+    pub(crate) fn rescue_requests(&mut self, link: LinkKey) {
+        let Some(stuck) = self.links.stuck(&self.cx, link) else {
+            return;
+        };
+        let mut rescued = 0;
+        for key in stuck.node_requests {
+            if rescued >= stuck.rescues_max {
+                break;
+            }
+            if !self.may_be_rescued(key, stuck.node) {
+                continue;
+            }
+            rescued += 1;
+            if let Some(landed) = self.give_up(key) {
+                if let Some(request) = self.requests.nodes.get_mut(key) {
+                    request.maybe_applied = true;
+                }
+                self.note_attempt(key, landed.us, AttemptEnd::Silent);
+            }
+            add(&self.cx.shared.stats.global.requests_rescued, 1);
+            self.queues.note_failure(&self.cx, stuck.node);
+            self.leave_queue(key, None);
+            if !self.on_reprepare_lost(key) {
+                self.route(key);
+            }
+        }
+    }
+
+    fn may_be_rescued(&self, key: NodeRequestKey, silent: NodeIndex) -> bool {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return false;
+        };
+        let Some(query) = self.requests.query_of(request) else {
+            return false;
+        };
+        // Without another node to go to, waiting is the best that it can do.
+        let snapshot = &self.cx.snapshot;
+        let is_other = |node: NodeIndex| {
+            let sound = self.links.is_sound(node, self.cx.now) && !snapshot.is_gone(node);
+            node != silent && sound && self.links.has_link(query.pool, node)
+        };
+        match &request.owner {
+            Owner::Whole(_) | Owner::Part(..) => {
+                let another = request
+                    .target
+                    .untried()
+                    .is_some_and(|mut plan| plan.any(is_other));
+                let client = request.owner.client();
+                let client = client.and_then(|client| self.requests.clients.get(client));
+                // Another has been asked already.
+                let hedged = client.is_some_and(|client| client.execution.hedge().is_some());
+                another && !hedged && self.requests.may_be_sent_again(key, Loss::MayCome)
+            }
+            // What waits for it has not been executed, and goes to any other node.
+            Owner::Reprepare { .. } => {
+                let is_near = |node| snapshot.places.locality(node) != Some(Locality::Remote);
+                let mut nodes = (0..snapshot.nodes.len()).map(|at| NodeIndex(at as u16));
+                nodes.any(|node| is_near(node) && is_other(node))
+            }
+            Owner::InRange(_) => false,
+        }
+    }
+
+    /// What happens to a node request whose link broke.
+    pub(crate) fn on_node_request_lost(&mut self, key: NodeRequestKey, lost: &Lost, why: &str) {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return;
+        };
+        let Some(landed) = request.land(self.cx.now) else {
+            return;
+        };
+        let node = request.node;
+        let loss = lost.loss(&landed.flight);
+        request.maybe_applied |= loss != Loss::NotBegun;
+        self.note_attempt(key, landed.us, AttemptEnd::Lost);
+        if loss == Loss::MayCome {
+            let until = self.done_by(key, landed.flight.sent);
+            self.keep_permit(key, &landed.flight, until);
+        }
+        self.leave_queue(key, None);
+        if self.on_reprepare_lost(key) {
+            return;
+        }
+        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
+        if let Some(Owner::InRange(statement)) = owner {
+            let statement = statement.clone();
+            return self.on_range_lost(key, &statement);
+        }
+        if self.requests.may_be_sent_again(key, loss) {
+            add(&self.cx.shared.stats.global.requests_retried, 1);
+            return self.route(key);
+        }
+        let address = node
+            .and_then(|n| self.cx.snapshot.nodes.get(n.as_usize()))
+            .map_or_else(String::new, |n| n.address.to_string());
+        let text = format!(
+            "Helenus: the connection to {address} broke while the request was in flight ({why}); \
+             whether it took effect is not known"
+        );
+        self.fail_timeout(key, &text);
+    }
+}

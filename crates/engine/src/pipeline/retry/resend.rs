@@ -1,0 +1,40 @@
+//! Whether what was sent for a request may be sent again ([`crate::pipeline::retry::resendable`]).
+
+use crate::keys::NodeRequestKey;
+use crate::pipeline::node_request::Form;
+use crate::pipeline::request::{ClientRequest, Requests};
+use crate::pipeline::retry::resendable::{Loss, Resendable};
+
+impl ClientRequest {
+    /// After which losses what is sent for it may be sent again.
+    pub(crate) fn resendable(&self) -> Resendable {
+        let batch = self.merge.batch();
+        // Each of several writes would undo, by a later time, what others have written meanwhile.
+        let is_untimed = |members: usize, is_timed: bool| members > 0 && !is_timed;
+        match batch.is_some_and(|of| is_untimed(of.members.len(), of.timed.is_some())) {
+            true => Resendable::IfNotBegun,
+            false => self.query.resendable,
+        }
+    }
+}
+
+impl Requests {
+    /// Whether a node request may be sent again after it was lost in this way.
+    pub(crate) fn may_be_sent_again(&self, key: NodeRequestKey, loss: Loss) -> bool {
+        let Some(request) = self.nodes.get(key) else {
+            return false;
+        };
+        let resendable = match &request.form {
+            Form::Other(query) => Some(query.resendable),
+            Form::Own | Form::Piece { .. } => {
+                let client = request.owner.client();
+                let client = client.and_then(|client| self.clients.get(client));
+                client.map(ClientRequest::resendable)
+            }
+        };
+        resendable.is_some_and(|resendable| resendable.after(loss))
+    }
+}
+
+#[cfg(test)]
+mod tests;

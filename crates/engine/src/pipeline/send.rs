@@ -1,0 +1,80 @@
+//! A node request leaves for a node.
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::code;
+
+use crate::engine::Engine;
+use crate::keys::NodeRequestKey;
+use crate::pipeline::node_request::{Flight, Form, Owner, Prediction, Stage};
+use crate::stats::add;
+use crate::upstream::choose_link::Choice;
+
+const TOO_LATE: &str = "Helenus: what is known of layouts and encoded columns has become too old, or has \
+    changed, before the request was to be sent; try again";
+
+impl Engine {
+    /// Puts a request on a link to a node; false if the node has none with room. True also when it
+    /// now waits for a link of its own kind.
+    pub(crate) fn dispatch(&mut self, key: NodeRequestKey, node: NodeIndex) -> bool {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return false;
+        };
+        let Some(query) = self.requests.query_of(request) else {
+            return false;
+        };
+        let is_late = query.send_before.is_some_and(|end| self.cx.now >= end);
+        if is_late || self.is_blind(key) {
+            self.leave_queue(key, None);
+            self.fail_unsendable(key, code::OVERLOADED, TOO_LATE, &[]);
+            return true;
+        }
+        match self.links.choose(&mut self.cx, key, query, node) {
+            Choice::NoRoom => false,
+            Choice::Link(link) => {
+                let client = match (&request.owner, &request.form) {
+                    (Owner::Whole(client), Form::Own) => self.requests.clients.get(*client),
+                    _ => None,
+                };
+                let is_open = client.is_some_and(|client| client.merge.batch().is_some());
+                let (links, cx) = (&mut self.links, &self.cx);
+                let flight = links.put(cx, link, (key, request), (query, is_open));
+                let is_sent = flight.is_some();
+                if let Some(flight) = flight {
+                    self.note_flight(key, node, flight);
+                }
+                is_sent
+            }
+            Choice::Waits => {
+                self.leave_queue(key, None);
+                // It comes back through `route`, whose plan must still hold this node.
+                if let Some(request) = self.requests.nodes.get_mut(key) {
+                    request.put_in_front(node);
+                }
+                true
+            }
+            Choice::Refused(why) => {
+                self.leave_queue(key, None);
+                self.fail_untried(key, code::OVERLOADED, why, &[]);
+                true
+            }
+        }
+    }
+
+    /// A node request is in flight to a node.
+    #[inline]
+    fn note_flight(&mut self, key: NodeRequestKey, node: NodeIndex, flight: Flight) {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return;
+        };
+        let admission = match std::mem::replace(&mut request.stage, Stage::Unplaced) {
+            Stage::Admitted(admission) => Some(admission),
+            Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
+        };
+        request.stage = Stage::InFlight(admission, flight);
+        self.hedging.note_sent();
+        request.node = Some(node);
+        if matches!(request.work, Prediction::Piece { .. } | Prediction::Part(_)) {
+            add(&self.cx.shared.stats.global.scan_pieces, 1);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! How a client request goes on: its execution does something, and what that leaves to be done is done.
+
+use helenus_wire::{ErrorBody, Opcode, code};
+
+use crate::engine::Engine;
+use crate::exec::Execution;
+use crate::exec::context::{Surroundings, Todo};
+use crate::exec::outcome::{FailedBy, Step};
+use crate::keys::ClientRequestKey;
+use crate::memory::{Body, NO_MEMORY};
+use crate::pipeline::finish::Reply;
+
+impl Engine {
+    /// Lets a request's execution do something, and then what it leaves to be done.
+    pub(crate) fn advance<'a>(
+        &mut self,
+        key: ClientRequestKey,
+        act: impl FnOnce(&mut Execution, &mut Surroundings<'_>) -> Step<'a>,
+    ) -> Step<'a> {
+        let is_wanted = self.is_wanted(key);
+        self.rotation = self.rotation.wrapping_add(1);
+        let Some(request) = self.requests.clients.get_mut(key) else {
+            return Step::Wait;
+        };
+        let mut around = Surroundings {
+            cx: &mut self.cx,
+            key,
+            query: &request.query,
+            target: &request.target,
+            queues: &self.queues,
+            links: &self.links,
+            requests: &mut self.requests.nodes,
+            rotation: self.rotation,
+            is_wanted,
+            todo: Todo::default(),
+        };
+        let step = act(&mut request.execution, &mut around);
+        let todo = around.todo;
+        request.query.send_before = todo.send_before.or(request.query.send_before);
+        for node_request in todo.cancel {
+            self.drop_node_request(node_request);
+        }
+        for (node_request, job) in todo.reprioritise {
+            self.reprioritise(node_request, job);
+        }
+        for node_request in todo.route {
+            self.route(node_request);
+        }
+        if let Some(prepare) = todo.prepare {
+            self.prepare_over_range(key, &prepare);
+        }
+        step
+    }
+
+    /// Does what is next for a request. `reply`: what a node has answered to the whole of it.
+    pub(crate) fn take_step(
+        &mut self,
+        key: ClientRequestKey,
+        step: Step<'_>,
+        reply: Option<Reply<'_>>,
+    ) {
+        let version = reply.as_ref().map(|reply| reply.version);
+        let version = version.unwrap_or(self.cx.snapshot.version);
+        match step {
+            Step::Wait | Step::Whole => {}
+            Step::AsItCame => {
+                if let Some(reply) = reply {
+                    self.answer_clients(key, reply);
+                }
+            }
+            Step::Done { header_flags, body } => {
+                let reply = Reply {
+                    opcode: Opcode::Result,
+                    header_flags,
+                    body: Body::Joined(body),
+                    version,
+                };
+                self.answer_clients(key, reply);
+            }
+            Step::Failed(failure) => {
+                let ErrorBody {
+                    code,
+                    message,
+                    fields,
+                } = failure.error;
+                match failure.by {
+                    FailedBy::Proxy => self.fail_client(key, code, message, fields),
+                    FailedBy::Node(version) => self.answer_with_error(key, failure.error, version),
+                }
+            }
+            Step::Broken(why) => {
+                let text = format!("a node sent a malformed answer: {why}");
+                self.fail_client(key, code::SERVER, &text, &[]);
+            }
+            Step::NoMemory => self.fail_client(key, code::OVERLOADED, NO_MEMORY, &[]),
+            Step::Unwanted => self.end_request(key),
+        }
+    }
+
+    /// What aggregates have asked the nodes to prepare is known by now, or refused.
+    pub(crate) fn on_range_settled(&mut self, key: ClientRequestKey) {
+        let step = self.advance(key, |execution, around| execution.on_range_settled(around));
+        self.take_step(key, step, None);
+    }
+}

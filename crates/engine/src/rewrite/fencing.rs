@@ -1,0 +1,82 @@
+//! Which lease a request needs: that on the catalogue if it is, or may be, about a flagged table, otherwise that on the flags
+//! ([`crate::rewrite::leases`]).
+
+use helenus_cql::Kind;
+use helenus_wire::{BatchChild, BatchView, Opcode};
+
+use crate::engine::Engine;
+use crate::features::layouts::writes::{named_table, table_of};
+use crate::pipeline::arrival::Arrival;
+use crate::rewrite::leases::{Flagged, Need};
+use crate::statement::analysis::Analysis;
+use crate::statement::prepared::Statement;
+
+impl Engine {
+    /// What a request needs to be known of the tables that are flagged for a feature.
+    pub(crate) fn need(
+        &mut self,
+        flagged: &Flagged,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Need {
+        if flagged.is_empty() {
+            return Need::Flags;
+        }
+        match (arrival.opcode, statement) {
+            (Opcode::Batch, _) => self.need_of_batch(flagged, arrival, analysis),
+            (_, Some(of)) if of.facts.kind == Kind::Batch => {
+                let in_force = analysis.in_force();
+                let inner = of.facts.inner.iter();
+                flagged.most(inner.map(|inner| named_table(inner, in_force)))
+            }
+            // Whatever it may be about.
+            (_, Some(of)) if of.facts.kind == Kind::Opaque => flagged.need_of_any(),
+            (_, of) => flagged.need(analysis.table(of)),
+        }
+    }
+
+    fn need_of_batch(
+        &mut self,
+        flagged: &Flagged,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+    ) -> Need {
+        let Ok(view) = BatchView::parse(arrival.content, arrival.version) else {
+            return flagged.need(None);
+        };
+        let children = view.children.iter().map(|child| match child {
+            BatchChild::Text(text, _) => {
+                let statement = self.statements.of_text(analysis.keyspace, text);
+                match statement.facts.kind {
+                    Kind::Opaque => flagged.need_of_any(),
+                    _ => flagged.need(table_of(&statement, None, analysis.keyspace)),
+                }
+            }
+            BatchChild::Prepared(id, _) => {
+                let prepared = self.statements.prepared(&self.cx.shared, id);
+                match prepared.as_ref().and_then(|of| of.table.as_ref()) {
+                    Some((keyspace, table)) => flagged.need(Some((&**keyspace, &**table))),
+                    None => flagged.need_of_any(),
+                }
+            }
+        });
+        children.max().unwrap_or(Need::Flags)
+    }
+
+    /// The first statement of a batch that only the nodes know. Once it has been prepared again, the batch may turn out to
+    /// need less.
+    pub(crate) fn unknown_in_batch<'a>(&mut self, arrival: &Arrival<'a>) -> Option<&'a [u8]> {
+        if arrival.opcode != Opcode::Batch {
+            return None;
+        }
+        let view = BatchView::parse(arrival.content, arrival.version).ok()?;
+        view.children.iter().find_map(|child| match child {
+            BatchChild::Prepared(id, _) => {
+                let prepared = self.statements.prepared(&self.cx.shared, id);
+                prepared.is_none().then_some(*id)
+            }
+            BatchChild::Text(..) => None,
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! Statements that the proxy has made of clients': over parts of the ring, and on layouts. They are asked of
+//! the nodes once, for all workers and all that wait for it.
+
+use std::sync::Arc;
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, Version, code, result_kind};
+
+use crate::backlog::Work;
+use crate::engine::Engine;
+use crate::exec::context::RangePrepare;
+use crate::exec::scan::in_range::{InRange, REFUSED_FOR, Waiter, settle_range};
+use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey};
+use crate::pipeline::node_request::Owner;
+use crate::shared::WorkerMessage;
+use crate::statement::prepared::Statement;
+
+impl Engine {
+    /// Has a node prepare a statement over parts of the ring, for the sake of a client request.
+    pub(crate) fn prepare_over_range(&mut self, key: ClientRequestKey, prepare: &RangePrepare) {
+        let Some(request) = self.requests.clients.get(key) else {
+            return self.settle_waiting(&prepare.statement, InRange::default());
+        };
+        self.prepare_derived(request.query.pool, prepare);
+    }
+
+    /// Has a node prepare what the proxy has made for layouts, where that has not been asked for yet.
+    pub(crate) fn prepare_copies<'s>(
+        &mut self,
+        pool: PoolKey,
+        statements: impl Iterator<Item = &'s Arc<Statement>>,
+    ) {
+        for statement in statements {
+            if statement.begin_preparing(self.cx.now) {
+                let prepare = RangePrepare {
+                    statement: statement.clone(),
+                    derived: statement.clone(),
+                    keyspace: None,
+                };
+                self.prepare_derived(pool, &prepare);
+            }
+        }
+    }
+
+    fn prepare_derived(&mut self, pool: PoolKey, prepare: &RangePrepare) {
+        let nodes = self.cx.snapshot.nodes.len();
+        self.rotation = self.rotation.wrapping_add(1);
+        let sent = (0..nodes).any(|step| {
+            let node = NodeIndex(((self.rotation as usize + step) % nodes) as u16);
+            let owner = Owner::InRange(prepare.statement.clone());
+            let linked = self.links.has_link(pool, node);
+            let keyspace = prepare.keyspace.as_deref();
+            linked && self.prepare_on(&prepare.derived, keyspace, node, pool, owner)
+        });
+        if !sent {
+            // Those that wait go on as they are.
+            self.settle_waiting(&prepare.statement, InRange::default());
+        }
+    }
+
+    /// A node has answered to the PREPARE of a statement over parts of the ring.
+    pub(crate) fn on_range_prepared(
+        &mut self,
+        key: NodeRequestKey,
+        statement: &Statement,
+        opcode: Opcode,
+        (content, version): (&[u8], Version),
+    ) {
+        let known = if opcode == Opcode::Result
+            && matches!(result_kind(content), Ok(ResultKind::Prepared))
+            && let Ok(view) = PreparedView::parse(content, version)
+        {
+            self.on_prepared(key, (content, version));
+            self.statements
+                .prepared(&self.cx.shared, view.id)
+                .map(InRange::Known)
+        } else {
+            let refused = ErrorBody::parse(content)
+                .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX));
+            let until = self.cx.now + REFUSED_FOR;
+            let query = self.requests.query(key).filter(|_| refused);
+            let text = query.and_then(|query| Some(query.statement.as_ref()?.text.clone()));
+            text.map(|text| InRange::Refused { text, until })
+        };
+        self.drop_node_request(key);
+        self.settle_waiting(statement, known.unwrap_or_default());
+    }
+
+    /// The PREPARE of a statement over parts of the ring came to nothing, for a reason that may pass.
+    pub(crate) fn on_range_lost(&mut self, key: NodeRequestKey, statement: &Arc<Statement>) {
+        self.drop_node_request(key);
+        self.settle_waiting(statement, InRange::default());
+    }
+
+    /// Notes what the nodes know now, and resumes the aggregates that have waited for it.
+    fn settle_waiting(&mut self, statement: &Statement, known: InRange) {
+        for Waiter { worker, request } in settle_range(statement, known) {
+            match worker == self.cx.index {
+                true => self.backlog.push(Work::Resume(request)),
+                false => {
+                    let message = WorkerMessage::Aggregate(request);
+                    self.cx.tell(worker, message);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Client connections: handshake, login, their bytes in and out.
+//!
+//! All of them are in [`clients::Clients`]. What a client's bytes ask of others is returned
+//! ([`step::Step`]).
+
+pub(crate) mod answers;
+mod bounds;
+pub(crate) mod clients;
+pub mod drain;
+mod envelope;
+mod events;
+pub mod handover;
+pub mod large;
+mod life;
+mod listing;
+pub mod login;
+pub mod names;
+pub mod outbox;
+mod reading;
+mod recent_events;
+pub mod session;
+pub(crate) mod step;
+mod versions;
+mod writing;

@@ -1,0 +1,24 @@
+//! Connections to nodes: pools of roles, their links, the answers that come.
+//!
+//! [`links::Links`] owns all of it. What it cannot know, node requests and clients, it returns to the
+//! engine:
+//! `pipeline/` holds its half of it, most of that in `pipeline/nodes`.
+
+mod busy;
+pub(crate) mod choose_link;
+pub mod connect;
+mod dropped;
+pub(crate) mod dropped_streams;
+mod encode;
+mod health;
+mod leak_check;
+pub(crate) mod link;
+pub(crate) mod links;
+mod listing;
+pub mod node_reports;
+mod open_writes;
+pub(crate) mod pace;
+pub(crate) mod pool;
+mod repreparing;
+pub(crate) mod traffic;
+mod window;

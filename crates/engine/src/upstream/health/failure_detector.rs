@@ -1,0 +1,115 @@
+//! What to make of a node that has fallen silent, and of one that is back.
+//!
+//! Being wrong about a silent node must cost little, as it may only collect garbage. So the steps
+//! are: a probe, which is nothing; with it the node is tried last until it answers; then what can be
+//! repeated is sent to another node as well; and only after `links.probe_timeout_ms` is the link
+//! closed, which costs clients what cannot be repeated.
+
+use std::time::{Duration, Instant};
+
+use helenus_policy::ring::NodeIndex;
+
+use crate::context::Context;
+use crate::keys::{LinkKey, NodeRequestKey};
+use crate::upstream::link::Link;
+use crate::upstream::links::Links;
+
+/// A link without anything in flight is probed when it has been silent for so long.
+const IDLE_PROBE: Duration = Duration::from_secs(30);
+
+/// What is to be done about links that have gone silent.
+#[derive(Default)]
+pub(crate) struct Silent {
+    /// What is in flight on them may be sent to other nodes as well.
+    pub(crate) stuck: Vec<LinkKey>,
+    /// Nothing will come any more, and why.
+    pub(crate) lost: Vec<(LinkKey, &'static str)>,
+}
+
+/// A link whose node requests may be sent to other nodes as well.
+pub(crate) struct Stuck {
+    pub(crate) node: NodeIndex,
+    pub(crate) node_requests: Vec<NodeRequestKey>,
+    /// How many of them: more orphans would cost the link itself, should the node come back.
+    pub(crate) rescues_max: usize,
+}
+
+/// What a link's silence means.
+enum Silence {
+    None,
+    Probe,
+    Stuck,
+    Lost(&'static str),
+}
+
+impl Link {
+    fn silence(&self, cx: &Context) -> Silence {
+        let settings = &cx.shared.config.links;
+        let silence = Duration::from_millis(settings.silence_ms);
+        let patience = Duration::from_millis(settings.probe_timeout_ms);
+        let since = |at: Instant| cx.now.saturating_duration_since(at);
+        let limit = match self.in_flight() {
+            0 => IDLE_PROBE,
+            _ => silence,
+        };
+        match self.probed {
+            Some(probed) if since(probed) > patience => {
+                Silence::Lost("no sign of life from the node")
+            }
+            Some(probed) if since(probed) > silence => Silence::Stuck,
+            None if since(self.last_heard) > limit => Silence::Probe,
+            _ if self.orphans > settings.in_flight_max / 2 => {
+                Silence::Lost("too many answers never came")
+            }
+            _ => Silence::None,
+        }
+    }
+}
+
+impl Links {
+    /// Probes links that have gone silent, and returns those that stay so.
+    pub(crate) fn check(&mut self, cx: &Context) -> Silent {
+        let mut found = Silent::default();
+        let mut silent = Vec::new();
+        for (key, link) in &self.open {
+            match link.silence(cx) {
+                Silence::None => {}
+                Silence::Probe => silent.push(key),
+                Silence::Stuck => found.stuck.push(key),
+                Silence::Lost(why) => {
+                    let address = cx.snapshot.nodes[link.node.as_usize()].address;
+                    tracing::warn!(node = %address, "closing a link: {why}");
+                    found.lost.push((key, why));
+                }
+            }
+        }
+        for key in silent {
+            self.probe(cx, key);
+        }
+        found
+    }
+
+    /// Asks for a sign of life; until it comes the node is tried last.
+    fn probe(&mut self, cx: &Context, key: LinkKey) {
+        let Some(link) = self.open.get_mut(key) else {
+            return;
+        };
+        link.probe(cx.now);
+        if link.mark(cx.now) {
+            self.dirty.push(key);
+        }
+        let patience = Duration::from_millis(cx.shared.config.links.probe_timeout_ms);
+        self.health[link.node.as_usize()].suspect_at_least(cx.now + patience);
+    }
+
+    /// What waits on a link that has been silent for long.
+    pub(crate) fn stuck(&self, cx: &Context, key: LinkKey) -> Option<Stuck> {
+        let link = self.open.get(key)?;
+        let orphans_max = cx.shared.config.links.in_flight_max / 2;
+        Some(Stuck {
+            node: link.node,
+            node_requests: link.node_requests().collect(),
+            rescues_max: orphans_max.saturating_sub(link.orphans),
+        })
+    }
+}
