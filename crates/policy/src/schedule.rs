@@ -64,11 +64,12 @@
 //! Research, 1968).
 
 use adaptive_window::AdaptiveWindow;
+use ahead::Ahead;
 use choose::{Choice, rank_of, target_us};
 use fair_queue::{FairQueue, Queued, Share};
 use floors::Floors;
 use ramp::Ramp;
-use service_rate::{Backlog, ServiceRate};
+use service_rate::{Backlog, ServiceRate, rate_group};
 use shares::Shares;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -482,7 +483,16 @@ impl<T: Copy> Schedule<T> {
         let has_share = is_hot && queue.hot() >= max.div_ceil(2);
         match has_share || queue.len() >= max {
             true => Some(Refusal::QueueFull),
-            false => self.too_late(class, job),
+            false => {
+                let ahead = Ahead {
+                    settings: &self.settings,
+                    queues: &self.queues,
+                    backlogs: &self.backlogs,
+                    service_rates: &self.service_rates,
+                    now_us: self.now_us,
+                };
+                ahead.too_late(class, job)
+            }
         }
     }
 
@@ -577,9 +587,4 @@ impl<T: Copy> Schedule<T> {
     fn advance_to(&mut self, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
     }
-}
-
-/// Scans and everything else have a service rate and a backlog of their own.
-fn rate_group(class: Class) -> usize {
-    usize::from(class != Class::Scan)
 }

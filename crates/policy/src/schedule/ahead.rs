@@ -20,13 +20,24 @@
 //! together. Refusing takes a look at each tenant that waits.
 
 use super::choose::rank_of;
+use super::fair_queue::FairQueue;
 use super::floors::Floors;
-use super::{Class, Job, Refusal, Schedule, rate_group};
+use super::service_rate::{Backlog, ServiceRate, rate_group};
+use super::{Class, Job, Refusal, Settings};
 
 /// Nothing is refused on predictions alone: something must have waited for the bound divided by this.
 const EVIDENCE_SHARE: u64 = 16;
 
-impl<T: Copy> Schedule<T> {
+/// What a new item finds.
+pub(super) struct Ahead<'a, T> {
+    pub settings: &'a Settings,
+    pub queues: &'a [FairQueue<T>; Class::COUNT],
+    pub backlogs: &'a [Backlog; Class::COUNT],
+    pub service_rates: &'a [ServiceRate; 2],
+    pub now_us: u64,
+}
+
+impl<T: Copy> Ahead<'_, T> {
     pub(super) fn too_late(&self, class: Class, job: &Job) -> Option<Refusal> {
         if self.settings.variant.is_preset() || class == Class::System {
             return None;
@@ -43,16 +54,16 @@ impl<T: Copy> Schedule<T> {
             let wait_us = rate.wait_us(self.now_us, ahead_us)?;
             (wait_us > bound_us).then_some(wait_us)
         };
-        let by_order_us = self.ahead_by_order_us(class, job);
+        let by_order_us = self.by_order_us(class, job);
         too_late(by_order_us)?;
         if !self.is_slow(class) {
             return None;
         }
-        let wait_us = too_late(by_order_us.min(self.ahead_by_shares_us(class, job)))?;
+        let wait_us = too_late(by_order_us.min(self.by_shares_us(class, job)))?;
         Some(Refusal::TooLate { wait_us })
     }
 
-    fn ahead_by_order_us(&self, class: Class, job: &Job) -> u64 {
+    fn by_order_us(&self, class: Class, job: &Job) -> u64 {
         let rank = rank_of(self.settings.variant, class, job);
         let backlogs = || with_rate_of(class).map(|of| &self.backlogs[of as usize]);
         let all_us: u64 = backlogs().map(|of| of.up_to(rank)).sum();
@@ -60,7 +71,7 @@ impl<T: Copy> Schedule<T> {
         all_us - largest_us.unwrap_or(0)
     }
 
-    fn ahead_by_shares_us(&self, class: Class, job: &Job) -> u64 {
+    fn by_shares_us(&self, class: Class, job: &Job) -> u64 {
         let rank = rank_of(self.settings.variant, class, job);
         let of_class_us = self.queues[class as usize].ahead_us(job.tenant, rank);
         let others = with_rate_of(class).filter(|of| *of != class);

@@ -17,6 +17,7 @@
 //!
 //! Source: an exponentially weighted moving average over irregular intervals.
 
+use super::Class;
 use super::fair_queue::Rank;
 
 const INTERVAL_US: u64 = 50_000;
@@ -30,6 +31,11 @@ const MEMORY_US_MIN: u64 = 500_000;
 const RATE_INITIAL: f64 = 4.0;
 /// Fraction of the memory that must have passed before a wait is predicted.
 const KNOWN_SHARE: f64 = 0.25;
+
+/// Scans and everything else have a service rate and a backlog of their own.
+pub(super) fn rate_group(class: Class) -> usize {
+    usize::from(class != Class::Scan)
+}
 
 /// The measured rate of work, in microseconds of predicted work per microsecond.
 #[derive(Debug)]
