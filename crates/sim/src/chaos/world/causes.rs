@@ -12,6 +12,8 @@ use crate::chaos::coverage::Check;
 use crate::chaos::cql;
 use crate::chaos::proxy::At;
 
+/// A node's queue has as many as it may.
+pub(super) const QUEUE_FULL: &str = "too many requests of this kind wait";
 const INCOMPLETE: &str = "the page was not complete within";
 
 /// A node that could not be reached is tried again after ten seconds at the latest (`links.backoff_max_ms`).
@@ -159,7 +161,7 @@ impl World {
         }
         if says("Helenus: rule ") {
             terms.has_rule
-        } else if says("too many requests of this kind wait") {
+        } else if says(QUEUE_FULL) {
             terms.queue_least <= 2
         } else if says("would begin with this request only in") {
             was_silent()
