@@ -34,6 +34,8 @@ pub(super) struct Causes {
     lost: Vec<(u64, usize)>,
     /// From when to when a node, or what is between, was silent.
     silent: Vec<(u64, u64)>,
+    /// When a role was last missing at the nodes.
+    role_missing_us: Option<u64>,
     /// When pages have been given up whose time was over, and by which proxies.
     late: Vec<(u64, usize)>,
 }
@@ -54,6 +56,11 @@ impl Causes {
         let recent = self.lost.iter().rev();
         let mut recent = recent.take_while(|(at_us, _)| *at_us >= since_us);
         recent.any(|(_, of)| *of == proxy)
+    }
+
+    /// At least one role is not known to the nodes, or has just been let in again.
+    pub(super) fn note_role_missing(&mut self, now_us: u64) {
+        self.role_missing_us = Some(now_us);
     }
 
     fn was_late(&self, proxy: usize, since_us: u64) -> bool {
@@ -102,6 +109,12 @@ impl World {
             true => Ok(()),
             false => Err(format!("{code:#06x} without a cause: {text}")),
         }
+    }
+
+    fn role_was_missing(&self, for_us: u64) -> bool {
+        let since_us = self.now_us().saturating_sub(for_us);
+        let last_us = self.causes.role_missing_us;
+        !self.dropped.is_empty() || last_us.is_some_and(|at_us| at_us >= since_us)
     }
 
     /// Whether a page that was asked for then has had its time.
@@ -183,7 +196,7 @@ impl World {
             was_silent()
         } else if says("the credentials of its role are not valid any more") {
             // No node could tell for `links.unchecked_credentials_max_ms`, or all have said so.
-            was_silent() || was_lost(now_us - begun_us) || !self.dropped.is_empty()
+            was_silent() || was_lost(now_us - begun_us) || self.role_was_missing(node_us)
         } else if says(" broke while the request was in flight") {
             was_lost(now_us - begun_us)
         } else if says("whether an earlier attempt at this write took effect") {
@@ -193,7 +206,12 @@ impl World {
             let has_begun = !self
                 .causes
                 .was_said(at.proxy, code::IS_BOOTSTRAPPING, begun_us);
-            !has_begun || was_lost(UNREACHED_US) || self.causes.was_silent(since_us) || is_narrow
+            // Connections of a role that is missing stay, but there are no further ones.
+            !has_begun
+                || was_lost(UNREACHED_US)
+                || self.causes.was_silent(since_us)
+                || is_narrow
+                || self.role_was_missing(UNREACHED_US)
         } else if says("connection of this keyspace") || says("connection of their keyspace") {
             is_narrow
         } else if says("nodes do not agree on the schema") {
