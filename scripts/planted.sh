@@ -63,7 +63,7 @@ find "$tree" -type f -printf '%P\0' |
 # Builds the copy; the program that runs seeds gets this name.
 build() {
     local program
-    (cd "$tree" && cargo test --locked --profile sim --package helenus-sim --lib --no-run) \
+    (cd "$tree" && nice -n 5 cargo test --locked --profile planted --package helenus-sim --lib --no-run) \
         >"$work/out/$1.build" 2>&1 || return 1
     program=$(sed -n 's/.*Executable .*(\(.*\))$/\1/p' "$work/out/$1.build")
     cp "$program" "$work/bin/$1"
@@ -77,7 +77,7 @@ header() {
 # Runs so many seeds with the program of this name, and notes what came of it. The shortest history is not waited for.
 try() {
     local status=0 log=$work/out/$1.log pid
-    HELENUS_SEEDS=$2 timeout 1200 "$work/bin/$1" chaos::tests::nothing --nocapture >"$log" 2>&1 &
+    HELENUS_SEEDS=$2 nice -n 5 timeout 1200 "$work/bin/$1" chaos::tests::nothing --nocapture >"$log" 2>&1 &
     pid=$!
     while kill -0 "$pid" 2>/dev/null; do
         sleep 0.5
@@ -86,6 +86,8 @@ try() {
     wait "$pid" || status=$?
     echo "$status" >"$work/out/$1.status"
     rm "$work/bin/$1"
+    # As they come, for who does not wait for the last.
+    [ "$1" = as-it-is ] || row "$1" >&2
 }
 
 panicked() {
