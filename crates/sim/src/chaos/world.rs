@@ -146,8 +146,6 @@ struct World {
     catalogue: Option<Catalogue>,
     /// What clients may be told of.
     causes: Causes,
-    /// Workers that have asked another node than an owner, as they may once.
-    astray: Vec<At>,
     /// All that may go wrong in this run, if it is not everything.
     only: Option<BTreeSet<Cause>>,
     /// Things go wrong until then.

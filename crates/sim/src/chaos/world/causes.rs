@@ -89,6 +89,11 @@ impl World {
         self.causes.silent.push((now_us, now_us + for_us));
     }
 
+    /// Whether something says nothing now.
+    pub(super) fn is_silent(&self) -> bool {
+        self.causes.was_silent(self.now_us())
+    }
+
     /// A client is told an error: whether there is a reason.
     pub(super) fn judge_cause(
         &mut self,

@@ -9,9 +9,6 @@ use crate::chaos::client::TEXTS;
 use crate::chaos::coverage::Check;
 use crate::chaos::cql::Asked;
 
-/// A connection on which nothing has come for so long is probed.
-const IDLE_PROBE_US: u64 = 30_000_000;
-
 impl World {
     /// A proxy that has heard of the ring as it is asks an owner, as all of them can be reached and have room.
     pub(super) fn judge_route(&mut self, number: usize, node: usize, header: &Header, body: &[u8]) {
@@ -30,18 +27,14 @@ impl World {
             of.health == Health::Up && !of.closed
         };
         let is_wide = proxy.terms.during(now_us, now_us).link_room_least >= TEXTS.len();
-        if proxy.members != *members || !members.iter().all(is_up) || !is_wide {
+        // What is slow to answer a probe is tried last.
+        if self.is_silent() || proxy.members != *members || !members.iter().all(is_up) || !is_wide {
             return;
         }
         let owners = self.cluster.replicas_of(key);
         let could_fail = owners.len() < members.len();
         self.checked(Check::Routed, could_fail);
-        // While an idle connection is probed its node is tried last: once at most in a run of 41 s.
-        let at = self.connections[number].at;
-        let may_be_probed = now_us >= IDLE_PROBE_US && !self.astray.contains(&at);
-        if !owners.contains(&node) && may_be_probed {
-            self.astray.push(at);
-        } else if !owners.contains(&node) {
+        if !owners.contains(&node) {
             self.violate(format!(
                 "key {key} is asked of node {node}, and belongs to {owners:?}"
             ));

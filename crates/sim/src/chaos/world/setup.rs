@@ -102,7 +102,6 @@ impl World {
             refused_rows: Vec::new(),
             catalogue: None,
             causes: Causes::default(),
-            astray: Vec::new(),
             only: few_causes(seed),
             trouble_us: TROUBLE_US,
             keys,
