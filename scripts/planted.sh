@@ -4,6 +4,7 @@
 # itself breaks.
 #
 #   scripts/planted.sh [--seeds N] [--jobs N] [NAME...]
+#   scripts/planted.sh --some N          so many of them, others with each commit (scripts/seed.sh)
 #   scripts/planted.sh --check           only says which of them do not apply any more, or say not how they are found
 #
 # NAME: only these bugs, by the names of their patches, without the run of the tree as it is.
@@ -14,11 +15,13 @@ set -euo pipefail
 
 seeds=20000
 jobs=2
+some=0
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --seeds) seeds=$2; shift 2 ;;
         --jobs) jobs=$2; shift 2 ;;
+        --some) some=$2; shift 2 ;;
         --check)
             cd "$(dirname "$0")/.."
             stale=0
@@ -32,13 +35,21 @@ while [ $# -gt 0 ]; do
                 fi
             done
             exit "$stale" ;;
-        -*) sed -n '2,13s/^# \?//p' "$0" >&2; exit 2 ;;
+        -*) sed -n '2,14s/^# \?//p' "$0" >&2; exit 2 ;;
         *) names+=("$(basename "$1" .patch)"); shift ;;
     esac
 done
 
 cd "$(dirname "$0")/.."
 root=$PWD
+if [ "$some" -gt 0 ]; then
+    . scripts/seed.sh
+    # As many as it says, from those that the number stands for on, at equal distances.
+    all=(crates/sim/planted/*.patch)
+    for ((at = 0; at < some && at < ${#all[@]}; at++)); do
+        names+=("$(basename "${all[(HELENUS_SEED_EXTRA + at * ${#all[@]} / some) % ${#all[@]}]}" .patch)")
+    done
+fi
 work=${CARGO_TARGET_DIR:-$root/target}/planted
 tree=$work/tree
 # To cargo both trees are the same packages: they must not share what it has built.
