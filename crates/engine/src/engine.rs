@@ -15,7 +15,6 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::features;
 use crate::features::coalesce::Coalescing;
-use crate::features::encodings::coding::Coding;
 use crate::features::hedge::budget::Hedging;
 use crate::features::lwt_turns::graces::Graces;
 use crate::features::merge::gate::Merging;
@@ -55,8 +54,6 @@ pub struct Engine {
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
-    /// What values of encoded columns are written and read with.
-    pub(crate) coding: Coding,
     pub(crate) graces: Graces,
     pub(crate) pauses: Pauses,
     pub(crate) hedging: Hedging,
@@ -96,7 +93,6 @@ impl Engine {
             records,
             rotation: seed,
             scratch: Vec::new(),
-            coding: Coding::default(),
             graces: Graces::default(),
             pauses: Pauses::default(),
             hedging: Hedging::new(now),
@@ -130,7 +126,7 @@ impl Engine {
         let limits = nodes.map(|node| node.batches.unwrap_or_default());
         self.merging.adopt_limits(limits);
         self.rules.adopt_snapshot(&self.cx.snapshot);
-        self.coding.forget_old();
+        features::on_snapshot(self);
         self.links.maintain(&mut self.cx);
     }
 

@@ -19,6 +19,7 @@ pub(crate) mod request;
 pub(crate) mod respond;
 pub(crate) mod response;
 pub(crate) mod retry;
+pub(crate) mod rewriting;
 pub(crate) mod route;
 pub(crate) mod send;
 pub(crate) mod step;

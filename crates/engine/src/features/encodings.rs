@@ -21,27 +21,103 @@
 //! As with layouts, what a proxy knows of the catalogue is good for a lease ([`crate::rewrite::leases`]). A proxy that did not
 //! know of an encoded column would read nulls; so without a lease it neither reads nor writes.
 
-pub(crate) mod answer;
-pub(crate) mod answers;
-pub(crate) mod coding;
-pub(crate) mod json;
-pub(crate) mod plan;
-pub(crate) mod reads;
-pub(crate) mod refusals;
-pub(crate) mod requests;
-pub(crate) mod shown;
+mod answer;
+mod answers;
+mod coding;
+mod json;
+mod plan;
+mod reads;
+mod refusals;
+mod requests;
+mod shown;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use helenus_catalogue::{Form, Written};
 use helenus_payload::{Codec, DictionaryId, Learned};
 use rustc_hash::FxHashMap;
 
+pub(super) use self::answers::on_answered;
+/// What a worker keeps: what values of encoded columns are written and read with.
+pub(super) use self::coding::Coding as State;
+use self::plan::EncodedPlan;
+pub(super) use self::reads::is_blind;
+pub(super) use self::requests::on_admitted;
+use self::shown::OnEncoded;
+use crate::config::Config;
+use crate::context::Context;
+use crate::engine::Engine;
 use crate::rewrite::leases::Flagged;
+use crate::snapshot::Snapshot;
+use crate::statement::prepared::Statement;
 
 /// What the name of the column of encoded values ends with.
 pub const SUFFIX: &str = "__encoded";
+
+/// What is kept of a request.
+#[derive(Default)]
+pub(crate) struct InRequest {
+    /// What it has to do with encoded columns.
+    encoded: Option<Box<OnEncoded>>,
+    /// What was known of encoded columns when it began, if it is a read.
+    known: Option<Arc<Encodings>>,
+}
+
+/// What is kept with a statement: what it becomes where its table has encoded columns.
+#[derive(Debug, Default)]
+pub(crate) struct InStatement(Mutex<Option<EncodedPlan<Statement>>>);
+
+/// There is a new snapshot.
+pub(super) fn on_snapshot(engine: &mut Engine) {
+    engine.features.encodings.forget_old();
+}
+
+/// Whether a read may join this request: its answer is shown by what was known of encoded columns when it began.
+#[inline]
+pub(super) fn may_join(cx: &Context, request: &InRequest) -> bool {
+    let now = &cx.snapshot.features.encodings;
+    let is_as_now = |known: &Arc<Encodings>| Arc::ptr_eq(known, now);
+    request.known.as_ref().is_none_or(is_as_now)
+}
+
+/// Whether clients see less of the schema than there is.
+pub(super) fn hides(config: &Config) -> bool {
+    config.payload.enabled
+}
+
+/// Whether clients do not see a column. Without a keyspace or table: of any.
+pub(super) fn hides_column(
+    snapshot: &Snapshot,
+    (keyspace, table): (Option<&str>, Option<&str>),
+    column: &str,
+) -> bool {
+    let is = |asked: Option<&str>, name: &str| asked.is_none_or(|asked| asked == name);
+    let tables = &snapshot.features.encodings.tables;
+    let of_keyspaces = tables.iter().filter(|(name, _)| is(keyspace, name));
+    let mut of = of_keyspaces.flat_map(|(_, tables)| tables.values());
+    of.any(|of| is(table, &of.name) && of.hidden_by(column).is_some())
+}
+
+/// What a statement becomes where columns of its table are encoded. Known texts take as much memory again.
+fn plan_of(
+    statement: &Statement,
+    table: &Arc<EncodedTable>,
+    coding: &mut State,
+) -> EncodedPlan<Statement> {
+    let known = statement.features.encodings.0.lock();
+    let mut known = known.unwrap_or_else(PoisonError::into_inner);
+    if let Some(of) = &*known
+        && Arc::ptr_eq(&of.table, table)
+    {
+        return of.clone();
+    }
+    let made = EncodedPlan::of(table, &statement.text, &statement.facts, coding);
+    if statement.keeps_plans() {
+        *known = Some(made.clone());
+    }
+    made
+}
 
 /// The tables with encoded columns.
 #[derive(Clone, Debug, Default)]

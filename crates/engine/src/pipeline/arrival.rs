@@ -10,6 +10,7 @@ use helenus_wire::{Consistency, Header, Opcode, Version};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::scan::begin::Asking;
+use crate::features::Slot;
 use crate::features::coalesce::Ticket;
 use crate::features::lwt_turns::queue::partition_name;
 use crate::features::merge::gate::Merge;
@@ -140,6 +141,7 @@ impl Engine {
         mut analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
         ticket: Option<Ticket>,
+        slot: Slot,
     ) -> Result<ClientRequest, String> {
         let Arrival { header, opcode, .. } = arrival;
         let class = class_of(
@@ -207,9 +209,8 @@ impl Engine {
                 primary: analysis.lwt,
             },
             execution,
-            layouts: None,
-            encoded: None,
-            encodings: None,
+            schema_read: None,
+            features: slot,
             ticket,
             turn: None,
             merge: Merge::Alone,

@@ -4,6 +4,7 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::backlog::{Failed, How};
 use crate::engine::Engine;
+use crate::features;
 use crate::features::lwt_turns::queue::Turn;
 use crate::features::records::Looked;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -33,7 +34,7 @@ impl Engine {
             body: &reply.body,
             version: reply.version,
         };
-        let reply = match self.as_shown(key, &answer) {
+        let reply = match features::shown(self, key, &answer) {
             None => reply,
             Some(shown) => Reply {
                 opcode: shown.opcode,
@@ -346,7 +347,7 @@ pub(crate) fn timed_out(query: &Query, newest: bool) -> (i32, Vec<u8>) {
     }
     let lwt = query.statement.as_ref().is_some_and(|s| s.facts.lwt);
     let write_type = match query.opcode {
-        // One statement on a table and its layouts is one mutation.
+        // One statement as a batch, of itself and of others that follow from it, is one mutation.
         Opcode::Batch if query.statement.is_none() => "BATCH",
         _ if lwt => "CAS",
         _ => "SIMPLE",
