@@ -80,6 +80,12 @@ pub struct InSnapshot {
     pub layouts: Arc<layouts::Layouts>,
 }
 
+/// What features count by name.
+#[derive(Debug, Default)]
+pub struct InStats {
+    pub layouts: layouts::Counted,
+}
+
 /// What features keep with a statement.
 #[derive(Debug, Default)]
 pub(crate) struct InStatement {

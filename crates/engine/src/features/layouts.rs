@@ -2,6 +2,7 @@
 
 mod added_columns;
 mod alter;
+mod counted;
 mod fan_out_write;
 mod in_sequence;
 mod on_layouts;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use helenus_layout::plan::LogicalTable;
 use rustc_hash::FxHashMap;
 
+pub use self::counted::{Counted, LayoutStats};
 pub(super) use self::in_sequence::InSequence;
 use self::on_layouts::OnLayouts;
 use self::plan::LayoutPlan;
