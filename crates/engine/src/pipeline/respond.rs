@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
+use crate::features;
 use crate::features::layouts::read::Tried;
 use crate::features::layouts::reads::AsOfTable;
 use crate::features::lwt_turns::queue::condition_of;
@@ -119,7 +120,7 @@ impl Engine {
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
-        self.end_hedge(client, key, (service_us, content.len()));
+        features::on_answered(self, client, key, (service_us, content.len()));
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };
