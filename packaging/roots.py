@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,11 @@ def missing(*tools):
 def program():
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return pathlib.Path(os.environ.get("HELENUS_BIN") or target / "debug/helenus").resolve()
+
+
+def version():
+    """The workspace's."""
+    return re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.M)[1]
 
 
 def debian(suite, name, packages):
