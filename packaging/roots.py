@@ -5,11 +5,24 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "helenus"
+
+# What is done in a Debian that was booted.
+SERVICE = """[Unit]
+After=multi-user.target
+[Service]
+Type=oneshot
+ExecStart=/inside
+StandardOutput=append:/said
+StandardError=append:/said
+[Install]
+WantedBy=graphical.target
+"""
 
 
 def run(*command, **options):
@@ -64,3 +77,33 @@ def end(nspawn):
         os.kill(int(child), signal.SIGKILL)
     nspawn.kill()
     nspawn.wait()
+
+
+def free_address():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def made_deb(out, release, binary):
+    """The package of a program."""
+    # For speed.
+    environment = {**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "gzip"}
+    run(ROOT / "packaging/build", "deb", "--binary", binary, "--out", out, "--release", release, env=environment)
+    [package] = out.glob("*.deb")
+    return package
+
+
+def boot(root, scratch, suite):
+    """Boots the Debian in `root`, where systemd runs /inside. Its network is this process's, and so is 127.0.0.1."""
+    (root / "inside").chmod(0o755)
+    (root / "etc/systemd/system/inside.service").write_text(SERVICE)
+    wants = root / "etc/systemd/system/graphical.target.wants"
+    wants.mkdir(exist_ok=True)
+    (wants / "inside.service").symlink_to("../inside.service")
+    command = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"]
+    command += ["--machine", f"helenus-{os.getpid()}", "--directory", str(root)]
+    # Newer ones refuse to start with control groups of version 1.
+    environment = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"} if suite != "bookworm" else None
+    streams = {"stdin": subprocess.DEVNULL, "stdout": open(scratch / "console", "w"), "env": environment}
+    return subprocess.Popen(command, stderr=subprocess.STDOUT, **streams)
