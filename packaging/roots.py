@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "helenus"
@@ -52,12 +53,27 @@ def debian(suite, name, packages):
     folder = CACHE / f"debian-{suite}{name}"
     if not folder.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-            made = pathlib.Path(scratch) / "root"
-            include = f"--include={','.join(packages)}"
-            run("debootstrap", "--variant=minbase", include, suite, made, stdout=subprocess.DEVNULL)
+        scratch = tempfile.mkdtemp(dir=CACHE)
+        made = pathlib.Path(scratch) / "root"
+        include = f"--include={','.join(packages)}"
+        # What it mounts and starts ends with it.
+        alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+        try:
+            run(*alone, "debootstrap", "--variant=minbase", include, suite, made, stdout=subprocess.DEVNULL)
             made.rename(folder)
+        finally:
+            removed(scratch)
     return folder
+
+
+def removed(folder):
+    """Removes a folder, in which processes that were killed may still be ending."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.1)
+    print(f"left behind: {folder}")
 
 
 def project(folder):
