@@ -1,5 +1,7 @@
 """Debians of their own for the checks of packaging: kept in ~/.cache/helenus for the next time, and used as copies."""
 
+import contextlib
+import json
 import os
 import pathlib
 import re
@@ -46,6 +48,37 @@ def program():
 def version():
     """The workspace's."""
     return re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.M)[1]
+
+
+class Nodes:
+    """Cassandra nodes of `helenus cluster`. Those that have started end if the rest fails."""
+
+    def __init__(self, name, folder, *options):
+        self.folder = folder
+        self.options = ["--name", f"{name}-{os.getpid()}", "--dir", folder]
+        try:
+            self.run("up", "--heap-mib", 512, "--jvm-arg=-XX:TieredStopAtLevel=1", *options)
+            self.addresses = [node["address"] for node in self.status()]
+        except BaseException:
+            self.down()
+            raise
+
+    def run(self, command, *arguments):
+        return run(program(), "cluster", command, *arguments, *self.options, capture_output=True).stdout
+
+    def status(self):
+        return json.loads(self.run("status", "--json"))["nodes"]
+
+    def down(self):
+        # One that does not end must not keep the others.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.run("down")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.down()
 
 
 def debian(suite, name, packages):
