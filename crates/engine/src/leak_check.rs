@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
+use crate::features;
 use crate::features::merge::gate::Merge;
 use crate::keys::{NodeRequestKey, SessionKey};
 use crate::pipeline::node_request::{NodeRequest, Owner, Stage};
@@ -110,9 +111,9 @@ impl Engine {
                 *in_flight.entry(caller.session).or_default() += 1;
             }
         }
-        for session in self.holds.sessions() {
+        features::each_waiting(&self.features, |session| {
             *in_flight.entry(session).or_default() += 1;
-        }
+        });
         for (key, counted) in self.clients.in_flight() {
             let there = in_flight.get(&key).copied().unwrap_or(0);
             if counted != there {

@@ -20,11 +20,10 @@ use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features::coalesce::Read;
 use crate::features::merge::gate::Merge;
-use crate::features::pause::HeldBack;
 use crate::features::rules::check::at_level;
 use crate::features::rules::gate::Admitted;
 use crate::features::rules::{Permit, is_timed};
-use crate::features::{self, Arrived, Slot};
+use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::output::Output;
@@ -120,13 +119,16 @@ impl Engine {
         {
             return;
         }
-        if !self.holds.is_empty() {
-            match self.hold_back(&arrival, &analysis, statement.as_deref(), has_waited) {
-                HeldBack::No => {}
-                HeldBack::Waits => return,
-                HeldBack::Refused(why) => {
-                    return self.refuse(&arrival, statement.as_deref(), &why);
-                }
+        let arrived = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
+        };
+        match features::on_request(self, &arrived, has_waited) {
+            Verdict::GoOn => {}
+            Verdict::Waits => return,
+            Verdict::Refused(why) => {
+                return self.refuse(&arrival, statement.as_deref(), &why);
             }
         }
         let Admitted { permits, level } = match self.obey(&arrival, &analysis, statement.as_deref())

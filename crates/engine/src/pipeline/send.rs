@@ -72,7 +72,7 @@ impl Engine {
             Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
         };
         request.stage = Stage::InFlight(admission, flight);
-        self.hedging.note_sent();
+        features::on_flight(&mut self.features);
         request.node = Some(node);
         if matches!(request.work, Prediction::Piece { .. } | Prediction::Part(_)) {
             add(&self.cx.shared.stats.global.scan_pieces, 1);
