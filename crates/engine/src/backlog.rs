@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::features::lwt_turns::queue::Write;
+use crate::features;
 use crate::features::pause::held::HeldRequest;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 
@@ -20,8 +20,6 @@ pub(crate) enum Work {
     Start(ClientRequestKey),
     /// A node request goes to its next candidate.
     Route(NodeRequestKey),
-    /// A conditional write of this worker may go on, with its turn or without.
-    Granted { write: Write, with_turn: bool },
     /// It is the turn of a login of this worker, or its place was given to another.
     LogIn {
         session: SessionKey,
@@ -33,6 +31,7 @@ pub(crate) enum Work {
     Resume(ClientRequestKey),
     /// A request that has waited for the end of a pause goes on.
     Released(Box<HeldRequest>),
+    Feature(features::Work),
 }
 
 /// Why a node request has come to nothing.

@@ -14,11 +14,8 @@ use crate::backlog::{Backlog, Work};
 use crate::config::Config;
 use crate::context::Context;
 use crate::features;
-use crate::features::coalesce::Coalescing;
 use crate::features::encodings::coding::Coding;
 use crate::features::hedge::budget::Hedging;
-use crate::features::lwt_turns::graces::Graces;
-use crate::features::merge::gate::Merging;
 use crate::features::pause::held::HoldGate;
 use crate::features::records::Records;
 use crate::features::rules::gate::RuleGate;
@@ -45,8 +42,6 @@ pub struct Engine {
     pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
     pub(crate) completed: Completed,
-    pub(crate) coalescing: Coalescing,
-    pub(crate) merging: Merging,
     pub(crate) rules: RuleGate,
     /// What waits because an operator has paused it.
     pub(crate) holds: HoldGate,
@@ -57,7 +52,6 @@ pub struct Engine {
     pub(crate) scratch: Vec<u8>,
     /// What values of encoded columns are written and read with.
     pub(crate) coding: Coding,
-    pub(crate) graces: Graces,
     pub(crate) pauses: Pauses,
     pub(crate) hedging: Hedging,
     /// The last tick came late: see `tick`.
@@ -76,8 +70,6 @@ impl Engine {
     ) -> Engine {
         let statements = Statements::new(&shared.config, workers, seed);
         let links = Links::new(&shared.config.aggregation);
-        let coalescing = Coalescing::new(&shared.config.aggregation);
-        let merging = Merging::new(&shared.config.aggregation);
         let records = Records::new(&shared.config);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
@@ -89,20 +81,18 @@ impl Engine {
             queues: Queues::default(),
             backlog: Backlog::default(),
             completed: Completed::default(),
-            coalescing,
-            merging,
             rules: RuleGate::default(),
             holds: HoldGate::default(),
             records,
             rotation: seed,
             scratch: Vec::new(),
             coding: Coding::default(),
-            graces: Graces::default(),
             pauses: Pauses::default(),
             hedging: Hedging::new(now),
             stood_still: false,
             ticked: now,
         };
+        features::on_settings(&mut state);
         state.adopt_rules();
         state.adopt_holds();
         state.adopt_snapshot();
@@ -126,9 +116,7 @@ impl Engine {
         self.cx.snapshot = new;
         self.links.adopt_nodes(&self.cx);
         self.queues.adopt_nodes(&self.cx);
-        let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
-        let limits = nodes.map(|node| node.batches.unwrap_or_default());
-        self.merging.adopt_limits(limits);
+        features::on_snapshot(self);
         self.rules.adopt_snapshot(&self.cx.snapshot);
         self.coding.forget_old();
         self.links.maintain(&mut self.cx);
@@ -137,8 +125,6 @@ impl Engine {
     /// Takes over settings that have changed while the proxy runs.
     pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
         self.statements.adopt(&config, self.cx.workers);
-        self.coalescing.adopt(&config.aggregation);
-        self.merging.adopt(&config.aggregation);
         self.records.adopt(&config);
         self.cx
             .memory
@@ -147,6 +133,7 @@ impl Engine {
             self.links.adopt_window(&config.aggregation);
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
+        features::on_settings(self);
         self.adopt_rules();
         self.queues.adopt_settings(&self.cx);
         self.links.maintain(&mut self.cx);

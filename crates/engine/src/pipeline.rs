@@ -6,7 +6,6 @@ pub(crate) mod departures;
 pub(crate) mod expire;
 pub(crate) mod fail;
 pub(crate) mod finish;
-pub(crate) mod gating;
 pub(crate) mod give_up;
 pub(crate) mod node_request;
 pub(crate) mod nodes;

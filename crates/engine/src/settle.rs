@@ -2,6 +2,7 @@
 
 use crate::backlog::Work;
 use crate::engine::Engine;
+use crate::features;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::Owner;
 
@@ -24,7 +25,6 @@ impl Engine {
                 Some(Work::Start(key)) => self.start_now(key),
                 Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_node_request(key),
                 Some(Work::Route(key)) => self.route_now(key),
-                Some(Work::Granted { write, with_turn }) => self.on_granted(write, with_turn),
                 Some(Work::LogIn {
                     session,
                     is_granted,
@@ -32,6 +32,7 @@ impl Engine {
                 Some(Work::Teach(node)) => self.teach(node),
                 Some(Work::Resume(key)) => self.on_range_settled(key),
                 Some(Work::Released(held)) => self.on_released(&held),
+                Some(Work::Feature(work)) => features::on_work(self, work),
             }
         }
     }

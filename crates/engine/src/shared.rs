@@ -12,7 +12,6 @@ use rustc_hash::FxHashSet;
 
 use crate::config::Config;
 use crate::features;
-use crate::features::lwt_turns::queue::{SharedTurns, Write};
 use crate::features::pause::operator_pause::Holds;
 use crate::features::prewarm::lessons::{TEXT_BYTES_MAX, Teachers};
 use crate::features::rules::Rules;
@@ -70,7 +69,6 @@ pub struct Common {
     pub identities: Identities,
     /// Logins that nodes judge, and those that wait for that.
     pub logins: Logins,
-    pub turns: SharedTurns,
     /// Scans under way.
     pub scans: Arc<ScanCounts>,
     /// What scans have in common that differ in their values only.
@@ -103,11 +101,6 @@ pub enum WorkerMessage {
     Event {
         kind: EventKind,
         body: Arc<[u8]>,
-    },
-    /// A conditional write of that worker may go on.
-    Turn {
-        write: Write,
-        with_turn: bool,
     },
     /// It is the turn of a login of that worker, or its place was given to another.
     LogIn {
@@ -193,7 +186,6 @@ impl Common {
         let rules = Rules::default();
         rules.publish(&config.rules, now);
         Common {
-            turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
             logins: Logins::default(),
             scans: Arc::default(),
@@ -201,7 +193,7 @@ impl Common {
             nodes: SharedNodes::new(now),
             rules,
             holds: Holds::default(),
-            features: features::Shared::default(),
+            features: features::Shared::new(&config, now),
             teachers: Teachers::default(),
             reports: Reports::default(),
             leases: Leases::new(now),
@@ -222,7 +214,7 @@ impl Common {
 
     /// Puts other settings in force, as far as all workers share what follows from them. Workers have to be told.
     pub fn adopt_settings(&self, config: Arc<Config>, now: Instant) {
-        self.turns.adopt(&config.aggregation);
+        self.features.adopt(&config, now);
         self.rules.publish(&config.rules, now);
         self.settings.store(config);
     }

@@ -3,250 +3,161 @@
 //! A read may join another only while that one has not left the proxy: then the node looks at its
 //! data after both clients have asked, and either could have got that answer alone. A read that is
 //! already on its way is never joined, or a client might not see its own write. Of one with two attempts
-//! (`features/hedge.rs`) neither may be on its way.
+//! neither may be on its way.
 
-use std::hash::{Hash, Hasher};
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+mod buckets;
 
-use helenus_wire::{Header, Opcode, Version, flags};
-use rustc_hash::FxHasher;
+use self::buckets::{Found, Read, Ticket};
+use crate::engine::Engine;
+use crate::features::{self, Arrived};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::node_request::Stage;
+use crate::pipeline::request::Caller;
+use crate::stats::add;
 
-use crate::config::Aggregation;
-use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
-use crate::pipeline::query::Query;
-use crate::statement::prepared::Statement;
+/// What is kept of a request: its part in sharing.
+pub(super) type Slot = Option<Ticket>;
+/// What a worker keeps.
+pub(super) use self::buckets::Coalescing as State;
 
-/// Reads remembered. Two that meet in one bucket are not shared, which is harmless.
-const BUCKETS: usize = 4_096;
-/// Longest wait for an identical read to come back.
-const PARKED_MAX: Duration = Duration::from_millis(100);
-
-/// A request's part in sharing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ticket {
-    /// It is counted as in flight at this bucket.
-    Sent(usize),
-    /// It waits at this bucket.
-    Parked(usize),
+#[inline]
+pub(super) fn is_waiting(slot: &Slot) -> bool {
+    matches!(slot, Some(Ticket::Parked(_)))
 }
 
-#[derive(Clone, Copy, Default)]
-struct Bucket {
-    hash: u64,
-    /// Identical reads in flight.
-    in_flight: usize,
-    /// The last of them, which may not have left yet.
-    newest: Option<ClientRequestKey>,
-    /// One more, which waits for one of them to come back.
-    parked: Option<ClientRequestKey>,
+pub(super) fn on_settings(engine: &mut Engine) {
+    let settings = &engine.cx.shared.config.aggregation;
+    engine.features.coalesce.adopt(settings);
 }
 
-/// The reads of one worker that others may join.
-pub(crate) struct Coalescing {
-    enabled: bool,
-    /// Empty until they are needed.
-    buckets: Box<[Bucket]>,
-    in_flight_max: usize,
-    parked: Vec<(ClientRequestKey, Instant)>,
-}
-
-impl Coalescing {
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.parked.is_empty()
-    }
-
-    /// Reads that are counted as in flight or wait for one that is.
-    pub(crate) fn counted(&self) -> usize {
-        let of_bucket = |bucket: &Bucket| bucket.in_flight + usize::from(bucket.parked.is_some());
-        self.buckets.iter().map(of_bucket).sum()
-    }
-
-    pub(crate) fn new(settings: &Aggregation) -> Coalescing {
-        let mut coalescing = Coalescing {
-            enabled: false,
-            buckets: Box::default(),
-            in_flight_max: 0,
-            parked: Vec::new(),
-        };
-        coalescing.adopt(settings);
-        coalescing
-    }
-
-    /// Puts other settings in force. What has been shared stays so.
-    pub(crate) fn adopt(&mut self, settings: &Aggregation) {
-        self.enabled = settings.share_reads;
-        self.in_flight_max = match settings.share_in_flight_max {
-            0 => usize::MAX,
-            max => max,
-        };
-        if self.enabled && self.buckets.is_empty() {
-            self.buckets = vec![Bucket::default(); BUCKETS].into();
+/// Lets a read join an identical one that has not left yet.
+pub(super) fn join(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+) -> Option<ClientRequestKey> {
+    let read = Read {
+        arrival: request.arrival,
+        timestamp_at: request.analysis.timestamp_at,
+    };
+    let (at, candidates) = match engine.features.coalesce.find(request.statement, &read) {
+        Found::Nothing => return None,
+        Found::Bucket(at, candidates) => (at, candidates),
+    };
+    for candidate in candidates.into_iter().flatten() {
+        if can_join(engine, candidate) && join_one(engine, candidate, &read) {
+            return Some(candidate);
         }
+    }
+    *slot = Some(engine.features.coalesce.ticket(at));
+    None
+}
+
+/// Whether a request is still in the proxy.
+fn can_join(engine: &Engine, key: ClientRequestKey) -> bool {
+    let Some(request) = engine.requests.clients.get(key) else {
+        return false;
+    };
+    if request.execution.has_rows() {
+        return false;
+    }
+    if is_waiting(&request.features.coalesce) {
+        return true;
+    }
+    // Any attempt may be the one whose answer counts.
+    let (whole, hedge) = (request.execution.whole(), request.execution.hedge());
+    let is_here = |attempt| is_here(engine, attempt);
+    whole.is_some_and(is_here) && hedge.is_none_or(is_here)
+}
+
+/// Whether a node request is known not to have left the proxy.
+fn is_here(engine: &Engine, key: NodeRequestKey) -> bool {
+    let request = engine.requests.nodes.get(key);
+    match request.map(|request| &request.stage) {
+        Some(Stage::Queued(_)) => true,
+        Some(Stage::InFlight(_, flight)) => !engine.links.has_left(flight),
+        Some(Stage::Unplaced | Stage::Admitted(_)) | None => false,
     }
 }
 
-/// What an identical read may do.
-pub(crate) enum Found {
-    /// Other reads have its bucket, or it may not be shared.
-    Nothing,
-    /// At this bucket; one of these requests, if it has not left yet, may be joined.
-    Bucket(usize, [Option<ClientRequestKey>; 2]),
+fn join_one(engine: &mut Engine, key: ClientRequestKey, read: &Read<'_>) -> bool {
+    let cx = &engine.cx;
+    let request = engine.requests.clients.get_mut(key);
+    let request = request
+        .filter(|request| read.same_as(request.asked()) && features::may_be_joined(cx, request));
+    let Some(request) = request else {
+        return false;
+    };
+    let session = read.arrival.session;
+    request.followers.push(Caller {
+        session,
+        stream: read.arrival.header.stream,
+        started: cx.now,
+    });
+    engine.clients.in_flight_began(session);
+    add(&cx.shared.stats.global.reads_shared, 1);
+    true
 }
 
-impl Coalescing {
-    /// The bucket of a read.
-    pub(crate) fn find(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Found {
-        let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        if !self.enabled
-            || !statement.is_some_and(|s| s.shareable)
-            || read.header.flags & own != 0
-            || !matches!(read.opcode, Opcode::Query | Opcode::Execute)
-        {
-            return Found::Nothing;
-        }
-        let hash = read.hash();
-        let at = hash as usize % BUCKETS;
-        let bucket = &mut self.buckets[at];
-        if bucket.hash == hash {
-            return Found::Bucket(at, [bucket.parked, bucket.newest]);
-        }
-        if bucket.in_flight > 0 || bucket.parked.is_some() {
-            return Found::Nothing;
-        }
-        *bucket = Bucket {
-            hash,
-            ..Bucket::default()
-        };
-        Found::Bucket(at, [None, None])
-    }
+/// Notes a request that goes on alone; true if it must wait for an identical one to come back.
+#[inline]
+pub(super) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
+    let request = engine.requests.clients.get(key);
+    let Some(ticket) = request.and_then(|request| request.features.coalesce) else {
+        return false;
+    };
+    let now = engine.cx.now;
+    let parked = engine.features.coalesce.enter(now, key, ticket);
+    let global = &engine.cx.shared.stats.global;
+    add(&global.reads_parked, u64::from(parked));
+    parked
+}
 
-    /// How a read that joins no other goes on.
-    pub(crate) fn ticket(&self, at: usize) -> Ticket {
-        let bucket = &self.buckets[at];
-        match bucket.in_flight >= self.in_flight_max && bucket.parked.is_none() {
-            true => Ticket::Parked(at),
-            false => Ticket::Sent(at),
-        }
-    }
-
-    /// Notes a request that goes on alone; true if it must wait for an identical one to come back.
-    pub(crate) fn enter(
-        &mut self,
-        now: Instant,
-        request: ClientRequestKey,
-        ticket: Ticket,
-    ) -> bool {
-        match ticket {
-            Ticket::Sent(at) => {
-                let bucket = &mut self.buckets[at];
-                bucket.in_flight += 1;
-                bucket.newest = Some(request);
-                false
-            }
-            Ticket::Parked(at) => {
-                self.buckets[at].parked = Some(request);
-                self.parked.push((request, now));
-                true
-            }
-        }
-    }
-
-    /// A request with a ticket has ended; who waits for it may go.
-    pub(crate) fn leave(
-        &mut self,
-        request: ClientRequestKey,
-        ticket: Ticket,
-    ) -> Option<ClientRequestKey> {
-        match ticket {
-            Ticket::Parked(at) => {
-                let bucket = &mut self.buckets[at];
-                if bucket.parked == Some(request) {
-                    bucket.parked = None;
-                }
-                None
-            }
-            Ticket::Sent(at) => {
-                let bucket = &mut self.buckets[at];
-                bucket.in_flight -= 1;
-                if bucket.newest == Some(request) {
-                    bucket.newest = None;
-                }
-                bucket.parked
-            }
-        }
-    }
-
-    /// The reads that have waited for too long.
-    pub(crate) fn take_late(
-        &mut self,
-        now: Instant,
-        is_parked: impl Fn(ClientRequestKey) -> bool,
-    ) -> Vec<ClientRequestKey> {
-        let mut late = Vec::new();
-        self.parked.retain(|(key, since)| {
-            let parked = is_parked(*key);
-            let is_late = parked && now.saturating_duration_since(*since) >= PARKED_MAX;
-            if is_late {
-                late.push(*key);
-            }
-            parked && !is_late
-        });
-        late
-    }
-
-    /// A read waits no longer.
-    pub(crate) fn unpark(&mut self, key: ClientRequestKey, at: usize) -> Ticket {
-        let bucket = &mut self.buckets[at];
-        bucket.parked = None;
-        bucket.in_flight += 1;
-        bucket.newest = Some(key);
-        Ticket::Sent(at)
+/// A request has ended: who waits for it may go.
+#[inline]
+pub(super) fn on_end(engine: &mut Engine, key: ClientRequestKey, slot: &Slot) {
+    if let Some(ticket) = *slot
+        && let Some(parked) = engine.features.coalesce.leave(key, ticket)
+    {
+        unpark(engine, parked);
     }
 }
 
-/// A read as its bytes: those of two clients are identical or they are not.
-pub(crate) struct Read<'a> {
-    pub session: SessionKey,
-    pub header: Header,
-    pub opcode: Opcode,
-    pub version: Version,
-    pub keyspace: Option<&'a Rc<str>>,
-    pub pool: PoolKey,
-    pub body: &'a [u8],
-    /// Where the body holds the client's default timestamp. Drivers send one with reads, too, where it
-    /// means nothing.
-    pub timestamp_at: Option<usize>,
-}
-
-impl Read<'_> {
-    fn hash(&self) -> u64 {
-        let mut hasher = FxHasher::default();
-        let (before, behind) = self.around_timestamp(self.body);
-        hasher.write(before);
-        hasher.write(behind);
-        (self.pool, self.opcode as u8, self.version as u8).hash(&mut hasher);
-        self.keyspace.hash(&mut hasher);
-        // The multiplication leaves the entropy in the high bits; buckets are taken from the low.
-        let hash = hasher.finish();
-        hash ^ (hash >> 32)
-    }
-
-    fn around_timestamp<'b>(&self, body: &'b [u8]) -> (&'b [u8], &'b [u8]) {
-        match self.timestamp_at {
-            Some(at) if at + 8 <= body.len() => (&body[..at], &body[at + 8..]),
-            _ => (body, &[]),
-        }
-    }
-
-    pub(crate) fn same_as(&self, other: &Query) -> bool {
-        // With all before it equal, flags and values, the other's timestamp is at the same bucket.
-        self.body.len() == other.body.len()
-            && self.around_timestamp(self.body) == self.around_timestamp(&other.body)
-            && self.opcode == other.opcode
-            && self.version == other.version
-            && self.pool == other.pool
-            && self.header.flags == other.header_flags
-            && self.keyspace == other.keyspace.as_ref()
+/// Sends the reads that have waited for too long.
+pub(super) fn end_waits(engine: &mut Engine) {
+    let requests = &engine.requests.clients;
+    let is_parked = |key: ClientRequestKey| {
+        let request = requests.get(key);
+        request.is_some_and(|request| is_waiting(&request.features.coalesce))
+    };
+    let late = engine.features.coalesce.take_late(engine.cx.now, is_parked);
+    for key in late {
+        unpark(engine, key);
     }
 }
+
+fn unpark(engine: &mut Engine, key: ClientRequestKey) {
+    let Some(request) = engine.requests.clients.get_mut(key) else {
+        return;
+    };
+    let Some(Ticket::Parked(at)) = request.features.coalesce else {
+        return;
+    };
+    request.features.coalesce = Some(engine.features.coalesce.unpark(key, at));
+    engine.start(key);
+}
+
+/// What is left of sharing once all clients have left.
+pub(super) fn residue(engine: &Engine, found: &mut Vec<String>) {
+    let coalescing = &engine.features.coalesce;
+    if coalescing.is_waiting() {
+        found.push("reads that wait for others".to_owned());
+    }
+    let counted = coalescing.counted();
+    if counted != 0 {
+        found.push(format!("{counted} reads that others may join"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

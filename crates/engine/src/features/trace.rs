@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::lwt_turns::queue::Turn;
+use crate::features;
 use crate::features::records::{
     ATTEMPTS_MAX, Attempt, AttemptEnd, Attempts, Noted, RequestTrace, SlowRequest, TraceParent,
     is_not_understood,
@@ -82,7 +82,7 @@ impl Engine {
             table,
             is_idempotent: query.resendable.is_idempotent(),
             is_slow,
-            has_turn: matches!(request.turn, Some(Turn::Has(_))),
+            has_turn: features::has_turn(&request.features),
             attempts,
             attempts_left_out,
         };

@@ -4,7 +4,7 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::backlog::{Failed, How};
 use crate::engine::Engine;
-use crate::features::lwt_turns::queue::Turn;
+use crate::features;
 use crate::features::records::Looked;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
@@ -50,21 +50,21 @@ impl Engine {
         }
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
-        let members = request.merge.take_members();
+        let with_it = features::take_answered_with(&mut request.features);
         let Reply {
             opcode,
             header_flags,
             body,
             version,
         } = reply;
-        for member in members {
+        for other in with_it {
             let reply = Reply {
                 opcode,
                 header_flags,
                 body: Body::Borrowed(&body),
                 version,
             };
-            self.answer_clients(member, reply);
+            self.answer_clients(other, reply);
         }
         let clients = std::iter::once(own).chain(followers);
         if body.len() < LARGE {
@@ -317,15 +317,8 @@ impl Engine {
                 self.drop_node_request(part);
             }
         }
-        let Some(ended) = self.requests.remove(&self.cx.memory, key) else {
-            return;
-        };
-        self.go_alone(ended.members, true);
-        if let Some(ticket) = ended.ticket {
-            self.leave_share(key, ticket);
-        }
-        if let Some(Turn::Has(partition)) = ended.turn {
-            self.leave_turn(partition, ended.condition);
+        if let Some(left) = self.requests.remove(&self.cx.memory, key) {
+            features::on_end(self, key, left);
         }
     }
 }

@@ -10,15 +10,15 @@ pub(crate) mod standing;
 pub(crate) mod told;
 pub(crate) mod unprepared;
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use helenus_cql::{Facts, Kind, modification};
+use helenus_cql::{Facts, Kind};
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{PreparedView, Version, write};
 
 pub use self::handed_over::PassedStatement;
+use crate::features;
 use crate::features::encodings::EncodedTable;
 use crate::features::encodings::coding::Coding;
 use crate::features::encodings::plan::EncodedPlan;
@@ -27,7 +27,6 @@ use crate::features::records::{DIGEST_BYTES_MAX, Digest};
 use crate::features::rules::statement_number;
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::OfSchema;
-use crate::rewrite::timed_write::timed;
 use crate::snapshot::Snapshot;
 use crate::statement::in_keys::InKeys;
 use crate::statement::learned::Learned;
@@ -241,8 +240,7 @@ pub struct Prepared {
     pub(crate) asked: Arc<Asked>,
     /// Whether it gives a list another value as a whole.
     pub(crate) replaces_list: OfSchema,
-    /// What it is in a batch with others; `None` inside if it always goes by itself.
-    merged_form: OnceLock<Option<Box<MergedForm>>>,
+    pub(crate) features: features::InPrepared,
 }
 
 impl Prepared {
@@ -281,15 +279,8 @@ impl Prepared {
             names: view.markers.iter().map(|m| m.name.into()).collect(),
             asked: Arc::default(),
             replaces_list: OfSchema::default(),
-            merged_form: OnceLock::new(),
+            features: features::InPrepared::default(),
         }
-    }
-
-    /// What it is in a batch with other writes of the same; `None` if it always goes by itself. It takes as
-    /// much memory again.
-    pub(crate) fn merged_form(&self) -> Option<&MergedForm> {
-        let made = || MergedForm::of(self).map(Box::new);
-        self.merged_form.get_or_init(made).as_deref()
     }
 
     /// In place of that one, which has the same id: what was counted of it goes on.
@@ -342,91 +333,6 @@ impl Prepared {
             let id = prepared.result_metadata_id.as_deref();
             write::short_bytes(out, id.unwrap_or_default());
         }
-    }
-}
-
-/// After a batch that a node has refused, so many writes of the same statement go by themselves.
-const ALONE_AFTER_REFUSAL: u32 = 256;
-/// So often that number is doubled at most.
-const DOUBLED_MAX: u32 = 8;
-
-/// A write that can share a batch with others of its statement.
-#[derive(Debug)]
-pub(crate) struct MergedForm {
-    /// With the marker. What the nodes know of it is kept in it.
-    pub timed: Arc<Statement>,
-    /// The marker's number.
-    pub timestamp_at: u16,
-    /// So many go by themselves first.
-    alone: AtomicU32,
-    /// Batches that were refused since the last one that was not.
-    refused: AtomicU32,
-}
-
-impl MergedForm {
-    /// `None` if it must go by itself: it is conditional, adds to what is there, means something else each
-    /// time, or says itself when it was written.
-    pub(crate) fn of(prepared: &Prepared) -> Option<MergedForm> {
-        let statement = &prepared.statement;
-        let facts = &statement.facts;
-        let is_plain = facts.idempotent_but_for_lists
-            && !facts.lwt
-            && !facts.counterish
-            && !facts.using_timestamp;
-        // With IN it may be of several partitions.
-        let has_in = match facts.kind {
-            Kind::Insert => false,
-            _ => modification(&statement.text, facts).is_none_or(|change| !change.ins.is_empty()),
-        };
-        if !is_plain || has_in {
-            return None;
-        }
-        let (keyspace, _) = prepared.table.as_ref()?;
-        let (text, timestamp_at) = timed(&statement.text, facts, keyspace)?;
-        let timed = Statement::new(&text);
-        // The marker must be where it is said to be, and nothing else have changed.
-        let is_as_expected = timed.facts.kind == facts.kind
-            && timed.facts.using_timestamp
-            && timed.facts.markers == facts.markers + 1;
-        is_as_expected.then(|| MergedForm {
-            timed: Arc::new(timed),
-            timestamp_at,
-            alone: AtomicU32::new(0),
-            refused: AtomicU32::new(0),
-        })
-    }
-
-    /// What the nodes have prepared of it.
-    pub(crate) fn known(&self) -> Option<Arc<Prepared>> {
-        match &*self.timed.in_range() {
-            InRange::Known(prepared) => Some(prepared.clone()),
-            _ => None,
-        }
-    }
-
-    /// A node has refused a batch of it: the next ones go by themselves, twice as many with each refusal in
-    /// a row.
-    pub(crate) fn note_refused(&self) {
-        let before = self.refused.fetch_add(1, Ordering::Relaxed);
-        let alone = ALONE_AFTER_REFUSAL << before.min(DOUBLED_MAX);
-        self.alone.store(alone, Ordering::Relaxed);
-    }
-
-    /// A node has carried out a batch of it.
-    pub(crate) fn note_done(&self) {
-        if self.refused.load(Ordering::Relaxed) > 0 {
-            self.refused.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the next one goes by itself because of that.
-    pub(crate) fn goes_alone(&self) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        let alone = &self.alone;
-        alone.load(Ordering::Relaxed) > 0
-            && alone
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
-                .is_ok()
     }
 }
 

@@ -64,7 +64,25 @@ impl Merge {
 
     /// Whether others share its batch, which it leads.
     pub(crate) fn leads(&self) -> bool {
-        self.batch().is_some_and(|batch| !batch.members.is_empty())
+        self.members() > 0
+    }
+
+    /// How many others share its batch.
+    pub(crate) fn members(&self) -> usize {
+        self.batch().map_or(0, |batch| batch.members.len())
+    }
+
+    /// Whether others may still join it, or have joined it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.batch().is_some()
+    }
+
+    pub(crate) fn has_joined(&self) -> bool {
+        matches!(self, Merge::Joined)
+    }
+
+    pub(crate) fn has_parted(&self) -> bool {
+        matches!(self, Merge::Parted)
     }
 
     /// The requests that have joined it, which it does not answer for any more.
@@ -161,12 +179,6 @@ pub(crate) struct Merging {
 }
 
 impl Merging {
-    pub(crate) fn new(settings: &Aggregation) -> Merging {
-        let mut merging = Merging::default();
-        merging.adopt(settings);
-        merging
-    }
-
     /// Puts other settings in force. What has been merged stays so.
     pub(crate) fn adopt(&mut self, settings: &Aggregation) {
         let tables = settings.merge_writes.iter();

@@ -1,9 +1,10 @@
 //! What is known of a prepared statement, as a value: for another process whose clients have prepared it here.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::features;
 use crate::pipeline::retry::resendable::OfSchema;
 use crate::snapshot::Snapshot;
 use crate::statement::in_keys::InKeys;
@@ -84,7 +85,7 @@ impl PassedStatement {
             names: self.names,
             asked: Arc::default(),
             replaces_list: OfSchema::default(),
-            merged_form: OnceLock::new(),
+            features: features::InPrepared::default(),
         }
     }
 }
