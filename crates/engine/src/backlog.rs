@@ -7,10 +7,7 @@
 
 use std::collections::VecDeque;
 
-use helenus_policy::ring::NodeIndex;
-
 use crate::features;
-use crate::features::pause::held::HeldRequest;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 
 /// Something to be done for a request.
@@ -25,12 +22,8 @@ pub(crate) enum Work {
         session: SessionKey,
         is_granted: bool,
     },
-    /// The lessons of a node that has joined go on.
-    Teach(NodeIndex),
     /// What aggregates have asked the nodes to prepare is known by now, or refused.
     Resume(ClientRequestKey),
-    /// A request that has waited for the end of a pause goes on.
-    Released(Box<HeldRequest>),
     Feature(features::Work),
 }
 

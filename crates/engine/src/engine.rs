@@ -11,12 +11,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::backlog::{Backlog, Work};
-use crate::config::Config;
 use crate::context::Context;
 use crate::features;
 use crate::features::encodings::coding::Coding;
-use crate::features::hedge::budget::Hedging;
-use crate::features::pause::held::HoldGate;
 use crate::features::records::Records;
 use crate::features::rules::gate::RuleGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -43,8 +40,6 @@ pub struct Engine {
     pub(crate) backlog: Backlog,
     pub(crate) completed: Completed,
     pub(crate) rules: RuleGate,
-    /// What waits because an operator has paused it.
-    pub(crate) holds: HoldGate,
     /// What is remembered of requests that have ended.
     pub(crate) records: Records,
     /// Grows with every routed request; spreads them over equals.
@@ -53,7 +48,6 @@ pub struct Engine {
     /// What values of encoded columns are written and read with.
     pub(crate) coding: Coding,
     pub(crate) pauses: Pauses,
-    pub(crate) hedging: Hedging,
     /// The last tick came late: see `tick`.
     pub(crate) stood_still: bool,
     pub(crate) ticked: Instant,
@@ -73,7 +67,7 @@ impl Engine {
         let records = Records::new(&shared.config);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
-            features: features::State::new(seed),
+            features: features::State::new(seed, now),
             clients: Clients::default(),
             links,
             requests: Requests::default(),
@@ -82,20 +76,15 @@ impl Engine {
             backlog: Backlog::default(),
             completed: Completed::default(),
             rules: RuleGate::default(),
-            holds: HoldGate::default(),
             records,
             rotation: seed,
             scratch: Vec::new(),
             coding: Coding::default(),
             pauses: Pauses::default(),
-            hedging: Hedging::new(now),
             stood_still: false,
             ticked: now,
         };
-        features::on_settings(&mut state);
-        state.adopt_rules();
-        state.adopt_holds();
-        state.adopt_snapshot();
+        state.adopt_all();
         if state.cx.snapshot.authenticate.is_none() {
             state.links.anonymous_pool(&mut state.cx);
         }
@@ -105,44 +94,6 @@ impl Engine {
     /// The time of the event that is being dealt with.
     pub fn now(&self) -> Instant {
         self.cx.now
-    }
-
-    /// Takes the newest snapshot and makes room for nodes that are new in it.
-    pub(crate) fn adopt_snapshot(&mut self) {
-        let new = self.cx.shared.snapshot.load_full();
-        self.pauses
-            .note_snapshot(self.cx.now, &self.cx.snapshot, &new);
-        self.cx.page_rows_max = new.page_rows_max();
-        self.cx.snapshot = new;
-        self.links.adopt_nodes(&self.cx);
-        self.queues.adopt_nodes(&self.cx);
-        features::on_snapshot(self);
-        self.rules.adopt_snapshot(&self.cx.snapshot);
-        self.coding.forget_old();
-        self.links.maintain(&mut self.cx);
-    }
-
-    /// Takes over settings that have changed while the proxy runs.
-    pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
-        self.statements.adopt(&config, self.cx.workers);
-        self.records.adopt(&config);
-        self.cx
-            .memory
-            .set_max(self.cx.shared.memory_max_of(&config));
-        if config.aggregation != self.cx.shared.config.aggregation {
-            self.links.adopt_window(&config.aggregation);
-        }
-        self.cx.shared = Arc::new(self.cx.shared.with(config));
-        features::on_settings(self);
-        self.adopt_rules();
-        self.queues.adopt_settings(&self.cx);
-        self.links.maintain(&mut self.cx);
-    }
-
-    fn adopt_rules(&mut self) {
-        // Those of the newest settings, even if these are told of later.
-        let rules = self.cx.shared.rules.list();
-        self.rules.adopt(rules, &self.cx.snapshot);
     }
 
     /// Sends a node request to its next candidate.

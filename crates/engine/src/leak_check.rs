@@ -103,9 +103,9 @@ impl Engine {
                 *in_flight.entry(caller.session).or_default() += 1;
             }
         }
-        for session in self.holds.sessions() {
+        features::each_waiting(&self.features, |session| {
             *in_flight.entry(session).or_default() += 1;
-        }
+        });
         for (key, counted) in self.clients.in_flight() {
             let there = in_flight.get(&key).copied().unwrap_or(0);
             if counted != there {
@@ -169,7 +169,7 @@ impl Engine {
                 && !is_held
                 && !request.execution.is_in_parts()
                 && !request.is_waiting_to_begin()
-                && !features::goes_with_another(&request.features)
+                && !request.features.goes_with_another()
         });
         let forgotten = forgotten.map(|request| {
             let text = request.query.statement.as_ref().map(|s| &*s.text);

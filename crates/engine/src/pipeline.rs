@@ -1,6 +1,8 @@
 //! The way of a request through the stations: this alone sees the whole engine. `receive.rs` tells where to begin.
 
+pub(crate) mod adopt;
 pub(crate) mod arrival;
+pub(crate) mod arrived;
 pub(crate) mod client_events;
 pub(crate) mod departures;
 pub(crate) mod expire;
@@ -21,4 +23,5 @@ pub(crate) mod retry;
 pub(crate) mod route;
 pub(crate) mod send;
 pub(crate) mod step;
+pub(crate) mod timed_out;
 pub(crate) mod timing;

@@ -5,4 +5,5 @@ pub mod leases;
 pub(crate) mod prepare_range;
 pub(crate) mod refusal;
 pub(crate) mod renaming;
+pub(crate) mod timed_write;
 pub(crate) mod values;

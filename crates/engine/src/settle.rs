@@ -29,9 +29,7 @@ impl Engine {
                     session,
                     is_granted,
                 }) => self.on_login_turn(session, is_granted),
-                Some(Work::Teach(node)) => self.teach(node),
                 Some(Work::Resume(key)) => self.on_range_settled(key),
-                Some(Work::Released(held)) => self.on_released(&held),
                 Some(Work::Feature(work)) => features::on_work(self, work),
             }
         }

@@ -8,8 +8,8 @@ use crate::exec::outcome::Outcome;
 use crate::features;
 use crate::features::layouts::read::Tried;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::pipeline::finish::timed_out;
 use crate::pipeline::node_request::{Owner, Stage};
+use crate::pipeline::timed_out::timed_out;
 
 impl Engine {
     /// Tells whoever waits for a node request why it has come to nothing.

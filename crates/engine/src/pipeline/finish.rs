@@ -50,7 +50,7 @@ impl Engine {
         }
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
-        let with_it = features::take_answered_with(&mut request.features);
+        let with_it = request.features.take_answered_with();
         let Reply {
             opcode,
             header_flags,
@@ -321,34 +321,4 @@ impl Engine {
             features::on_end(self, key, left);
         }
     }
-}
-
-/// The code and fields of the error that says that nobody knows what became of a query. `newest`: its
-/// client speaks v5.
-pub(crate) fn timed_out(query: &Query, newest: bool) -> (i32, Vec<u8>) {
-    let mut fields = Vec::with_capacity(24);
-    write::u16(&mut fields, query.consistency.0);
-    write::i32(&mut fields, 0);
-    write::i32(&mut fields, 1);
-    if query.is_read() {
-        fields.push(0);
-        return (code::READ_TIMEOUT, fields);
-    }
-    if !query.is_write() {
-        return (code::SERVER, Vec::new());
-    }
-    let lwt = query.statement.as_ref().is_some_and(|s| s.facts.lwt);
-    let write_type = match query.opcode {
-        // One statement on a table and its layouts is one mutation.
-        Opcode::Batch if query.statement.is_none() => "BATCH",
-        _ if lwt => "CAS",
-        _ => "SIMPLE",
-    };
-    write::string(&mut fields, write_type);
-    // The two bytes behind "CAS" count contentions. Only v5 has them, and the conversion to an
-    // older version would replace the text.
-    if write_type == "CAS" && newest {
-        write::u16(&mut fields, 0);
-    }
-    (code::WRITE_TIMEOUT, fields)
 }

@@ -18,11 +18,10 @@ use helenus_wire::{ExecuteView, Header, Opcode, code};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features::encodings::requests::Stored;
-use crate::features::pause::HeldBack;
 use crate::features::rules::check::at_level;
 use crate::features::rules::gate::Admitted;
 use crate::features::rules::{Permit, is_timed, of_joined};
-use crate::features::{self, Arrived, Slot};
+use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::output::Output;
@@ -117,13 +116,16 @@ impl Engine {
         {
             return;
         }
-        if !self.holds.is_empty() {
-            match self.hold_back(&arrival, &analysis, statement.as_deref(), has_waited) {
-                HeldBack::No => {}
-                HeldBack::Waits => return,
-                HeldBack::Refused(why) => {
-                    return self.refuse(&arrival, statement.as_deref(), &why);
-                }
+        let arrived = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
+        };
+        match features::on_request(self, &arrived, has_waited) {
+            Verdict::GoOn => {}
+            Verdict::Waits => return,
+            Verdict::Refused(why) => {
+                return self.refuse(&arrival, statement.as_deref(), &why);
             }
         }
         let Admitted { permits, level } = match self.obey(&arrival, &analysis, statement.as_deref())
@@ -252,7 +254,7 @@ impl Engine {
             let refused = (code::PROTOCOL, INVALID_STATE);
             return self.refuse_with(&arrival, statement.as_deref(), refused);
         }
-        features::on_alone(self, &arrived, &mut slot);
+        features::on_keep(self, &arrived, &mut slot);
         let made = self.make_request(arrival, analysis, statement, slot);
         let key = match made {
             Ok(mut request) => {
@@ -288,7 +290,7 @@ impl Engine {
             let since = request.caller.started;
             let mut node_request =
                 NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
-            node_request.maybe_applied = features::may_be_applied(&request.features);
+            node_request.maybe_applied = request.features.may_be_applied();
             let node_request = self.requests.nodes.insert(&self.cx.memory, node_request);
             if let Some(request) = self.requests.clients.get_mut(key) {
                 request.execution = Execution::Single(Some(node_request));

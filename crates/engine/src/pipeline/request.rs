@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::context::Context;
 use crate::exec::Execution;
 use crate::features;
 use crate::features::encodings::Encodings;
@@ -63,9 +64,15 @@ impl ClientRequest {
         }
     }
 
+    /// Whether a client that asks now may get its answer: it is shown by what was known of encoded columns when it began.
+    pub(crate) fn may_be_joined(&self, cx: &Context) -> bool {
+        let is_as_now = |known: &Arc<Encodings>| Arc::ptr_eq(known, &cx.snapshot.encodings);
+        self.encodings.as_ref().is_none_or(is_as_now)
+    }
+
     /// How many clients wait for its answer, its own or that of another that goes with it.
     pub(crate) fn clients(&self) -> u64 {
-        let others = features::answered_with(&self.features);
+        let others = self.features.answered_with();
         1 + (self.followers.len() + others) as u64
     }
 
@@ -80,7 +87,7 @@ impl ClientRequest {
 
     /// Whether it waits to begin.
     pub(crate) fn is_waiting_to_begin(&self) -> bool {
-        features::is_waiting(&self.features)
+        self.features.is_waiting()
     }
 }
 

@@ -95,7 +95,7 @@ impl Engine {
     ) {
         // What a request for several takes tells nothing of a single one.
         let request = self.requests.clients.get(client);
-        let of_several = request.is_some_and(|request| features::is_of_several(&request.features));
+        let of_several = request.is_some_and(|request| request.features.is_of_several());
         let sampled = self.is_sampled() && !of_several;
         let Response {
             mut header,
@@ -120,7 +120,7 @@ impl Engine {
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
-        self.end_hedge(client, key, (service_us, content.len()));
+        features::on_answered(self, client, key, (service_us, content.len()));
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };
@@ -144,7 +144,7 @@ impl Engine {
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
-                Ok(ResultKind::Rows) => features::on_rows(&mut request.features, content),
+                Ok(ResultKind::Rows) => request.features.on_rows(content),
                 Ok(ResultKind::SetKeyspace) => {
                     self.on_keyspace_set(client, content);
                     self.links.quarantine(&mut self.cx, link);

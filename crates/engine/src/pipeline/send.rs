@@ -36,7 +36,7 @@ impl Engine {
                     (Owner::Whole(client), Form::Own) => self.requests.clients.get(*client),
                     _ => None,
                 };
-                let is_open = client.is_some_and(|client| features::is_open(&client.features));
+                let is_open = client.is_some_and(|client| client.features.is_open());
                 let (links, cx) = (&mut self.links, &self.cx);
                 let flight = links.put(cx, link, (key, request), (query, is_open));
                 let is_sent = flight.is_some();
@@ -102,7 +102,7 @@ impl Engine {
             Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
         };
         request.stage = Stage::InFlight(admission, flight);
-        self.hedging.note_sent();
+        features::on_flight(&mut self.features);
         request.node = Some(node);
         if matches!(request.work, Prediction::Piece { .. } | Prediction::Part(_)) {
             add(&self.cx.shared.stats.global.scan_pieces, 1);

@@ -13,7 +13,7 @@ pub(crate) mod unprepared;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use helenus_cql::{Facts, Kind};
+use helenus_cql::{Facts, Kind, modification};
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{PreparedView, Version, write};
 
@@ -27,6 +27,7 @@ use crate::features::records::{DIGEST_BYTES_MAX, Digest};
 use crate::features::rules::statement_number;
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::OfSchema;
+use crate::rewrite::timed_write::timed;
 use crate::snapshot::Snapshot;
 use crate::statement::in_keys::InKeys;
 use crate::statement::learned::Learned;
@@ -240,7 +241,8 @@ pub struct Prepared {
     pub(crate) asked: Arc<Asked>,
     /// Whether it gives a list another value as a whole.
     pub(crate) replaces_list: OfSchema,
-    pub(crate) features: features::InPrepared,
+    /// What it is with a marker for its timestamp, if it can have one.
+    timed_form: OnceLock<Option<Box<TimedForm>>>,
 }
 
 impl Prepared {
@@ -279,8 +281,14 @@ impl Prepared {
             names: view.markers.iter().map(|m| m.name.into()).collect(),
             asked: Arc::default(),
             replaces_list: OfSchema::default(),
-            features: features::InPrepared::default(),
+            timed_form: OnceLock::new(),
         }
+    }
+
+    /// What it is with a marker for its timestamp, if it is a write that can have one. It takes as much memory again.
+    pub(crate) fn timed_form(&self) -> Option<&TimedForm> {
+        let made = || TimedForm::of(self).map(Box::new);
+        self.timed_form.get_or_init(made).as_deref()
     }
 
     /// In place of that one, which has the same id: what was counted of it goes on.
@@ -332,6 +340,57 @@ impl Prepared {
         if version == Version::V5 {
             let id = prepared.result_metadata_id.as_deref();
             write::short_bytes(out, id.unwrap_or_default());
+        }
+    }
+}
+
+/// A write with a marker for its timestamp.
+#[derive(Debug)]
+pub(crate) struct TimedForm {
+    /// With the marker. What the nodes know of it is kept in it.
+    pub timed: Arc<Statement>,
+    /// The marker's number.
+    pub timestamp_at: u16,
+    pub features: features::InTimedForm,
+}
+
+impl TimedForm {
+    /// `None` if it is conditional, adds to what is there, means something else each time, may be of several
+    /// partitions, or says itself when it was written.
+    pub(crate) fn of(prepared: &Prepared) -> Option<TimedForm> {
+        let statement = &prepared.statement;
+        let facts = &statement.facts;
+        let is_plain = facts.idempotent_but_for_lists
+            && !facts.lwt
+            && !facts.counterish
+            && !facts.using_timestamp;
+        // With IN it may be of several partitions.
+        let has_in = match facts.kind {
+            Kind::Insert => false,
+            _ => modification(&statement.text, facts).is_none_or(|change| !change.ins.is_empty()),
+        };
+        if !is_plain || has_in {
+            return None;
+        }
+        let (keyspace, _) = prepared.table.as_ref()?;
+        let (text, timestamp_at) = timed(&statement.text, facts, keyspace)?;
+        let timed = Statement::new(&text);
+        // The marker must be where it is said to be, and nothing else have changed.
+        let is_as_expected = timed.facts.kind == facts.kind
+            && timed.facts.using_timestamp
+            && timed.facts.markers == facts.markers + 1;
+        is_as_expected.then(|| TimedForm {
+            timed: Arc::new(timed),
+            timestamp_at,
+            features: features::InTimedForm::default(),
+        })
+    }
+
+    /// What the nodes have prepared of it.
+    pub(crate) fn known(&self) -> Option<Arc<Prepared>> {
+        match &*self.timed.in_range() {
+            InRange::Known(prepared) => Some(prepared.clone()),
+            _ => None,
         }
     }
 }

@@ -26,6 +26,15 @@ pub(crate) enum Ticket {
     Parked(usize),
 }
 
+/// What is kept of a request.
+pub(in crate::features) type Slot = Option<Ticket>;
+
+/// Whether it waits for an identical read to come back.
+#[inline]
+pub(in crate::features) fn is_parked(slot: Slot) -> bool {
+    matches!(slot, Some(Ticket::Parked(_)))
+}
+
 #[derive(Clone, Copy, Default)]
 struct Bucket {
     hash: u64,

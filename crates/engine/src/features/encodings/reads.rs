@@ -6,20 +6,11 @@ use helenus_catalogue::Written;
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Name, Selected, fold_identifier};
 
-use crate::context::Context;
 use crate::engine::Engine;
 use crate::features::encodings::{EncodedColumn, EncodedTable, Encodings};
 use crate::keys::NodeRequestKey;
 use crate::pipeline::query::Query;
-use crate::pipeline::request::ClientRequest;
 use crate::statement::prepared::Statement;
-
-/// Whether a client that asks now may get a request's answer: it is shown by what was known of encoded columns when it
-/// began.
-pub(in crate::features) fn may_be_joined(cx: &Context, request: &ClientRequest) -> bool {
-    let is_as_now = |known: &Arc<Encodings>| Arc::ptr_eq(known, &cx.snapshot.encodings);
-    request.encodings.as_ref().is_none_or(is_as_now)
-}
 
 impl Engine {
     /// Whether a read may not be sent now: what is known of encoded columns is too old, or the table's columns

@@ -14,6 +14,7 @@ use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
 use crate::keys::{ClientRequestKey, PoolKey};
+use crate::pipeline::retry::resendable::Resendable;
 use crate::snapshot::batch_limits::BatchLimits;
 use crate::statement::prepared::Prepared;
 
@@ -75,6 +76,17 @@ impl Merge {
     /// Whether others may still join it, or have joined it.
     pub(crate) fn is_open(&self) -> bool {
         self.batch().is_some()
+    }
+
+    /// After which losses its batch may be sent again.
+    #[inline]
+    pub(crate) fn resendable(&self) -> Resendable {
+        // Each of several writes would undo, by a later time, what others have written meanwhile.
+        let is_untimed = |batch: &Batch| !batch.members.is_empty() && batch.timed.is_none();
+        match self.batch().is_some_and(is_untimed) {
+            true => Resendable::IfNotBegun,
+            false => Resendable::Always,
+        }
     }
 
     pub(crate) fn has_joined(&self) -> bool {

@@ -4,10 +4,10 @@ use helenus_wire::code;
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::merge::form::MergedForm;
 use crate::features::merge::gate::Merge;
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::Loss;
+use crate::statement::prepared::Prepared;
 use crate::stats::add;
 
 /// A node has answered a batch with an error, or it came to nothing. True if each of its writes goes by
@@ -34,8 +34,8 @@ pub(in crate::features) fn part(
         return false;
     }
     let prepared = request.query.prepared.clone();
-    if let Some(form) = prepared.as_deref().and_then(MergedForm::get) {
-        form.note_refused();
+    if let Some(form) = prepared.as_deref().and_then(Prepared::timed_form) {
+        form.features.merge.note_refused();
         if error == code::UNPREPARED {
             form.timed.forget_range();
         }

@@ -1,6 +1,5 @@
 //! Whether what was sent for a request may be sent again ([`crate::pipeline::retry::resendable`]).
 
-use crate::features;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::Form;
 use crate::pipeline::request::{ClientRequest, Requests};
@@ -9,9 +8,7 @@ use crate::pipeline::retry::resendable::{Loss, Resendable};
 impl ClientRequest {
     /// After which losses what is sent for it may be sent again.
     pub(crate) fn resendable(&self) -> Resendable {
-        self.query
-            .resendable
-            .min(features::resendable(&self.features))
+        self.query.resendable.min(self.features.resendable())
     }
 }
 

@@ -1,10 +1,9 @@
 //! What is known of a prepared statement, as a value: for another process whose clients have prepared it here.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::features;
 use crate::pipeline::retry::resendable::OfSchema;
 use crate::snapshot::Snapshot;
 use crate::statement::in_keys::InKeys;
@@ -85,7 +84,7 @@ impl PassedStatement {
             names: self.names,
             asked: Arc::default(),
             replaces_list: OfSchema::default(),
-            features: features::InPrepared::default(),
+            timed_form: OnceLock::new(),
         }
     }
 }

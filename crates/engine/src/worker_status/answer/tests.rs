@@ -6,6 +6,7 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Version, code};
 
 use crate::config::{Config, RuleSettings};
+use crate::features;
 use crate::features::pause::operator_pause::Paused;
 use crate::features::records::{ErrorRecord, SlowRequest, StatementRecord};
 use crate::session::session::Next;
@@ -316,16 +317,22 @@ fn of_many_clients_those_are_listed_that_come_first() {
 /// Pauses `app`, for so many requests, and tells the engine.
 fn pause(bench: &mut Bench, time: Duration, max: u32) {
     let keyspace = Paused::Keyspace("app".into());
-    let holds = &bench.common.holds;
+    let holds = &bench.common.features.pause;
     holds
         .begin(keyspace, bench.now, time, max)
         .expect("a pause");
-    bench.engine.on_message(bench.now, WorkerMessage::Holds);
+    bench.engine.on_message(
+        bench.now,
+        WorkerMessage::Feature(features::Message::Pause(features::pause::Changed)),
+    );
 }
 
 fn resume(bench: &mut Bench) {
-    bench.common.holds.end(None, bench.now);
-    bench.engine.on_message(bench.now, WorkerMessage::Holds);
+    bench.common.features.pause.end(None, bench.now);
+    bench.engine.on_message(
+        bench.now,
+        WorkerMessage::Feature(features::Message::Pause(features::pause::Changed)),
+    );
 }
 
 #[test]
