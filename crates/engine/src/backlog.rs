@@ -3,7 +3,7 @@
 //! An answer may free a place at its node, end a turn, let parked reads go, and each of these may fail
 //! and do the same again; the death of a node does it for thousands of requests at once. So nothing of
 //! that is done where it is noticed. It is noted here, and the engine does it before it takes its next
-//! event ([`crate::settle`]).
+//! event ([`crate::pipeline::settle`]).
 
 use std::collections::VecDeque;
 

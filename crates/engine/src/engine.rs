@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use crate::backlog::{Backlog, Work};
 use crate::context::Context;
 use crate::features;
-use crate::features::encodings::coding::Coding;
 use crate::features::records::Records;
 use crate::features::rules::gate::RuleGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -45,8 +44,6 @@ pub struct Engine {
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
-    /// What values of encoded columns are written and read with.
-    pub(crate) coding: Coding,
     pub(crate) pauses: Pauses,
     /// The last tick came late: see `tick`.
     pub(crate) stood_still: bool,
@@ -79,7 +76,6 @@ impl Engine {
             records,
             rotation: seed,
             scratch: Vec::new(),
-            coding: Coding::default(),
             pauses: Pauses::default(),
             stood_still: false,
             ticked: now,

@@ -1,19 +1,27 @@
 //! When features are asked or told something: the order in which a request meets them.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::Opcode;
+use helenus_wire::{Malformed, Opcode};
 
+use crate::config::Config;
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::exec::outcome::Response;
 use crate::features::*;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
+use crate::rewrite::refusal::Refusal;
+use crate::rewrite::rewritten::{AsAsked, Instead, Rewritten, ShownAnswer, Tried};
+use crate::session::answers::NodeAnswer;
+use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
+use crate::statement::prepared::Prepared;
 
 /// Goes on with the next feature, unless one has said something else.
 macro_rules! pass {
@@ -31,11 +39,6 @@ pub(crate) fn on_settings(engine: &mut Engine) {
     merge::on_settings(engine);
 }
 
-/// A snapshot is in force.
-pub(crate) fn on_snapshot(engine: &mut Engine) {
-    merge::on_snapshot(engine);
-}
-
 /// A request has been read.
 #[inline]
 pub(crate) fn on_read(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysis<'_>) {
@@ -47,6 +50,18 @@ pub(crate) fn on_read(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Ana
 pub(crate) fn on_request(engine: &mut Engine, request: &Arrived<'_>, has_waited: bool) -> Verdict {
     pass!(pause::on_request(engine, request, has_waited));
     Verdict::GoOn
+}
+
+/// A request has passed what it had to pass: what is sent in its place, before it may join another.
+#[inline]
+pub(crate) fn on_admitted(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+) -> Result<Instead, Box<Refusal>> {
+    let mut instead = Instead::default();
+    encodings::on_admitted(engine, request, slot, &mut instead)?;
+    Ok(instead)
 }
 
 /// Which request's answer a request gets, if not its own.
@@ -65,6 +80,55 @@ pub(crate) fn join(
 #[inline]
 pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
     hot::on_shared(engine, request, joins);
+}
+
+/// A request goes on by itself: what it becomes, once it is kept.
+#[inline]
+pub(crate) fn on_alone(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+    rewritten: &mut Rewritten,
+) -> Result<(), Box<Refusal>> {
+    layouts::on_alone(engine, request, slot, rewritten)?;
+    Ok(())
+}
+
+/// A request is about to be kept.
+#[inline]
+pub(crate) fn on_made(request: &mut ClientRequest) {
+    layouts::on_made(request);
+}
+
+/// What a request's client has asked, if that is not what nodes are asked.
+#[inline]
+pub(crate) fn asked(slot: &Slot) -> Option<&Query> {
+    let mut asked = None;
+    asked = layouts::asked(&slot.layouts).or(asked);
+    asked
+}
+
+/// Whether nodes are asked for something else than what a request's client has asked.
+#[inline]
+pub(crate) fn is_rewritten(slot: &Slot) -> bool {
+    let mut is_rewritten = false;
+    is_rewritten |= slot.layouts.is_some();
+    is_rewritten
+}
+
+/// What the proxy has made for a request, and had prepared.
+pub(crate) fn prepared(slot: &Slot) -> &[Arc<Prepared>] {
+    let mut prepared = None;
+    prepared = layouts::prepared(&slot.layouts).or(prepared);
+    prepared.unwrap_or_default()
+}
+
+/// Whether a node request may not be sent any more, because something else is known by now.
+#[inline]
+pub(crate) fn is_late(engine: &Engine, key: NodeRequestKey) -> bool {
+    let mut is_late = false;
+    is_late |= encodings::is_blind(engine, key);
+    is_late
 }
 
 /// A request that goes on by itself will be kept. It is the last one that was analyzed.
@@ -116,6 +180,33 @@ pub(crate) fn on_answered(
     hedge::on_answered(engine, client, key, took);
 }
 
+/// A node request for the whole of a request has come to nothing. True if the client request goes on without it.
+#[inline]
+pub(crate) fn on_tried(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    key: NodeRequestKey,
+    tried: &Tried<'_>,
+) -> bool {
+    let mut goes_on = false;
+    goes_on = goes_on || layouts::read_table_instead(engine, client, key, tried);
+    goes_on
+}
+
+/// A node has answered a request that was another one than its client's.
+///
+/// # Errors
+/// The answer cannot be understood.
+pub(crate) fn as_asked(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    answer: &NodeAnswer<'_>,
+) -> Result<AsAsked, Malformed> {
+    let mut given = AsAsked::AsItCame;
+    given = layouts::as_asked(engine, client, answer)?.or(given);
+    Ok(given)
+}
+
 /// A node has answered a request with an error; whether that has been dealt with.
 pub(crate) fn on_error(
     engine: &mut Engine,
@@ -160,6 +251,18 @@ pub(crate) fn on_joined(engine: &mut Engine, joined: Range<usize>) {
     prewarm::on_joined(engine, joined.clone());
 }
 
+/// Clients are about to be answered: what they get in place of this.
+#[inline]
+pub(crate) fn shown(
+    engine: &mut Engine,
+    key: ClientRequestKey,
+    answer: &NodeAnswer<'_>,
+) -> Option<ShownAnswer> {
+    let mut shown = None;
+    shown = encodings::on_answered(engine, key, answer).or(shown);
+    shown
+}
+
 /// A client is sent an answer, with this body.
 #[inline]
 pub(crate) fn on_sent(
@@ -196,6 +299,50 @@ pub(crate) fn on_work(engine: &mut Engine, work: Work) {
         Work::Pause(held) => pause::on_work(engine, &held),
         Work::Prewarm(node) => prewarm::on_work(engine, node),
     }
+}
+
+/// There is a new snapshot.
+pub(crate) fn on_snapshot(engine: &mut Engine) {
+    merge::on_snapshot(engine);
+    encodings::on_snapshot(engine);
+}
+
+/// Whether clients see less of the schema than there is.
+#[inline]
+pub(crate) fn hides(config: &Config) -> bool {
+    let mut hides = false;
+    hides |= encodings::hides(config);
+    hides |= layouts::hides(config);
+    hides
+}
+
+/// Whether clients do not see a table.
+pub(crate) fn hides_table(cx: &Context, keyspace: &str, table: &str) -> bool {
+    let mut hides = false;
+    hides |= layouts::hides_table(cx, keyspace, table);
+    hides
+}
+
+/// Whether clients do not see a column. Without a keyspace or table: of any.
+pub(crate) fn hides_column(
+    snapshot: &Snapshot,
+    of: (Option<&str>, Option<&str>),
+    column: &str,
+) -> bool {
+    let mut hides = false;
+    hides |= encodings::hides_column(snapshot, of, column);
+    hides
+}
+
+/// Keyspace and name of the table that this one is a copy of.
+pub(crate) fn table_behind<'s>(
+    snapshot: &'s Snapshot,
+    keyspace: &str,
+    table: &str,
+) -> Option<(&'s str, &'s str)> {
+    let mut behind = None;
+    behind = layouts::table_behind(snapshot, keyspace, table).or(behind);
+    behind
 }
 
 /// A worker begins.

@@ -2,8 +2,11 @@
 
 use std::time::Instant;
 
+use crate::context::Context;
+use crate::exec::context::Surroundings;
+use crate::exec::outcome::{Outcome, Step};
 use crate::features::*;
-use crate::keys::ClientRequestKey;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::retry::resendable::Resendable;
 use crate::statement::analysis::Analysis;
@@ -11,6 +14,7 @@ use crate::statement::prepared::Statement;
 
 /// What features keep in a worker.
 pub(crate) struct State {
+    pub(super) encodings: encodings::State,
     pub(super) coalesce: coalesce::State,
     pub(super) merge: merge::State,
     pub(super) lwt_turns: lwt_turns::State,
@@ -23,6 +27,7 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(seed: u64, now: Instant) -> State {
         State {
+            encodings: encodings::State::default(),
             coalesce: coalesce::State::default(),
             merge: merge::State::default(),
             lwt_turns: lwt_turns::State::default(),
@@ -34,9 +39,18 @@ impl State {
     }
 }
 
-/// What features keep of a client request.
+/// What features keep with a statement.
+#[derive(Debug, Default)]
+pub(crate) struct InStatement {
+    pub(super) encodings: encodings::InStatement,
+    pub(super) layouts: layouts::InStatement,
+}
+
+/// What features keep of a client's request.
 #[derive(Default)]
 pub(crate) struct Slot {
+    pub(super) encodings: encodings::InRequest,
+    pub(super) layouts: layouts::InRequest,
     pub(super) coalesce: coalesce::Slot,
     pub(super) merge: merge::Slot,
     pub(super) lwt_turns: lwt_turns::Slot,
@@ -50,6 +64,14 @@ impl Slot {
         is_waiting |= coalesce::is_parked(self.coalesce);
         is_waiting |= self.lwt_turns.is_waiting();
         is_waiting
+    }
+
+    /// Whether a read that asks the same may join it.
+    #[inline]
+    pub(crate) fn may_be_joined(&self, cx: &Context) -> bool {
+        let mut may_be = true;
+        may_be &= encodings::may_join(cx, &self.encodings);
+        may_be
     }
 
     /// Whether it goes with another, and has no node request of its own.
@@ -146,4 +168,52 @@ pub(crate) struct Arrived<'a> {
     pub analysis: &'a Analysis<'a>,
     /// What it asks, unless that is several statements, or unknown.
     pub statement: Option<&'a Statement>,
+}
+
+/// How a client request is carried out in a way of a feature's own: see [`crate::exec::Execution`].
+#[derive(Debug)]
+pub(crate) enum Execution {
+    Layouts(Box<layouts::InSequence>),
+}
+
+impl Execution {
+    pub(crate) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        match *self {
+            Execution::Layouts(ref mut of) => layouts::InSequence::send(of, around),
+        }
+    }
+
+    pub(crate) fn on_part<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        of: Outcome<'a>,
+    ) -> Step<'a> {
+        match *self {
+            Execution::Layouts(ref mut to) => layouts::InSequence::on_layout(to, around, of),
+        }
+    }
+
+    pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
+        match *self {
+            Execution::Layouts(ref of) => layouts::InSequence::whole(of),
+        }
+    }
+
+    pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
+        match *self {
+            Execution::Layouts(ref of) => layouts::InSequence::children(of),
+        }
+    }
+
+    pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+        match *self {
+            Execution::Layouts(ref of) => layouts::InSequence::awaits(of, part, child),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match *self {
+            Execution::Layouts(ref of) => layouts::InSequence::name(of),
+        }
+    }
 }

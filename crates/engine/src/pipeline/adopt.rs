@@ -25,9 +25,8 @@ impl Engine {
         let joined = self.links.adopt_nodes(&self.cx);
         features::on_joined(self, joined);
         self.queues.adopt_nodes(&self.cx);
-        features::on_snapshot(self);
         self.rules.adopt_snapshot(&self.cx.snapshot);
-        self.coding.forget_old();
+        features::on_snapshot(self);
         self.links.maintain(&mut self.cx);
     }
 

@@ -33,7 +33,7 @@ impl Engine {
             body: &reply.body,
             version: reply.version,
         };
-        let reply = match self.as_shown(key, &answer) {
+        let reply = match features::shown(self, key, &answer) {
             None => reply,
             Some(shown) => Reply {
                 opcode: shown.opcode,

@@ -11,13 +11,13 @@
 //! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{ExecuteView, Header, Opcode, code};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::encodings::requests::Stored;
 use crate::features::rules::check::at_level;
 use crate::features::rules::gate::Admitted;
 use crate::features::rules::{Permit, is_timed, of_joined};
@@ -27,7 +27,7 @@ use crate::memory::NO_MEMORY;
 use crate::output::Output;
 use crate::pipeline::arrival::{Arrival, bytes_read};
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction};
-use crate::rewrite::refusal::INVALID_STATE;
+use crate::rewrite::rewritten::{INVALID_STATE, Instead};
 use crate::session::clients::Terms;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
@@ -171,20 +171,32 @@ impl Engine {
         statement: Option<Arc<Statement>>,
         permits: Vec<Permit>,
     ) {
-        let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
-            Ok(stored) => stored,
+        let mut slot = Slot::default();
+        let admitted = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
+        };
+        let instead = match features::on_admitted(self, &admitted, &mut slot) {
+            Ok(instead) => instead,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
-        if stored.sent.is_some() {
-            return self.carry_out_stored(arrival, stored, permits);
+        if instead.sent.is_some() {
+            return self.carry_out_instead(arrival, instead, slot, permits);
         }
-        self.carry_out(arrival, analysis, statement, (stored, permits));
+        self.carry_out(arrival, analysis, statement, (instead.until, slot, permits));
     }
 
     /// Carries out what is sent in place of a client's request.
     #[inline(never)]
-    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored, permits: Vec<Permit>) {
-        let Some((opcode, body)) = stored.sent.take() else {
+    fn carry_out_instead(
+        &mut self,
+        arrival: Arrival<'_>,
+        Instead { until, sent }: Instead,
+        slot: Slot,
+        permits: Vec<Permit>,
+    ) {
+        let Some((opcode, body)) = sent else {
             return;
         };
         let content = body.get(arrival.payload().len()..).unwrap_or_default();
@@ -208,7 +220,7 @@ impl Engine {
             Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let statement = analysis.of_one(opcode);
-        self.carry_out(arrival, analysis, statement, (stored, permits));
+        self.carry_out(arrival, analysis, statement, (until, slot, permits));
     }
 
     /// Carries out a request that the proxy does not answer itself.
@@ -217,7 +229,7 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        (stored, permits): (Stored, Vec<Permit>),
+        (until, mut slot, permits): (Option<Instant>, Slot, Vec<Permit>),
     ) {
         let Arrival {
             session,
@@ -225,7 +237,6 @@ impl Engine {
             body,
             ..
         } = arrival;
-        let mut slot = Slot::default();
         let arrived = Arrived {
             arrival: &arrival,
             analysis: &analysis,
@@ -246,7 +257,7 @@ impl Engine {
         if self.cx.memory.is_full(body.len() + read_bytes) {
             return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
         }
-        let rewritten = match self.rewrite(&arrival, &analysis, statement.as_ref()) {
+        let rewritten = match self.rewrite(&arrived, &mut slot) {
             Ok(rewritten) => rewritten,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
@@ -258,8 +269,7 @@ impl Engine {
         let made = self.make_request(arrival, analysis, statement, slot);
         let key = match made {
             Ok(mut request) => {
-                request.adopt(rewritten);
-                request.keep_stored(stored);
+                request.adopt(rewritten, until);
                 request.permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }

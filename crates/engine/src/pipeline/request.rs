@@ -1,13 +1,9 @@
 //! A *client request*: what a client waits for, once.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use crate::context::Context;
 use crate::exec::Execution;
 use crate::features;
-use crate::features::encodings::Encodings;
-use crate::features::encodings::shown::OnEncoded;
 use crate::features::records::Attempts;
 use crate::features::rules::Permit;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
@@ -15,7 +11,7 @@ use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::timing::Trail;
-use crate::rewrite::refusal::OnLayouts;
+use crate::rewrite::schema_read::SchemaRead;
 use crate::scheduler::scan_limit::Counted;
 use crate::support::registry::Registry;
 
@@ -36,12 +32,8 @@ pub(crate) struct ClientRequest {
     /// Where the whole of it goes.
     pub target: Target,
     pub execution: Execution,
-    /// What it has to do with layouts.
-    pub layouts: Option<Box<OnLayouts>>,
-    /// What it has to do with encoded columns.
-    pub encoded: Option<Box<OnEncoded>>,
-    /// What was known of encoded columns when it began, if it is a read.
-    pub encodings: Option<Arc<Encodings>>,
+    /// What clients do not see is left out of its answer, if it is a read of the schema.
+    pub schema_read: Option<Box<SchemaRead>>,
     /// Where its time has gone so far.
     pub trail: Trail,
     /// What is remembered of its attempts one by one, if anything is traced.
@@ -58,16 +50,12 @@ pub(crate) struct ClientRequest {
 impl ClientRequest {
     /// What its client has asked.
     pub(crate) fn asked(&self) -> &Query {
-        match self.layouts.as_deref() {
-            Some(OnLayouts::Read(read)) => &read.asked,
-            _ => &self.query,
-        }
+        features::asked(&self.features).unwrap_or(&self.query)
     }
 
-    /// Whether a client that asks now may get its answer: it is shown by what was known of encoded columns when it began.
-    pub(crate) fn may_be_joined(&self, cx: &Context) -> bool {
-        let is_as_now = |known: &Arc<Encodings>| Arc::ptr_eq(known, &cx.snapshot.encodings);
-        self.encodings.as_ref().is_none_or(is_as_now)
+    /// Whether nodes are asked for something else than what its client has asked.
+    pub(crate) fn is_rewritten(&self) -> bool {
+        self.schema_read.is_some() || features::is_rewritten(&self.features)
     }
 
     /// How many clients wait for its answer, its own or that of another that goes with it.
@@ -78,10 +66,7 @@ impl ClientRequest {
 
     /// Bytes of what was asked and what is sent.
     fn body_len(&self) -> usize {
-        let asked = match self.layouts.as_deref() {
-            Some(OnLayouts::Read(read)) => read.asked.body.len(),
-            _ => 0,
-        };
+        let asked = features::asked(&self.features).map_or(0, |asked| asked.body.len());
         self.query.body.len() + asked
     }
 

@@ -19,7 +19,7 @@ pub(crate) fn timed_out(query: &Query, newest: bool) -> (i32, Vec<u8>) {
     }
     let lwt = query.statement.as_ref().is_some_and(|s| s.facts.lwt);
     let write_type = match query.opcode {
-        // One statement on a table and its layouts is one mutation.
+        // One statement as a batch, of itself and of others that follow from it, is one mutation.
         Opcode::Batch if query.statement.is_none() => "BATCH",
         _ if lwt => "CAS",
         _ => "SIMPLE",

@@ -66,8 +66,8 @@ fn is_here(engine: &Engine, key: NodeRequestKey) -> bool {
 fn join_one(engine: &mut Engine, key: ClientRequestKey, read: &Read<'_>) -> bool {
     let cx = &engine.cx;
     let request = engine.requests.clients.get_mut(key);
-    let request =
-        request.filter(|request| read.same_as(request.asked()) && request.may_be_joined(cx));
+    let request = request
+        .filter(|request| read.same_as(request.asked()) && request.features.may_be_joined(cx));
     let Some(request) = request else {
         return false;
     };

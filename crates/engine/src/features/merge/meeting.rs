@@ -101,7 +101,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
         && query.version >= Version::V4
         // Which nodes refuse of a write, but not of a batch.
         && !query.consistency.is_serial()
-        && request.layouts.is_none()
+        && !request.is_rewritten()
         && matches!(request.execution, Execution::Single(None));
     if !is_plain || !engine.features.merge.covers(keyspace, table) {
         return None;
@@ -158,7 +158,7 @@ fn batch_of(engine: &mut Engine, key: ClientRequestKey, one: &One) -> Option<Bat
         return Some(Batch::default());
     }
     let Some(timed) = form.known() else {
-        engine.prepare_copies(pool, std::iter::once(&form.timed));
+        engine.prepare_made(pool, std::iter::once(&form.timed));
         return None;
     };
     Some(Batch {
