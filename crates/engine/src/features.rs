@@ -19,13 +19,17 @@ pub mod records;
 pub mod rules;
 pub(crate) mod trace;
 
+mod in_statement;
 mod moments;
 mod state;
 
 use std::sync::Arc;
+use std::time::Instant;
 
+pub(crate) use self::in_statement::*;
 pub(crate) use self::moments::*;
 pub(crate) use self::state::*;
+use crate::config::Config;
 
 /// What features keep in a worker, where stations see it too.
 #[derive(Default)]
@@ -34,14 +38,28 @@ pub(crate) struct InContext {
 }
 
 /// What all workers of a proxy share of features.
-#[derive(Default)]
 pub struct Shared {
+    pub lwt_turns: lwt_turns::SharedTurns,
     pub pause: pause::Shared,
     prewarm: prewarm::Shared,
     pub hot: hot::HotPartitions,
 }
 
 impl Shared {
+    pub(crate) fn new(config: &Config, now: Instant) -> Shared {
+        Shared {
+            lwt_turns: lwt_turns::SharedTurns::new(&config.aggregation, now),
+            pause: pause::Shared::default(),
+            prewarm: prewarm::Shared::default(),
+            hot: hot::HotPartitions::default(),
+        }
+    }
+
+    /// These settings are in force. Workers have to be told.
+    pub(crate) fn adopt(&self, config: &Config, now: Instant) {
+        self.lwt_turns.adopt(&config.aggregation);
+    }
+
     /// A worker has ended.
     pub(crate) fn on_worker_ended(&self, worker: usize) {
         self.hot.forget_worker(worker);
@@ -64,6 +82,7 @@ pub struct InStats {
 /// What others tell a worker about features.
 #[derive(Clone, Debug)]
 pub enum Message {
+    LwtTurns(lwt_turns::Granted),
     Pause(pause::Changed),
     Capture(capture::Message),
 }

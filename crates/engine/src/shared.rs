@@ -12,7 +12,6 @@ use rustc_hash::FxHashSet;
 
 use crate::config::Config;
 use crate::features;
-use crate::features::lwt_turns::queue::{SharedTurns, Write};
 use crate::features::rules::Rules;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::Memory;
@@ -70,7 +69,6 @@ pub struct Common {
     pub identities: Identities,
     /// Logins that nodes judge, and those that wait for that.
     pub logins: Logins,
-    pub turns: SharedTurns,
     /// Scans under way.
     pub scans: Arc<ScanCounts>,
     /// What scans have in common that differ in their values only.
@@ -99,11 +97,6 @@ pub enum WorkerMessage {
     Event {
         kind: EventKind,
         body: Arc<[u8]>,
-    },
-    /// A conditional write of that worker may go on.
-    Turn {
-        write: Write,
-        with_turn: bool,
     },
     /// It is the turn of a login of that worker, or its place was given to another.
     LogIn {
@@ -187,14 +180,13 @@ impl Common {
         let rules = Rules::default();
         rules.publish(&config.rules, now);
         Common {
-            turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
             logins: Logins::default(),
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
             rules,
-            features: features::Shared::default(),
+            features: features::Shared::new(&config, now),
             reports: Reports::default(),
             leases: Leases::new(now),
             settings: ArcSwap::from_pointee(config),
@@ -214,7 +206,7 @@ impl Common {
 
     /// Puts other settings in force, as far as all workers share what follows from them. Workers have to be told.
     pub fn adopt_settings(&self, config: Arc<Config>, now: Instant) {
-        self.turns.adopt(&config.aggregation);
+        self.features.adopt(&config, now);
         self.rules.publish(&config.rules, now);
         self.settings.store(config);
     }

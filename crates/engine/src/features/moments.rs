@@ -10,8 +10,9 @@ use helenus_wire::{Malformed, Opcode};
 use crate::config::Config;
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::exec::outcome::Response;
 use crate::features::*;
-use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
@@ -30,6 +31,12 @@ macro_rules! pass {
             other => return other,
         }
     };
+}
+
+/// Settings are in force: from the start on, or others.
+pub(crate) fn on_settings(engine: &mut Engine) {
+    coalesce::on_settings(engine);
+    merge::on_settings(engine);
 }
 
 /// A request has been read.
@@ -57,12 +64,16 @@ pub(crate) fn on_admitted(
     Ok(instead)
 }
 
-/// Whether a read may join this request, which asks the same.
+/// Which request's answer a request gets, if not its own.
 #[inline]
-pub(crate) fn may_join(cx: &Context, slot: &Slot) -> bool {
-    let mut may_join = true;
-    may_join &= encodings::may_join(cx, &slot.encodings);
-    may_join
+pub(crate) fn join(
+    engine: &mut Engine,
+    of: &Arrived<'_>,
+    slot: &mut Slot,
+) -> Option<ClientRequestKey> {
+    let mut joined = None;
+    joined = joined.or_else(|| coalesce::join(engine, of, &mut slot.coalesce));
+    joined
 }
 
 /// A request goes on, by itself or (`joins`) with the answer of another. It is the last one that was analyzed.
@@ -120,6 +131,22 @@ pub(crate) fn is_late(engine: &Engine, key: NodeRequestKey) -> bool {
     is_late
 }
 
+/// A request that goes on by itself will be kept. It is the last one that was analyzed.
+#[inline]
+pub(crate) fn on_keep(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) {
+    lwt_turns::on_keep(engine, request, &mut slot.lwt_turns);
+}
+
+/// Whether a request that is to begin has to wait, or goes with another.
+#[inline]
+pub(crate) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
+    let mut waits = false;
+    waits = waits || coalesce::waits(engine, key);
+    waits = waits || merge::waits(engine, key);
+    waits = waits || lwt_turns::waits(engine, key);
+    waits
+}
+
 /// Whether the reads of the partition with this token go to all of its replicas.
 #[inline]
 pub(crate) fn spreads(state: &State, token: i64) -> bool {
@@ -132,6 +159,13 @@ pub(crate) fn spreads(state: &State, token: i64) -> bool {
 #[inline]
 pub(crate) fn on_flight(state: &mut State) {
     hedge::on_sent(&mut state.hedge);
+}
+
+/// A node request that was open leaves on a link and a stream of it; whether it has been written down.
+pub(crate) fn on_leaves(engine: &mut Engine, at: (LinkKey, i16), key: NodeRequestKey) -> bool {
+    let mut is_done = false;
+    is_done = is_done || merge::on_leaves(engine, at, key);
+    is_done
 }
 
 /// A node has answered a node request for the whole of a client request. `took`: how long it has taken, in
@@ -173,6 +207,35 @@ pub(crate) fn as_asked(
     Ok(given)
 }
 
+/// A node has answered a request with an error; whether that has been dealt with.
+pub(crate) fn on_error(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    key: NodeRequestKey,
+    answer: &Response<'_>,
+) -> bool {
+    let mut is_done = false;
+    is_done = is_done || merge::on_error(engine, client, key, answer);
+    is_done
+}
+
+/// A request has come to nothing with this error; whether it goes on otherwise. `in_doubt`: it may have been applied.
+pub(crate) fn on_failed(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    error: i32,
+    in_doubt: bool,
+) -> bool {
+    let mut goes_on = false;
+    goes_on = goes_on || merge::part(engine, client, error, in_doubt);
+    goes_on
+}
+
+/// A node has carried out what was sent for several.
+pub(crate) fn on_several_done(request: &ClientRequest) {
+    merge::on_several_done(request);
+}
+
 /// The PREPARE of a statement on a node has ended, however.
 pub(crate) fn on_prepare_ended(engine: &mut Engine, node: NodeIndex, id: &[u8]) {
     prewarm::on_prepare_ended(engine, node, id);
@@ -212,9 +275,18 @@ pub(crate) fn on_sent(
     capture::on_sent(cx, client, opcode, header_flags, body);
 }
 
+/// A client request has ended.
+#[inline]
+pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
+    merge::on_end(engine, &mut slot.merge);
+    coalesce::on_end(engine, key, &slot.coalesce);
+    lwt_turns::on_end(engine, &slot.lwt_turns);
+}
+
 /// What others tell this worker.
 pub(crate) fn on_message(engine: &mut Engine, message: Message) {
     match message {
+        Message::LwtTurns(granted) => lwt_turns::on_message(engine, granted),
         Message::Pause(pause::Changed) => pause::adopt(engine),
         Message::Capture(wanted) => capture::on_message(engine, wanted),
     }
@@ -223,6 +295,7 @@ pub(crate) fn on_message(engine: &mut Engine, message: Message) {
 /// What an event has left to be done.
 pub(crate) fn on_work(engine: &mut Engine, work: Work) {
     match work {
+        Work::LwtTurns(granted) => lwt_turns::on_work(engine, granted),
         Work::Pause(held) => pause::on_work(engine, &held),
         Work::Prewarm(node) => prewarm::on_work(engine, node),
     }
@@ -230,6 +303,7 @@ pub(crate) fn on_work(engine: &mut Engine, work: Work) {
 
 /// There is a new snapshot.
 pub(crate) fn on_snapshot(engine: &mut Engine) {
+    merge::on_snapshot(engine);
     encodings::on_snapshot(engine);
 }
 
@@ -284,9 +358,15 @@ fn earlier(of: Instant, other: Option<Instant>) -> Instant {
 /// When [`on_deadline`] is to be called next: at `next`, or before.
 #[inline]
 pub(crate) fn deadline(engine: &Engine, mut next: Instant) -> Instant {
+    next = earlier(next, lwt_turns::deadline(engine));
     next = earlier(next, pause::deadline(engine));
     next = earlier(next, hedge::deadline(engine));
     next
+}
+
+/// The deadline has passed: before node requests that pause go on.
+pub(crate) fn on_deadline_first(engine: &mut Engine) {
+    lwt_turns::on_deadline(engine);
 }
 
 /// The deadline has passed.
@@ -310,4 +390,18 @@ pub(crate) fn on_tick(engine: &mut Engine) {
     prewarm::on_tick(engine);
     hot::on_tick(engine);
     capture::on_tick(engine);
+}
+
+/// Every tick, behind all else: what has waited for too long goes on.
+pub(crate) fn end_waits(engine: &mut Engine) {
+    coalesce::end_waits(engine);
+    lwt_turns::end_waits(engine);
+}
+
+/// What has not been given back once all clients have left, in words.
+pub(crate) fn residue(engine: &Engine) -> Vec<String> {
+    let mut found = Vec::new();
+    coalesce::residue(engine, &mut found);
+    lwt_turns::residue(engine, &mut found);
+    found
 }

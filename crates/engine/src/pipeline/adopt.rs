@@ -9,6 +9,7 @@ use crate::features;
 impl Engine {
     /// Everything, when a worker begins.
     pub(crate) fn adopt_all(&mut self) {
+        features::on_settings(self);
         self.adopt_rules();
         features::on_start(self);
         self.adopt_snapshot();
@@ -24,9 +25,6 @@ impl Engine {
         let joined = self.links.adopt_nodes(&self.cx);
         features::on_joined(self, joined);
         self.queues.adopt_nodes(&self.cx);
-        let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
-        let limits = nodes.map(|node| node.batches.unwrap_or_default());
-        self.merging.adopt_limits(limits);
         self.rules.adopt_snapshot(&self.cx.snapshot);
         features::on_snapshot(self);
         self.links.maintain(&mut self.cx);
@@ -35,8 +33,6 @@ impl Engine {
     /// Takes over settings that have changed while the proxy runs.
     pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
         self.statements.adopt(&config, self.cx.workers);
-        self.coalescing.adopt(&config.aggregation);
-        self.merging.adopt(&config.aggregation);
         self.records.adopt(&config);
         self.cx
             .memory
@@ -45,6 +41,7 @@ impl Engine {
             self.links.adopt_window(&config.aggregation);
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
+        features::on_settings(self);
         self.adopt_rules();
         self.queues.adopt_settings(&self.cx);
         self.links.maintain(&mut self.cx);

@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::features::records::AttemptEnd;
 use crate::features::rules::Permit;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::pipeline::finish::timed_out;
 use crate::pipeline::node_request::Owner;
+use crate::pipeline::timed_out::timed_out;
 use crate::snapshot::timeouts::Timed;
 use crate::stats::add;
 
