@@ -15,7 +15,6 @@ use crate::memory::Body;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::Owner;
 use crate::rewrite::rewritten::{AsAsked, Tried};
-use crate::session::answers::NodeAnswer;
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
 /// from each other with every answer.
@@ -176,13 +175,7 @@ impl Engine {
         }
         let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
         if is_rewritten {
-            let answer = NodeAnswer {
-                opcode,
-                header_flags: header.flags,
-                body: &body,
-                version,
-            };
-            match self.as_asked(client, &answer) {
+            match self.as_asked(client, (opcode, header.flags, version), &body) {
                 Ok(AsAsked::AsItCame) => {}
                 Ok(AsAsked::Body(changed)) => body = Body::Joined(changed.into()),
                 Ok(AsAsked::Unusable) => return,
