@@ -11,15 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::backlog::{Backlog, Work};
-use crate::config::Config;
 use crate::context::Context;
 use crate::features;
-use crate::features::coalesce::Coalescing;
-use crate::features::encodings::coding::Coding;
-use crate::features::hedge::budget::Hedging;
-use crate::features::lwt_turns::graces::Graces;
-use crate::features::merge::gate::Merging;
-use crate::features::pause::held::HoldGate;
 use crate::features::records::Records;
 use crate::features::rules::gate::RuleGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -45,21 +38,13 @@ pub struct Engine {
     pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
     pub(crate) completed: Completed,
-    pub(crate) coalescing: Coalescing,
-    pub(crate) merging: Merging,
     pub(crate) rules: RuleGate,
-    /// What waits because an operator has paused it.
-    pub(crate) holds: HoldGate,
     /// What is remembered of requests that have ended.
     pub(crate) records: Records,
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
-    /// What values of encoded columns are written and read with.
-    pub(crate) coding: Coding,
-    pub(crate) graces: Graces,
     pub(crate) pauses: Pauses,
-    pub(crate) hedging: Hedging,
     /// The last tick came late: see `tick`.
     pub(crate) stood_still: bool,
     pub(crate) ticked: Instant,
@@ -76,12 +61,10 @@ impl Engine {
     ) -> Engine {
         let statements = Statements::new(&shared.config, workers, seed);
         let links = Links::new(&shared.config.aggregation);
-        let coalescing = Coalescing::new(&shared.config.aggregation);
-        let merging = Merging::new(&shared.config.aggregation);
         let records = Records::new(&shared.config);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
-            features: features::State::new(seed),
+            features: features::State::new(seed, now),
             clients: Clients::default(),
             links,
             requests: Requests::default(),
@@ -89,23 +72,15 @@ impl Engine {
             queues: Queues::default(),
             backlog: Backlog::default(),
             completed: Completed::default(),
-            coalescing,
-            merging,
             rules: RuleGate::default(),
-            holds: HoldGate::default(),
             records,
             rotation: seed,
             scratch: Vec::new(),
-            coding: Coding::default(),
-            graces: Graces::default(),
             pauses: Pauses::default(),
-            hedging: Hedging::new(now),
             stood_still: false,
             ticked: now,
         };
-        state.adopt_rules();
-        state.adopt_holds();
-        state.adopt_snapshot();
+        state.adopt_all();
         if state.cx.snapshot.authenticate.is_none() {
             state.links.anonymous_pool(&mut state.cx);
         }
@@ -115,47 +90,6 @@ impl Engine {
     /// The time of the event that is being dealt with.
     pub fn now(&self) -> Instant {
         self.cx.now
-    }
-
-    /// Takes the newest snapshot and makes room for nodes that are new in it.
-    pub(crate) fn adopt_snapshot(&mut self) {
-        let new = self.cx.shared.snapshot.load_full();
-        self.pauses
-            .note_snapshot(self.cx.now, &self.cx.snapshot, &new);
-        self.cx.page_rows_max = new.page_rows_max();
-        self.cx.snapshot = new;
-        self.links.adopt_nodes(&self.cx);
-        self.queues.adopt_nodes(&self.cx);
-        let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
-        let limits = nodes.map(|node| node.batches.unwrap_or_default());
-        self.merging.adopt_limits(limits);
-        self.rules.adopt_snapshot(&self.cx.snapshot);
-        self.coding.forget_old();
-        self.links.maintain(&mut self.cx);
-    }
-
-    /// Takes over settings that have changed while the proxy runs.
-    pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
-        self.statements.adopt(&config, self.cx.workers);
-        self.coalescing.adopt(&config.aggregation);
-        self.merging.adopt(&config.aggregation);
-        self.records.adopt(&config);
-        self.cx
-            .memory
-            .set_max(self.cx.shared.memory_max_of(&config));
-        if config.aggregation != self.cx.shared.config.aggregation {
-            self.links.adopt_window(&config.aggregation);
-        }
-        self.cx.shared = Arc::new(self.cx.shared.with(config));
-        self.adopt_rules();
-        self.queues.adopt_settings(&self.cx);
-        self.links.maintain(&mut self.cx);
-    }
-
-    fn adopt_rules(&mut self) {
-        // Those of the newest settings, even if these are told of later.
-        let rules = self.cx.shared.rules.list();
-        self.rules.adopt(rules, &self.cx.snapshot);
     }
 
     /// Sends a node request to its next candidate.

@@ -19,27 +19,17 @@ pub mod records;
 pub mod rules;
 pub(crate) mod trace;
 
-use helenus_wire::Opcode;
+mod in_statement;
+mod moments;
+mod state;
 
-use crate::context::Context;
-use crate::engine::Engine;
-use crate::keys::SessionKey;
-use crate::pipeline::arrival::Arrival;
-use crate::statement::analysis::Analysis;
-use crate::statement::prepared::Statement;
+use std::sync::Arc;
+use std::time::Instant;
 
-/// What features keep in a worker.
-pub(crate) struct State {
-    hot: hot::State,
-}
-
-impl State {
-    pub(crate) fn new(seed: u64) -> State {
-        State {
-            hot: hot::State::new(seed),
-        }
-    }
-}
+pub(crate) use self::in_statement::*;
+pub(crate) use self::moments::*;
+pub(crate) use self::state::*;
+use crate::config::Config;
 
 /// What features keep in a worker, where stations see it too.
 #[derive(Default)]
@@ -48,78 +38,56 @@ pub(crate) struct InContext {
 }
 
 /// What all workers of a proxy share of features.
-#[derive(Default)]
 pub struct Shared {
+    pub lwt_turns: lwt_turns::SharedTurns,
+    pub pause: pause::Shared,
+    prewarm: prewarm::Shared,
     pub hot: hot::HotPartitions,
 }
 
 impl Shared {
+    pub(crate) fn new(config: &Config, now: Instant) -> Shared {
+        Shared {
+            lwt_turns: lwt_turns::SharedTurns::new(&config.aggregation, now),
+            pause: pause::Shared::default(),
+            prewarm: prewarm::Shared::default(),
+            hot: hot::HotPartitions::default(),
+        }
+    }
+
+    /// These settings are in force. Workers have to be told.
+    pub(crate) fn adopt(&self, config: &Config, now: Instant) {
+        self.lwt_turns.adopt(&config.aggregation);
+    }
+
     /// A worker has ended.
     pub(crate) fn on_worker_ended(&self, worker: usize) {
         self.hot.forget_worker(worker);
     }
 }
 
+/// What the snapshot says of features.
+#[derive(Clone, Debug, Default)]
+pub struct InSnapshot {
+    pub encodings: Arc<encodings::Encodings>,
+    pub layouts: Arc<layouts::Layouts>,
+}
+
+/// What features count by name.
+#[derive(Debug, Default)]
+pub struct InStats {
+    pub layouts: layouts::Counted,
+}
+
 /// What others tell a worker about features.
 #[derive(Clone, Debug)]
 pub enum Message {
+    LwtTurns(lwt_turns::Granted),
+    Pause(pause::Changed),
     Capture(capture::Message),
 }
 
 /// What features want to have done outside of the engine.
 pub enum Output {
     Captured(capture::Captured),
-}
-
-/// A request whose body has been read.
-pub(crate) struct Arrived<'a> {
-    pub arrival: &'a Arrival<'a>,
-    pub analysis: &'a Analysis<'a>,
-    /// What it asks, unless that is several statements, or unknown.
-    pub statement: Option<&'a Statement>,
-}
-
-/// A request has been read.
-#[inline]
-pub(crate) fn on_read(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysis<'_>) {
-    capture::on_read(engine, arrival, analysis);
-}
-
-/// A request goes on, by itself or (`joins`) with the answer of another. It is the last one that was analyzed.
-#[inline]
-pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
-    hot::on_shared(engine, request, joins);
-}
-
-/// Whether the reads of the partition with this token go to all of its replicas.
-#[inline]
-pub(crate) fn spreads(state: &State, token: i64) -> bool {
-    let mut spreads = false;
-    spreads |= hot::spreads(&state.hot, token);
-    spreads
-}
-
-/// A client is sent an answer, with this body.
-#[inline]
-pub(crate) fn on_sent(
-    cx: &mut Context,
-    client: (SessionKey, i16),
-    opcode: Opcode,
-    header_flags: u8,
-    body: &[u8],
-) {
-    capture::on_sent(cx, client, opcode, header_flags, body);
-}
-
-/// What others tell this worker.
-pub(crate) fn on_message(engine: &mut Engine, message: Message) {
-    match message {
-        Message::Capture(wanted) => capture::on_message(engine, wanted),
-    }
-}
-
-/// Every tick, once what is late has been given up.
-pub(crate) fn on_tick(engine: &mut Engine) {
-    hot::on_tick(engine);
-    capture::on_tick(engine);
 }

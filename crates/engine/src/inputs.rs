@@ -19,25 +19,17 @@ impl Engine {
     /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
     pub fn deadline(&self) -> Instant {
         let tick = self.ticked + TICK;
-        let next = self.graces.next_end().map_or(tick, |end| end.min(tick));
-        let next = self.pauses.next_end().map_or(next, |end| end.min(next));
-        let next = self.next_release().map_or(next, |end| end.min(next));
-        match self.next_look() {
-            Some(look) => look.min(next),
-            None => next,
-        }
+        let next = self.pauses.next_end().map_or(tick, |end| end.min(tick));
+        features::deadline(self, next)
     }
 
     /// The [deadline](Engine::deadline) has passed. `since_1970`: the wall clock, which may be changed at
     /// any time.
     pub fn on_deadline(&mut self, now: Instant, since_1970: Duration) {
         self.set_now(now);
-        self.end_graces();
+        features::on_deadline_first(self);
         self.end_pauses();
-        self.release_held();
-        if self.next_look().is_some_and(|look| look <= now) {
-            self.hedge_slow_reads();
-        }
+        features::on_deadline(self);
         self.settle();
         if now.saturating_duration_since(self.ticked) >= TICK {
             self.tick(since_1970);
@@ -72,9 +64,6 @@ impl Engine {
             WorkerMessage::NodeUp(address) => self.on_node_up(address),
             WorkerMessage::Event { kind, body } if self.is_hidden_event(kind, &body) => {}
             WorkerMessage::Event { kind, body } => self.clients.emit(&mut self.cx, kind, &body),
-            WorkerMessage::Turn { write, with_turn } => {
-                self.backlog.push(Work::Granted { write, with_turn });
-            }
             WorkerMessage::LogIn {
                 session,
                 is_granted,
@@ -84,7 +73,6 @@ impl Engine {
             }),
             WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
-            WorkerMessage::Holds => self.adopt_holds(),
             WorkerMessage::Renew(node) => self.renew_links(node),
             WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
             WorkerMessage::Feature(message) => features::on_message(self, message),
@@ -118,13 +106,12 @@ impl Engine {
         if !stood_still || stood_still_before {
             self.refuse_late();
             self.expire_requests();
-            self.refuse_late_held();
+            features::on_late(self);
             self.check_links();
             self.expire_connecting();
             self.expire_logins();
         }
         self.end_dropped();
-        self.release_taught();
         self.queues.return_permits(&mut self.cx);
         self.queues.on_tick(&self.cx);
         self.records.on_tick(self.cx.now_us());
@@ -133,8 +120,7 @@ impl Engine {
         self.clients.check(&mut self.cx);
         self.check_credentials();
         self.maintain_links();
-        self.unpark_late();
-        self.end_late_turns();
+        features::end_waits(self);
         self.settle();
         self.adapt_window();
         self.links.publish_gauges(&self.cx.shared.stats);

@@ -12,9 +12,6 @@ use rustc_hash::FxHashSet;
 
 use crate::config::Config;
 use crate::features;
-use crate::features::lwt_turns::queue::{SharedTurns, Write};
-use crate::features::pause::operator_pause::Holds;
-use crate::features::prewarm::lessons::{TEXT_BYTES_MAX, Teachers};
 use crate::features::rules::Rules;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::Memory;
@@ -33,6 +30,8 @@ use crate::support::recent::Recent;
 use crate::upstream::node_reports::Reports;
 use crate::worker_status::Wanted;
 
+/// Longer statements are not prepared before they are needed.
+const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// Of `limits.memory_max`, the part that may wait for one client to read it.
 const BACKLOG_SHARE: usize = 4;
 
@@ -70,7 +69,6 @@ pub struct Common {
     pub identities: Identities,
     /// Logins that nodes judge, and those that wait for that.
     pub logins: Logins,
-    pub turns: SharedTurns,
     /// Scans under way.
     pub scans: Arc<ScanCounts>,
     /// What scans have in common that differ in their values only.
@@ -79,11 +77,7 @@ pub struct Common {
     pub nodes: SharedNodes,
     /// Limits on what operators have named.
     pub rules: Rules,
-    /// Pauses that operators have asked for.
-    pub holds: Holds,
     pub features: features::Shared,
-    /// Nodes that have joined, and which worker teaches them what clients have prepared.
-    pub(crate) teachers: Teachers,
     /// What nodes report of themselves.
     pub reports: Reports,
     /// Until when what is known of flags and catalogue may be relied on.
@@ -104,11 +98,6 @@ pub enum WorkerMessage {
         kind: EventKind,
         body: Arc<[u8]>,
     },
-    /// A conditional write of that worker may go on.
-    Turn {
-        write: Write,
-        with_turn: bool,
-    },
     /// It is the turn of a login of that worker, or its place was given to another.
     LogIn {
         session: SessionKey,
@@ -118,8 +107,6 @@ pub enum WorkerMessage {
     Aggregate(ClientRequestKey),
     /// A node may have a permit for this worker's scans.
     ScanPermit(NodeIndex),
-    /// Something was paused or resumed.
-    Holds,
     /// Links to this node, or of all nodes, are to be replaced.
     Renew(Option<SocketAddr>),
     /// Somebody wants to know something of this worker; the number comes back with the answer.
@@ -193,16 +180,13 @@ impl Common {
         let rules = Rules::default();
         rules.publish(&config.rules, now);
         Common {
-            turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
             logins: Logins::default(),
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
             rules,
-            holds: Holds::default(),
-            features: features::Shared::default(),
-            teachers: Teachers::default(),
+            features: features::Shared::new(&config, now),
             reports: Reports::default(),
             leases: Leases::new(now),
             settings: ArcSwap::from_pointee(config),
@@ -222,7 +206,7 @@ impl Common {
 
     /// Puts other settings in force, as far as all workers share what follows from them. Workers have to be told.
     pub fn adopt_settings(&self, config: Arc<Config>, now: Instant) {
-        self.turns.adopt(&config.aggregation);
+        self.features.adopt(&config, now);
         self.rules.publish(&config.rules, now);
         self.settings.store(config);
     }

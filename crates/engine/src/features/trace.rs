@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::lwt_turns::queue::Turn;
 use crate::features::records::{
     ATTEMPTS_MAX, Attempt, AttemptEnd, Attempts, Noted, RequestTrace, SlowRequest, TraceParent,
     is_not_understood,
@@ -82,7 +81,7 @@ impl Engine {
             table,
             is_idempotent: query.resendable.is_idempotent(),
             is_slow,
-            has_turn: matches!(request.turn, Some(Turn::Has(_))),
+            has_turn: request.features.has_turn(),
             attempts,
             attempts_left_out,
         };

@@ -1,21 +1,16 @@
 //! A client's request as it arrives: what the proxies' own tables answer, and what is kept of the rest.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
-use helenus_policy::turns::Condition;
-use helenus_wire::{Consistency, Header, Opcode, Version};
+use helenus_wire::{Consistency, Opcode};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::scan::begin::Asking;
-use crate::features::coalesce::Ticket;
-use crate::features::lwt_turns::queue::partition_name;
-use crate::features::merge::gate::Merge;
-use crate::features::pause::held::HeldRequest;
-use crate::keys::{PoolKey, SessionKey};
+use crate::features::Slot;
 use crate::memory::Held;
+pub(crate) use crate::pipeline::arrived::Arrival;
 use crate::pipeline::node_request::Target;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
@@ -26,20 +21,6 @@ use crate::statement::analysis::Analysis;
 use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
-
-/// A client's request as it came.
-#[derive(Clone, Copy)]
-pub(crate) struct Arrival<'a> {
-    pub(crate) session: SessionKey,
-    pub(crate) header: Header,
-    pub(crate) opcode: Opcode,
-    pub(crate) version: Version,
-    pub(crate) pool: PoolKey,
-    pub(crate) keyspace: Option<&'a Rc<str>>,
-    pub(crate) body: &'a [u8],
-    /// The body behind its custom payload.
-    pub(crate) content: &'a [u8],
-}
 
 /// What is known of a smaller statement is not worth counting beside the request's body.
 const READ_MIN: usize = 8 * 1024;
@@ -52,30 +33,6 @@ pub(crate) fn bytes_read(opcode: Opcode, statement: Option<&Statement>) -> usize
     match bytes < READ_MIN {
         true => 0,
         false => bytes,
-    }
-}
-
-impl HeldRequest {
-    /// The request as it came.
-    pub(crate) fn arrival(&self, version: Version, pool: PoolKey) -> Arrival<'_> {
-        Arrival {
-            session: self.session,
-            header: self.header,
-            opcode: self.opcode,
-            version,
-            pool,
-            keyspace: self.keyspace.as_ref(),
-            body: &self.body,
-            content: self.body.get(self.content_at..).unwrap_or_default(),
-        }
-    }
-}
-
-impl<'a> Arrival<'a> {
-    /// The custom payload that comes first in the body, if there is one.
-    pub(crate) fn payload(&self) -> &'a [u8] {
-        let len = self.body.len().saturating_sub(self.content.len());
-        self.body.get(..len).unwrap_or_default()
     }
 }
 
@@ -113,23 +70,6 @@ impl Engine {
         true
     }
 
-    /// The partition of a conditional write, if those take turns: among those of one role, for whoever may not even
-    /// write there must delay nobody else.
-    pub(crate) fn partition_of_lwt(
-        &self,
-        pool: PoolKey,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-    ) -> Option<u64> {
-        if !self.cx.shared.config.aggregation.lwt_turns {
-            return None;
-        }
-        let partition = self.statements.lwt_partition(analysis, statement)?;
-        let (keyspace, table) = partition.table;
-        let role = self.links.role_number(pool);
-        Some(partition_name(role, keyspace, table, partition.key))
-    }
-
     /// What is kept of a client's request, with how it will be carried out.
     ///
     /// # Errors
@@ -139,7 +79,7 @@ impl Engine {
         arrival: Arrival<'_>,
         mut analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        ticket: Option<Ticket>,
+        slot: Slot,
     ) -> Result<ClientRequest, String> {
         let Arrival { header, opcode, .. } = arrival;
         let class = class_of(
@@ -207,15 +147,10 @@ impl Engine {
                 primary: analysis.lwt,
             },
             execution,
-            layouts: None,
-            encoded: None,
-            encodings: None,
-            ticket,
-            turn: None,
-            merge: Merge::Alone,
+            schema_read: None,
             trail: Trail::default(),
             attempts: None,
-            condition: Condition::Unknown,
+            features: slot,
             _counted: counted,
             permits: Vec::new(),
             _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),

@@ -11,27 +11,23 @@
 //! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{ExecuteView, Header, Opcode, code};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::coalesce::Read;
-use crate::features::encodings::requests::Stored;
-use crate::features::merge::gate::Merge;
-use crate::features::pause::HeldBack;
 use crate::features::rules::check::at_level;
 use crate::features::rules::gate::Admitted;
-use crate::features::rules::{Permit, is_timed};
-use crate::features::{self, Arrived};
+use crate::features::rules::{Permit, is_timed, of_joined};
+use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::output::Output;
 use crate::pipeline::arrival::{Arrival, bytes_read};
-use crate::pipeline::gating::Sharing;
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction};
-use crate::rewrite::refusal::INVALID_STATE;
+use crate::rewrite::rewritten::{INVALID_STATE, Instead};
 use crate::session::clients::Terms;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
@@ -120,13 +116,16 @@ impl Engine {
         {
             return;
         }
-        if !self.holds.is_empty() {
-            match self.hold_back(&arrival, &analysis, statement.as_deref(), has_waited) {
-                HeldBack::No => {}
-                HeldBack::Waits => return,
-                HeldBack::Refused(why) => {
-                    return self.refuse(&arrival, statement.as_deref(), &why);
-                }
+        let arrived = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
+        };
+        match features::on_request(self, &arrived, has_waited) {
+            Verdict::GoOn => {}
+            Verdict::Waits => return,
+            Verdict::Refused(why) => {
+                return self.refuse(&arrival, statement.as_deref(), &why);
             }
         }
         let Admitted { permits, level } = match self.obey(&arrival, &analysis, statement.as_deref())
@@ -172,20 +171,32 @@ impl Engine {
         statement: Option<Arc<Statement>>,
         permits: Vec<Permit>,
     ) {
-        let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
-            Ok(stored) => stored,
+        let mut slot = Slot::default();
+        let admitted = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
+        };
+        let instead = match features::on_admitted(self, &admitted, &mut slot) {
+            Ok(instead) => instead,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
-        if stored.sent.is_some() {
-            return self.carry_out_stored(arrival, stored, permits);
+        if instead.sent.is_some() {
+            return self.carry_out_instead(arrival, instead, slot, permits);
         }
-        self.carry_out(arrival, analysis, statement, (stored, permits));
+        self.carry_out(arrival, analysis, statement, (instead.until, slot, permits));
     }
 
     /// Carries out what is sent in place of a client's request.
     #[inline(never)]
-    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored, permits: Vec<Permit>) {
-        let Some((opcode, body)) = stored.sent.take() else {
+    fn carry_out_instead(
+        &mut self,
+        arrival: Arrival<'_>,
+        Instead { until, sent }: Instead,
+        slot: Slot,
+        permits: Vec<Permit>,
+    ) {
+        let Some((opcode, body)) = sent else {
             return;
         };
         let content = body.get(arrival.payload().len()..).unwrap_or_default();
@@ -209,7 +220,7 @@ impl Engine {
             Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let statement = analysis.of_one(opcode);
-        self.carry_out(arrival, analysis, statement, (stored, permits));
+        self.carry_out(arrival, analysis, statement, (until, slot, permits));
     }
 
     /// Carries out a request that the proxy does not answer itself.
@@ -218,49 +229,35 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        (stored, permits): (Stored, Vec<Permit>),
+        (until, mut slot, permits): (Option<Instant>, Slot, Vec<Permit>),
     ) {
         let Arrival {
             session,
-            header,
             opcode,
-            version,
-            pool,
-            keyspace,
             body,
             ..
         } = arrival;
-        let read = Read {
-            session,
-            header,
-            opcode,
-            version,
-            keyspace,
-            pool,
-            body,
-            timestamp_at: analysis.timestamp_at,
-        };
-        let sharing = match is_timed(&permits) {
-            // It has its own time.
-            true => Sharing::Alone(None),
-            false => self.share(statement.as_deref(), &read),
-        };
         let arrived = Arrived {
             arrival: &arrival,
             analysis: &analysis,
             statement: statement.as_deref(),
         };
-        features::on_shared(self, &arrived, matches!(sharing, Sharing::Joined(_)));
-        let ticket = match sharing {
-            Sharing::Joined(_) if permits.is_empty() => return,
-            Sharing::Joined(key) => return self.charge_joined(key, permits),
-            Sharing::Alone(ticket) => ticket,
+        let joined = match is_timed(&permits) {
+            // It has its own time.
+            true => None,
+            false => features::join(self, &arrived, &mut slot),
         };
+        features::on_shared(self, &arrived, joined.is_some());
+        match joined {
+            Some(_) if permits.is_empty() => return,
+            Some(key) => return self.charge_joined(key, permits),
+            None => {}
+        }
         let read_bytes = bytes_read(opcode, statement.as_deref());
         if self.cx.memory.is_full(body.len() + read_bytes) {
             return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
         }
-        let rewritten = match self.rewrite(&arrival, &analysis, statement.as_ref()) {
+        let rewritten = match self.rewrite(&arrived, &mut slot) {
             Ok(rewritten) => rewritten,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
@@ -268,26 +265,26 @@ impl Engine {
             let refused = (code::PROTOCOL, INVALID_STATE);
             return self.refuse_with(&arrival, statement.as_deref(), refused);
         }
-        let partition = self.partition_of_lwt(pool, &analysis, statement.as_deref());
-        let made = self.make_request(arrival, analysis, statement, ticket);
+        features::on_keep(self, &arrived, &mut slot);
+        let made = self.make_request(arrival, analysis, statement, slot);
         let key = match made {
             Ok(mut request) => {
-                request.adopt(rewritten);
-                request.keep_stored(stored);
+                request.adopt(rewritten, until);
                 request.permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(&arrival, None, &why),
         };
         self.clients.in_flight_began(session);
-        if ticket.is_some_and(|ticket| self.note_shared(key, ticket)) {
-            return;
-        }
-        if self.merging.is_on() && self.merge(key) {
-            return;
-        }
-        if partition.is_none_or(|partition| self.take_turn(key, partition)) {
+        if !features::waits(self, key) {
             self.start(key);
+        }
+    }
+
+    /// A read that has joined another pays for the bytes of its answer.
+    fn charge_joined(&mut self, key: ClientRequestKey, permits: Vec<Permit>) {
+        if let Some(request) = self.requests.clients.get_mut(key) {
+            request.permits.extend(of_joined(permits));
         }
     }
 
@@ -303,7 +300,7 @@ impl Engine {
             let since = request.caller.started;
             let mut node_request =
                 NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
-            node_request.maybe_applied = matches!(request.merge, Merge::Parted);
+            node_request.maybe_applied = request.features.may_be_applied();
             let node_request = self.requests.nodes.insert(&self.cx.memory, node_request);
             if let Some(request) = self.requests.clients.get_mut(key) {
                 request.execution = Execution::Single(Some(node_request));

@@ -1,16 +1,9 @@
 //! A *client request*: what a client waits for, once.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_policy::turns::Condition;
-
 use crate::exec::Execution;
-use crate::features::coalesce::Ticket;
-use crate::features::encodings::Encodings;
-use crate::features::encodings::shown::OnEncoded;
-use crate::features::lwt_turns::queue::Turn;
-use crate::features::merge::gate::Merge;
+use crate::features;
 use crate::features::records::Attempts;
 use crate::features::rules::Permit;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
@@ -18,7 +11,7 @@ use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::timing::Trail;
-use crate::rewrite::refusal::OnLayouts;
+use crate::rewrite::schema_read::SchemaRead;
 use crate::scheduler::scan_limit::Counted;
 use crate::support::registry::Registry;
 
@@ -39,22 +32,13 @@ pub(crate) struct ClientRequest {
     /// Where the whole of it goes.
     pub target: Target,
     pub execution: Execution,
-    /// What it has to do with layouts.
-    pub layouts: Option<Box<OnLayouts>>,
-    /// What it has to do with encoded columns.
-    pub encoded: Option<Box<OnEncoded>>,
-    /// What was known of encoded columns when it began, if it is a read.
-    pub encodings: Option<Arc<Encodings>>,
-    pub ticket: Option<Ticket>,
-    pub turn: Option<Turn>,
-    /// Whether it shares a batch with other writes.
-    pub merge: Merge,
+    /// What clients do not see is left out of its answer, if it is a read of the schema.
+    pub schema_read: Option<Box<SchemaRead>>,
     /// Where its time has gone so far.
     pub trail: Trail,
     /// What is remembered of its attempts one by one, if anything is traced.
     pub attempts: Option<Box<Attempts>>,
-    /// What its answer says of its condition.
-    pub condition: Condition,
+    pub features: features::Slot,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
     /// What it has of the rules that it has passed, and those whose answer it is have of theirs.
@@ -66,30 +50,29 @@ pub(crate) struct ClientRequest {
 impl ClientRequest {
     /// What its client has asked.
     pub(crate) fn asked(&self) -> &Query {
-        match self.layouts.as_deref() {
-            Some(OnLayouts::Read(read)) => &read.asked,
-            _ => &self.query,
-        }
+        features::asked(&self.features).unwrap_or(&self.query)
     }
 
-    /// How many clients wait for its answer, or for one of a batch that it is sent in.
+    /// Whether nodes are asked for something else than what its client has asked.
+    pub(crate) fn is_rewritten(&self) -> bool {
+        self.schema_read.is_some() || features::is_rewritten(&self.features)
+    }
+
+    /// How many clients wait for its answer, its own or that of another that goes with it.
     pub(crate) fn clients(&self) -> u64 {
-        let members = self.merge.batch().map_or(0, |batch| batch.members.len());
-        1 + (self.followers.len() + members) as u64
+        let others = self.features.answered_with();
+        1 + (self.followers.len() + others) as u64
     }
 
     /// Bytes of what was asked and what is sent.
     fn body_len(&self) -> usize {
-        let asked = match self.layouts.as_deref() {
-            Some(OnLayouts::Read(read)) => read.asked.body.len(),
-            _ => 0,
-        };
+        let asked = features::asked(&self.features).map_or(0, |asked| asked.body.len());
         self.query.body.len() + asked
     }
 
-    /// Whether it waits for its turn, or for an identical read to come back.
+    /// Whether it waits to begin.
     pub(crate) fn is_waiting_to_begin(&self) -> bool {
-        matches!(self.ticket, Some(Ticket::Parked(_))) || matches!(self.turn, Some(Turn::Waits(_)))
+        self.features.is_waiting()
     }
 }
 
@@ -120,20 +103,19 @@ impl Requests {
         self.clients.insert(request)
     }
 
-    /// Forgets a client request and what it holds; keeps its buffer for the next.
-    pub(crate) fn remove(&mut self, memory: &Ledger, key: ClientRequestKey) -> Option<Remains> {
-        let mut request = self.clients.remove(key)?;
+    /// Forgets a client request and what it holds, but for what features have kept of it; keeps its buffer for the next.
+    pub(crate) fn remove(
+        &mut self,
+        memory: &Ledger,
+        key: ClientRequestKey,
+    ) -> Option<features::Slot> {
+        let request = self.clients.remove(key)?;
         memory.sub(request.body_len() + request.execution.byte_len());
         let body = request.query.body;
         if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
             self.spare_bodies.push(body);
         }
-        Some(Remains {
-            ticket: request.ticket,
-            turn: request.turn,
-            condition: request.condition,
-            members: request.merge.take_members(),
-        })
+        Some(request.features)
     }
 
     /// What a node request asks.
@@ -163,13 +145,4 @@ impl Requests {
         };
         self.clients.len() + self.nodes.iter().filter(is_other).count()
     }
-}
-
-/// What a client request leaves behind.
-pub(crate) struct Remains {
-    pub ticket: Option<Ticket>,
-    pub turn: Option<Turn>,
-    pub condition: Condition,
-    /// What had joined it and was not answered.
-    pub members: Vec<ClientRequestKey>,
 }

@@ -8,14 +8,13 @@ use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
-use crate::features::layouts::read::Tried;
-use crate::features::layouts::reads::AsOfTable;
-use crate::features::lwt_turns::queue::condition_of;
+use crate::features;
 use crate::features::records::AttemptEnd;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::Owner;
+use crate::rewrite::rewritten::{AsAsked, Tried};
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
 /// from each other with every answer.
@@ -93,9 +92,10 @@ impl Engine {
         response: Response<'_>,
         body: &[u8],
     ) {
-        // What a batch of several writes takes tells nothing of a single one.
-        let merged = self.leads_batch(client);
-        let sampled = self.is_sampled() && !merged;
+        // What a request for several takes tells nothing of a single one.
+        let request = self.requests.clients.get(client);
+        let of_several = request.is_some_and(|request| request.features.is_of_several());
+        let sampled = self.is_sampled() && !of_several;
         let Response {
             mut header,
             prelude,
@@ -109,32 +109,32 @@ impl Engine {
                 return self.drop_node_request(key);
             }
             let error = ErrorBody::parse(content).map(Tried::Answered);
-            if error.is_ok_and(|tried| self.read_table_instead(client, key, &tried)) {
+            if error.is_ok_and(|tried| features::on_tried(self, client, key, &tried)) {
                 return;
             }
-            if merged {
-                return self.on_batch_failed(client, key, &response);
+            if features::on_error(self, client, key, &response) {
+                return;
             }
         }
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
-        self.end_hedge(client, key, (service_us, content.len()));
+        features::on_answered(self, client, key, (service_us, content.len()));
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };
         debug_assert_eq!(request.execution.whole(), Some(key));
         let mut stripped: Option<JoinedBody> = None;
         let is_single = matches!(request.execution, Execution::Single(_));
-        let on_layouts = request.layouts.is_some();
+        let is_rewritten = request.is_rewritten();
         let mut step = Step::AsItCame;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
                 stripped =
-                    without_own_warnings(&mut header, prelude, content, merged).map(Into::into);
+                    without_own_warnings(&mut header, prelude, content, of_several).map(Into::into);
             }
-            if merged {
-                request.note_batch_done();
+            if of_several {
+                features::on_several_done(request);
             } else if let Some(statement) = &request.query.statement
                 && request.query.opcode != Opcode::Prepare
                 && (sampled || statement.learned.is_news(service_us))
@@ -143,9 +143,7 @@ impl Engine {
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
-                Ok(ResultKind::Rows) if request.turn.is_some() => {
-                    request.condition = condition_of(content);
-                }
+                Ok(ResultKind::Rows) => request.features.on_rows(content),
                 Ok(ResultKind::SetKeyspace) => {
                     self.on_keyspace_set(client, content);
                     self.links.quarantine(&mut self.cx, link);
@@ -176,14 +174,11 @@ impl Engine {
             });
         }
         let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
-        if on_layouts {
-            if opcode == Opcode::Result {
-                self.blame_layout(client);
-            }
-            match self.as_of_table(client, opcode, header.flags, &body) {
-                Ok(AsOfTable::AsItCame) => {}
-                Ok(AsOfTable::Body(renamed)) => body = Body::Joined(renamed.into()),
-                Ok(AsOfTable::Unusable) => return,
+        if is_rewritten {
+            match self.as_asked(client, (opcode, header.flags, version), &body) {
+                Ok(AsAsked::AsItCame) => {}
+                Ok(AsAsked::Body(changed)) => body = Body::Joined(changed.into()),
+                Ok(AsAsked::Unusable) => return,
                 Err(e) => step = Step::Broken(e.to_string()),
             }
         }

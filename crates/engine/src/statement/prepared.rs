@@ -10,21 +10,16 @@ pub(crate) mod standing;
 pub(crate) mod told;
 pub(crate) mod unprepared;
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use helenus_cql::{Facts, Kind, modification};
-use helenus_layout::plan::LogicalTable;
 use helenus_wire::{PreparedView, Version, write};
 
 pub use self::handed_over::PassedStatement;
-use crate::features::encodings::EncodedTable;
-use crate::features::encodings::coding::Coding;
-use crate::features::encodings::plan::EncodedPlan;
-use crate::features::layouts::plan::LayoutPlan;
 use crate::features::records::{DIGEST_BYTES_MAX, Digest};
 use crate::features::rules::statement_number;
+use crate::features::{InStatement, InTimedForm};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::OfSchema;
 use crate::rewrite::timed_write::timed;
@@ -52,12 +47,10 @@ pub struct Statement {
     pub(super) system: Option<SystemQuery>,
     pub(crate) learned: Learned,
     /// What the nodes know of the statement that the proxy makes of it over parts of the ring; of itself,
-    /// if it is one that the proxy has made for a layout.
+    /// if it is one that the proxy has made of another.
     in_range: Mutex<InRange>,
-    /// What it becomes where its table has layouts.
-    layout_plan: Mutex<Option<LayoutPlan<Statement>>>,
-    /// What it becomes where its table has encoded columns.
-    encoded_plan: Mutex<Option<EncodedPlan<Statement>>>,
+    /// What features keep with it.
+    pub(crate) features: InStatement,
     /// What rules know it by, once one has asked.
     number: OnceLock<u64>,
     /// What it is shown as, once somebody has asked.
@@ -87,8 +80,7 @@ impl Statement {
             system,
             learned: Learned::default(),
             in_range: Mutex::default(),
-            layout_plan: Mutex::default(),
-            encoded_plan: Mutex::default(),
+            features: InStatement::default(),
             number: OnceLock::new(),
             digest: OnceLock::new(),
         }
@@ -132,47 +124,9 @@ impl Statement {
         Some((keyspace, table.as_str()))
     }
 
-    /// What it becomes on the layouts of its table. Known texts take as much memory again for each of
-    /// these.
-    pub(crate) fn layout_plan(&self, table: &Arc<LogicalTable>) -> LayoutPlan<Statement> {
-        let known = self.layout_plan.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if let Some(of) = &*known
-            && Arc::ptr_eq(&of.table, table)
-        {
-            return of.clone();
-        }
-        let still = known.as_ref().and_then(|of| of.still_of(table));
-        let made = still.unwrap_or_else(|| LayoutPlan::of(table, &self.text, &self.facts));
-        if self.keeps_plans() {
-            *known = Some(made.clone());
-        }
-        made
-    }
-
-    /// Whether what it becomes is kept with it. A write with its values in the text hardly comes twice.
-    fn keeps_plans(&self) -> bool {
+    /// Whether what is made of it is kept with it. A write with its values in the text hardly comes twice.
+    pub(crate) fn keeps_plans(&self) -> bool {
         self.is_read() || self.facts.markers > 0
-    }
-
-    /// What it becomes where columns of its table are encoded. Known texts take as much memory again.
-    pub(crate) fn encoded_plan(
-        &self,
-        table: &Arc<EncodedTable>,
-        coding: &mut Coding,
-    ) -> EncodedPlan<Statement> {
-        let known = self.encoded_plan.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if let Some(of) = &*known
-            && Arc::ptr_eq(&of.table, table)
-        {
-            return of.clone();
-        }
-        let made = EncodedPlan::of(table, &self.text, &self.facts, coding);
-        if self.keeps_plans() {
-            *known = Some(made.clone());
-        }
-        made
     }
 
     /// What the nodes know of it over parts of the ring.
@@ -241,8 +195,8 @@ pub struct Prepared {
     pub(crate) asked: Arc<Asked>,
     /// Whether it gives a list another value as a whole.
     pub(crate) replaces_list: OfSchema,
-    /// What it is in a batch with others; `None` inside if it always goes by itself.
-    merged_form: OnceLock<Option<Box<MergedForm>>>,
+    /// What it is with a marker for its timestamp, if it can have one.
+    timed_form: OnceLock<Option<Box<TimedForm>>>,
 }
 
 impl Prepared {
@@ -281,15 +235,14 @@ impl Prepared {
             names: view.markers.iter().map(|m| m.name.into()).collect(),
             asked: Arc::default(),
             replaces_list: OfSchema::default(),
-            merged_form: OnceLock::new(),
+            timed_form: OnceLock::new(),
         }
     }
 
-    /// What it is in a batch with other writes of the same; `None` if it always goes by itself. It takes as
-    /// much memory again.
-    pub(crate) fn merged_form(&self) -> Option<&MergedForm> {
-        let made = || MergedForm::of(self).map(Box::new);
-        self.merged_form.get_or_init(made).as_deref()
+    /// What it is with a marker for its timestamp, if it is a write that can have one. It takes as much memory again.
+    pub(crate) fn timed_form(&self) -> Option<&TimedForm> {
+        let made = || TimedForm::of(self).map(Box::new);
+        self.timed_form.get_or_init(made).as_deref()
     }
 
     /// In place of that one, which has the same id: what was counted of it goes on.
@@ -345,28 +298,20 @@ impl Prepared {
     }
 }
 
-/// After a batch that a node has refused, so many writes of the same statement go by themselves.
-const ALONE_AFTER_REFUSAL: u32 = 256;
-/// So often that number is doubled at most.
-const DOUBLED_MAX: u32 = 8;
-
-/// A write that can share a batch with others of its statement.
+/// A write with a marker for its timestamp.
 #[derive(Debug)]
-pub(crate) struct MergedForm {
+pub(crate) struct TimedForm {
     /// With the marker. What the nodes know of it is kept in it.
     pub timed: Arc<Statement>,
     /// The marker's number.
     pub timestamp_at: u16,
-    /// So many go by themselves first.
-    alone: AtomicU32,
-    /// Batches that were refused since the last one that was not.
-    refused: AtomicU32,
+    pub features: InTimedForm,
 }
 
-impl MergedForm {
-    /// `None` if it must go by itself: it is conditional, adds to what is there, means something else each
-    /// time, or says itself when it was written.
-    pub(crate) fn of(prepared: &Prepared) -> Option<MergedForm> {
+impl TimedForm {
+    /// `None` if it is conditional, adds to what is there, means something else each time, may be of several
+    /// partitions, or says itself when it was written.
+    pub(crate) fn of(prepared: &Prepared) -> Option<TimedForm> {
         let statement = &prepared.statement;
         let facts = &statement.facts;
         let is_plain = facts.idempotent_but_for_lists
@@ -388,11 +333,10 @@ impl MergedForm {
         let is_as_expected = timed.facts.kind == facts.kind
             && timed.facts.using_timestamp
             && timed.facts.markers == facts.markers + 1;
-        is_as_expected.then(|| MergedForm {
+        is_as_expected.then(|| TimedForm {
             timed: Arc::new(timed),
             timestamp_at,
-            alone: AtomicU32::new(0),
-            refused: AtomicU32::new(0),
+            features: InTimedForm::default(),
         })
     }
 
@@ -402,31 +346,6 @@ impl MergedForm {
             InRange::Known(prepared) => Some(prepared.clone()),
             _ => None,
         }
-    }
-
-    /// A node has refused a batch of it: the next ones go by themselves, twice as many with each refusal in
-    /// a row.
-    pub(crate) fn note_refused(&self) {
-        let before = self.refused.fetch_add(1, Ordering::Relaxed);
-        let alone = ALONE_AFTER_REFUSAL << before.min(DOUBLED_MAX);
-        self.alone.store(alone, Ordering::Relaxed);
-    }
-
-    /// A node has carried out a batch of it.
-    pub(crate) fn note_done(&self) {
-        if self.refused.load(Ordering::Relaxed) > 0 {
-            self.refused.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the next one goes by itself because of that.
-    pub(crate) fn goes_alone(&self) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        let alone = &self.alone;
-        alone.load(Ordering::Relaxed) > 0
-            && alone
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
-                .is_ok()
     }
 }
 

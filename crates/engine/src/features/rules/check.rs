@@ -11,6 +11,7 @@ use helenus_wire::{BatchView, Consistency, ExecuteView, Opcode, QueryView, Versi
 
 use crate::config::rules::classes::Classes;
 use crate::engine::Engine;
+use crate::features;
 use crate::features::rules::gate::{Admitted, Nature, Part, PartText};
 use crate::features::rules::{Asked, OfClient, Refused, Role, Who};
 use crate::pipeline::arrival::Arrival;
@@ -362,11 +363,11 @@ impl<'s> Seen<'s> {
             (None, Kind::Ddl) => (own.or(in_force), table),
             (None, _) => (own.or(in_force.filter(|_| table.is_some())), table),
         };
-        // Of a layout, its table: whoever knows its name gets no further.
+        // Of a copy, its table: whoever knows its name gets no further.
         if let (Some(of), Some(physical)) = (keyspace, table)
-            && let Some(logical) = self.snapshot.layouts.table_of_layout(of, physical)
+            && let Some((of, logical)) = features::table_behind(self.snapshot, of, physical)
         {
-            (keyspace, table) = (Some(&*logical.keyspace), Some(&*logical.name));
+            (keyspace, table) = (Some(of), Some(logical));
         }
         Part {
             nature: match facts.kind {

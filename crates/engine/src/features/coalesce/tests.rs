@@ -1,0 +1,96 @@
+use std::time::Duration;
+
+use helenus_wire::{Opcode, Version};
+
+use crate::config::Config;
+use crate::output::LinkEnd;
+use crate::testing::bench::{Asking, BIGINT, Bench, rows};
+
+const NODES: usize = 3;
+const READ: &str = "SELECT x FROM app.others WHERE customer = 1";
+
+fn ask(bench: &mut Bench, stream: i16) {
+    let body = Asking::default().query(Version::V5, READ);
+    bench.ask(Opcode::Query, stream, &body);
+}
+
+/// The nodes that have been sent something since, and on which streams.
+fn all_asked(bench: &mut Bench) -> Vec<(usize, i16)> {
+    let mut found = Vec::new();
+    for node in 0..NODES {
+        found.extend(bench.at(node).iter().map(|(_, stream, _)| (node, *stream)));
+    }
+    found
+}
+
+fn asked(bench: &mut Bench) -> (usize, i16) {
+    let found = all_asked(bench);
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
+}
+
+fn answer(bench: &mut Bench, (node, stream): (usize, i16)) {
+    let page = rows("others", &[("x", BIGINT)], None, &[&[0; 8]]);
+    bench.say_as(node, Opcode::Result, stream, &page);
+}
+
+fn pass(bench: &mut Bench, time: Duration) {
+    bench.now += time;
+    bench.engine.on_deadline(bench.now, Duration::ZERO);
+}
+
+/// The streams on which the client has been answered since.
+fn answered(bench: &mut Bench) -> Vec<i16> {
+    let answers = bench.answers().into_iter();
+    answers.map(|(_, stream, _)| stream).collect()
+}
+
+/// A read on stream 2 that two nodes have been asked for. The first attempt is lost then, and goes to the
+/// third node, for which it has not left yet. Returns where the second is.
+fn hedged_and_queued_again(bench: &mut Bench) -> (usize, i16) {
+    ask(bench, 1);
+    let first = asked(bench);
+    pass(bench, Duration::from_millis(1));
+    answer(bench, first);
+    assert_eq!(answered(bench), [1], "it is known how long it takes");
+    ask(bench, 2);
+    let (first, _) = asked(bench);
+    for _ in 0..3 {
+        pass(bench, Duration::from_millis(10));
+    }
+    let second = asked(bench);
+    bench.end_link(first, LinkEnd::ByNode);
+    second
+}
+
+#[test]
+fn a_read_joins_none_with_an_attempt_that_has_left() {
+    let versions = (Version::V5, Version::V5);
+    let mut bench = Bench::with_nodes(NODES as u8, Config::default(), versions);
+    let second = hedged_and_queued_again(&mut bench);
+    // What it sees may be older than what the client knows to have been written by now.
+    ask(&mut bench, 3);
+    answer(&mut bench, second);
+    assert_eq!(answered(&mut bench), [2]);
+    // Its own, and the first attempt of the other, which is nobody's by now.
+    for attempt in all_asked(&mut bench) {
+        answer(&mut bench, attempt);
+    }
+    assert_eq!(answered(&mut bench), [3]);
+    bench.is_done();
+}
+
+#[test]
+fn a_read_joins_one_whose_attempts_are_all_in_the_proxy_again() {
+    let versions = (Version::V5, Version::V5);
+    let mut bench = Bench::with_nodes(NODES as u8, Config::default(), versions);
+    let (second, _) = hedged_and_queued_again(&mut bench);
+    bench.end_link(second, LinkEnd::ByNode);
+    ask(&mut bench, 3);
+    let attempts = all_asked(&mut bench);
+    assert_eq!(attempts.len(), 2, "both go to the third node");
+    answer(&mut bench, attempts[0]);
+    assert_eq!(answered(&mut bench), [2, 3]);
+    answer(&mut bench, attempts[1]);
+    bench.is_done();
+}
