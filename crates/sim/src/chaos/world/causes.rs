@@ -22,6 +22,8 @@ const UNREACHED_US: u64 = 12_000_000;
 const BEGINS_US: u64 = 5_000_000;
 /// Ticks, and timers that are late.
 const EARLY_MS: u64 = 5;
+/// An answer is on its way for so long at most.
+const WAY_US: u64 = 1_000_000;
 /// Answers to several clients that are given at once come within this time.
 const TOGETHER_US: u64 = 500_000;
 
@@ -175,7 +177,10 @@ impl World {
         if !text.starts_with("Helenus") {
             let is_of_layouts =
                 code == code::PROTOCOL && matches!(request.purpose, Purpose::Rows(_));
-            return is_of_layouts || self.causes.was_said(at.proxy, code, begun_us);
+            // Who begins to wait for a connection is told what was said over it, and may have been on its way.
+            let way_us = if says("of a STARTUP") { WAY_US } else { 0 };
+            let since_us = begun_us.saturating_sub(way_us);
+            return is_of_layouts || self.causes.was_said(at.proxy, code, since_us);
         }
         if says("Helenus: rule ") {
             terms.has_rule
