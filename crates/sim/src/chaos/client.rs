@@ -90,6 +90,13 @@ pub(super) struct InFlight {
     pub behind: usize,
 }
 
+impl InFlight {
+    /// Whether several who ask for it may share what is read.
+    pub(super) fn is_page(&self) -> bool {
+        matches!(self.purpose, Purpose::Scan(..) | Purpose::Rows(_))
+    }
+}
+
 /// What an answer says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -114,6 +121,8 @@ pub(super) struct Client {
     /// It has not given a wrong password.
     pub may_enter: bool,
     pub in_flight: BTreeMap<i16, InFlight>,
+    /// When it has asked for pages over connections that it has left.
+    pub left_pages: Vec<u64>,
     /// Texts that it has prepared over this connection, with the id of their metadata.
     pub prepared: BTreeMap<&'static str, Known>,
     /// Requests that it will still begin.
@@ -149,6 +158,7 @@ impl Client {
             ready: false,
             may_enter: true,
             in_flight: BTreeMap::new(),
+            left_pages: Vec::new(),
             prepared: BTreeMap::new(),
             left,
             asks_left: None,
@@ -168,7 +178,9 @@ impl Client {
         self.connection = Some(connection);
         self.in_keyspace = false;
         self.ready = false;
-        self.in_flight.clear();
+        let left = std::mem::take(&mut self.in_flight);
+        let pages = left.values().filter(|of| of.is_page());
+        self.left_pages.extend(pages.map(|of| of.begun_us));
         self.prepared.clear();
         self.writing.clear();
         self.writing_rows.clear();

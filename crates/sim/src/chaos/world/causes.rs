@@ -134,12 +134,17 @@ impl World {
     /// Whether a page may have been read together with one that has had its time.
     fn page_was_shared(&self, at: At) -> bool {
         let since_us = self.now_us().saturating_sub(TOGETHER_US);
-        let others = self.clients.iter();
-        let others = others.flat_map(|client| client.in_flight.values());
-        let is_page = |of: &&InFlight| matches!(of.purpose, Purpose::Scan(..) | Purpose::Rows(_));
-        let mut others = others.filter(is_page);
+        // Whoever asked first may have left.
+        let mut others = self.clients.iter().flat_map(|client| {
+            let asked = client.in_flight.values().filter(|of| of.is_page());
+            let left = client.left_pages.iter().copied();
+            asked.map(|of| of.begun_us).chain(left)
+        });
+        let terms = self.proxies[at.proxy].terms.during(since_us, since_us);
+        let limit_ms = terms.page_ms.max(terms.node_ms_least);
+        let first_us = since_us.saturating_sub(limit_ms.saturating_mul(1_000));
         self.causes.was_late(at.proxy, since_us)
-            || others.any(|other| self.page_is_over(at, other.begun_us))
+            || others.any(|asked_us| asked_us >= first_us && self.page_is_over(at, asked_us))
     }
 
     fn has_cause(&self, at: At, request: &InFlight, code: i32, text: &str) -> bool {
