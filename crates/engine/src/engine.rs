@@ -21,7 +21,6 @@ use crate::features::lwt_turns::graces::Graces;
 use crate::features::merge::gate::Merging;
 use crate::features::pause::held::HoldGate;
 use crate::features::records::Records;
-use crate::features::rules::gate::RuleGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::Output;
 use crate::pipeline::request::Requests;
@@ -47,7 +46,6 @@ pub struct Engine {
     pub(crate) completed: Completed,
     pub(crate) coalescing: Coalescing,
     pub(crate) merging: Merging,
-    pub(crate) rules: RuleGate,
     /// What waits because an operator has paused it.
     pub(crate) holds: HoldGate,
     /// What is remembered of requests that have ended.
@@ -91,7 +89,6 @@ impl Engine {
             completed: Completed::default(),
             coalescing,
             merging,
-            rules: RuleGate::default(),
             holds: HoldGate::default(),
             records,
             rotation: seed,
@@ -103,7 +100,7 @@ impl Engine {
             stood_still: false,
             ticked: now,
         };
-        state.adopt_rules();
+        features::on_settings(&mut state);
         state.adopt_holds();
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {
@@ -129,7 +126,7 @@ impl Engine {
         let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
         let limits = nodes.map(|node| node.batches.unwrap_or_default());
         self.merging.adopt_limits(limits);
-        self.rules.adopt_snapshot(&self.cx.snapshot);
+        features::on_snapshot(self);
         self.coding.forget_old();
         self.links.maintain(&mut self.cx);
     }
@@ -147,15 +144,9 @@ impl Engine {
             self.links.adopt_window(&config.aggregation);
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
-        self.adopt_rules();
+        features::on_settings(self);
         self.queues.adopt_settings(&self.cx);
         self.links.maintain(&mut self.cx);
-    }
-
-    fn adopt_rules(&mut self) {
-        // Those of the newest settings, even if these are told of later.
-        let rules = self.cx.shared.rules.list();
-        self.rules.adopt(rules, &self.cx.snapshot);
     }
 
     /// Sends a node request to its next candidate.

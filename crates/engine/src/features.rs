@@ -21,21 +21,26 @@ pub(crate) mod trace;
 
 use helenus_wire::Opcode;
 
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
 use crate::context::Context;
 use crate::engine::Engine;
-use crate::keys::SessionKey;
+use crate::keys::{ClientRequestKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
 
 /// What features keep in a worker.
 pub(crate) struct State {
+    rules: rules::State,
     hot: hot::State,
 }
 
 impl State {
     pub(crate) fn new(seed: u64) -> State {
         State {
+            rules: rules::State::default(),
             hot: hot::State::new(seed),
         }
     }
@@ -50,14 +55,32 @@ pub(crate) struct InContext {
 /// What all workers of a proxy share of features.
 #[derive(Default)]
 pub struct Shared {
+    pub rules: rules::Rules,
     pub hot: hot::HotPartitions,
 }
 
 impl Shared {
+    /// These settings are in force. Workers have to be told.
+    pub(crate) fn adopt(&self, config: &Config, now: Instant) {
+        self.rules.publish(&config.rules, now);
+    }
+
     /// A worker has ended.
     pub(crate) fn on_worker_ended(&self, worker: usize) {
         self.hot.forget_worker(worker);
     }
+}
+
+/// What features keep of a client's connection.
+#[derive(Default)]
+pub(crate) struct InSession {
+    rules: rules::InSession,
+}
+
+/// What features keep of a client request.
+#[derive(Default)]
+pub(crate) struct Slot {
+    rules: rules::Slot,
 }
 
 /// What others tell a worker about features.
@@ -71,7 +94,19 @@ pub enum Output {
     Captured(capture::Captured),
 }
 
+/// Whether a request goes on.
+pub(crate) type Verdict = Result<(), Stop>;
+
+/// Why it does not.
+pub(crate) enum Stop {
+    /// It has been answered.
+    Answered,
+    /// Another body is carried out in place of the client's.
+    Instead(Vec<u8>),
+}
+
 /// A request whose body has been read.
+#[derive(Clone, Copy)]
 pub(crate) struct Arrived<'a> {
     pub arrival: &'a Arrival<'a>,
     pub analysis: &'a Analysis<'a>,
@@ -85,10 +120,49 @@ pub(crate) fn on_read(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Ana
     capture::on_read(engine, arrival, analysis);
 }
 
+/// Settings are in force: from the start on, or others.
+pub(crate) fn on_settings(engine: &mut Engine) {
+    rules::on_settings(engine);
+}
+
+/// A snapshot is in force.
+pub(crate) fn on_snapshot(engine: &mut Engine) {
+    rules::on_snapshot(engine);
+}
+
+/// The proxy does not answer a request itself.
+#[inline]
+pub(crate) fn on_taken_in(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) -> Verdict {
+    rules::on_taken_in(engine, request, &mut slot.rules)?;
+    Ok(())
+}
+
+/// Whether a request shares nothing with others.
+#[inline]
+pub(crate) fn goes_alone(slot: &Slot) -> bool {
+    let mut goes_alone = false;
+    goes_alone |= rules::goes_alone(&slot.rules);
+    goes_alone
+}
+
 /// A request goes on, by itself or (`joins`) with the answer of another. It is the last one that was analyzed.
 #[inline]
 pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
     hot::on_shared(engine, request, joins);
+}
+
+/// A read gets the answer of this request.
+#[inline]
+pub(crate) fn on_joined(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
+    rules::on_joined(engine, key, &mut slot.rules);
+}
+
+/// Why a request of this age is given up, if it is.
+#[inline]
+pub(crate) fn why_late(slot: &Slot, age: Duration) -> Option<String> {
+    let mut why = None;
+    why = why.or_else(|| rules::why_late(&slot.rules, age));
+    why
 }
 
 /// Whether the reads of the partition with this token go to all of its replicas.
@@ -97,6 +171,12 @@ pub(crate) fn spreads(state: &State, token: i64) -> bool {
     let mut spreads = false;
     spreads |= hot::spreads(&state.hot, token);
     spreads
+}
+
+/// A request is answered, with so many bytes.
+#[inline]
+pub(crate) fn on_answer(slot: &Slot, bytes: usize, now: Instant) {
+    rules::on_answer(&slot.rules, bytes, now);
 }
 
 /// A client is sent an answer, with this body.
@@ -122,4 +202,11 @@ pub(crate) fn on_message(engine: &mut Engine, message: Message) {
 pub(crate) fn on_tick(engine: &mut Engine) {
     hot::on_tick(engine);
     capture::on_tick(engine);
+}
+
+/// What has not been given back once all clients have left, in words.
+pub(crate) fn residue(engine: &Engine) -> Vec<String> {
+    let mut found = Vec::new();
+    rules::residue(engine, &mut found);
+    found
 }

@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
+use crate::features;
 use crate::features::merge::gate::Merge;
 use crate::keys::{NodeRequestKey, SessionKey};
 use crate::pipeline::node_request::{NodeRequest, Owner, Stage};
@@ -66,9 +67,8 @@ impl Engine {
         check(turns == 0, &format!("{turns} turns waited for"));
         let turns = self.cx.shared.turns.partitions();
         check(turns == 0, &format!("{turns} turns taken"));
-        for rule in self.cx.shared.rules.list() {
-            let (name, places) = (&rule.settings.name, rule.in_flight());
-            check(places == 0, &format!("{places} places of rule {name}"));
+        for what in features::residue(self) {
+            check(false, &what);
         }
         let held = self.held_for_requests();
         check(held == 0, &format!("{held} bytes"));

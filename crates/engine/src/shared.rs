@@ -15,7 +15,6 @@ use crate::features;
 use crate::features::lwt_turns::queue::{SharedTurns, Write};
 use crate::features::pause::operator_pause::Holds;
 use crate::features::prewarm::lessons::{TEXT_BYTES_MAX, Teachers};
-use crate::features::rules::Rules;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::Memory;
 use crate::rewrite::leases::Leases;
@@ -77,8 +76,6 @@ pub struct Common {
     pub(crate) shapes: Shapes,
     /// What workers share of each node.
     pub nodes: SharedNodes,
-    /// Limits on what operators have named.
-    pub rules: Rules,
     /// Pauses that operators have asked for.
     pub holds: Holds,
     pub features: features::Shared,
@@ -190,8 +187,8 @@ impl Common {
     /// `memory_max`: the bound on memory where none is set.
     pub fn new(config: Config, memory_max: usize, now: Instant) -> Common {
         let prepared_bytes = config.limits.prepared_bytes_max / 2;
-        let rules = Rules::default();
-        rules.publish(&config.rules, now);
+        let features = features::Shared::default();
+        features.adopt(&config, now);
         Common {
             turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
@@ -199,9 +196,8 @@ impl Common {
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
-            rules,
             holds: Holds::default(),
-            features: features::Shared::default(),
+            features,
             teachers: Teachers::default(),
             reports: Reports::default(),
             leases: Leases::new(now),
@@ -223,7 +219,7 @@ impl Common {
     /// Puts other settings in force, as far as all workers share what follows from them. Workers have to be told.
     pub fn adopt_settings(&self, config: Arc<Config>, now: Instant) {
         self.turns.adopt(&config.aggregation);
-        self.rules.publish(&config.rules, now);
+        self.features.adopt(&config, now);
         self.settings.store(config);
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod definition;
 pub mod in_keys;
 pub(crate) mod keyspaces;
 pub mod learned;
+pub(crate) mod number;
 pub(crate) mod of_text;
 pub mod order;
 pub(crate) mod pieces;

@@ -9,8 +9,8 @@ use helenus_wire::{ErrorBody, ExecuteView, Opcode, Version, code, flags};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::outcome::Response;
+use crate::features;
 use crate::features::merge::gate::{Batch, Common, Merge, One};
-use crate::features::rules::is_timed;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::pipeline::finish::timed_out;
 use crate::pipeline::node_request::{Form, Owner, Target};
@@ -71,8 +71,7 @@ impl Engine {
         let (keyspace, table) = prepared.table.as_ref()?;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
         let is_plain = query.class == Class::Write
-            // Those that join it would have its time.
-            && !is_timed(&request.permits)
+            && !features::goes_alone(&request.features)
             && query.opcode == Opcode::Execute
             // It may part from the others after a node has had them.
             && query.resendable.is_idempotent()

@@ -10,6 +10,7 @@ use helenus_wire::{Consistency, Header, Opcode, Version};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::scan::begin::Asking;
+use crate::features;
 use crate::features::coalesce::Ticket;
 use crate::features::lwt_turns::queue::partition_name;
 use crate::features::merge::gate::Merge;
@@ -139,7 +140,7 @@ impl Engine {
         arrival: Arrival<'_>,
         mut analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        ticket: Option<Ticket>,
+        (ticket, slot): (Option<Ticket>, features::Slot),
     ) -> Result<ClientRequest, String> {
         let Arrival { header, opcode, .. } = arrival;
         let class = class_of(
@@ -217,7 +218,7 @@ impl Engine {
             attempts: None,
             condition: Condition::Unknown,
             _counted: counted,
-            permits: Vec::new(),
+            features: slot,
             _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),
         })
     }

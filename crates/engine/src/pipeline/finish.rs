@@ -4,6 +4,7 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::backlog::{Failed, How};
 use crate::engine::Engine;
+use crate::features;
 use crate::features::lwt_turns::queue::Turn;
 use crate::features::records::Looked;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -45,9 +46,7 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };
-        for permit in &request.permits {
-            permit.note_answer(reply.body.len(), self.cx.now);
-        }
+        features::on_answer(&request.features, reply.body.len(), self.cx.now);
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
         let members = request.merge.take_members();

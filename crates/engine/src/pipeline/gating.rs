@@ -8,7 +8,6 @@ use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::features::coalesce::{Found, Read, Ticket};
 use crate::features::lwt_turns::queue::{Owner, Turn, Write};
-use crate::features::rules::{Permit, of_joined};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::node_request::Stage;
 use crate::pipeline::request::Caller;
@@ -92,13 +91,6 @@ impl Engine {
         self.clients.in_flight_began(read.session);
         add(&self.cx.shared.stats.global.reads_shared, 1);
         true
-    }
-
-    /// A read that has joined another pays for the bytes of its answer.
-    pub(crate) fn charge_joined(&mut self, key: ClientRequestKey, permits: Vec<Permit>) {
-        if let Some(request) = self.requests.clients.get_mut(key) {
-            request.permits.extend(of_joined(permits));
-        }
     }
 
     /// A request with a ticket has ended: who waits for it may go.

@@ -21,10 +21,7 @@ use crate::features::coalesce::Read;
 use crate::features::encodings::requests::Stored;
 use crate::features::merge::gate::Merge;
 use crate::features::pause::HeldBack;
-use crate::features::rules::check::at_level;
-use crate::features::rules::gate::Admitted;
-use crate::features::rules::{Permit, is_timed};
-use crate::features::{self, Arrived};
+use crate::features::{self, Arrived, Slot, Stop};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::output::Output;
@@ -129,21 +126,22 @@ impl Engine {
                 }
             }
         }
-        let Admitted { permits, level } = match self.obey(&arrival, &analysis, statement.as_deref())
-        {
-            Ok(admitted) => admitted,
-            Err(why) => return self.refuse_disobedient(&arrival, statement.as_deref(), &why),
+        let arrived = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
         };
-        if let Some(level) = level {
-            let body = at_level(&arrival, level);
-            return self.go_on_with(arrival, &body, permits);
+        let mut slot = Slot::default();
+        match features::on_taken_in(self, &arrived, &mut slot) {
+            Ok(()) => self.go_on(arrival, analysis, statement, slot),
+            Err(Stop::Answered) => {}
+            Err(Stop::Instead(body)) => self.go_on_with(arrival, &body, slot),
         }
-        self.go_on(arrival, analysis, statement, permits);
     }
 
-    /// Goes on with another body than the client's, at another consistency level.
+    /// Goes on with another body than the client's.
     #[inline(never)]
-    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], permits: Vec<Permit>) {
+    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], slot: Slot) {
         let (opcode, version) = (arrival.opcode, arrival.version);
         let content = body.get(arrival.payload().len()..).unwrap_or_default();
         let (cx, of) = (&self.cx, arrival.keyspace.map(|of| &**of));
@@ -160,7 +158,7 @@ impl Engine {
             ..arrival
         };
         let statement = analysis.of_one(opcode);
-        self.go_on(arrival, analysis, statement, permits);
+        self.go_on(arrival, analysis, statement, slot);
     }
 
     /// Goes on with a request that has passed what it had to pass.
@@ -170,21 +168,21 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        permits: Vec<Permit>,
+        slot: Slot,
     ) {
         let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
             Ok(stored) => stored,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
         if stored.sent.is_some() {
-            return self.carry_out_stored(arrival, stored, permits);
+            return self.carry_out_stored(arrival, stored, slot);
         }
-        self.carry_out(arrival, analysis, statement, (stored, permits));
+        self.carry_out(arrival, analysis, statement, (stored, slot));
     }
 
     /// Carries out what is sent in place of a client's request.
     #[inline(never)]
-    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored, permits: Vec<Permit>) {
+    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored, slot: Slot) {
         let Some((opcode, body)) = stored.sent.take() else {
             return;
         };
@@ -209,7 +207,7 @@ impl Engine {
             Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let statement = analysis.of_one(opcode);
-        self.carry_out(arrival, analysis, statement, (stored, permits));
+        self.carry_out(arrival, analysis, statement, (stored, slot));
     }
 
     /// Carries out a request that the proxy does not answer itself.
@@ -218,7 +216,7 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        (stored, permits): (Stored, Vec<Permit>),
+        (stored, slot): (Stored, Slot),
     ) {
         let Arrival {
             session,
@@ -240,8 +238,7 @@ impl Engine {
             body,
             timestamp_at: analysis.timestamp_at,
         };
-        let sharing = match is_timed(&permits) {
-            // It has its own time.
+        let sharing = match features::goes_alone(&slot) {
             true => Sharing::Alone(None),
             false => self.share(statement.as_deref(), &read),
         };
@@ -252,8 +249,7 @@ impl Engine {
         };
         features::on_shared(self, &arrived, matches!(sharing, Sharing::Joined(_)));
         let ticket = match sharing {
-            Sharing::Joined(_) if permits.is_empty() => return,
-            Sharing::Joined(key) => return self.charge_joined(key, permits),
+            Sharing::Joined(key) => return features::on_joined(self, key, slot),
             Sharing::Alone(ticket) => ticket,
         };
         let read_bytes = bytes_read(opcode, statement.as_deref());
@@ -269,12 +265,11 @@ impl Engine {
             return self.refuse_with(&arrival, statement.as_deref(), refused);
         }
         let partition = self.partition_of_lwt(pool, &analysis, statement.as_deref());
-        let made = self.make_request(arrival, analysis, statement, ticket);
+        let made = self.make_request(arrival, analysis, statement, (ticket, slot));
         let key = match made {
             Ok(mut request) => {
                 request.adopt(rewritten);
                 request.keep_stored(stored);
-                request.permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(&arrival, None, &why),

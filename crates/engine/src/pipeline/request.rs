@@ -6,13 +6,13 @@ use std::time::Instant;
 use helenus_policy::turns::Condition;
 
 use crate::exec::Execution;
+use crate::features;
 use crate::features::coalesce::Ticket;
 use crate::features::encodings::Encodings;
 use crate::features::encodings::shown::OnEncoded;
 use crate::features::lwt_turns::queue::Turn;
 use crate::features::merge::gate::Merge;
 use crate::features::records::Attempts;
-use crate::features::rules::Permit;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
@@ -57,8 +57,7 @@ pub(crate) struct ClientRequest {
     pub condition: Condition,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
-    /// What it has of the rules that it has passed, and those whose answer it is have of theirs.
-    pub permits: Vec<Permit>,
+    pub features: features::Slot,
     /// What is kept of the statement in its text, if that is much.
     pub _read: Option<Held>,
 }

@@ -24,13 +24,13 @@ use crate::features::encodings::coding::Coding;
 use crate::features::encodings::plan::EncodedPlan;
 use crate::features::layouts::plan::LayoutPlan;
 use crate::features::records::{DIGEST_BYTES_MAX, Digest};
-use crate::features::rules::statement_number;
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::OfSchema;
 use crate::rewrite::timed_write::timed;
 use crate::snapshot::Snapshot;
 use crate::statement::in_keys::InKeys;
 use crate::statement::learned::Learned;
+use crate::statement::number::statement_number;
 use crate::statement::of_text::OfText;
 use crate::statement::prepared::asked::Asked;
 use crate::statement::prepared::description::Description;
@@ -58,7 +58,7 @@ pub struct Statement {
     layout_plan: Mutex<Option<LayoutPlan<Statement>>>,
     /// What it becomes where its table has encoded columns.
     encoded_plan: Mutex<Option<EncodedPlan<Statement>>>,
-    /// What rules know it by, once one has asked.
+    /// The same for statements that differ in white space and comments only, once somebody has asked.
     number: OnceLock<u64>,
     /// What it is shown as, once somebody has asked.
     digest: OnceLock<Digest>,
@@ -94,7 +94,7 @@ impl Statement {
         }
     }
 
-    /// What rules know it by.
+    /// The same for statements that differ in white space and comments only.
     pub(crate) fn number(&self) -> u64 {
         *self.number.get_or_init(|| statement_number(&self.text))
     }
