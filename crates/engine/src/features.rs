@@ -6,7 +6,6 @@
 pub mod capture;
 pub mod coalesce;
 pub mod encodings;
-pub mod explain;
 pub(crate) mod handover;
 pub(crate) mod hedge;
 pub mod hot;
@@ -53,13 +52,19 @@ pub(crate) struct InContext {
 }
 
 /// What all workers of a proxy share of features.
-#[derive(Default)]
 pub struct Shared {
     pub rules: rules::Rules,
     pub hot: hot::HotPartitions,
 }
 
 impl Shared {
+    pub(crate) fn new(config: &Config, now: Instant) -> Shared {
+        Shared {
+            rules: rules::Rules::of(&config.rules, now),
+            hot: hot::HotPartitions::default(),
+        }
+    }
+
     /// These settings are in force. Workers have to be told.
     pub(crate) fn adopt(&self, config: &Config, now: Instant) {
         self.rules.publish(&config.rules, now);

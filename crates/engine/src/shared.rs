@@ -187,8 +187,6 @@ impl Common {
     /// `memory_max`: the bound on memory where none is set.
     pub fn new(config: Config, memory_max: usize, now: Instant) -> Common {
         let prepared_bytes = config.limits.prepared_bytes_max / 2;
-        let features = features::Shared::default();
-        features.adopt(&config, now);
         Common {
             turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
@@ -197,7 +195,7 @@ impl Common {
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
             holds: Holds::default(),
-            features,
+            features: features::Shared::new(&config, now),
             teachers: Teachers::default(),
             reports: Reports::default(),
             leases: Leases::new(now),

@@ -4,10 +4,11 @@
 //! other: with `n` of them, give each an `n`th.
 
 mod advice;
-pub(crate) mod check;
-pub(crate) mod gate;
+mod check;
+pub mod explain;
+mod gate;
 mod published;
-pub(crate) mod seen;
+mod seen;
 mod used;
 mod who;
 
