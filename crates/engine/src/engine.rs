@@ -20,7 +20,6 @@ use crate::features::hedge::budget::Hedging;
 use crate::features::lwt_turns::graces::Graces;
 use crate::features::merge::gate::Merging;
 use crate::features::pause::held::HoldGate;
-use crate::features::records::Records;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::Output;
 use crate::pipeline::request::Requests;
@@ -48,8 +47,6 @@ pub struct Engine {
     pub(crate) merging: Merging,
     /// What waits because an operator has paused it.
     pub(crate) holds: HoldGate,
-    /// What is remembered of requests that have ended.
-    pub(crate) records: Records,
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
@@ -76,7 +73,6 @@ impl Engine {
         let links = Links::new(&shared.config.aggregation);
         let coalescing = Coalescing::new(&shared.config.aggregation);
         let merging = Merging::new(&shared.config.aggregation);
-        let records = Records::new(&shared.config);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
             features: features::State::new(seed),
@@ -90,7 +86,6 @@ impl Engine {
             coalescing,
             merging,
             holds: HoldGate::default(),
-            records,
             rotation: seed,
             scratch: Vec::new(),
             coding: Coding::default(),
@@ -136,7 +131,6 @@ impl Engine {
         self.statements.adopt(&config, self.cx.workers);
         self.coalescing.adopt(&config.aggregation);
         self.merging.adopt(&config.aggregation);
-        self.records.adopt(&config);
         self.cx
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));

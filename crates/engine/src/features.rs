@@ -16,8 +16,8 @@ pub mod pause;
 pub(crate) mod prewarm;
 pub mod records;
 pub mod rules;
-pub(crate) mod trace;
 
+use helenus_policy::schedule::Class;
 use helenus_wire::Opcode;
 
 use std::time::{Duration, Instant};
@@ -25,8 +25,11 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::context::Context;
 use crate::engine::Engine;
-use crate::keys::{ClientRequestKey, SessionKey};
+use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::attempt_end::AttemptEnd;
+use crate::pipeline::request::Caller;
+use crate::session::answers::NodeAnswer;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
 
@@ -34,6 +37,7 @@ use crate::statement::prepared::Statement;
 pub(crate) struct State {
     rules: rules::State,
     hot: hot::State,
+    records: records::State,
 }
 
 impl State {
@@ -41,6 +45,7 @@ impl State {
         State {
             rules: rules::State::default(),
             hot: hot::State::new(seed),
+            records: records::State::default(),
         }
     }
 }
@@ -86,6 +91,7 @@ pub(crate) struct InSession {
 #[derive(Default)]
 pub(crate) struct Slot {
     rules: rules::Slot,
+    records: records::Slot,
 }
 
 /// What others tell a worker about features.
@@ -97,6 +103,19 @@ pub enum Message {
 /// What features want to have done outside of the engine.
 pub enum Output {
     Captured(capture::Captured),
+    Traced(Box<records::RequestTrace>),
+}
+
+/// What somebody may want to know of a worker.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    Records(records::Wanted),
+}
+
+/// What a worker says to that.
+#[derive(Debug)]
+pub enum Report {
+    Records(records::Report),
 }
 
 /// Whether a request goes on.
@@ -125,9 +144,21 @@ pub(crate) fn on_read(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Ana
     capture::on_read(engine, arrival, analysis);
 }
 
+/// A client has been answered.
+pub(crate) struct Answered<'a> {
+    pub client: Caller,
+    /// How long it has waited, in microseconds.
+    pub us: u64,
+    /// Of its request.
+    pub class: Class,
+    pub header_flags: u8,
+    pub answer: NodeAnswer<'a>,
+}
+
 /// Settings are in force: from the start on, or others.
 pub(crate) fn on_settings(engine: &mut Engine) {
     rules::on_settings(engine);
+    records::on_settings(engine);
 }
 
 /// A snapshot is in force.
@@ -162,6 +193,22 @@ pub(crate) fn on_joined(engine: &mut Engine, key: ClientRequestKey, mut slot: Sl
     rules::on_joined(engine, key, &mut slot.rules);
 }
 
+/// A request is refused, with this code and text.
+pub(crate) fn on_refused(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    statement: Option<&Statement>,
+    error: (i32, &str),
+) {
+    records::on_refused(engine, arrival, statement, error);
+}
+
+/// A node request has left a node, or will not go to one, after this time at it.
+#[inline]
+pub(crate) fn on_attempt(engine: &mut Engine, key: NodeRequestKey, us: u64, end: AttemptEnd) {
+    records::on_attempt(engine, key, us, end);
+}
+
 /// Why a request of this age is given up, if it is.
 #[inline]
 pub(crate) fn why_late(slot: &Slot, age: Duration) -> Option<String> {
@@ -178,10 +225,10 @@ pub(crate) fn spreads(state: &State, token: i64) -> bool {
     spreads
 }
 
-/// A request is answered, with so many bytes.
+/// The answer to a request is there, of so many bytes.
 #[inline]
-pub(crate) fn on_answer(slot: &Slot, bytes: usize, now: Instant) {
-    rules::on_answer(&slot.rules, bytes, now);
+pub(crate) fn on_reply(slot: &Slot, bytes: usize, now: Instant) {
+    rules::on_reply(&slot.rules, bytes, now);
 }
 
 /// A client is sent an answer, with this body.
@@ -196,6 +243,18 @@ pub(crate) fn on_sent(
     capture::on_sent(cx, client, opcode, header_flags, body);
 }
 
+/// A client has been answered, and this answer stands for others too.
+#[inline]
+pub(crate) fn on_sampled(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>) {
+    records::on_sampled(engine, key, of);
+}
+
+/// A client has been answered.
+#[inline]
+pub(crate) fn on_answered(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>) {
+    records::on_answered(engine, key, of);
+}
+
 /// What others tell this worker.
 pub(crate) fn on_message(engine: &mut Engine, message: Message) {
     match message {
@@ -205,8 +264,16 @@ pub(crate) fn on_message(engine: &mut Engine, message: Message) {
 
 /// Every tick, once what is late has been given up.
 pub(crate) fn on_tick(engine: &mut Engine) {
+    records::on_tick(engine);
     hot::on_tick(engine);
     capture::on_tick(engine);
+}
+
+/// What somebody wants to know.
+pub(crate) fn report(engine: &Engine, wanted: Wanted) -> Report {
+    match wanted {
+        Wanted::Records(wanted) => Report::Records(records::report(engine, wanted)),
+    }
 }
 
 /// What has not been given back once all clients have left, in words.

@@ -1,6 +1,7 @@
 //! The way of a request through the stations: this alone sees the whole engine. `receive.rs` tells where to begin.
 
 pub(crate) mod arrival;
+pub(crate) mod attempt_end;
 pub(crate) mod client_events;
 pub(crate) mod departures;
 pub(crate) mod expire;
@@ -21,5 +22,6 @@ pub(crate) mod response;
 pub(crate) mod retry;
 pub(crate) mod route;
 pub(crate) mod send;
+pub(crate) mod shown;
 pub(crate) mod step;
 pub(crate) mod timing;

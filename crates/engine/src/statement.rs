@@ -5,6 +5,7 @@ pub mod analyze;
 pub(crate) mod children;
 pub mod classify;
 pub(crate) mod definition;
+pub(crate) mod digest;
 pub mod in_keys;
 pub(crate) mod keyspaces;
 pub mod learned;

@@ -21,8 +21,9 @@ use helenus_policy::schedule::Class;
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::records::AttemptEnd;
+use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::{Form, Landed, NodeRequest, Owner, Prediction, Target};
 use crate::pipeline::retry::resendable::Loss;
 use crate::scheduler::Served;
@@ -150,7 +151,7 @@ impl Engine {
             return;
         };
         request.execution = Execution::Single(Some(attempt));
-        self.note_attempt(attempt, service_us.into(), AttemptEnd::Answered);
+        features::on_attempt(self, attempt, service_us.into(), AttemptEnd::Answered);
         let is_won = attempt == second;
         add(&self.cx.shared.stats.global.hedges_won, u64::from(is_won));
         let loser = if is_won { first } else { second };
@@ -159,7 +160,7 @@ impl Engine {
             self.hedging.note_repeated(bytes);
             // How long its node has not answered is known; of a second attempt that says nothing.
             let node = node.filter(|_| is_won);
-            self.note_attempt(loser, us, AttemptEnd::GivenUp);
+            features::on_attempt(self, loser, us, AttemptEnd::GivenUp);
             let waited_us = u32::try_from(us).unwrap_or(u32::MAX);
             let is_alive =
                 node.is_some_and(|node| !self.queues.note_overtaken(&self.cx, node, waited_us));

@@ -215,7 +215,6 @@ impl Engine {
             turn: None,
             merge: Merge::Alone,
             trail: Trail::default(),
-            attempts: None,
             condition: Condition::Unknown,
             _counted: counted,
             features: slot,

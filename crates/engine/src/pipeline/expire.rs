@@ -6,8 +6,8 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::engine::Engine;
 use crate::features;
-use crate::features::records::AttemptEnd;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::finish::timed_out;
 use crate::pipeline::node_request::Owner;
 use crate::snapshot::timeouts::Timed;
@@ -105,7 +105,7 @@ impl Engine {
         let mut silent = None;
         if let Some(landed) = self.give_up(key) {
             silent = node;
-            self.note_attempt(key, landed.us, AttemptEnd::TimedOut);
+            features::on_attempt(self, key, landed.us, AttemptEnd::TimedOut);
             if let Some(node) = silent {
                 add(&self.links.stats(node).counters.timeouts, 1);
                 self.queues.note_failure(&self.cx, node);

@@ -4,9 +4,8 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::backlog::{Failed, How};
 use crate::engine::Engine;
-use crate::features;
 use crate::features::lwt_turns::queue::Turn;
-use crate::features::records::Looked;
+use crate::features::{self, Answered};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::node_request::{Owner, Stage};
@@ -46,7 +45,7 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };
-        features::on_answer(&request.features, reply.body.len(), self.cx.now);
+        features::on_reply(&request.features, reply.body.len(), self.cx.now);
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
         let members = request.merge.take_members();
@@ -117,16 +116,19 @@ impl Engine {
                 add(&table.errors, 1);
             }
         }
-        let (class, header_flags) = (query.class, query.header_flags);
-        self.cx.shared.stats.latency[class as usize].record(us);
+        let answered = Answered {
+            client,
+            us,
+            class: query.class,
+            header_flags: query.header_flags,
+            answer,
+        };
+        self.cx.shared.stats.latency[query.class as usize].record(us);
         if self.statements.is_counted() {
             request.asked().note_asked(&self.cx, us);
-            self.record_cost(key, us, answer);
+            features::on_sampled(self, key, &answered);
         }
-        let looked = self.records.traces.look(header_flags);
-        if is_error || self.records.is_slow(class, us) || looked != Looked::No {
-            self.record_remarkable(key, client, (us, looked), answer);
-        }
+        features::on_answered(self, key, &answered);
         self.clients.in_flight_ended(client.session);
     }
 

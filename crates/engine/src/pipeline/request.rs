@@ -12,7 +12,6 @@ use crate::features::encodings::Encodings;
 use crate::features::encodings::shown::OnEncoded;
 use crate::features::lwt_turns::queue::Turn;
 use crate::features::merge::gate::Merge;
-use crate::features::records::Attempts;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
@@ -51,8 +50,6 @@ pub(crate) struct ClientRequest {
     pub merge: Merge,
     /// Where its time has gone so far.
     pub trail: Trail,
-    /// What is remembered of its attempts one by one, if anything is traced.
-    pub attempts: Option<Box<Attempts>>,
     /// What its answer says of its condition.
     pub condition: Condition,
     /// Counts it among the scans under way, if their number has a limit.
@@ -154,6 +151,16 @@ impl Requests {
             (Form::Other(query), _) => Some(query),
             (_, owner) => Some(&mut self.clients.get_mut(owner.client()?)?.query),
         }
+    }
+
+    /// Node requests of a client request that have not ended.
+    pub(crate) fn open_of(&self, request: &ClientRequest) -> impl Iterator<Item = &NodeRequest> {
+        let wholes = [request.execution.whole(), request.execution.hedge()];
+        let open = wholes
+            .into_iter()
+            .flatten()
+            .chain(request.execution.children());
+        open.filter_map(|key| self.nodes.get(key))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -8,12 +8,13 @@ use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
+use crate::features;
 use crate::features::layouts::read::Tried;
 use crate::features::layouts::reads::AsOfTable;
 use crate::features::lwt_turns::queue::condition_of;
-use crate::features::records::AttemptEnd;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
+use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::Owner;
 
@@ -157,7 +158,7 @@ impl Engine {
                         body: Body::Borrowed(body),
                         version,
                     };
-                    self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
+                    features::on_attempt(self, key, service_us.into(), AttemptEnd::Answered);
                     return self.hold_for_agreement(client, key, reply);
                 }
                 _ => {}
@@ -166,7 +167,7 @@ impl Engine {
         let node = self.requests.nodes.get(key);
         let untried = node.and_then(|node| node.target.untried());
         if !is_single && opcode == Opcode::Result {
-            self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
+            features::on_attempt(self, key, service_us.into(), AttemptEnd::Answered);
         }
         self.drop_node_request(key);
         if !is_single {

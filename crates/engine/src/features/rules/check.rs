@@ -96,7 +96,7 @@ pub(in crate::features) fn on_joined(engine: &mut Engine, key: ClientRequestKey,
 
 /// The answer's bytes count.
 #[inline]
-pub(in crate::features) fn on_answer(slot: &Slot, bytes: usize, now: Instant) {
+pub(in crate::features) fn on_reply(slot: &Slot, bytes: usize, now: Instant) {
     for permit in slot {
         permit.note_answer(bytes, now);
     }

@@ -4,8 +4,9 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 
 use crate::engine::Engine;
-use crate::features::records::AttemptEnd;
+use crate::features;
 use crate::keys::{LinkKey, NodeRequestKey};
+use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::Owner;
 use crate::pipeline::retry::resendable::Loss;
 use crate::stats::add;
@@ -30,7 +31,7 @@ impl Engine {
                 if let Some(request) = self.requests.nodes.get_mut(key) {
                     request.maybe_applied = true;
                 }
-                self.note_attempt(key, landed.us, AttemptEnd::Silent);
+                features::on_attempt(self, key, landed.us, AttemptEnd::Silent);
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
             self.queues.note_failure(&self.cx, stuck.node);
@@ -87,7 +88,7 @@ impl Engine {
         let node = request.node;
         let loss = lost.loss(&landed.flight);
         request.maybe_applied |= loss != Loss::NotBegun;
-        self.note_attempt(key, landed.us, AttemptEnd::Lost);
+        features::on_attempt(self, key, landed.us, AttemptEnd::Lost);
         if loss == Loss::MayCome {
             let until = self.done_by(key, landed.flight.sent);
             self.keep_permit(key, &landed.flight, until);
