@@ -1,14 +1,31 @@
 """Debians of their own for the checks of packaging: kept in ~/.cache/helenus for the next time, and used as copies."""
 
+import contextlib
+import json
 import os
 import pathlib
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "helenus"
+
+# What is done in a Debian that was booted.
+SERVICE = """[Unit]
+After=multi-user.target
+[Service]
+Type=oneshot
+ExecStart=/inside
+StandardOutput=append:/said
+StandardError=append:/said
+[Install]
+WantedBy=graphical.target
+"""
 
 
 def run(*command, **options):
@@ -28,17 +45,68 @@ def program():
     return pathlib.Path(os.environ.get("HELENUS_BIN") or target / "debug/helenus").resolve()
 
 
+def version():
+    """The workspace's."""
+    return re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.M)[1]
+
+
+class Nodes:
+    """Cassandra nodes of `helenus cluster`. Those that have started end if the rest fails."""
+
+    def __init__(self, name, folder, *options):
+        self.folder = folder
+        self.options = ["--name", f"{name}-{os.getpid()}", "--dir", folder]
+        try:
+            self.run("up", "--heap-mib", 512, "--jvm-arg=-XX:TieredStopAtLevel=1", *options)
+            self.addresses = [node["address"] for node in self.status()]
+        except BaseException:
+            self.down()
+            raise
+
+    def run(self, command, *arguments):
+        return run(program(), "cluster", command, *arguments, *self.options, capture_output=True).stdout
+
+    def status(self):
+        return json.loads(self.run("status", "--json"))["nodes"]
+
+    def down(self):
+        # One that does not end must not keep the others.
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.run("down")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.down()
+
+
 def debian(suite, name, packages):
     """A folder with a Debian that has these packages."""
     folder = CACHE / f"debian-{suite}{name}"
     if not folder.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-            made = pathlib.Path(scratch) / "root"
-            include = f"--include={','.join(packages)}"
-            run("debootstrap", "--variant=minbase", include, suite, made, stdout=subprocess.DEVNULL)
+        scratch = tempfile.mkdtemp(dir=CACHE)
+        made = pathlib.Path(scratch) / "root"
+        include = f"--include={','.join(packages)}"
+        # What it mounts and starts ends with it.
+        alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+        try:
+            run(*alone, "debootstrap", "--variant=minbase", include, suite, made, stdout=subprocess.DEVNULL)
             made.rename(folder)
+        finally:
+            removed(scratch)
     return folder
+
+
+def removed(folder):
+    """Removes a folder, in which processes that were killed may still be ending."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.1)
+    print(f"left behind: {folder}")
 
 
 def project(folder):
@@ -58,3 +126,33 @@ def end(nspawn):
         os.kill(int(child), signal.SIGKILL)
     nspawn.kill()
     nspawn.wait()
+
+
+def free_address():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def made_deb(out, release, binary):
+    """The package of a program."""
+    # For speed.
+    environment = {**os.environ, "DPKG_DEB_COMPRESSOR_TYPE": "gzip"}
+    run(ROOT / "packaging/build", "deb", "--binary", binary, "--out", out, "--release", release, env=environment)
+    [package] = out.glob("*.deb")
+    return package
+
+
+def boot(root, scratch, suite):
+    """Boots the Debian in `root`, where systemd runs /inside. Its network is this process's, and so is 127.0.0.1."""
+    (root / "inside").chmod(0o755)
+    (root / "etc/systemd/system/inside.service").write_text(SERVICE)
+    wants = root / "etc/systemd/system/graphical.target.wants"
+    wants.mkdir(exist_ok=True)
+    (wants / "inside.service").symlink_to("../inside.service")
+    command = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--boot"]
+    command += ["--machine", f"helenus-{os.getpid()}", "--directory", str(root)]
+    # Newer ones refuse to start with control groups of version 1.
+    environment = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"} if suite != "bookworm" else None
+    streams = {"stdin": subprocess.DEVNULL, "stdout": open(scratch / "console", "w"), "env": environment}
+    return subprocess.Popen(command, stderr=subprocess.STDOUT, **streams)

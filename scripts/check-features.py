@@ -6,8 +6,9 @@
     scripts/check-features.py --list        their names
 
 In a copy of the tree (below target/features) `crates/engine/src/features/NAME` and `NAME.rs` are deleted, and of
-`features.rs` every line that has NAME as a word. Then `cargo check` has to pass for the engine, whose warnings do
-not count: what only the feature has used is not used any more.
+`features.rs`, `features/state.rs` and `features/moments.rs` every line that has NAME as a word, with its comment. Then
+`cargo check` has to pass for the engine, whose warnings do not count: what only the feature has used is not used any
+more.
 """
 
 import os
@@ -18,13 +19,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIST = "crates/engine/src/features.rs"
-# Part of the core, whatever its name: see the list.
-NONE = ()
+LISTS = tuple(
+    f"crates/engine/src/features{name}.rs" for name in ("", "/moments", "/state")
+)
+# The rest of the list, no features.
+NONE = ("moments", "state")
 
 
 def names():
-    text = (ROOT / LIST).read_text()
+    text = (ROOT / LISTS[0]).read_text()
     return [name for name in re.findall(r"^(?:pub(?:\([^)]*\))? )?mod (\w+);", text, re.M) if name not in NONE]
 
 
@@ -46,12 +49,20 @@ def copy(tree):
 
 
 def without(tree, name):
-    path = tree / LIST
     word = re.compile(rf"\b{name}\b")
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(line for line in lines if not word.search(line)))
-    shutil.rmtree(path.parent / "features" / name, ignore_errors=True)
-    (path.parent / "features" / f"{name}.rs").unlink(missing_ok=True)
+    for path in (tree / of for of in LISTS):
+        kept = []
+        for line in path.read_text().splitlines(keepends=True):
+            if not word.search(line):
+                kept.append(line)
+                continue
+            # With what is said of it.
+            while kept and kept[-1].lstrip().startswith("///"):
+                kept.pop()
+        path.write_text("".join(kept))
+    folder = tree / LISTS[1].rpartition("/")[0]
+    shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / f"{name}.rs").unlink(missing_ok=True)
     run = subprocess.run(
         ["cargo", "check", "--locked", "--quiet", "--package", "helenus-engine", "--lib"],
         cwd=tree, capture_output=True, text=True, env=ENVIRONMENT)

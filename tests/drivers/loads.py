@@ -90,11 +90,16 @@ class Cluster:
         self.options = ["--name", f"loads-{os.getpid()}", "--dir", str(folder / "cluster")]
 
     def __enter__(self):
-        subprocess.run([PROGRAM, "cluster", "up", "--nodes", "1", "--heap-mib", "512", *self.options], check=True)
-        status = subprocess.run(
-            [PROGRAM, "cluster", "status", "--json", *self.options], check=True, capture_output=True
-        )
-        return json.loads(status.stdout)["nodes"][0]["address"]
+        try:
+            subprocess.run([PROGRAM, "cluster", "up", "--nodes", "1", "--heap-mib", "512", *self.options], check=True)
+            status = subprocess.run(
+                [PROGRAM, "cluster", "status", "--json", *self.options], check=True, capture_output=True
+            )
+            return json.loads(status.stdout)["nodes"][0]["address"]
+        except BaseException:
+            # Then nobody calls __exit__.
+            self.__exit__()
+            raise
 
     def __exit__(self, *_):
         subprocess.run([PROGRAM, "cluster", "down", *self.options], capture_output=True)

@@ -22,6 +22,7 @@ mod disk;
 mod error;
 mod guard;
 mod jars;
+mod java;
 mod node;
 mod paths;
 mod private_file;

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::agent;
 use crate::error::{Context, Error, Result, invalid};
+use crate::java;
 use crate::state::{NodeState, State, node_dir};
 use crate::yaml;
 
@@ -117,7 +118,7 @@ pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> 
 pub(crate) fn tool(lib: &Path, dir: &Path, main_class: &str) -> Result<Command> {
     let quiet = dir.join("logback-tools.xml");
     fs::write(&quiet, LOGBACK_TOOLS).during("writing", &quiet)?;
-    let mut command = Command::new("java");
+    let mut command = Command::new(java::of_tools()?);
     command
         .args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
         .args(module_args())

@@ -3,14 +3,12 @@
 //! An answer may free a place at its node, end a turn, let parked reads go, and each of these may fail
 //! and do the same again; the death of a node does it for thousands of requests at once. So nothing of
 //! that is done where it is noticed. It is noted here, and the engine does it before it takes its next
-//! event ([`crate::settle`]).
+//! event ([`crate::pipeline::settle`]).
 
 use std::collections::VecDeque;
 
-use helenus_policy::ring::NodeIndex;
-
+use crate::features;
 use crate::features::lwt_turns::queue::Write;
-use crate::features::pause::held::HeldRequest;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 
 /// Something to be done for a request.
@@ -21,18 +19,18 @@ pub(crate) enum Work {
     /// A node request goes to its next candidate.
     Route(NodeRequestKey),
     /// A conditional write of this worker may go on, with its turn or without.
-    Granted { write: Write, with_turn: bool },
+    Granted {
+        write: Write,
+        with_turn: bool,
+    },
     /// It is the turn of a login of this worker, or its place was given to another.
     LogIn {
         session: SessionKey,
         is_granted: bool,
     },
-    /// The lessons of a node that has joined go on.
-    Teach(NodeIndex),
     /// What aggregates have asked the nodes to prepare is known by now, or refused.
     Resume(ClientRequestKey),
-    /// A request that has waited for the end of a pause goes on.
-    Released(Box<HeldRequest>),
+    Feature(features::Work),
 }
 
 /// Why a node request has come to nothing.

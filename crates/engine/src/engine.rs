@@ -11,15 +11,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::backlog::{Backlog, Work};
-use crate::config::Config;
 use crate::context::Context;
 use crate::features;
 use crate::features::coalesce::Coalescing;
 use crate::features::encodings::coding::Coding;
-use crate::features::hedge::budget::Hedging;
 use crate::features::lwt_turns::graces::Graces;
 use crate::features::merge::gate::Merging;
-use crate::features::pause::held::HoldGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::Output;
 use crate::pipeline::request::Requests;
@@ -45,8 +42,6 @@ pub struct Engine {
     pub(crate) completed: Completed,
     pub(crate) coalescing: Coalescing,
     pub(crate) merging: Merging,
-    /// What waits because an operator has paused it.
-    pub(crate) holds: HoldGate,
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
@@ -54,7 +49,6 @@ pub struct Engine {
     pub(crate) coding: Coding,
     pub(crate) graces: Graces,
     pub(crate) pauses: Pauses,
-    pub(crate) hedging: Hedging,
     /// The last tick came late: see `tick`.
     pub(crate) stood_still: bool,
     pub(crate) ticked: Instant,
@@ -75,7 +69,7 @@ impl Engine {
         let merging = Merging::new(&shared.config.aggregation);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
-            features: features::State::new(seed),
+            features: features::State::new(seed, now),
             clients: Clients::default(),
             links,
             requests: Requests::default(),
@@ -85,19 +79,15 @@ impl Engine {
             completed: Completed::default(),
             coalescing,
             merging,
-            holds: HoldGate::default(),
             rotation: seed,
             scratch: Vec::new(),
             coding: Coding::default(),
             graces: Graces::default(),
             pauses: Pauses::default(),
-            hedging: Hedging::new(now),
             stood_still: false,
             ticked: now,
         };
-        features::on_settings(&mut state);
-        state.adopt_holds();
-        state.adopt_snapshot();
+        state.adopt_all();
         if state.cx.snapshot.authenticate.is_none() {
             state.links.anonymous_pool(&mut state.cx);
         }
@@ -107,40 +97,6 @@ impl Engine {
     /// The time of the event that is being dealt with.
     pub fn now(&self) -> Instant {
         self.cx.now
-    }
-
-    /// Takes the newest snapshot and makes room for nodes that are new in it.
-    pub(crate) fn adopt_snapshot(&mut self) {
-        let new = self.cx.shared.snapshot.load_full();
-        self.pauses
-            .note_snapshot(self.cx.now, &self.cx.snapshot, &new);
-        self.cx.page_rows_max = new.page_rows_max();
-        self.cx.snapshot = new;
-        self.links.adopt_nodes(&self.cx);
-        self.queues.adopt_nodes(&self.cx);
-        let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
-        let limits = nodes.map(|node| node.batches.unwrap_or_default());
-        self.merging.adopt_limits(limits);
-        features::on_snapshot(self);
-        self.coding.forget_old();
-        self.links.maintain(&mut self.cx);
-    }
-
-    /// Takes over settings that have changed while the proxy runs.
-    pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
-        self.statements.adopt(&config, self.cx.workers);
-        self.coalescing.adopt(&config.aggregation);
-        self.merging.adopt(&config.aggregation);
-        self.cx
-            .memory
-            .set_max(self.cx.shared.memory_max_of(&config));
-        if config.aggregation != self.cx.shared.config.aggregation {
-            self.links.adopt_window(&config.aggregation);
-        }
-        self.cx.shared = Arc::new(self.cx.shared.with(config));
-        features::on_settings(self);
-        self.queues.adopt_settings(&self.cx);
-        self.links.maintain(&mut self.cx);
     }
 
     /// Sends a node request to its next candidate.

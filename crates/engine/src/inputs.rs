@@ -21,11 +21,7 @@ impl Engine {
         let tick = self.ticked + TICK;
         let next = self.graces.next_end().map_or(tick, |end| end.min(tick));
         let next = self.pauses.next_end().map_or(next, |end| end.min(next));
-        let next = self.next_release().map_or(next, |end| end.min(next));
-        match self.next_look() {
-            Some(look) => look.min(next),
-            None => next,
-        }
+        features::deadline(self, next)
     }
 
     /// The [deadline](Engine::deadline) has passed. `since_1970`: the wall clock, which may be changed at
@@ -34,10 +30,7 @@ impl Engine {
         self.set_now(now);
         self.end_graces();
         self.end_pauses();
-        self.release_held();
-        if self.next_look().is_some_and(|look| look <= now) {
-            self.hedge_slow_reads();
-        }
+        features::on_deadline(self);
         self.settle();
         if now.saturating_duration_since(self.ticked) >= TICK {
             self.tick(since_1970);
@@ -84,7 +77,6 @@ impl Engine {
             }),
             WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
-            WorkerMessage::Holds => self.adopt_holds(),
             WorkerMessage::Renew(node) => self.renew_links(node),
             WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
             WorkerMessage::Feature(message) => features::on_message(self, message),
@@ -118,13 +110,12 @@ impl Engine {
         if !stood_still || stood_still_before {
             self.refuse_late();
             self.expire_requests();
-            self.refuse_late_held();
+            features::on_late(self);
             self.check_links();
             self.expire_connecting();
             self.expire_logins();
         }
         self.end_dropped();
-        self.release_taught();
         self.queues.return_permits(&mut self.cx);
         self.queues.on_tick(&self.cx);
         features::on_tick(self);

@@ -518,6 +518,7 @@ impl Queues {
             let node = &mut self.nodes[index];
             // Whatever became of the message.
             node.shared.on_woken(cx.index);
+            node.look_at_kept();
             node.publish(now_us);
             if let Some(report) = node.reports.news(&mut node.reported, cx.now, now_us) {
                 self.choice.on_report(at, report);
@@ -556,6 +557,14 @@ impl Queue {
     fn look(&mut self, has_room: bool) {
         self.schedule.set_node_has_room(has_room);
         self.schedule.set_scan_slots(self.shared.permits());
+        self.look_at_kept();
+    }
+
+    /// While nobody waits for any of the scans at the node, nothing is known of how fast it serves them.
+    fn look_at_kept(&mut self) {
+        if self.shared.are_all_kept(self.schedule.scan_slots()) {
+            self.schedule.forget_scan_rate();
+        }
     }
 
     /// Says whether this worker's scans wait, and what permits would do for them.

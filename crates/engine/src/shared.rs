@@ -13,8 +13,6 @@ use rustc_hash::FxHashSet;
 use crate::config::Config;
 use crate::features;
 use crate::features::lwt_turns::queue::{SharedTurns, Write};
-use crate::features::pause::operator_pause::Holds;
-use crate::features::prewarm::lessons::{TEXT_BYTES_MAX, Teachers};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::Memory;
 use crate::rewrite::leases::Leases;
@@ -32,6 +30,8 @@ use crate::support::recent::Recent;
 use crate::upstream::node_reports::Reports;
 use crate::worker_status::Wanted;
 
+/// Longer statements are not prepared before they are needed.
+const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// Of `limits.memory_max`, the part that may wait for one client to read it.
 const BACKLOG_SHARE: usize = 4;
 
@@ -76,11 +76,7 @@ pub struct Common {
     pub(crate) shapes: Shapes,
     /// What workers share of each node.
     pub nodes: SharedNodes,
-    /// Pauses that operators have asked for.
-    pub holds: Holds,
     pub features: features::Shared,
-    /// Nodes that have joined, and which worker teaches them what clients have prepared.
-    pub(crate) teachers: Teachers,
     /// What nodes report of themselves.
     pub reports: Reports,
     /// Until when what is known of flags and catalogue may be relied on.
@@ -115,8 +111,6 @@ pub enum WorkerMessage {
     Aggregate(ClientRequestKey),
     /// A node may have a permit for this worker's scans.
     ScanPermit(NodeIndex),
-    /// Something was paused or resumed.
-    Holds,
     /// Links to this node, or of all nodes, are to be replaced.
     Renew(Option<SocketAddr>),
     /// Somebody wants to know something of this worker; the number comes back with the answer.
@@ -194,9 +188,7 @@ impl Common {
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
-            holds: Holds::default(),
             features: features::Shared::new(&config, now),
-            teachers: Teachers::default(),
             reports: Reports::default(),
             leases: Leases::new(now),
             settings: ArcSwap::from_pointee(config),

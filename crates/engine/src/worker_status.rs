@@ -2,8 +2,6 @@
 //! ([`crate::shared::WorkerMessage::Report`]), answered as an output ([`crate::output::Output::Report`]): it
 //! costs nothing while nobody asks.
 
-pub(crate) mod answer;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,8 +13,8 @@
 //! - **Ageing.** After `wait_max_us / 2` an item is *due*. Due items go before all others, earliest
 //!   deadline first; but after a due scan the next item is not a scan if anything else may go. At
 //!   `wait_max_us` [`Schedule::poll_expired`] returns the item.
-//! - **Shedding.** An item is refused at once if the work to be served before it takes, at the
-//!   measured rate ([`service_rate`]), longer than `wait_max_us` times a margin: 1 for scans and
+//! - **Shedding.** An item is refused at once if the work to be served before it ([`ahead`]) takes, at
+//!   the measured rate ([`service_rate`]), longer than `wait_max_us` times a margin: 1 for scans and
 //!   statements that were not understood, 2 for idempotent writes, 3 for other writes, 4 for reads.
 //!   So scans are shed first and point reads last. This also requires that something has already
 //!   waited for a sixteenth of that bound: predictions alone, for many queries that reach an idle
@@ -64,16 +64,18 @@
 //! Research, 1968).
 
 use adaptive_window::AdaptiveWindow;
+use ahead::Ahead;
 use choose::{Choice, rank_of, target_us};
 use fair_queue::{FairQueue, Queued, Share};
 use floors::Floors;
 use ramp::Ramp;
-use service_rate::{Backlog, ServiceRate};
+use service_rate::{Backlog, ServiceRate, rate_group};
 use shares::Shares;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 mod adaptive_window;
+mod ahead;
 mod choose;
 mod fair_queue;
 mod floors;
@@ -98,9 +100,6 @@ pub use offer::{Answered, Counters, Handle, Offer, Refusal};
 pub use settings::Settings;
 pub use slots::{Others, PieceAnswered, Slots};
 pub use variant::{UnknownVariant, Variant};
-
-/// Nothing is refused on predictions alone: something must have waited for the bound divided by this.
-const EVIDENCE_SHARE: u64 = 16;
 
 /// The queue of one worker for one node. After every call except `offer`, call
 /// [`Schedule::poll_dispatch`] until it returns None.
@@ -128,7 +127,7 @@ pub struct Schedule<T> {
     node_has_room: bool,
     /// Answers of other queries while scans were present, since they were last taken.
     others: Others,
-    backlogs: [Backlog; 2],
+    backlogs: [Backlog; Class::COUNT],
     counters: Counters,
 }
 
@@ -166,7 +165,7 @@ impl<T: Copy> Schedule<T> {
             scan_slots: settings.scan_slots,
             node_has_room: true,
             others: Others::default(),
-            backlogs: [Backlog::new(), Backlog::new()],
+            backlogs: [Backlog::new(); Class::COUNT],
             counters: Counters::default(),
         }
     }
@@ -275,6 +274,13 @@ impl<T: Copy> Schedule<T> {
         self.node_has_room = has_room;
     }
 
+    /// Forgets how fast scans are served, as all permits are with scans that nobody waits for any more: that nothing is
+    /// answered meanwhile says nothing of the node.
+    pub fn forget_scan_rate(&mut self) {
+        let wait_max_us = self.settings.wait_max_us[Class::Scan as usize];
+        self.service_rates[rate_group(Class::Scan)] = ServiceRate::new(wait_max_us);
+    }
+
     /// What was answered beside scans since the last call, for [`Slots`].
     pub fn take_others(&mut self) -> Others {
         std::mem::take(&mut self.others)
@@ -347,7 +353,7 @@ impl<T: Copy> Schedule<T> {
         if !reorder {
             return;
         }
-        self.backlogs = [Backlog::new(), Backlog::new()];
+        self.backlogs = [Backlog::new(); Class::COUNT];
         self.floors = Floors::default();
         self.scan_turns.clear();
         self.others_waiting = 0;
@@ -477,39 +483,17 @@ impl<T: Copy> Schedule<T> {
         let has_share = is_hot && queue.hot() >= max.div_ceil(2);
         match has_share || queue.len() >= max {
             true => Some(Refusal::QueueFull),
-            false => self.too_late(class, job),
+            false => {
+                let ahead = Ahead {
+                    settings: &self.settings,
+                    queues: &self.queues,
+                    backlogs: &self.backlogs,
+                    service_rates: &self.service_rates,
+                    now_us: self.now_us,
+                };
+                ahead.too_late(class, job)
+            }
         }
-    }
-
-    fn too_late(&self, class: Class, job: &Job) -> Option<Refusal> {
-        if self.settings.variant.is_preset() || class == Class::System {
-            return None;
-        }
-        let margin = match class {
-            Class::Scan | Class::Other => 1,
-            Class::Write | Class::Lwt if job.idempotent => 2,
-            Class::Write | Class::Lwt => 3,
-            _ => 4,
-        };
-        let rank = rank_of(self.settings.variant, class, job);
-        let ahead_us = self.backlogs[rate_group(class)].up_to(rank);
-        let wait_us = self.service_rates[rate_group(class)].wait_us(self.now_us, ahead_us)?;
-        let bound_us = self.settings.wait_max_us[class as usize].saturating_mul(margin);
-        (wait_us > bound_us && self.is_slow(class)).then_some(Refusal::TooLate { wait_us })
-    }
-
-    /// Whether something that shares its service rate with this class has waited for a while.
-    fn is_slow(&self, class: Class) -> bool {
-        let threshold_us = self.settings.wait_max_us[class as usize] / EVIDENCE_SHARE;
-        let mut shared = Class::ALL
-            .into_iter()
-            .filter(|other| rate_group(*other) == rate_group(class));
-        shared.any(|other| {
-            let oldest = self.queues[other as usize].oldest();
-            oldest.is_some_and(|(_, waiting)| {
-                self.now_us.saturating_sub(waiting.arrived_us) >= threshold_us
-            })
-        })
     }
 
     fn insert(&mut self, class: Class, seq: u64, item: T, job: Job, arrived_us: u64) {
@@ -520,7 +504,7 @@ impl<T: Copy> Schedule<T> {
         let flow = if is_preset { 0 } else { job.flow };
         let job = Job { flow, ..job };
         let bound_us = self.standing_wait_us(class);
-        self.backlogs[rate_group(class)].add(rank, job.ahead_us());
+        self.backlogs[class as usize].add(rank, job.ahead_us());
         match class {
             Class::Scan if variant == Variant::PRaS => {
                 self.scan_turns.insert(seq);
@@ -553,7 +537,7 @@ impl<T: Copy> Schedule<T> {
         if queue.is_empty() {
             self.floors.forget(class);
         }
-        self.backlogs[rate_group(class)].sub(waiting.rank, waiting.job.ahead_us());
+        self.backlogs[class as usize].sub(waiting.rank, waiting.job.ahead_us());
         match class {
             Class::Scan if served => {
                 self.scan_turns.pop_first();
@@ -603,9 +587,4 @@ impl<T: Copy> Schedule<T> {
     fn advance_to(&mut self, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
     }
-}
-
-/// Scans and everything else have a service rate and a backlog of their own.
-fn rate_group(class: Class) -> usize {
-    usize::from(class != Class::Scan)
 }

@@ -130,7 +130,7 @@ fn seen(
         }
     });
     let addresses = |movers: &[Mover]| movers.iter().map(|mover| mover.address).collect();
-    let (pauses, settings) = (shared.holds.list(now), shared.settings.load());
+    let (pauses, settings) = (shared.features.pause.list(now), shared.settings.load());
     SeenProxy {
         is_known: snapshot.is_known(),
         silence: Duration::from_millis(settings.links.silence_ms) + INTERVAL * 2,

@@ -31,6 +31,7 @@ use crate::{
     adopting, catalogue, file_limit, idle_clients, proxy_names, proxy_peers, recorder, reports,
     tls, traces,
 };
+use helenus_engine::features;
 use helenus_engine::session::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Snapshot;
@@ -287,8 +288,10 @@ fn leave(common: &Process, manager: &ServiceManager, timetable: Timetable) {
 fn stop(common: &Process, timetable: Timetable) {
     common.draining.store(true, Ordering::Release);
     // What waits must be answered before its clients leave.
-    common.holds.end(None, Instant::now());
-    common.tell_workers(&WorkerMessage::Holds);
+    common.features.pause.end(None, Instant::now());
+    common.tell_workers(&WorkerMessage::Feature(features::Message::Pause(
+        features::pause::Changed,
+    )));
     common.drain_workers(timetable);
 }
 

@@ -23,7 +23,9 @@ pub use crate::pipeline::attempt_end::AttemptEnd;
 pub use attempts::Attempt;
 pub use described::Described;
 pub use errors::ErrorRecord;
-pub(super) use recording::{on_answered, on_refused, on_sampled, on_settings, on_tick, report};
+pub(super) use recording::{
+    on_client_answered, on_refused, on_sampled, on_settings, on_tick, report,
+};
 pub use slow::SlowRequest;
 pub use statements::{Spread, StatementRecord};
 pub(super) use trace::on_attempt;

@@ -28,7 +28,7 @@ use crate::stats::{add, sub};
 pub(crate) use self::advice::Said;
 pub use self::advice::shadowed_by;
 pub(super) use self::check::{
-    goes_alone, on_joined, on_reply, on_settings, on_snapshot, on_taken_in, residue, why_late,
+    goes_alone, on_follower, on_reply, on_request, on_settings, on_snapshot, residue, why_late,
 };
 /// What a worker keeps.
 pub(super) use self::gate::RuleGate as State;

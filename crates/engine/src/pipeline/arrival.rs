@@ -1,11 +1,10 @@
 //! A client's request as it arrives: what the proxies' own tables answer, and what is kept of the rest.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
 use helenus_policy::turns::Condition;
-use helenus_wire::{Consistency, Header, Opcode, Version};
+use helenus_wire::{Consistency, Opcode};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
@@ -14,9 +13,9 @@ use crate::features;
 use crate::features::coalesce::Ticket;
 use crate::features::lwt_turns::queue::partition_name;
 use crate::features::merge::gate::Merge;
-use crate::features::pause::held::HeldRequest;
-use crate::keys::{PoolKey, SessionKey};
+use crate::keys::PoolKey;
 use crate::memory::Held;
+pub(crate) use crate::pipeline::arrived::Arrival;
 use crate::pipeline::node_request::Target;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
@@ -27,20 +26,6 @@ use crate::statement::analysis::Analysis;
 use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
-
-/// A client's request as it came.
-#[derive(Clone, Copy)]
-pub(crate) struct Arrival<'a> {
-    pub(crate) session: SessionKey,
-    pub(crate) header: Header,
-    pub(crate) opcode: Opcode,
-    pub(crate) version: Version,
-    pub(crate) pool: PoolKey,
-    pub(crate) keyspace: Option<&'a Rc<str>>,
-    pub(crate) body: &'a [u8],
-    /// The body behind its custom payload.
-    pub(crate) content: &'a [u8],
-}
 
 /// What is known of a smaller statement is not worth counting beside the request's body.
 const READ_MIN: usize = 8 * 1024;
@@ -53,30 +38,6 @@ pub(crate) fn bytes_read(opcode: Opcode, statement: Option<&Statement>) -> usize
     match bytes < READ_MIN {
         true => 0,
         false => bytes,
-    }
-}
-
-impl HeldRequest {
-    /// The request as it came.
-    pub(crate) fn arrival(&self, version: Version, pool: PoolKey) -> Arrival<'_> {
-        Arrival {
-            session: self.session,
-            header: self.header,
-            opcode: self.opcode,
-            version,
-            pool,
-            keyspace: self.keyspace.as_ref(),
-            body: &self.body,
-            content: self.body.get(self.content_at..).unwrap_or_default(),
-        }
-    }
-}
-
-impl<'a> Arrival<'a> {
-    /// The custom payload that comes first in the body, if there is one.
-    pub(crate) fn payload(&self) -> &'a [u8] {
-        let len = self.body.len().saturating_sub(self.content.len());
-        self.body.get(..len).unwrap_or_default()
     }
 }
 

@@ -1,5 +1,9 @@
 //! Node requests that have come to nothing: who hears of it, and what.
 
+pub(crate) mod expire;
+pub(crate) mod give_up;
+pub(crate) mod refuse;
+
 use helenus_wire::{ErrorBody, code};
 
 use crate::backlog::{Failed, How};

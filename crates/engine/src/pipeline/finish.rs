@@ -128,7 +128,7 @@ impl Engine {
             request.asked().note_asked(&self.cx, us);
             features::on_sampled(self, key, &answered);
         }
-        features::on_answered(self, key, &answered);
+        features::on_client_answered(self, key, &answered);
         self.clients.in_flight_ended(client.session);
     }
 

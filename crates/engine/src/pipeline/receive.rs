@@ -20,8 +20,7 @@ use crate::exec::Execution;
 use crate::features::coalesce::Read;
 use crate::features::encodings::requests::Stored;
 use crate::features::merge::gate::Merge;
-use crate::features::pause::HeldBack;
-use crate::features::{self, Arrived, Slot, Stop};
+use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::output::Output;
@@ -117,25 +116,17 @@ impl Engine {
         {
             return;
         }
-        if !self.holds.is_empty() {
-            match self.hold_back(&arrival, &analysis, statement.as_deref(), has_waited) {
-                HeldBack::No => {}
-                HeldBack::Waits => return,
-                HeldBack::Refused(why) => {
-                    return self.refuse(&arrival, statement.as_deref(), &why);
-                }
-            }
-        }
         let arrived = Arrived {
             arrival: &arrival,
             analysis: &analysis,
             statement: statement.as_deref(),
         };
         let mut slot = Slot::default();
-        match features::on_taken_in(self, &arrived, &mut slot) {
-            Ok(()) => self.go_on(arrival, analysis, statement, slot),
-            Err(Stop::Answered) => {}
-            Err(Stop::Instead(body)) => self.go_on_with(arrival, &body, slot),
+        match features::on_request(self, &arrived, has_waited, &mut slot) {
+            Verdict::GoOn => self.go_on(arrival, analysis, statement, slot),
+            Verdict::Waits | Verdict::Answered => {}
+            Verdict::Refused(why) => self.refuse(&arrival, statement.as_deref(), &why),
+            Verdict::Instead(body) => self.go_on_with(arrival, &body, slot),
         }
     }
 
@@ -249,7 +240,7 @@ impl Engine {
         };
         features::on_shared(self, &arrived, matches!(sharing, Sharing::Joined(_)));
         let ticket = match sharing {
-            Sharing::Joined(key) => return features::on_joined(self, key, slot),
+            Sharing::Joined(key) => return features::on_follower(self, key, slot),
             Sharing::Alone(ticket) => ticket,
         };
         let read_bytes = bytes_read(opcode, statement.as_deref());

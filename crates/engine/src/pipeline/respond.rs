@@ -120,7 +120,7 @@ impl Engine {
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
-        self.end_hedge(client, key, (service_us, content.len()));
+        features::on_answered(self, client, key, (service_us, content.len()));
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };

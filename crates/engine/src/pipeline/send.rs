@@ -4,6 +4,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::code;
 
 use crate::engine::Engine;
+use crate::features;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Flight, Form, Owner, Prediction, Stage};
 use crate::stats::add;
@@ -71,7 +72,7 @@ impl Engine {
             Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
         };
         request.stage = Stage::InFlight(admission, flight);
-        self.hedging.note_sent();
+        features::on_flight(&mut self.features);
         request.node = Some(node);
         if matches!(request.work, Prediction::Piece { .. } | Prediction::Part(_)) {
             add(&self.cx.shared.stats.global.scan_pieces, 1);

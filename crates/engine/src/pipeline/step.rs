@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::context::{Surroundings, Todo};
 use crate::exec::outcome::{FailedBy, Step};
-use crate::keys::ClientRequestKey;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::{Body, NO_MEMORY};
 use crate::pipeline::finish::Reply;
 
@@ -101,5 +101,22 @@ impl Engine {
     pub(crate) fn on_range_settled(&mut self, key: ClientRequestKey) {
         let step = self.advance(key, |execution, around| execution.on_range_settled(around));
         self.take_step(key, step, None);
+    }
+
+    /// One of two attempts has come to nothing; true if the other goes on without it.
+    pub(crate) fn goes_on_without(
+        &mut self,
+        client: ClientRequestKey,
+        attempt: NodeRequestKey,
+    ) -> bool {
+        let Some(request) = self.requests.clients.get_mut(client) else {
+            return false;
+        };
+        let Execution::Hedged { first, second } = request.execution else {
+            return false;
+        };
+        let other = if attempt == first { second } else { first };
+        request.execution = Execution::Single(Some(other));
+        true
     }
 }

@@ -30,7 +30,7 @@ impl Queues {
             && let Some(permit) = admission.permit.take()
         {
             self.kept.keep(Kept {
-                _permit: permit,
+                _permit: permit.keep(),
                 node: admission.place.node,
                 link,
                 stream,

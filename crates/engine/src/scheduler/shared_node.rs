@@ -63,6 +63,8 @@ impl WorkerSet {
 #[derive(Debug)]
 pub(crate) struct SharedNode {
     scans: AtomicU32,
+    /// Of these, those that are kept for what nobody waits for any more.
+    kept: AtomicU32,
     waiting: WorkerSet,
     /// By worker: its scans that wait would take a permit as long as fewer than this are taken. 0: none
     /// waits, or they wait for something else as well.
@@ -86,6 +88,7 @@ impl SharedNode {
     fn new(permits: u32, since: Instant) -> Self {
         SharedNode {
             scans: AtomicU32::new(0),
+            kept: AtomicU32::new(0),
             waiting: WorkerSet::default(),
             wanted: std::array::from_fn(|_| AtomicU32::new(0)),
             woken: WorkerSet::default(),
@@ -139,11 +142,28 @@ impl SharedNodes {
 
 /// A permit for one piece of a scan at a node, returned when it is dropped.
 #[derive(Debug)]
-pub(crate) struct ScanPermit(Arc<SharedNode>);
+pub(crate) struct ScanPermit {
+    node: Arc<SharedNode>,
+    is_kept: bool,
+}
+
+impl ScanPermit {
+    /// Nobody waits any more for what it was taken for.
+    pub(super) fn keep(mut self) -> ScanPermit {
+        if !self.is_kept {
+            self.is_kept = true;
+            self.node.kept.fetch_add(1, Ordering::Relaxed);
+        }
+        self
+    }
+}
 
 impl Drop for ScanPermit {
     fn drop(&mut self) {
-        self.0.scans.fetch_sub(1, Ordering::SeqCst);
+        if self.is_kept {
+            self.node.kept.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.node.scans.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -155,7 +175,15 @@ impl SharedNode {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |scans| {
                 (scans < permits).then_some(scans + 1)
             });
-        taken.is_ok().then(|| ScanPermit(self.clone()))
+        taken.is_ok().then(|| ScanPermit {
+            node: self.clone(),
+            is_kept: false,
+        })
+    }
+
+    /// Whether this number of permits, or more, are with scans that nobody waits for any more.
+    pub(super) fn are_all_kept(&self, permits: u32) -> bool {
+        self.kept.load(Ordering::Relaxed) >= permits.max(1)
     }
 
     /// Whether fewer than this number of permits are taken.

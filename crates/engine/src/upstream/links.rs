@@ -1,5 +1,6 @@
 //! The connections of one worker to its nodes, and what it thinks of these nodes.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
@@ -8,7 +9,6 @@ use slotmap::{SecondaryMap, SlotMap};
 
 use crate::config::Aggregation;
 use crate::context::Context;
-use crate::features::prewarm::lessons::Lessons;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::pipeline::node_request::Flight;
 use crate::stats::{NodeStats, Stats};
@@ -29,7 +29,6 @@ pub(crate) struct Links {
     /// By node.
     pub(super) health: Vec<Health>,
     pub(crate) repreparing: Repreparing,
-    pub(crate) lessons: Lessons,
     /// Links with something to be written.
     pub(super) dirty: Vec<LinkKey>,
     pub(super) pace: Pace,
@@ -44,23 +43,23 @@ impl Links {
             pools: SlotMap::with_key(),
             health: Vec::new(),
             repreparing: Repreparing::default(),
-            lessons: Lessons::default(),
             dirty: Vec::new(),
             pace: Pace::new(settings),
         }
     }
 
-    /// Makes room for nodes that are new in the snapshot.
-    pub(crate) fn adopt_nodes(&mut self, cx: &Context) {
-        // Those of the first snapshot have been there before.
-        let have_joined = !self.health.is_empty();
+    /// Makes room for nodes that are new in the snapshot. The numbers of those that have joined.
+    pub(crate) fn adopt_nodes(&mut self, cx: &Context) -> Range<usize> {
+        let before = self.health.len();
         for (index, node) in cx.snapshot.nodes.iter().enumerate().skip(self.health.len()) {
             let name = || node.address.to_string();
             let stats = cx.shared.stats.node(NodeIndex(index as u16), name);
             self.health.push(Health::new(cx.now, stats));
-            if have_joined {
-                self.lessons.expect(NodeIndex(index as u16));
-            }
+        }
+        match before {
+            // Those of the first snapshot have been there before.
+            0 => 0..0,
+            _ => before..self.health.len(),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::endpoint::Endpoint;
 use crate::failure::error_kind;
 use crate::fill::{ATTEMPTS, pause_before};
 use crate::kv::{create_keyspace, prepare};
-use crate::measure::ErrorKind;
+use crate::measure::{ErrorKind, Phase};
 use crate::run::{Limit, Plan, Progress, run_closed};
 use crate::workload::Workload;
 use anyhow::{Context, Result, ensure};
@@ -65,11 +65,22 @@ pub async fn fill(
         progress,
         ..Plan::new(clients, Limit::Ops(loader.batches.len() as u64))
     };
-    let phase = run_closed(&loader, &plan).await;
+    check("loading the flights", &run_closed(&loader, &plan).await)
+}
+
+/// Fails if a part of the work did, in spite of [`patiently`].
+pub(super) fn check(work: &str, phase: &Phase) -> Result<()> {
+    let kinds = phase.errors.iter();
+    let kinds: Vec<String> = kinds
+        .map(|(kind, times)| format!("{kind} ({times})"))
+        .collect();
     ensure!(
-        phase.errors.is_empty(),
-        "loading the flights failed: {:?}",
-        phase.errors
+        kinds.is_empty(),
+        "{work} failed: {} of {} requests did not succeed in up to {ATTEMPTS} attempts each; the last \
+         answers: {}",
+        phase.errors_total(),
+        phase.ops + phase.errors_total(),
+        kinds.join(", ")
     );
     Ok(())
 }
@@ -91,12 +102,7 @@ pub async fn verify(endpoint: &Endpoint, keyspace: &str, data: &Arc<Dataset>) ->
         total: AtomicUsize::new(0),
     });
     let plan = Plan::new(16, Limit::Ops(data.flights.len() as u64));
-    let phase = run_closed(&verifier, &plan).await;
-    ensure!(
-        phase.errors.is_empty(),
-        "counting the flights failed: {:?}",
-        phase.errors
-    );
+    check("counting the flights", &run_closed(&verifier, &plan).await)?;
     Ok(verifier.total.load(Ordering::Relaxed) as u64)
 }
 
@@ -315,7 +321,9 @@ async fn count_rows(
 mod tests {
     use super::*;
     use crate::flights::dataset::Partition;
+    use crate::measure::Recorder;
     use std::future::ready;
+    use std::time::Duration;
 
     #[tokio::test]
     async fn what_is_refused_for_a_while_is_tried_again() {
@@ -343,6 +351,27 @@ mod tests {
         })
         .await;
         assert_eq!((outcome, attempts), (Err("invalid"), 1));
+    }
+
+    #[test]
+    fn a_failure_says_what_was_answered_and_how_often() {
+        let phase = |failed: &[ErrorKind]| {
+            let mut recorder = Recorder::new(1);
+            for _ in 0..7 {
+                recorder.record(0, Duration::from_millis(1), Ok(()));
+            }
+            for kind in failed {
+                recorder.record(0, Duration::from_millis(1), Err(kind));
+            }
+            recorder.into_phase(&["batch"], Duration::from_secs(1), None)
+        };
+        assert!(check("loading", &phase(&[])).is_ok());
+        let failed = phase(&["overloaded", "write timeout", "overloaded"]);
+        assert_eq!(
+            check("loading", &failed).unwrap_err().to_string(),
+            "loading failed: 3 of 10 requests did not succeed in up to 8 attempts each; the last answers: \
+             overloaded (2), write timeout (1)"
+        );
     }
 
     #[test]

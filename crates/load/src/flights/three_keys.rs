@@ -87,9 +87,7 @@ pub async fn fill(
         progress,
         ..Plan::new(clients, Limit::Ops(loader.batches.len() as u64))
     };
-    let phase = run_closed(&loader, &plan).await;
-    let failed = &phase.errors;
-    ensure!(failed.is_empty(), "loading the flights failed: {failed:?}");
+    tables::check("loading the flights", &run_closed(&loader, &plan).await)?;
     Ok(flights(data).count())
 }
 

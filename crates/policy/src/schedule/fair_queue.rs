@@ -72,27 +72,37 @@ struct Tenant {
 #[derive(Debug, Default)]
 struct OfRank {
     waiting: usize,
+    /// See [`Job::ahead_us`].
+    work_us: u64,
     flows: Flows,
 }
 
 impl Tenant {
     /// Where an item of that rank starts. `place`: there, if that is known.
-    fn enter(&mut self, rank: Rank, flow: u32, place: Option<u64>) -> u64 {
+    fn enter(&mut self, rank: Rank, job: &Job, place: Option<u64>) -> u64 {
         let of = self.of_ranks.entry(rank).or_default();
         of.waiting += 1;
-        place.unwrap_or_else(|| of.flows.enter(flow))
+        of.work_us += u64::from(job.ahead_us());
+        place.unwrap_or_else(|| of.flows.enter(job.flow))
     }
 
     /// An item of that rank waits no longer.
-    fn leave(&mut self, rank: Rank) {
+    fn leave(&mut self, rank: Rank, job: &Job) {
         let Entry::Occupied(mut of) = self.of_ranks.entry(rank) else {
             debug_assert!(false, "every waiting item has a rank");
             return;
         };
-        of.get_mut().waiting -= 1;
-        if of.get().waiting == 0 {
+        let waiting = of.get_mut();
+        waiting.waiting -= 1;
+        waiting.work_us -= u64::from(job.ahead_us());
+        if waiting.waiting == 0 {
             of.remove();
         }
+    }
+
+    /// Its work of these ranks.
+    fn up_to(&self, rank: Rank) -> u64 {
+        self.of_ranks.range(..=rank).map(|(_, of)| of.work_us).sum()
     }
 }
 
@@ -164,6 +174,20 @@ impl<T: Copy> FairQueue<T> {
         Some((rank, seq))
     }
 
+    /// The work that goes before a new item of a tenant and rank: the tenant's own, and of each other one what it is
+    /// served until their tags are alike.
+    pub(super) fn ahead_us(&self, id: u32, rank: Rank) -> u64 {
+        let own_us = self.tenants.get(&id).map_or(0, |own| own.up_to(rank));
+        let tag = self.share.shares.tag_of(self.share.class, id);
+        let until = tag.saturating_add(own_us);
+        let others = self.tenants.iter().filter(|(other, _)| **other != id);
+        let others_us = others.map(|(_, of)| {
+            let before_us = until.saturating_sub(of.tag.load(Ordering::Relaxed));
+            of.up_to(rank).min(before_us)
+        });
+        own_us + others_us.sum::<u64>()
+    }
+
     /// `bound_us`: see [`Standing`], here and below.
     pub(super) fn push(&mut self, seq: u64, mut waiting: Queued<T>, bound_us: u64) {
         let (id, now_us) = (waiting.tenant, waiting.arrived_us);
@@ -181,7 +205,7 @@ impl<T: Copy> FairQueue<T> {
             }
         });
         tenant.standing.on_arrival(now_us, bound_us);
-        waiting.start = tenant.enter(waiting.rank, waiting.job.flow, None);
+        waiting.start = tenant.enter(waiting.rank, &waiting.job, None);
         tenant.ranked.insert(waiting.sort_key(seq));
         self.hot += usize::from(waiting.is_hot());
         let before = self.items.insert(seq, waiting);
@@ -242,7 +266,7 @@ impl<T: Copy> FairQueue<T> {
         if let Some(tenant) = self.tenants.get_mut(&id) {
             let was = tenant.ranked.remove(&waiting.sort_key(seq));
             debug_assert!(was, "every waiting item is ranked");
-            tenant.leave(waiting.rank);
+            tenant.leave(waiting.rank, &waiting.job);
             if tenant.ranked.is_empty() {
                 self.by_tag.remove(&(tenant.known, id));
                 self.tenants.remove(&id);
@@ -269,8 +293,13 @@ impl<T: Copy> FairQueue<T> {
         };
         if let Some(tenant) = self.tenants.get_mut(&waiting.tenant) {
             tenant.ranked.remove(&waiting.sort_key(seq));
-            if rank != waiting.rank {
-                tenant.leave(waiting.rank);
+            if rank == waiting.rank {
+                if let Some(of) = tenant.of_ranks.get_mut(&rank) {
+                    of.work_us -= u64::from(waiting.job.ahead_us());
+                    of.work_us += u64::from(job.ahead_us());
+                }
+            } else {
+                tenant.leave(waiting.rank, &waiting.job);
                 // Among what is not hot arrival decides: it goes before the first that came later.
                 let those = (target_us, rank, 0, 0)..=(target_us, rank, u64::MAX, u64::MAX);
                 let mut those = tenant.ranked.range(those);
@@ -278,7 +307,7 @@ impl<T: Copy> FairQueue<T> {
                     |of: u64| of > seq && self.items.get(&of).is_some_and(|of| !of.is_hot());
                 let next = those.find(|(.., of)| !changed.is_hot() && is_next(*of));
                 let place = next.map(|(_, _, start, _)| *start);
-                changed.start = tenant.enter(rank, job.flow, place);
+                changed.start = tenant.enter(rank, &job, place);
             }
             tenant.ranked.insert(changed.sort_key(seq));
         }

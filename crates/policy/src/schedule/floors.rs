@@ -59,6 +59,11 @@ impl Floors {
         *own = own.saturating_sub(SHARE * served);
     }
 
+    /// What all other classes are served at most before one has been served so much.
+    pub(super) fn others_us(served_us: u64) -> u64 {
+        SHARE.saturating_mul(served_us.saturating_add(SLACK_US))
+    }
+
     /// Nothing of the class waits any more.
     pub(super) fn forget(&mut self, class: Class) {
         self.owed[class as usize] = 0;

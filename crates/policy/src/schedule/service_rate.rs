@@ -17,6 +17,7 @@
 //!
 //! Source: an exponentially weighted moving average over irregular intervals.
 
+use super::Class;
 use super::fair_queue::Rank;
 
 const INTERVAL_US: u64 = 50_000;
@@ -30,6 +31,11 @@ const MEMORY_US_MIN: u64 = 500_000;
 const RATE_INITIAL: f64 = 4.0;
 /// Fraction of the memory that must have passed before a wait is predicted.
 const KNOWN_SHARE: f64 = 0.25;
+
+/// Scans and everything else have a service rate and a backlog of their own.
+pub(super) fn rate_group(class: Class) -> usize {
+    usize::from(class != Class::Scan)
+}
 
 /// The measured rate of work, in microseconds of predicted work per microsecond.
 #[derive(Debug)]
@@ -100,18 +106,23 @@ impl ServiceRate {
 }
 
 /// Waiting work, by rank.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Backlog {
     work_us: [u64; 33],
+    items: [u32; 33],
 }
 
 impl Backlog {
     pub(super) fn new() -> Self {
-        Backlog { work_us: [0; 33] }
+        Backlog {
+            work_us: [0; 33],
+            items: [0; 33],
+        }
     }
 
     pub(super) fn add(&mut self, rank: Rank, work_us: u32) {
         self.work_us[bucket(rank)] += u64::from(work_us);
+        self.items[bucket(rank)] += 1;
     }
 
     pub(super) fn sub(&mut self, rank: Rank, work_us: u32) {
@@ -121,11 +132,21 @@ impl Backlog {
             "work was removed that was never added"
         );
         *work = work.saturating_sub(u64::from(work_us));
+        let items = &mut self.items[bucket(rank)];
+        *items = items.saturating_sub(1);
     }
 
-    /// The work served before a new item of this rank.
+    /// The work that goes before a new item of this rank.
     pub(super) fn up_to(&self, rank: Rank) -> u64 {
         self.work_us[..=bucket(rank)].iter().sum()
+    }
+
+    /// What one of the largest items of that is taken to be.
+    pub(super) fn largest_up_to(&self, rank: Rank) -> u64 {
+        let buckets = self.work_us.iter().zip(&self.items);
+        let mut buckets = buckets.take(bucket(rank) + 1).rev();
+        let largest = buckets.find(|(_, items)| **items > 0);
+        largest.map_or(0, |(work_us, items)| work_us / u64::from(*items))
     }
 }
 

@@ -94,6 +94,18 @@ impl Shares {
         all.map(|class| self.of(class).waiting.len()).sum()
     }
 
+    /// The tag of a tenant, or the one that it would begin to wait with.
+    pub(super) fn tag_of(&self, class: Class, id: u32) -> u64 {
+        let of = self.of(class);
+        match of.waiting.get(&id) {
+            Some(tenant) => tenant.tag.load(Ordering::Relaxed),
+            None => {
+                let had = of.absent.get(&id).copied();
+                had.unwrap_or(0).max(of.virtual_us)
+            }
+        }
+    }
+
     /// A tenant begins to wait in a queue in which it had nothing: its tag.
     pub(super) fn enter(&self, class: Class, queue: usize, id: u32) -> Arc<AtomicU64> {
         let mut of = self.of(class);

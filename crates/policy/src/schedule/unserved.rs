@@ -2,7 +2,7 @@
 
 use crate::schedule::choose::{rank_of, target_us};
 use crate::schedule::fair_queue::Queued;
-use crate::schedule::{Class, Handle, Job, Schedule, rate_group};
+use crate::schedule::{Class, Handle, Job, Schedule};
 
 impl<T: Copy> Schedule<T> {
     /// An item that has waited as long as its class may; the schedule forgets it.
@@ -75,7 +75,7 @@ impl<T: Copy> Schedule<T> {
         let rank_now = rank_of(variant, class, &job_now);
         let target_us = target_us(variant, class, &job_now, arrived_us);
         queue.change(seq, job_now, rank_now, target_us);
-        let backlog = &mut self.backlogs[rate_group(class)];
+        let backlog = &mut self.backlogs[class as usize];
         backlog.sub(rank, job.ahead_us());
         backlog.add(rank_now, job_now.ahead_us());
         true

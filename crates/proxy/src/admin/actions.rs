@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use helenus_engine::features;
 use helenus_engine::features::pause::operator_pause::{HELD_MAX, HOLD_MAX, Hold, Paused};
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Node;
@@ -94,7 +95,7 @@ fn pause_view(hold: &Hold, now: Instant) -> PauseView {
 
 /// What `/api/pauses` answers.
 pub(super) fn pauses(shared: &Process, now: Instant) -> Vec<PauseView> {
-    let holds = shared.holds.list(now);
+    let holds = shared.features.pause.list(now);
     holds.iter().map(|hold| pause_view(hold, now)).collect()
 }
 
@@ -193,10 +194,13 @@ fn pause(shared: &Process, query: Option<&str>) -> Done {
     }
     let now = Instant::now();
     let hold = shared
-        .holds
+        .features
+        .pause
         .begin(of, now, Duration::from_secs(seconds), max)
         .map_err(|e| (StatusCode::CONFLICT, e.to_string()))?;
-    shared.tell_workers(&WorkerMessage::Holds);
+    shared.tell_workers(&WorkerMessage::Feature(features::Message::Pause(
+        features::pause::Changed,
+    )));
     tracing::warn!(
         seconds,
         waiting_max = max,
@@ -212,13 +216,15 @@ fn resume(shared: &Process, query: Option<&str>) -> Done {
     parameters::only(query, &["role", "keyspace"]).map_err(bad)?;
     let of = paused_of(query).map_err(bad)?;
     let now = Instant::now();
-    let ended = shared.holds.end(Some(&of), now);
+    let ended = shared.features.pause.end(Some(&of), now);
     let Some(hold) = ended.first() else {
         let why = format!("{of} is not paused, or not any more: GET /api/pauses lists what is");
         return Err((StatusCode::NOT_FOUND, why));
     };
     let view = pause_view(hold, now);
-    shared.tell_workers(&WorkerMessage::Holds);
+    shared.tell_workers(&WorkerMessage::Feature(features::Message::Pause(
+        features::pause::Changed,
+    )));
     tracing::warn!(waiting = view.waiting, "an operator has resumed {of}");
     let text = format!(
         "{of} resumed by an operator; {} requests have waited",

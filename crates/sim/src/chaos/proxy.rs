@@ -37,6 +37,8 @@ pub(super) struct Worker {
     pub alarm: Instant,
     /// Schema changes that wait until the nodes agree.
     pub agreeing: usize,
+    /// When it hears of what it was told last.
+    pub told_us: u64,
     /// When it is to send its clients away.
     pub timetable: Option<Timetable>,
     /// Whether it takes new clients.
@@ -89,6 +91,7 @@ impl Proxy {
             flush_planned: false,
             alarm: now + FAR,
             agreeing: 0,
+            told_us: 0,
             timetable: None,
             accepts: true,
             ended: false,

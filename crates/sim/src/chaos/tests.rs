@@ -32,7 +32,10 @@ fn nothing_that_must_hold_is_broken() {
     let only: Option<u64> = number("HELENUS_SEED");
     let seeds: Vec<u64> = match (only, number("HELENUS_SEEDS")) {
         (Some(seed), _) => vec![seed],
-        (None, Some(count)) => (0..count).collect(),
+        (None, Some(count)) => {
+            let from = number("HELENUS_SEED_FROM").unwrap_or(0);
+            (from..from + count).collect()
+        }
         (None, None) => of_every_test(number("HELENUS_SEED_EXTRA")),
     };
     let count = seeds.len();

@@ -9,7 +9,7 @@ use helenus_policy::schedule::Class;
 use helenus_wire::Opcode;
 
 use crate::context::Context;
-use crate::features::hot::{Key, Label, OfWorker, PUBLISHED_MAX};
+use crate::features::hot::published::{Key, Label, OfWorker, PUBLISHED_MAX};
 use crate::session::login::identity::Identity;
 use crate::statement::prepared::Statement;
 use crate::stats::TableStats;

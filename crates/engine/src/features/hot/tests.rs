@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_policy::token::murmur3_token;

@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_wire::{Header, Opcode};
+use helenus_wire::{Header, Opcode, Version};
 
 use crate::features::pause::operator_pause::{HeldPlace, Hold, Paused};
-use crate::keys::SessionKey;
+use crate::keys::{PoolKey, SessionKey};
 use crate::memory::Held;
+use crate::pipeline::arrival::Arrival;
 
 /// A request as it came.
 #[derive(Debug)]
@@ -26,6 +27,22 @@ pub(crate) struct HeldRequest {
     pub content_at: usize,
     pub _bytes: Held,
     pub _place: HeldPlace,
+}
+
+impl HeldRequest {
+    /// The request as it came.
+    pub(crate) fn arrival(&self, version: Version, pool: PoolKey) -> Arrival<'_> {
+        Arrival {
+            session: self.session,
+            header: self.header,
+            opcode: self.opcode,
+            version,
+            pool,
+            keyspace: self.keyspace.as_ref(),
+            body: &self.body,
+            content: self.body.get(self.content_at..).unwrap_or_default(),
+        }
+    }
 }
 
 /// The pauses in force, as one worker knows them, and what waits because of each.

@@ -22,6 +22,10 @@ pub const HELD_MAX: u32 = 100_000;
 /// All that waits because of pauses takes at most this part of `limits.memory_max`.
 pub(crate) const MEMORY_SHARE: usize = 8;
 
+/// Something was paused or resumed.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed;
+
 /// Whose requests a pause is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Paused {
@@ -149,7 +153,7 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// Pauses something; workers are to be told ([`crate::shared::WorkerMessage::Holds`]).
+    /// Pauses something; workers are to be told ([`crate::shared::WorkerMessage::Feature(features::Message::Pause(features::pause::Changed))`]).
     ///
     /// # Errors
     /// Why not.

@@ -3,6 +3,7 @@ use std::time::Duration;
 use helenus_wire::{Opcode, Version, code, write};
 
 use crate::config::Config;
+use crate::features;
 use crate::features::pause::operator_pause::Paused;
 use crate::shared::WorkerMessage;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, rows};
@@ -22,15 +23,21 @@ fn alone() -> Config {
 
 fn pause(bench: &mut Bench, keyspace: &str) {
     let paused = Paused::Keyspace(keyspace.into());
-    let holds = &bench.common.holds;
+    let holds = &bench.common.features.pause;
     let begun = holds.begin(paused, bench.now, MINUTE, 10_000);
     begun.expect("a pause");
-    bench.engine.on_message(bench.now, WorkerMessage::Holds);
+    bench.engine.on_message(
+        bench.now,
+        WorkerMessage::Feature(features::Message::Pause(features::pause::Changed)),
+    );
 }
 
 fn resume(bench: &mut Bench) {
-    bench.common.holds.end(None, bench.now);
-    bench.engine.on_message(bench.now, WorkerMessage::Holds);
+    bench.common.features.pause.end(None, bench.now);
+    bench.engine.on_message(
+        bench.now,
+        WorkerMessage::Feature(features::Message::Pause(features::pause::Changed)),
+    );
 }
 
 fn ask(bench: &mut Bench, stream: i16, text: &str) {
@@ -81,7 +88,7 @@ fn enter(bench: &mut Bench, keyspace: &str) {
 
 /// How many requests wait for each pause in force.
 fn waiting(bench: &Bench) -> Vec<u32> {
-    let holds = bench.common.holds.list(bench.now);
+    let holds = bench.common.features.pause.list(bench.now);
     holds.iter().map(|hold| hold.waiting()).collect()
 }
 
@@ -179,8 +186,14 @@ fn use_passes_and_what_waits_stays_in_its_keyspace() {
     pause(&mut bench, "shop");
     assert_eq!(waiting(&bench), [1, 0]);
     let app = Paused::Keyspace("app".into());
-    assert_eq!(bench.common.holds.end(Some(&app), bench.now).len(), 1);
-    bench.engine.on_message(bench.now, WorkerMessage::Holds);
+    assert_eq!(
+        bench.common.features.pause.end(Some(&app), bench.now).len(),
+        1
+    );
+    bench.engine.on_message(
+        bench.now,
+        WorkerMessage::Feature(features::Message::Pause(features::pause::Changed)),
+    );
     assert_eq!(waiting(&bench), [0], "it is not in the other keyspace");
     assert_eq!(bench.engine.requests_in_flight(), 1);
 }

@@ -16,8 +16,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::keys::PoolKey;
 use crate::statement::prepared::Prepared;
 
-/// Longer statements are not taught.
-pub(crate) const TEXT_BYTES_MAX: usize = 256 * 1024;
+/// The lessons of this node go on.
+pub(in crate::features) type Work = NodeIndex;
+
 /// PREPAREs of a node under way at a time.
 pub(crate) const AT_ONCE: usize = 4;
 /// How long a node is tried last for the sake of its lessons. What it has not been taught by then it learns

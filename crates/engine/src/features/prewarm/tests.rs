@@ -141,7 +141,8 @@ fn lessons_end_with_their_link() {
     assert!(
         bench
             .common
-            .teachers
+            .features
+            .prewarm
             .is_taught(helenus_policy::ring::NodeIndex(2))
     );
 }

@@ -88,7 +88,7 @@ pub(in crate::features) fn on_sampled(
 
 /// Looks at a request that ends.
 #[inline]
-pub(in crate::features) fn on_answered(
+pub(in crate::features) fn on_client_answered(
     engine: &mut Engine,
     key: ClientRequestKey,
     of: &Answered<'_>,

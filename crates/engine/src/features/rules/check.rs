@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::features::rules::gate::{Admitted, Nature, Part};
 use crate::features::rules::seen::Seen;
 use crate::features::rules::{Asked, OfClient, Refused, Role, Slot, Who, is_timed, of_joined};
-use crate::features::{Arrived, Stop, Verdict};
+use crate::features::{Arrived, Verdict};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::arrival::Arrival;
 use crate::statement::analysis::Analysis;
@@ -44,13 +44,13 @@ pub(in crate::features) fn on_snapshot(engine: &mut Engine) {
 
 /// Asks the rules that a request matches.
 #[inline]
-pub(in crate::features) fn on_taken_in(
+pub(in crate::features) fn on_request(
     engine: &mut Engine,
     request: &Arrived<'_>,
     slot: &mut Slot,
 ) -> Verdict {
     if engine.features.rules.is_empty() || request.arrival.opcode == Opcode::Prepare {
-        return Ok(());
+        return Verdict::GoOn;
     }
     obey(engine, request, slot)
 }
@@ -66,13 +66,13 @@ fn obey(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) -> Verdict 
         Ok(admitted) => admitted,
         Err(why) => {
             refuse(engine, arrival, statement, &why);
-            return Err(Stop::Answered);
+            return Verdict::Answered;
         }
     };
     *slot = permits;
     match level {
-        Some(level) => Err(Stop::Instead(at_level(arrival, level))),
-        None => Ok(()),
+        Some(level) => Verdict::Instead(at_level(arrival, level)),
+        None => Verdict::GoOn,
     }
 }
 
@@ -84,7 +84,11 @@ pub(in crate::features) fn goes_alone(slot: &Slot) -> bool {
 
 /// A read that gets the answer of another pays for its bytes.
 #[inline]
-pub(in crate::features) fn on_joined(engine: &mut Engine, key: ClientRequestKey, slot: &mut Slot) {
+pub(in crate::features) fn on_follower(
+    engine: &mut Engine,
+    key: ClientRequestKey,
+    slot: &mut Slot,
+) {
     if slot.is_empty() {
         return;
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use helenus_policy::ring::NodeIndex;
 
 use crate::engine::Engine;
+use crate::features;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::output::{Dialed, NotDialed};
 use crate::pipeline::node_request::Target;
@@ -132,7 +133,9 @@ impl Engine {
         self.note_return(opening.node, result.is_ok());
         let opened = self.links.take_opened(&mut self.cx, key, opening, result);
         match (self.links.is_up(key), &opening.kind) {
-            (true, LinkKind::Shared(_)) => self.begin_lessons(opening.node, opening.pool),
+            (true, LinkKind::Shared(_)) => {
+                features::on_link_up(self, opening.node, opening.pool);
+            }
             (true, _) => {}
             (false, _) => self.links.forget(&mut self.cx, key),
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
-use crate::backlog::Work;
 use crate::engine::Engine;
+use crate::features;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::pipeline::query::Query;
@@ -143,9 +143,7 @@ impl Engine {
     /// The PREPARE of a statement on a node has ended, however. Returns the node requests that have waited
     /// for it.
     pub(crate) fn end_lesson(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
-        if self.links.lessons.note_ended(node, id) {
-            self.backlog.push(Work::Teach(node));
-        }
+        features::on_prepare_ended(self, node, id);
         self.links.take_repreparing(id, node)
     }
 

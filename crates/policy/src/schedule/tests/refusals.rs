@@ -238,3 +238,96 @@ fn full_queues_refuse() {
     assert_eq!(refused, Offer::Refused(Refusal::QueueFull));
     assert_eq!(schedule.counters().refused[Class::Write as usize], 1);
 }
+
+/// A queue that has been served long enough for its rate to be known, and then not at all for so long; of each of these,
+/// that many wait, and had been served before.
+fn stopped_with(
+    waiting: &[(u32, Class, u32, u32)],
+    stopped_us: u64,
+) -> (
+    Schedule<()>,
+    impl Fn(&mut Schedule<()>, u32, Class, u32) -> bool,
+) {
+    let mut bounds = settings(Variant::Default, 1);
+    bounds.wait_max_us = [1_000_000; Class::COUNT];
+    bounds.queue_max = [100_000; Class::COUNT];
+    let mut schedule = Schedule::new(bounds);
+    let job = |tenant, work_us| Job {
+        tenant,
+        ..Job::of_work(work_us)
+    };
+    let offer = move |schedule: &mut Schedule<()>, now_us, (tenant, class, work_us)| {
+        schedule.offer(now_us, (), class, job(tenant, work_us), true)
+    };
+    // A second in which each hundredth of one something is served.
+    for class in [Class::Point, Class::Scan] {
+        assert_eq!(offer(&mut schedule, 0, (9, class, 10_000)), Offer::Dispatch);
+        (0..100).for_each(|_| _ = queued(offer(&mut schedule, 0, (9, class, 10_000))));
+    }
+    for step in 1..=100 {
+        for class in [Class::Point, Class::Scan] {
+            schedule.on_done(step * 10_000, class, answered(10_000, 10_000));
+        }
+        while schedule.poll_dispatch(step * 10_000, true).is_some() {}
+    }
+    assert_eq!(schedule.waiting(), 0);
+    for &(tenant, class, work_us, count) in waiting {
+        (0..count).for_each(|_| {
+            _ = queued(offer(&mut schedule, 1_000_000, (tenant, class, work_us)));
+        });
+    }
+    let refuses = move |schedule: &mut Schedule<()>, tenant, class, work_us| {
+        let offer = offer(schedule, 1_000_000 + stopped_us, (tenant, class, work_us));
+        matches!(offer, Offer::Refused(Refusal::TooLate { .. }))
+    };
+    (schedule, refuses)
+}
+
+#[test]
+fn what_another_tenant_has_waiting_is_no_reason_to_refuse() {
+    let (mut schedule, refuses) = stopped_with(&[(1, Class::Point, 1_000, 5_000)], 100_000);
+    assert!(refuses(&mut schedule, 1, Class::Point, 1_000), "its own");
+    assert!(
+        !refuses(&mut schedule, 2, Class::Point, 1_000),
+        "takes turns"
+    );
+    // Reads are as light, and more urgent; but of nine requests one is a write.
+    assert!(
+        !refuses(&mut schedule, 2, Class::Write, 1_000),
+        "has a floor"
+    );
+    assert!(
+        !refuses(&mut schedule, 1, Class::Write, 1_000),
+        "has a floor"
+    );
+}
+
+#[test]
+fn a_tenant_waits_for_its_own_and_for_as_much_of_others() {
+    let all = [
+        (1, Class::Point, 1_000, 5_000),
+        (2, Class::Point, 1_000, 3_000),
+    ];
+    let (mut schedule, refuses) = stopped_with(&all, 100_000);
+    // Three seconds of its own, and three of the other's.
+    assert!(refuses(&mut schedule, 2, Class::Point, 1_000));
+    let (mut schedule, refuses) = stopped_with(&all[1..], 100_000);
+    assert!(!refuses(&mut schedule, 2, Class::Point, 1_000));
+}
+
+#[test]
+fn one_prediction_is_no_backlog() {
+    let long = [(1, Class::Scan, 5_000_000, 1), (1, Class::Scan, 1_000, 20)];
+    let (mut schedule, refuses) = stopped_with(&long, 100_000);
+    assert!(!refuses(&mut schedule, 1, Class::Scan, 5_000_000));
+    let (mut schedule, refuses) = stopped_with(&[(1, Class::Scan, 5_000_000, 2)], 100_000);
+    assert!(refuses(&mut schedule, 1, Class::Scan, 5_000_000));
+}
+
+#[test]
+fn what_nobody_waits_for_says_nothing_of_how_fast_scans_are_served() {
+    let (mut schedule, refuses) = stopped_with(&[(1, Class::Scan, 10_000, 200)], 900_000);
+    assert!(refuses(&mut schedule, 1, Class::Scan, 10_000));
+    schedule.forget_scan_rate();
+    assert!(!refuses(&mut schedule, 1, Class::Scan, 10_000));
+}

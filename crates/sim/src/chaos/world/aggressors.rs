@@ -4,10 +4,10 @@
 //! ([`super::work`]). Two clients of one role ask for rows at a steady pace, whatever the answers; a third, of
 //! another role, is the aggressor. The run is played twice from the same seed, without and with it.
 //!
-//! What is promised (`judge_beside`): of what the two ask for no more than [`REFUSED_MAX`] fail that did not, and their worst wait and the mean of all are
-//! no longer than [`FACTOR`] times those of the run without, and a constant for what the aggressor has at the nodes
-//! already, which nobody can take back: as many requests as a node may have in flight, or pieces of scans as it has
-//! permits.
+//! What is promised (`judge_beside`): nothing of what the two ask for fails that did not, and their worst wait and the
+//! mean of all are no longer than [`FACTOR`] times those of the run without, and a constant for what the aggressor has at
+//! the nodes already, which nobody can take back: as many requests as a node may have in flight, or pieces of scans as
+//! it has permits.
 
 use helenus_engine::config::Config;
 use helenus_wire::{Opcode, Version, query_flags, write};
@@ -61,9 +61,6 @@ impl Kind {
 const RUNS: u64 = 50;
 /// Clients that are to be served all the same; the next is the aggressor.
 const VICTIMS: usize = 2;
-/// A request is refused early if all that is ahead of it takes longer than it may wait. That counts what other roles wait
-/// for as well, although they take turns: in one of ten thousand seeds three of a victim's writes were refused for it.
-const REFUSED_MAX: u64 = 8;
 /// How long the run is, when the aggressor begins, and from when on waits count.
 const TROUBLE_US: u64 = 3_200_000;
 const BEGINS_US: u64 = 1_200_000;
@@ -86,8 +83,9 @@ const SLOWER: f64 = 50.0;
 /// How many times what it is without it a wait may be, and how much longer than that.
 const FACTOR: u64 = 3;
 const BESIDE_US: u64 = 250_000;
-/// The same of the mean of all waits.
+/// The same of the mean of all waits; beside scans, see [`DUE_US`].
 const MEAN_US: u64 = 130_000;
+const MEAN_BESIDE_SCANS_US: u64 = 250_000;
 /// Shares are those within a class, and scans are many pieces: what is lighter goes first, until a request has waited for
 /// half of its bound and is due (`scheduling.point_wait_max_ms`; docs/scheduling.md, "Limits").
 const DUE_US: u64 = 2_500_000;
@@ -348,7 +346,11 @@ impl World {
         {
             of.fared.asked += 1;
             of.fared.failed += u64::from(is_error);
-            of.fared.worst_us = of.fared.worst_us.max(now_us - request.begun_us);
+            // Within a class, too, what is lighter goes first until the other is due, and writes are lighter than additions:
+            // there are few in a class that is served one request in eight.
+            if !matches!(request.purpose, Purpose::Add(_)) {
+                of.fared.worst_us = of.fared.worst_us.max(now_us - request.begun_us);
+            }
             of.fared.waited_us += now_us - request.begun_us;
         }
     }
@@ -366,14 +368,13 @@ impl World {
         self.note(|| {
             format!("{alone:?} without, {beside:?} with one that {kind:?}; means {means:?}")
         });
-        let more_us = if kind == Kind::Scans {
-            DUE_US
-        } else {
-            BESIDE_US
+        let (more_us, mean_more_us) = match kind {
+            Kind::Scans => (DUE_US, MEAN_BESIDE_SCANS_US),
+            _ => (BESIDE_US, MEAN_US),
         };
         let is_worse = beside.worst_us > alone.worst_us * FACTOR + more_us;
-        let is_slower = beside.mean_us() > alone.mean_us() * FACTOR + MEAN_US;
-        if beside.failed > alone.failed + REFUSED_MAX || is_worse || is_slower {
+        let is_slower = beside.mean_us() > alone.mean_us() * FACTOR + mean_more_us;
+        if beside.failed > alone.failed || is_worse || is_slower {
             self.violate(format!(
                 "beside an aggressor that {kind:?} others have fared as {beside:?}, and without it as {alone:?}"
             ));

@@ -12,12 +12,16 @@ use crate::chaos::coverage::Check;
 use crate::chaos::cql;
 use crate::chaos::proxy::At;
 
+const INCOMPLETE: &str = "the page was not complete within";
+
 /// A node that could not be reached is tried again after ten seconds at the latest (`links.backoff_max_ms`).
 const UNREACHED_US: u64 = 12_000_000;
 /// A proxy that has just begun has no links yet.
 const BEGINS_US: u64 = 5_000_000;
 /// Ticks, and timers that are late.
 const EARLY_MS: u64 = 5;
+/// Answers to several clients that are given at once come within this time.
+const TOGETHER_US: u64 = 500_000;
 
 /// What has gone wrong that clients may be told of.
 #[derive(Debug, Default)]
@@ -28,6 +32,8 @@ pub(super) struct Causes {
     lost: Vec<(u64, usize)>,
     /// From when to when a node, or what is between, was silent.
     silent: Vec<(u64, u64)>,
+    /// When pages have been given up whose time was over, and by which proxies.
+    late: Vec<(u64, usize)>,
 }
 
 impl Causes {
@@ -46,6 +52,12 @@ impl Causes {
         let recent = self.lost.iter().rev();
         let mut recent = recent.take_while(|(at_us, _)| *at_us >= since_us);
         recent.any(|(_, of)| *of == proxy)
+    }
+
+    fn was_late(&self, proxy: usize, since_us: u64) -> bool {
+        let late = self.late.iter().rev();
+        let mut late = late.take_while(|(at_us, _)| *at_us >= since_us);
+        late.any(|(_, of)| *of == proxy)
     }
 
     fn was_silent(&self, since_us: u64) -> bool {
@@ -80,10 +92,32 @@ impl World {
             return Ok(());
         }
         self.checked(Check::Cause, true);
+        if text.contains(INCOMPLETE) && self.page_is_over(at, request.begun_us) {
+            let now_us = self.now_us();
+            self.causes.late.push((now_us, at.proxy));
+        }
         match self.has_cause(at, request, code, text) {
             true => Ok(()),
             false => Err(format!("{code:#06x} without a cause: {text}")),
         }
+    }
+
+    /// Whether a page that was asked for then has had its time.
+    fn page_is_over(&self, at: At, begun_us: u64) -> bool {
+        let now_us = self.now_us();
+        let terms = self.proxies[at.proxy].terms.during(begun_us, now_us);
+        (now_us - begun_us) / 1_000 + EARLY_MS >= terms.page_ms.max(terms.node_ms_least)
+    }
+
+    /// Whether a page may have been read together with one that has had its time.
+    fn page_was_shared(&self, at: At) -> bool {
+        let since_us = self.now_us().saturating_sub(TOGETHER_US);
+        let others = self.clients.iter();
+        let others = others.flat_map(|client| client.in_flight.values());
+        let is_page = |of: &&InFlight| matches!(of.purpose, Purpose::Scan(..) | Purpose::Rows(_));
+        let mut others = others.filter(is_page);
+        self.causes.was_late(at.proxy, since_us)
+            || others.any(|other| self.page_is_over(at, other.begun_us))
     }
 
     fn has_cause(&self, at: At, request: &InFlight, code: i32, text: &str) -> bool {
@@ -101,16 +135,17 @@ impl World {
                 .was_lost(at.proxy, now_us.saturating_sub(for_us))
                 || now_us < of.begun_us + BEGINS_US
         };
-        let may_have_joined = matches!(
-            request.purpose,
+        let may_have_joined = match request.purpose {
             Purpose::Read(_)
-                | Purpose::ReadCas(_)
-                | Purpose::Who
-                | Purpose::Many(_)
-                | Purpose::Scan(..)
-                | Purpose::Count
-                | Purpose::Rows(_)
-        );
+            | Purpose::ReadCas(_)
+            | Purpose::Who
+            | Purpose::Many(_)
+            | Purpose::Scan(..)
+            | Purpose::Count
+            | Purpose::Rows(_) => true,
+            Purpose::Write(..) => self.merges,
+            _ => false,
+        };
         let is_narrow = terms.link_room_least < TEXTS.len();
         // A proxy has clients prepare anew what has other columns by now.
         if code == code::UNPREPARED && self.cluster.schema > 0 {
@@ -132,16 +167,21 @@ impl World {
             let least = terms.standing_ms_least;
             least.is_some_and(|least| may_have_joined || waited_ms >= least)
         } else if says("did not come to this request within its bound") {
-            // A read that has joined another one shares its end.
-            may_have_joined || waited_ms >= terms.wait_ms_least
+            // What has joined another one shares its end, as do all who wait until a statement is prepared again.
+            let is_preparing =
+                says("class system)") && !matches!(request.purpose, Purpose::Prepare(_));
+            may_have_joined || is_preparing || waited_ms >= terms.wait_ms_least
         } else if says(" did not answer within ") || says("no node took the request within") {
             was_silent() || was_lost(node_us)
-        } else if says("the page was not complete within") {
-            waited_ms >= terms.page_ms.max(terms.node_ms_least)
+        } else if says(INCOMPLETE) {
+            self.page_is_over(at, begun_us) || self.page_was_shared(at)
         } else if says("holds as much as it may for its clients") {
             terms.has_memory_max
         } else if says("no sign of life from the node") || says("too many answers never came") {
             was_silent()
+        } else if says("the credentials of its role are not valid any more") {
+            // No node could tell for `links.unchecked_credentials_max_ms`, or all have said so.
+            was_silent() || was_lost(now_us - begun_us) || !self.dropped.is_empty()
         } else if says(" broke while the request was in flight") {
             was_lost(now_us - begun_us)
         } else if says("whether an earlier attempt at this write took effect") {

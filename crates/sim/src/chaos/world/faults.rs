@@ -293,10 +293,14 @@ impl World {
     }
 
     pub(super) fn tell_all(&mut self, proxy: usize, message: &WorkerMessage) {
-        for worker in 0..self.proxies[proxy].workers.len() {
-            let delay = 1 + self.dice.below(1_000);
+        let now_us = self.now_us();
+        for (worker, of) in self.proxies[proxy].workers.iter_mut().enumerate() {
+            // What it is told comes in the order in which it was said.
+            let at_us = now_us + 1 + self.dice.below(1_000);
+            of.told_us = of.told_us.max(at_us);
             let at = At { proxy, worker };
-            self.events.plan(delay, Event::Message(at, message.clone()));
+            self.events
+                .plan(of.told_us - now_us, Event::Message(at, message.clone()));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::backlog::Work;
 use crate::engine::Engine;
+use crate::features;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::Owner;
 
@@ -29,9 +30,8 @@ impl Engine {
                     session,
                     is_granted,
                 }) => self.on_login_turn(session, is_granted),
-                Some(Work::Teach(node)) => self.teach(node),
                 Some(Work::Resume(key)) => self.on_range_settled(key),
-                Some(Work::Released(held)) => self.on_released(&held),
+                Some(Work::Feature(work)) => features::on_work(self, work),
             }
         }
     }

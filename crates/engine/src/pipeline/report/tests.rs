@@ -4,6 +4,7 @@ use std::time::Duration;
 use helenus_wire::{Opcode, Version, code};
 
 use crate::config::Config;
+use crate::features;
 use crate::features::pause::operator_pause::Paused;
 use crate::session::session::Next;
 use crate::shared::WorkerMessage;
@@ -114,16 +115,22 @@ fn of_many_clients_those_are_listed_that_come_first() {
 /// Pauses `app`, for so many requests, and tells the engine.
 fn pause(bench: &mut Bench, time: Duration, max: u32) {
     let keyspace = Paused::Keyspace("app".into());
-    let holds = &bench.common.holds;
+    let holds = &bench.common.features.pause;
     holds
         .begin(keyspace, bench.now, time, max)
         .expect("a pause");
-    bench.engine.on_message(bench.now, WorkerMessage::Holds);
+    bench.engine.on_message(
+        bench.now,
+        WorkerMessage::Feature(features::Message::Pause(features::pause::Changed)),
+    );
 }
 
 fn resume(bench: &mut Bench) {
-    bench.common.holds.end(None, bench.now);
-    bench.engine.on_message(bench.now, WorkerMessage::Holds);
+    bench.common.features.pause.end(None, bench.now);
+    bench.engine.on_message(
+        bench.now,
+        WorkerMessage::Feature(features::Message::Pause(features::pause::Changed)),
+    );
 }
 
 #[test]

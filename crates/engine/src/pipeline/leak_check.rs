@@ -110,9 +110,9 @@ impl Engine {
                 *in_flight.entry(caller.session).or_default() += 1;
             }
         }
-        for session in self.holds.sessions() {
+        features::each_waiting(&self.features, |session| {
             *in_flight.entry(session).or_default() += 1;
-        }
+        });
         for (key, counted) in self.clients.in_flight() {
             let there = in_flight.get(&key).copied().unwrap_or(0);
             if counted != there {

@@ -1,0 +1,56 @@
+//! Which requests are counted for their partitions, and what follows.
+
+use crate::engine::Engine;
+use crate::features::Arrived;
+use crate::features::hot::keys::{Asked, HotKeys};
+
+/// Counts a request for its partition, if it is one of those that are looked at.
+#[inline]
+pub(in crate::features) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
+    if engine.features.hot.is_next() {
+        note(engine, request, joins);
+    }
+}
+
+#[inline(never)]
+fn note(engine: &mut Engine, request: &Arrived<'_>, is_shared: bool) {
+    let Arrived {
+        arrival,
+        analysis,
+        statement,
+    } = *request;
+    let Some(identity) = engine.links.identity_of(arrival.pool) else {
+        return;
+    };
+    let Some(token) = analysis.place.as_ref().and_then(|place| place.token) else {
+        return;
+    };
+    let (cx, statements) = (&engine.cx, &mut engine.statements);
+    let Some(table) = statements.counters_of(cx, analysis, statement) else {
+        return;
+    };
+    let key = cx.shared.config.admin.show_keys;
+    let key = key.then(|| statements.routing_key(analysis)).flatten();
+    let asked = Asked {
+        opcode: arrival.opcode,
+        bytes: arrival.body.len(),
+        statement,
+        identity,
+        is_shared,
+    };
+    engine
+        .features
+        .hot
+        .note(&asked, analysis.lwt, (&table, token, key));
+}
+
+/// Whether the partition with this token is a notable part of a node's work.
+#[inline]
+pub(in crate::features) fn spreads(state: &HotKeys, token: i64) -> bool {
+    state.is_hot(token)
+}
+
+/// Decides which partitions are hot, and publishes them now and then.
+pub(in crate::features) fn on_tick(engine: &mut Engine) {
+    engine.features.hot.on_tick(&engine.cx);
+}

@@ -1,0 +1,243 @@
+//! When features are asked or told something: the order in which a request meets them.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::Opcode;
+
+use crate::context::Context;
+use crate::engine::Engine;
+use crate::features::*;
+use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::pipeline::arrival::Arrival;
+use crate::pipeline::attempt_end::AttemptEnd;
+use crate::statement::analysis::Analysis;
+use crate::statement::prepared::Statement;
+
+/// Goes on with the next feature, unless one has said something else.
+macro_rules! pass {
+    ($verdict:expr) => {
+        match $verdict {
+            Verdict::GoOn => {}
+            other => return other,
+        }
+    };
+}
+
+/// A request has been read.
+#[inline]
+pub(crate) fn on_read(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysis<'_>) {
+    capture::on_read(engine, arrival, analysis);
+}
+
+/// Whether a request may go on. `has_waited`: it has been here before.
+#[inline]
+pub(crate) fn on_request(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    has_waited: bool,
+    slot: &mut Slot,
+) -> Verdict {
+    pass!(pause::on_request(engine, request, has_waited));
+    pass!(rules::on_request(engine, request, &mut slot.rules));
+    Verdict::GoOn
+}
+
+/// Whether a request shares nothing with others.
+#[inline]
+pub(crate) fn goes_alone(slot: &Slot) -> bool {
+    let mut goes_alone = false;
+    goes_alone |= rules::goes_alone(&slot.rules);
+    goes_alone
+}
+
+/// A request goes on, by itself or (`joins`) with the answer of another. It is the last one that was analyzed.
+#[inline]
+pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
+    hot::on_shared(engine, request, joins);
+}
+
+/// A read gets the answer of this request.
+#[inline]
+pub(crate) fn on_follower(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
+    rules::on_follower(engine, key, &mut slot.rules);
+}
+
+/// A request is refused, with this code and text.
+pub(crate) fn on_refused(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    statement: Option<&Statement>,
+    error: (i32, &str),
+) {
+    records::on_refused(engine, arrival, statement, error);
+}
+
+/// Whether the reads of the partition with this token go to all of its replicas.
+#[inline]
+pub(crate) fn spreads(state: &State, token: i64) -> bool {
+    let mut spreads = false;
+    spreads |= hot::spreads(&state.hot, token);
+    spreads
+}
+
+/// A node request is in flight to a node.
+#[inline]
+pub(crate) fn on_flight(state: &mut State) {
+    hedge::on_sent(&mut state.hedge);
+}
+
+/// A node request has left a node, or will not go to one, after this time at it.
+#[inline]
+pub(crate) fn on_attempt(engine: &mut Engine, key: NodeRequestKey, us: u64, end: AttemptEnd) {
+    records::on_attempt(engine, key, us, end);
+}
+
+/// A node has answered a node request for the whole of a client request. `took`: how long it has taken, in
+/// microseconds, and bytes of its answer.
+#[inline]
+pub(crate) fn on_answered(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    key: NodeRequestKey,
+    took: (u32, usize),
+) {
+    hedge::on_answered(engine, client, key, took);
+}
+
+/// The PREPARE of a statement on a node has ended, however.
+pub(crate) fn on_prepare_ended(engine: &mut Engine, node: NodeIndex, id: &[u8]) {
+    prewarm::on_prepare_ended(engine, node, id);
+}
+
+/// A shared link to a node is up.
+pub(crate) fn on_link_up(engine: &mut Engine, node: NodeIndex, pool: PoolKey) {
+    prewarm::on_link_up(engine, node, pool);
+}
+
+/// Nodes have joined, of these numbers.
+pub(crate) fn on_joined(engine: &mut Engine, joined: Range<usize>) {
+    prewarm::on_joined(engine, joined.clone());
+}
+
+/// Why a request of this age is given up, if it is.
+#[inline]
+pub(crate) fn why_late(slot: &Slot, age: Duration) -> Option<String> {
+    let mut why = None;
+    why = why.or_else(|| rules::why_late(&slot.rules, age));
+    why
+}
+
+/// The answer to a request is there, of so many bytes.
+#[inline]
+pub(crate) fn on_reply(slot: &Slot, bytes: usize, now: Instant) {
+    rules::on_reply(&slot.rules, bytes, now);
+}
+
+/// A client is sent an answer, with this body.
+#[inline]
+pub(crate) fn on_sent(
+    cx: &mut Context,
+    client: (SessionKey, i16),
+    opcode: Opcode,
+    header_flags: u8,
+    body: &[u8],
+) {
+    capture::on_sent(cx, client, opcode, header_flags, body);
+}
+
+/// A client has been answered, and this answer stands for others too.
+#[inline]
+pub(crate) fn on_sampled(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>) {
+    records::on_sampled(engine, key, of);
+}
+
+/// A client has been answered.
+#[inline]
+pub(crate) fn on_client_answered(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>) {
+    records::on_client_answered(engine, key, of);
+}
+
+/// What others tell this worker.
+pub(crate) fn on_message(engine: &mut Engine, message: Message) {
+    match message {
+        Message::Pause(pause::Changed) => pause::adopt(engine),
+        Message::Capture(wanted) => capture::on_message(engine, wanted),
+    }
+}
+
+/// What an event has left to be done.
+pub(crate) fn on_work(engine: &mut Engine, work: Work) {
+    match work {
+        Work::Pause(held) => pause::on_work(engine, &held),
+        Work::Prewarm(node) => prewarm::on_work(engine, node),
+    }
+}
+
+/// Settings are in force: when a worker begins, or others later.
+pub(crate) fn on_settings(engine: &mut Engine) {
+    rules::on_settings(engine);
+    records::on_settings(engine);
+}
+
+/// A snapshot is in force.
+pub(crate) fn on_snapshot(engine: &mut Engine) {
+    rules::on_snapshot(engine);
+}
+
+/// A worker begins.
+pub(crate) fn on_start(engine: &mut Engine) {
+    pause::adopt(engine);
+}
+
+/// The earlier of two times, if there is a second one.
+fn earlier(of: Instant, other: Option<Instant>) -> Instant {
+    other.map_or(of, |other| of.min(other))
+}
+
+/// When [`on_deadline`] is to be called next: at `next`, or before.
+#[inline]
+pub(crate) fn deadline(engine: &Engine, mut next: Instant) -> Instant {
+    next = earlier(next, pause::deadline(engine));
+    next = earlier(next, hedge::deadline(engine));
+    next
+}
+
+/// The deadline has passed.
+pub(crate) fn on_deadline(engine: &mut Engine) {
+    pause::on_deadline(engine);
+    hedge::on_deadline(engine);
+}
+
+/// Every tick: what has waited for too long is given up.
+pub(crate) fn on_late(engine: &mut Engine) {
+    pause::on_late(engine);
+}
+
+/// The clients of requests that wait in features, each as often as it has some there.
+pub(crate) fn each_waiting(state: &State, mut each: impl FnMut(SessionKey)) {
+    state.pause.sessions().for_each(&mut each);
+}
+
+/// Every tick, once what is late has been given up.
+pub(crate) fn on_tick(engine: &mut Engine) {
+    records::on_tick(engine);
+    prewarm::on_tick(engine);
+    hot::on_tick(engine);
+    capture::on_tick(engine);
+}
+
+/// What somebody wants to know.
+pub(crate) fn report(engine: &Engine, wanted: Wanted) -> Report {
+    match wanted {
+        Wanted::Records(wanted) => Report::Records(records::report(engine, wanted)),
+    }
+}
+
+/// What has not been given back once all clients have left, in words.
+pub(crate) fn residue(engine: &Engine) -> Vec<String> {
+    let mut found = Vec::new();
+    rules::residue(engine, &mut found);
+    found
+}
