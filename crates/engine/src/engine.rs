@@ -14,7 +14,6 @@ use crate::backlog::{Backlog, Work};
 use crate::context::Context;
 use crate::features;
 use crate::features::coalesce::Coalescing;
-use crate::features::encodings::coding::Coding;
 use crate::features::lwt_turns::graces::Graces;
 use crate::features::merge::gate::Merging;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -45,8 +44,6 @@ pub struct Engine {
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
-    /// What values of encoded columns are written and read with.
-    pub(crate) coding: Coding,
     pub(crate) graces: Graces,
     pub(crate) pauses: Pauses,
     /// The last tick came late: see `tick`.
@@ -81,7 +78,6 @@ impl Engine {
             merging,
             rotation: seed,
             scratch: Vec::new(),
-            coding: Coding::default(),
             graces: Graces::default(),
             pauses: Pauses::default(),
             stood_still: false,

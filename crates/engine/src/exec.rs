@@ -14,7 +14,7 @@ use crate::exec::outcome::{Outcome, Step};
 use crate::exec::scan::aggregate::Aggregate;
 use crate::exec::scan::multi_get::{MultiGet, Spread};
 use crate::exec::scan::paged::PagedScan;
-use crate::features::layouts::in_sequence::InSequence;
+use crate::features;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Form, Prediction, Target};
 use crate::statement::learned::Learned;
@@ -35,8 +35,8 @@ pub(crate) enum Execution {
     Aggregate(Box<Aggregate>),
     /// A read of several keys, each asked of an owner.
     MultiGet(Box<MultiGet>),
-    /// On layouts of a table, one after the other, and then on the table.
-    InSequence(Box<InSequence>),
+    /// In a way of a feature's own.
+    Feature(features::Execution),
     /// It has been carried out, and its answer waits until the nodes agree on the schema.
     Held,
 }
@@ -63,7 +63,7 @@ impl Execution {
                 }
             }
             Execution::Aggregate(aggregate) => aggregate.begin(around),
-            Execution::InSequence(sequence) => sequence.send(around),
+            Execution::Feature(of) => of.begin(around),
             Execution::Single(Some(_))
             | Execution::Hedged { .. }
             | Execution::MultiGet(_)
@@ -88,7 +88,7 @@ impl Execution {
             (Execution::Aggregate(aggregate), Some(part)) => {
                 aggregate.on_part(around, part, outcome)
             }
-            (Execution::InSequence(sequence), Some(_)) => sequence.on_layout(around, outcome),
+            (Execution::Feature(of), Some(_)) => of.on_part(around, outcome),
             (execution @ Execution::MultiGet(_), Some(part)) => {
                 let Execution::MultiGet(multi_get) = execution else {
                     return Step::Wait;
@@ -106,7 +106,7 @@ impl Execution {
                 Execution::Single(_)
                 | Execution::Hedged { .. }
                 | Execution::MultiGet(_)
-                | Execution::InSequence(_)
+                | Execution::Feature(_)
                 | Execution::Held,
                 _,
             ) => outcome.unchanged(),
@@ -143,7 +143,7 @@ impl Execution {
             Execution::Hedged { first, .. } => Some(*first),
             Execution::PagedScan(scan) => scan.whole(),
             Execution::Aggregate(aggregate) => aggregate.whole(),
-            Execution::InSequence(sequence) => sequence.whole(),
+            Execution::Feature(of) => of.whole(),
             Execution::MultiGet(_) | Execution::Held => None,
         }
     }
@@ -154,7 +154,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.is_in_parts(),
             Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
             Execution::MultiGet(_) => true,
-            Execution::InSequence(sequence) => sequence.whole().is_none(),
+            Execution::Feature(of) => of.whole().is_none(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
     }
@@ -174,7 +174,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.children(),
             Execution::Aggregate(aggregate) => aggregate.children(),
             Execution::MultiGet(multi_get) => multi_get.children(),
-            Execution::InSequence(sequence) => sequence.children(),
+            Execution::Feature(of) => of.children(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => Vec::new(),
         }
     }
@@ -193,7 +193,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.awaits(part, child),
             Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
             Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
-            Execution::InSequence(sequence) => sequence.awaits(part, child),
+            Execution::Feature(of) => of.awaits(part, child),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
     }
@@ -219,7 +219,7 @@ impl Execution {
             Execution::Aggregate(aggregate) if aggregate.is_in_parts() => "aggregate in parts",
             Execution::Aggregate(_) => "aggregate",
             Execution::MultiGet(_) => "by owner",
-            Execution::InSequence(_) => "layouts in sequence",
+            Execution::Feature(of) => of.name(),
             Execution::Held => "schema change",
         }
     }
@@ -232,7 +232,7 @@ impl Execution {
             Execution::MultiGet(multi_get) => multi_get.byte_len(),
             Execution::Single(_)
             | Execution::Hedged { .. }
-            | Execution::InSequence(_)
+            | Execution::Feature(_)
             | Execution::Held => 0,
         }
     }

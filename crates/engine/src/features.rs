@@ -20,6 +20,7 @@ pub mod rules;
 mod moments;
 mod state;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::config::Config;
@@ -60,6 +61,19 @@ impl Shared {
     pub(crate) fn on_worker_ended(&self, worker: usize) {
         self.hot.forget_worker(worker);
     }
+}
+
+/// What the snapshot says of features.
+#[derive(Clone, Debug, Default)]
+pub struct InSnapshot {
+    pub encodings: Arc<encodings::Encodings>,
+    pub layouts: Arc<layouts::Layouts>,
+}
+
+/// What features count by name.
+#[derive(Debug, Default)]
+pub struct InStats {
+    pub layouts: layouts::Counted,
 }
 
 /// What others tell a worker about features.

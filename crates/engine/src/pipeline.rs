@@ -1,6 +1,7 @@
 //! The way of a request through the stations: this alone sees the whole engine. `receive.rs` tells where to begin.
 
 pub(crate) mod adopt;
+pub(crate) mod answered;
 pub(crate) mod arrival;
 pub(crate) mod arrived;
 pub(crate) mod attempt_end;
@@ -21,6 +22,7 @@ pub(crate) mod request;
 pub(crate) mod respond;
 pub(crate) mod response;
 pub(crate) mod retry;
+pub(crate) mod rewriting;
 pub(crate) mod route;
 pub(crate) mod send;
 pub(crate) mod settle;

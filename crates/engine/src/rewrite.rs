@@ -1,9 +1,14 @@
-//! What layouts and encoded columns have in common: a request that goes to nodes as another one than its client's, and what is known of the catalogue.
+//! A request that goes to nodes as another one than its client's, and what must be known of the catalogue for that.
 
+pub(crate) mod catalogue;
 pub(crate) mod fencing;
+pub(crate) mod in_order;
 pub mod leases;
 pub(crate) mod prepare_range;
 pub(crate) mod refusal;
 pub(crate) mod renaming;
+pub(crate) mod rewritten;
+pub(crate) mod schema_read;
+pub(crate) mod schema_reads;
 pub(crate) mod timed_write;
 pub(crate) mod values;

@@ -15,8 +15,7 @@ use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::features::encodings::Encodings;
-use crate::features::layouts::Layouts;
+use crate::features::InSnapshot;
 use crate::snapshot::batch_limits::BatchLimits;
 use crate::snapshot::list_columns::ListColumns;
 use crate::snapshot::page_limits::PageLimits;
@@ -104,10 +103,8 @@ pub struct Snapshot {
     pub lists: Arc<ListColumns>,
     /// How large tables are.
     pub sizes: Arc<TableSizes>,
-    /// Tables of which there are copies in other clustering orders.
-    pub layouts: Arc<Layouts>,
-    /// Tables with columns whose values are stored encoded.
-    pub encodings: Arc<Encodings>,
+    /// What features know of tables.
+    pub features: InSnapshot,
     /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
     pub folds_shadowed: FxHashSet<String>,
     /// Descending clustering columns by keyspace and table, if some node compares them in reverse, so that
@@ -149,8 +146,7 @@ impl Snapshot {
             tables: FxHashMap::default(),
             lists: Arc::default(),
             sizes: Arc::default(),
-            layouts: Arc::default(),
-            encodings: Arc::default(),
+            features: InSnapshot::default(),
             joining: Vec::new(),
             joining_owners: 0,
             leaving: Vec::new(),
@@ -211,19 +207,6 @@ impl Snapshot {
 
     pub(crate) fn partition_key(&self, keyspace: &str, table: &str) -> Option<&Arc<[KeyColumn]>> {
         self.tables.get(keyspace)?.get(table)
-    }
-
-    /// Whether a table holds a layout of another. Beside those in the catalogue these are tables that are
-    /// named so: `helenus layouts` makes them before they are in the catalogue, and drops them later. The
-    /// partition key tells them from a table that a user has named so, once both are known.
-    pub(crate) fn holds_layout(&self, keyspace: &str, physical: &str) -> bool {
-        if self.layouts.table_of_layout(keyspace, physical).is_some() {
-            return true;
-        }
-        let named = helenus_layout::naming::divide(physical);
-        let of_table = named.and_then(|(table, _)| self.partition_key(keyspace, table));
-        let own = self.partition_key(keyspace, physical);
-        of_table.is_some_and(|of_table| own.is_none_or(|own| own == of_table))
     }
 
     /// Whether some node confuses `MIN` and `MAX` of a column.

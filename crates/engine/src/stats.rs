@@ -12,6 +12,7 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed, code, strip_prelude};
 use rustc_hash::FxBuildHasher;
 
+use crate::features::InStats;
 use crate::session::names::ClientKinds;
 use crate::support::rate_limited_warning::Repeated;
 
@@ -290,16 +291,6 @@ impl TableStats {
     }
 }
 
-/// One layout's counters.
-#[derive(Debug, Default)]
-pub struct LayoutStats {
-    pub keyspace: String,
-    pub table: String,
-    /// The table that holds the layout.
-    pub physical: String,
-    pub reads: AtomicU64,
-}
-
 /// Errors that clients were answered with, by code.
 #[derive(Debug, Default)]
 pub struct ErrorCounts {
@@ -340,7 +331,8 @@ pub struct Stats {
     pub window_us: AtomicU64,
     nodes: RwLock<Vec<Arc<NodeStats>>>,
     tables: RwLock<Vec<Arc<TableStats>>>,
-    layouts: RwLock<Vec<Arc<LayoutStats>>>,
+    /// What features count by name.
+    pub features: InStats,
 }
 
 impl Stats {
@@ -401,45 +393,6 @@ impl Stats {
         made
     }
 
-    /// A layout's counters; past `max` layouts all further ones share `other`.
-    pub fn layout(
-        &self,
-        (keyspace, table, physical): (&str, &str, &str),
-        max: usize,
-    ) -> Arc<LayoutStats> {
-        let mut layouts = match self.layouts.write() {
-            Ok(layouts) => layouts,
-            Err(poisoned) => poisoned.into_inner(),
-        };
-        let find = |layouts: &[Arc<LayoutStats>], keyspace: &str, physical: &str| {
-            let mut layouts = layouts.iter();
-            let is_it = |of: &&Arc<LayoutStats>| of.keyspace == keyspace && of.physical == physical;
-            layouts.find(is_it).cloned()
-        };
-        if let Some(found) = find(&layouts, keyspace, physical) {
-            return found;
-        }
-        let (keyspace, table, physical) = match layouts.len() >= max {
-            true => ("other", "other", "other"),
-            false => (keyspace, table, physical),
-        };
-        if let Some(found) = find(&layouts, keyspace, physical) {
-            return found;
-        }
-        let made = Arc::new(LayoutStats {
-            keyspace: keyspace.to_owned(),
-            table: table.to_owned(),
-            physical: physical.to_owned(),
-            reads: AtomicU64::new(0),
-        });
-        layouts.push(made.clone());
-        made
-    }
-
-    pub fn layouts(&self) -> Vec<Arc<LayoutStats>> {
-        self.layouts.read().map(|l| l.clone()).unwrap_or_default()
-    }
-
     pub fn tables(&self) -> Vec<Arc<TableStats>> {
         self.tables.read().map(|t| t.clone()).unwrap_or_default()
     }
@@ -495,18 +448,5 @@ mod tests {
         assert_eq!(further.keyspace, "other");
         assert!(Arc::ptr_eq(&further, &stats.table("four", "a", 3)));
         assert_eq!(stats.table("two", "a", 3).keyspace, "two");
-    }
-
-    #[test]
-    fn further_layouts_share_their_counters() {
-        let stats = Stats::default();
-        let layout = |physical| stats.layout(("app", "orders", physical), 2);
-        let first = layout("orders__layout_a");
-        assert!(Arc::ptr_eq(&first, &layout("orders__layout_a")));
-        assert_eq!(layout("orders__layout_b").physical, "orders__layout_b");
-        let further = layout("orders__layout_c");
-        assert_eq!(further.physical, "other");
-        assert!(Arc::ptr_eq(&further, &layout("orders__layout_d")));
-        assert_eq!(stats.layouts().len(), 3);
     }
 }

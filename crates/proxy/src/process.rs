@@ -334,8 +334,8 @@ impl Process {
     /// read before they were.
     pub(crate) fn publish(&self, mut snapshot: Snapshot) {
         let known = self.catalogue.load();
-        snapshot.layouts = known.layouts.layouts.clone();
-        snapshot.encodings = known.encodings.encodings.clone();
+        snapshot.features.layouts = known.layouts.layouts.clone();
+        snapshot.features.encodings = known.encodings.encodings.clone();
         let published = self.epoch.load(Ordering::Acquire);
         snapshot.epoch = snapshot.epoch.max(published + 1);
         self.store(snapshot);

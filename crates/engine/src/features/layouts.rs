@@ -1,25 +1,113 @@
 //! Copies of tables in other clustering orders (*layouts*): which there are.
 
-pub(crate) mod added_columns;
-pub(crate) mod alter;
-pub(crate) mod fan_out_write;
-pub(crate) mod in_sequence;
-pub(crate) mod plan;
-pub(crate) mod read;
-pub(crate) mod reads;
-pub(crate) mod refusals;
-pub(crate) mod requests;
-pub(crate) mod restored_order;
-pub(crate) mod schema_read;
-pub(crate) mod schema_reads;
-pub(crate) mod writes;
+mod added_columns;
+mod alter;
+mod counted;
+mod fan_out_write;
+mod in_sequence;
+mod on_layouts;
+mod plan;
+mod read;
+mod reads;
+mod refusals;
+mod requests;
+mod restored_order;
+mod writes;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use helenus_layout::plan::LogicalTable;
 use rustc_hash::FxHashMap;
 
+pub use self::counted::{Counted, LayoutStats};
+pub(super) use self::in_sequence::InSequence;
+use self::on_layouts::OnLayouts;
+use self::plan::LayoutPlan;
+pub(super) use self::reads::{as_asked, read_table_instead};
+pub(super) use self::requests::{on_alone, on_made};
+use crate::config::Config;
+use crate::context::Context;
+use crate::pipeline::query::Query;
 use crate::rewrite::leases::Flagged;
+use crate::snapshot::Snapshot;
+use crate::statement::prepared::{Prepared, Statement};
+
+/// What is kept of a request: what it has to do with layouts.
+pub(super) type InRequest = Option<Box<OnLayouts>>;
+
+/// What is kept with a statement: what it becomes where its table has layouts.
+#[derive(Debug, Default)]
+pub(crate) struct InStatement(Mutex<Option<LayoutPlan<Statement>>>);
+
+/// What the client has asked, if a layout is read in place of its table.
+#[inline]
+pub(super) fn asked(request: &InRequest) -> Option<&Query> {
+    match request.as_deref() {
+        Some(OnLayouts::Read(read)) => Some(&read.asked),
+        _ => None,
+    }
+}
+
+/// What the proxy has prepared for the layouts that a request writes.
+pub(super) fn prepared(request: &InRequest) -> Option<&[Arc<Prepared>]> {
+    match request.as_deref() {
+        Some(OnLayouts::Write(write)) => Some(&write.prepared),
+        _ => None,
+    }
+}
+
+/// Whether clients see less of the schema than there is.
+pub(super) fn hides(config: &Config) -> bool {
+    config.layouts.hides_tables()
+}
+
+/// Whether clients do not see a table.
+pub(super) fn hides_table(cx: &Context, keyspace: &str, table: &str) -> bool {
+    cx.shared.config.layouts.hides_tables() && holds_layout(&cx.snapshot, keyspace, table)
+}
+
+/// Keyspace and name of the table that this one holds a layout of.
+pub(super) fn table_behind<'s>(
+    snapshot: &'s Snapshot,
+    keyspace: &str,
+    physical: &str,
+) -> Option<(&'s str, &'s str)> {
+    let layouts = &snapshot.features.layouts;
+    let table = layouts.table_of_layout(keyspace, physical)?;
+    Some((&table.keyspace, &table.name))
+}
+
+/// Whether a table holds a layout of another. Beside those in the catalogue these are tables that are
+/// named so: `helenus layouts` makes them before they are in the catalogue, and drops them later. The
+/// partition key tells them from a table that a user has named so, once both are known.
+fn holds_layout(snapshot: &Snapshot, keyspace: &str, physical: &str) -> bool {
+    let layouts = &snapshot.features.layouts;
+    if layouts.table_of_layout(keyspace, physical).is_some() {
+        return true;
+    }
+    let named = helenus_layout::naming::divide(physical);
+    let of_table = named.and_then(|(table, _)| snapshot.partition_key(keyspace, table));
+    let own = snapshot.partition_key(keyspace, physical);
+    of_table.is_some_and(|of_table| own.is_none_or(|own| own == of_table))
+}
+
+/// What a statement becomes on the layouts of its table. Known texts take as much memory again for each of
+/// these.
+fn plan_of(statement: &Statement, table: &Arc<LogicalTable>) -> LayoutPlan<Statement> {
+    let known = statement.features.layouts.0.lock();
+    let mut known = known.unwrap_or_else(PoisonError::into_inner);
+    if let Some(of) = &*known
+        && Arc::ptr_eq(&of.table, table)
+    {
+        return of.clone();
+    }
+    let still = known.as_ref().and_then(|of| of.still_of(table));
+    let made = still.unwrap_or_else(|| LayoutPlan::of(table, &statement.text, &statement.facts));
+    if statement.keeps_plans() {
+        *known = Some(made.clone());
+    }
+    made
+}
 
 /// What is known of layouts.
 #[derive(Clone, Debug, Default)]

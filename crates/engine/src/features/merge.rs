@@ -80,7 +80,7 @@ impl Engine {
             && query.version >= Version::V4
             // Which nodes refuse of a write, but not of a batch.
             && !query.consistency.is_serial()
-            && request.layouts.is_none()
+            && !request.is_rewritten()
             && matches!(request.execution, Execution::Single(None));
         if !is_plain || !self.merging.covers(keyspace, table) {
             return None;
@@ -137,7 +137,7 @@ impl Engine {
             return Some(Batch::default());
         }
         let Some(timed) = form.known() else {
-            self.prepare_copies(pool, std::iter::once(&form.timed));
+            self.prepare_made(pool, std::iter::once(&form.timed));
             return None;
         };
         Some(Batch {

@@ -1,19 +1,28 @@
 //! When features are asked or told something: the order in which a request meets them.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::Opcode;
+use helenus_wire::{Malformed, Opcode};
 
+use crate::config::Config;
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::features::*;
 use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::pipeline::answered::Answered;
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::attempt_end::AttemptEnd;
+use crate::pipeline::query::Query;
+use crate::pipeline::request::ClientRequest;
+use crate::rewrite::refusal::Refusal;
+use crate::rewrite::rewritten::{AsAsked, Instead, Rewritten, ShownAnswer, Tried};
+use crate::session::node_answer::NodeAnswer;
+use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
-use crate::statement::prepared::Statement;
+use crate::statement::prepared::{Prepared, Statement};
 
 /// Goes on with the next feature, unless one has said something else.
 macro_rules! pass {
@@ -44,6 +53,26 @@ pub(crate) fn on_request(
     Verdict::GoOn
 }
 
+/// A request has passed what it had to pass: what is sent in its place, before it may join another.
+#[inline]
+pub(crate) fn on_admitted(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+) -> Result<Instead, Box<Refusal>> {
+    let mut instead = Instead::default();
+    encodings::on_admitted(engine, request, slot, &mut instead)?;
+    Ok(instead)
+}
+
+/// Whether a read may join this request, which asks the same.
+#[inline]
+pub(crate) fn may_join(cx: &Context, slot: &Slot) -> bool {
+    let mut may_join = true;
+    may_join &= encodings::may_join(cx, &slot.encodings);
+    may_join
+}
+
 /// Whether a request shares nothing with others.
 #[inline]
 pub(crate) fn goes_alone(slot: &Slot) -> bool {
@@ -72,6 +101,55 @@ pub(crate) fn on_refused(
     error: (i32, &str),
 ) {
     records::on_refused(engine, arrival, statement, error);
+}
+
+/// A request goes on by itself: what it becomes, once it is kept.
+#[inline]
+pub(crate) fn on_alone(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+    rewritten: &mut Rewritten,
+) -> Result<(), Box<Refusal>> {
+    layouts::on_alone(engine, request, slot, rewritten)?;
+    Ok(())
+}
+
+/// A request is about to be kept.
+#[inline]
+pub(crate) fn on_made(request: &mut ClientRequest) {
+    layouts::on_made(request);
+}
+
+/// What a request's client has asked, if that is not what nodes are asked.
+#[inline]
+pub(crate) fn asked(slot: &Slot) -> Option<&Query> {
+    let mut asked = None;
+    asked = layouts::asked(&slot.layouts).or(asked);
+    asked
+}
+
+/// Whether nodes are asked for something else than what a request's client has asked.
+#[inline]
+pub(crate) fn is_rewritten(slot: &Slot) -> bool {
+    let mut is_rewritten = false;
+    is_rewritten |= slot.layouts.is_some();
+    is_rewritten
+}
+
+/// What the proxy has made for a request, and had prepared.
+pub(crate) fn prepared(slot: &Slot) -> &[Arc<Prepared>] {
+    let mut prepared = None;
+    prepared = layouts::prepared(&slot.layouts).or(prepared);
+    prepared.unwrap_or_default()
+}
+
+/// Whether a node request may not be sent any more, because something else is known by now.
+#[inline]
+pub(crate) fn is_late(engine: &Engine, key: NodeRequestKey) -> bool {
+    let mut is_late = false;
+    is_late |= encodings::is_blind(engine, key);
+    is_late
 }
 
 /// Whether the reads of the partition with this token go to all of its replicas.
@@ -106,6 +184,33 @@ pub(crate) fn on_answered(
     hedge::on_answered(engine, client, key, took);
 }
 
+/// A node request for the whole of a request has come to nothing. True if the client request goes on without it.
+#[inline]
+pub(crate) fn on_tried(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    key: NodeRequestKey,
+    tried: &Tried<'_>,
+) -> bool {
+    let mut goes_on = false;
+    goes_on = goes_on || layouts::read_table_instead(engine, client, key, tried);
+    goes_on
+}
+
+/// A node has answered a request that was another one than its client's.
+///
+/// # Errors
+/// The answer cannot be understood.
+pub(crate) fn as_asked(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    answer: &NodeAnswer<'_>,
+) -> Result<AsAsked, Malformed> {
+    let mut given = AsAsked::AsItCame;
+    given = layouts::as_asked(engine, client, answer)?.or(given);
+    Ok(given)
+}
+
 /// The PREPARE of a statement on a node has ended, however.
 pub(crate) fn on_prepare_ended(engine: &mut Engine, node: NodeIndex, id: &[u8]) {
     prewarm::on_prepare_ended(engine, node, id);
@@ -127,6 +232,18 @@ pub(crate) fn why_late(slot: &Slot, age: Duration) -> Option<String> {
     let mut why = None;
     why = why.or_else(|| rules::why_late(&slot.rules, age));
     why
+}
+
+/// Clients are about to be answered: what they get in place of this.
+#[inline]
+pub(crate) fn shown(
+    engine: &mut Engine,
+    key: ClientRequestKey,
+    answer: &NodeAnswer<'_>,
+) -> Option<ShownAnswer> {
+    let mut shown = None;
+    shown = encodings::on_answered(engine, key, answer).or(shown);
+    shown
 }
 
 /// The answer to a request is there, of so many bytes.
@@ -181,9 +298,48 @@ pub(crate) fn on_settings(engine: &mut Engine) {
     records::on_settings(engine);
 }
 
-/// A snapshot is in force.
+/// There is a new snapshot.
 pub(crate) fn on_snapshot(engine: &mut Engine) {
     rules::on_snapshot(engine);
+    encodings::on_snapshot(engine);
+}
+
+/// Whether clients see less of the schema than there is.
+#[inline]
+pub(crate) fn hides(config: &Config) -> bool {
+    let mut hides = false;
+    hides |= encodings::hides(config);
+    hides |= layouts::hides(config);
+    hides
+}
+
+/// Whether clients do not see a table.
+pub(crate) fn hides_table(cx: &Context, keyspace: &str, table: &str) -> bool {
+    let mut hides = false;
+    hides |= layouts::hides_table(cx, keyspace, table);
+    hides
+}
+
+/// Whether clients do not see a column. Without a keyspace or table: of any.
+pub(crate) fn hides_column(
+    snapshot: &Snapshot,
+    of: (Option<&str>, Option<&str>),
+    column: &str,
+) -> bool {
+    let mut hides = false;
+    hides |= encodings::hides_column(snapshot, of, column);
+    hides
+}
+
+/// Keyspace and name of the table that this one is a copy of.
+pub(crate) fn table_behind<'s>(
+    snapshot: &'s Snapshot,
+    keyspace: &str,
+    table: &str,
+) -> Option<(&'s str, &'s str)> {
+    let mut behind = None;
+    behind = layouts::table_behind(snapshot, keyspace, table).or(behind);
+    behind
 }
 
 /// A worker begins.

@@ -28,7 +28,6 @@ impl Engine {
         let limits = nodes.map(|node| node.batches.unwrap_or_default());
         self.merging.adopt_limits(limits);
         features::on_snapshot(self);
-        self.coding.forget_old();
         self.links.maintain(&mut self.cx);
     }
 

@@ -9,7 +9,7 @@ use helenus_wire::{Consistency, Opcode};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::scan::begin::Asking;
-use crate::features;
+use crate::features::Slot;
 use crate::features::coalesce::Ticket;
 use crate::features::lwt_turns::queue::partition_name;
 use crate::features::merge::gate::Merge;
@@ -21,7 +21,7 @@ use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
 use crate::pipeline::timing::Trail;
 use crate::scheduler::scan_limit::Counted;
-use crate::session::answers::NodeAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::statement::analysis::Analysis;
 use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
@@ -101,7 +101,8 @@ impl Engine {
         arrival: Arrival<'_>,
         mut analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        (ticket, slot): (Option<Ticket>, features::Slot),
+        ticket: Option<Ticket>,
+        slot: Slot,
     ) -> Result<ClientRequest, String> {
         let Arrival { header, opcode, .. } = arrival;
         let class = class_of(
@@ -169,16 +170,14 @@ impl Engine {
                 primary: analysis.lwt,
             },
             execution,
-            layouts: None,
-            encoded: None,
-            encodings: None,
+            schema_read: None,
+            features: slot,
             ticket,
             turn: None,
             merge: Merge::Alone,
             trail: Trail::default(),
             condition: Condition::Unknown,
             _counted: counted,
-            features: slot,
             _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),
         })
     }

@@ -9,10 +9,11 @@ use helenus_wire::{ErrorBody, code};
 use crate::backlog::{Failed, How};
 use crate::engine::Engine;
 use crate::exec::outcome::Outcome;
-use crate::features::layouts::read::Tried;
+use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::finish::timed_out;
 use crate::pipeline::node_request::{Owner, Stage};
+use crate::rewrite::rewritten::Tried;
 
 impl Engine {
     /// Tells whoever waits for a node request why it has come to nothing.
@@ -66,11 +67,11 @@ impl Engine {
         self.end_node_request(key, error);
     }
 
-    /// A page that was read in parts may go on without a node request for the rest of it, and a read of a
-    /// layout on the table; false if it is something else.
+    /// A page that was read in parts may go on without a node request for the rest of it, and what
+    /// was rewritten as its client has asked; false if it is something else.
     fn try_otherwise(&mut self, key: NodeRequestKey, ended: &Failed) -> bool {
         let Some(client) = self.whole_of_scan(key) else {
-            return self.try_table(key, ended.code);
+            return self.try_as_asked(key, ended.code);
         };
         self.drop_node_request(key);
         let error = ErrorBody {
@@ -82,14 +83,14 @@ impl Engine {
         true
     }
 
-    fn try_table(&mut self, key: NodeRequestKey, code: i32) -> bool {
+    fn try_as_asked(&mut self, key: NodeRequestKey, code: i32) -> bool {
         let Some(Owner::Whole(client)) = self.requests.nodes.get(key).map(|r| &r.owner) else {
             return false;
         };
         let client = *client;
         let request = self.requests.clients.get(client);
         let is_hedged = request.is_some_and(|request| request.execution.hedge().is_some());
-        !is_hedged && self.read_table_instead(client, key, &Tried::No(code))
+        !is_hedged && features::on_tried(self, client, key, &Tried::No(code))
     }
 
     /// The scan that a node request is for the whole of.

@@ -4,15 +4,17 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::backlog::{Failed, How};
 use crate::engine::Engine;
+use crate::features;
 use crate::features::lwt_turns::queue::Turn;
-use crate::features::{self, Answered};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
+use crate::pipeline::answered::Answered;
+use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::{Owner, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::Caller;
-use crate::session::answers::NodeAnswer;
 use crate::session::large::LargeAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::session::outbox::LARGE;
 use crate::stats::add;
 
@@ -33,7 +35,7 @@ impl Engine {
             body: &reply.body,
             version: reply.version,
         };
-        let reply = match self.as_shown(key, &answer) {
+        let reply = match features::shown(self, key, &answer) {
             None => reply,
             Some(shown) => Reply {
                 opcode: shown.opcode,
@@ -300,6 +302,12 @@ impl Engine {
         }
     }
 
+    /// A node request has left a node, or will not go to one, after this time at it.
+    #[inline]
+    pub(crate) fn note_attempt(&mut self, key: NodeRequestKey, us: u64, end: AttemptEnd) {
+        features::on_attempt(self, key, us, end);
+    }
+
     /// Forgets a client request, and those of its node requests that no node has.
     pub(crate) fn end_request(&mut self, key: ClientRequestKey) {
         let Some(request) = self.requests.clients.get(key) else {
@@ -347,7 +355,7 @@ pub(crate) fn timed_out(query: &Query, newest: bool) -> (i32, Vec<u8>) {
     }
     let lwt = query.statement.as_ref().is_some_and(|s| s.facts.lwt);
     let write_type = match query.opcode {
-        // One statement on a table and its layouts is one mutation.
+        // One statement as a batch, of itself and of others that follow from it, is one mutation.
         Opcode::Batch if query.statement.is_none() => "BATCH",
         _ if lwt => "CAS",
         _ => "SIMPLE",

@@ -1,11 +1,10 @@
 //! Requests at the gates: reads that join others, conditional writes that take turns.
 
-use std::sync::Arc;
-
 use helenus_policy::turns::{Condition, Entered, Left, Turns};
 
 use crate::backlog::Work;
 use crate::engine::Engine;
+use crate::features;
 use crate::features::coalesce::{Found, Read, Ticket};
 use crate::features::lwt_turns::queue::{Owner, Turn, Write};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -73,12 +72,9 @@ impl Engine {
 
     fn join(&mut self, key: ClientRequestKey, read: &Read<'_>) -> bool {
         let started = self.cx.now;
-        // Its answer is shown by what was known of encoded columns when it began.
-        let encodings = Arc::as_ptr(&self.cx.snapshot.encodings);
-        let is_as_now = |known: &Arc<_>| Arc::as_ptr(known) == encodings;
         let request = self.requests.clients.get_mut(key);
         let request = request.filter(|request| {
-            read.same_as(request.asked()) && request.encodings.as_ref().is_none_or(is_as_now)
+            read.same_as(request.asked()) && features::may_join(&self.cx, &request.features)
         });
         let Some(request) = request else {
             return false;

@@ -37,7 +37,7 @@ pub(crate) struct Query {
     ///
     /// [`Common::descriptions`]: crate::shared::Common::descriptions
     pub settled_at: Option<u64>,
-    /// It must not be sent later: by then there may be other layouts.
+    /// It must not be sent later: what it was made by may be another thing by then.
     pub send_before: Option<Instant>,
 }
 

@@ -11,6 +11,7 @@
 //! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{ExecuteView, Header, Opcode, code};
@@ -18,7 +19,6 @@ use helenus_wire::{ExecuteView, Header, Opcode, code};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features::coalesce::Read;
-use crate::features::encodings::requests::Stored;
 use crate::features::merge::gate::Merge;
 use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
@@ -27,7 +27,7 @@ use crate::output::Output;
 use crate::pipeline::arrival::{Arrival, bytes_read};
 use crate::pipeline::gating::Sharing;
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction};
-use crate::rewrite::refusal::INVALID_STATE;
+use crate::rewrite::rewritten::{INVALID_STATE, Instead};
 use crate::session::clients::Terms;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
@@ -159,22 +159,32 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        slot: Slot,
+        mut slot: Slot,
     ) {
-        let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
-            Ok(stored) => stored,
+        let admitted = Arrived {
+            arrival: &arrival,
+            analysis: &analysis,
+            statement: statement.as_deref(),
+        };
+        let instead = match features::on_admitted(self, &admitted, &mut slot) {
+            Ok(instead) => instead,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
-        if stored.sent.is_some() {
-            return self.carry_out_stored(arrival, stored, slot);
+        if instead.sent.is_some() {
+            return self.carry_out_instead(arrival, instead, slot);
         }
-        self.carry_out(arrival, analysis, statement, (stored, slot));
+        self.carry_out(arrival, analysis, statement, (instead.until, slot));
     }
 
     /// Carries out what is sent in place of a client's request.
     #[inline(never)]
-    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored, slot: Slot) {
-        let Some((opcode, body)) = stored.sent.take() else {
+    fn carry_out_instead(
+        &mut self,
+        arrival: Arrival<'_>,
+        Instead { until, sent }: Instead,
+        slot: Slot,
+    ) {
+        let Some((opcode, body)) = sent else {
             return;
         };
         let content = body.get(arrival.payload().len()..).unwrap_or_default();
@@ -198,7 +208,7 @@ impl Engine {
             Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let statement = analysis.of_one(opcode);
-        self.carry_out(arrival, analysis, statement, (stored, slot));
+        self.carry_out(arrival, analysis, statement, (until, slot));
     }
 
     /// Carries out a request that the proxy does not answer itself.
@@ -207,7 +217,7 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        (stored, slot): (Stored, Slot),
+        (until, mut slot): (Option<Instant>, Slot),
     ) {
         let Arrival {
             session,
@@ -247,7 +257,7 @@ impl Engine {
         if self.cx.memory.is_full(body.len() + read_bytes) {
             return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
         }
-        let rewritten = match self.rewrite(&arrival, &analysis, statement.as_ref()) {
+        let rewritten = match self.rewrite(&arrived, &mut slot) {
             Ok(rewritten) => rewritten,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
@@ -256,11 +266,10 @@ impl Engine {
             return self.refuse_with(&arrival, statement.as_deref(), refused);
         }
         let partition = self.partition_of_lwt(pool, &analysis, statement.as_deref());
-        let made = self.make_request(arrival, analysis, statement, (ticket, slot));
+        let made = self.make_request(arrival, analysis, statement, ticket, slot);
         let key = match made {
             Ok(mut request) => {
-                request.adopt(rewritten);
-                request.keep_stored(stored);
+                request.adopt(rewritten, until);
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(&arrival, None, &why),

@@ -1,6 +1,5 @@
 //! A *client request*: what a client waits for, once.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use helenus_policy::turns::Condition;
@@ -8,8 +7,6 @@ use helenus_policy::turns::Condition;
 use crate::exec::Execution;
 use crate::features;
 use crate::features::coalesce::Ticket;
-use crate::features::encodings::Encodings;
-use crate::features::encodings::shown::OnEncoded;
 use crate::features::lwt_turns::queue::Turn;
 use crate::features::merge::gate::Merge;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
@@ -17,7 +14,7 @@ use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::timing::Trail;
-use crate::rewrite::refusal::OnLayouts;
+use crate::rewrite::schema_read::SchemaRead;
 use crate::scheduler::scan_limit::Counted;
 use crate::support::registry::Registry;
 
@@ -38,12 +35,10 @@ pub(crate) struct ClientRequest {
     /// Where the whole of it goes.
     pub target: Target,
     pub execution: Execution,
-    /// What it has to do with layouts.
-    pub layouts: Option<Box<OnLayouts>>,
-    /// What it has to do with encoded columns.
-    pub encoded: Option<Box<OnEncoded>>,
-    /// What was known of encoded columns when it began, if it is a read.
-    pub encodings: Option<Arc<Encodings>>,
+    /// What clients do not see is left out of its answer, if it is a read of the schema.
+    pub schema_read: Option<Box<SchemaRead>>,
+    /// What features keep of it.
+    pub features: features::Slot,
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
     /// Whether it shares a batch with other writes.
@@ -54,7 +49,6 @@ pub(crate) struct ClientRequest {
     pub condition: Condition,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
-    pub features: features::Slot,
     /// What is kept of the statement in its text, if that is much.
     pub _read: Option<Held>,
 }
@@ -62,10 +56,12 @@ pub(crate) struct ClientRequest {
 impl ClientRequest {
     /// What its client has asked.
     pub(crate) fn asked(&self) -> &Query {
-        match self.layouts.as_deref() {
-            Some(OnLayouts::Read(read)) => &read.asked,
-            _ => &self.query,
-        }
+        features::asked(&self.features).unwrap_or(&self.query)
+    }
+
+    /// Whether nodes are asked for something else than what its client has asked.
+    pub(crate) fn is_rewritten(&self) -> bool {
+        self.schema_read.is_some() || features::is_rewritten(&self.features)
     }
 
     /// How many clients wait for its answer, or for one of a batch that it is sent in.
@@ -76,10 +72,7 @@ impl ClientRequest {
 
     /// Bytes of what was asked and what is sent.
     fn body_len(&self) -> usize {
-        let asked = match self.layouts.as_deref() {
-            Some(OnLayouts::Read(read)) => read.asked.body.len(),
-            _ => 0,
-        };
+        let asked = features::asked(&self.features).map_or(0, |asked| asked.body.len());
         self.query.body.len() + asked
     }
 

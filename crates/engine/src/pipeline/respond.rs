@@ -9,14 +9,14 @@ use crate::exec::Execution;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
 use crate::features;
-use crate::features::layouts::read::Tried;
-use crate::features::layouts::reads::AsOfTable;
 use crate::features::lwt_turns::queue::condition_of;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::Owner;
+use crate::rewrite::rewritten::{AsAsked, Tried};
+use crate::session::node_answer::NodeAnswer;
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
 /// from each other with every answer.
@@ -110,7 +110,7 @@ impl Engine {
                 return self.drop_node_request(key);
             }
             let error = ErrorBody::parse(content).map(Tried::Answered);
-            if error.is_ok_and(|tried| self.read_table_instead(client, key, &tried)) {
+            if error.is_ok_and(|tried| features::on_tried(self, client, key, &tried)) {
                 return;
             }
             if merged {
@@ -127,7 +127,7 @@ impl Engine {
         debug_assert_eq!(request.execution.whole(), Some(key));
         let mut stripped: Option<JoinedBody> = None;
         let is_single = matches!(request.execution, Execution::Single(_));
-        let on_layouts = request.layouts.is_some();
+        let is_rewritten = request.is_rewritten();
         let mut step = Step::AsItCame;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
@@ -158,7 +158,7 @@ impl Engine {
                         body: Body::Borrowed(body),
                         version,
                     };
-                    features::on_attempt(self, key, service_us.into(), AttemptEnd::Answered);
+                    self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
                     return self.hold_for_agreement(client, key, reply);
                 }
                 _ => {}
@@ -167,7 +167,7 @@ impl Engine {
         let node = self.requests.nodes.get(key);
         let untried = node.and_then(|node| node.target.untried());
         if !is_single && opcode == Opcode::Result {
-            features::on_attempt(self, key, service_us.into(), AttemptEnd::Answered);
+            self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
         }
         self.drop_node_request(key);
         if !is_single {
@@ -177,14 +177,17 @@ impl Engine {
             });
         }
         let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
-        if on_layouts {
-            if opcode == Opcode::Result {
-                self.blame_layout(client);
-            }
-            match self.as_of_table(client, opcode, header.flags, &body) {
-                Ok(AsOfTable::AsItCame) => {}
-                Ok(AsOfTable::Body(renamed)) => body = Body::Joined(renamed.into()),
-                Ok(AsOfTable::Unusable) => return,
+        if is_rewritten {
+            let answer = NodeAnswer {
+                opcode,
+                header_flags: header.flags,
+                body: &body,
+                version,
+            };
+            match self.as_asked(client, &answer) {
+                Ok(AsAsked::AsItCame) => {}
+                Ok(AsAsked::Body(changed)) => body = Body::Joined(changed.into()),
+                Ok(AsAsked::Unusable) => return,
                 Err(e) => step = Step::Broken(e.to_string()),
             }
         }

@@ -5,7 +5,6 @@ use helenus_wire::{ErrorBody, Header, MAX_RESPONSE_BODY, Opcode, Reader, code, s
 
 use crate::engine::Engine;
 use crate::exec::outcome::Response;
-use crate::features;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::memory::NO_MEMORY;
 use crate::pipeline::attempt_end::AttemptEnd;
@@ -77,7 +76,7 @@ impl Engine {
             }
             Some(of @ (Owner::Whole(_) | Owner::Part(..))) => {
                 if matches!(of, Owner::Part(..)) && opcode == Opcode::Result {
-                    features::on_attempt(self, key, us, AttemptEnd::Answered);
+                    self.note_attempt(key, us, AttemptEnd::Answered);
                 }
                 let response = Response {
                     header,
@@ -104,7 +103,7 @@ impl Engine {
             ),
             false => (code::OVERLOADED, NO_MEMORY.to_owned()),
         };
-        features::on_attempt(self, key, us, AttemptEnd::Answered);
+        self.note_attempt(key, us, AttemptEnd::Answered);
         match self.requests.query(key).is_some_and(Query::is_write) {
             // It may have taken effect.
             true => self.fail_timeout(key, &text),
@@ -121,7 +120,7 @@ impl Engine {
     ) -> bool {
         let error = ErrorBody::parse(content);
         if let Ok(error) = &error {
-            features::on_attempt(self, key, us, AttemptEnd::Error(error.code));
+            self.note_attempt(key, us, AttemptEnd::Error(error.code));
             // It is taught what it has forgotten, or never knew: there is nothing wrong with it.
             if error.code == code::UNPREPARED
                 && let Ok(id) = Reader::new(error.fields).short_bytes()

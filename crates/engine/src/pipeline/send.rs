@@ -24,7 +24,7 @@ impl Engine {
             return false;
         };
         let is_late = query.send_before.is_some_and(|end| self.cx.now >= end);
-        if is_late || self.is_blind(key) {
+        if is_late || features::is_late(self, key) {
             self.leave_queue(key, None);
             self.fail_unsendable(key, code::OVERLOADED, TOO_LATE, &[]);
             return true;

@@ -1,15 +1,14 @@
 //! Which lease a request needs: that on the catalogue if it is, or may be, about a flagged table, otherwise that on the flags
 //! ([`crate::rewrite::leases`]).
 
-use helenus_cql::Kind;
+use helenus_cql::{Facts, Kind};
 use helenus_wire::{BatchChild, BatchView, Opcode};
 
 use crate::engine::Engine;
-use crate::features::layouts::writes::{named_table, table_of};
 use crate::pipeline::arrival::Arrival;
 use crate::rewrite::leases::{Flagged, Need};
 use crate::statement::analysis::Analysis;
-use crate::statement::prepared::Statement;
+use crate::statement::prepared::{Prepared, Statement};
 
 impl Engine {
     /// What a request needs to be known of the tables that are flagged for a feature.
@@ -79,4 +78,25 @@ impl Engine {
             BatchChild::Text(..) => None,
         })
     }
+}
+
+/// Keyspace and table of a statement; `prepared`: as what nodes know it.
+pub(crate) fn table_of<'s>(
+    statement: &'s Statement,
+    prepared: Option<&'s Prepared>,
+    keyspace: Option<&'s str>,
+) -> Option<(&'s str, &'s str)> {
+    match prepared {
+        Some(prepared) => prepared.table.as_ref().map(|(ks, table)| (&**ks, &**table)),
+        None => statement.table(keyspace),
+    }
+}
+
+/// Keyspace and table that a statement of a batch names.
+pub(crate) fn named_table<'f>(
+    facts: &'f Facts,
+    in_force: Option<&'f str>,
+) -> Option<(&'f str, &'f str)> {
+    let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
+    Some((keyspace.or(in_force)?, facts.table.as_ref()?.as_str()))
 }

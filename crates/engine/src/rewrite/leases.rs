@@ -1,7 +1,7 @@
 //! Until when what is known of the catalogue may be relied on, and which requests depend on it.
 //!
-//! Every proxy writes to all layouts of a table, and reads and writes encoded columns as such. Whoever changes what there
-//! is must know when all proxies have heard of it. So what a proxy knows is good for [`lease`] from the moment at which
+//! What every proxy does to a table may depend on what the catalogue says of it. Whoever changes that
+//! must know when all proxies have heard of it. So what a proxy knows is good for [`lease`] from the moment at which
 //! it asked. There are two leases ([`helenus_catalogue`] tells the protocol): one on the flags, which any node
 //! that is up can renew, and one on the catalogue itself. Only a request about a flagged table needs the latter.
 //!

@@ -1,4 +1,4 @@
-//! Statements that the proxy has made of clients': over parts of the ring, and on layouts. They are asked of
+//! Statements that the proxy has made of clients': over parts of the ring, and others. They are asked of
 //! the nodes once, for all workers and all that wait for it.
 
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl Engine {
         self.prepare_derived(request.query.pool, prepare);
     }
 
-    /// Has a node prepare what the proxy has made for layouts, where that has not been asked for yet.
-    pub(crate) fn prepare_copies<'s>(
+    /// Has a node prepare what the proxy has made, where that has not been asked for yet.
+    pub(crate) fn prepare_made<'s>(
         &mut self,
         pool: PoolKey,
         statements: impl Iterator<Item = &'s Arc<Statement>>,

@@ -1,4 +1,4 @@
-//! Other names in what nodes say to people: of layouts, and of columns that clients do not see.
+//! Other names in what nodes say to people: of tables and columns that clients do not see.
 
 use helenus_wire::{Malformed, Reader, flags, write};
 

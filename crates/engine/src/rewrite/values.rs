@@ -1,4 +1,4 @@
-//! Numbers in statements and requests.
+//! Values in statements and requests.
 
 use helenus_cql::{Literal, Term};
 use helenus_wire::{ValueRef, Values};

@@ -2,7 +2,7 @@
 
 use crate::statement::words::{is_one_of, words};
 
-/// What a definition does, as far as tables with layouts or encoded columns depend on it.
+/// What a definition does, as far as the proxy depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Definition {
     DropsKeyspace,

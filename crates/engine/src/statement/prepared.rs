@@ -15,14 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use helenus_cql::{Facts, Kind, modification};
-use helenus_layout::plan::LogicalTable;
 use helenus_wire::{PreparedView, Version, write};
 
 pub use self::handed_over::PassedStatement;
-use crate::features::encodings::EncodedTable;
-use crate::features::encodings::coding::Coding;
-use crate::features::encodings::plan::EncodedPlan;
-use crate::features::layouts::plan::LayoutPlan;
+use crate::features::InStatement;
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::OfSchema;
 use crate::rewrite::timed_write::timed;
@@ -52,12 +48,10 @@ pub struct Statement {
     pub(super) system: Option<SystemQuery>,
     pub(crate) learned: Learned,
     /// What the nodes know of the statement that the proxy makes of it over parts of the ring; of itself,
-    /// if it is one that the proxy has made for a layout.
+    /// if it is one that the proxy has made of another.
     in_range: Mutex<InRange>,
-    /// What it becomes where its table has layouts.
-    layout_plan: Mutex<Option<LayoutPlan<Statement>>>,
-    /// What it becomes where its table has encoded columns.
-    encoded_plan: Mutex<Option<EncodedPlan<Statement>>>,
+    /// What features keep with it.
+    pub(crate) features: InStatement,
     /// The same for statements that differ in white space and comments only, once somebody has asked.
     number: OnceLock<u64>,
     /// What it is shown as, once somebody has asked.
@@ -87,8 +81,7 @@ impl Statement {
             system,
             learned: Learned::default(),
             in_range: Mutex::default(),
-            layout_plan: Mutex::default(),
-            encoded_plan: Mutex::default(),
+            features: InStatement::default(),
             number: OnceLock::new(),
             digest: OnceLock::new(),
         }
@@ -132,47 +125,9 @@ impl Statement {
         Some((keyspace, table.as_str()))
     }
 
-    /// What it becomes on the layouts of its table. Known texts take as much memory again for each of
-    /// these.
-    pub(crate) fn layout_plan(&self, table: &Arc<LogicalTable>) -> LayoutPlan<Statement> {
-        let known = self.layout_plan.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if let Some(of) = &*known
-            && Arc::ptr_eq(&of.table, table)
-        {
-            return of.clone();
-        }
-        let still = known.as_ref().and_then(|of| of.still_of(table));
-        let made = still.unwrap_or_else(|| LayoutPlan::of(table, &self.text, &self.facts));
-        if self.keeps_plans() {
-            *known = Some(made.clone());
-        }
-        made
-    }
-
-    /// Whether what it becomes is kept with it. A write with its values in the text hardly comes twice.
-    fn keeps_plans(&self) -> bool {
+    /// Whether what is made of it is kept with it. A write with its values in the text hardly comes twice.
+    pub(crate) fn keeps_plans(&self) -> bool {
         self.is_read() || self.facts.markers > 0
-    }
-
-    /// What it becomes where columns of its table are encoded. Known texts take as much memory again.
-    pub(crate) fn encoded_plan(
-        &self,
-        table: &Arc<EncodedTable>,
-        coding: &mut Coding,
-    ) -> EncodedPlan<Statement> {
-        let known = self.encoded_plan.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if let Some(of) = &*known
-            && Arc::ptr_eq(&of.table, table)
-        {
-            return of.clone();
-        }
-        let made = EncodedPlan::of(table, &self.text, &self.facts, coding);
-        if self.keeps_plans() {
-            *known = Some(made.clone());
-        }
-        made
     }
 
     /// What the nodes know of it over parts of the ring.

@@ -13,6 +13,7 @@ use helenus_wire::{ErrorBody, Opcode, Version, flags, write};
 
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::features::InSnapshot;
 use crate::features::encodings::Encodings;
 use crate::features::layouts::Layouts;
 use crate::keys::{LinkKey, SessionKey};
@@ -143,9 +144,8 @@ impl Bench {
     /// Other tables are flagged, or lost, than those with layouts.
     pub(crate) fn flag(&self, flag: impl FnOnce(&mut Flagged)) {
         let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
-        let mut layouts = Layouts::clone(&snapshot.layouts);
-        flag(&mut layouts.flagged);
-        snapshot.layouts = Arc::new(layouts);
+        let known = &mut snapshot.features.layouts;
+        flag(&mut Arc::make_mut(known).flagged);
         snapshot.epoch += 1;
         self.common.store(snapshot);
     }
@@ -196,7 +196,7 @@ impl Bench {
         let nodes = (self.links.len() as u8, self.versions.1);
         let snapshot = snapshot(epoch, nodes, orders(true));
         self.common.store(Snapshot {
-            layouts: Arc::new(Layouts::default()),
+            features: InSnapshot::default(),
             ..snapshot
         });
     }
@@ -207,8 +207,10 @@ impl Bench {
         let nodes = (self.links.len() as u8, self.versions.1);
         let snapshot = snapshot(epoch, nodes, orders(true));
         self.common.store(Snapshot {
-            layouts: Arc::new(Layouts::default()),
-            encodings: Arc::new(encodings),
+            features: InSnapshot {
+                encodings: Arc::new(encodings),
+                ..InSnapshot::default()
+            },
             ..snapshot
         });
     }
@@ -537,7 +539,10 @@ fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) ->
         ring: Some(ring),
         tables: [("app".to_owned(), tables)].into_iter().collect(),
         lists: Arc::new(columns()),
-        layouts: Arc::new(layouts),
+        features: InSnapshot {
+            layouts: Arc::new(layouts),
+            ..InSnapshot::default()
+        },
         ..Snapshot::unknown()
     }
 }

@@ -45,14 +45,14 @@ pub(crate) struct Pool {
     pub(super) has_failed: bool,
     /// Nodes that can be reached, but could not judge this role's credentials when they last had to.
     pub(super) unjudged: FxHashMap<NodeIndex, Pause>,
-    /// Layouts that this role may not read.
+    /// Tables that this role may not read.
     pub(super) denied: Vec<Denied>,
 }
 
-/// A layout that a role may not read, as a node has said.
+/// A table that a role may not read, as a node has said.
 pub(super) struct Denied {
     pub(super) keyspace: Box<str>,
-    pub(super) physical: Box<str>,
+    pub(super) table: Box<str>,
     /// Then it is tried again: the role's rights may be others.
     pub(super) until: Instant,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use helenus_engine::stats::LayoutStats;
+use helenus_engine::features::layouts::LayoutStats;
 use helenus_layout::plan::{Copy, LogicalTable};
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ pub(super) fn view(shared: &Process) -> Option<LayoutsView> {
     Some(LayoutsView {
         lease_held: shared.leases.catalogue.is_held(Instant::now()),
         problems: known.problems.clone(),
-        layouts: layouts(known, &shared.stats.layouts()),
+        layouts: layouts(known, &shared.stats.features.layouts.list()),
     })
 }
 
@@ -143,10 +143,20 @@ mod tests {
             further: Vec::new(),
         };
         let stats = Stats::default();
-        add(&stats.layout(("shop", "orders", "a"), 10).reads, 7);
-        add(&stats.layout(("other", "orders", "b"), 10).reads, 9);
+        add(
+            &stats.features.layouts.of(("shop", "orders", "a"), 10).reads,
+            7,
+        );
+        add(
+            &stats
+                .features
+                .layouts
+                .of(("other", "orders", "b"), 10)
+                .reads,
+            9,
+        );
         let copies = vec![copy("a", &[1, 0, 2], true), copy("b", &[2, 1, 0], false)];
-        let shown = layouts(&known(copies), &stats.layouts());
+        let shown = layouts(&known(copies), &stats.features.layouts.list());
         let told: Vec<_> = shown
             .iter()
             .map(|of| (&*of.physical, of.clustering.join(","), of.is_read, of.reads))
@@ -156,6 +166,9 @@ mod tests {
             ("b", "id,clerk,day".to_owned(), false, 0),
         ];
         assert_eq!(told, expected);
-        assert_eq!(layouts(&known(Vec::new()), &stats.layouts()), []);
+        assert_eq!(
+            layouts(&known(Vec::new()), &stats.features.layouts.list()),
+            []
+        );
     }
 }

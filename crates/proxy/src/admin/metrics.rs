@@ -17,8 +17,9 @@ use super::ready;
 use super::reports;
 use super::rules;
 use crate::process::Process;
+use helenus_engine::features::layouts::LayoutStats;
 use helenus_engine::snapshot::Snapshot;
-use helenus_engine::stats::{LayoutStats, Predictions, Quality, Stats, TableStats};
+use helenus_engine::stats::{Predictions, Quality, Stats, TableStats};
 use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 
@@ -328,7 +329,7 @@ fn stats(page: &mut Page, stats: &Stats) {
     nodes.retain(|n| !n.name.is_empty());
     nodes::render(page, &nodes);
     table_metrics(page, &stats.tables());
-    layout_metrics(page, &stats.layouts());
+    layout_metrics(page, &stats.features.layouts.list());
 }
 
 fn predictions(page: &mut Page, predictions: &Predictions) {

@@ -218,7 +218,7 @@ fn tables(shared: &Process, sum: &Summary) -> Vec<TableView> {
 }
 
 fn layouts(shared: &Process, sum: &Summary) -> Vec<LayoutView> {
-    let layouts = shared.stats.layouts();
+    let layouts = shared.stats.features.layouts.list();
     let layouts = layouts.iter().enumerate();
     let read = layouts.filter_map(|(at, layout)| {
         let reads = sum.detail.layout(at);

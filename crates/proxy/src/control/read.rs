@@ -18,6 +18,7 @@ use super::schema::{
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::rows::Rows;
+use helenus_engine::features::InSnapshot;
 use helenus_engine::snapshot::{Mover, Node, Snapshot, SystemTable};
 
 /// What a node says of its cluster.
@@ -118,8 +119,7 @@ impl Control {
             tables: partition_keys(&tables.columns, &tables.masks),
             lists: Arc::new(list_columns(&tables.columns)),
             sizes: old.map_or_else(Arc::default, |old| old.sizes.clone()),
-            layouts: old.map_or_else(Arc::default, |old| old.layouts.clone()),
-            encodings: old.map_or_else(Arc::default, |old| old.encodings.clone()),
+            features: old.map_or_else(InSnapshot::default, |old| old.features.clone()),
             pinned,
             local_dc,
             schema_version: local

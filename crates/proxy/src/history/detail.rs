@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use helenus_engine::stats::{LayoutStats, NodeStats, TableStats};
+use helenus_engine::features::layouts::LayoutStats;
+use helenus_engine::stats::{NodeStats, TableStats};
 
 use super::codec;
 use super::sample::{CountedValues, HISTOGRAM_LEN, load, read_histogram};

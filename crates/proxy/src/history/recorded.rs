@@ -146,7 +146,7 @@ impl Recorded {
 
     fn end_coarse(&mut self, now_ms: u64, seen: &Seen<'_>) {
         let gauges = self.gauges.take().unwrap_or_default();
-        let (tables, layouts) = (seen.stats.tables(), seen.stats.layouts());
+        let (tables, layouts) = (seen.stats.tables(), seen.stats.features.layouts.list());
         let counters = Counters {
             nodes: seen.nodes,
             tables: &tables,
@@ -185,7 +185,7 @@ impl Recorded {
         }
         // What has come since the last of them.
         if to_ms > self.coarse_ms && from_ms < now_ms && now_ms > self.coarse_ms {
-            let (tables, layouts) = (stats.tables(), stats.layouts());
+            let (tables, layouts) = (stats.tables(), stats.features.layouts.list());
             let counters = Counters {
                 nodes,
                 tables: &tables,

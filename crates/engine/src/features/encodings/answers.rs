@@ -11,60 +11,52 @@ use crate::features::encodings::shown::{OnEncoded, Shown, Unshown};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::renaming::{self, renamed_warnings};
-use crate::session::answers::NodeAnswer;
+use crate::rewrite::rewritten::ShownAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::stats::add;
 
 /// What an answer may have once its values are decoded, as a frame of Cassandra's protocol; less if less memory
 /// is left for what clients make the proxy hold.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// What a client gets in place of a node's answer.
-pub(crate) struct ShownAnswer {
-    pub opcode: Opcode,
-    pub header_flags: u8,
-    pub body: Vec<u8>,
-}
-
-impl Engine {
-    /// A node's answer as its client is to see it; `None`: as it came.
-    pub(crate) fn as_shown(
-        &mut self,
-        key: ClientRequestKey,
-        answer: &NodeAnswer<'_>,
-    ) -> Option<ShownAnswer> {
-        let request = self.requests.clients.get(key);
-        let of = request.and_then(|request| request.encoded.as_deref())?;
-        let limit_bytes = self.cx.memory.left().min(ANSWER_BYTES_MAX);
-        match show(&mut self.coding, of, answer, limit_bytes) {
-            Ok(None) => None,
-            Ok(Some(body)) => Some(ShownAnswer {
-                opcode: answer.opcode,
-                header_flags: answer.header_flags,
+/// A node's answer as its client is to see it; `None`: as it came.
+pub(in crate::features) fn on_answered(
+    engine: &mut Engine,
+    key: ClientRequestKey,
+    answer: &NodeAnswer<'_>,
+) -> Option<ShownAnswer> {
+    let request = engine.requests.clients.get(key);
+    let of = request.and_then(|request| request.features.encodings.encoded.as_deref())?;
+    let limit_bytes = engine.cx.memory.left().min(ANSWER_BYTES_MAX);
+    match show(&mut engine.features.encodings, of, answer, limit_bytes) {
+        Ok(None) => None,
+        Ok(Some(body)) => Some(ShownAnswer {
+            opcode: answer.opcode,
+            header_flags: answer.header_flags,
+            body,
+        }),
+        Err(unshown) => {
+            let message = match unshown {
+                Unshown::Malformed(e) => format!("a node sent a malformed answer: {e}"),
+                Unshown::Value(why) => format!(
+                    "an encoded value of {}.{} cannot be read: {why}",
+                    of.table.keyspace, of.table.name
+                ),
+            };
+            let clients = request.map_or(1, ClientRequest::clients);
+            add(&engine.cx.shared.stats.global.requests_failed, clients);
+            let error = ErrorBody {
+                code: code::SERVER,
+                message: &message,
+                fields: &[],
+            };
+            let mut body = Vec::with_capacity(message.len() + 8);
+            error.write(&mut body);
+            Some(ShownAnswer {
+                opcode: Opcode::Error,
+                header_flags: 0,
                 body,
-            }),
-            Err(unshown) => {
-                let message = match unshown {
-                    Unshown::Malformed(e) => format!("a node sent a malformed answer: {e}"),
-                    Unshown::Value(why) => format!(
-                        "an encoded value of {}.{} cannot be read: {why}",
-                        of.table.keyspace, of.table.name
-                    ),
-                };
-                let clients = request.map_or(1, ClientRequest::clients);
-                add(&self.cx.shared.stats.global.requests_failed, clients);
-                let error = ErrorBody {
-                    code: code::SERVER,
-                    message: &message,
-                    fields: &[],
-                };
-                let mut body = Vec::with_capacity(message.len() + 8);
-                error.write(&mut body);
-                Some(ShownAnswer {
-                    opcode: Opcode::Error,
-                    header_flags: 0,
-                    body,
-                })
-            }
+            })
         }
     }
 }

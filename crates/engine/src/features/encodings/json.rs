@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use helenus_catalogue::Written;
 use helenus_payload::{Member, MemberValue, members, quote};
 
 use super::coding::Coding;
 use super::shown::{Pair, Selection, Unshown};
-use super::{EncodedColumn, EncodedTable, Written};
+use super::{EncodedColumn, EncodedTable};
 
 /// The document that is sent in place of a client's; `None`: as it came.
 ///

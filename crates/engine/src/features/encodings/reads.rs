@@ -12,52 +12,55 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::query::Query;
 use crate::statement::prepared::Statement;
 
-impl Engine {
-    /// Whether a read may not be sent now: what is known of encoded columns is too old, or the table's columns
-    /// have been encoded since it began.
-    #[inline]
-    pub(crate) fn is_blind(&self, key: NodeRequestKey) -> bool {
-        if !self.cx.shared.config.payload.enabled {
-            return false;
-        }
-        let owner = self
-            .requests
-            .nodes
-            .get(key)
-            .and_then(|of| of.owner.client());
-        let client = owner.and_then(|owner| self.requests.clients.get(owner));
-        let Some(known) = client.and_then(|client| client.encodings.as_ref()) else {
-            return false;
-        };
-        let held = self.cx.shared.leases.held(self.cx.now);
-        let newest = self.cx.shared.snapshot.load();
-        if held.flags.is_none() || held.catalogue.is_none() {
-            let flagged = &newest.encodings.flagged;
-            let need = match client.map(|client| named_by(&client.query)) {
-                Some((Some(keyspace), Some(table))) => flagged.need(Some((keyspace, table))),
-                Some((None, Some(table))) => flagged.need_in_any_keyspace(table),
-                _ => flagged.need_of_any(),
-            };
-            if held.until(need).is_none() {
-                return true;
-            }
-        }
-        if Arc::ptr_eq(known, &newest.encodings) {
-            return false;
-        }
-        let known = client.and_then(|client| client.encoded.as_deref());
-        let asked = client.map(|client| &client.query);
-        let known = known.map(|of| &*of.table);
-        asked.is_some_and(|query| {
-            let (keyspace, table) = named_by(query);
-            let prepared = query.prepared.as_ref().map(|prepared| &prepared.statement);
-            let statement = prepared.or(query.statement.as_ref());
-            let looks_at = |name: &str| statement.is_none_or(|of| may_look_at(of, name));
-            table.is_some_and(|table| {
-                has_more_in(&newest.encodings, (keyspace, table), known, &looks_at)
-            })
-        })
+/// Whether a read may not be sent now: what is known of encoded columns is too old, or the table's columns
+/// have been encoded since it began.
+#[inline]
+pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> bool {
+    if !engine.cx.shared.config.payload.enabled {
+        return false;
     }
+    let owner = engine
+        .requests
+        .nodes
+        .get(key)
+        .and_then(|of| of.owner.client());
+    let client = owner.and_then(|owner| engine.requests.clients.get(owner));
+    let Some(known) = client.and_then(|client| client.features.encodings.known.as_ref()) else {
+        return false;
+    };
+    let held = engine.cx.shared.leases.held(engine.cx.now);
+    let newest = engine.cx.shared.snapshot.load();
+    if held.flags.is_none() || held.catalogue.is_none() {
+        let flagged = &newest.features.encodings.flagged;
+        let need = match client.map(|client| named_by(&client.query)) {
+            Some((Some(keyspace), Some(table))) => flagged.need(Some((keyspace, table))),
+            Some((None, Some(table))) => flagged.need_in_any_keyspace(table),
+            _ => flagged.need_of_any(),
+        };
+        if held.until(need).is_none() {
+            return true;
+        }
+    }
+    if Arc::ptr_eq(known, &newest.features.encodings) {
+        return false;
+    }
+    let known = client.and_then(|client| client.features.encodings.encoded.as_deref());
+    let asked = client.map(|client| &client.query);
+    let known = known.map(|of| &*of.table);
+    asked.is_some_and(|query| {
+        let (keyspace, table) = named_by(query);
+        let prepared = query.prepared.as_ref().map(|prepared| &prepared.statement);
+        let statement = prepared.or(query.statement.as_ref());
+        let looks_at = |name: &str| statement.is_none_or(|of| may_look_at(of, name));
+        table.is_some_and(|table| {
+            has_more_in(
+                &newest.features.encodings,
+                (keyspace, table),
+                known,
+                &looks_at,
+            )
+        })
+    })
 }
 
 /// Keyspace and table of a read, as far as they are certain.

@@ -1,13 +1,34 @@
 //! What is refused of tables with encoded columns because it names them: definitions, and what is not understood.
 
+use std::time::Instant;
+
 use helenus_catalogue::Written;
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Facts, Kind, Name, fold_identifier};
 
 use crate::features::encodings::{EncodedColumn, EncodedTable, Encodings};
-use crate::features::layouts::refusals::{CATALOGUE, begins_as_write, may_write};
+use crate::rewrite::catalogue::{CATALOGUE, begins_as_write, may_write};
+use crate::rewrite::leases::{Leases, Need};
+use crate::rewrite::refusal::Refusal;
 use crate::statement::definition::Definition;
 use crate::statement::prepared::Statement;
+
+/// What asks for what is refused.
+pub(super) const ENCODED: &str = "encoded columns";
+
+/// It is not known well enough which columns are encoded.
+pub(super) fn blind(leases: &Leases, need: Need, now: Instant) -> Refusal {
+    Refusal::unknown((ENCODED, "reads and writes"), leases, need, now)
+}
+
+/// A statement that only the nodes know, and that may be about encoded columns.
+pub(super) fn unprepared(id: &[u8]) -> Refusal {
+    Refusal::unprepared(
+        id,
+        "Helenus does not know this prepared statement, whose table may have encoded columns: prepare it \
+         again",
+    )
+}
 
 /// Why a definition is refused: it takes a column away, or needs values that nodes cannot read.
 pub(crate) fn definition_refused(statement: &Statement, table: &EncodedTable) -> Option<String> {

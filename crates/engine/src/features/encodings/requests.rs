@@ -10,266 +10,269 @@ use std::sync::Arc;
 use helenus_cql::{Kind, Name};
 use helenus_wire::{ExecuteView, Opcode, Options, QueryView, Version, query_flags, write};
 
-use self::stored::NOT_READABLE;
-pub(crate) use self::stored::Stored;
+use self::batch::stored_batch;
+use self::stored::{NOT_READABLE, Stored, known_of};
 use self::values::{made_values, referred};
 use crate::engine::Engine;
 use crate::features::encodings::plan::{Plan, text_batch};
 use crate::features::encodings::refusals::{
-    changes_catalogue, definition_refused, opaque_refused, truncate_refused,
+    ENCODED, blind, changes_catalogue, definition_refused, opaque_refused, truncate_refused,
+    unprepared,
 };
 use crate::features::encodings::shown::Shown;
-use crate::features::encodings::{EncodedTable, Encodings};
-use crate::features::layouts::fan_out_write::in_order;
-use crate::features::layouts::refusals::{CATALOGUE_REFUSED, is_systems};
+use crate::features::encodings::{EncodedTable, Encodings, InRequest, plan_of};
+use crate::features::{Arrived, Slot};
 use crate::pipeline::arrival::Arrival;
-use crate::pipeline::request::ClientRequest;
+use crate::rewrite::catalogue::{CATALOGUE_REFUSED, is_systems};
+use crate::rewrite::in_order::in_order;
 use crate::rewrite::refusal::Refusal;
+use crate::rewrite::rewritten::Instead;
 use crate::statement::analysis::Analysis;
-use crate::statement::prepared::Prepared;
-use crate::statement::prepared::Statement;
+use crate::statement::prepared::{Prepared, Statement};
 
-impl Engine {
-    /// What is sent for a client's request where columns are encoded.
-    #[inline]
-    pub(crate) fn stored(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        statement: Option<&Arc<Statement>>,
-    ) -> Result<Stored, Box<Refusal>> {
-        match self.cx.shared.config.payload.enabled {
-            false => Ok(Stored::default()),
-            true => self
-                .find_stored(arrival, analysis, statement)
-                .map_err(Box::new),
-        }
-    }
-
-    #[inline(never)]
-    fn find_stored(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        statement: Option<&Arc<Statement>>,
-    ) -> Result<Stored, Refusal> {
-        let held = self.cx.shared.leases.held(self.cx.now);
-        if self.cx.shared.is_newer_than(&self.cx.snapshot) {
-            self.adopt_snapshot();
-        }
-        let encodings = self.cx.snapshot.encodings.clone();
-        let kind = match (arrival.opcode, statement) {
-            (Opcode::Batch, _) => Kind::Batch,
-            (_, Some(statement)) => statement.facts.kind,
-            (_, None) => Kind::Opaque,
-        };
-        // Of a batch that would be the first of its tables.
-        let named = match kind {
-            Kind::Batch => None,
-            _ => analysis.table(statement.map(|of| &**of)),
-        };
-        if let Some(statement) = statement
-            && changes_catalogue(statement, named, analysis.in_force())
-        {
-            return Err(Refusal::invalid(CATALOGUE_REFUSED));
-        }
-        let is_about_rows = !matches!(kind, Kind::Use | Kind::Auth | Kind::Describe)
-            && !named.is_some_and(|(keyspace, _)| is_systems(keyspace));
-        if arrival.opcode == Opcode::Prepare {
-            let table = named.and_then(|(keyspace, table)| encodings.table(keyspace, table));
-            return self.stored_prepare(statement, table);
-        }
-        if !is_about_rows {
-            return Ok(Stored::default());
-        }
-        let of = statement.map(|of| &**of);
-        let need = self.need(&encodings.flagged, arrival, analysis, of);
-        let Some(until) = held.until(need) else {
-            return Err(match self.unknown_in_batch(arrival) {
-                Some(id) => Refusal::unprepared_for_encoded(id),
-                None => Refusal::blind(&self.cx.shared.leases, need, self.cx.now),
-            });
-        };
-        let stored = Stored {
-            until: Some(until),
-            ..Stored::default()
-        };
-        if arrival.opcode == Opcode::Execute && statement.is_none() {
-            // It may be about a table with encoded columns, now or soon.
-            let view = ExecuteView::parse(arrival.content, arrival.version);
-            return match encodings.flagged.is_empty() {
-                true => Ok(stored),
-                false => Err(Refusal::unprepared_for_encoded(
-                    view.map_or(&[], |view| view.id),
-                )),
-            };
-        }
-        let stored = match kind {
-            Kind::Select => Stored {
-                until: None,
-                known: Some(encodings.clone()),
-                ..stored
-            },
-            _ => stored,
-        };
-        if encodings.is_empty() {
-            return Ok(stored);
-        }
-        let table = named.and_then(|(keyspace, table)| encodings.table(keyspace, table));
-        match (kind, statement, table) {
-            (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete, Some(of), Some(table)) => {
-                self.stored_statement(stored, arrival, analysis, (of, table))
-            }
-            (Kind::Batch, None, _) => self.stored_batch(stored, arrival, analysis, &encodings),
-            (Kind::Batch, Some(of), _) => {
-                self.stored_text_batch(stored, arrival, analysis, (of, &encodings))
-            }
-            (Kind::Truncate, _, Some(table)) => {
-                truncate_refused(table).map_or(Ok(stored), |why| Err(Refusal::invalid(why)))
-            }
-            (Kind::Ddl, Some(of), Some(table)) => {
-                definition_refused(of, table).map_or(Ok(stored), |why| Err(Refusal::invalid(why)))
-            }
-            (Kind::Opaque | Kind::Ddl, Some(of), _) => {
-                let refused = opaque_refused(of, analysis.in_force(), &encodings);
-                refused.map_or(Ok(stored), |why| Err(Refusal::invalid(why)))
-            }
-            _ => Ok(stored),
-        }
-    }
-
-    /// A PREPARE goes to a node as it is; what is left out of its answer are columns that clients do not see.
-    fn stored_prepare(
-        &mut self,
-        statement: Option<&Arc<Statement>>,
-        table: Option<&Arc<EncodedTable>>,
-    ) -> Result<Stored, Refusal> {
-        let (Some(statement), Some(table)) = (statement, table) else {
-            return Ok(Stored::default());
-        };
-        let planned = statement.encoded_plan(table, &mut self.coding);
-        match &*planned.plan {
-            Plan::Refused(why) => Err(Refusal::invalid(&**why)),
-            Plan::All => Ok(Stored::default().on(table, Shown::ByName)),
-            // Its own columns, whatever they are called.
-            Plan::AsItCame | Plan::Changed(_) => Ok(Stored::default().on(table, Shown::AsItCame)),
-        }
-    }
-
-    fn stored_statement(
-        &mut self,
-        stored: Stored,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        (statement, table): (&Arc<Statement>, &Arc<EncodedTable>),
-    ) -> Result<Stored, Refusal> {
-        let planned = statement.encoded_plan(table, &mut self.coding);
-        let facts = &statement.facts;
-        let changed = match &*planned.plan {
-            Plan::Refused(why) => return Err(Refusal::invalid(&**why)),
-            Plan::AsItCame => return Ok(stored.on(table, Shown::AsItCame)),
-            Plan::All => {
-                let sent = with_columns(arrival);
-                return Ok(Stored {
-                    sent,
-                    ..stored.on(table, Shown::ByName)
-                });
-            }
-            Plan::Changed(changed) => changed,
-        };
-        let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
-        let values = in_order(&asked.options.values, facts, asked.names);
-        let values = values.map_err(|why| Refusal::invalid(why.text_of_encoded()))?;
-        let made = made_values(&mut self.coding, changed, &values)?;
-        let values = referred(changed, &values, &made, arrival.version);
-        let prepared = match asked.names {
-            Some(_) => self.known_of(arrival.pool, changed),
-            None => None,
-        };
-        let mut body = arrival.payload().to_vec();
-        Prepared::write_asked(
-            prepared.as_deref(),
-            &changed.text,
-            arrival.version,
-            &mut body,
-        );
-        let keyspace = asked.options.keyspace.filter(|_| asked.names.is_none());
-        let begin = body.len();
-        let (content, version) = (arrival.content, arrival.version);
-        asked
-            .options
-            .write_with_values(content, version, &values, keyspace, &mut body);
-        ask_for_columns(&mut body, begin, version);
-        let opcode = match prepared {
-            Some(_) => Opcode::Execute,
-            None => Opcode::Query,
-        };
-        Ok(Stored {
-            sent: Some((opcode, body)),
-            ..stored.on(table, changed.shown.clone())
-        })
-    }
-
-    fn stored_text_batch(
-        &mut self,
-        stored: Stored,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        (statement, encodings): (&Arc<Statement>, &Encodings),
-    ) -> Result<Stored, Refusal> {
-        let facts = &statement.facts;
-        let in_force = analysis.in_force();
-        let tables = facts.inner.iter().map(|inner| {
-            let keyspace = inner.keyspace.as_ref().map(Name::as_str).or(in_force)?;
-            encodings.table(keyspace, inner.table.as_ref()?.as_str())
-        });
-        let tables: Vec<_> = tables.collect();
-        if tables.iter().all(Option::is_none) {
-            return Ok(stored);
-        }
-        let (text, coding) = (&statement.text, &mut self.coding);
-        let changed = text_batch::<Statement>(&tables, in_force, text, facts, coding);
-        let changed = changed.map_err(Refusal::invalid)?;
-        let stored = stored
-            .on_batch(tables.iter().copied().flatten())
-            .unwrap_or_default();
-        let Some(changed) = changed else {
-            return Ok(Stored {
-                sent: with_columns(arrival),
-                ..stored
-            });
-        };
-        let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
-        let values = in_order(&asked.options.values, facts, asked.names);
-        let values = values.map_err(|why| Refusal::invalid(why.text_of_encoded()))?;
-        let made = made_values(&mut self.coding, &changed, &values)?;
-        let values = referred(&changed, &values, &made, arrival.version);
-        let mut body = arrival.payload().to_vec();
-        write::long_string(&mut body, &changed.text);
-        // What an EXECUTE says of keyspaces does not count, what a QUERY says does.
-        let own = asked.options.keyspace.filter(|_| asked.names.is_none());
-        let begin = body.len();
-        let (content, version) = (arrival.content, arrival.version);
-        asked
-            .options
-            .write_with_values(content, version, &values, own, &mut body);
-        ask_for_columns(&mut body, begin, version);
-        Ok(Stored {
-            sent: Some((Opcode::Query, body)),
-            ..stored
-        })
+/// What is sent for a client's request where columns are encoded.
+#[inline]
+pub(in crate::features) fn on_admitted(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+    instead: &mut Instead,
+) -> Result<(), Box<Refusal>> {
+    match engine.cx.shared.config.payload.enabled {
+        false => Ok(()),
+        true => store(engine, request, slot, instead),
     }
 }
 
-impl ClientRequest {
-    /// What its answer needs, and until when it may be sent.
-    #[inline]
-    pub(crate) fn keep_stored(&mut self, stored: Stored) {
-        self.encoded = stored.encoded;
-        self.encodings = stored.known;
-        let until = [self.query.send_before, stored.until].into_iter().flatten();
-        self.query.send_before = until.min();
+#[inline(never)]
+fn store(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+    instead: &mut Instead,
+) -> Result<(), Box<Refusal>> {
+    let (arrival, analysis) = (request.arrival, request.analysis);
+    let stored = find_stored(engine, arrival, analysis, request.statement);
+    let stored = stored.map_err(Box::new)?;
+    slot.encodings = InRequest {
+        encoded: stored.encoded,
+        known: stored.known,
+    };
+    *instead = Instead {
+        until: stored.until,
+        sent: stored.sent,
+    };
+    Ok(())
+}
+
+fn find_stored(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    statement: Option<&Statement>,
+) -> Result<Stored, Refusal> {
+    let held = engine.cx.shared.leases.held(engine.cx.now);
+    if engine.cx.shared.is_newer_than(&engine.cx.snapshot) {
+        engine.adopt_snapshot();
     }
+    let encodings = engine.cx.snapshot.features.encodings.clone();
+    let kind = match (arrival.opcode, statement) {
+        (Opcode::Batch, _) => Kind::Batch,
+        (_, Some(statement)) => statement.facts.kind,
+        (_, None) => Kind::Opaque,
+    };
+    // Of a batch that would be the first of its tables.
+    let named = match kind {
+        Kind::Batch => None,
+        _ => analysis.table(statement),
+    };
+    if let Some(statement) = statement
+        && changes_catalogue(statement, named, analysis.in_force())
+    {
+        return Err(Refusal::invalid(CATALOGUE_REFUSED));
+    }
+    let is_about_rows = !matches!(kind, Kind::Use | Kind::Auth | Kind::Describe)
+        && !named.is_some_and(|(keyspace, _)| is_systems(keyspace));
+    if arrival.opcode == Opcode::Prepare {
+        let table = named.and_then(|(keyspace, table)| encodings.table(keyspace, table));
+        return stored_prepare(engine, statement, table);
+    }
+    if !is_about_rows {
+        return Ok(Stored::default());
+    }
+    let need = engine.need(&encodings.flagged, arrival, analysis, statement);
+    let Some(until) = held.until(need) else {
+        return Err(match engine.unknown_in_batch(arrival) {
+            Some(id) => unprepared(id),
+            None => blind(&engine.cx.shared.leases, need, engine.cx.now),
+        });
+    };
+    let stored = Stored {
+        until: Some(until),
+        ..Stored::default()
+    };
+    if arrival.opcode == Opcode::Execute && statement.is_none() {
+        // It may be about a table with encoded columns, now or soon.
+        let view = ExecuteView::parse(arrival.content, arrival.version);
+        return match encodings.flagged.is_empty() {
+            true => Ok(stored),
+            false => Err(unprepared(view.map_or(&[], |view| view.id))),
+        };
+    }
+    let stored = match kind {
+        Kind::Select => Stored {
+            until: None,
+            known: Some(encodings.clone()),
+            ..stored
+        },
+        _ => stored,
+    };
+    if encodings.is_empty() {
+        return Ok(stored);
+    }
+    let table = named.and_then(|(keyspace, table)| encodings.table(keyspace, table));
+    match (kind, statement, table) {
+        (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete, Some(of), Some(table)) => {
+            stored_statement(engine, stored, arrival, analysis, (of, table))
+        }
+        (Kind::Batch, None, _) => stored_batch(engine, stored, arrival, analysis, &encodings),
+        (Kind::Batch, Some(of), _) => {
+            stored_text_batch(engine, stored, arrival, analysis, (of, &encodings))
+        }
+        (Kind::Truncate, _, Some(table)) => {
+            truncate_refused(table).map_or(Ok(stored), |why| Err(Refusal::invalid(why)))
+        }
+        (Kind::Ddl, Some(of), Some(table)) => {
+            definition_refused(of, table).map_or(Ok(stored), |why| Err(Refusal::invalid(why)))
+        }
+        (Kind::Opaque | Kind::Ddl, Some(of), _) => {
+            let refused = opaque_refused(of, analysis.in_force(), &encodings);
+            refused.map_or(Ok(stored), |why| Err(Refusal::invalid(why)))
+        }
+        _ => Ok(stored),
+    }
+}
+
+/// A PREPARE goes to a node as it is; what is left out of its answer are columns that clients do not see.
+fn stored_prepare(
+    engine: &mut Engine,
+    statement: Option<&Statement>,
+    table: Option<&Arc<EncodedTable>>,
+) -> Result<Stored, Refusal> {
+    let (Some(statement), Some(table)) = (statement, table) else {
+        return Ok(Stored::default());
+    };
+    let planned = plan_of(statement, table, &mut engine.features.encodings);
+    match &*planned.plan {
+        Plan::Refused(why) => Err(Refusal::invalid(&**why)),
+        Plan::All => Ok(Stored::default().on(table, Shown::ByName)),
+        // Its own columns, whatever they are called.
+        Plan::AsItCame | Plan::Changed(_) => Ok(Stored::default().on(table, Shown::AsItCame)),
+    }
+}
+
+fn stored_statement(
+    engine: &mut Engine,
+    stored: Stored,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    (statement, table): (&Statement, &Arc<EncodedTable>),
+) -> Result<Stored, Refusal> {
+    let planned = plan_of(statement, table, &mut engine.features.encodings);
+    let facts = &statement.facts;
+    let changed = match &*planned.plan {
+        Plan::Refused(why) => return Err(Refusal::invalid(&**why)),
+        Plan::AsItCame => return Ok(stored.on(table, Shown::AsItCame)),
+        Plan::All => {
+            let sent = with_columns(arrival);
+            return Ok(Stored {
+                sent,
+                ..stored.on(table, Shown::ByName)
+            });
+        }
+        Plan::Changed(changed) => changed,
+    };
+    let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
+    let values = in_order(&asked.options.values, facts, asked.names);
+    let values = values.map_err(|why| Refusal::invalid(why.text(ENCODED)))?;
+    let made = made_values(&mut engine.features.encodings, changed, &values)?;
+    let values = referred(changed, &values, &made, arrival.version);
+    let prepared = match asked.names {
+        Some(_) => known_of(engine, arrival.pool, changed),
+        None => None,
+    };
+    let mut body = arrival.payload().to_vec();
+    Prepared::write_asked(
+        prepared.as_deref(),
+        &changed.text,
+        arrival.version,
+        &mut body,
+    );
+    let keyspace = asked.options.keyspace.filter(|_| asked.names.is_none());
+    let begin = body.len();
+    let (content, version) = (arrival.content, arrival.version);
+    asked
+        .options
+        .write_with_values(content, version, &values, keyspace, &mut body);
+    ask_for_columns(&mut body, begin, version);
+    let opcode = match prepared {
+        Some(_) => Opcode::Execute,
+        None => Opcode::Query,
+    };
+    Ok(Stored {
+        sent: Some((opcode, body)),
+        ..stored.on(table, changed.shown.clone())
+    })
+}
+
+fn stored_text_batch(
+    engine: &mut Engine,
+    stored: Stored,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    (statement, encodings): (&Statement, &Encodings),
+) -> Result<Stored, Refusal> {
+    let facts = &statement.facts;
+    let in_force = analysis.in_force();
+    let tables = facts.inner.iter().map(|inner| {
+        let keyspace = inner.keyspace.as_ref().map(Name::as_str).or(in_force)?;
+        encodings.table(keyspace, inner.table.as_ref()?.as_str())
+    });
+    let tables: Vec<_> = tables.collect();
+    if tables.iter().all(Option::is_none) {
+        return Ok(stored);
+    }
+    let (text, coding) = (&statement.text, &mut engine.features.encodings);
+    let changed = text_batch::<Statement>(&tables, in_force, text, facts, coding);
+    let changed = changed.map_err(Refusal::invalid)?;
+    let stored = stored
+        .on_batch(tables.iter().copied().flatten())
+        .unwrap_or_default();
+    let Some(changed) = changed else {
+        return Ok(Stored {
+            sent: with_columns(arrival),
+            ..stored
+        });
+    };
+    let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
+    let values = in_order(&asked.options.values, facts, asked.names);
+    let values = values.map_err(|why| Refusal::invalid(why.text(ENCODED)))?;
+    let made = made_values(&mut engine.features.encodings, &changed, &values)?;
+    let values = referred(&changed, &values, &made, arrival.version);
+    let mut body = arrival.payload().to_vec();
+    write::long_string(&mut body, &changed.text);
+    // What an EXECUTE says of keyspaces does not count, what a QUERY says does.
+    let own = asked.options.keyspace.filter(|_| asked.names.is_none());
+    let begin = body.len();
+    let (content, version) = (arrival.content, arrival.version);
+    asked
+        .options
+        .write_with_values(content, version, &values, own, &mut body);
+    ask_for_columns(&mut body, begin, version);
+    Ok(Stored {
+        sent: Some((Opcode::Query, body)),
+        ..stored
+    })
 }
 
 /// What a request asks.

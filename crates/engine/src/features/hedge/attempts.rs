@@ -7,7 +7,6 @@ use helenus_policy::schedule::Class;
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features;
 use crate::features::hedge::budget::Hedging;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::attempt_end::AttemptEnd;
@@ -138,7 +137,7 @@ pub(in crate::features) fn on_answered(
         return;
     };
     request.execution = Execution::Single(Some(attempt));
-    features::on_attempt(engine, attempt, service_us.into(), AttemptEnd::Answered);
+    engine.note_attempt(attempt, service_us.into(), AttemptEnd::Answered);
     let is_won = attempt == second;
     add(&engine.cx.shared.stats.global.hedges_won, u64::from(is_won));
     let loser = if is_won { first } else { second };
@@ -147,7 +146,7 @@ pub(in crate::features) fn on_answered(
         engine.features.hedge.note_repeated(bytes);
         // How long its node has not answered is known; of a second attempt that says nothing.
         let node = node.filter(|_| is_won);
-        features::on_attempt(engine, loser, us, AttemptEnd::GivenUp);
+        engine.note_attempt(loser, us, AttemptEnd::GivenUp);
         let waited_us = u32::try_from(us).unwrap_or(u32::MAX);
         let is_alive =
             node.is_some_and(|node| !engine.queues.note_overtaken(&engine.cx, node, waited_us));

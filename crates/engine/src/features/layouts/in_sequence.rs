@@ -67,7 +67,7 @@ impl InSequence {
         let held = around.cx.shared.leases.held(around.cx.now);
         let LogicalTable { keyspace, name, .. } = &*self.table;
         let newest = around.cx.shared.snapshot.load();
-        let now = newest.layouts.table(keyspace, name);
+        let now = newest.features.layouts.table(keyspace, name);
         let names = |table: &LogicalTable| -> Vec<String> {
             let copies = table.copies.iter();
             copies.map(|copy| copy.physical.clone()).collect()
@@ -100,6 +100,11 @@ impl InSequence {
             State::Table(key) => Some(key),
             State::Layout(_) => None,
         }
+    }
+
+    /// What people call it.
+    pub(crate) fn name(&self) -> &'static str {
+        "layouts in sequence"
     }
 
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 use helenus_cql::{Facts, Kind};
 use helenus_layout::plan::{self, LogicalTable};
 
+use crate::features::layouts::LayoutStats;
 use crate::features::layouts::restored_order::RestoredOrder;
 use crate::statement::of_text::OfText;
-use crate::stats::{LayoutStats, Stats, add};
+use crate::stats::{Stats, add};
 
 /// A statement and the layouts of its table.
 #[derive(Debug)]
@@ -153,7 +154,7 @@ impl<S: OfText> CopyReads<S> {
             return;
         };
         let name = (&*table.keyspace, &*table.name, &*copy.physical);
-        let of = of.get_or_init(|| stats.layout(name, max));
+        let of = of.get_or_init(|| stats.features.layouts.of(name, max));
         add(&of.reads, 1);
     }
 

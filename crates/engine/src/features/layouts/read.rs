@@ -17,13 +17,14 @@ use helenus_wire::{ErrorBody, Malformed, Opcode, RowsView, code};
 
 use crate::features::layouts::restored_order::RestoredOrder;
 use crate::pipeline::query::Query;
+use crate::rewrite::rewritten::Tried;
 use crate::statement::classify::class_of_partition;
 use crate::statement::prepared::{Prepared, Statement};
 
 /// How a wrapped paging state begins: no state of Cassandra's does, and the version of the format.
 const PREFIX: [u8; 2] = [0xff, 1];
 /// Bytes in front of the node's own state.
-const WRAPPED_LEN: usize = PREFIX.len() + size_of::<u64>();
+pub(super) const WRAPPED_LEN: usize = PREFIX.len() + size_of::<u64>();
 
 /// A read of a layout as it is sent.
 #[derive(Debug)]
@@ -82,15 +83,6 @@ pub(crate) struct ReadOfLayout {
     at: usize,
     continues: bool,
     order: Option<Arc<RestoredOrder>>,
-}
-
-/// How a node request has come to nothing.
-#[derive(Debug)]
-pub(crate) enum Tried<'a> {
-    /// With this error of a node.
-    Answered(ErrorBody<'a>),
-    /// It was not sent, for a reason of this code: too late, or the node cannot prepare it again.
-    No(i32),
 }
 
 /// Why a read is not carried out on a layout.

@@ -12,20 +12,25 @@ use helenus_wire::{
 
 use crate::engine::Engine;
 use crate::exec::Execution;
+use crate::features::layouts::on_layouts::OnLayouts;
 use crate::features::layouts::plan::{CopyReads, Plan};
-use crate::features::layouts::read::{Fault, Instead, LayoutRead, Tried, identity, unwrap};
+use crate::features::layouts::plan_of;
+use crate::features::layouts::read::{Fault, Instead, LayoutRead, identity, unwrap};
+use crate::features::layouts::refusals::fenced;
 use crate::features::layouts::restored_order::RestoredOrder;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::arrival::Arrival;
 use crate::rewrite::leases::Need;
-use crate::rewrite::refusal::{INVALID_STATE, OnLayouts, Refusal};
+use crate::rewrite::refusal::Refusal;
+use crate::rewrite::rewritten::{AsAsked, INVALID_STATE, Tried};
+use crate::session::node_answer::NodeAnswer;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::{InRange, Prepared, Statement};
 use crate::stats::add;
 
 /// A statement, its table, and what it becomes on each layout.
 type Reads<'a> = (
-    &'a Arc<Statement>,
+    &'a Statement,
     &'a Arc<LogicalTable>,
     &'a CopyReads<Statement>,
 );
@@ -41,14 +46,6 @@ struct Candidate<'a> {
     state: Option<&'a [u8]>,
 }
 
-/// What becomes of a node's answer.
-pub(crate) enum AsOfTable {
-    AsItCame,
-    Body(Vec<u8>),
-    /// It cannot be made the table's answer.
-    Unusable,
-}
-
 /// What the nodes have prepared of a read of a layout.
 enum OnNodes {
     Known(Arc<Prepared>),
@@ -58,297 +55,295 @@ enum OnNodes {
     OtherColumns,
 }
 
-impl Engine {
-    /// A read as it is on a layout; `None` if the table itself is read.
-    pub(crate) fn read_of_layout(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
-        (need, until): (Need, Option<Instant>),
-    ) -> Result<Option<LayoutRead>, Refusal> {
-        let Some(options) = options_of(arrival) else {
-            return Ok(None);
+/// A read as it is on a layout; `None` if the table itself is read.
+pub(crate) fn read_of_layout(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    (statement, table): (&Statement, &Arc<LogicalTable>),
+    (need, until): (Need, Option<Instant>),
+) -> Result<Option<LayoutRead>, Refusal> {
+    let Some(options) = options_of(arrival) else {
+        return Ok(None);
+    };
+    let continued = options.paging_state.and_then(unwrap);
+    if until.is_none() {
+        return match continued {
+            Some(_) => {
+                let leases = &engine.cx.shared.leases;
+                Err(fenced(leases, need, engine.cx.now))
+            }
+            None => Ok(None),
         };
-        let continued = options.paging_state.and_then(unwrap);
-        if until.is_none() {
-            return match continued {
-                Some(_) => {
-                    let leases = &self.cx.shared.leases;
-                    Err(Refusal::fenced(leases, need, self.cx.now))
+    }
+    let planned = plan_of(statement, table);
+    let Plan::Read(reads) = &*planned.plan else {
+        return Ok(None);
+    };
+    let of = (statement, table, reads);
+    let read = match (continued, options.paging_state) {
+        (Some(continued), _) => {
+            let candidate = continue_at(of, continued);
+            candidate.and_then(|of| layout_read(engine, arrival, analysis, &options, of))
+        }
+        // It comes from the table.
+        (None, Some(_)) => None,
+        (None, None) => best_read(engine, arrival, analysis, &options, of),
+    };
+    let global = &engine.cx.shared.stats.global;
+    match &read {
+        Some(read) => {
+            let max = engine.cx.shared.config.admin.tables_max;
+            reads.count(table, read.at, &engine.cx.shared.stats, max);
+            add(&global.layout_reads, 1);
+            add(&global.layout_reads_sorted, u64::from(read.order.is_some()));
+        }
+        None => add(&global.layout_reads_of_table, 1),
+    }
+    Ok(read)
+}
+
+/// The read on the layout that is expected to be the best for it, where nothing speaks against that.
+fn best_read(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    options: &Options<'_>,
+    of: Reads<'_>,
+) -> Option<LayoutRead> {
+    let has_payload = arrival.header.flags & flags::CUSTOM_PAYLOAD != 0;
+    if has_payload || options.consistency.is_serial() {
+        return None;
+    }
+    let (_, table, reads) = of;
+    let best = reads.best.as_ref()?;
+    let best = Candidate {
+        table,
+        at: best.at,
+        derived: &best.statement,
+        order: best.order.as_ref(),
+        state: None,
+    };
+    let read = allowed_read(engine, arrival, analysis, options, best);
+    read.or_else(|| {
+        let next = as_it_comes(of, reads.in_order?)?;
+        allowed_read(engine, arrival, analysis, options, next)
+    })
+}
+
+/// The same, if the client may read the layout.
+fn allowed_read(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    options: &Options<'_>,
+    candidate: Candidate<'_>,
+) -> Option<LayoutRead> {
+    let table = candidate.table;
+    let layout = (&*table.keyspace, &*table.copies.get(candidate.at)?.physical);
+    let denied = engine.links.is_denied(arrival.pool, layout, engine.cx.now);
+    (!denied).then(|| layout_read(engine, arrival, analysis, options, candidate))?
+}
+
+fn layout_read(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    options: &Options<'_>,
+    candidate: Candidate<'_>,
+) -> Option<LayoutRead> {
+    let prepared = match (&analysis.prepared, arrival.opcode) {
+        (Some(asked), Opcode::Execute) => {
+            if !knows_columns(arrival, asked, options) {
+                return None;
+            }
+            match prepared_on_layout(engine, arrival, asked, &candidate) {
+                OnNodes::Known(known) => Some(known),
+                // A page that was begun elsewhere, or before the columns changed, goes on by the text.
+                OnNodes::Unknown | OnNodes::OtherColumns if candidate.state.is_some() => None,
+                OnNodes::Unknown | OnNodes::OtherColumns => return None,
+            }
+        }
+        _ => None,
+    };
+    let order = candidate.order;
+    if order.is_some_and(|order| !order.is_tried(options.page_size)) {
+        return None;
+    }
+    let mut body = Vec::with_capacity(arrival.content.len() + 64);
+    Prepared::write_asked(
+        prepared.as_deref(),
+        &candidate.derived.text,
+        arrival.version,
+        &mut body,
+    );
+    let (content, state) = (arrival.content, candidate.state);
+    // All columns may be others than those that the client has been told of when it prepared.
+    let selects_all = |asked: &Arc<Prepared>| {
+        let select = asked.statement.facts.select.as_deref();
+        select.is_some_and(|select| select.columns == Selected::All)
+    };
+    match prepared.is_none() && analysis.prepared.as_ref().is_some_and(selects_all) {
+        true => {
+            options.write_with_state_and_columns(content, arrival.version, state, &mut body);
+        }
+        false => options.write_with_state(content, state, &mut body),
+    }
+    Some(LayoutRead {
+        opcode: match prepared {
+            Some(_) => Opcode::Execute,
+            None => Opcode::Query,
+        },
+        body,
+        statement: candidate.derived.clone(),
+        prepared,
+        table: candidate.table.clone(),
+        at: candidate.at,
+        continues: candidate.state.is_some(),
+        order: candidate.order.cloned(),
+    })
+}
+
+fn prepared_on_layout(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    asked: &Prepared,
+    candidate: &Candidate<'_>,
+) -> OnNodes {
+    let known = match &*candidate.derived.in_range() {
+        InRange::Known(known) => Some(known.clone()),
+        _ => None,
+    };
+    let Some(known) = known else {
+        engine.prepare_made(arrival.pool, std::iter::once(candidate.derived));
+        return OnNodes::Unknown;
+    };
+    let known = engine.cx.shared.newest(known);
+    let copy = candidate.table.copies.get(candidate.at);
+    let physical = copy.map_or("", |copy| copy.physical.as_str());
+    let of_layout = (&*known.result_metadata, physical);
+    let of_table = (&*asked.result_metadata, candidate.table.name.as_str());
+    let appended = candidate.order.map_or(0, |order| order.appended());
+    match same_columns(of_layout, of_table, appended) {
+        true => OnNodes::Known(known),
+        false => OnNodes::OtherColumns,
+    }
+}
+
+/// Reads the table for a read of a layout that has failed. False if the client is to
+/// hear the error.
+pub(in crate::features) fn read_table_instead(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    node_request: NodeRequestKey,
+    tried: &Tried<'_>,
+) -> bool {
+    let Some(request) = engine.requests.clients.get_mut(client) else {
+        return false;
+    };
+    let instead = match request.features.layouts.as_deref() {
+        Some(OnLayouts::Read(read)) => read.instead(tried),
+        _ => return false,
+    };
+    match instead {
+        Instead::Nothing => false,
+        Instead::InvalidState => {
+            engine.drop_node_request(node_request);
+            engine.fail_client(client, code::PROTOCOL, INVALID_STATE, &[]);
+            true
+        }
+        Instead::Table(fault) => {
+            engine.drop_node_request(node_request);
+            leave_layout(engine, client, fault);
+            true
+        }
+    }
+}
+
+/// Carries out a read of a layout as its client has asked for it.
+fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
+    let Some(request) = engine.requests.clients.get_mut(client) else {
+        return;
+    };
+    let Some(OnLayouts::Read(read)) = request.features.layouts.take().map(|of| *of) else {
+        return;
+    };
+    let statement = request.query.statement.take();
+    match (fault, statement) {
+        (Fault::Layout, Some(statement)) => statement.forget_range(),
+        (Fault::Unknown, Some(statement)) => {
+            request.features.layouts = Some(Box::new(OnLayouts::ReadAfter(statement)));
+        }
+        (Fault::Role, _) => {
+            let layout = (&*read.table.keyspace, read.physical());
+            let (pool, now) = (request.query.pool, engine.cx.now);
+            engine.links.note_denied(pool, layout, now);
+        }
+        (Fault::Lease | Fault::Order, _) | (_, None) => {}
+    }
+    let derived = std::mem::replace(&mut request.query, read.asked);
+    request.execution = Execution::Single(None);
+    engine.cx.memory.sub(derived.body.len());
+    add(&engine.cx.shared.stats.global.layout_reads_fallen_back, 1);
+    engine.start(client);
+}
+
+/// The table has taken a read that one of its layouts had refused: the layout has changed.
+fn blame_layout(engine: &Engine, client: ClientRequestKey) {
+    let request = engine.requests.clients.get(client);
+    let layouts = request.and_then(|request| request.features.layouts.as_deref());
+    if let Some(OnLayouts::ReadAfter(statement)) = layouts {
+        statement.forget_range();
+    }
+}
+
+/// What becomes of an answer to a request about layouts. If it cannot be used, the table is asked; the node
+/// request has ended.
+///
+/// # Errors
+/// It cannot be understood.
+pub(in crate::features) fn as_asked(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    answer: &NodeAnswer<'_>,
+) -> Result<AsAsked, Malformed> {
+    let NodeAnswer {
+        opcode,
+        header_flags,
+        body,
+        ..
+    } = *answer;
+    if opcode == Opcode::Result {
+        blame_layout(engine, client);
+    }
+    let request = engine.requests.clients.get(client);
+    let Some(layouts) = request.and_then(|request| request.features.layouts.as_deref()) else {
+        return Ok(AsAsked::AsItCame);
+    };
+    let (prelude, content) = strip_prelude(header_flags, body)?;
+    let renamed = match (layouts, opcode) {
+        (OnLayouts::Read(read), Opcode::Result) if result_kind(content)? == ResultKind::Rows => {
+            match read.answer(content)? {
+                Some(answer) => Some(answer),
+                None => {
+                    leave_layout(engine, client, Fault::Order);
+                    return Ok(AsAsked::Unusable);
                 }
-                None => Ok(None),
-            };
-        }
-        let planned = statement.layout_plan(table);
-        let Plan::Read(reads) = &*planned.plan else {
-            return Ok(None);
-        };
-        let of = (statement, table, reads);
-        let read = match (continued, options.paging_state) {
-            (Some(continued), _) => {
-                let candidate = continue_at(of, continued);
-                candidate.and_then(|of| self.layout_read(arrival, analysis, &options, of))
             }
-            // It comes from the table.
-            (None, Some(_)) => None,
-            (None, None) => self.best_read(arrival, analysis, &options, of),
-        };
-        let global = &self.cx.shared.stats.global;
-        match &read {
-            Some(read) => {
-                let max = self.cx.shared.config.admin.tables_max;
-                reads.count(table, read.at, &self.cx.shared.stats, max);
-                add(&global.layout_reads, 1);
-                add(&global.layout_reads_sorted, u64::from(read.order.is_some()));
-            }
-            None => add(&global.layout_reads_of_table, 1),
         }
-        Ok(read)
+        (_, Opcode::Error) => layouts.error(content),
+        _ => None,
+    };
+    let warned = match header_flags & flags::WARNING != 0 {
+        true => layouts.warnings(header_flags, prelude)?,
+        false => None,
+    };
+    if renamed.is_none() && warned.is_none() {
+        return Ok(AsAsked::AsItCame);
     }
-
-    /// The read on the layout that is expected to be the best for it, where nothing speaks against that.
-    fn best_read(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        options: &Options<'_>,
-        of: Reads<'_>,
-    ) -> Option<LayoutRead> {
-        let has_payload = arrival.header.flags & flags::CUSTOM_PAYLOAD != 0;
-        if has_payload || options.consistency.is_serial() {
-            return None;
-        }
-        let (_, table, reads) = of;
-        let best = reads.best.as_ref()?;
-        let best = Candidate {
-            table,
-            at: best.at,
-            derived: &best.statement,
-            order: best.order.as_ref(),
-            state: None,
-        };
-        let read = self.allowed_read(arrival, analysis, options, best);
-        read.or_else(|| {
-            let next = as_it_comes(of, reads.in_order?)?;
-            self.allowed_read(arrival, analysis, options, next)
-        })
-    }
-
-    /// The same, if the client may read the layout.
-    fn allowed_read(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        options: &Options<'_>,
-        candidate: Candidate<'_>,
-    ) -> Option<LayoutRead> {
-        let table = candidate.table;
-        let layout = (&*table.keyspace, &*table.copies.get(candidate.at)?.physical);
-        let denied = self.links.is_denied(arrival.pool, layout, self.cx.now);
-        (!denied).then(|| self.layout_read(arrival, analysis, options, candidate))?
-    }
-
-    fn layout_read(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        options: &Options<'_>,
-        candidate: Candidate<'_>,
-    ) -> Option<LayoutRead> {
-        let prepared = match (&analysis.prepared, arrival.opcode) {
-            (Some(asked), Opcode::Execute) => {
-                if !knows_columns(arrival, asked, options) {
-                    return None;
-                }
-                match self.prepared_on_layout(arrival, asked, &candidate) {
-                    OnNodes::Known(known) => Some(known),
-                    // A page that was begun elsewhere, or before the columns changed, goes on by the text.
-                    OnNodes::Unknown | OnNodes::OtherColumns if candidate.state.is_some() => None,
-                    OnNodes::Unknown | OnNodes::OtherColumns => return None,
-                }
-            }
-            _ => None,
-        };
-        let order = candidate.order;
-        if order.is_some_and(|order| !order.is_tried(options.page_size)) {
-            return None;
-        }
-        let mut body = Vec::with_capacity(arrival.content.len() + 64);
-        Prepared::write_asked(
-            prepared.as_deref(),
-            &candidate.derived.text,
-            arrival.version,
-            &mut body,
-        );
-        let (content, state) = (arrival.content, candidate.state);
-        // All columns may be others than those that the client has been told of when it prepared.
-        let selects_all = |asked: &Arc<Prepared>| {
-            let select = asked.statement.facts.select.as_deref();
-            select.is_some_and(|select| select.columns == Selected::All)
-        };
-        match prepared.is_none() && analysis.prepared.as_ref().is_some_and(selects_all) {
-            true => {
-                options.write_with_state_and_columns(content, arrival.version, state, &mut body);
-            }
-            false => options.write_with_state(content, state, &mut body),
-        }
-        Some(LayoutRead {
-            opcode: match prepared {
-                Some(_) => Opcode::Execute,
-                None => Opcode::Query,
-            },
-            body,
-            statement: candidate.derived.clone(),
-            prepared,
-            table: candidate.table.clone(),
-            at: candidate.at,
-            continues: candidate.state.is_some(),
-            order: candidate.order.cloned(),
-        })
-    }
-
-    fn prepared_on_layout(
-        &mut self,
-        arrival: &Arrival<'_>,
-        asked: &Prepared,
-        candidate: &Candidate<'_>,
-    ) -> OnNodes {
-        let known = match &*candidate.derived.in_range() {
-            InRange::Known(known) => Some(known.clone()),
-            _ => None,
-        };
-        let Some(known) = known else {
-            self.prepare_copies(arrival.pool, std::iter::once(candidate.derived));
-            return OnNodes::Unknown;
-        };
-        let known = self.cx.shared.newest(known);
-        let copy = candidate.table.copies.get(candidate.at);
-        let physical = copy.map_or("", |copy| copy.physical.as_str());
-        let of_layout = (&*known.result_metadata, physical);
-        let of_table = (&*asked.result_metadata, candidate.table.name.as_str());
-        let appended = candidate.order.map_or(0, |order| order.appended());
-        match same_columns(of_layout, of_table, appended) {
-            true => OnNodes::Known(known),
-            false => OnNodes::OtherColumns,
-        }
-    }
-
-    /// Reads the table for a read of a layout that has failed. False if the client is to
-    /// hear the error.
-    pub(crate) fn read_table_instead(
-        &mut self,
-        client: ClientRequestKey,
-        node_request: NodeRequestKey,
-        tried: &Tried<'_>,
-    ) -> bool {
-        let Some(request) = self.requests.clients.get_mut(client) else {
-            return false;
-        };
-        let instead = match request.layouts.as_deref() {
-            Some(OnLayouts::Read(read)) => read.instead(tried),
-            _ => return false,
-        };
-        match instead {
-            Instead::Nothing => false,
-            Instead::InvalidState => {
-                self.drop_node_request(node_request);
-                self.fail_client(client, code::PROTOCOL, INVALID_STATE, &[]);
-                true
-            }
-            Instead::Table(fault) => {
-                self.drop_node_request(node_request);
-                self.leave_layout(client, fault);
-                true
-            }
-        }
-    }
-
-    /// Carries out a read of a layout as its client has asked for it.
-    fn leave_layout(&mut self, client: ClientRequestKey, fault: Fault) {
-        let Some(request) = self.requests.clients.get_mut(client) else {
-            return;
-        };
-        let Some(OnLayouts::Read(read)) = request.layouts.take().map(|of| *of) else {
-            return;
-        };
-        let statement = request.query.statement.take();
-        match (fault, statement) {
-            (Fault::Layout, Some(statement)) => statement.forget_range(),
-            (Fault::Unknown, Some(statement)) => {
-                request.layouts = Some(Box::new(OnLayouts::ReadAfter(statement)));
-            }
-            (Fault::Role, _) => {
-                let layout = (&*read.table.keyspace, read.physical());
-                let (pool, now) = (request.query.pool, self.cx.now);
-                self.links.note_denied(pool, layout, now);
-            }
-            (Fault::Lease | Fault::Order, _) | (_, None) => {}
-        }
-        let derived = std::mem::replace(&mut request.query, read.asked);
-        request.execution = Execution::Single(None);
-        self.cx.memory.sub(derived.body.len());
-        add(&self.cx.shared.stats.global.layout_reads_fallen_back, 1);
-        self.start(client);
-    }
-
-    /// The table has taken a read that one of its layouts had refused: the layout has changed.
-    pub(crate) fn blame_layout(&self, client: ClientRequestKey) {
-        let request = self.requests.clients.get(client);
-        let layouts = request.and_then(|request| request.layouts.as_deref());
-        if let Some(OnLayouts::ReadAfter(statement)) = layouts {
-            statement.forget_range();
-        }
-    }
-
-    /// What becomes of an answer to a request about layouts. If it cannot be used, the table is asked; the node
-    /// request has ended.
-    ///
-    /// # Errors
-    /// It cannot be understood.
-    pub(crate) fn as_of_table(
-        &mut self,
-        client: ClientRequestKey,
-        opcode: Opcode,
-        header_flags: u8,
-        body: &[u8],
-    ) -> Result<AsOfTable, Malformed> {
-        let request = self.requests.clients.get(client);
-        let Some(layouts) = request.and_then(|request| request.layouts.as_deref()) else {
-            return Ok(AsOfTable::AsItCame);
-        };
-        let (prelude, content) = strip_prelude(header_flags, body)?;
-        let renamed = match (layouts, opcode) {
-            (OnLayouts::Read(read), Opcode::Result)
-                if result_kind(content)? == ResultKind::Rows =>
-            {
-                match read.answer(content)? {
-                    Some(answer) => Some(answer),
-                    None => {
-                        self.leave_layout(client, Fault::Order);
-                        return Ok(AsOfTable::Unusable);
-                    }
-                }
-            }
-            (OnLayouts::Schema(read), Opcode::Result)
-                if result_kind(content)? == ResultKind::Rows =>
-            {
-                read.answer(content, &self.hidden())?
-            }
-            (_, Opcode::Error) => layouts.error(content),
-            _ => None,
-        };
-        let warned = match header_flags & flags::WARNING != 0 {
-            true => layouts.warnings(header_flags, prelude)?,
-            false => None,
-        };
-        if renamed.is_none() && warned.is_none() {
-            return Ok(AsOfTable::AsItCame);
-        }
-        let mut whole = warned.unwrap_or_else(|| prelude.to_vec());
-        whole.extend_from_slice(renamed.as_deref().unwrap_or(content));
-        Ok(AsOfTable::Body(whole))
-    }
+    let mut whole = warned.unwrap_or_else(|| prelude.to_vec());
+    whole.extend_from_slice(renamed.as_deref().unwrap_or(content));
+    Ok(AsAsked::Body(whole))
 }
 
 /// The read that continues a page of a layout there, with the layout's identity and the node's own state.

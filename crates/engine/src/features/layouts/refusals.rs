@@ -2,56 +2,53 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
-use helenus_cql::{Kind, Name, fold_identifier};
+use helenus_cql::{Name, fold_identifier};
 use helenus_layout::plan::{Copy, LogicalTable};
+use helenus_wire::code;
 
 use crate::features::layouts::Layouts;
 use crate::features::layouts::alter::{alter_layouts, qualified};
+use crate::memory::NO_MEMORY;
+use crate::rewrite::catalogue::{CATALOGUE, CATALOGUE_REFUSED};
+use crate::rewrite::leases::{Leases, Need};
+use crate::rewrite::refusal::Refusal;
 use crate::snapshot::Snapshot;
 use crate::statement::definition::Definition;
 use crate::statement::prepared::Statement;
 use crate::statement::words::{is_one_of, words};
 
-/// Whether statements of a kind write rows, or take them away.
-pub(crate) fn may_write(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Truncate
+/// What asks for what is refused.
+pub(super) const LAYOUTS: &str = "layouts";
+
+/// It is not known well enough which layouts there are.
+pub(super) fn fenced(leases: &Leases, need: Need, now: Instant) -> Refusal {
+    let refused = "writes, definitions, GRANT, REVOKE and reads at SERIAL";
+    Refusal::unknown((LAYOUTS, refused), leases, need, now)
+}
+
+/// A write that would have so many bytes, with what it writes to layouts.
+pub(super) fn too_large(bytes: usize, max: usize) -> Refusal {
+    Refusal::invalid(format!(
+        "the write has {bytes} bytes or more together with those on the layouts of its tables, more \
+         than {max} (limits.request_bytes_max): divide it"
+    ))
+}
+
+pub(super) fn no_memory() -> Refusal {
+    Refusal::new(code::OVERLOADED, NO_MEMORY)
+}
+
+/// A statement that only the nodes know.
+pub(super) fn unprepared(id: &[u8]) -> Refusal {
+    Refusal::unprepared(
+        id,
+        "Helenus does not know this prepared statement, which may write a table with layouts: \
+         prepare it again",
     )
 }
-
-/// The same of a statement that nobody here understands.
-pub(crate) fn begins_as_write(text: &str) -> bool {
-    let writes = ["insert", "update", "delete", "begin", "truncate"];
-    words(text)
-        .next()
-        .is_some_and(|first| is_one_of(first, &writes))
-}
-
-/// Keyspaces of Cassandra's own, and that of the catalogue: their tables never have layouts.
-pub(crate) fn is_systems(keyspace: &str) -> bool {
-    matches!(
-        keyspace,
-        "system"
-            | "system_auth"
-            | "system_distributed"
-            | "system_schema"
-            | "system_traces"
-            | "system_views"
-            | "system_virtual_schema"
-            | CATALOGUE
-    )
-}
-
-/// The keyspace that says which layouts there are.
-pub(crate) const CATALOGUE: &str = "helenus";
-
-/// If it were lost, all proxies would refuse all writes.
-pub(crate) const CATALOGUE_REFUSED: &str = "keyspace helenus is the catalogue of layouts and encoded columns, which \
-                                           is changed by the commands of `helenus layouts` and `helenus payload` \
-                                           only";
 
 /// Whether a statement about roles may change what they may do with a table.
 pub(crate) fn changes_rights(text: &str) -> bool {

@@ -10,16 +10,20 @@ use helenus_wire::{
 };
 
 use crate::engine::Engine;
-use crate::features::layouts::fan_out_write::{
-    FanOut, UNLOGGED, Unordered, bytes_of, in_order, known,
-};
+use crate::features::layouts::fan_out_write::{FanOut, UNLOGGED, bytes_of, known};
+use crate::features::layouts::on_layouts::{LayoutWrite, WriteOfLayouts};
 use crate::features::layouts::plan::{CopyWrite, LayoutPlan, Plan};
-use crate::features::layouts::refusals::{opaque_refused, write_refused};
+use crate::features::layouts::plan_of;
+use crate::features::layouts::refusals::{
+    LAYOUTS, no_memory, opaque_refused, too_large, unprepared, write_refused,
+};
 use crate::keys::PoolKey;
 use crate::pipeline::arrival::Arrival;
-use crate::rewrite::refusal::{LayoutWrite, Refusal, WriteOfLayouts};
+use crate::rewrite::fencing::{named_table, table_of};
+use crate::rewrite::in_order::{Unordered, in_order};
+use crate::rewrite::refusal::Refusal;
 use crate::statement::analysis::Analysis;
-use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::prepared::Statement;
 
 const NOT_READABLE: &str = "the request cannot be understood";
 const TOO_MANY: &str = "a batch has too many statements, together with those on the layouts of its tables: \
@@ -59,196 +63,206 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Engine {
-    /// A statement as a batch of itself and of the same on each layout.
-    pub(crate) fn write_of_layouts(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
-    ) -> Result<LayoutWrite, Refusal> {
-        let planned = statement.layout_plan(table);
-        let copies = copies_of(&planned)?;
-        let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
-        let values = in_order(&asked.options.values, &statement.facts, asked.names);
+/// A statement as a batch of itself and of the same on each layout.
+pub(crate) fn write_of_layouts(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    (statement, table): (&Statement, &Arc<LogicalTable>),
+) -> Result<LayoutWrite, Refusal> {
+    let planned = plan_of(statement, table);
+    let copies = copies_of(&planned)?;
+    let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
+    let values = in_order(&asked.options.values, &statement.facts, asked.names);
+    let values = values.map_err(|why| unordered(table, why))?;
+    let is_prepared = asked.names.is_some();
+    let mut batch = FanOut::default();
+    batch.push(asked.statement, values.clone());
+    push_copies(
+        engine,
+        &mut batch,
+        (copies, is_prepared),
+        &values,
+        arrival.pool,
+    );
+    batch.note_table(table);
+    let keyspace = match is_prepared {
+        true => None,
+        false => arrival.keyspace.cloned(),
+    };
+    is_room_for(engine, batch.byte_len())?;
+    finish(batch, (UNLOGGED, &asked.options), keyspace, arrival)
+}
+
+/// Refuses a write that is larger than clients may send, as nodes would not take it, or than there is
+/// memory for. Asked before it is put together.
+fn is_room_for(engine: &Engine, bytes: usize) -> Result<(), Refusal> {
+    let max = engine.cx.shared.config.limits.request_bytes_max;
+    if bytes > max {
+        return Err(too_large(bytes, max));
+    }
+    match engine.cx.memory.is_full(bytes) {
+        true => Err(no_memory()),
+        false => Ok(()),
+    }
+}
+
+/// Adds a statement on each layout: by its id, once the nodes have prepared it.
+fn push_copies<'a>(
+    engine: &mut Engine,
+    batch: &mut FanOut<'a>,
+    (copies, is_prepared): (&'a [CopyWrite<Statement>], bool),
+    values: &[ValueRef<'a>],
+    pool: PoolKey,
+) {
+    if is_prepared {
+        engine.prepare_made(pool, copies.iter().map(CopyWrite::statement));
+    }
+    for copy in copies {
+        let prepared = known(copy).filter(|_| is_prepared);
+        batch.push_copy(copy, prepared, values);
+    }
+}
+
+/// A client's BATCH with further statements for layouts; `None` if it writes to none.
+pub(crate) fn batch_of_layouts(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+) -> Result<Option<LayoutWrite>, Refusal> {
+    let view = BatchView::parse(arrival.content, arrival.version);
+    let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
+    let children = children(engine, &view, analysis.keyspace)?;
+    if children.iter().all(|child| child.planned.is_none()) {
+        return Ok(None);
+    }
+    let mut batch = FanOut::default();
+    for (child, of) in children.iter().zip(&view.children) {
+        let (own, values) = match of {
+            BatchChild::Text(text, values) => (BatchStatement::Text(text), values),
+            BatchChild::Prepared(id, values) => (BatchStatement::Prepared(id), values),
+        };
+        let Some(planned) = &child.planned else {
+            batch.push(own, values.iter().map(|(_, value)| value).collect());
+            continue;
+        };
+        let table = &planned.table;
+        let values = in_order(values, &child.statement.facts, None);
         let values = values.map_err(|why| unordered(table, why))?;
-        let is_prepared = asked.names.is_some();
-        let mut batch = FanOut::default();
-        batch.push(asked.statement, values.clone());
-        self.push_copies(&mut batch, (copies, is_prepared), &values, arrival.pool);
+        batch.push(own, values.clone());
+        let is_prepared = matches!(of, BatchChild::Prepared(..));
+        let copies = copies_of(planned)?;
+        push_copies(
+            engine,
+            &mut batch,
+            (copies, is_prepared),
+            &values,
+            arrival.pool,
+        );
         batch.note_table(table);
-        let keyspace = match is_prepared {
-            true => None,
-            false => arrival.keyspace.cloned(),
+    }
+    let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
+    let kind = (view.batch_type, &view.options);
+    is_room_for(engine, batch.byte_len())?;
+    finish(batch, kind, keyspace.cloned(), arrival).map(Some)
+}
+
+/// What is known of the statements of a batch.
+fn children(
+    engine: &mut Engine,
+    view: &BatchView<'_>,
+    keyspace: Option<&str>,
+) -> Result<Vec<Child>, Refusal> {
+    let layouts = engine.cx.snapshot.features.layouts.clone();
+    let mut children = Vec::with_capacity(view.children.len());
+    for child in &view.children {
+        let (statement, prepared) = match child {
+            BatchChild::Text(text, _) => (engine.statements.of_text(keyspace, text), None),
+            BatchChild::Prepared(id, _) => {
+                let prepared = engine.statements.prepared(&engine.cx.shared, id);
+                let prepared = prepared.ok_or_else(|| unprepared(id))?;
+                (prepared.statement.clone(), Some(prepared))
+            }
         };
-        self.is_room_for(batch.byte_len())?;
-        finish(batch, (UNLOGGED, &asked.options), keyspace, arrival)
-    }
-
-    /// Refuses a write that is larger than clients may send, as nodes would not take it, or than there is
-    /// memory for. Asked before it is put together.
-    fn is_room_for(&self, bytes: usize) -> Result<(), Refusal> {
-        let max = self.cx.shared.config.limits.request_bytes_max;
-        if bytes > max {
-            return Err(Refusal::too_large(bytes, max));
-        }
-        match self.cx.memory.is_full(bytes) {
-            true => Err(Refusal::no_memory()),
-            false => Ok(()),
-        }
-    }
-
-    /// Adds a statement on each layout: by its id, once the nodes have prepared it.
-    fn push_copies<'a>(
-        &mut self,
-        batch: &mut FanOut<'a>,
-        (copies, is_prepared): (&'a [CopyWrite<Statement>], bool),
-        values: &[ValueRef<'a>],
-        pool: PoolKey,
-    ) {
-        if is_prepared {
-            self.prepare_copies(pool, copies.iter().map(CopyWrite::statement));
-        }
-        for copy in copies {
-            let prepared = known(copy).filter(|_| is_prepared);
-            batch.push_copy(copy, prepared, values);
-        }
-    }
-
-    /// A client's BATCH with further statements for layouts; `None` if it writes to none.
-    pub(crate) fn batch_of_layouts(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-    ) -> Result<Option<LayoutWrite>, Refusal> {
-        let view = BatchView::parse(arrival.content, arrival.version);
-        let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
-        let children = self.children(&view, analysis.keyspace)?;
-        if children.iter().all(|child| child.planned.is_none()) {
-            return Ok(None);
-        }
-        let mut batch = FanOut::default();
-        for (child, of) in children.iter().zip(&view.children) {
-            let (own, values) = match of {
-                BatchChild::Text(text, values) => (BatchStatement::Text(text), values),
-                BatchChild::Prepared(id, values) => (BatchStatement::Prepared(id), values),
-            };
-            let Some(planned) = &child.planned else {
-                batch.push(own, values.iter().map(|(_, value)| value).collect());
-                continue;
-            };
-            let table = &planned.table;
-            let values = in_order(values, &child.statement.facts, None);
-            let values = values.map_err(|why| unordered(table, why))?;
-            batch.push(own, values.clone());
-            let is_prepared = matches!(of, BatchChild::Prepared(..));
-            let copies = copies_of(planned)?;
-            self.push_copies(&mut batch, (copies, is_prepared), &values, arrival.pool);
-            batch.note_table(table);
-        }
-        let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
-        let kind = (view.batch_type, &view.options);
-        self.is_room_for(batch.byte_len())?;
-        finish(batch, kind, keyspace.cloned(), arrival).map(Some)
-    }
-
-    /// What is known of the statements of a batch.
-    fn children(
-        &mut self,
-        view: &BatchView<'_>,
-        keyspace: Option<&str>,
-    ) -> Result<Vec<Child>, Refusal> {
-        let layouts = self.cx.snapshot.layouts.clone();
-        let mut children = Vec::with_capacity(view.children.len());
-        for child in &view.children {
-            let (statement, prepared) = match child {
-                BatchChild::Text(text, _) => (self.statements.of_text(keyspace, text), None),
-                BatchChild::Prepared(id, _) => {
-                    let prepared = self.statements.prepared(&self.cx.shared, id);
-                    let prepared = prepared.ok_or_else(|| Refusal::unprepared(id))?;
-                    (prepared.statement.clone(), Some(prepared))
-                }
-            };
-            let named = table_of(&statement, prepared.as_deref(), keyspace);
-            let in_force = match &prepared {
-                Some(prepared) => prepared.keyspace.as_deref(),
-                None => keyspace,
-            };
-            if let Some(why) = write_refused(named, &layouts) {
-                return Err(Refusal::invalid(why));
-            }
-            if statement.facts.kind == Kind::Opaque {
-                let refused = opaque_refused(&statement.text, named, in_force, &layouts);
-                refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))?;
-            }
-            let table = named.and_then(|(keyspace, table)| layouts.table(keyspace, table));
-            let planned = table.map(|table| statement.layout_plan(table));
-            children.push(Child { statement, planned });
-        }
-        Ok(children)
-    }
-
-    /// A batch that is one text, with further statements for layouts; `None` if it writes to none.
-    pub(crate) fn text_batch_of_layouts(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        statement: &Statement,
-    ) -> Result<Option<LayoutWrite>, Refusal> {
-        let layouts = self.cx.snapshot.layouts.clone();
-        let in_force = analysis.in_force();
-        let facts = &statement.facts;
-        let mut tables = Vec::with_capacity(facts.inner.len());
-        for inner in &facts.inner {
-            let named = named_table(inner, in_force);
-            if let Some(why) = write_refused(named, &layouts) {
-                return Err(Refusal::invalid(why));
-            }
-            tables.push(named.and_then(|(keyspace, table)| layouts.table(keyspace, table)));
-        }
-        if tables.iter().all(Option::is_none) {
-            return Ok(None);
-        }
-        let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
-        let max = self.cx.shared.config.limits.request_bytes_max;
-        let extended = extend_text(&statement.text, facts, &tables, max)?;
-        self.is_room_for(extended.text.len())?;
-        let mut body = arrival.payload().to_vec();
-        write::long_string(&mut body, &extended.text);
-        let (options, content) = (&asked.options, arrival.content);
-        if options.values.named && asked.names.is_none() {
-            // The same names mean the same values.
-            options.write_with_state(content, None, &mut body);
-        } else {
-            let own = in_order(&options.values, facts, asked.names);
-            let own = own.map_err(|why| match tables.iter().flatten().next() {
-                Some(table) => unordered(table, why),
-                None => Refusal::invalid(why.text()),
-            })?;
-            let values: Option<Vec<_>> = extended.values.iter().map(|at| own.get(*at)).collect();
-            let values = values.ok_or(Refusal::invalid(Unordered::Number.text()))?;
-            let values: Vec<ValueRef<'_>> = values.into_iter().copied().collect();
-            if u16::try_from(values.len()).is_err() {
-                return Err(Refusal::invalid(TOO_MANY));
-            }
-            self.is_room_for(extended.text.len() + bytes_of(&values))?;
-            // What an EXECUTE says of keyspaces does not count, what a QUERY says does.
-            let own = options.keyspace.filter(|_| asked.names.is_none());
-            options.write_with_values(content, arrival.version, &values, own, &mut body);
-        }
-        let keyspace = match arrival.opcode {
-            Opcode::Execute => in_force.map(Rc::from),
-            _ => arrival.keyspace.cloned(),
+        let named = table_of(&statement, prepared.as_deref(), keyspace);
+        let in_force = match &prepared {
+            Some(prepared) => prepared.keyspace.as_deref(),
+            None => keyspace,
         };
-        let tables = tables.into_iter().flatten().cloned().collect();
-        let prepared = Vec::new();
-        Ok(Some(LayoutWrite {
-            opcode: Opcode::Query,
-            body,
-            keyspace,
-            written: WriteOfLayouts { tables, prepared },
-        }))
+        if let Some(why) = write_refused(named, &layouts) {
+            return Err(Refusal::invalid(why));
+        }
+        if statement.facts.kind == Kind::Opaque {
+            let refused = opaque_refused(&statement.text, named, in_force, &layouts);
+            refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))?;
+        }
+        let table = named.and_then(|(keyspace, table)| layouts.table(keyspace, table));
+        let planned = table.map(|table| plan_of(&statement, table));
+        children.push(Child { statement, planned });
     }
+    Ok(children)
+}
+
+/// A batch that is one text, with further statements for layouts; `None` if it writes to none.
+pub(crate) fn text_batch_of_layouts(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    statement: &Statement,
+) -> Result<Option<LayoutWrite>, Refusal> {
+    let layouts = engine.cx.snapshot.features.layouts.clone();
+    let in_force = analysis.in_force();
+    let facts = &statement.facts;
+    let mut tables = Vec::with_capacity(facts.inner.len());
+    for inner in &facts.inner {
+        let named = named_table(inner, in_force);
+        if let Some(why) = write_refused(named, &layouts) {
+            return Err(Refusal::invalid(why));
+        }
+        tables.push(named.and_then(|(keyspace, table)| layouts.table(keyspace, table)));
+    }
+    if tables.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
+    let max = engine.cx.shared.config.limits.request_bytes_max;
+    let extended = extend_text(&statement.text, facts, &tables, max)?;
+    is_room_for(engine, extended.text.len())?;
+    let mut body = arrival.payload().to_vec();
+    write::long_string(&mut body, &extended.text);
+    let (options, content) = (&asked.options, arrival.content);
+    if options.values.named && asked.names.is_none() {
+        // The same names mean the same values.
+        options.write_with_state(content, None, &mut body);
+    } else {
+        let own = in_order(&options.values, facts, asked.names);
+        let own = own.map_err(|why| match tables.iter().flatten().next() {
+            Some(table) => unordered(table, why),
+            None => Refusal::invalid(why.text(LAYOUTS)),
+        })?;
+        let values: Option<Vec<_>> = extended.values.iter().map(|at| own.get(*at)).collect();
+        let values = values.ok_or(Refusal::invalid(Unordered::Number.text(LAYOUTS)))?;
+        let values: Vec<ValueRef<'_>> = values.into_iter().copied().collect();
+        if u16::try_from(values.len()).is_err() {
+            return Err(Refusal::invalid(TOO_MANY));
+        }
+        is_room_for(engine, extended.text.len() + bytes_of(&values))?;
+        // What an EXECUTE says of keyspaces does not count, what a QUERY says does.
+        let own = options.keyspace.filter(|_| asked.names.is_none());
+        options.write_with_values(content, arrival.version, &values, own, &mut body);
+    }
+    let keyspace = match arrival.opcode {
+        Opcode::Execute => in_force.map(Rc::from),
+        _ => arrival.keyspace.cloned(),
+    };
+    let tables = tables.into_iter().flatten().cloned().collect();
+    let prepared = Vec::new();
+    Ok(Some(LayoutWrite {
+        opcode: Opcode::Query,
+        body,
+        keyspace,
+        written: WriteOfLayouts { tables, prepared },
+    }))
 }
 
 /// A statement of a batch.
@@ -256,25 +270,6 @@ struct Child {
     statement: Arc<Statement>,
     /// If its table has layouts.
     planned: Option<LayoutPlan<Statement>>,
-}
-
-pub(crate) fn table_of<'s>(
-    statement: &'s Statement,
-    prepared: Option<&'s Prepared>,
-    keyspace: Option<&'s str>,
-) -> Option<(&'s str, &'s str)> {
-    match prepared {
-        Some(prepared) => prepared.table.as_ref().map(|(ks, table)| (&**ks, &**table)),
-        None => statement.table(keyspace),
-    }
-}
-
-pub(crate) fn named_table<'f>(
-    facts: &'f Facts,
-    in_force: Option<&'f str>,
-) -> Option<(&'f str, &'f str)> {
-    let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
-    Some((keyspace.or(in_force)?, facts.table.as_ref()?.as_str()))
 }
 
 fn copies_of(planned: &LayoutPlan<Statement>) -> Result<&[CopyWrite<Statement>], Refusal> {
@@ -287,10 +282,10 @@ fn copies_of(planned: &LayoutPlan<Statement>) -> Result<&[CopyWrite<Statement>],
 
 fn unordered(table: &LogicalTable, why: Unordered) -> Refusal {
     match why {
-        Unordered::Number => Refusal::invalid(why.text()),
+        Unordered::Number => Refusal::invalid(why.text(LAYOUTS)),
         Unordered::Names => {
             let LogicalTable { keyspace, name, .. } = table;
-            Refusal::invalid(format!("{keyspace}.{name}: {}", why.text()))
+            Refusal::invalid(format!("{keyspace}.{name}: {}", why.text(LAYOUTS)))
         }
     }
 }
@@ -365,7 +360,7 @@ fn extend_text(
             extended.values.extend(own.clone());
         }
         if extended.text.len() > max {
-            return Err(Refusal::too_large(extended.text.len(), max));
+            return Err(too_large(extended.text.len(), max));
         }
     }
     extended.text.push_str(text.get(at..).unwrap_or_default());

@@ -6,6 +6,7 @@ use helenus_policy::schedule::Class;
 use helenus_wire::Opcode;
 
 use crate::config::rules::classes::Classes;
+use crate::features;
 use crate::features::rules::gate::{Nature, Part, PartText};
 use crate::snapshot::Snapshot;
 use crate::statement::classify::class_of;
@@ -113,11 +114,11 @@ impl<'s> Seen<'s> {
             (None, Kind::Ddl) => (own.or(in_force), table),
             (None, _) => (own.or(in_force.filter(|_| table.is_some())), table),
         };
-        // Of a layout, its table: whoever knows its name gets no further.
+        // Of a copy, its table: whoever knows its name gets no further.
         if let (Some(of), Some(physical)) = (keyspace, table)
-            && let Some(logical) = self.snapshot.layouts.table_of_layout(of, physical)
+            && let Some((of, logical)) = features::table_behind(self.snapshot, of, physical)
         {
-            (keyspace, table) = (Some(&*logical.keyspace), Some(&*logical.name));
+            (keyspace, table) = (Some(of), Some(logical));
         }
         Part {
             nature: match facts.kind {

@@ -105,7 +105,7 @@ impl Engine {
         let mut silent = None;
         if let Some(landed) = self.give_up(key) {
             silent = node;
-            features::on_attempt(self, key, landed.us, AttemptEnd::TimedOut);
+            self.note_attempt(key, landed.us, AttemptEnd::TimedOut);
             if let Some(node) = silent {
                 add(&self.links.stats(node).counters.timeouts, 1);
                 self.queues.note_failure(&self.cx, node);

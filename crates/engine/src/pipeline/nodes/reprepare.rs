@@ -12,7 +12,6 @@ use crate::keys::{NodeRequestKey, PoolKey};
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::retry::resendable::Resendable;
-use crate::rewrite::refusal::OnLayouts;
 use crate::statement::prepared::preparing::{Learned, Preparing};
 use crate::statement::prepared::unprepared::unprepared;
 use crate::statement::prepared::{Prepared, Statement};
@@ -30,15 +29,15 @@ impl Engine {
     /// the client must hear of it.
     pub(crate) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
         let known = self.statements.prepared(&self.cx.shared, id);
-        let Some(prepared) = known.or_else(|| self.recall_copy(key, id)) else {
+        let Some(prepared) = known.or_else(|| self.recall_made(key, id)) else {
             return false;
         };
-        let of_layouts = self.copies_prepared(key).len();
+        let made = self.made_for(key).len();
         let Some(query) = self.requests.query(key) else {
             return true;
         };
         let pool = query.pool;
-        let reprepares_max = REPREPARES_MAX + query.statement_count() + of_layouts;
+        let reprepares_max = REPREPARES_MAX + query.statement_count() + made;
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return true;
         };
@@ -62,23 +61,20 @@ impl Engine {
         false
     }
 
-    /// What the proxy has prepared for layouts of a request.
-    fn copies_prepared(&self, key: NodeRequestKey) -> &[Arc<Prepared>] {
+    /// What the proxy has made for a request, and had prepared.
+    fn made_for(&self, key: NodeRequestKey) -> &[Arc<Prepared>] {
         let request = self.requests.nodes.get(key);
         let client = request.and_then(|request| request.owner.client());
         let client = client.and_then(|client| self.requests.clients.get(client));
-        match client.and_then(|client| client.layouts.as_deref()) {
-            Some(OnLayouts::Write(write)) => &write.prepared,
-            _ => &[],
-        }
+        client.map_or(&[], |client| features::prepared(&client.features))
     }
 
-    /// What the proxy has prepared for layouts of a request, and has forgotten meanwhile.
-    fn recall_copy(&mut self, key: NodeRequestKey, id: &[u8]) -> Option<Arc<Prepared>> {
-        let mut copies = self.copies_prepared(key).iter();
-        let copy = copies.find(|copy| *copy.id == *id)?.clone();
-        self.statements.recall(&self.cx.shared, &copy);
-        Some(copy)
+    /// The same of one, which has been forgotten meanwhile.
+    fn recall_made(&mut self, key: NodeRequestKey, id: &[u8]) -> Option<Arc<Prepared>> {
+        let mut made = self.made_for(key).iter();
+        let made = made.find(|made| *made.id == *id)?.clone();
+        self.statements.recall(&self.cx.shared, &made);
+        Some(made)
     }
 
     /// A node has answered to the PREPARE of what it had forgotten, or another in its place.

@@ -4,7 +4,6 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 
 use crate::engine::Engine;
-use crate::features;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::Owner;
@@ -31,7 +30,7 @@ impl Engine {
                 if let Some(request) = self.requests.nodes.get_mut(key) {
                     request.maybe_applied = true;
                 }
-                features::on_attempt(self, key, landed.us, AttemptEnd::Silent);
+                self.note_attempt(key, landed.us, AttemptEnd::Silent);
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
             self.queues.note_failure(&self.cx, stuck.node);
@@ -88,7 +87,7 @@ impl Engine {
         let node = request.node;
         let loss = lost.loss(&landed.flight);
         request.maybe_applied |= loss != Loss::NotBegun;
-        features::on_attempt(self, key, landed.us, AttemptEnd::Lost);
+        self.note_attempt(key, landed.us, AttemptEnd::Lost);
         if loss == Loss::MayCome {
             let until = self.done_by(key, landed.flight.sent);
             self.keep_permit(key, &landed.flight, until);

@@ -11,16 +11,16 @@
 //!
 //! Only what may be sent again after it may have been executed (`pipeline/retry/resendable.rs`): of a batch over several
 //! partitions a part may have been written, and of a conditional write all. Parts of reads have further retries (`exec/retry.rs`); a read with a second
-//! attempt under way, and one of a layout, go on as they would with any error.
+//! attempt under way, and one that asks for something else than its client, go on as they would with any error.
 
 use helenus_wire::{Consistency, Reader};
 
 use crate::engine::Engine;
+use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::node_request::{Owner, Target};
 use crate::pipeline::retry::backoff::Missed;
 use crate::pipeline::retry::resendable::Loss;
-use crate::rewrite::refusal::OnLayouts;
 use crate::stats::add;
 
 /// Replicas that a level asks for, whatever the replication is; `None`: that depends on it.
@@ -122,9 +122,9 @@ impl Engine {
         let query = self.requests.query_of(request)?;
         let is_repeatable =
             self.requests.may_be_sent_again(key, Loss::Over) && !query.consistency.is_serial();
-        let of_layout = matches!(client.layouts.as_deref(), Some(OnLayouts::Read(_)));
+        let is_as_asked = features::asked(&client.features).is_none();
         let is_alone = client.execution.hedge().is_none();
-        (is_repeatable && is_alone && !of_layout).then_some(client_key)
+        (is_repeatable && is_alone && is_as_asked).then_some(client_key)
     }
 }
 

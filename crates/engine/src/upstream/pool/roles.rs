@@ -9,7 +9,7 @@ use crate::session::login::identity::Identity;
 use crate::upstream::links::Links;
 use crate::upstream::pool::{Denied, Pool, WAITING_MAX};
 
-/// How long a role is not tried on a layout that it may not read.
+/// How long a role is not tried on a table that it may not read.
 const DENIED_FOR: Duration = Duration::from_secs(60);
 
 impl Links {
@@ -92,26 +92,26 @@ impl Links {
             .collect()
     }
 
-    /// A role may not read a layout, given as keyspace and name.
-    pub(crate) fn note_denied(&mut self, pool: PoolKey, layout: (&str, &str), now: Instant) {
+    /// A role may not read a table, given as keyspace and name.
+    pub(crate) fn note_denied(&mut self, pool: PoolKey, table: (&str, &str), now: Instant) {
         let Some(pool) = self.pools.get_mut(pool) else {
             return;
         };
         let denied = &mut pool.denied;
-        denied.retain(|of| of.until > now && (&*of.keyspace, &*of.physical) != layout);
+        denied.retain(|of| of.until > now && (&*of.keyspace, &*of.table) != table);
         denied.push(Denied {
-            keyspace: layout.0.into(),
-            physical: layout.1.into(),
+            keyspace: table.0.into(),
+            table: table.1.into(),
             until: now + DENIED_FOR,
         });
     }
 
     #[inline]
-    pub(crate) fn is_denied(&self, pool: PoolKey, layout: (&str, &str), now: Instant) -> bool {
+    pub(crate) fn is_denied(&self, pool: PoolKey, table: (&str, &str), now: Instant) -> bool {
         let pool = self.pools.get(pool);
         pool.is_some_and(|pool| {
             let mut denied = pool.denied.iter();
-            denied.any(|of| of.until > now && (&*of.keyspace, &*of.physical) == layout)
+            denied.any(|of| of.until > now && (&*of.keyspace, &*of.table) == table)
         })
     }
 }

@@ -261,7 +261,7 @@ impl World {
         let mut new = snapshot(&members, joining, &self.replication, version, authenticated);
         self.proxies[proxy].members = members;
         if self.catalogue.is_some() {
-            new.layouts = self.layouts_of(proxy);
+            new.features.layouts = self.layouts_of(proxy);
         }
         let common = self.proxies[proxy].common.clone();
         let old = common.snapshot.load_full();

@@ -62,27 +62,25 @@ impl Stored {
     }
 }
 
-impl Engine {
-    /// What the nodes have prepared of a changed statement; if nothing, they are asked to.
-    pub(super) fn known_of(
-        &mut self,
-        pool: PoolKey,
-        changed: &Changed<Statement>,
-    ) -> Option<Arc<Prepared>> {
-        let statement = changed.statement();
-        let known = match &*statement.in_range() {
-            InRange::Known(known) => Some(known.clone()),
-            _ => None,
-        };
-        if known.is_none() {
-            self.prepare_copies(pool, std::iter::once(statement));
-        }
-        let known = self.cx.shared.newest(known?);
-        let prepared = self.statements.prepared(&self.cx.shared, &known.id);
-        if prepared.is_none() {
-            // Others have taken its place; a node that forgets it, too, is to be taught it again.
-            self.statements.recall(&self.cx.shared, &known);
-        }
-        Some(known)
+/// What the nodes have prepared of a changed statement; if nothing, they are asked to.
+pub(super) fn known_of(
+    engine: &mut Engine,
+    pool: PoolKey,
+    changed: &Changed<Statement>,
+) -> Option<Arc<Prepared>> {
+    let statement = changed.statement();
+    let known = match &*statement.in_range() {
+        InRange::Known(known) => Some(known.clone()),
+        _ => None,
+    };
+    if known.is_none() {
+        engine.prepare_made(pool, std::iter::once(statement));
     }
+    let known = engine.cx.shared.newest(known?);
+    let prepared = engine.statements.prepared(&engine.cx.shared, &known.id);
+    if prepared.is_none() {
+        // Others have taken its place; a node that forgets it, too, is to be taught it again.
+        engine.statements.recall(&engine.cx.shared, &known);
+    }
+    Some(known)
 }

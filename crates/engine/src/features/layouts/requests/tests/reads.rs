@@ -10,6 +10,7 @@ use helenus_wire::{
 use super::STATE;
 use crate::config::Config;
 use crate::features::layouts::plan::Plan;
+use crate::features::layouts::plan_of;
 use crate::features::layouts::read::{identity, unwrap, wrap};
 use crate::stats::Global;
 use crate::testing::bench::{
@@ -518,8 +519,11 @@ fn what_is_learned_of_a_layout_is_not_learned_of_the_table() {
     assert_eq!(bench.answer().0, Opcode::Result);
     let own = bench.engine.statements.of_text(None, text);
     assert!(!own.learned.has_answers());
-    let layouts = bench.common.snapshot.load().layouts.clone();
-    let planned = own.layout_plan(layouts.table("app", TABLE).expect("a table with layouts"));
+    let layouts = bench.common.snapshot.load().features.layouts.clone();
+    let planned = plan_of(
+        &own,
+        layouts.table("app", TABLE).expect("a table with layouts"),
+    );
     let Plan::Read(reads) = &*planned.plan else {
         panic!("a read");
     };

@@ -1,4 +1,4 @@
-//! A read of the tables that describe tables, or a DESCRIBE, whose answer leaves out what is said of layouts.
+//! A read of the tables that describe tables, or a DESCRIBE, whose answer leaves out what clients do not see.
 //!
 //! A LIMIT counts the rows that clients see. So nodes are asked without it, the answer is cut, and what is left
 //! of the LIMIT stands in the paging state, where Cassandra keeps it, too. A page may have fewer rows than were
@@ -21,6 +21,13 @@ use crate::statement::prepared::{Prepared, Statement};
 const SCHEMA: &str = "system_schema";
 /// That of an unpaged request.
 const NO_PAGES: i32 = -1;
+
+/// A read of the schema, as it is sent.
+pub(crate) struct SchemaForm {
+    pub read: SchemaRead,
+    /// The body of a QUERY in place of the client's request, in its version.
+    pub instead: Option<Vec<u8>>,
+}
 
 /// Which rows are looked at, and how many of them the client wants.
 #[derive(Debug)]

@@ -1,0 +1,78 @@
+//! What a request becomes where its table has layouts.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use helenus_layout::plan::LogicalTable;
+use helenus_wire::{Malformed, Opcode};
+
+use crate::features::layouts::in_sequence::InSequence;
+use crate::features::layouts::read::{LayoutRead, ReadOfLayout, named_as_table, names};
+use crate::rewrite::renaming::renamed_warnings;
+use crate::statement::prepared::{Prepared, Statement};
+
+pub(crate) enum Rewriting {
+    Read(LayoutRead),
+    Write(LayoutWrite),
+    InSequence(InSequence),
+}
+
+/// A write on tables and their layouts, as it is sent.
+pub(crate) struct LayoutWrite {
+    pub opcode: Opcode,
+    /// In the client's version.
+    pub body: Vec<u8>,
+    /// Of names without one.
+    pub keyspace: Option<Rc<str>>,
+    pub written: WriteOfLayouts,
+}
+
+/// What a write on tables with layouts is made of, beside what its client has asked.
+pub(crate) struct WriteOfLayouts {
+    pub tables: Vec<Arc<LogicalTable>>,
+    /// What the nodes have prepared for the proxy.
+    pub prepared: Vec<Arc<Prepared>>,
+}
+
+/// How a client request is carried out by requests that are about layouts.
+pub(crate) enum OnLayouts {
+    /// It becomes that once it is kept.
+    Becomes(Rewriting),
+    Read(ReadOfLayout),
+    /// A read of the table, after one of this on a layout has failed. If the table takes it, the layout is
+    /// at fault.
+    ReadAfter(Arc<Statement>),
+    Write(WriteOfLayouts),
+}
+
+impl OnLayouts {
+    /// An error as the client is to hear it, if a layout is named there.
+    pub(crate) fn error(&self, content: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            OnLayouts::Read(read) => named_as_table(&read.table, content),
+            OnLayouts::ReadAfter(_) | OnLayouts::Becomes(_) => None,
+            OnLayouts::Write(write) => {
+                let mut tables = write.tables.iter();
+                tables.find_map(|table| named_as_table(table, content))
+            }
+        }
+    }
+
+    /// What comes before an answer, if a warning there names a layout.
+    ///
+    /// # Errors
+    /// It is not what the flags say.
+    pub(crate) fn warnings(
+        &self,
+        header_flags: u8,
+        prelude: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        let tables = match self {
+            OnLayouts::Read(read) => std::slice::from_ref(&read.table),
+            OnLayouts::ReadAfter(_) | OnLayouts::Becomes(_) => return Ok(None),
+            OnLayouts::Write(write) => &write.tables,
+        };
+        let names: Vec<_> = tables.iter().flat_map(|table| names(table)).collect();
+        renamed_warnings(header_flags, prelude, &names)
+    }
+}
