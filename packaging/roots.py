@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -86,27 +87,35 @@ def debian(suite, name, packages):
     folder = CACHE / f"debian-{suite}{name}"
     if not folder.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        scratch = tempfile.mkdtemp(dir=CACHE)
-        made = pathlib.Path(scratch) / "root"
         include = f"--include={','.join(packages)}"
         # What it mounts and starts ends with it.
         alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
-        try:
+        with scratch(CACHE) as making:
+            made = making / "root"
             run(*alone, "debootstrap", "--variant=minbase", include, suite, made, stdout=subprocess.DEVNULL)
             made.rename(folder)
-        finally:
-            removed(scratch)
     return folder
 
 
-def removed(folder):
-    """Removes a folder, in which processes that were killed may still be ending."""
-    for _ in range(50):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not os.path.exists(folder):
-            return
-        time.sleep(0.1)
-    print(f"left behind: {folder}")
+@contextlib.contextmanager
+def scratch(parent=None):
+    """A folder that goes, also if a process that was killed is still ending in it, or this one is told to end meanwhile."""
+    folder = pathlib.Path(tempfile.mkdtemp(dir=parent))
+    try:
+        yield folder
+    finally:
+        told = []
+        before = signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+        for _ in range(50):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(0.1)
+        else:
+            print(f"left behind: {folder}")
+        signal.signal(signal.SIGTERM, before)
+        if told:
+            sys.exit(1)
 
 
 def project(folder):

@@ -394,7 +394,7 @@ impl<'a> World<'a> {
                 assert_eq!(gauge.load(Ordering::Relaxed), 0, "{node:?}");
             }
         }
-        let turns = &self.common.turns;
+        let turns = &self.common.features.lwt_turns;
         assert_eq!((turns.waiting(), turns.partitions()), (0, 0), "turns");
         self.workers.clear();
         assert_eq!(self.common.clients.load(Ordering::Relaxed), 0, "clients");

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 
 use crate::features;
-use crate::features::lwt_turns::queue::Write;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 
 /// Something to be done for a request.
@@ -18,11 +17,6 @@ pub(crate) enum Work {
     Start(ClientRequestKey),
     /// A node request goes to its next candidate.
     Route(NodeRequestKey),
-    /// A conditional write of this worker may go on, with its turn or without.
-    Granted {
-        write: Write,
-        with_turn: bool,
-    },
     /// It is the turn of a login of this worker, or its place was given to another.
     LogIn {
         session: SessionKey,

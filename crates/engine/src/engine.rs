@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 use crate::backlog::{Backlog, Work};
 use crate::context::Context;
 use crate::features;
-use crate::features::coalesce::Coalescing;
-use crate::features::lwt_turns::graces::Graces;
-use crate::features::merge::gate::Merging;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::Output;
 use crate::pipeline::request::Requests;
@@ -39,12 +36,9 @@ pub struct Engine {
     pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
     pub(crate) completed: Completed,
-    pub(crate) coalescing: Coalescing,
-    pub(crate) merging: Merging,
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) graces: Graces,
     pub(crate) pauses: Pauses,
     /// The last tick came late: see `tick`.
     pub(crate) stood_still: bool,
@@ -62,8 +56,6 @@ impl Engine {
     ) -> Engine {
         let statements = Statements::new(&shared.config, workers, seed);
         let links = Links::new(&shared.config.aggregation);
-        let coalescing = Coalescing::new(&shared.config.aggregation);
-        let merging = Merging::new(&shared.config.aggregation);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
             features: features::State::new(seed, now),
@@ -74,11 +66,8 @@ impl Engine {
             queues: Queues::default(),
             backlog: Backlog::default(),
             completed: Completed::default(),
-            coalescing,
-            merging,
             rotation: seed,
             scratch: Vec::new(),
-            graces: Graces::default(),
             pauses: Pauses::default(),
             stood_still: false,
             ticked: now,

@@ -17,16 +17,17 @@ pub(crate) mod prewarm;
 pub mod records;
 pub mod rules;
 
+mod in_statement;
 mod moments;
 mod state;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::config::Config;
-
+pub(crate) use self::in_statement::*;
 pub(crate) use self::moments::*;
 pub(crate) use self::state::*;
+use crate::config::Config;
 
 /// What features keep in a worker, where stations see it too.
 #[derive(Default)]
@@ -37,6 +38,7 @@ pub(crate) struct InContext {
 /// What all workers of a proxy share of features.
 pub struct Shared {
     pub rules: rules::Rules,
+    pub lwt_turns: lwt_turns::SharedTurns,
     pub pause: pause::Shared,
     prewarm: prewarm::Shared,
     pub hot: hot::HotPartitions,
@@ -46,6 +48,7 @@ impl Shared {
     pub(crate) fn new(config: &Config, now: Instant) -> Shared {
         Shared {
             rules: rules::Rules::of(&config.rules, now),
+            lwt_turns: lwt_turns::SharedTurns::new(&config.aggregation, now),
             pause: pause::Shared::default(),
             prewarm: prewarm::Shared::default(),
             hot: hot::HotPartitions::default(),
@@ -55,6 +58,7 @@ impl Shared {
     /// These settings are in force. Workers have to be told.
     pub(crate) fn adopt(&self, config: &Config, now: Instant) {
         self.rules.publish(&config.rules, now);
+        self.lwt_turns.adopt(&config.aggregation);
     }
 
     /// A worker has ended.
@@ -79,6 +83,7 @@ pub struct InStats {
 /// What others tell a worker about features.
 #[derive(Clone, Debug)]
 pub enum Message {
+    LwtTurns(lwt_turns::Granted),
     Pause(pause::Changed),
     Capture(capture::Message),
 }

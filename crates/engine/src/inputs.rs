@@ -19,8 +19,7 @@ impl Engine {
     /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
     pub fn deadline(&self) -> Instant {
         let tick = self.ticked + TICK;
-        let next = self.graces.next_end().map_or(tick, |end| end.min(tick));
-        let next = self.pauses.next_end().map_or(next, |end| end.min(next));
+        let next = self.pauses.next_end().map_or(tick, |end| end.min(tick));
         features::deadline(self, next)
     }
 
@@ -28,7 +27,7 @@ impl Engine {
     /// any time.
     pub fn on_deadline(&mut self, now: Instant, since_1970: Duration) {
         self.set_now(now);
-        self.end_graces();
+        features::on_deadline_first(self);
         self.end_pauses();
         features::on_deadline(self);
         self.settle();
@@ -65,9 +64,6 @@ impl Engine {
             WorkerMessage::NodeUp(address) => self.on_node_up(address),
             WorkerMessage::Event { kind, body } if self.is_hidden_event(kind, &body) => {}
             WorkerMessage::Event { kind, body } => self.clients.emit(&mut self.cx, kind, &body),
-            WorkerMessage::Turn { write, with_turn } => {
-                self.backlog.push(Work::Granted { write, with_turn });
-            }
             WorkerMessage::LogIn {
                 session,
                 is_granted,
@@ -123,8 +119,7 @@ impl Engine {
         self.clients.check(&mut self.cx);
         self.check_credentials();
         self.maintain_links();
-        self.unpark_late();
-        self.end_late_turns();
+        features::end_waits(self);
         self.settle();
         self.adapt_window();
         self.links.publish_gauges(&self.cx.shared.stats);

@@ -12,7 +12,6 @@ use rustc_hash::FxHashSet;
 
 use crate::config::Config;
 use crate::features;
-use crate::features::lwt_turns::queue::{SharedTurns, Write};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::Memory;
 use crate::rewrite::leases::Leases;
@@ -69,7 +68,6 @@ pub struct Common {
     pub identities: Identities,
     /// Logins that nodes judge, and those that wait for that.
     pub logins: Logins,
-    pub turns: SharedTurns,
     /// Scans under way.
     pub scans: Arc<ScanCounts>,
     /// What scans have in common that differ in their values only.
@@ -96,11 +94,6 @@ pub enum WorkerMessage {
     Event {
         kind: EventKind,
         body: Arc<[u8]>,
-    },
-    /// A conditional write of that worker may go on.
-    Turn {
-        write: Write,
-        with_turn: bool,
     },
     /// It is the turn of a login of that worker, or its place was given to another.
     LogIn {
@@ -182,7 +175,6 @@ impl Common {
     pub fn new(config: Config, memory_max: usize, now: Instant) -> Common {
         let prepared_bytes = config.limits.prepared_bytes_max / 2;
         Common {
-            turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
             logins: Logins::default(),
             scans: Arc::default(),
@@ -208,7 +200,6 @@ impl Common {
 
     /// Puts other settings in force, as far as all workers share what follows from them. Workers have to be told.
     pub fn adopt_settings(&self, config: Arc<Config>, now: Instant) {
-        self.turns.adopt(&config.aggregation);
         self.features.adopt(&config, now);
         self.settings.store(config);
     }

@@ -4,6 +4,7 @@ pub(crate) mod analysis;
 pub mod analyze;
 pub(crate) mod children;
 pub mod classify;
+pub(crate) mod condition;
 pub(crate) mod definition;
 pub(crate) mod digest;
 pub mod in_keys;

@@ -16,7 +16,7 @@ pub(crate) mod link;
 pub(crate) mod links;
 mod listing;
 pub mod node_reports;
-mod open_writes;
+mod open_requests;
 pub(crate) mod pace;
 pub(crate) mod pool;
 mod repreparing;

@@ -145,7 +145,7 @@ impl World<'_> {
                 config.limits.node_queue_max = old.limits.node_queue_max;
                 let config = Arc::new(config);
                 self.common.settings.store(config.clone());
-                self.common.turns.adopt(&config.aggregation);
+                self.common.features.lwt_turns.adopt(&config.aggregation);
                 self.tell(&WorkerMessage::Settings(config));
             }
             5 => {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Malformed, Opcode};
@@ -10,8 +10,9 @@ use helenus_wire::{Malformed, Opcode};
 use crate::config::Config;
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::exec::outcome::Response;
 use crate::features::*;
-use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::pipeline::answered::Answered;
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::attempt_end::AttemptEnd;
@@ -32,6 +33,14 @@ macro_rules! pass {
             other => return other,
         }
     };
+}
+
+/// Settings are in force: from the start on, or others.
+pub(crate) fn on_settings(engine: &mut Engine) {
+    rules::on_settings(engine);
+    coalesce::on_settings(engine);
+    merge::on_settings(engine);
+    records::on_settings(engine);
 }
 
 /// A request has been read.
@@ -65,20 +74,16 @@ pub(crate) fn on_admitted(
     Ok(instead)
 }
 
-/// Whether a read may join this request, which asks the same.
+/// Which request's answer a request gets, if not its own.
 #[inline]
-pub(crate) fn may_join(cx: &Context, slot: &Slot) -> bool {
-    let mut may_join = true;
-    may_join &= encodings::may_join(cx, &slot.encodings);
-    may_join
-}
-
-/// Whether a request shares nothing with others.
-#[inline]
-pub(crate) fn goes_alone(slot: &Slot) -> bool {
-    let mut goes_alone = false;
-    goes_alone |= rules::goes_alone(&slot.rules);
-    goes_alone
+pub(crate) fn join(
+    engine: &mut Engine,
+    of: &Arrived<'_>,
+    slot: &mut Slot,
+) -> Option<ClientRequestKey> {
+    let mut joined = None;
+    joined = joined.or_else(|| coalesce::join(engine, of, &mut slot.coalesce));
+    joined
 }
 
 /// A request goes on, by itself or (`joins`) with the answer of another. It is the last one that was analyzed.
@@ -87,7 +92,7 @@ pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool)
     hot::on_shared(engine, request, joins);
 }
 
-/// A read gets the answer of this request.
+/// A request gets the answer of another.
 #[inline]
 pub(crate) fn on_follower(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
     rules::on_follower(engine, key, &mut slot.rules);
@@ -152,6 +157,22 @@ pub(crate) fn is_late(engine: &Engine, key: NodeRequestKey) -> bool {
     is_late
 }
 
+/// A request that goes on by itself will be kept. It is the last one that was analyzed.
+#[inline]
+pub(crate) fn on_keep(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) {
+    lwt_turns::on_keep(engine, request, &mut slot.lwt_turns);
+}
+
+/// Whether a request that is to begin has to wait, or goes with another.
+#[inline]
+pub(crate) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
+    let mut waits = false;
+    waits = waits || coalesce::waits(engine, key);
+    waits = waits || merge::waits(engine, key);
+    waits = waits || lwt_turns::waits(engine, key);
+    waits
+}
+
 /// Whether the reads of the partition with this token go to all of its replicas.
 #[inline]
 pub(crate) fn spreads(state: &State, token: i64) -> bool {
@@ -164,6 +185,13 @@ pub(crate) fn spreads(state: &State, token: i64) -> bool {
 #[inline]
 pub(crate) fn on_flight(state: &mut State) {
     hedge::on_sent(&mut state.hedge);
+}
+
+/// A node request that was open leaves on a link and a stream of it; whether it has been written down.
+pub(crate) fn on_leaves(engine: &mut Engine, at: (LinkKey, i16), key: NodeRequestKey) -> bool {
+    let mut is_done = false;
+    is_done = is_done || merge::on_leaves(engine, at, key);
+    is_done
 }
 
 /// A node request has left a node, or will not go to one, after this time at it.
@@ -211,6 +239,35 @@ pub(crate) fn as_asked(
     Ok(given)
 }
 
+/// A node has answered a request with an error; whether that has been dealt with.
+pub(crate) fn on_error(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    key: NodeRequestKey,
+    answer: &Response<'_>,
+) -> bool {
+    let mut is_done = false;
+    is_done = is_done || merge::on_error(engine, client, key, answer);
+    is_done
+}
+
+/// A request has come to nothing with this error; whether it goes on otherwise. `in_doubt`: it may have been applied.
+pub(crate) fn on_failed(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    error: i32,
+    in_doubt: bool,
+) -> bool {
+    let mut goes_on = false;
+    goes_on = goes_on || merge::part(engine, client, error, in_doubt);
+    goes_on
+}
+
+/// A node has carried out what was sent for several.
+pub(crate) fn on_several_done(request: &ClientRequest) {
+    merge::on_several_done(request);
+}
+
 /// The PREPARE of a statement on a node has ended, however.
 pub(crate) fn on_prepare_ended(engine: &mut Engine, node: NodeIndex, id: &[u8]) {
     prewarm::on_prepare_ended(engine, node, id);
@@ -226,14 +283,6 @@ pub(crate) fn on_joined(engine: &mut Engine, joined: Range<usize>) {
     prewarm::on_joined(engine, joined.clone());
 }
 
-/// Why a request of this age is given up, if it is.
-#[inline]
-pub(crate) fn why_late(slot: &Slot, age: Duration) -> Option<String> {
-    let mut why = None;
-    why = why.or_else(|| rules::why_late(&slot.rules, age));
-    why
-}
-
 /// Clients are about to be answered: what they get in place of this.
 #[inline]
 pub(crate) fn shown(
@@ -244,12 +293,6 @@ pub(crate) fn shown(
     let mut shown = None;
     shown = encodings::on_answered(engine, key, answer).or(shown);
     shown
-}
-
-/// The answer to a request is there, of so many bytes.
-#[inline]
-pub(crate) fn on_reply(slot: &Slot, bytes: usize, now: Instant) {
-    rules::on_reply(&slot.rules, bytes, now);
 }
 
 /// A client is sent an answer, with this body.
@@ -276,9 +319,18 @@ pub(crate) fn on_client_answered(engine: &mut Engine, key: ClientRequestKey, of:
     records::on_client_answered(engine, key, of);
 }
 
+/// A client request has ended.
+#[inline]
+pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
+    merge::on_end(engine, &mut slot.merge);
+    coalesce::on_end(engine, key, &slot.coalesce);
+    lwt_turns::on_end(engine, &slot.lwt_turns);
+}
+
 /// What others tell this worker.
 pub(crate) fn on_message(engine: &mut Engine, message: Message) {
     match message {
+        Message::LwtTurns(granted) => lwt_turns::on_message(engine, granted),
         Message::Pause(pause::Changed) => pause::adopt(engine),
         Message::Capture(wanted) => capture::on_message(engine, wanted),
     }
@@ -287,19 +339,15 @@ pub(crate) fn on_message(engine: &mut Engine, message: Message) {
 /// What an event has left to be done.
 pub(crate) fn on_work(engine: &mut Engine, work: Work) {
     match work {
+        Work::LwtTurns(granted) => lwt_turns::on_work(engine, granted),
         Work::Pause(held) => pause::on_work(engine, &held),
         Work::Prewarm(node) => prewarm::on_work(engine, node),
     }
 }
 
-/// Settings are in force: when a worker begins, or others later.
-pub(crate) fn on_settings(engine: &mut Engine) {
-    rules::on_settings(engine);
-    records::on_settings(engine);
-}
-
 /// There is a new snapshot.
 pub(crate) fn on_snapshot(engine: &mut Engine) {
+    merge::on_snapshot(engine);
     rules::on_snapshot(engine);
     encodings::on_snapshot(engine);
 }
@@ -355,9 +403,15 @@ fn earlier(of: Instant, other: Option<Instant>) -> Instant {
 /// When [`on_deadline`] is to be called next: at `next`, or before.
 #[inline]
 pub(crate) fn deadline(engine: &Engine, mut next: Instant) -> Instant {
+    next = earlier(next, lwt_turns::deadline(engine));
     next = earlier(next, pause::deadline(engine));
     next = earlier(next, hedge::deadline(engine));
     next
+}
+
+/// The deadline has passed: before node requests that pause go on.
+pub(crate) fn on_deadline_first(engine: &mut Engine) {
+    lwt_turns::on_deadline(engine);
 }
 
 /// The deadline has passed.
@@ -384,6 +438,12 @@ pub(crate) fn on_tick(engine: &mut Engine) {
     capture::on_tick(engine);
 }
 
+/// Every tick, behind all else: what has waited for too long goes on.
+pub(crate) fn end_waits(engine: &mut Engine) {
+    coalesce::end_waits(engine);
+    lwt_turns::end_waits(engine);
+}
+
 /// What somebody wants to know.
 pub(crate) fn report(engine: &Engine, wanted: Wanted) -> Report {
     match wanted {
@@ -394,6 +454,8 @@ pub(crate) fn report(engine: &Engine, wanted: Wanted) -> Report {
 /// What has not been given back once all clients have left, in words.
 pub(crate) fn residue(engine: &Engine) -> Vec<String> {
     let mut found = Vec::new();
+    coalesce::residue(engine, &mut found);
+    lwt_turns::residue(engine, &mut found);
     rules::residue(engine, &mut found);
     found
 }

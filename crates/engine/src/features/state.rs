@@ -1,12 +1,14 @@
 //! What features keep in a worker, and what they say.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::context::Context;
 use crate::exec::context::Surroundings;
 use crate::exec::outcome::{Outcome, Step};
 use crate::features::*;
-use crate::keys::NodeRequestKey;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::retry::resendable::Resendable;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
 
@@ -14,6 +16,9 @@ use crate::statement::prepared::Statement;
 pub(crate) struct State {
     pub(super) rules: rules::State,
     pub(super) encodings: encodings::State,
+    pub(super) coalesce: coalesce::State,
+    pub(super) merge: merge::State,
+    pub(super) lwt_turns: lwt_turns::State,
     pub(super) pause: pause::State,
     pub(super) hedge: hedge::State,
     pub(super) prewarm: prewarm::State,
@@ -26,6 +31,9 @@ impl State {
         State {
             rules: rules::State::default(),
             encodings: encodings::State::default(),
+            coalesce: coalesce::State::default(),
+            merge: merge::State::default(),
+            lwt_turns: lwt_turns::State::default(),
             pause: pause::State::default(),
             hedge: hedge::State::new(now),
             prewarm: prewarm::State::default(),
@@ -54,12 +62,125 @@ pub(crate) struct Slot {
     pub(super) rules: rules::Slot,
     pub(super) encodings: encodings::InRequest,
     pub(super) layouts: layouts::InRequest,
+    pub(super) coalesce: coalesce::Slot,
+    pub(super) merge: merge::Slot,
+    pub(super) lwt_turns: lwt_turns::Slot,
     pub(super) records: records::Slot,
+}
+
+impl Slot {
+    /// Whether the request shares nothing with others.
+    #[inline]
+    pub(crate) fn goes_alone(&self) -> bool {
+        let mut goes_alone = false;
+        goes_alone |= self.rules.is_timed();
+        goes_alone
+    }
+
+    /// Why it is given up at this age, if it is.
+    #[inline]
+    pub(crate) fn why_late(&self, age: Duration) -> Option<String> {
+        let mut why = None;
+        why = why.or_else(|| self.rules.why_late(age));
+        why
+    }
+
+    /// Its answer is there, of so many bytes.
+    #[inline]
+    pub(crate) fn on_reply(&self, bytes: usize, now: Instant) {
+        self.rules.on_reply(bytes, now);
+    }
+
+    /// Whether the request waits to begin.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        let mut is_waiting = false;
+        is_waiting |= coalesce::is_parked(self.coalesce);
+        is_waiting |= self.lwt_turns.is_waiting();
+        is_waiting
+    }
+
+    /// Whether a read that asks the same may join it.
+    #[inline]
+    pub(crate) fn may_be_joined(&self, cx: &Context) -> bool {
+        let mut may_be = true;
+        may_be &= encodings::may_join(cx, &self.encodings);
+        may_be
+    }
+
+    /// Whether it goes with another, and has no node request of its own.
+    pub(crate) fn goes_with_another(&self) -> bool {
+        let mut goes_so = false;
+        goes_so |= self.merge.has_joined();
+        goes_so
+    }
+
+    /// Whether it may have been applied before, when it begins.
+    #[inline]
+    pub(crate) fn may_be_applied(&self) -> bool {
+        let mut may_be = false;
+        may_be |= self.merge.has_parted();
+        may_be
+    }
+
+    /// Whether others may still join it, or have joined it: it is written down when its link's bytes leave.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        let mut is_open = false;
+        is_open |= self.merge.is_open();
+        is_open
+    }
+
+    /// Whether what is sent for it is for several.
+    #[inline]
+    pub(crate) fn is_of_several(&self) -> bool {
+        let mut is_so = false;
+        is_so |= self.merge.leads();
+        is_so
+    }
+
+    /// How many others get its answer.
+    pub(crate) fn answered_with(&self) -> usize {
+        let mut number = 0;
+        number += self.merge.members();
+        number
+    }
+
+    /// Which they are: it does not answer for them any more.
+    #[inline]
+    pub(crate) fn take_answered_with(&mut self) -> Vec<ClientRequestKey> {
+        let mut others = Vec::new();
+        others.append(&mut self.merge.take_members());
+        others
+    }
+
+    /// After which losses it may be sent again, as far as features know.
+    #[inline]
+    pub(crate) fn resendable(&self) -> Resendable {
+        let mut resendable = Resendable::Always;
+        resendable = resendable.min(self.merge.resendable());
+        resendable
+    }
+
+    /// A node has answered with rows.
+    #[inline]
+    pub(crate) fn on_rows(&mut self, content: &[u8]) {
+        self.lwt_turns.on_rows(content);
+    }
+
+    /// Whether it is its turn.
+    pub(crate) fn has_turn(&self) -> bool {
+        let mut has_turn = false;
+        has_turn |= self.lwt_turns.has_turn();
+        has_turn
+    }
 }
 
 /// What an event leaves to be done by features.
 #[derive(Debug)]
 pub(crate) enum Work {
+    /// A conditional write of this worker may go on, with its turn or without.
+    LwtTurns(lwt_turns::Granted),
     /// A request that has waited for the end of a pause goes on.
     Pause(Box<pause::HeldRequest>),
     /// The lessons of a node that has joined go on.
@@ -80,7 +201,6 @@ pub(crate) enum Verdict {
 }
 
 /// A request whose body has been read.
-#[derive(Clone, Copy)]
 pub(crate) struct Arrived<'a> {
     pub arrival: &'a Arrival<'a>,
     pub analysis: &'a Analysis<'a>,

@@ -24,9 +24,6 @@ impl Engine {
         let joined = self.links.adopt_nodes(&self.cx);
         features::on_joined(self, joined);
         self.queues.adopt_nodes(&self.cx);
-        let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
-        let limits = nodes.map(|node| node.batches.unwrap_or_default());
-        self.merging.adopt_limits(limits);
         features::on_snapshot(self);
         self.links.maintain(&mut self.cx);
     }
@@ -34,8 +31,6 @@ impl Engine {
     /// Takes over settings that have changed while the proxy runs.
     pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
         self.statements.adopt(&config, self.cx.workers);
-        self.coalescing.adopt(&config.aggregation);
-        self.merging.adopt(&config.aggregation);
         self.cx
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));

@@ -3,17 +3,12 @@
 use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
-use helenus_policy::turns::Condition;
 use helenus_wire::{Consistency, Opcode};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::scan::begin::Asking;
 use crate::features::Slot;
-use crate::features::coalesce::Ticket;
-use crate::features::lwt_turns::queue::partition_name;
-use crate::features::merge::gate::Merge;
-use crate::keys::PoolKey;
 use crate::memory::Held;
 pub(crate) use crate::pipeline::arrived::Arrival;
 use crate::pipeline::node_request::Target;
@@ -75,23 +70,6 @@ impl Engine {
         true
     }
 
-    /// The partition of a conditional write, if those take turns: among those of one role, for whoever may not even
-    /// write there must delay nobody else.
-    pub(crate) fn partition_of_lwt(
-        &self,
-        pool: PoolKey,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-    ) -> Option<u64> {
-        if !self.cx.shared.config.aggregation.lwt_turns {
-            return None;
-        }
-        let partition = self.statements.lwt_partition(analysis, statement)?;
-        let (keyspace, table) = partition.table;
-        let role = self.links.role_number(pool);
-        Some(partition_name(role, keyspace, table, partition.key))
-    }
-
     /// What is kept of a client's request, with how it will be carried out.
     ///
     /// # Errors
@@ -101,7 +79,6 @@ impl Engine {
         arrival: Arrival<'_>,
         mut analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        ticket: Option<Ticket>,
         slot: Slot,
     ) -> Result<ClientRequest, String> {
         let Arrival { header, opcode, .. } = arrival;
@@ -171,12 +148,8 @@ impl Engine {
             },
             execution,
             schema_read: None,
-            features: slot,
-            ticket,
-            turn: None,
-            merge: Merge::Alone,
             trail: Trail::default(),
-            condition: Condition::Unknown,
+            features: slot,
             _counted: counted,
             _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),
         })

@@ -11,8 +11,8 @@ use crate::engine::Engine;
 use crate::exec::outcome::Outcome;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::pipeline::finish::timed_out;
 use crate::pipeline::node_request::{Owner, Stage};
+use crate::pipeline::timed_out::timed_out;
 use crate::rewrite::rewritten::Tried;
 
 impl Engine {
@@ -112,7 +112,7 @@ impl Engine {
                 let (client, in_doubt) = (*client, request.maybe_applied);
                 let goes_on = self.goes_on_without(client, key);
                 self.drop_node_request(key);
-                if goes_on || self.part(client, error.code, in_doubt) {
+                if goes_on || features::on_failed(self, client, error.code, in_doubt) {
                     return;
                 }
                 self.fail_client(client, error.code, error.message, error.fields);

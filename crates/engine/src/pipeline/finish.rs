@@ -5,7 +5,6 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 use crate::backlog::{Failed, How};
 use crate::engine::Engine;
 use crate::features;
-use crate::features::lwt_turns::queue::Turn;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::answered::Answered;
@@ -47,24 +46,24 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };
-        features::on_reply(&request.features, reply.body.len(), self.cx.now);
+        request.features.on_reply(reply.body.len(), self.cx.now);
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
-        let members = request.merge.take_members();
+        let with_it = request.features.take_answered_with();
         let Reply {
             opcode,
             header_flags,
             body,
             version,
         } = reply;
-        for member in members {
+        for other in with_it {
             let reply = Reply {
                 opcode,
                 header_flags,
                 body: Body::Borrowed(&body),
                 version,
             };
-            self.answer_clients(member, reply);
+            self.answer_clients(other, reply);
         }
         let clients = std::iter::once(own).chain(followers);
         if body.len() < LARGE {
@@ -326,45 +325,8 @@ impl Engine {
                 self.drop_node_request(part);
             }
         }
-        let Some(ended) = self.requests.remove(&self.cx.memory, key) else {
-            return;
-        };
-        self.go_alone(ended.members, true);
-        if let Some(ticket) = ended.ticket {
-            self.leave_share(key, ticket);
-        }
-        if let Some(Turn::Has(partition)) = ended.turn {
-            self.leave_turn(partition, ended.condition);
+        if let Some(left) = self.requests.remove(&self.cx.memory, key) {
+            features::on_end(self, key, left);
         }
     }
-}
-
-/// The code and fields of the error that says that nobody knows what became of a query. `newest`: its
-/// client speaks v5.
-pub(crate) fn timed_out(query: &Query, newest: bool) -> (i32, Vec<u8>) {
-    let mut fields = Vec::with_capacity(24);
-    write::u16(&mut fields, query.consistency.0);
-    write::i32(&mut fields, 0);
-    write::i32(&mut fields, 1);
-    if query.is_read() {
-        fields.push(0);
-        return (code::READ_TIMEOUT, fields);
-    }
-    if !query.is_write() {
-        return (code::SERVER, Vec::new());
-    }
-    let lwt = query.statement.as_ref().is_some_and(|s| s.facts.lwt);
-    let write_type = match query.opcode {
-        // One statement as a batch, of itself and of others that follow from it, is one mutation.
-        Opcode::Batch if query.statement.is_none() => "BATCH",
-        _ if lwt => "CAS",
-        _ => "SIMPLE",
-    };
-    write::string(&mut fields, write_type);
-    // The two bytes behind "CAS" count contentions. Only v5 has them, and the conversion to an
-    // older version would replace the text.
-    if write_type == "CAS" && newest {
-        write::u16(&mut fields, 0);
-    }
-    (code::WRITE_TIMEOUT, fields)
 }

@@ -8,7 +8,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features;
-use crate::features::merge::gate::Merge;
 use crate::keys::{NodeRequestKey, SessionKey};
 use crate::pipeline::node_request::{NodeRequest, Owner, Stage};
 
@@ -38,12 +37,6 @@ impl Engine {
         }
         check(self.backlog.is_empty(), &"work left to be done");
         check(self.cx.outputs.is_empty(), &"outputs");
-        check(!self.coalescing.is_waiting(), &"reads that wait for others");
-        let counted = self.coalescing.counted();
-        check(
-            counted == 0,
-            &format!("{counted} reads that others may join"),
-        );
         for left in self.queues.residue() {
             check(false, &left);
         }
@@ -63,12 +56,8 @@ impl Engine {
             logins == (0, 0),
             &format!("{logins:?} logins are judged and wait in all"),
         );
-        let turns = self.cx.shared.turns.waiting();
-        check(turns == 0, &format!("{turns} turns waited for"));
-        let turns = self.cx.shared.turns.partitions();
-        check(turns == 0, &format!("{turns} turns taken"));
-        for what in features::residue(self) {
-            check(false, &what);
+        for left in features::residue(self) {
+            check(false, &left);
         }
         let held = self.held_for_requests();
         check(held == 0, &format!("{held} bytes"));
@@ -176,7 +165,7 @@ impl Engine {
                 && !is_held
                 && !request.execution.is_in_parts()
                 && !request.is_waiting_to_begin()
-                && !matches!(request.merge, Merge::Joined)
+                && !request.features.goes_with_another()
         });
         let forgotten = forgotten.map(|request| {
             let text = request.query.statement.as_ref().map(|s| &*s.text);

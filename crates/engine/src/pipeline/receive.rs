@@ -18,14 +18,11 @@ use helenus_wire::{ExecuteView, Header, Opcode, code};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::coalesce::Read;
-use crate::features::merge::gate::Merge;
 use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
 use crate::output::Output;
 use crate::pipeline::arrival::{Arrival, bytes_read};
-use crate::pipeline::gating::Sharing;
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction};
 use crate::rewrite::rewritten::{INVALID_STATE, Instead};
 use crate::session::clients::Terms;
@@ -221,38 +218,23 @@ impl Engine {
     ) {
         let Arrival {
             session,
-            header,
             opcode,
-            version,
-            pool,
-            keyspace,
             body,
             ..
         } = arrival;
-        let read = Read {
-            session,
-            header,
-            opcode,
-            version,
-            keyspace,
-            pool,
-            body,
-            timestamp_at: analysis.timestamp_at,
-        };
-        let sharing = match features::goes_alone(&slot) {
-            true => Sharing::Alone(None),
-            false => self.share(statement.as_deref(), &read),
-        };
         let arrived = Arrived {
             arrival: &arrival,
             analysis: &analysis,
             statement: statement.as_deref(),
         };
-        features::on_shared(self, &arrived, matches!(sharing, Sharing::Joined(_)));
-        let ticket = match sharing {
-            Sharing::Joined(key) => return features::on_follower(self, key, slot),
-            Sharing::Alone(ticket) => ticket,
+        let joined = match slot.goes_alone() {
+            true => None,
+            false => features::join(self, &arrived, &mut slot),
         };
+        features::on_shared(self, &arrived, joined.is_some());
+        if let Some(key) = joined {
+            return features::on_follower(self, key, slot);
+        }
         let read_bytes = bytes_read(opcode, statement.as_deref());
         if self.cx.memory.is_full(body.len() + read_bytes) {
             return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
@@ -265,8 +247,8 @@ impl Engine {
             let refused = (code::PROTOCOL, INVALID_STATE);
             return self.refuse_with(&arrival, statement.as_deref(), refused);
         }
-        let partition = self.partition_of_lwt(pool, &analysis, statement.as_deref());
-        let made = self.make_request(arrival, analysis, statement, ticket, slot);
+        features::on_keep(self, &arrived, &mut slot);
+        let made = self.make_request(arrival, analysis, statement, slot);
         let key = match made {
             Ok(mut request) => {
                 request.adopt(rewritten, until);
@@ -275,13 +257,7 @@ impl Engine {
             Err(why) => return self.refuse(&arrival, None, &why),
         };
         self.clients.in_flight_began(session);
-        if ticket.is_some_and(|ticket| self.note_shared(key, ticket)) {
-            return;
-        }
-        if self.merging.is_on() && self.merge(key) {
-            return;
-        }
-        if partition.is_none_or(|partition| self.take_turn(key, partition)) {
+        if !features::waits(self, key) {
             self.start(key);
         }
     }
@@ -298,7 +274,7 @@ impl Engine {
             let since = request.caller.started;
             let mut node_request =
                 NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
-            node_request.maybe_applied = matches!(request.merge, Merge::Parted);
+            node_request.maybe_applied = request.features.may_be_applied();
             let node_request = self.requests.nodes.insert(&self.cx.memory, node_request);
             if let Some(request) = self.requests.clients.get_mut(key) {
                 request.execution = Execution::Single(Some(node_request));

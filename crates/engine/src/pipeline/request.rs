@@ -2,13 +2,8 @@
 
 use std::time::Instant;
 
-use helenus_policy::turns::Condition;
-
 use crate::exec::Execution;
 use crate::features;
-use crate::features::coalesce::Ticket;
-use crate::features::lwt_turns::queue::Turn;
-use crate::features::merge::gate::Merge;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
@@ -37,16 +32,9 @@ pub(crate) struct ClientRequest {
     pub execution: Execution,
     /// What clients do not see is left out of its answer, if it is a read of the schema.
     pub schema_read: Option<Box<SchemaRead>>,
-    /// What features keep of it.
-    pub features: features::Slot,
-    pub ticket: Option<Ticket>,
-    pub turn: Option<Turn>,
-    /// Whether it shares a batch with other writes.
-    pub merge: Merge,
     /// Where its time has gone so far.
     pub trail: Trail,
-    /// What its answer says of its condition.
-    pub condition: Condition,
+    pub features: features::Slot,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
     /// What is kept of the statement in its text, if that is much.
@@ -64,10 +52,10 @@ impl ClientRequest {
         self.schema_read.is_some() || features::is_rewritten(&self.features)
     }
 
-    /// How many clients wait for its answer, or for one of a batch that it is sent in.
+    /// How many clients wait for its answer, its own or that of another that goes with it.
     pub(crate) fn clients(&self) -> u64 {
-        let members = self.merge.batch().map_or(0, |batch| batch.members.len());
-        1 + (self.followers.len() + members) as u64
+        let others = self.features.answered_with();
+        1 + (self.followers.len() + others) as u64
     }
 
     /// Bytes of what was asked and what is sent.
@@ -76,9 +64,9 @@ impl ClientRequest {
         self.query.body.len() + asked
     }
 
-    /// Whether it waits for its turn, or for an identical read to come back.
+    /// Whether it waits to begin.
     pub(crate) fn is_waiting_to_begin(&self) -> bool {
-        matches!(self.ticket, Some(Ticket::Parked(_))) || matches!(self.turn, Some(Turn::Waits(_)))
+        self.features.is_waiting()
     }
 }
 
@@ -109,20 +97,19 @@ impl Requests {
         self.clients.insert(request)
     }
 
-    /// Forgets a client request and what it holds; keeps its buffer for the next.
-    pub(crate) fn remove(&mut self, memory: &Ledger, key: ClientRequestKey) -> Option<Remains> {
-        let mut request = self.clients.remove(key)?;
+    /// Forgets a client request and what it holds, but for what features have kept of it; keeps its buffer for the next.
+    pub(crate) fn remove(
+        &mut self,
+        memory: &Ledger,
+        key: ClientRequestKey,
+    ) -> Option<features::Slot> {
+        let request = self.clients.remove(key)?;
         memory.sub(request.body_len() + request.execution.byte_len());
         let body = request.query.body;
         if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
             self.spare_bodies.push(body);
         }
-        Some(Remains {
-            ticket: request.ticket,
-            turn: request.turn,
-            condition: request.condition,
-            members: request.merge.take_members(),
-        })
+        Some(request.features)
     }
 
     /// What a node request asks.
@@ -162,13 +149,4 @@ impl Requests {
         };
         self.clients.len() + self.nodes.iter().filter(is_other).count()
     }
-}
-
-/// What a client request leaves behind.
-pub(crate) struct Remains {
-    pub ticket: Option<Ticket>,
-    pub turn: Option<Turn>,
-    pub condition: Condition,
-    /// What had joined it and was not answered.
-    pub members: Vec<ClientRequestKey>,
 }

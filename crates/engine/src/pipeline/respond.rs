@@ -9,14 +9,12 @@ use crate::exec::Execution;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
 use crate::features;
-use crate::features::lwt_turns::queue::condition_of;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::Owner;
 use crate::rewrite::rewritten::{AsAsked, Tried};
-use crate::session::node_answer::NodeAnswer;
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
 /// from each other with every answer.
@@ -94,9 +92,10 @@ impl Engine {
         response: Response<'_>,
         body: &[u8],
     ) {
-        // What a batch of several writes takes tells nothing of a single one.
-        let merged = self.leads_batch(client);
-        let sampled = self.is_sampled() && !merged;
+        // What a request for several takes tells nothing of a single one.
+        let request = self.requests.clients.get(client);
+        let of_several = request.is_some_and(|request| request.features.is_of_several());
+        let sampled = self.is_sampled() && !of_several;
         let Response {
             mut header,
             prelude,
@@ -113,8 +112,8 @@ impl Engine {
             if error.is_ok_and(|tried| features::on_tried(self, client, key, &tried)) {
                 return;
             }
-            if merged {
-                return self.on_batch_failed(client, key, &response);
+            if features::on_error(self, client, key, &response) {
+                return;
             }
         }
         if sampled && opcode == Opcode::Result {
@@ -132,10 +131,10 @@ impl Engine {
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
                 stripped =
-                    without_own_warnings(&mut header, prelude, content, merged).map(Into::into);
+                    without_own_warnings(&mut header, prelude, content, of_several).map(Into::into);
             }
-            if merged {
-                request.note_batch_done();
+            if of_several {
+                features::on_several_done(request);
             } else if let Some(statement) = &request.query.statement
                 && request.query.opcode != Opcode::Prepare
                 && (sampled || statement.learned.is_news(service_us))
@@ -144,9 +143,7 @@ impl Engine {
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
-                Ok(ResultKind::Rows) if request.turn.is_some() => {
-                    request.condition = condition_of(content);
-                }
+                Ok(ResultKind::Rows) => request.features.on_rows(content),
                 Ok(ResultKind::SetKeyspace) => {
                     self.on_keyspace_set(client, content);
                     self.links.quarantine(&mut self.cx, link);
@@ -178,13 +175,7 @@ impl Engine {
         }
         let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
         if is_rewritten {
-            let answer = NodeAnswer {
-                opcode,
-                header_flags: header.flags,
-                body: &body,
-                version,
-            };
-            match self.as_asked(client, &answer) {
+            match self.as_asked(client, (opcode, header.flags, version), &body) {
                 Ok(AsAsked::AsItCame) => {}
                 Ok(AsAsked::Body(changed)) => body = Body::Joined(changed.into()),
                 Ok(AsAsked::Unusable) => return,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use helenus_wire::{Malformed, Opcode, ResultKind, code, result_kind, strip_prelude};
+use helenus_wire::{Malformed, Opcode, ResultKind, Version, code, result_kind, strip_prelude};
 
 use crate::engine::Engine;
 use crate::features::{self, Arrived, Slot};
@@ -58,14 +58,21 @@ impl Engine {
     pub(crate) fn as_asked(
         &mut self,
         client: ClientRequestKey,
-        answer: &NodeAnswer<'_>,
+        (opcode, header_flags, version): (Opcode, u8, Version),
+        body: &[u8],
     ) -> Result<AsAsked, Malformed> {
+        let answer = NodeAnswer {
+            opcode,
+            header_flags,
+            body,
+            version,
+        };
         let request = self.requests.clients.get(client);
         let Some(read) = request.and_then(|request| request.schema_read.as_deref()) else {
-            return features::as_asked(self, client, answer);
+            return features::as_asked(self, client, &answer);
         };
-        let (prelude, content) = strip_prelude(answer.header_flags, answer.body)?;
-        if answer.opcode != Opcode::Result || result_kind(content)? != ResultKind::Rows {
+        let (prelude, content) = strip_prelude(header_flags, body)?;
+        if opcode != Opcode::Result || result_kind(content)? != ResultKind::Rows {
             return Ok(AsAsked::AsItCame);
         }
         Ok(match read.answer(content, &self.hidden())? {

@@ -5,7 +5,7 @@ use helenus_wire::code;
 
 use crate::engine::Engine;
 use crate::features;
-use crate::keys::NodeRequestKey;
+use crate::keys::{LinkKey, NodeRequestKey};
 use crate::pipeline::node_request::{Flight, Form, Owner, Prediction, Stage};
 use crate::stats::add;
 use crate::upstream::choose_link::Choice;
@@ -36,7 +36,7 @@ impl Engine {
                     (Owner::Whole(client), Form::Own) => self.requests.clients.get(*client),
                     _ => None,
                 };
-                let is_open = client.is_some_and(|client| client.merge.batch().is_some());
+                let is_open = client.is_some_and(|client| client.features.is_open());
                 let (links, cx) = (&mut self.links, &self.cx);
                 let flight = links.put(cx, link, (key, request), (query, is_open));
                 let is_sent = flight.is_some();
@@ -58,6 +58,36 @@ impl Engine {
                 self.fail_untried(key, code::OVERLOADED, why, &[]);
                 true
             }
+        }
+    }
+
+    /// Writes down on a link what others could still join until now.
+    pub(crate) fn push_open(&mut self, key: LinkKey) {
+        let Some(open) = self.links.take_open(key) else {
+            return;
+        };
+        for &(node_request, stream) in &open {
+            let request = self.requests.nodes.get(node_request);
+            let flight = request.and_then(|request| request.flight());
+            let is_there =
+                flight.is_some_and(|flight| (flight.link, flight.stream) == (key, stream));
+            if !is_there {
+                // It has been given up, and its answer will not come.
+                self.links.release_unsent(key, stream);
+                continue;
+            }
+            if !features::on_leaves(self, (key, stream), node_request) {
+                self.push_one((key, stream), node_request);
+            }
+        }
+        self.links.give_back_open(key, open);
+    }
+
+    fn push_one(&mut self, at: (LinkKey, i16), key: NodeRequestKey) {
+        if let Some(request) = self.requests.nodes.get(key)
+            && let Some(query) = self.requests.query_of(request)
+        {
+            self.links.push_one(&self.cx, at, request, query);
         }
     }
 

@@ -25,7 +25,6 @@ impl Engine {
                 Some(Work::Start(key)) => self.start_now(key),
                 Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_node_request(key),
                 Some(Work::Route(key)) => self.route_now(key),
-                Some(Work::Granted { write, with_turn }) => self.on_granted(write, with_turn),
                 Some(Work::LogIn {
                     session,
                     is_granted,

@@ -10,12 +10,12 @@ use helenus_wire::{
 
 use crate::context::Context;
 use crate::features;
-use crate::features::lwt_turns::queue::condition_of;
 use crate::keys::SessionKey;
 use crate::memory::{Ledger, NO_MEMORY, SharedBody};
 use crate::session::clients::Clients;
 use crate::session::node_answer::NodeAnswer;
 use crate::session::session::Session;
+use crate::statement::condition::condition_of;
 use crate::stats::add;
 
 /// Flags of a node's answer that its client gets to see.

@@ -10,7 +10,6 @@ pub(crate) mod standing;
 pub(crate) mod told;
 pub(crate) mod unprepared;
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -18,7 +17,7 @@ use helenus_cql::{Facts, Kind, modification};
 use helenus_wire::{PreparedView, Version, write};
 
 pub use self::handed_over::PassedStatement;
-use crate::features::InStatement;
+use crate::features::{InStatement, InTimedForm};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::OfSchema;
 use crate::rewrite::timed_write::timed;
@@ -196,8 +195,8 @@ pub struct Prepared {
     pub(crate) asked: Arc<Asked>,
     /// Whether it gives a list another value as a whole.
     pub(crate) replaces_list: OfSchema,
-    /// What it is in a batch with others; `None` inside if it always goes by itself.
-    merged_form: OnceLock<Option<Box<MergedForm>>>,
+    /// What it is with a marker for its timestamp, if it can have one.
+    timed_form: OnceLock<Option<Box<TimedForm>>>,
 }
 
 impl Prepared {
@@ -236,15 +235,14 @@ impl Prepared {
             names: view.markers.iter().map(|m| m.name.into()).collect(),
             asked: Arc::default(),
             replaces_list: OfSchema::default(),
-            merged_form: OnceLock::new(),
+            timed_form: OnceLock::new(),
         }
     }
 
-    /// What it is in a batch with other writes of the same; `None` if it always goes by itself. It takes as
-    /// much memory again.
-    pub(crate) fn merged_form(&self) -> Option<&MergedForm> {
-        let made = || MergedForm::of(self).map(Box::new);
-        self.merged_form.get_or_init(made).as_deref()
+    /// What it is with a marker for its timestamp, if it is a write that can have one. It takes as much memory again.
+    pub(crate) fn timed_form(&self) -> Option<&TimedForm> {
+        let made = || TimedForm::of(self).map(Box::new);
+        self.timed_form.get_or_init(made).as_deref()
     }
 
     /// In place of that one, which has the same id: what was counted of it goes on.
@@ -300,28 +298,20 @@ impl Prepared {
     }
 }
 
-/// After a batch that a node has refused, so many writes of the same statement go by themselves.
-const ALONE_AFTER_REFUSAL: u32 = 256;
-/// So often that number is doubled at most.
-const DOUBLED_MAX: u32 = 8;
-
-/// A write that can share a batch with others of its statement.
+/// A write with a marker for its timestamp.
 #[derive(Debug)]
-pub(crate) struct MergedForm {
+pub(crate) struct TimedForm {
     /// With the marker. What the nodes know of it is kept in it.
     pub timed: Arc<Statement>,
     /// The marker's number.
     pub timestamp_at: u16,
-    /// So many go by themselves first.
-    alone: AtomicU32,
-    /// Batches that were refused since the last one that was not.
-    refused: AtomicU32,
+    pub features: InTimedForm,
 }
 
-impl MergedForm {
-    /// `None` if it must go by itself: it is conditional, adds to what is there, means something else each
-    /// time, or says itself when it was written.
-    pub(crate) fn of(prepared: &Prepared) -> Option<MergedForm> {
+impl TimedForm {
+    /// `None` if it is conditional, adds to what is there, means something else each time, may be of several
+    /// partitions, or says itself when it was written.
+    pub(crate) fn of(prepared: &Prepared) -> Option<TimedForm> {
         let statement = &prepared.statement;
         let facts = &statement.facts;
         let is_plain = facts.idempotent_but_for_lists
@@ -343,11 +333,10 @@ impl MergedForm {
         let is_as_expected = timed.facts.kind == facts.kind
             && timed.facts.using_timestamp
             && timed.facts.markers == facts.markers + 1;
-        is_as_expected.then(|| MergedForm {
+        is_as_expected.then(|| TimedForm {
             timed: Arc::new(timed),
             timestamp_at,
-            alone: AtomicU32::new(0),
-            refused: AtomicU32::new(0),
+            features: InTimedForm::default(),
         })
     }
 
@@ -357,31 +346,6 @@ impl MergedForm {
             InRange::Known(prepared) => Some(prepared.clone()),
             _ => None,
         }
-    }
-
-    /// A node has refused a batch of it: the next ones go by themselves, twice as many with each refusal in
-    /// a row.
-    pub(crate) fn note_refused(&self) {
-        let before = self.refused.fetch_add(1, Ordering::Relaxed);
-        let alone = ALONE_AFTER_REFUSAL << before.min(DOUBLED_MAX);
-        self.alone.store(alone, Ordering::Relaxed);
-    }
-
-    /// A node has carried out a batch of it.
-    pub(crate) fn note_done(&self) {
-        if self.refused.load(Ordering::Relaxed) > 0 {
-            self.refused.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the next one goes by itself because of that.
-    pub(crate) fn goes_alone(&self) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        let alone = &self.alone;
-        alone.load(Ordering::Relaxed) > 0
-            && alone
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
-                .is_ok()
     }
 }
 

@@ -122,8 +122,7 @@ impl Links {
         link.is_some_and(|link| link.has_room(in_flight_max))
     }
 
-    /// Puts a node request on a link that has room. `is_open`: it is a write that others may still join, or
-    /// have joined.
+    /// Puts a node request on a link that has room. `is_open`: others may still join it, or have joined it.
     #[inline]
     pub(crate) fn put(
         &mut self,
@@ -141,7 +140,7 @@ impl Links {
             behind: link.writes,
         };
         match is_open {
-            true => link.open_writes.push((key, stream)),
+            true => link.open_requests.push((key, stream)),
             false => link.push(cx, stream, request, query),
         }
         let counters = &self.health[link.node.as_usize()].stats().counters;

@@ -54,14 +54,14 @@ pub(super) enum Tenure {
     Over,
 }
 
-/// What a write may have that others can still join, and with these.
-const OPEN_WRITE_BYTES: usize = 512;
+/// What a request may have that others can still join, and with these.
+const OPEN_REQUEST_BYTES: usize = 512;
 
 /// When the memory is full, an answer of which more has come than this is not waited for.
 const ANSWER_PART_MIN: usize = 1 << 20;
 
-/// Writes that others may still join, and their stream ids.
-pub(crate) type OpenWrites = Vec<(NodeRequestKey, i16)>;
+/// Requests that others may still join, and their stream ids.
+pub(crate) type OpenRequests = Vec<(NodeRequestKey, i16)>;
 
 /// An open connection to a node.
 pub(crate) struct Link {
@@ -71,9 +71,9 @@ pub(crate) struct Link {
     pub(super) version: Version,
     decoder: Decoder,
     pub(super) encoder: Encoder,
-    /// Writes that others may still join, and their stream ids: they are put behind the others when those
+    /// Requests that others may still join, and their stream ids: they are put behind the others when those
     /// leave.
-    pub(super) open_writes: OpenWrites,
+    pub(super) open_requests: OpenRequests,
     /// By stream id; the first [`RESERVED`] are never used.
     pub(super) streams: Vec<Stream>,
     pub(super) free: Vec<u16>,
@@ -137,7 +137,7 @@ impl Link {
             version: opened.version,
             decoder: opened.decoder,
             encoder: opened.encoder,
-            open_writes: OpenWrites::new(),
+            open_requests: OpenRequests::new(),
             streams: vec![Stream::Orphan; RESERVED],
             free: Vec::new(),
             busy: Busy::default(),
@@ -168,7 +168,7 @@ impl Link {
 
     /// About the bytes that wait to be written.
     pub(super) fn pending_len(&self) -> usize {
-        self.encoder.pending_len() + self.open_writes.len() * OPEN_WRITE_BYTES
+        self.encoder.pending_len() + self.open_requests.len() * OPEN_REQUEST_BYTES
     }
 
     /// Whether another request fits.

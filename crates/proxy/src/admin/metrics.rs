@@ -207,7 +207,7 @@ fn proxy(page: &mut Page, shared: &Process) {
     page.gauge(
         "helenus_lwt_waiting",
         "Conditional writes waiting for their turn now.",
-        shared.turns.waiting(),
+        shared.features.lwt_turns.waiting(),
     );
     page.gauge(
         "helenus_snapshot_epoch",

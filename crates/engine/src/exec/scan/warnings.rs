@@ -86,16 +86,16 @@ pub(crate) fn with_warning(
 }
 
 /// The body of an answer to an EXECUTE without Cassandra's remarks about what the proxy has made of it:
-/// about USE, and, if it was `merged` with others, about the batch. `None` if it has none.
+/// about USE, and, if it was sent as one `of_several`, about the batch. `None` if it has none.
 pub(crate) fn without_own_warnings(
     header: &mut Header,
     prelude: &[u8],
     content: &[u8],
-    merged: bool,
+    of_several: bool,
 ) -> Option<Vec<u8>> {
     let is_own = |warning: &str| {
         let of_batch = || BATCH_WARNINGS.iter().any(|own| warning.starts_with(own));
-        warning.starts_with(USE_WARNING) || merged && of_batch()
+        warning.starts_with(USE_WARNING) || of_several && of_batch()
     };
     let mut reader = Reader::new(prelude);
     let mut body = Vec::with_capacity(prelude.len() + content.len());

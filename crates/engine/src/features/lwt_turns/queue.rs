@@ -3,8 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::time::{Duration, Instant};
 
-use helenus_policy::turns::{Condition, TurnLimits, Turns};
-use helenus_wire::RowsView;
+use helenus_policy::turns::{TurnLimits, Turns};
 use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
@@ -17,9 +16,9 @@ const KEYS_MAX: usize = 65_536;
 /// A client connection: its worker and its session.
 pub(crate) type Owner = (usize, SessionKey);
 
-/// A conditional write that wants its turn.
+/// A conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Write {
+pub(crate) struct Write {
     pub worker: usize,
     pub request: ClientRequestKey,
     pub partition: u64,
@@ -28,6 +27,8 @@ pub struct Write {
 /// A request's part in taking turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
+    /// It asks for its turn on this partition before it begins.
+    Wants(u64),
     /// It waits for its turn on this partition.
     Waits(u64),
     Has(u64),
@@ -95,19 +96,4 @@ pub(crate) fn partition_name(role: u32, keyspace: &str, table: &str, key: &[u8])
     let mut hasher = FxHasher::default();
     (role, keyspace, table, key).hash(&mut hasher);
     hasher.finish()
-}
-
-/// What the answer to a conditional write says of its condition.
-pub(crate) fn condition_of(content: &[u8]) -> Condition {
-    let Ok(view) = RowsView::parse(content) else {
-        return Condition::Unknown;
-    };
-    if view.columns.first().is_none_or(|c| c.name != "[applied]") {
-        return Condition::Unknown;
-    }
-    match view.rows().next() {
-        Some(Ok(row)) if row.first() == Some(&Some(&[0][..])) => Condition::Failed,
-        Some(Ok(_)) => Condition::Held,
-        _ => Condition::Unknown,
-    }
 }

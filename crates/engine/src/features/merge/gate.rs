@@ -14,6 +14,7 @@ use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
 use crate::keys::{ClientRequestKey, PoolKey};
+use crate::pipeline::retry::resendable::Resendable;
 use crate::snapshot::batch_limits::BatchLimits;
 use crate::statement::prepared::Prepared;
 
@@ -64,7 +65,36 @@ impl Merge {
 
     /// Whether others share its batch, which it leads.
     pub(crate) fn leads(&self) -> bool {
-        self.batch().is_some_and(|batch| !batch.members.is_empty())
+        self.members() > 0
+    }
+
+    /// How many others share its batch.
+    pub(crate) fn members(&self) -> usize {
+        self.batch().map_or(0, |batch| batch.members.len())
+    }
+
+    /// Whether others may still join it, or have joined it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.batch().is_some()
+    }
+
+    /// After which losses its batch may be sent again.
+    #[inline]
+    pub(crate) fn resendable(&self) -> Resendable {
+        // Each of several writes would undo, by a later time, what others have written meanwhile.
+        let is_untimed = |batch: &Batch| !batch.members.is_empty() && batch.timed.is_none();
+        match self.batch().is_some_and(is_untimed) {
+            true => Resendable::IfNotBegun,
+            false => Resendable::Always,
+        }
+    }
+
+    pub(crate) fn has_joined(&self) -> bool {
+        matches!(self, Merge::Joined)
+    }
+
+    pub(crate) fn has_parted(&self) -> bool {
+        matches!(self, Merge::Parted)
     }
 
     /// The requests that have joined it, which it does not answer for any more.
@@ -161,12 +191,6 @@ pub(crate) struct Merging {
 }
 
 impl Merging {
-    pub(crate) fn new(settings: &Aggregation) -> Merging {
-        let mut merging = Merging::default();
-        merging.adopt(settings);
-        merging
-    }
-
     /// Puts other settings in force. What has been merged stays so.
     pub(crate) fn adopt(&mut self, settings: &Aggregation) {
         let tables = settings.merge_writes.iter();

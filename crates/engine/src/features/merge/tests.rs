@@ -1,3 +1,5 @@
+mod sent_again;
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

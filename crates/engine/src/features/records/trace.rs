@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features;
-use crate::features::lwt_turns::queue::Turn;
 use crate::features::records::attempts::{ATTEMPTS_MAX, Attempt, Attempts, Noted};
 use crate::features::records::slow::SlowRequest;
 use crate::features::records::traces::{RequestTrace, TraceParent};
@@ -88,7 +87,7 @@ pub(super) fn hand_out(
         table,
         is_idempotent: query.resendable.is_idempotent(),
         is_slow,
-        has_turn: matches!(request.turn, Some(Turn::Has(_))),
+        has_turn: request.features.has_turn(),
         attempts,
         attempts_left_out,
     };

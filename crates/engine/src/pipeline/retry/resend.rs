@@ -8,13 +8,7 @@ use crate::pipeline::retry::resendable::{Loss, Resendable};
 impl ClientRequest {
     /// After which losses what is sent for it may be sent again.
     pub(crate) fn resendable(&self) -> Resendable {
-        let batch = self.merge.batch();
-        // Each of several writes would undo, by a later time, what others have written meanwhile.
-        let is_untimed = |members: usize, is_timed: bool| members > 0 && !is_timed;
-        match batch.is_some_and(|of| is_untimed(of.members.len(), of.timed.is_some())) {
-            true => Resendable::IfNotBegun,
-            false => self.query.resendable,
-        }
+        self.query.resendable.min(self.features.resendable())
     }
 }
 

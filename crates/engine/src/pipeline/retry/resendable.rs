@@ -1,6 +1,6 @@
 //! Whether a request may be sent again although a node may have had it. Everything that sends again asks
 //! `Requests::may_be_sent_again` (`pipeline/retry/resend.rs`): links that break or fall silent, coordinators that miss replicas, second attempts of slow reads,
-//! and merged writes that part.
+//! and writes that part from others.
 //!
 //! | | no node has begun it | it has been executed or will not be | a node may still execute it |
 //! |---|---|---|---|

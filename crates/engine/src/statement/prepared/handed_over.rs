@@ -84,7 +84,7 @@ impl PassedStatement {
             names: self.names,
             asked: Arc::default(),
             replaces_list: OfSchema::default(),
-            merged_form: OnceLock::new(),
+            timed_form: OnceLock::new(),
         }
     }
 }

@@ -1,0 +1,143 @@
+//! How reads join others, and wait for them.
+
+use crate::engine::Engine;
+use crate::features::Arrived;
+use crate::features::coalesce::buckets::{Found, Read, Slot, Ticket, is_parked};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::node_request::Stage;
+use crate::pipeline::request::Caller;
+use crate::stats::add;
+
+pub(in crate::features) fn on_settings(engine: &mut Engine) {
+    let settings = &engine.cx.shared.config.aggregation;
+    engine.features.coalesce.adopt(settings);
+}
+
+/// Lets a read join an identical one that has not left yet.
+pub(in crate::features) fn join(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+) -> Option<ClientRequestKey> {
+    let read = Read {
+        arrival: request.arrival,
+        timestamp_at: request.analysis.timestamp_at,
+    };
+    let (at, candidates) = match engine.features.coalesce.find(request.statement, &read) {
+        Found::Nothing => return None,
+        Found::Bucket(at, candidates) => (at, candidates),
+    };
+    for candidate in candidates.into_iter().flatten() {
+        if can_join(engine, candidate) && join_one(engine, candidate, &read) {
+            return Some(candidate);
+        }
+    }
+    *slot = Some(engine.features.coalesce.ticket(at));
+    None
+}
+
+/// Whether a request is still in the proxy.
+fn can_join(engine: &Engine, key: ClientRequestKey) -> bool {
+    let Some(request) = engine.requests.clients.get(key) else {
+        return false;
+    };
+    if request.execution.has_rows() {
+        return false;
+    }
+    if is_parked(request.features.coalesce) {
+        return true;
+    }
+    // Any attempt may be the one whose answer counts.
+    let (whole, hedge) = (request.execution.whole(), request.execution.hedge());
+    let is_here = |attempt| is_here(engine, attempt);
+    whole.is_some_and(is_here) && hedge.is_none_or(is_here)
+}
+
+/// Whether a node request is known not to have left the proxy.
+fn is_here(engine: &Engine, key: NodeRequestKey) -> bool {
+    let request = engine.requests.nodes.get(key);
+    match request.map(|request| &request.stage) {
+        Some(Stage::Queued(_)) => true,
+        Some(Stage::InFlight(_, flight)) => !engine.links.has_left(flight),
+        Some(Stage::Unplaced | Stage::Admitted(_)) | None => false,
+    }
+}
+
+fn join_one(engine: &mut Engine, key: ClientRequestKey, read: &Read<'_>) -> bool {
+    let cx = &engine.cx;
+    let request = engine.requests.clients.get_mut(key);
+    let request = request
+        .filter(|request| read.same_as(request.asked()) && request.features.may_be_joined(cx));
+    let Some(request) = request else {
+        return false;
+    };
+    let session = read.arrival.session;
+    request.followers.push(Caller {
+        session,
+        stream: read.arrival.header.stream,
+        started: cx.now,
+    });
+    engine.clients.in_flight_began(session);
+    add(&cx.shared.stats.global.reads_shared, 1);
+    true
+}
+
+/// Notes a request that goes on alone; true if it must wait for an identical one to come back.
+#[inline]
+pub(in crate::features) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
+    let request = engine.requests.clients.get(key);
+    let Some(ticket) = request.and_then(|request| request.features.coalesce) else {
+        return false;
+    };
+    let now = engine.cx.now;
+    let parked = engine.features.coalesce.enter(now, key, ticket);
+    let global = &engine.cx.shared.stats.global;
+    add(&global.reads_parked, u64::from(parked));
+    parked
+}
+
+/// A request has ended: who waits for it may go.
+#[inline]
+pub(in crate::features) fn on_end(engine: &mut Engine, key: ClientRequestKey, slot: &Slot) {
+    if let Some(ticket) = *slot
+        && let Some(parked) = engine.features.coalesce.leave(key, ticket)
+    {
+        unpark(engine, parked);
+    }
+}
+
+/// Sends the reads that have waited for too long.
+pub(in crate::features) fn end_waits(engine: &mut Engine) {
+    let requests = &engine.requests.clients;
+    let is_parked = |key: ClientRequestKey| {
+        let request = requests.get(key);
+        request.is_some_and(|request| is_parked(request.features.coalesce))
+    };
+    let late = engine.features.coalesce.take_late(engine.cx.now, is_parked);
+    for key in late {
+        unpark(engine, key);
+    }
+}
+
+fn unpark(engine: &mut Engine, key: ClientRequestKey) {
+    let Some(request) = engine.requests.clients.get_mut(key) else {
+        return;
+    };
+    let Some(Ticket::Parked(at)) = request.features.coalesce else {
+        return;
+    };
+    request.features.coalesce = Some(engine.features.coalesce.unpark(key, at));
+    engine.start(key);
+}
+
+/// What is left of sharing once all clients have left.
+pub(in crate::features) fn residue(engine: &Engine, found: &mut Vec<String>) {
+    let coalescing = &engine.features.coalesce;
+    if coalescing.is_waiting() {
+        found.push("reads that wait for others".to_owned());
+    }
+    let counted = coalescing.counted();
+    if counted != 0 {
+        found.push(format!("{counted} reads that others may join"));
+    }
+}
