@@ -13,9 +13,9 @@ use crate::engine::Engine;
 use crate::exec::outcome::Response;
 use crate::features::*;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
-use crate::pipeline::answered::Answered;
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::attempt_end::AttemptEnd;
+use crate::pipeline::client_answer::ClientAnswer;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::refusal::Refusal;
@@ -309,13 +309,17 @@ pub(crate) fn on_sent(
 
 /// A client has been answered, and this answer stands for others too.
 #[inline]
-pub(crate) fn on_sampled(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>) {
+pub(crate) fn on_sampled(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>) {
     records::on_sampled(engine, key, of);
 }
 
 /// A client has been answered.
 #[inline]
-pub(crate) fn on_client_answered(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>) {
+pub(crate) fn on_client_answered(
+    engine: &mut Engine,
+    key: ClientRequestKey,
+    of: &ClientAnswer<'_>,
+) {
     records::on_client_answered(engine, key, of);
 }
 

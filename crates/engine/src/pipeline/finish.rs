@@ -7,8 +7,8 @@ use crate::engine::Engine;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
-use crate::pipeline::answered::Answered;
 use crate::pipeline::attempt_end::AttemptEnd;
+use crate::pipeline::client_answer::ClientAnswer;
 use crate::pipeline::node_request::{Owner, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::Caller;
@@ -117,7 +117,7 @@ impl Engine {
                 add(&table.errors, 1);
             }
         }
-        let answered = Answered {
+        let answered = ClientAnswer {
             client,
             us,
             class: query.class,

@@ -19,8 +19,8 @@ use crate::features::records::trace::hand_out;
 use crate::features::records::traces::Looked;
 use crate::features::records::{Report, Wanted};
 use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
-use crate::pipeline::answered::Answered;
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::client_answer::ClientAnswer;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
 use crate::pipeline::shown::own_keyspace;
@@ -62,7 +62,7 @@ pub(in crate::features) fn report(engine: &Engine, wanted: Wanted) -> Report {
 pub(in crate::features) fn on_sampled(
     engine: &mut Engine,
     key: ClientRequestKey,
-    of: &Answered<'_>,
+    of: &ClientAnswer<'_>,
 ) {
     let Some(request) = engine.requests.clients.get(key) else {
         return;
@@ -91,7 +91,7 @@ pub(in crate::features) fn on_sampled(
 pub(in crate::features) fn on_client_answered(
     engine: &mut Engine,
     key: ClientRequestKey,
-    of: &Answered<'_>,
+    of: &ClientAnswer<'_>,
 ) {
     let records = &mut engine.features.records;
     let looked = records.traces.look(of.header_flags);
@@ -103,8 +103,8 @@ pub(in crate::features) fn on_client_answered(
 
 /// Describes a request that is slow, ends with an error, or is traced.
 #[cold]
-fn record(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>, looked: Looked) {
-    let Answered {
+fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, looked: Looked) {
+    let ClientAnswer {
         client, us, answer, ..
     } = *of;
     let error = error_in(&answer);

@@ -6,7 +6,7 @@ use crate::pipeline::request::Caller;
 use crate::session::node_answer::NodeAnswer;
 
 /// A client has been answered.
-pub(crate) struct Answered<'a> {
+pub(crate) struct ClientAnswer<'a> {
     pub client: Caller,
     /// How long it has waited, in microseconds.
     pub us: u64,
