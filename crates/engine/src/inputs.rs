@@ -114,7 +114,6 @@ impl Engine {
         self.end_dropped();
         self.queues.return_permits(&mut self.cx);
         self.queues.on_tick(&self.cx);
-        self.records.on_tick(self.cx.now_us());
         features::on_tick(self);
         self.move_waiting_scans();
         self.clients.check(&mut self.cx);

@@ -4,13 +4,14 @@
 //! other: with `n` of them, give each an `n`th.
 
 mod advice;
-pub(crate) mod check;
-pub(crate) mod gate;
+mod check;
+pub mod explain;
+mod gate;
 mod published;
+mod seen;
 mod used;
 mod who;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,15 +22,27 @@ use ipnet::IpNet;
 use crate::config::RuleSettings;
 use crate::config::rules::classes::Classes;
 use crate::config::rules::levels::{level, strength};
-use crate::config::rules::plain;
+use crate::statement::number::statement_number;
 use crate::stats::{add, sub};
 
 pub(crate) use self::advice::Said;
 pub use self::advice::shadowed_by;
+pub(super) use self::check::{
+    goes_alone, on_follower, on_reply, on_request, on_settings, on_snapshot, residue, why_late,
+};
+/// What a worker keeps.
+pub(super) use self::gate::RuleGate as State;
 pub use self::published::Rules;
 pub use self::used::RuleCounts;
 use self::used::Used;
 pub(crate) use self::who::{Fits, OfClient, Places, Role, Who};
+
+/// What is kept of a client request: what it has of the rules that it has passed, and those whose answer it is have
+/// of theirs.
+pub(super) type Slot = Vec<Permit>;
+/// What is kept of a client: the rules that may be about what it asks, and of which generation these rules are; 0:
+/// not known.
+pub(super) type InSession = (u32, OfClient);
 
 /// A rule in force.
 #[derive(Debug)]
@@ -325,13 +338,6 @@ impl Rule {
             sub(&self.used.bytes, asked.bytes as u64);
         }
     }
-}
-
-/// The same for statements that differ in white space and comments only.
-pub(crate) fn statement_number(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    plain(text).hash(&mut hasher);
-    hasher.finish()
 }
 
 /// What a request has of a rule until it ends: its place, the bytes that its answer takes, the time that it may

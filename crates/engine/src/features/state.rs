@@ -14,6 +14,7 @@ use crate::statement::prepared::Statement;
 
 /// What features keep in a worker.
 pub(crate) struct State {
+    pub(super) rules: rules::State,
     pub(super) encodings: encodings::State,
     pub(super) coalesce: coalesce::State,
     pub(super) merge: merge::State,
@@ -22,11 +23,13 @@ pub(crate) struct State {
     pub(super) hedge: hedge::State,
     pub(super) prewarm: prewarm::State,
     pub(super) hot: hot::State,
+    pub(super) records: records::State,
 }
 
 impl State {
     pub(crate) fn new(seed: u64, now: Instant) -> State {
         State {
+            rules: rules::State::default(),
             encodings: encodings::State::default(),
             coalesce: coalesce::State::default(),
             merge: merge::State::default(),
@@ -35,6 +38,7 @@ impl State {
             hedge: hedge::State::new(now),
             prewarm: prewarm::State::default(),
             hot: hot::State::new(seed),
+            records: records::State::default(),
         }
     }
 }
@@ -46,14 +50,22 @@ pub(crate) struct InStatement {
     pub(super) layouts: layouts::InStatement,
 }
 
+/// What features keep of a client's connection.
+#[derive(Default)]
+pub(crate) struct InSession {
+    pub(super) rules: rules::InSession,
+}
+
 /// What features keep of a client's request.
 #[derive(Default)]
 pub(crate) struct Slot {
+    pub(super) rules: rules::Slot,
     pub(super) encodings: encodings::InRequest,
     pub(super) layouts: layouts::InRequest,
     pub(super) coalesce: coalesce::Slot,
     pub(super) merge: merge::Slot,
     pub(super) lwt_turns: lwt_turns::Slot,
+    pub(super) records: records::Slot,
 }
 
 impl Slot {
@@ -158,11 +170,16 @@ pub(crate) enum Verdict {
     GoOn,
     /// It will come back.
     Waits,
+    /// It has been answered.
+    Answered,
     /// OVERLOADED, and why.
     Refused(String),
+    /// Another body is carried out in place of its own.
+    Instead(Vec<u8>),
 }
 
 /// A request whose body has been read.
+#[derive(Clone, Copy)]
 pub(crate) struct Arrived<'a> {
     pub arrival: &'a Arrival<'a>,
     pub analysis: &'a Analysis<'a>,
