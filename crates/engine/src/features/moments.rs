@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Malformed, Opcode};
@@ -86,21 +86,13 @@ pub(crate) fn join(
     joined
 }
 
-/// Whether a request shares nothing with others.
-#[inline]
-pub(crate) fn goes_alone(slot: &Slot) -> bool {
-    let mut goes_alone = false;
-    goes_alone |= rules::goes_alone(&slot.rules);
-    goes_alone
-}
-
 /// A request goes on, by itself or (`joins`) with the answer of another. It is the last one that was analyzed.
 #[inline]
 pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
     hot::on_shared(engine, request, joins);
 }
 
-/// A read gets the answer of this request.
+/// A request gets the answer of another.
 #[inline]
 pub(crate) fn on_follower(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
     rules::on_follower(engine, key, &mut slot.rules);
@@ -291,14 +283,6 @@ pub(crate) fn on_joined(engine: &mut Engine, joined: Range<usize>) {
     prewarm::on_joined(engine, joined.clone());
 }
 
-/// Why a request of this age is given up, if it is.
-#[inline]
-pub(crate) fn why_late(slot: &Slot, age: Duration) -> Option<String> {
-    let mut why = None;
-    why = why.or_else(|| rules::why_late(&slot.rules, age));
-    why
-}
-
 /// Clients are about to be answered: what they get in place of this.
 #[inline]
 pub(crate) fn shown(
@@ -309,12 +293,6 @@ pub(crate) fn shown(
     let mut shown = None;
     shown = encodings::on_answered(engine, key, answer).or(shown);
     shown
-}
-
-/// The answer to a request is there, of so many bytes.
-#[inline]
-pub(crate) fn on_reply(slot: &Slot, bytes: usize, now: Instant) {
-    rules::on_reply(&slot.rules, bytes, now);
 }
 
 /// A client is sent an answer, with this body.
@@ -329,14 +307,6 @@ pub(crate) fn on_sent(
     capture::on_sent(cx, client, opcode, header_flags, body);
 }
 
-/// A client request has ended.
-#[inline]
-pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
-    merge::on_end(engine, &mut slot.merge);
-    coalesce::on_end(engine, key, &slot.coalesce);
-    lwt_turns::on_end(engine, &slot.lwt_turns);
-}
-
 /// A client has been answered, and this answer stands for others too.
 #[inline]
 pub(crate) fn on_sampled(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>) {
@@ -347,6 +317,14 @@ pub(crate) fn on_sampled(engine: &mut Engine, key: ClientRequestKey, of: &Answer
 #[inline]
 pub(crate) fn on_client_answered(engine: &mut Engine, key: ClientRequestKey, of: &Answered<'_>) {
     records::on_client_answered(engine, key, of);
+}
+
+/// A client request has ended.
+#[inline]
+pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
+    merge::on_end(engine, &mut slot.merge);
+    coalesce::on_end(engine, key, &slot.coalesce);
+    lwt_turns::on_end(engine, &slot.lwt_turns);
 }
 
 /// What others tell this worker.
@@ -369,8 +347,8 @@ pub(crate) fn on_work(engine: &mut Engine, work: Work) {
 
 /// There is a new snapshot.
 pub(crate) fn on_snapshot(engine: &mut Engine) {
-    rules::on_snapshot(engine);
     merge::on_snapshot(engine);
+    rules::on_snapshot(engine);
     encodings::on_snapshot(engine);
 }
 
@@ -476,8 +454,8 @@ pub(crate) fn report(engine: &Engine, wanted: Wanted) -> Report {
 /// What has not been given back once all clients have left, in words.
 pub(crate) fn residue(engine: &Engine) -> Vec<String> {
     let mut found = Vec::new();
-    rules::residue(engine, &mut found);
     coalesce::residue(engine, &mut found);
     lwt_turns::residue(engine, &mut found);
+    rules::residue(engine, &mut found);
     found
 }

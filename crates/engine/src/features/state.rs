@@ -1,6 +1,6 @@
 //! What features keep in a worker, and what they say.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::exec::context::Surroundings;
@@ -69,6 +69,28 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// Whether the request shares nothing with others.
+    #[inline]
+    pub(crate) fn goes_alone(&self) -> bool {
+        let mut goes_alone = false;
+        goes_alone |= self.rules.is_timed();
+        goes_alone
+    }
+
+    /// Why it is given up at this age, if it is.
+    #[inline]
+    pub(crate) fn why_late(&self, age: Duration) -> Option<String> {
+        let mut why = None;
+        why = why.or_else(|| self.rules.why_late(age));
+        why
+    }
+
+    /// Its answer is there, of so many bytes.
+    #[inline]
+    pub(crate) fn on_reply(&self, bytes: usize, now: Instant) {
+        self.rules.on_reply(bytes, now);
+    }
+
     /// Whether the request waits to begin.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
@@ -179,7 +201,6 @@ pub(crate) enum Verdict {
 }
 
 /// A request whose body has been read.
-#[derive(Clone, Copy)]
 pub(crate) struct Arrived<'a> {
     pub arrival: &'a Arrival<'a>,
     pub analysis: &'a Analysis<'a>,

@@ -46,7 +46,7 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };
-        features::on_reply(&request.features, reply.body.len(), self.cx.now);
+        request.features.on_reply(reply.body.len(), self.cx.now);
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
         let with_it = request.features.take_answered_with();

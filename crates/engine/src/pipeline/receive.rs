@@ -227,7 +227,7 @@ impl Engine {
             analysis: &analysis,
             statement: statement.as_deref(),
         };
-        let joined = match features::goes_alone(&slot) {
+        let joined = match slot.goes_alone() {
             true => None,
             false => features::join(self, &arrived, &mut slot),
         };

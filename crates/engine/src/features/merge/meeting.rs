@@ -91,8 +91,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
     let (keyspace, table) = prepared.table.as_ref()?;
     let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
     let is_plain = query.class == Class::Write
-        // Those that join it would have its time.
-        && !features::goes_alone(&request.features)
+        && !request.features.goes_alone()
         && query.opcode == Opcode::Execute
         // It may part from the others after a node has had them.
         && query.resendable.is_idempotent()

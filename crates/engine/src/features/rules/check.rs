@@ -4,8 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, Instant};
-
 use helenus_cql::Kind;
 use helenus_wire::{BatchView, Consistency, ExecuteView, Opcode, QueryView, Version, code, write};
 
@@ -13,7 +11,7 @@ use crate::config::rules::classes::Classes;
 use crate::engine::Engine;
 use crate::features::rules::gate::{Admitted, Nature, Part};
 use crate::features::rules::seen::Seen;
-use crate::features::rules::{Asked, OfClient, Refused, Role, Slot, Who, is_timed, of_joined};
+use crate::features::rules::{Asked, OfClient, Refused, Role, Slot, Who};
 use crate::features::{Arrived, Verdict};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::arrival::Arrival;
@@ -69,17 +67,11 @@ fn obey(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) -> Verdict 
             return Verdict::Answered;
         }
     };
-    *slot = permits;
+    *slot = Slot(permits);
     match level {
         Some(level) => Verdict::Instead(at_level(arrival, level)),
         None => Verdict::GoOn,
     }
-}
-
-/// Whether a request has a time of its own: who shares it would have that.
-#[inline]
-pub(in crate::features) fn goes_alone(slot: &Slot) -> bool {
-    is_timed(slot)
 }
 
 /// A read that gets the answer of another pays for its bytes.
@@ -93,31 +85,9 @@ pub(in crate::features) fn on_follower(
         return;
     }
     if let Some(request) = engine.requests.clients.get_mut(key) {
-        let permits = of_joined(std::mem::take(slot));
-        request.features.rules.extend(permits);
+        let permits = std::mem::take(slot).of_follower();
+        request.features.rules.0.extend(permits);
     }
-}
-
-/// The answer's bytes count.
-#[inline]
-pub(in crate::features) fn on_reply(slot: &Slot, bytes: usize, now: Instant) {
-    for permit in slot {
-        permit.note_answer(bytes, now);
-    }
-}
-
-/// Whether a request has taken longer than a rule allows; that counts.
-pub(in crate::features) fn why_late(slot: &Slot, age: Duration) -> Option<String> {
-    let of_rules = slot.iter();
-    let of_rules = of_rules.filter_map(|permit| Some((permit, permit.time_max()?)));
-    let (permit, (limit, rule)) = of_rules.min_by_key(|(_, (limit, _))| *limit)?;
-    if age < limit {
-        return None;
-    }
-    permit.note_timed_out();
-    Some(format!(
-        "Helenus: rule {rule:?} allows {limit:?} for such a request"
-    ))
 }
 
 /// Places that are held.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use helenus_policy::ring::NodeIndex;
 
 use crate::engine::Engine;
-use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::Owner;
@@ -51,7 +50,7 @@ impl Engine {
             if age <= LIMIT_MIN {
                 continue;
             }
-            if let Some(text) = features::why_late(&request.features, age) {
+            if let Some(text) = request.features.why_late(age) {
                 by_features.push((key, text));
             } else if request.is_waiting_to_begin() {
                 let limit = self.limit_of(request.query.timed(), None);
