@@ -11,7 +11,6 @@ use helenus_wire::{
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::outcome::Response;
-use crate::features;
 use crate::features::merge::gate::{Batch, Common, Merge, One};
 use crate::features::merge::split::{go_alone, part};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
