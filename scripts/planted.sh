@@ -4,6 +4,7 @@
 # itself breaks.
 #
 #   scripts/planted.sh [--seeds N] [--jobs N] [NAME...]
+#   scripts/planted.sh --some N          so many of them, others with each commit (scripts/seed.sh)
 #   scripts/planted.sh --check           only says which of them do not apply any more, or say not how they are found
 #
 # NAME: only these bugs, by the names of their patches, without the run of the tree as it is.
@@ -14,11 +15,13 @@ set -euo pipefail
 
 seeds=20000
 jobs=2
+some=0
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --seeds) seeds=$2; shift 2 ;;
         --jobs) jobs=$2; shift 2 ;;
+        --some) some=$2; shift 2 ;;
         --check)
             cd "$(dirname "$0")/.."
             stale=0
@@ -32,13 +35,21 @@ while [ $# -gt 0 ]; do
                 fi
             done
             exit "$stale" ;;
-        -*) sed -n '2,13s/^# \?//p' "$0" >&2; exit 2 ;;
+        -*) sed -n '2,14s/^# \?//p' "$0" >&2; exit 2 ;;
         *) names+=("$(basename "$1" .patch)"); shift ;;
     esac
 done
 
 cd "$(dirname "$0")/.."
 root=$PWD
+if [ "$some" -gt 0 ]; then
+    . scripts/seed.sh
+    # As many as it says, from those that the number stands for on, at equal distances.
+    all=(crates/sim/planted/*.patch)
+    for ((at = 0; at < some && at < ${#all[@]}; at++)); do
+        names+=("$(basename "${all[(HELENUS_SEED_EXTRA + at * ${#all[@]} / some) % ${#all[@]}]}" .patch)")
+    done
+fi
 work=${CARGO_TARGET_DIR:-$root/target}/planted
 tree=$work/tree
 # To cargo both trees are the same packages: they must not share what it has built.
@@ -63,7 +74,7 @@ find "$tree" -type f -printf '%P\0' |
 # Builds the copy; the program that runs seeds gets this name.
 build() {
     local program
-    (cd "$tree" && cargo test --locked --profile sim --package helenus-sim --lib --no-run) \
+    (cd "$tree" && nice -n 5 cargo test --locked --profile planted --package helenus-sim --lib --no-run) \
         >"$work/out/$1.build" 2>&1 || return 1
     program=$(sed -n 's/.*Executable .*(\(.*\))$/\1/p' "$work/out/$1.build")
     cp "$program" "$work/bin/$1"
@@ -77,7 +88,7 @@ header() {
 # Runs so many seeds with the program of this name, and notes what came of it. The shortest history is not waited for.
 try() {
     local status=0 log=$work/out/$1.log pid
-    HELENUS_SEEDS=$2 timeout 1200 "$work/bin/$1" chaos::tests::nothing --nocapture >"$log" 2>&1 &
+    HELENUS_SEEDS=$2 nice -n 5 timeout 1200 "$work/bin/$1" chaos::tests::nothing --nocapture >"$log" 2>&1 &
     pid=$!
     while kill -0 "$pid" 2>/dev/null; do
         sleep 0.5
@@ -86,6 +97,8 @@ try() {
     wait "$pid" || status=$?
     echo "$status" >"$work/out/$1.status"
     rm "$work/bin/$1"
+    # As they come, for who does not wait for the last.
+    [ "$1" = as-it-is ] || row "$1" >&2
 }
 
 panicked() {

@@ -5,6 +5,7 @@ use slotmap::SlotMap;
 
 use super::*;
 use crate::config::Config;
+use crate::keys::LinkKey;
 use crate::output::Output;
 use crate::shared::{Common, Shared};
 use crate::snapshot::Snapshot;
@@ -66,6 +67,39 @@ fn a_scan_takes_a_permit_of_its_node_and_nothing_else_does() {
     }
     drop(scan);
     assert!(!queues.scans_about(), "the permit is returned");
+}
+
+#[test]
+fn while_nobody_waits_for_what_has_all_permits_no_scan_is_refused_for_that() {
+    let mut config = Config::default();
+    config.scheduling.scan_wait_max_ms = 5_000;
+    config.scheduling.scan_slots = 1;
+    config.scheduling.scan_slots_idle = 1;
+    config.scheduling.scan_slots_max = 1;
+    let (mut cx, mut queues) = queues_of(1, config).remove(0);
+    let refused_of = |cx: &mut Context, queues: &mut Queues| {
+        let mut refused = 0;
+        for _ in 0..40 {
+            cx.now += Duration::from_millis(50);
+            let of = Candidate {
+                key: NodeRequestKey::default(),
+                class: Class::Scan,
+                bytes: 100,
+                job: Job::of_work(500_000),
+            };
+            let admitted = queues.offer(cx, NODE, of, Payer::default);
+            refused += usize::from(matches!(admitted, Admitted::Refused(_)));
+        }
+        refused
+    };
+    let mut at_node = offer(&mut queues, &cx, Class::Scan);
+    assert!(refused_of(&mut cx, &mut queues) > 0, "the node is slow");
+    let until = cx.now + Duration::from_secs(10);
+    queues.keep_permit(&cx, &mut at_node, (LinkKey::default(), 1), until);
+    assert_eq!(refused_of(&mut cx, &mut queues), 0, "the node may be done");
+    cx.now = until;
+    queues.return_permits(&mut cx);
+    assert!(!queues.nodes[0].shared.are_all_kept(1));
 }
 
 /// Pieces of scans that a node serves at a time.

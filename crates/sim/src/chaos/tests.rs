@@ -18,7 +18,7 @@ fn corpus() -> impl Iterator<Item = u64> {
 }
 
 /// The corpus, and half of the seeds from 0 on. The other half goes on there, or begins at another point each time:
-/// `HELENUS_SEED_EXTRA`, which `./test --all` takes from the commit.
+/// `HELENUS_SEED_EXTRA`, which `./test` takes from the commit.
 fn of_every_test(extra: Option<u64>) -> Vec<u64> {
     let half = SEEDS / 2;
     let extra = extra.unwrap_or(half);

@@ -331,7 +331,11 @@ impl World {
                     self.events.plan(1_000_000, Event::CompareLayouts);
                 }
             }
-            Event::RoleBack(role) => _ = self.dropped.remove(&role),
+            Event::RoleBack(role) => {
+                let now_us = self.now_us();
+                self.causes.note_role_missing(now_us);
+                self.dropped.remove(&role);
+            }
             Event::Heal(node, _) if self.cluster.nodes[node].is_lost => {}
             Event::Heal(node, restarts) => {
                 self.note(|| format!("node {node} is back"));

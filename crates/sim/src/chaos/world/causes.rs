@@ -12,6 +12,8 @@ use crate::chaos::coverage::Check;
 use crate::chaos::cql;
 use crate::chaos::proxy::At;
 
+/// A node's queue has as many as it may.
+pub(super) const QUEUE_FULL: &str = "too many requests of this kind wait";
 const INCOMPLETE: &str = "the page was not complete within";
 
 /// A node that could not be reached is tried again after ten seconds at the latest (`links.backoff_max_ms`).
@@ -20,6 +22,8 @@ const UNREACHED_US: u64 = 12_000_000;
 const BEGINS_US: u64 = 5_000_000;
 /// Ticks, and timers that are late.
 const EARLY_MS: u64 = 5;
+/// An answer is on its way for so long at most.
+const WAY_US: u64 = 1_000_000;
 /// Answers to several clients that are given at once come within this time.
 const TOGETHER_US: u64 = 500_000;
 
@@ -32,6 +36,8 @@ pub(super) struct Causes {
     lost: Vec<(u64, usize)>,
     /// From when to when a node, or what is between, was silent.
     silent: Vec<(u64, u64)>,
+    /// When a role was last missing at the nodes.
+    role_missing_us: Option<u64>,
     /// When pages have been given up whose time was over, and by which proxies.
     late: Vec<(u64, usize)>,
 }
@@ -52,6 +58,11 @@ impl Causes {
         let recent = self.lost.iter().rev();
         let mut recent = recent.take_while(|(at_us, _)| *at_us >= since_us);
         recent.any(|(_, of)| *of == proxy)
+    }
+
+    /// At least one role is not known to the nodes, or has just been let in again.
+    pub(super) fn note_role_missing(&mut self, now_us: u64) {
+        self.role_missing_us = Some(now_us);
     }
 
     fn was_late(&self, proxy: usize, since_us: u64) -> bool {
@@ -80,6 +91,11 @@ impl World {
         self.causes.silent.push((now_us, now_us + for_us));
     }
 
+    /// Whether something says nothing now.
+    pub(super) fn is_silent(&self) -> bool {
+        self.causes.was_silent(self.now_us())
+    }
+
     /// A client is told an error: whether there is a reason.
     pub(super) fn judge_cause(
         &mut self,
@@ -100,6 +116,12 @@ impl World {
             true => Ok(()),
             false => Err(format!("{code:#06x} without a cause: {text}")),
         }
+    }
+
+    fn role_was_missing(&self, for_us: u64) -> bool {
+        let since_us = self.now_us().saturating_sub(for_us);
+        let last_us = self.causes.role_missing_us;
+        !self.dropped.is_empty() || last_us.is_some_and(|at_us| at_us >= since_us)
     }
 
     /// Whether a page that was asked for then has had its time.
@@ -155,11 +177,14 @@ impl World {
         if !text.starts_with("Helenus") {
             let is_of_layouts =
                 code == code::PROTOCOL && matches!(request.purpose, Purpose::Rows(_));
-            return is_of_layouts || self.causes.was_said(at.proxy, code, begun_us);
+            // Who begins to wait for a connection is told what was said over it, and may have been on its way.
+            let way_us = if says("of a STARTUP") { WAY_US } else { 0 };
+            let since_us = begun_us.saturating_sub(way_us);
+            return is_of_layouts || self.causes.was_said(at.proxy, code, since_us);
         }
         if says("Helenus: rule ") {
             terms.has_rule
-        } else if says("too many requests of this kind wait") {
+        } else if says(QUEUE_FULL) {
             terms.queue_least <= 2
         } else if says("would begin with this request only in") {
             was_silent()
@@ -181,7 +206,7 @@ impl World {
             was_silent()
         } else if says("the credentials of its role are not valid any more") {
             // No node could tell for `links.unchecked_credentials_max_ms`, or all have said so.
-            was_silent() || was_lost(now_us - begun_us) || !self.dropped.is_empty()
+            was_silent() || was_lost(now_us - begun_us) || self.role_was_missing(node_us)
         } else if says(" broke while the request was in flight") {
             was_lost(now_us - begun_us)
         } else if says("whether an earlier attempt at this write took effect") {
@@ -191,7 +216,12 @@ impl World {
             let has_begun = !self
                 .causes
                 .was_said(at.proxy, code::IS_BOOTSTRAPPING, begun_us);
-            !has_begun || was_lost(UNREACHED_US) || self.causes.was_silent(since_us) || is_narrow
+            // Connections of a role that is missing stay, but there are no further ones.
+            !has_begun
+                || was_lost(UNREACHED_US)
+                || self.causes.was_silent(since_us)
+                || is_narrow
+                || self.role_was_missing(UNREACHED_US)
         } else if says("connection of this keyspace") || says("connection of their keyspace") {
             is_narrow
         } else if says("nodes do not agree on the schema") {

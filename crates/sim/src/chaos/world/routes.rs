@@ -27,7 +27,8 @@ impl World {
             of.health == Health::Up && !of.closed
         };
         let is_wide = proxy.terms.during(now_us, now_us).link_room_least >= TEXTS.len();
-        if proxy.members != *members || !members.iter().all(is_up) || !is_wide {
+        // What is slow to answer a probe is tried last.
+        if self.is_silent() || proxy.members != *members || !members.iter().all(is_up) || !is_wide {
             return;
         }
         let owners = self.cluster.replicas_of(key);
