@@ -94,7 +94,7 @@ pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool)
 
 /// A request gets the answer of another.
 #[inline]
-pub(crate) fn on_follower(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
+pub(crate) fn on_follower(engine: &mut Engine, key: ClientRequestKey, slot: &mut Slot) {
     rules::on_follower(engine, key, &mut slot.rules);
 }
 
@@ -325,7 +325,7 @@ pub(crate) fn on_client_answered(
 
 /// A client request has ended.
 #[inline]
-pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
+pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, slot: &mut Slot) {
     merge::on_end(engine, &mut slot.merge);
     coalesce::on_end(engine, key, &slot.coalesce);
     lwt_turns::on_end(engine, &slot.lwt_turns);

@@ -150,7 +150,7 @@ impl Slot {
     #[inline]
     pub(crate) fn take_answered_with(&mut self) -> Vec<ClientRequestKey> {
         let mut others = Vec::new();
-        others.append(&mut self.merge.take_members());
+        others = self.merge.members_or(others);
         others
     }
 

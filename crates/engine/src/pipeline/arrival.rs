@@ -79,7 +79,7 @@ impl Engine {
         arrival: Arrival<'_>,
         mut analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        slot: Slot,
+        slot: &mut Slot,
     ) -> Result<ClientRequest, String> {
         let Arrival { header, opcode, .. } = arrival;
         let class = class_of(
@@ -149,7 +149,7 @@ impl Engine {
             execution,
             schema_read: None,
             trail: Trail::default(),
-            features: slot,
+            features: std::mem::take(slot),
             _counted: counted,
             _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),
         })

@@ -325,8 +325,8 @@ impl Engine {
                 self.drop_node_request(part);
             }
         }
-        if let Some(left) = self.requests.remove(&self.cx.memory, key) {
-            features::on_end(self, key, left);
+        if let Some(mut left) = self.requests.remove(&self.cx.memory, key) {
+            features::on_end(self, key, &mut left);
         }
     }
 }

@@ -120,16 +120,16 @@ impl Engine {
         };
         let mut slot = Slot::default();
         match features::on_request(self, &arrived, has_waited, &mut slot) {
-            Verdict::GoOn => self.go_on(arrival, analysis, statement, slot),
+            Verdict::GoOn => self.go_on(arrival, analysis, statement, &mut slot),
             Verdict::Waits | Verdict::Answered => {}
             Verdict::Refused(why) => self.refuse(&arrival, statement.as_deref(), &why),
-            Verdict::Instead(body) => self.go_on_with(arrival, &body, slot),
+            Verdict::Instead(body) => self.go_on_with(arrival, &body, &mut slot),
         }
     }
 
     /// Goes on with another body than the client's.
     #[inline(never)]
-    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], slot: Slot) {
+    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], slot: &mut Slot) {
         let (opcode, version) = (arrival.opcode, arrival.version);
         let content = body.get(arrival.payload().len()..).unwrap_or_default();
         let (cx, of) = (&self.cx, arrival.keyspace.map(|of| &**of));
@@ -156,14 +156,14 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        mut slot: Slot,
+        slot: &mut Slot,
     ) {
         let admitted = Arrived {
             arrival: &arrival,
             analysis: &analysis,
             statement: statement.as_deref(),
         };
-        let instead = match features::on_admitted(self, &admitted, &mut slot) {
+        let instead = match features::on_admitted(self, &admitted, slot) {
             Ok(instead) => instead,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
@@ -179,7 +179,7 @@ impl Engine {
         &mut self,
         arrival: Arrival<'_>,
         Instead { until, sent }: Instead,
-        slot: Slot,
+        slot: &mut Slot,
     ) {
         let Some((opcode, body)) = sent else {
             return;
@@ -214,7 +214,7 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        (until, mut slot): (Option<Instant>, Slot),
+        (until, slot): (Option<Instant>, &mut Slot),
     ) {
         let Arrival {
             session,
@@ -229,7 +229,7 @@ impl Engine {
         };
         let joined = match slot.goes_alone() {
             true => None,
-            false => features::join(self, &arrived, &mut slot),
+            false => features::join(self, &arrived, slot),
         };
         features::on_shared(self, &arrived, joined.is_some());
         if let Some(key) = joined {
@@ -239,7 +239,7 @@ impl Engine {
         if self.cx.memory.is_full(body.len() + read_bytes) {
             return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
         }
-        let rewritten = match self.rewrite(&arrived, &mut slot) {
+        let rewritten = match self.rewrite(&arrived, slot) {
             Ok(rewritten) => rewritten,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
@@ -247,7 +247,7 @@ impl Engine {
             let refused = (code::PROTOCOL, INVALID_STATE);
             return self.refuse_with(&arrival, statement.as_deref(), refused);
         }
-        features::on_keep(self, &arrived, &mut slot);
+        features::on_keep(self, &arrived, slot);
         let made = self.make_request(arrival, analysis, statement, slot);
         let key = match made {
             Ok(mut request) => {

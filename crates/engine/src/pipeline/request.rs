@@ -98,6 +98,7 @@ impl Requests {
     }
 
     /// Forgets a client request and what it holds, but for what features have kept of it; keeps its buffer for the next.
+    #[inline]
     pub(crate) fn remove(
         &mut self,
         memory: &Ledger,
