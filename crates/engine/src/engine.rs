@@ -21,6 +21,7 @@ use crate::scheduler::Queues;
 use crate::session::clients::Clients;
 use crate::shared::Shared;
 use crate::statement::Statements;
+use crate::support::tick::Beat;
 use crate::upstream::links::Links;
 use crate::upstream::pace::Completed;
 
@@ -36,13 +37,9 @@ pub struct Engine {
     pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
     pub(crate) completed: Completed,
-    /// Grows with every routed request; spreads them over equals.
-    pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) pauses: Pauses,
-    /// The last tick came late: see `tick`.
-    pub(crate) stood_still: bool,
-    pub(crate) ticked: Instant,
+    pub(crate) beat: Beat,
 }
 
 impl Engine {
@@ -66,11 +63,9 @@ impl Engine {
             queues: Queues::default(),
             backlog: Backlog::default(),
             completed: Completed::default(),
-            rotation: seed,
             scratch: Vec::new(),
             pauses: Pauses::default(),
-            stood_still: false,
-            ticked: now,
+            beat: Beat::new(now),
         };
         state.adopt_all();
         if state.cx.snapshot.authenticate.is_none() {
