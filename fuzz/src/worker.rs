@@ -82,7 +82,7 @@ impl Worker {
                 // What no node knows stays unknown.
                 Output::Recall(_) => {}
                 // Nobody asks.
-                Output::Report(..) | Output::Feature(_) | Output::Traced(_) => {}
+                Output::Report(..) | Output::Feature(_) => {}
             }
         }
         self.flush(now);

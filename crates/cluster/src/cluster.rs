@@ -260,7 +260,7 @@ impl Cluster {
     /// Runs nodetool against node `number` and returns its output.
     pub fn nodetool(&self, number: u16, args: &[&str]) -> Result<String> {
         let mut command = self.nodetool_command(number, args)?;
-        let output = command.output().map_err(node::java_missing)?;
+        let output = command.output().map_err(crate::java::missing)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             return Ok(text);

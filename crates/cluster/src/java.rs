@@ -3,12 +3,12 @@
 //! of any other version will do, such as the one that came with Maven.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result, invalid};
-use crate::node;
 
 const MODULE: &str = "jdk.naming.rmi";
 /// Where distributions put them.
@@ -67,7 +67,21 @@ fn has_module(java: &Path) -> Result<bool> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    Ok(asked.map_err(node::java_missing)?.success())
+    Ok(asked.map_err(missing)?.success())
+}
+
+/// A clear message if `java` is missing.
+pub(crate) fn missing(source: std::io::Error) -> Error {
+    if source.kind() == ErrorKind::NotFound {
+        return Error::MissingProgram {
+            program: "java",
+            package: "openjdk-17-jre-headless",
+        };
+    }
+    Error::Io {
+        what: "running java".into(),
+        source,
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Starting one node, and reading its log when it does not start.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::agent;
-use crate::error::{Context, Error, Result, invalid};
+use crate::error::{Context, Result, invalid};
 use crate::java;
 use crate::state::{NodeState, State, node_dir};
 use crate::yaml;
@@ -111,7 +111,7 @@ pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> 
         // Ctrl-C at the terminal must reach only the caller, which then decides.
         .process_group(0)
         .spawn();
-    child.map_err(java_missing)
+    child.map_err(java::missing)
 }
 
 /// A `java` command for one of Cassandra's own tools.
@@ -130,20 +130,6 @@ pub(crate) fn tool(lib: &Path, dir: &Path, main_class: &str) -> Result<Command> 
         .arg(main_class)
         .stdin(Stdio::null());
     Ok(command)
-}
-
-/// A clear message if `java` is missing.
-pub(crate) fn java_missing(source: std::io::Error) -> Error {
-    if source.kind() == ErrorKind::NotFound {
-        return Error::MissingProgram {
-            program: "java",
-            package: "openjdk-17-jre-headless",
-        };
-    }
-    Error::Io {
-        what: "running java".into(),
-        source,
-    }
 }
 
 fn module_args() -> impl Iterator<Item = String> {

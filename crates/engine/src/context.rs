@@ -29,6 +29,8 @@ pub(crate) struct Context {
     /// Bytes held for clients and nodes.
     pub memory: Rc<Ledger>,
     pub features: features::InContext,
+    /// Grows with every routed request; spreads them over equals.
+    pub rotation: u64,
     /// What is to be done outside of the engine.
     pub outputs: VecDeque<Output>,
     rng: u64,
@@ -55,6 +57,7 @@ impl Context {
             now,
             wall: (since_1970, now),
             features: features::InContext::default(),
+            rotation: seed,
             outputs: VecDeque::new(),
             rng: seed | 1,
         }

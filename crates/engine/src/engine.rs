@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 use crate::backlog::{Backlog, Work};
 use crate::context::Context;
 use crate::features;
-use crate::features::records::Records;
-use crate::features::rules::gate::RuleGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::Output;
 use crate::pipeline::request::Requests;
@@ -23,6 +21,7 @@ use crate::scheduler::Queues;
 use crate::session::clients::Clients;
 use crate::shared::Shared;
 use crate::statement::Statements;
+use crate::support::tick::Beat;
 use crate::upstream::links::Links;
 use crate::upstream::pace::Completed;
 
@@ -38,16 +37,9 @@ pub struct Engine {
     pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
     pub(crate) completed: Completed,
-    pub(crate) rules: RuleGate,
-    /// What is remembered of requests that have ended.
-    pub(crate) records: Records,
-    /// Grows with every routed request; spreads them over equals.
-    pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) pauses: Pauses,
-    /// The last tick came late: see `tick`.
-    pub(crate) stood_still: bool,
-    pub(crate) ticked: Instant,
+    pub(crate) beat: Beat,
 }
 
 impl Engine {
@@ -61,7 +53,6 @@ impl Engine {
     ) -> Engine {
         let statements = Statements::new(&shared.config, workers, seed);
         let links = Links::new(&shared.config.aggregation);
-        let records = Records::new(&shared.config);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
             features: features::State::new(seed, now),
@@ -72,13 +63,9 @@ impl Engine {
             queues: Queues::default(),
             backlog: Backlog::default(),
             completed: Completed::default(),
-            rules: RuleGate::default(),
-            records,
-            rotation: seed,
             scratch: Vec::new(),
             pauses: Pauses::default(),
-            stood_still: false,
-            ticked: now,
+            beat: Beat::new(now),
         };
         state.adopt_all();
         if state.cx.snapshot.authenticate.is_none() {

@@ -6,7 +6,6 @@
 pub mod capture;
 pub mod coalesce;
 pub mod encodings;
-pub mod explain;
 pub(crate) mod handover;
 pub(crate) mod hedge;
 pub mod hot;
@@ -17,7 +16,6 @@ pub mod pause;
 pub(crate) mod prewarm;
 pub mod records;
 pub mod rules;
-pub(crate) mod trace;
 
 mod in_statement;
 mod moments;
@@ -39,6 +37,7 @@ pub(crate) struct InContext {
 
 /// What all workers of a proxy share of features.
 pub struct Shared {
+    pub rules: rules::Rules,
     pub lwt_turns: lwt_turns::SharedTurns,
     pub pause: pause::Shared,
     prewarm: prewarm::Shared,
@@ -48,6 +47,7 @@ pub struct Shared {
 impl Shared {
     pub(crate) fn new(config: &Config, now: Instant) -> Shared {
         Shared {
+            rules: rules::Rules::of(&config.rules, now),
             lwt_turns: lwt_turns::SharedTurns::new(&config.aggregation, now),
             pause: pause::Shared::default(),
             prewarm: prewarm::Shared::default(),
@@ -57,6 +57,7 @@ impl Shared {
 
     /// These settings are in force. Workers have to be told.
     pub(crate) fn adopt(&self, config: &Config, now: Instant) {
+        self.rules.publish(&config.rules, now);
         self.lwt_turns.adopt(&config.aggregation);
     }
 
@@ -90,4 +91,17 @@ pub enum Message {
 /// What features want to have done outside of the engine.
 pub enum Output {
     Captured(capture::Captured),
+    Traced(Box<records::RequestTrace>),
+}
+
+/// What somebody may want to know of a worker.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    Records(records::Wanted),
+}
+
+/// What a worker says to that.
+#[derive(Debug)]
+pub enum Report {
+    Records(records::Report),
 }

@@ -13,12 +13,11 @@ use crate::output::{Agreement, HeldAnswer};
 use crate::pipeline::finish::Reply;
 use crate::pipeline::nodes::agreement::warned;
 use crate::shared::WorkerMessage;
-use crate::support::tick::{STILL_MAX, TICK};
 
 impl Engine {
     /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
     pub fn deadline(&self) -> Instant {
-        let tick = self.ticked + TICK;
+        let tick = self.beat.next();
         let next = self.pauses.next_end().map_or(tick, |end| end.min(tick));
         features::deadline(self, next)
     }
@@ -31,7 +30,7 @@ impl Engine {
         self.end_pauses();
         features::on_deadline(self);
         self.settle();
-        if now.saturating_duration_since(self.ticked) >= TICK {
+        if now >= self.beat.next() {
             self.tick(since_1970);
         }
     }
@@ -94,16 +93,12 @@ impl Engine {
     fn tick(&mut self, since_1970: Duration) {
         let now = self.cx.now;
         self.cx.wall = (since_1970, now);
-        let since_last = now.saturating_duration_since(std::mem::replace(&mut self.ticked, now));
-        let stood_still = since_last > STILL_MAX;
-        let stood_still_before = std::mem::replace(&mut self.stood_still, stood_still);
+        let may_judge = self.beat.tick(now);
         if self.cx.shared.is_newer_than(&self.cx.snapshot) {
             self.adopt_snapshot();
         }
         self.cancel_unwanted();
-        // The nodes may have answered long ago: their answers are read before anything is given up, which
-        // they have been when it is late for the second time.
-        if !stood_still || stood_still_before {
+        if may_judge {
             self.refuse_late();
             self.expire_requests();
             features::on_late(self);
@@ -114,7 +109,6 @@ impl Engine {
         self.end_dropped();
         self.queues.return_permits(&mut self.cx);
         self.queues.on_tick(&self.cx);
-        self.records.on_tick(self.cx.now_us());
         features::on_tick(self);
         self.move_waiting_scans();
         self.clients.check(&mut self.cx);

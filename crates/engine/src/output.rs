@@ -11,7 +11,6 @@ use std::time::Duration;
 use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::features;
-use crate::features::records::RequestTrace;
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
 use crate::shared::WorkerMessage;
 use crate::worker_status::Report;
@@ -33,8 +32,6 @@ pub enum Output {
     /// What somebody wanted to know, with the number of the question.
     Report(u64, Box<Report>),
     Feature(features::Output),
-    /// What somebody follows a request for, who wants to see where its time went.
-    Traced(Box<RequestTrace>),
 }
 
 /// A connection that has been made, TLS included.

@@ -3,6 +3,8 @@
 pub(crate) mod adopt;
 pub(crate) mod arrival;
 pub(crate) mod arrived;
+pub(crate) mod attempt_end;
+pub(crate) mod client_answer;
 pub(crate) mod client_events;
 pub(crate) mod departures;
 pub(crate) mod fail;
@@ -23,6 +25,7 @@ pub(crate) mod rewriting;
 pub(crate) mod route;
 pub(crate) mod send;
 pub(crate) mod settle;
+pub(crate) mod shown;
 pub(crate) mod step;
 pub(crate) mod timed_out;
 pub(crate) mod timing;

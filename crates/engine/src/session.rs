@@ -15,6 +15,7 @@ mod life;
 mod listing;
 pub mod login;
 pub mod names;
+pub(crate) mod node_answer;
 pub mod outbox;
 mod reading;
 mod recent_events;

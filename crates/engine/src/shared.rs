@@ -12,7 +12,6 @@ use rustc_hash::FxHashSet;
 
 use crate::config::Config;
 use crate::features;
-use crate::features::rules::Rules;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::Memory;
 use crate::rewrite::leases::Leases;
@@ -75,8 +74,6 @@ pub struct Common {
     pub(crate) shapes: Shapes,
     /// What workers share of each node.
     pub nodes: SharedNodes,
-    /// Limits on what operators have named.
-    pub rules: Rules,
     pub features: features::Shared,
     /// What nodes report of themselves.
     pub reports: Reports,
@@ -177,15 +174,12 @@ impl Common {
     /// `memory_max`: the bound on memory where none is set.
     pub fn new(config: Config, memory_max: usize, now: Instant) -> Common {
         let prepared_bytes = config.limits.prepared_bytes_max / 2;
-        let rules = Rules::default();
-        rules.publish(&config.rules, now);
         Common {
             identities: Identities::new(now),
             logins: Logins::default(),
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
-            rules,
             features: features::Shared::new(&config, now),
             reports: Reports::default(),
             leases: Leases::new(now),
@@ -207,7 +201,6 @@ impl Common {
     /// Puts other settings in force, as far as all workers share what follows from them. Workers have to be told.
     pub fn adopt_settings(&self, config: Arc<Config>, now: Instant) {
         self.features.adopt(&config, now);
-        self.rules.publish(&config.rules, now);
         self.settings.store(config);
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Compression, Version};
 
-use crate::features::records::{ErrorRecord, SlowRequest, StatementRecord};
+use crate::features;
 use crate::keys::SessionKey;
 use crate::session::names::Kind;
 
@@ -24,18 +24,10 @@ pub enum Wanted {
     Kill(SessionKey),
     /// Clients that wait for nothing and have sent nothing for so long are to be disconnected.
     CloseIdle(Duration),
-    Slow {
-        max: usize,
-    },
-    Errors {
-        max: usize,
-    },
-    Statements {
-        max: usize,
-    },
     Pools {
         max: usize,
     },
+    Feature(features::Wanted),
 }
 
 /// What a worker says.
@@ -47,13 +39,8 @@ pub enum Report {
     Killed(bool),
     /// How many were.
     IdleClosed(usize),
-    /// The latest first, and how many were too many to be described.
-    Slow(Vec<SlowRequest>, u64),
-    /// The latest first; and the latest of each code.
-    Errors(Vec<ErrorRecord>, Vec<ErrorRecord>),
-    /// What took the most time first.
-    Statements(Vec<StatementRecord>),
     Pools(Vec<PoolRow>),
+    Feature(features::Report),
 }
 
 /// Which clients come first.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helenus_engine::features::{self, records};
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::worker_status::{Report, Wanted};
 
@@ -26,6 +27,21 @@ impl Process {
         let ticket = open.ticket;
         let asked = self.tell_workers(&WorkerMessage::Report { ticket, wanted });
         collect(open, asked).await
+    }
+
+    /// Asks all workers for what they remember of requests; also how many have said nothing in time.
+    pub(crate) async fn ask_for_records(
+        &self,
+        wanted: records::Wanted,
+    ) -> (Vec<records::Report>, usize) {
+        let wanted = features::Wanted::Records(wanted);
+        let answers = self.ask_workers(Wanted::Feature(wanted)).await;
+        let reports = answers.reports.into_iter();
+        let reports = reports.filter_map(|report| match report {
+            Report::Feature(features::Report::Records(report)) => Some(report),
+            _ => None,
+        });
+        (reports.collect(), answers.silent)
     }
 
     /// Asks one worker.

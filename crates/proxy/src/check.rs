@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use futures::StreamExt as _;
 use futures::stream;
 use helenus_catalogue::Written;
-use helenus_engine::features::explain::{Explanation, Question, explain};
+use helenus_engine::features::rules::explain::{Explanation, Question, explain};
 use helenus_engine::features::rules::{Rules, shadowed_by};
 use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_policy::route::Locality;

@@ -58,7 +58,7 @@ pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;
 pub use check::{CheckReport, CheckedEncodings, CheckedLayouts, CheckedNode, check};
 pub use config::Config;
 pub use helenus_engine::features::encodings::SUFFIX as ENCODED_SUFFIX;
-pub use helenus_engine::features::explain::{ExplainedRule, Explanation, Question};
+pub use helenus_engine::features::rules::explain::{ExplainedRule, Explanation, Question};
 pub use helenus_engine::statement::prepared::asked::HALF_LIFE as COUNTS_HALF_LIFE;
 pub use helenus_engine::upstream::connect::greeting::{DRIVER_NAME, VERSION_ENCODES};
 pub use log_lines::{LogLine, LogLines};

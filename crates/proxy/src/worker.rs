@@ -187,7 +187,7 @@ impl Worker {
                 Output::Feature(features::Output::Captured(captured)) => {
                     self.shared.captures.take(captured)
                 }
-                Output::Traced(trace) => self.shared.trace(trace),
+                Output::Feature(features::Output::Traced(trace)) => self.shared.trace(trace),
             }
         }
         if self.engine.has_unsent()

@@ -18,8 +18,8 @@ use rustc_hash::FxHashMap;
 use siphasher::sip::SipHasher24;
 use slotmap::Key;
 
-use crate::features::records::is_not_understood;
 use crate::keys::SessionKey;
+use crate::statement::digest::is_not_understood;
 use crate::statement::prepared;
 
 /// Requests whose answers are awaited, in bytes.

@@ -14,14 +14,16 @@ use crate::exec::outcome::Response;
 use crate::features::*;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::attempt_end::AttemptEnd;
+use crate::pipeline::client_answer::ClientAnswer;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::refusal::Refusal;
 use crate::rewrite::rewritten::{AsAsked, Instead, Rewritten, ShownAnswer, Tried};
-use crate::session::answers::NodeAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
-use crate::statement::prepared::Prepared;
+use crate::statement::prepared::{Prepared, Statement};
 
 /// Goes on with the next feature, unless one has said something else.
 macro_rules! pass {
@@ -35,8 +37,10 @@ macro_rules! pass {
 
 /// Settings are in force: from the start on, or others.
 pub(crate) fn on_settings(engine: &mut Engine) {
+    rules::on_settings(engine);
     coalesce::on_settings(engine);
     merge::on_settings(engine);
+    records::on_settings(engine);
 }
 
 /// A request has been read.
@@ -47,8 +51,14 @@ pub(crate) fn on_read(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Ana
 
 /// Whether a request may go on. `has_waited`: it has been here before.
 #[inline]
-pub(crate) fn on_request(engine: &mut Engine, request: &Arrived<'_>, has_waited: bool) -> Verdict {
+pub(crate) fn on_request(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    has_waited: bool,
+    slot: &mut Slot,
+) -> Verdict {
     pass!(pause::on_request(engine, request, has_waited));
+    pass!(rules::on_request(engine, request, &mut slot.rules));
     Verdict::GoOn
 }
 
@@ -80,6 +90,22 @@ pub(crate) fn join(
 #[inline]
 pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool) {
     hot::on_shared(engine, request, joins);
+}
+
+/// A request gets the answer of another.
+#[inline]
+pub(crate) fn on_follower(engine: &mut Engine, key: ClientRequestKey, slot: &mut Slot) {
+    rules::on_follower(engine, key, &mut slot.rules);
+}
+
+/// A request is refused, with this code and text.
+pub(crate) fn on_refused(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    statement: Option<&Statement>,
+    error: (i32, &str),
+) {
+    records::on_refused(engine, arrival, statement, error);
 }
 
 /// A request goes on by itself: what it becomes, once it is kept.
@@ -166,6 +192,12 @@ pub(crate) fn on_leaves(engine: &mut Engine, at: (LinkKey, i16), key: NodeReques
     let mut is_done = false;
     is_done = is_done || merge::on_leaves(engine, at, key);
     is_done
+}
+
+/// A node request has left a node, or will not go to one, after this time at it.
+#[inline]
+pub(crate) fn on_attempt(engine: &mut Engine, key: NodeRequestKey, us: u64, end: AttemptEnd) {
+    records::on_attempt(engine, key, us, end);
 }
 
 /// A node has answered a node request for the whole of a client request. `took`: how long it has taken, in
@@ -275,9 +307,25 @@ pub(crate) fn on_sent(
     capture::on_sent(cx, client, opcode, header_flags, body);
 }
 
+/// A client has been answered, and this answer stands for others too.
+#[inline]
+pub(crate) fn on_sampled(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>) {
+    records::on_sampled(engine, key, of);
+}
+
+/// A client has been answered.
+#[inline]
+pub(crate) fn on_client_answered(
+    engine: &mut Engine,
+    key: ClientRequestKey,
+    of: &ClientAnswer<'_>,
+) {
+    records::on_client_answered(engine, key, of);
+}
+
 /// A client request has ended.
 #[inline]
-pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, mut slot: Slot) {
+pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, slot: &mut Slot) {
     merge::on_end(engine, &mut slot.merge);
     coalesce::on_end(engine, key, &slot.coalesce);
     lwt_turns::on_end(engine, &slot.lwt_turns);
@@ -304,6 +352,7 @@ pub(crate) fn on_work(engine: &mut Engine, work: Work) {
 /// There is a new snapshot.
 pub(crate) fn on_snapshot(engine: &mut Engine) {
     merge::on_snapshot(engine);
+    rules::on_snapshot(engine);
     encodings::on_snapshot(engine);
 }
 
@@ -387,6 +436,7 @@ pub(crate) fn each_waiting(state: &State, mut each: impl FnMut(SessionKey)) {
 
 /// Every tick, once what is late has been given up.
 pub(crate) fn on_tick(engine: &mut Engine) {
+    records::on_tick(engine);
     prewarm::on_tick(engine);
     hot::on_tick(engine);
     capture::on_tick(engine);
@@ -398,10 +448,18 @@ pub(crate) fn end_waits(engine: &mut Engine) {
     lwt_turns::end_waits(engine);
 }
 
+/// What somebody wants to know.
+pub(crate) fn report(engine: &Engine, wanted: Wanted) -> Report {
+    match wanted {
+        Wanted::Records(wanted) => Report::Records(records::report(engine, wanted)),
+    }
+}
+
 /// What has not been given back once all clients have left, in words.
 pub(crate) fn residue(engine: &Engine) -> Vec<String> {
     let mut found = Vec::new();
     coalesce::residue(engine, &mut found);
     lwt_turns::residue(engine, &mut found);
+    rules::residue(engine, &mut found);
     found
 }

@@ -7,37 +7,65 @@
 mod attempts;
 mod described;
 mod errors;
-pub(crate) mod recording;
+mod recording;
 mod ring;
 mod slow;
 mod statements;
+mod trace;
 mod traces;
 
 use helenus_policy::schedule::Class;
 
 use crate::config::Config;
 
-pub(crate) use attempts::{ATTEMPTS_MAX, Attempts, Noted};
-pub use attempts::{Attempt, AttemptEnd};
+pub use crate::pipeline::attempt_end::AttemptEnd;
+
+pub use attempts::Attempt;
 pub use described::Described;
-pub(crate) use described::{DIGEST_BYTES_MAX, Digest, is_not_understood};
 pub use errors::ErrorRecord;
-pub(crate) use errors::shown_message;
+pub(super) use recording::{
+    on_client_answered, on_refused, on_sampled, on_settings, on_tick, report,
+};
 pub use slow::SlowRequest;
-pub(crate) use statements::Answered;
 pub use statements::{Spread, StatementRecord};
-pub(crate) use traces::{Looked, Traces};
+pub(super) use trace::on_attempt;
 pub use traces::{RequestTrace, TraceParent};
 
 use errors::Errors;
 use ring::Ring;
-use statements::Costs;
+use statements::{Cost, Costs};
+use traces::Traces;
+
+/// What is kept of a client request: its attempts one by one, if anything is traced.
+pub(super) type Slot = Option<Box<attempts::Attempts>>;
+
+/// What is wanted of a worker: at most so many.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    Slow { max: usize },
+    Errors { max: usize },
+    Statements { max: usize },
+}
+
+/// What it says.
+#[derive(Debug)]
+pub enum Report {
+    /// The latest first, and how many were too many to be described.
+    Slow(Vec<SlowRequest>, u64),
+    /// The latest first; and the latest of each code.
+    Errors(Vec<ErrorRecord>, Vec<ErrorRecord>),
+    /// What took the most time first.
+    Statements(Vec<StatementRecord>),
+}
 
 /// Bytes of slow requests.
 const SLOW_BYTES_MAX: usize = 256 * 1024;
 /// Slow requests of one kind that are remembered of a tick at most: where everything is slow, a description
 /// of each would make it slower.
 const NOTED_MAX: u32 = 16;
+
+/// What a worker keeps.
+pub(super) type State = Records;
 
 /// What one worker remembers.
 pub(crate) struct Records {
@@ -56,22 +84,22 @@ pub(crate) struct Records {
     pub traces: Traces,
 }
 
-impl Records {
-    pub(crate) fn new(config: &Config) -> Records {
-        let mut traces = Traces::default();
-        traces.adopt(&config.tracing);
+impl Default for Records {
+    fn default() -> Records {
         Records {
-            slow_us: slow_us(config),
+            slow_us: [u64::MAX; Class::COUNT],
             slow: Ring::new(SLOW_BYTES_MAX),
             errors: Errors::default(),
             costs: Costs::default(),
             noted: [0; 2],
             left_out: 0,
             learnt: 0,
-            traces,
+            traces: Traces::default(),
         }
     }
+}
 
+impl Records {
     pub(crate) fn adopt(&mut self, config: &Config) {
         self.slow_us = slow_us(config);
         self.traces.adopt(&config.tracing);
@@ -128,8 +156,8 @@ impl Records {
     }
 
     /// Notes what an answer has cost, for all that it stands for.
-    pub(crate) fn note_cost(&mut self, key: (u64, u32), answered: &Answered) {
-        self.costs.note(key, answered);
+    pub(crate) fn note_cost(&mut self, key: (u64, u32), cost: &Cost) {
+        self.costs.note(key, cost);
     }
 
     /// Counts an error of a statement that is known. Whether it is one that is to be
@@ -182,12 +210,18 @@ fn slow_us(config: &Config) -> [u64; Class::COUNT] {
 mod tests {
     use super::*;
 
+    fn records_with(config: &Config) -> Records {
+        let mut records = Records::default();
+        records.adopt(config);
+        records
+    }
+
     #[test]
     fn scans_have_a_threshold_of_their_own_and_zero_is_never() {
         let mut config = Config::default();
         config.admin.slow_ms = 100;
         config.admin.slow_scan_ms = 2_000;
-        let mut records = Records::new(&config);
+        let mut records = records_with(&config);
         assert!(records.is_slow(Class::Point, 100_000));
         assert!(!records.is_slow(Class::Point, 99_999));
         assert!(!records.is_slow(Class::Scan, 1_999_999));
@@ -199,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_not_described_one_by_one_and_leaves_room_for_scans() {
-        let mut records = Records::new(&Config::default());
+        let mut records = records_with(&Config::default());
         let taken = |records: &mut Records, class, n| {
             (0..n).filter(|_| records.takes_slow(class)).count() as u32
         };

@@ -4,13 +4,14 @@
 //! other: with `n` of them, give each an `n`th.
 
 mod advice;
-pub(crate) mod check;
-pub(crate) mod gate;
+mod check;
+pub mod explain;
+mod gate;
 mod published;
+mod seen;
 mod used;
 mod who;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,15 +22,26 @@ use ipnet::IpNet;
 use crate::config::RuleSettings;
 use crate::config::rules::classes::Classes;
 use crate::config::rules::levels::{level, strength};
-use crate::config::rules::plain;
+use crate::statement::number::statement_number;
 use crate::stats::{add, sub};
 
 pub(crate) use self::advice::Said;
 pub use self::advice::shadowed_by;
+pub(super) use self::check::{on_follower, on_request, on_settings, on_snapshot, residue};
+/// What a worker keeps.
+pub(super) use self::gate::RuleGate as State;
 pub use self::published::Rules;
 pub use self::used::RuleCounts;
 use self::used::Used;
 pub(crate) use self::who::{Fits, OfClient, Places, Role, Who};
+
+/// What is kept of a client request: what it has of the rules that it has passed, and those whose answer it is have
+/// of theirs.
+#[derive(Debug, Default)]
+pub(crate) struct Slot(Vec<Permit>);
+/// What is kept of a client: the rules that may be about what it asks, and of which generation these rules are; 0:
+/// not known.
+pub(super) type InSession = (u32, OfClient);
 
 /// A rule in force.
 #[derive(Debug)]
@@ -327,13 +339,6 @@ impl Rule {
     }
 }
 
-/// The same for statements that differ in white space and comments only.
-pub(crate) fn statement_number(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    plain(text).hash(&mut hasher);
-    hasher.finish()
-}
-
 /// What a request has of a rule until it ends: its place, the bytes that its answer takes, the time that it may
 /// take. Dropped, it gives the place back.
 #[derive(Debug)]
@@ -345,19 +350,19 @@ pub(crate) struct Permit {
 
 impl Permit {
     /// The request is answered with so many bytes.
-    pub(crate) fn note_answer(&self, bytes: usize, now: Instant) {
+    fn note_answer(&self, bytes: usize, now: Instant) {
         self.rule.note_bytes(bytes, self.rule.used.passed_ns(now));
     }
 
     /// How long the request may take, and the rule's name.
-    pub(crate) fn time_max(&self) -> Option<(Duration, &str)> {
+    fn time_max(&self) -> Option<(Duration, &str)> {
         let settings = &self.rule.settings;
         let ms = settings.timeout_ms.filter(|_| self.is_timed)?;
         Some((Duration::from_millis(ms), &settings.name))
     }
 
     /// The request is given up because it has had its time.
-    pub(crate) fn note_timed_out(&self) {
+    fn note_timed_out(&self) {
         add(&self.rule.used.timed_out, 1);
     }
 
@@ -374,19 +379,47 @@ impl Drop for Permit {
     }
 }
 
-/// Whether a request has a time of its own.
-#[inline]
-pub(crate) fn is_timed(permits: &[Permit]) -> bool {
-    permits.iter().any(|permit| permit.is_timed)
-}
+impl Slot {
+    /// Whether the request has a time of its own: who shares it would have that.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        self.0.iter().any(|permit| permit.is_timed)
+    }
 
-/// What is left of permits when a read gets the answer of another: it takes no place, and pays for its bytes.
-pub(crate) fn of_joined(mut permits: Vec<Permit>) -> Vec<Permit> {
-    permits.retain_mut(|permit| {
-        permit.give_back();
-        permit.rule.bytes.is_some()
-    });
-    permits
+    /// Whether it has taken longer than a rule allows, in words; that counts.
+    pub(super) fn why_late(&self, age: Duration) -> Option<String> {
+        let of_rules = self.0.iter();
+        let of_rules = of_rules.filter_map(|permit| Some((permit, permit.time_max()?)));
+        let (permit, (limit, rule)) = of_rules.min_by_key(|(_, (limit, _))| *limit)?;
+        if age < limit {
+            return None;
+        }
+        permit.note_timed_out();
+        Some(format!(
+            "Helenus: rule {rule:?} allows {limit:?} for such a request"
+        ))
+    }
+
+    /// It is answered with so many bytes.
+    #[inline]
+    pub(super) fn on_reply(&self, bytes: usize, now: Instant) {
+        for permit in &self.0 {
+            permit.note_answer(bytes, now);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is left of it when the request gets the answer of another: it takes no place, and pays for its bytes.
+    fn of_follower(mut self) -> Vec<Permit> {
+        self.0.retain_mut(|permit| {
+            permit.give_back();
+            permit.rule.bytes.is_some()
+        });
+        self.0
+    }
 }
 
 #[cfg(test)]

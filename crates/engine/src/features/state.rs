@@ -1,6 +1,6 @@
 //! What features keep in a worker, and what they say.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::exec::context::Surroundings;
@@ -14,6 +14,7 @@ use crate::statement::prepared::Statement;
 
 /// What features keep in a worker.
 pub(crate) struct State {
+    pub(super) rules: rules::State,
     pub(super) encodings: encodings::State,
     pub(super) coalesce: coalesce::State,
     pub(super) merge: merge::State,
@@ -22,11 +23,13 @@ pub(crate) struct State {
     pub(super) hedge: hedge::State,
     pub(super) prewarm: prewarm::State,
     pub(super) hot: hot::State,
+    pub(super) records: records::State,
 }
 
 impl State {
     pub(crate) fn new(seed: u64, now: Instant) -> State {
         State {
+            rules: rules::State::default(),
             encodings: encodings::State::default(),
             coalesce: coalesce::State::default(),
             merge: merge::State::default(),
@@ -35,6 +38,7 @@ impl State {
             hedge: hedge::State::new(now),
             prewarm: prewarm::State::default(),
             hot: hot::State::new(seed),
+            records: records::State::default(),
         }
     }
 }
@@ -46,17 +50,47 @@ pub(crate) struct InStatement {
     pub(super) layouts: layouts::InStatement,
 }
 
+/// What features keep of a client's connection.
+#[derive(Default)]
+pub(crate) struct InSession {
+    pub(super) rules: rules::InSession,
+}
+
 /// What features keep of a client's request.
 #[derive(Default)]
 pub(crate) struct Slot {
+    pub(super) rules: rules::Slot,
     pub(super) encodings: encodings::InRequest,
     pub(super) layouts: layouts::InRequest,
     pub(super) coalesce: coalesce::Slot,
     pub(super) merge: merge::Slot,
     pub(super) lwt_turns: lwt_turns::Slot,
+    pub(super) records: records::Slot,
 }
 
 impl Slot {
+    /// Whether the request shares nothing with others.
+    #[inline]
+    pub(crate) fn goes_alone(&self) -> bool {
+        let mut goes_alone = false;
+        goes_alone |= self.rules.is_timed();
+        goes_alone
+    }
+
+    /// Why it is given up at this age, if it is.
+    #[inline]
+    pub(crate) fn why_late(&self, age: Duration) -> Option<String> {
+        let mut why = None;
+        why = why.or_else(|| self.rules.why_late(age));
+        why
+    }
+
+    /// Its answer is there, of so many bytes.
+    #[inline]
+    pub(crate) fn on_reply(&self, bytes: usize, now: Instant) {
+        self.rules.on_reply(bytes, now);
+    }
+
     /// Whether the request waits to begin.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
@@ -116,7 +150,7 @@ impl Slot {
     #[inline]
     pub(crate) fn take_answered_with(&mut self) -> Vec<ClientRequestKey> {
         let mut others = Vec::new();
-        others.append(&mut self.merge.take_members());
+        others = self.merge.members_or(others);
         others
     }
 
@@ -158,8 +192,12 @@ pub(crate) enum Verdict {
     GoOn,
     /// It will come back.
     Waits,
+    /// It has been answered.
+    Answered,
     /// OVERLOADED, and why.
     Refused(String),
+    /// Another body is carried out in place of its own.
+    Instead(Vec<u8>),
 }
 
 /// A request whose body has been read.

@@ -10,7 +10,6 @@ impl Engine {
     /// Everything, when a worker begins.
     pub(crate) fn adopt_all(&mut self) {
         features::on_settings(self);
-        self.adopt_rules();
         features::on_start(self);
         self.adopt_snapshot();
     }
@@ -25,7 +24,6 @@ impl Engine {
         let joined = self.links.adopt_nodes(&self.cx);
         features::on_joined(self, joined);
         self.queues.adopt_nodes(&self.cx);
-        self.rules.adopt_snapshot(&self.cx.snapshot);
         features::on_snapshot(self);
         self.links.maintain(&mut self.cx);
     }
@@ -33,7 +31,6 @@ impl Engine {
     /// Takes over settings that have changed while the proxy runs.
     pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
         self.statements.adopt(&config, self.cx.workers);
-        self.records.adopt(&config);
         self.cx
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));
@@ -42,14 +39,7 @@ impl Engine {
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
         features::on_settings(self);
-        self.adopt_rules();
         self.queues.adopt_settings(&self.cx);
         self.links.maintain(&mut self.cx);
-    }
-
-    fn adopt_rules(&mut self) {
-        // Those of the newest settings, even if these are told of later.
-        let rules = self.cx.shared.rules.list();
-        self.rules.adopt(rules, &self.cx.snapshot);
     }
 }

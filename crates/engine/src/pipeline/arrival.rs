@@ -16,7 +16,7 @@ use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
 use crate::pipeline::timing::Trail;
 use crate::scheduler::scan_limit::Counted;
-use crate::session::answers::NodeAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::statement::analysis::Analysis;
 use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
@@ -79,7 +79,7 @@ impl Engine {
         arrival: Arrival<'_>,
         mut analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        slot: Slot,
+        slot: &mut Slot,
     ) -> Result<ClientRequest, String> {
         let Arrival { header, opcode, .. } = arrival;
         let class = class_of(
@@ -149,10 +149,8 @@ impl Engine {
             execution,
             schema_read: None,
             trail: Trail::default(),
-            attempts: None,
-            features: slot,
+            features: std::mem::take(slot),
             _counted: counted,
-            permits: Vec::new(),
             _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),
         })
     }

@@ -5,14 +5,15 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 use crate::backlog::{Failed, How};
 use crate::engine::Engine;
 use crate::features;
-use crate::features::records::Looked;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
+use crate::pipeline::attempt_end::AttemptEnd;
+use crate::pipeline::client_answer::ClientAnswer;
 use crate::pipeline::node_request::{Owner, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::Caller;
-use crate::session::answers::NodeAnswer;
 use crate::session::large::LargeAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::session::outbox::LARGE;
 use crate::stats::add;
 
@@ -45,9 +46,7 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };
-        for permit in &request.permits {
-            permit.note_answer(reply.body.len(), self.cx.now);
-        }
+        request.features.on_reply(reply.body.len(), self.cx.now);
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
         let with_it = request.features.take_answered_with();
@@ -118,16 +117,19 @@ impl Engine {
                 add(&table.errors, 1);
             }
         }
-        let (class, header_flags) = (query.class, query.header_flags);
-        self.cx.shared.stats.latency[class as usize].record(us);
+        let answered = ClientAnswer {
+            client,
+            us,
+            class: query.class,
+            header_flags: query.header_flags,
+            answer,
+        };
+        self.cx.shared.stats.latency[query.class as usize].record(us);
         if self.statements.is_counted() {
             request.asked().note_asked(&self.cx, us);
-            self.record_cost(key, us, answer);
+            features::on_sampled(self, key, &answered);
         }
-        let looked = self.records.traces.look(header_flags);
-        if is_error || self.records.is_slow(class, us) || looked != Looked::No {
-            self.record_remarkable(key, client, (us, looked), answer);
-        }
+        features::on_client_answered(self, key, &answered);
         self.clients.in_flight_ended(client.session);
     }
 
@@ -299,6 +301,12 @@ impl Engine {
         }
     }
 
+    /// A node request has left a node, or will not go to one, after this time at it.
+    #[inline]
+    pub(crate) fn note_attempt(&mut self, key: NodeRequestKey, us: u64, end: AttemptEnd) {
+        features::on_attempt(self, key, us, end);
+    }
+
     /// Forgets a client request, and those of its node requests that no node has.
     pub(crate) fn end_request(&mut self, key: ClientRequestKey) {
         let Some(request) = self.requests.clients.get(key) else {
@@ -317,8 +325,8 @@ impl Engine {
                 self.drop_node_request(part);
             }
         }
-        if let Some(left) = self.requests.remove(&self.cx.memory, key) {
-            features::on_end(self, key, left);
+        if let Some(mut left) = self.requests.remove(&self.cx.memory, key) {
+            features::on_end(self, key, &mut left);
         }
     }
 }

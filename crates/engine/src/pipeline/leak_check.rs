@@ -59,10 +59,6 @@ impl Engine {
         for left in features::residue(self) {
             check(false, &left);
         }
-        for rule in self.cx.shared.rules.list() {
-            let (name, places) = (&rule.settings.name, rule.in_flight());
-            check(places == 0, &format!("{places} places of rule {name}"));
-        }
         let held = self.held_for_requests();
         check(held == 0, &format!("{held} bytes"));
         found

@@ -18,9 +18,6 @@ use helenus_wire::{ExecuteView, Header, Opcode, code};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::rules::check::at_level;
-use crate::features::rules::gate::Admitted;
-use crate::features::rules::{Permit, is_timed, of_joined};
 use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
@@ -121,28 +118,18 @@ impl Engine {
             analysis: &analysis,
             statement: statement.as_deref(),
         };
-        match features::on_request(self, &arrived, has_waited) {
-            Verdict::GoOn => {}
-            Verdict::Waits => return,
-            Verdict::Refused(why) => {
-                return self.refuse(&arrival, statement.as_deref(), &why);
-            }
+        let mut slot = Slot::default();
+        match features::on_request(self, &arrived, has_waited, &mut slot) {
+            Verdict::GoOn => self.go_on(arrival, analysis, statement, &mut slot),
+            Verdict::Waits | Verdict::Answered => {}
+            Verdict::Refused(why) => self.refuse(&arrival, statement.as_deref(), &why),
+            Verdict::Instead(body) => self.go_on_with(arrival, &body, &mut slot),
         }
-        let Admitted { permits, level } = match self.obey(&arrival, &analysis, statement.as_deref())
-        {
-            Ok(admitted) => admitted,
-            Err(why) => return self.refuse_disobedient(&arrival, statement.as_deref(), &why),
-        };
-        if let Some(level) = level {
-            let body = at_level(&arrival, level);
-            return self.go_on_with(arrival, &body, permits);
-        }
-        self.go_on(arrival, analysis, statement, permits);
     }
 
-    /// Goes on with another body than the client's, at another consistency level.
+    /// Goes on with another body than the client's.
     #[inline(never)]
-    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], permits: Vec<Permit>) {
+    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], slot: &mut Slot) {
         let (opcode, version) = (arrival.opcode, arrival.version);
         let content = body.get(arrival.payload().len()..).unwrap_or_default();
         let (cx, of) = (&self.cx, arrival.keyspace.map(|of| &**of));
@@ -159,7 +146,7 @@ impl Engine {
             ..arrival
         };
         let statement = analysis.of_one(opcode);
-        self.go_on(arrival, analysis, statement, permits);
+        self.go_on(arrival, analysis, statement, slot);
     }
 
     /// Goes on with a request that has passed what it had to pass.
@@ -169,22 +156,21 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        permits: Vec<Permit>,
+        slot: &mut Slot,
     ) {
-        let mut slot = Slot::default();
         let admitted = Arrived {
             arrival: &arrival,
             analysis: &analysis,
             statement: statement.as_deref(),
         };
-        let instead = match features::on_admitted(self, &admitted, &mut slot) {
+        let instead = match features::on_admitted(self, &admitted, slot) {
             Ok(instead) => instead,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
         if instead.sent.is_some() {
-            return self.carry_out_instead(arrival, instead, slot, permits);
+            return self.carry_out_instead(arrival, instead, slot);
         }
-        self.carry_out(arrival, analysis, statement, (instead.until, slot, permits));
+        self.carry_out(arrival, analysis, statement, (instead.until, slot));
     }
 
     /// Carries out what is sent in place of a client's request.
@@ -193,8 +179,7 @@ impl Engine {
         &mut self,
         arrival: Arrival<'_>,
         Instead { until, sent }: Instead,
-        slot: Slot,
-        permits: Vec<Permit>,
+        slot: &mut Slot,
     ) {
         let Some((opcode, body)) = sent else {
             return;
@@ -220,7 +205,7 @@ impl Engine {
             Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let statement = analysis.of_one(opcode);
-        self.carry_out(arrival, analysis, statement, (until, slot, permits));
+        self.carry_out(arrival, analysis, statement, (until, slot));
     }
 
     /// Carries out a request that the proxy does not answer itself.
@@ -229,7 +214,7 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        (until, mut slot, permits): (Option<Instant>, Slot, Vec<Permit>),
+        (until, slot): (Option<Instant>, &mut Slot),
     ) {
         let Arrival {
             session,
@@ -242,22 +227,19 @@ impl Engine {
             analysis: &analysis,
             statement: statement.as_deref(),
         };
-        let joined = match is_timed(&permits) {
-            // It has its own time.
+        let joined = match slot.goes_alone() {
             true => None,
-            false => features::join(self, &arrived, &mut slot),
+            false => features::join(self, &arrived, slot),
         };
         features::on_shared(self, &arrived, joined.is_some());
-        match joined {
-            Some(_) if permits.is_empty() => return,
-            Some(key) => return self.charge_joined(key, permits),
-            None => {}
+        if let Some(key) = joined {
+            return features::on_follower(self, key, slot);
         }
         let read_bytes = bytes_read(opcode, statement.as_deref());
         if self.cx.memory.is_full(body.len() + read_bytes) {
             return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
         }
-        let rewritten = match self.rewrite(&arrived, &mut slot) {
+        let rewritten = match self.rewrite(&arrived, slot) {
             Ok(rewritten) => rewritten,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
@@ -265,12 +247,11 @@ impl Engine {
             let refused = (code::PROTOCOL, INVALID_STATE);
             return self.refuse_with(&arrival, statement.as_deref(), refused);
         }
-        features::on_keep(self, &arrived, &mut slot);
+        features::on_keep(self, &arrived, slot);
         let made = self.make_request(arrival, analysis, statement, slot);
         let key = match made {
             Ok(mut request) => {
                 request.adopt(rewritten, until);
-                request.permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(&arrival, None, &why),
@@ -278,13 +259,6 @@ impl Engine {
         self.clients.in_flight_began(session);
         if !features::waits(self, key) {
             self.start(key);
-        }
-    }
-
-    /// A read that has joined another pays for the bytes of its answer.
-    fn charge_joined(&mut self, key: ClientRequestKey, permits: Vec<Permit>) {
-        if let Some(request) = self.requests.clients.get_mut(key) {
-            request.permits.extend(of_joined(permits));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Answers what somebody wants to know of this worker.
 
 use crate::engine::Engine;
+use crate::features;
 use crate::output::Output;
 use crate::worker_status::{Report, Wanted};
 
@@ -22,16 +23,8 @@ impl Engine {
             Wanted::CloseIdle(idle) => {
                 Report::IdleClosed(self.clients.close_idle(&mut self.cx, idle))
             }
-            Wanted::Slow { max } => {
-                let (slow, left_out) = self.records.slow(max);
-                Report::Slow(slow, left_out)
-            }
-            Wanted::Errors { max } => {
-                let (recent, last) = self.records.errors(max);
-                Report::Errors(recent, last)
-            }
-            Wanted::Statements { max } => Report::Statements(self.records.statements(max)),
             Wanted::Pools { max } => Report::Pools(self.links.list_pools(self.cx.index, max)),
+            Wanted::Feature(wanted) => Report::Feature(features::report(self, wanted)),
         };
         self.cx.ask(Output::Report(ticket, Box::new(report)));
     }

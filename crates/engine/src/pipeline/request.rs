@@ -4,8 +4,6 @@ use std::time::Instant;
 
 use crate::exec::Execution;
 use crate::features;
-use crate::features::records::Attempts;
-use crate::features::rules::Permit;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
@@ -36,13 +34,9 @@ pub(crate) struct ClientRequest {
     pub schema_read: Option<Box<SchemaRead>>,
     /// Where its time has gone so far.
     pub trail: Trail,
-    /// What is remembered of its attempts one by one, if anything is traced.
-    pub attempts: Option<Box<Attempts>>,
     pub features: features::Slot,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
-    /// What it has of the rules that it has passed, and those whose answer it is have of theirs.
-    pub permits: Vec<Permit>,
     /// What is kept of the statement in its text, if that is much.
     pub _read: Option<Held>,
 }
@@ -104,6 +98,7 @@ impl Requests {
     }
 
     /// Forgets a client request and what it holds, but for what features have kept of it; keeps its buffer for the next.
+    #[inline]
     pub(crate) fn remove(
         &mut self,
         memory: &Ledger,
@@ -137,6 +132,16 @@ impl Requests {
             (Form::Other(query), _) => Some(query),
             (_, owner) => Some(&mut self.clients.get_mut(owner.client()?)?.query),
         }
+    }
+
+    /// Node requests of a client request that have not ended.
+    pub(crate) fn open_of(&self, request: &ClientRequest) -> impl Iterator<Item = &NodeRequest> {
+        let wholes = [request.execution.whole(), request.execution.hedge()];
+        let open = wholes
+            .into_iter()
+            .flatten()
+            .chain(request.execution.children());
+        open.filter_map(|key| self.nodes.get(key))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -5,9 +5,9 @@ use helenus_wire::{ErrorBody, Header, MAX_RESPONSE_BODY, Opcode, Reader, code, s
 
 use crate::engine::Engine;
 use crate::exec::outcome::Response;
-use crate::features::records::AttemptEnd;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::memory::NO_MEMORY;
+use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::{Landed, Owner};
 use crate::pipeline::query::Query;
 use crate::scheduler::Served;

@@ -13,7 +13,7 @@ use crate::pipeline::request::ClientRequest;
 use crate::rewrite::refusal::Refusal;
 use crate::rewrite::rewritten::{AsAsked, Rewritten};
 use crate::rewrite::schema_read::SchemaForm;
-use crate::session::answers::NodeAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::stats::add;
 
 impl Engine {

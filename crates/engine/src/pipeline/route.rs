@@ -82,7 +82,7 @@ fn two_of(nodes: &[NodeIndex], turn: u64, chosen: &mut [NodeIndex; 2]) -> usize 
 impl Engine {
     /// The nodes for a node request, in order.
     pub(crate) fn plan(&mut self, key: NodeRequestKey) -> Option<Plan> {
-        self.rotation = self.rotation.wrapping_add(1);
+        self.cx.rotation = self.cx.rotation.wrapping_add(1);
         let request = self.requests.nodes.get(key)?;
         let query = self.requests.query_of(request)?;
         match &request.target {
@@ -130,7 +130,7 @@ impl Engine {
                 false => replicas,
                 // Any node coordinates it as well as another: the better one of two, so that a slow one gets less.
                 true => {
-                    let turn = scattered(self.rotation);
+                    let turn = scattered(self.cx.rotation);
                     let len = two_of(snapshot.places.local(), turn, &mut two);
                     &two[..len]
                 }
@@ -146,10 +146,10 @@ impl Engine {
         }
         if query.class == Class::Scan && replicas.len() > 1 {
             let (_, len) = local_first(&snapshot.places, replicas, &mut by_scans);
-            replicas = self.by_scans(&mut by_scans[..len], scattered(self.rotation));
+            replicas = self.by_scans(&mut by_scans[..len], scattered(self.cx.rotation));
         } else if query.class == Class::Scan && replicas.is_empty() && self.is_informed() {
             // Where it begins is not known: whichever node has the least to do coordinates it.
-            let turn = scattered(self.rotation);
+            let turn = scattered(self.cx.rotation);
             let len = in_turn(snapshot.places.local(), turn, &mut by_scans);
             replicas = self.by_scans(&mut by_scans[..len], 0);
         }
@@ -162,7 +162,7 @@ impl Engine {
             replicas,
             nodes: &snapshot.places,
             usable: &healthy,
-            rotation: self.rotation,
+            rotation: self.cx.rotation,
             allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
             preference: match assignment {
                 Policy::RoundRobin | Policy::TokenAware => Preference::Spread,
@@ -201,7 +201,7 @@ impl Engine {
         let request = Request {
             now_us: self.cx.now_us(),
             work_us,
-            rotation: self.rotation,
+            rotation: self.cx.rotation,
             affinity,
             near,
         };
@@ -247,7 +247,7 @@ impl Engine {
             replicas: &[node],
             nodes: &self.cx.snapshot.places,
             usable: &linked,
-            rotation: self.rotation,
+            rotation: self.cx.rotation,
             allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
             preference: Preference::Primary,
         }))

@@ -18,7 +18,8 @@ impl Engine {
         act: impl FnOnce(&mut Execution, &mut Surroundings<'_>) -> Step<'a>,
     ) -> Step<'a> {
         let is_wanted = self.is_wanted(key);
-        self.rotation = self.rotation.wrapping_add(1);
+        self.cx.rotation = self.cx.rotation.wrapping_add(1);
+        let rotation = self.cx.rotation;
         let Some(request) = self.requests.clients.get_mut(key) else {
             return Step::Wait;
         };
@@ -30,7 +31,7 @@ impl Engine {
             queues: &self.queues,
             links: &self.links,
             requests: &mut self.requests.nodes,
-            rotation: self.rotation,
+            rotation,
             is_wanted,
             todo: Todo::default(),
         };

@@ -44,9 +44,9 @@ impl Engine {
 
     fn prepare_derived(&mut self, pool: PoolKey, prepare: &RangePrepare) {
         let nodes = self.cx.snapshot.nodes.len();
-        self.rotation = self.rotation.wrapping_add(1);
+        self.cx.rotation = self.cx.rotation.wrapping_add(1);
         let sent = (0..nodes).any(|step| {
-            let node = NodeIndex(((self.rotation as usize + step) % nodes) as u16);
+            let node = NodeIndex(((self.cx.rotation as usize + step) % nodes) as u16);
             let owner = Owner::InRange(prepare.statement.clone());
             let linked = self.links.has_link(pool, node);
             let keyspace = prepare.keyspace.as_deref();

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use helenus_policy::turns::Condition;
 use helenus_wire::{
-    Converted, ErrorBody, Header, Opcode, ResultKind, Version, code, convert_response, flags,
-    result_kind, strip_prelude,
+    Converted, ErrorBody, Header, Opcode, ResultKind, code, convert_response, flags, result_kind,
+    strip_prelude,
 };
 
 use crate::context::Context;
@@ -13,6 +13,7 @@ use crate::features;
 use crate::keys::SessionKey;
 use crate::memory::{Ledger, NO_MEMORY, SharedBody};
 use crate::session::clients::Clients;
+use crate::session::node_answer::NodeAnswer;
 use crate::session::session::Session;
 use crate::statement::condition::condition_of;
 use crate::stats::add;
@@ -34,15 +35,6 @@ pub(super) enum Pushed<'a> {
     /// Held once for all that get it, and accounted for; also as it is written to this client, if its
     /// connection compresses bodies.
     Shared(Rc<SharedBody>, Option<Rc<SharedBody>>),
-}
-
-/// What a node has said, in the version in which it speaks.
-#[derive(Clone, Copy)]
-pub(crate) struct NodeAnswer<'a> {
-    pub opcode: Opcode,
-    pub header_flags: u8,
-    pub body: &'a [u8],
-    pub version: Version,
 }
 
 impl Session {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use helenus_wire::Version;
 
 use crate::context::Context;
-use crate::features::rules::OfClient;
+use crate::features;
 use crate::keys::{PoolKey, SessionKey};
 use crate::session::handover::leaving::Leavers;
 use crate::session::login::attempt::Login;
@@ -87,17 +87,10 @@ impl Clients {
         Some(&self.sessions.get(key)?.names.kind)
     }
 
-    /// The rules that may be about what a client asks, if it was judged by those of this generation.
+    /// What features keep of a client's connection.
     #[inline]
-    pub(crate) fn rules_of(&self, key: SessionKey, generation: u32) -> Option<OfClient> {
-        let (judged_by, rules) = self.sessions.get(key)?.rules;
-        (judged_by == generation).then_some(rules)
-    }
-
-    pub(crate) fn set_rules(&mut self, key: SessionKey, generation: u32, rules: OfClient) {
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.rules = (generation, rules);
-        }
+    pub(crate) fn features_of(&mut self, key: SessionKey) -> Option<&mut features::InSession> {
+        Some(&mut self.sessions.get_mut(key)?.features)
     }
 
     pub(crate) fn version_of(&self, key: SessionKey) -> Option<Version> {

@@ -6,8 +6,8 @@ use helenus_wire::Opcode;
 
 use crate::context::Context;
 use crate::keys::SessionKey;
-use crate::session::answers::NodeAnswer;
 use crate::session::clients::Clients;
+use crate::session::node_answer::NodeAnswer;
 use crate::shared::EventKind;
 
 impl Clients {

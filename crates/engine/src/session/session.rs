@@ -8,7 +8,7 @@ use helenus_wire::{Compression, Decoder, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
-use crate::features::rules::OfClient;
+use crate::features;
 use crate::keys::PoolKey;
 use crate::memory::Held;
 use crate::session::login::identity::Member;
@@ -40,8 +40,7 @@ pub(super) struct Session {
     /// Set while it is ready.
     pub counted: Option<CountedClient>,
     pub keyspace: Option<Rc<str>>,
-    /// The rules that may be about what it asks, and of which generation these rules are; 0: not known.
-    pub rules: (u32, OfClient),
+    pub features: features::InSession,
     /// Bits of [`crate::shared::EventKind`].
     pub events: u8,
     pub in_flight: usize,
@@ -156,7 +155,7 @@ impl Session {
             names: Box::default(),
             counted: None,
             keyspace: None,
-            rules: (0, OfClient::default()),
+            features: features::InSession::default(),
             events: 0,
             in_flight: 0,
             traffic: Traffic::default(),

@@ -17,15 +17,15 @@ use helenus_cql::{Facts, Kind, modification};
 use helenus_wire::{PreparedView, Version, write};
 
 pub use self::handed_over::PassedStatement;
-use crate::features::records::{DIGEST_BYTES_MAX, Digest};
-use crate::features::rules::statement_number;
 use crate::features::{InStatement, InTimedForm};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::OfSchema;
 use crate::rewrite::timed_write::timed;
 use crate::snapshot::Snapshot;
+use crate::statement::digest::{DIGEST_BYTES_MAX, Digest};
 use crate::statement::in_keys::InKeys;
 use crate::statement::learned::Learned;
+use crate::statement::number::statement_number;
 use crate::statement::of_text::OfText;
 use crate::statement::prepared::asked::Asked;
 use crate::statement::prepared::description::Description;
@@ -51,7 +51,7 @@ pub struct Statement {
     in_range: Mutex<InRange>,
     /// What features keep with it.
     pub(crate) features: InStatement,
-    /// What rules know it by, once one has asked.
+    /// The same for statements that differ in white space and comments only, once somebody has asked.
     number: OnceLock<u64>,
     /// What it is shown as, once somebody has asked.
     digest: OnceLock<Digest>,
@@ -86,7 +86,7 @@ impl Statement {
         }
     }
 
-    /// What rules know it by.
+    /// The same for statements that differ in white space and comments only.
     pub(crate) fn number(&self) -> u64 {
         *self.number.get_or_init(|| statement_number(&self.text))
     }

@@ -1,9 +1,8 @@
 //! Errors that clients were answered with: how many by code, and the latest, as JSON and as metrics.
 
-use helenus_engine::features::records::ErrorRecord;
+use helenus_engine::features::records::{ErrorRecord, Report, Wanted};
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::ErrorCounts;
-use helenus_engine::worker_status::{Report, Wanted};
 use helenus_wire::code;
 use serde::Serialize;
 
@@ -53,9 +52,9 @@ struct ErrorView {
 pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<ErrorsView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
-    let answers = shared.ask_workers(Wanted::Errors { max }).await;
+    let (reports, silent) = shared.ask_for_records(Wanted::Errors { max }).await;
     let (mut recent, mut last) = (Vec::new(), Vec::new());
-    for report in answers.reports {
+    for report in reports {
         if let Report::Errors(of_worker, last_of_worker) = report {
             recent.extend(of_worker);
             last.extend(last_of_worker);
@@ -88,7 +87,7 @@ pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<Errors
         });
     Ok(ErrorsView {
         by_code: by_code.collect(),
-        silent_workers: answers.silent,
+        silent_workers: silent,
         recent: recent
             .iter()
             .map(|error| error_view(error, &snapshot))

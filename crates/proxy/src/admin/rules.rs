@@ -42,7 +42,7 @@ const HIDDEN: &str = "?";
 
 /// What `/api/rules` answers.
 pub(super) fn view(shared: &Process, shows_values: bool) -> Vec<RuleView> {
-    let (rules, snapshot) = (shared.rules.list(), shared.snapshot.load());
+    let (rules, snapshot) = (shared.features.rules.list(), shared.snapshot.load());
     let shown = rules.iter().map(|rule| {
         let problem = problem(rule, &rules, &snapshot, shows_values);
         rule_view(rule, problem, shows_values)
@@ -107,7 +107,7 @@ fn rule_view(rule: &Rule, problem: Option<String>, shows_values: bool) -> RuleVi
 }
 
 pub(super) fn render(page: &mut Page, shared: &Process) {
-    render_of(page, &shared.rules.list());
+    render_of(page, &shared.features.rules.list());
 }
 
 /// There are a few dozen rules at most, so each may have its series.

@@ -1,8 +1,7 @@
 //! Slow requests, as JSON.
 
-use helenus_engine::features::records::SlowRequest;
+use helenus_engine::features::records::{Report, SlowRequest, Wanted};
 use helenus_engine::snapshot::Snapshot;
-use helenus_engine::worker_status::{Report, Wanted};
 use helenus_wire::code;
 use serde::Serialize;
 
@@ -66,9 +65,9 @@ struct SlowRequestView {
 pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<SlowView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
-    let answers = shared.ask_workers(Wanted::Slow { max }).await;
+    let (reports, silent) = shared.ask_for_records(Wanted::Slow { max }).await;
     let (mut slow, mut left_out) = (Vec::new(), 0);
-    for report in answers.reports {
+    for report in reports {
         if let Report::Slow(of_worker, too_many) = report {
             slow.extend(of_worker);
             left_out += too_many;
@@ -81,7 +80,7 @@ pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<SlowVi
         slow_ms: settings.admin.slow_ms,
         slow_scan_ms: settings.admin.slow_scan_ms,
         left_out,
-        silent_workers: answers.silent,
+        silent_workers: silent,
         slow: slow
             .into_iter()
             .map(|slow| slow_view(slow, &snapshot))

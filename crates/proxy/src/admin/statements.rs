@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use helenus_cql::Name;
-use helenus_engine::features::records::StatementRecord;
+use helenus_engine::features::records::{Report, StatementRecord, Wanted};
 use helenus_engine::statement::prepared::asked::AskedStatement;
-use helenus_engine::worker_status::{Report, Wanted};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
@@ -81,9 +80,9 @@ pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<CostsV
     let wanted = Wanted::Statements {
         max: COSTS_MAX as usize,
     };
-    let answers = shared.ask_workers(wanted).await;
+    let (reports, silent) = shared.ask_for_records(wanted).await;
     let mut records: BTreeMap<(u64, u32), StatementRecord> = BTreeMap::new();
-    for report in answers.reports {
+    for report in reports {
         let Report::Statements(of_worker) = report else {
             continue;
         };
@@ -97,7 +96,7 @@ pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<CostsV
         }
     }
     Ok(CostsView {
-        silent_workers: answers.silent,
+        silent_workers: silent,
         statements: costs_of(records.into_values().collect(), max),
     })
 }

@@ -267,11 +267,7 @@ impl Proxies {
                     agenda.plan(TELLING_US, event);
                 }
                 // Nobody changes the schema, or brings an id that is not known.
-                Output::Agree(_)
-                | Output::Recall(_)
-                | Output::Report(..)
-                | Output::Feature(_)
-                | Output::Traced(_) => {}
+                Output::Agree(_) | Output::Recall(_) | Output::Report(..) | Output::Feature(_) => {}
             }
         }
         let worker = &mut self.workers[at.proxy][at.worker];

@@ -150,7 +150,7 @@ impl Worker {
             }
             Output::Tell(worker, message) => told.push((worker, message)),
             // Nobody knows, and nobody asks.
-            Output::Recall(_) | Output::Report(..) | Output::Feature(_) | Output::Traced(_) => {}
+            Output::Recall(_) | Output::Report(..) | Output::Feature(_) => {}
         }
     }
 

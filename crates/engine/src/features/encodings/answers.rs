@@ -12,7 +12,7 @@ use crate::keys::ClientRequestKey;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::renaming::{self, renamed_warnings};
 use crate::rewrite::rewritten::ShownAnswer;
-use crate::session::answers::NodeAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::stats::add;
 
 /// What an answer may have once its values are decoded, as a frame of Cassandra's protocol; less if less memory

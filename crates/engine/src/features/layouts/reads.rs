@@ -23,7 +23,7 @@ use crate::pipeline::arrival::Arrival;
 use crate::rewrite::leases::Need;
 use crate::rewrite::refusal::Refusal;
 use crate::rewrite::rewritten::{AsAsked, INVALID_STATE, Tried};
-use crate::session::answers::NodeAnswer;
+use crate::session::node_answer::NodeAnswer;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::{InRange, Prepared, Statement};
 use crate::stats::add;

@@ -105,6 +105,15 @@ impl Merge {
         }
     }
 
+    /// The same; `others` if there are none.
+    #[inline]
+    pub(crate) fn members_or(&mut self, others: Vec<ClientRequestKey>) -> Vec<ClientRequestKey> {
+        match self {
+            Merge::Open(_) | Merge::Left(_) => self.take_members(),
+            Merge::Alone | Merge::Joined | Merge::Parted => others,
+        }
+    }
+
     /// It leaves: no more can join it. False if it has left before.
     pub(crate) fn close(&mut self) -> bool {
         let Merge::Open(batch) = self else {

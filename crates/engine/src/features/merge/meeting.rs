@@ -13,7 +13,6 @@ use crate::exec::Execution;
 use crate::exec::outcome::Response;
 use crate::features::merge::gate::{Batch, Common, Merge, One};
 use crate::features::merge::split::{go_alone, part};
-use crate::features::rules::is_timed;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::pipeline::node_request::{Owner, Target};
 use crate::pipeline::query::Query;
@@ -91,8 +90,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
     let (keyspace, table) = prepared.table.as_ref()?;
     let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
     let is_plain = query.class == Class::Write
-        // Those that join it would have its time.
-        && !is_timed(&request.permits)
+        && !request.features.goes_alone()
         && query.opcode == Opcode::Execute
         // It may part from the others after a node has had them.
         && query.resendable.is_idempotent()

@@ -8,26 +8,10 @@ use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 
+use crate::pipeline::attempt_end::AttemptEnd;
+
 /// Attempts of one client request that are described.
 pub(crate) const ATTEMPTS_MAX: usize = 32;
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptEnd {
-    Answered,
-    /// With an error of this code.
-    Error(i32),
-    /// The node did not answer in time.
-    TimedOut,
-    /// The node was silent, and another got the request.
-    Silent,
-    /// Its connection broke.
-    Lost,
-    /// Another attempt was faster, or nobody waited for it any more.
-    GivenUp,
-    /// It was never sent: it waited in the proxy only.
-    NotSent,
-}
 
 /// One node request at one node, or its wait for one.
 #[derive(Clone, Copy, Debug)]

@@ -167,7 +167,7 @@ impl StatementRecord {
 
 /// One answer that is looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
+pub(crate) struct Cost {
     pub took_us: u64,
     pub at_nodes_us: u64,
     pub rows: usize,
@@ -206,15 +206,15 @@ impl Costs {
     }
 
     /// Notes an answer of a statement that is counted, for all that it stands for.
-    pub(super) fn note(&mut self, key: (u64, u32), answered: &Answered) {
+    pub(super) fn note(&mut self, key: (u64, u32), cost: &Cost) {
         let Some((_, of)) = self.known.get_mut(&key) else {
             return;
         };
         of.calls += WEIGHT;
-        of.rows += answered.rows as f64 * f64::from(WEIGHT);
-        of.bytes += answered.bytes as f64 * f64::from(WEIGHT);
-        of.whole.note(answered.took_us, WEIGHT);
-        of.at_nodes.note(answered.at_nodes_us, WEIGHT);
+        of.rows += cost.rows as f64 * f64::from(WEIGHT);
+        of.bytes += cost.bytes as f64 * f64::from(WEIGHT);
+        of.whole.note(cost.took_us, WEIGHT);
+        of.at_nodes.note(cost.at_nodes_us, WEIGHT);
     }
 
     /// Counts an error of a statement that is counted.
@@ -278,8 +278,8 @@ mod tests {
         costs.note((key, 0), &answer(us));
     }
 
-    fn answer(us: u64) -> Answered {
-        Answered {
+    fn answer(us: u64) -> Cost {
+        Cost {
             took_us: us,
             at_nodes_us: us / 2,
             rows: 3,

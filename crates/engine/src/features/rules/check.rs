@@ -4,26 +4,24 @@
 #[cfg(test)]
 mod tests;
 
-use helenus_cql::lexer::Lexer;
-use helenus_cql::{Facts, Kind};
-use helenus_policy::schedule::Class;
+use helenus_cql::Kind;
 use helenus_wire::{BatchView, Consistency, ExecuteView, Opcode, QueryView, Version, code, write};
 
 use crate::config::rules::classes::Classes;
 use crate::engine::Engine;
-use crate::features;
-use crate::features::rules::gate::{Admitted, Nature, Part, PartText};
-use crate::features::rules::{Asked, OfClient, Refused, Role, Who};
+use crate::features::rules::gate::{Admitted, Nature, Part};
+use crate::features::rules::seen::Seen;
+use crate::features::rules::{Asked, OfClient, Refused, Role, Slot, Who};
+use crate::features::{Arrived, Verdict};
+use crate::keys::ClientRequestKey;
 use crate::pipeline::arrival::Arrival;
-use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::children::Child;
-use crate::statement::classify::class_of;
-use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::prepared::Statement;
 use crate::stats::add;
 
 /// Why a request is not carried out.
-pub(crate) enum Disobeys {
+enum Disobeys {
     Refused(Refused),
     /// What it asks for is not known here, and might be forbidden: its client is to prepare it again.
     NotKnown {
@@ -32,214 +30,274 @@ pub(crate) enum Disobeys {
     },
 }
 
-impl Engine {
-    /// Asks the rules that a request matches.
-    ///
-    /// # Errors
-    /// Why one of them refuses it.
-    #[inline]
-    pub(crate) fn obey(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-    ) -> Result<Admitted, Box<Disobeys>> {
-        if self.rules.is_empty() || arrival.opcode == Opcode::Prepare {
-            return Ok(Admitted::default());
-        }
-        self.ask_rules(arrival, analysis, statement)
-    }
+/// Puts the rules of the newest settings in force, even if this worker is told of these later.
+pub(in crate::features) fn on_settings(engine: &mut Engine) {
+    let rules = engine.cx.shared.features.rules.list();
+    engine.features.rules.adopt(rules, &engine.cx.snapshot);
+}
 
-    #[inline(never)]
-    fn ask_rules(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-    ) -> Result<Admitted, Box<Disobeys>> {
-        let of_client = self.rules_of_client(arrival);
-        if of_client.may == 0 {
-            return Ok(Admitted::default());
-        }
-        let has_several = match statement {
-            None => arrival.opcode == Opcode::Batch,
-            Some(statement) => statement.facts.kind == Kind::Batch,
-        };
-        if has_several {
-            return self.ask_rules_of_several(arrival, analysis, statement, of_client);
-        }
-        let Some(statement) = statement else {
-            if let Some(rule) = self.rules.needs_to_know(of_client) {
-                let view = ExecuteView::parse(arrival.content, arrival.version);
-                return Err(Box::new(Disobeys::NotKnown {
-                    id: view.map_or(&[][..], |view| view.id).into(),
-                    text: rule.cannot_tell(),
-                }));
-            }
-            return self.ask_rules_of(arrival, analysis, of_client, &[Part::unknown()]);
-        };
-        let seen = Seen {
-            snapshot: &self.cx.snapshot,
-            opcode: arrival.opcode,
-            with_classes: self.rules.names_classes(of_client.may),
-        };
-        let prepared = analysis.prepared.as_deref();
-        let place = analysis.place.as_ref();
-        let (statement, placed) = ((statement, prepared), place.is_some());
-        let part = seen.single(statement, analysis.in_force(), placed);
-        let token = place.and_then(|place| place.token);
-        let part = Part { token, ..part };
-        self.ask_rules_of(arrival, analysis, of_client, &[part])
-    }
+pub(in crate::features) fn on_snapshot(engine: &mut Engine) {
+    engine.features.rules.adopt_snapshot(&engine.cx.snapshot);
+}
 
-    /// The same of a batch, sent as one or written as one.
-    fn ask_rules_of_several(
-        &mut self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-        of_client: OfClient,
-    ) -> Result<Admitted, Box<Disobeys>> {
-        let with_tokens = self.rules.names_partitions(of_client.may);
-        let asked = (arrival.opcode, arrival.content, arrival.version);
-        let (children, tokens) = match statement {
-            Some(of) if with_tokens => {
-                let tokens = self.statements.inner_tokens(&self.cx, asked, analysis, of);
-                (Vec::new(), tokens)
-            }
-            Some(_) => (Vec::new(), Vec::new()),
-            None => {
-                let (cx, body) = (&self.cx, (arrival.content, arrival.version));
-                let children = self.statements.children(cx, body, analysis, with_tokens);
-                (children, Vec::new())
-            }
-        };
-        let seen = Seen {
-            snapshot: &self.cx.snapshot,
-            opcode: arrival.opcode,
-            with_classes: self.rules.names_classes(of_client.may),
-        };
-        let mut parts = Vec::new();
-        if let Some(statement) = statement {
-            seen.inner(statement, analysis.in_force(), &tokens, &mut parts);
-        }
-        for child in &children {
-            match child {
-                Child::Unknown(id) => {
-                    if let Some(rule) = self.rules.needs_to_know(of_client) {
-                        return Err(Box::new(Disobeys::NotKnown {
-                            id: id.clone(),
-                            text: rule.cannot_tell(),
-                        }));
-                    }
-                    parts.push(Part::unknown());
-                }
-                Child::Text(of, token) => {
-                    seen.child((of, None), analysis.keyspace, *token, &mut parts);
-                }
-                Child::Prepared(of, token) => {
-                    let (statement, in_force) = (&*of.statement, of.keyspace.as_deref());
-                    seen.child((statement, Some(&**of)), in_force, *token, &mut parts);
-                }
-            }
-        }
-        // All of it is a batch, and conditional if one of them is.
-        let all = match analysis.lwt {
-            true => Classes::BATCH.and(Classes::CONDITIONAL).and(Classes::WRITE),
-            false => Classes::BATCH.and(Classes::WRITE),
-        };
-        for part in &mut parts {
-            part.classes = part.classes.and(all);
-        }
-        if parts.is_empty() {
-            let classes = all;
-            let kind = Kind::Batch;
-            parts.push(Part {
-                classes,
-                kind,
-                nature: Nature::Known,
-                ..Part::unknown()
-            });
-        }
-        self.ask_rules_of(arrival, analysis, of_client, &parts)
+/// Asks the rules that a request matches.
+#[inline]
+pub(in crate::features) fn on_request(
+    engine: &mut Engine,
+    request: &Arrived<'_>,
+    slot: &mut Slot,
+) -> Verdict {
+    if engine.features.rules.is_empty() || request.arrival.opcode == Opcode::Prepare {
+        return Verdict::GoOn;
     }
+    obey(engine, request, slot)
+}
 
-    fn ask_rules_of(
-        &self,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        of_client: OfClient,
-        parts: &[Part<'_>],
-    ) -> Result<Admitted, Box<Disobeys>> {
-        let fitting = self.rules.fitting(of_client, parts);
-        if fitting == 0 {
-            return Ok(Admitted::default());
+#[inline(never)]
+fn obey(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) -> Verdict {
+    let Arrived {
+        arrival,
+        analysis,
+        statement,
+    } = *request;
+    let Admitted { permits, level } = match ask_rules(engine, arrival, analysis, statement) {
+        Ok(admitted) => admitted,
+        Err(why) => {
+            refuse(engine, arrival, statement, &why);
+            return Verdict::Answered;
         }
-        let asked = Asked {
-            is_read: parts.iter().all(Part::is_read),
-            level: analysis
-                .consistency
-                .filter(|_| parts.iter().any(Part::has_level)),
-            is_about_rows: parts.iter().all(Part::is_about_rows),
-            bytes: arrival.body.len(),
-        };
-        let admitted = self.rules.admit(self.cx.now, fitting, asked);
-        admitted.map_err(|why| Box::new(Disobeys::Refused(why)))
-    }
-
-    /// The rules that may be about what a client asks: found once for each client.
-    fn rules_of_client(&mut self, arrival: &Arrival<'_>) -> OfClient {
-        let generation = self.rules.generation();
-        if let Some(known) = self.clients.rules_of(arrival.session, generation) {
-            return known;
-        }
-        let peer = self.clients.peer_of(arrival.session);
-        let kind = self.clients.kind_of(arrival.session);
-        let identity = self.links.identity_of(arrival.pool);
-        let role = match identity.map(|identity| (identity.role(), identity.is_anonymous())) {
-            Some((Some(role), _)) => Role::Named(role),
-            Some((None, true)) => Role::Nobody,
-            Some((None, false)) | None => Role::Unknown,
-        };
-        let who = peer.zip(kind).map(|(peer, kind)| Who {
-            role,
-            address: peer.ip(),
-            application: &kind.application,
-            driver: &kind.driver,
-        });
-        let rules = self.rules.of_client(who.as_ref());
-        self.clients.set_rules(arrival.session, generation, rules);
-        rules
-    }
-
-    /// Tells a client why a rule refuses its request.
-    #[cold]
-    pub(crate) fn refuse_disobedient(
-        &mut self,
-        arrival: &Arrival<'_>,
-        statement: Option<&Statement>,
-        why: &Disobeys,
-    ) {
-        let global = &self.cx.shared.stats.global;
-        let mut fields = Vec::new();
-        let (code, text) = match why {
-            Disobeys::Refused(why) => {
-                add(&global.requests_refused_by_rules, 1);
-                let is_overload = why.code == code::OVERLOADED;
-                add(&global.requests_overloaded, u64::from(is_overload));
-                (why.code, &why.text)
-            }
-            Disobeys::NotKnown { id, text } => {
-                write::short_bytes(&mut fields, id);
-                (code::UNPREPARED, text)
-            }
-        };
-        self.refuse_with_fields(arrival, statement, (code, text, &fields));
+    };
+    *slot = Slot(permits);
+    match level {
+        Some(level) => Verdict::Instead(at_level(arrival, level)),
+        None => Verdict::GoOn,
     }
 }
 
+/// A read that gets the answer of another pays for its bytes.
+#[inline]
+pub(in crate::features) fn on_follower(
+    engine: &mut Engine,
+    key: ClientRequestKey,
+    slot: &mut Slot,
+) {
+    if slot.is_empty() {
+        return;
+    }
+    if let Some(request) = engine.requests.clients.get_mut(key) {
+        let permits = std::mem::take(slot).of_follower();
+        request.features.rules.0.extend(permits);
+    }
+}
+
+/// Places that are held.
+pub(in crate::features) fn residue(engine: &Engine, found: &mut Vec<String>) {
+    for rule in engine.cx.shared.features.rules.list() {
+        let (name, places) = (&rule.settings.name, rule.in_flight());
+        if places != 0 {
+            found.push(format!("{places} places of rule {name}"));
+        }
+    }
+}
+
+/// Asks the rules that a request matches.
+///
+/// # Errors
+/// Why one of them refuses it.
+fn ask_rules(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    statement: Option<&Statement>,
+) -> Result<Admitted, Box<Disobeys>> {
+    let of_client = rules_of_client(engine, arrival);
+    if of_client.may == 0 {
+        return Ok(Admitted::default());
+    }
+    let has_several = match statement {
+        None => arrival.opcode == Opcode::Batch,
+        Some(statement) => statement.facts.kind == Kind::Batch,
+    };
+    if has_several {
+        return ask_rules_of_several(engine, arrival, analysis, statement, of_client);
+    }
+    let Some(statement) = statement else {
+        if let Some(rule) = engine.features.rules.needs_to_know(of_client) {
+            let view = ExecuteView::parse(arrival.content, arrival.version);
+            return Err(Box::new(Disobeys::NotKnown {
+                id: view.map_or(&[][..], |view| view.id).into(),
+                text: rule.cannot_tell(),
+            }));
+        }
+        return ask_rules_of(engine, arrival, analysis, of_client, &[Part::unknown()]);
+    };
+    let seen = Seen {
+        snapshot: &engine.cx.snapshot,
+        opcode: arrival.opcode,
+        with_classes: engine.features.rules.names_classes(of_client.may),
+    };
+    let prepared = analysis.prepared.as_deref();
+    let place = analysis.place.as_ref();
+    let (statement, placed) = ((statement, prepared), place.is_some());
+    let part = seen.single(statement, analysis.in_force(), placed);
+    let token = place.and_then(|place| place.token);
+    let part = Part { token, ..part };
+    ask_rules_of(engine, arrival, analysis, of_client, &[part])
+}
+
+/// The same of a batch, sent as one or written as one.
+fn ask_rules_of_several(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    statement: Option<&Statement>,
+    of_client: OfClient,
+) -> Result<Admitted, Box<Disobeys>> {
+    let with_tokens = engine.features.rules.names_partitions(of_client.may);
+    let asked = (arrival.opcode, arrival.content, arrival.version);
+    let (children, tokens) = match statement {
+        Some(of) if with_tokens => {
+            let tokens = engine
+                .statements
+                .inner_tokens(&engine.cx, asked, analysis, of);
+            (Vec::new(), tokens)
+        }
+        Some(_) => (Vec::new(), Vec::new()),
+        None => {
+            let (cx, body) = (&engine.cx, (arrival.content, arrival.version));
+            let children = engine.statements.children(cx, body, analysis, with_tokens);
+            (children, Vec::new())
+        }
+    };
+    let seen = Seen {
+        snapshot: &engine.cx.snapshot,
+        opcode: arrival.opcode,
+        with_classes: engine.features.rules.names_classes(of_client.may),
+    };
+    let mut parts = Vec::new();
+    if let Some(statement) = statement {
+        seen.inner(statement, analysis.in_force(), &tokens, &mut parts);
+    }
+    for child in &children {
+        match child {
+            Child::Unknown(id) => {
+                if let Some(rule) = engine.features.rules.needs_to_know(of_client) {
+                    return Err(Box::new(Disobeys::NotKnown {
+                        id: id.clone(),
+                        text: rule.cannot_tell(),
+                    }));
+                }
+                parts.push(Part::unknown());
+            }
+            Child::Text(of, token) => {
+                seen.child((of, None), analysis.keyspace, *token, &mut parts);
+            }
+            Child::Prepared(of, token) => {
+                let (statement, in_force) = (&*of.statement, of.keyspace.as_deref());
+                seen.child((statement, Some(&**of)), in_force, *token, &mut parts);
+            }
+        }
+    }
+    // All of it is a batch, and conditional if one of them is.
+    let all = match analysis.lwt {
+        true => Classes::BATCH.and(Classes::CONDITIONAL).and(Classes::WRITE),
+        false => Classes::BATCH.and(Classes::WRITE),
+    };
+    for part in &mut parts {
+        part.classes = part.classes.and(all);
+    }
+    if parts.is_empty() {
+        let classes = all;
+        let kind = Kind::Batch;
+        parts.push(Part {
+            classes,
+            kind,
+            nature: Nature::Known,
+            ..Part::unknown()
+        });
+    }
+    ask_rules_of(engine, arrival, analysis, of_client, &parts)
+}
+
+fn ask_rules_of(
+    engine: &Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    of_client: OfClient,
+    parts: &[Part<'_>],
+) -> Result<Admitted, Box<Disobeys>> {
+    let fitting = engine.features.rules.fitting(of_client, parts);
+    if fitting == 0 {
+        return Ok(Admitted::default());
+    }
+    let asked = Asked {
+        is_read: parts.iter().all(Part::is_read),
+        level: analysis
+            .consistency
+            .filter(|_| parts.iter().any(Part::has_level)),
+        is_about_rows: parts.iter().all(Part::is_about_rows),
+        bytes: arrival.body.len(),
+    };
+    let admitted = engine.features.rules.admit(engine.cx.now, fitting, asked);
+    admitted.map_err(|why| Box::new(Disobeys::Refused(why)))
+}
+
+/// The rules that may be about what a client asks: found once for each client.
+fn rules_of_client(engine: &mut Engine, arrival: &Arrival<'_>) -> OfClient {
+    let generation = engine.features.rules.generation();
+    if let Some(of) = engine.clients.features_of(arrival.session)
+        && of.rules.0 == generation
+    {
+        return of.rules.1;
+    }
+    let peer = engine.clients.peer_of(arrival.session);
+    let kind = engine.clients.kind_of(arrival.session);
+    let identity = engine.links.identity_of(arrival.pool);
+    let role = match identity.map(|identity| (identity.role(), identity.is_anonymous())) {
+        Some((Some(role), _)) => Role::Named(role),
+        Some((None, true)) => Role::Nobody,
+        Some((None, false)) | None => Role::Unknown,
+    };
+    let who = peer.zip(kind).map(|(peer, kind)| Who {
+        role,
+        address: peer.ip(),
+        application: &kind.application,
+        driver: &kind.driver,
+    });
+    let rules = engine.features.rules.of_client(who.as_ref());
+    if let Some(of) = engine.clients.features_of(arrival.session) {
+        of.rules = (generation, rules);
+    }
+    rules
+}
+
+/// Tells a client why a rule refuses its request.
+#[cold]
+fn refuse(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    statement: Option<&Statement>,
+    why: &Disobeys,
+) {
+    let global = &engine.cx.shared.stats.global;
+    let mut fields = Vec::new();
+    let (code, text) = match why {
+        Disobeys::Refused(why) => {
+            add(&global.requests_refused_by_rules, 1);
+            let is_overload = why.code == code::OVERLOADED;
+            add(&global.requests_overloaded, u64::from(is_overload));
+            (why.code, &why.text)
+        }
+        Disobeys::NotKnown { id, text } => {
+            write::short_bytes(&mut fields, id);
+            (code::UNPREPARED, text)
+        }
+    };
+    engine.refuse_with_fields(arrival, statement, (code, text, &fields));
+}
+
 /// The body of a request at another consistency level than its client's.
-pub(crate) fn at_level(arrival: &Arrival<'_>, level: Consistency) -> Vec<u8> {
+fn at_level(arrival: &Arrival<'_>, level: Consistency) -> Vec<u8> {
     let mut body = arrival.body.to_vec();
     let at = options_at(arrival.opcode, arrival.content, arrival.version);
     let at = at.map(|at| at + arrival.payload().len());
@@ -259,202 +317,4 @@ fn options_at(opcode: Opcode, content: &[u8], version: Version) -> Option<usize>
         _ => return None,
     };
     Some(options.begins_at())
-}
-
-/// Looks at statements as rules do.
-pub(crate) struct Seen<'s> {
-    pub(crate) snapshot: &'s Snapshot,
-    pub(crate) opcode: Opcode,
-    /// Whether anything asks for classes.
-    pub(crate) with_classes: bool,
-}
-
-impl<'s> Seen<'s> {
-    /// A statement that is no batch. `placed`: whether its partition is known.
-    pub(crate) fn single<'a>(
-        &self,
-        (statement, prepared): (&'a Statement, Option<&'a Prepared>),
-        in_force: Option<&'a str>,
-        placed: bool,
-    ) -> Part<'a>
-    where
-        's: 'a,
-    {
-        let facts = &statement.facts;
-        let named = prepared.and_then(|prepared| prepared.table.as_ref());
-        let named = named.map(|(keyspace, table)| (&**keyspace, &**table));
-        let mut part = self.part(facts, named, in_force);
-        part.text = PartText::Of(statement);
-        if facts.kind == Kind::Select && statement.is_node_local(in_force) {
-            part.nature = Nature::NodeLocal;
-        }
-        if self.with_classes && facts.kind == Kind::Select {
-            let placed = (placed, facts.lwt);
-            let class = class_of(
-                self.snapshot,
-                self.opcode,
-                Some(statement),
-                prepared,
-                in_force,
-                placed,
-            );
-            part.classes = part.classes.and(match class {
-                Class::Point | Class::Slice => Classes::POINT,
-                Class::Multi => Classes::MULTI,
-                // Of a table that is not known yet, it may be.
-                _ => Classes::SCAN,
-            });
-        }
-        part
-    }
-
-    /// One statement of a BATCH.
-    fn child<'a>(
-        &self,
-        (statement, prepared): (&'a Statement, Option<&'a Prepared>),
-        in_force: Option<&'a str>,
-        token: Option<i64>,
-        parts: &mut Vec<Part<'a>>,
-    ) where
-        's: 'a,
-    {
-        if !statement.facts.inner.is_empty() {
-            // A node refuses that.
-            return self.inner(statement, in_force, &[], parts);
-        }
-        let part = self.single((statement, prepared), in_force, token.is_some());
-        parts.push(Part { token, ..part });
-    }
-
-    /// The statements of a text `BEGIN BATCH … APPLY BATCH`.
-    pub(crate) fn inner<'a>(
-        &self,
-        statement: &'a Statement,
-        in_force: Option<&'a str>,
-        tokens: &[Option<i64>],
-        parts: &mut Vec<Part<'a>>,
-    ) where
-        's: 'a,
-    {
-        for (at, facts) in statement.facts.inner.iter().enumerate() {
-            let text = statement.text.get(facts.spans.statement.clone());
-            parts.push(Part {
-                text: text.map_or(PartText::None, PartText::Inner),
-                token: tokens.get(at).copied().flatten(),
-                ..self.part(facts, None, in_force)
-            });
-        }
-    }
-
-    /// `named`: what a node has said that it is about.
-    fn part<'a>(
-        &self,
-        facts: &'a Facts,
-        named: Option<(&'a str, &'a str)>,
-        in_force: Option<&'a str>,
-    ) -> Part<'a>
-    where
-        's: 'a,
-    {
-        let own = facts.keyspace.as_ref().map(|name| name.as_str());
-        let table = facts.table.as_ref().map(|name| name.as_str());
-        let (mut keyspace, mut table) = match (named, facts.kind) {
-            (Some((keyspace, table)), _) => (Some(keyspace), Some(table)),
-            (None, Kind::Ddl) => (own.or(in_force), table),
-            (None, _) => (own.or(in_force.filter(|_| table.is_some())), table),
-        };
-        // Of a copy, its table: whoever knows its name gets no further.
-        if let (Some(of), Some(physical)) = (keyspace, table)
-            && let Some((of, logical)) = features::table_behind(self.snapshot, of, physical)
-        {
-            (keyspace, table) = (Some(of), Some(logical));
-        }
-        Part {
-            nature: match facts.kind {
-                Kind::Use | Kind::Describe => Nature::Passes,
-                Kind::Opaque => Nature::Opaque,
-                _ => Nature::Known,
-            },
-            kind: facts.kind,
-            keyspace,
-            table,
-            classes: match self.with_classes {
-                true => classes_of(facts),
-                false => Classes::default(),
-            },
-            text: PartText::None,
-            token: None,
-        }
-    }
-}
-
-/// The classes that a text alone tells.
-fn classes_of(facts: &Facts) -> Classes {
-    let with = |of: Classes, also: bool, more: Classes| match also {
-        true => of.and(more),
-        false => of,
-    };
-    match facts.kind {
-        Kind::Select => {
-            let select = facts.select.as_deref();
-            let filters = select.is_some_and(|select| select.allow_filtering);
-            with(Classes::READ, filters, Classes::FILTERING)
-        }
-        Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => {
-            with(Classes::WRITE, facts.lwt, Classes::CONDITIONAL)
-        }
-        Kind::Truncate => Classes::WRITE.and(Classes::TRUNCATE),
-        Kind::Ddl => Classes::SCHEMA,
-        Kind::Auth => Classes::ROLES,
-        Kind::Opaque => Classes::OTHER,
-        Kind::Use | Kind::Describe => Classes::default(),
-    }
-}
-
-impl Part<'_> {
-    /// Something of which nothing is known.
-    pub(crate) fn unknown() -> Part<'static> {
-        Part {
-            nature: Nature::Unknown,
-            kind: Kind::Opaque,
-            keyspace: None,
-            table: None,
-            classes: Classes::OTHER,
-            text: PartText::None,
-            token: None,
-        }
-    }
-
-    /// Whether it changes nothing.
-    pub(crate) fn is_read(&self) -> bool {
-        match self.kind {
-            Kind::Select | Kind::Use | Kind::Describe => true,
-            Kind::Auth => match self.text {
-                PartText::Of(statement) => lists(&statement.text),
-                _ => false,
-            },
-            _ => false,
-        }
-    }
-
-    /// Whether its consistency level may mean anything.
-    pub(crate) fn has_level(&self) -> bool {
-        self.is_about_rows() || self.kind == Kind::Opaque
-    }
-
-    /// Whether it is known to read or write rows.
-    pub(crate) fn is_about_rows(&self) -> bool {
-        let is_so = matches!(
-            self.kind,
-            Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch
-        );
-        is_so && self.nature != Nature::NodeLocal
-    }
-}
-
-/// Whether a statement about roles only lists them.
-fn lists(text: &str) -> bool {
-    let first = Lexer::new(text).next();
-    let first = first.and_then(|token| text.get(token.start..token.end));
-    first.is_some_and(|word| word.eq_ignore_ascii_case("list"))
 }

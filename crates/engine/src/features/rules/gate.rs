@@ -15,10 +15,9 @@ use helenus_wire::Consistency;
 
 use crate::config::rules::RULES_MAX;
 use crate::config::rules::classes::Classes;
-use crate::features::rules::{
-    Asked, Fits, OfClient, Permit, Places, Refused, Rule, Who, statement_number,
-};
+use crate::features::rules::{Asked, Fits, OfClient, Permit, Places, Refused, Rule, Who};
 use crate::snapshot::Snapshot;
+use crate::statement::number::statement_number;
 use crate::statement::prepared::{Statement, is_node_local};
 
 /// One statement of a request, as rules look at it.

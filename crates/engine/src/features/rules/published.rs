@@ -12,6 +12,12 @@ use crate::features::rules::Rule;
 pub struct Rules(Mutex<Vec<Arc<Rule>>>);
 
 impl Rules {
+    pub(crate) fn of(settings: &[RuleSettings], now: Instant) -> Rules {
+        let rules = Rules::default();
+        rules.publish(settings, now);
+        rules
+    }
+
     /// Puts these in force, for all workers: each looks at [`Rules::list`] when it is told of the settings. So all
     /// of them have the same rules, whatever other settings they have been told of meanwhile.
     pub fn publish(&self, settings: &[RuleSettings], now: Instant) {

@@ -71,7 +71,7 @@ fn what_is_too_much_at_a_time_is_overloaded_by_the_rules_name_and_places_come_ba
         text.contains("\"others\" allows 2 such requests at a time"),
         "{text}"
     );
-    let rule = bench.common.rules.list().remove(0);
+    let rule = bench.common.features.rules.list().remove(0);
     assert_eq!(
         (rule.in_flight(), bench.engine.residue().len() > 1),
         (2, true)
@@ -96,7 +96,7 @@ fn a_read_that_shares_anothers_answer_takes_no_place() {
     for stream in 1..=2 {
         ask(&mut bench, stream, 7);
     }
-    assert_eq!(bench.common.rules.list()[0].in_flight(), 1);
+    assert_eq!(bench.common.features.rules.list()[0].in_flight(), 1);
     assert_eq!(serve(&mut bench), 1);
     assert_eq!(bench.answers().len(), 2);
     bench.is_done();
@@ -110,7 +110,7 @@ fn a_client_that_leaves_gives_its_places_back() {
     });
     ask(&mut bench, 1, 1);
     bench.leave();
-    let rule = bench.common.rules.list().remove(0);
+    let rule = bench.common.features.rules.list().remove(0);
     serve(&mut bench);
     bench.wait(Duration::from_millis(300));
     assert_eq!(rule.in_flight(), 0);
@@ -239,7 +239,7 @@ fn rules_change_while_requests_are_under_way() {
     };
     let mut bench = bench(rule.clone());
     ask(&mut bench, 1, 1);
-    let before = bench.common.rules.list().remove(0);
+    let before = bench.common.features.rules.list().remove(0);
     let mut config = Config::clone(&bench.common.settings.load());
     let adopt = |bench: &mut Bench, config: &Config| {
         let config = Arc::new(config.clone());
@@ -259,7 +259,7 @@ fn rules_change_while_requests_are_under_way() {
     ask(&mut bench, 4, 4);
     assert_eq!(serve(&mut bench), 3);
     assert_eq!(before.in_flight(), 0);
-    assert!(bench.common.rules.list().is_empty());
+    assert!(bench.common.features.rules.list().is_empty());
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn workers_that_are_told_of_quick_reloads_late_have_the_same_rules() {
     // Two reloads before this worker is told of the first, after another worker is told of both.
     bench.common.adopt_settings(second.clone(), bench.now);
     bench.common.adopt_settings(first.clone(), bench.now);
-    let of_another = bench.common.rules.list().remove(0);
+    let of_another = bench.common.features.rules.list().remove(0);
     assert_eq!(of_another.settings, rule);
     for config in [second, first] {
         bench
@@ -287,7 +287,7 @@ fn workers_that_are_told_of_quick_reloads_late_have_the_same_rules() {
         assert_eq!(serve(&mut bench), 1);
         assert_eq!(bench.answer().0, Opcode::Result);
     }
-    let shown = bench.common.rules.list().remove(0);
+    let shown = bench.common.features.rules.list().remove(0);
     assert!(Arc::ptr_eq(&shown, &of_another));
 }
 

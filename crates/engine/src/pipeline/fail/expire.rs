@@ -5,9 +5,8 @@ use std::time::Duration;
 use helenus_policy::ring::NodeIndex;
 
 use crate::engine::Engine;
-use crate::features::records::AttemptEnd;
-use crate::features::rules::Permit;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::Owner;
 use crate::pipeline::timed_out::timed_out;
 use crate::snapshot::timeouts::Timed;
@@ -45,15 +44,14 @@ impl Engine {
         let page_limit = self.page_limit();
         let mut never_begun: Vec<(ClientRequestKey, Duration)> = Vec::new();
         let mut pages: Vec<ClientRequestKey> = Vec::new();
-        let mut by_rules: Vec<(ClientRequestKey, String)> = Vec::new();
+        let mut by_features: Vec<(ClientRequestKey, String)> = Vec::new();
         for (key, request) in self.requests.clients.iter() {
             let age = now.saturating_duration_since(request.caller.started);
             if age <= LIMIT_MIN {
                 continue;
             }
-            if let Some((permit, text)) = exceeds_rule(&request.permits, age) {
-                permit.note_timed_out();
-                by_rules.push((key, text));
+            if let Some(text) = request.features.why_late(age) {
+                by_features.push((key, text));
             } else if request.is_waiting_to_begin() {
                 let limit = self.limit_of(request.query.timed(), None);
                 if age > limit {
@@ -69,7 +67,7 @@ impl Engine {
         for (key, limit) in never_begun {
             self.on_request_expired(key, &no_node_within(limit));
         }
-        for (key, text) in by_rules {
+        for (key, text) in by_features {
             self.on_request_expired(key, &text);
         }
         for key in pages {
@@ -162,15 +160,6 @@ impl Engine {
             self.end_request(key);
         }
     }
-}
-
-/// What a client is told whose request has taken longer than a rule allows.
-fn exceeds_rule(permits: &[Permit], age: Duration) -> Option<(&Permit, String)> {
-    let of_rules = permits.iter();
-    let of_rules = of_rules.filter_map(|permit| Some((permit, permit.time_max()?)));
-    let (permit, (limit, rule)) = of_rules.min_by_key(|(_, (limit, _))| *limit)?;
-    let text = || format!("Helenus: rule {rule:?} allows {limit:?} for such a request");
-    (age >= limit).then(|| (permit, text()))
 }
 
 fn no_node_within(limit: Duration) -> String {

@@ -3,6 +3,7 @@
 use helenus_wire::code;
 
 use crate::engine::Engine;
+use crate::features;
 use crate::pipeline::arrival::Arrival;
 use crate::statement::prepared::Statement;
 use crate::statement::unread::Unread;
@@ -52,7 +53,11 @@ impl Engine {
         statement: Option<&Statement>,
         (code, text, fields): (i32, &str, &[u8]),
     ) {
-        self.record_refusal(arrival, statement, (code, text));
+        // Drivers prepare the statement again and ask anew.
+        if code != code::UNPREPARED {
+            add(&self.cx.shared.stats.global.requests_refused, 1);
+        }
+        features::on_refused(self, arrival, statement, (code, text));
         let (session, stream) = (arrival.session, arrival.header.stream);
         let (clients, cx) = (&mut self.clients, &mut self.cx);
         clients.answer_error(cx, session, stream, code, text, fields);

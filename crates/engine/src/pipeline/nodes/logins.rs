@@ -147,7 +147,7 @@ impl Engine {
 
     /// Beginning with another one each time; those that fail, or may, come last.
     fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
-        self.rotation = self.rotation.wrapping_add(1);
+        self.cx.rotation = self.cx.rotation.wrapping_add(1);
         let nodes = &self.cx.snapshot.nodes;
         let is_sound = |node: NodeIndex| self.links.is_reachable(node, self.cx.now);
         let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
@@ -157,7 +157,7 @@ impl Engine {
                 replicas: &[],
                 nodes: &self.cx.snapshot.places,
                 usable,
-                rotation: self.rotation,
+                rotation: self.cx.rotation,
                 allow_remote: self.cx.shared.config.cluster.allow_remote_dc,
                 preference: Preference::Spread,
             })

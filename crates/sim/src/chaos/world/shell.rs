@@ -104,7 +104,7 @@ impl World {
             }
             Output::Recall(id) => self.proxies[at.proxy].common.forget_recall(&id),
             // Nobody asks.
-            Output::Report(..) | Output::Feature(_) | Output::Traced(_) => {}
+            Output::Report(..) | Output::Feature(_) => {}
         }
     }
 

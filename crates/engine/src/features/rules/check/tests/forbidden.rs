@@ -492,7 +492,7 @@ fn two_rules_that_rewrite_levels_agree_or_refuse() {
         assert_eq!(sent_at(&mut bench, 0), "ONE");
         assert_eq!(sent_at(&mut bench, 2), "TWO");
         let rewritten = |bench: &Bench| {
-            let rules = bench.common.rules.list();
+            let rules = bench.common.features.rules.list();
             let counts = rules.iter().map(|rule| rule.counts(bench.now).rewritten);
             counts.collect::<Vec<_>>()
         };
@@ -543,7 +543,7 @@ fn an_exception_without_statements_is_one_for_what_only_nodes_know() {
         let mut bench = bench_of(rules);
         let (code, _) = refused(&mut bench, Opcode::Execute, &execute(b"unknown"));
         assert_eq!(code, code::UNPREPARED);
-        let counts = bench.common.rules.list()[at].counts(bench.now);
+        let counts = bench.common.features.rules.list()[at].counts(bench.now);
         assert_eq!((counts.unprepared, counts.refused), (1, 0));
     }
 }
@@ -569,11 +569,11 @@ fn what_is_not_understood_is_no_exception() {
 #[test]
 fn clients_are_not_judged_again_because_tables_change() {
     let mut bench = bench_of([denied()]);
-    let before = bench.engine.rules.generation();
+    let before = bench.engine.features.rules.generation();
     bench.adopt_none();
     bench.wait(std::time::Duration::from_millis(100));
-    assert_eq!(bench.engine.rules.generation(), before);
+    assert_eq!(bench.engine.features.rules.generation(), before);
     let config = Config::clone(&bench.common.settings.load());
     bench.adopt_config(config);
-    assert_ne!(bench.engine.rules.generation(), before);
+    assert_ne!(bench.engine.features.rules.generation(), before);
 }

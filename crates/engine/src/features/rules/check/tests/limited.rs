@@ -220,7 +220,7 @@ fn bytes_are_counted_with_those_of_answers_and_owed() {
         said.contains("rule \"bytes\" allows 1000 bytes per second"),
         "{said}"
     );
-    let counts = bench.common.rules.list()[0].counts(bench.now);
+    let counts = bench.common.features.rules.list()[0].counts(bench.now);
     assert!((6_000..6_500).contains(&counts.bytes), "{}", counts.bytes);
     assert_eq!((counts.matched, counts.refused), (3, 1));
     bench.wait(Duration::from_secs(5));
@@ -262,7 +262,7 @@ fn what_is_tried_out_counts_and_refuses_nothing() {
         let mut bench = bench_of([tried.clone()]);
         let sent = passes_text(&mut bench, WRITE);
         assert!(sent.windows(2).any(|at| at == LOCAL_QUORUM.to_be_bytes()));
-        let counts = bench.common.rules.list()[0].counts(bench.now);
+        let counts = bench.common.features.rules.list()[0].counts(bench.now);
         let expected = u64::from(!tried.consistency_rewrite);
         assert_eq!(
             (counts.would_refuse, counts.refused),
@@ -295,7 +295,7 @@ fn what_is_tried_out_counts_and_refuses_nothing() {
     bench.adopt_config(config);
     passes_text(&mut bench, READ);
     passes_text(&mut bench, READ);
-    let counts = bench.common.rules.list()[0].counts(bench.now);
+    let counts = bench.common.features.rules.list()[0].counts(bench.now);
     assert_eq!(counts.would_refuse, 1);
 }
 
@@ -317,7 +317,7 @@ fn a_time_limit_ends_reads_and_writes_and_its_place_comes_back() {
         let (found, said) = bench.error();
         assert_eq!(found, code);
         assert!(said.contains("rule \"quick\" allows 300ms"), "{said}");
-        assert_eq!(bench.common.rules.list()[0].in_flight(), 0);
+        assert_eq!(bench.common.features.rules.list()[0].in_flight(), 0);
         // Too late.
         bench.say(Opcode::Result, stream, &VOID);
         assert_eq!(bench.answers(), []);
@@ -376,10 +376,10 @@ fn each_of_the_writes_that_leave_together_has_its_place() {
     assert_eq!(bench.error().0, code::OVERLOADED);
     let (opcode, stream, _) = bench.one_at_node();
     assert_eq!(opcode, Opcode::Batch);
-    assert_eq!(bench.common.rules.list()[0].in_flight(), 2);
+    assert_eq!(bench.common.features.rules.list()[0].in_flight(), 2);
     bench.say(Opcode::Result, stream, &VOID);
     assert_eq!(bench.answers().len(), 2);
-    assert_eq!(bench.common.rules.list()[0].in_flight(), 0);
+    assert_eq!(bench.common.features.rules.list()[0].in_flight(), 0);
     bench.is_done();
 }
 
@@ -421,7 +421,7 @@ fn counters_and_places_outlive_changes_of_a_rule() {
     bench.adopt_config(config.clone());
     bench.ask(Opcode::Query, 2, &query(WRITE, LOCAL_QUORUM));
     refused_text_while_waiting(&mut bench);
-    let counts = bench.common.rules.list()[0].counts(bench.now);
+    let counts = bench.common.features.rules.list()[0].counts(bench.now);
     assert_eq!(
         (counts.matched, counts.refused, counts.in_flight),
         (4, 2, 2)
@@ -430,10 +430,10 @@ fn counters_and_places_outlive_changes_of_a_rule() {
         bench.say(Opcode::Result, stream, &no_rows("others", &COLUMNS));
     }
     assert_eq!(bench.answers().len(), 2);
-    assert_eq!(bench.common.rules.list()[0].in_flight(), 0);
+    assert_eq!(bench.common.features.rules.list()[0].in_flight(), 0);
     config.rules[0].name = "another".to_owned();
     bench.adopt_config(config);
-    let counts = bench.common.rules.list()[0].counts(bench.now);
+    let counts = bench.common.features.rules.list()[0].counts(bench.now);
     assert_eq!(counts, crate::features::rules::RuleCounts::default());
 }
 
@@ -465,7 +465,11 @@ fn bytes_of_an_answer_are_charged_to_the_rules_of_all_that_share_it() {
     let (_, stream, _) = bench.one_at_node();
     let large = rows("others", &COLUMNS, None, &[&[7; 3_000]]);
     bench.say(Opcode::Result, stream, &large);
-    let bytes = |at: usize| bench.common.rules.list()[at].counts(bench.now).bytes;
+    let bytes = |at: usize| {
+        bench.common.features.rules.list()[at]
+            .counts(bench.now)
+            .bytes
+    };
     let (first, second) = (bytes(0), bytes(1));
     assert!((3_000..3_300).contains(&first), "{first}");
     assert_eq!(second, 2 * first);
@@ -517,6 +521,6 @@ fn what_may_define_something_is_not_given_up_by_a_rule() {
     bench.ask(Opcode::Query, 1, &query(WRITE, LOCAL_QUORUM));
     bench.wait(Duration::from_millis(400));
     assert_eq!(bench.error().0, code::WRITE_TIMEOUT);
-    let counts = bench.common.rules.list()[0].counts(bench.now);
+    let counts = bench.common.features.rules.list()[0].counts(bench.now);
     assert_eq!((counts.matched, counts.timed_out), (3, 1));
 }

@@ -4,6 +4,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Opcode, Version, code, flags, write};
 
 use crate::config::{Config, Tracing};
+use crate::features;
 use crate::features::records::{Attempt, AttemptEnd, RequestTrace, TraceParent};
 use crate::output::Output;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, rows};
@@ -60,7 +61,7 @@ fn answer_after(bench: &mut Bench, time: Duration) {
 fn traces(bench: &mut Bench) -> Vec<RequestTrace> {
     let outputs = std::iter::from_fn(|| bench.engine.poll_output());
     let traces = outputs.filter_map(|output| match output {
-        Output::Traced(trace) => Some(*trace),
+        Output::Feature(features::Output::Traced(trace)) => Some(*trace),
         _ => None,
     });
     traces.collect()

@@ -1,0 +1,12 @@
+//! An answer of a node.
+
+use helenus_wire::{Opcode, Version};
+
+/// What a node has said, in the version in which it speaks.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeAnswer<'a> {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: &'a [u8],
+    pub version: Version,
+}
