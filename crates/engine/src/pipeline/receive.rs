@@ -1,11 +1,11 @@
 //! The whole way of a request.
 //!
 //! ```text
-//! on_request   a client asks: statement → gates
-//! start_now    execution makes node requests to nodes
-//! route_now    route → admission → node                              (route.rs)
-//! on_response  a node answers: execution says what is next           (answering.rs)
-//! take_step    more node requests, or the answer: execution → client (stepping.rs)
+//! on_request   a client asks: statement → features
+//! start_now    exec makes node requests
+//! route_now    route → scheduler → upstream                       (route.rs)
+//! on_response  a node answers: exec says what is next             (respond.rs)
+//! take_step    more node requests, or the answer: exec → session  (step.rs)
 //! ```
 //!
 //! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.

@@ -181,9 +181,10 @@ impl SharedNode {
         })
     }
 
-    /// Whether this number of permits, or more, are with scans that nobody waits for any more.
+    /// Whether this number of permits, or more, are with scans that nobody waits for any more, and none with another.
     pub(super) fn are_all_kept(&self, permits: u32) -> bool {
-        self.kept.load(Ordering::Relaxed) >= permits.max(1)
+        let kept = self.kept.load(Ordering::Relaxed);
+        kept >= permits.max(1) && kept >= self.scans.load(Ordering::Relaxed)
     }
 
     /// Whether fewer than this number of permits are taken.

@@ -73,7 +73,7 @@ impl<T: Copy> Ahead<'_, T> {
 
     fn by_shares_us(&self, class: Class, job: &Job) -> u64 {
         let rank = rank_of(self.settings.variant, class, job);
-        let of_class_us = self.queues[class as usize].ahead_us(job.tenant, rank);
+        let of_class_us = self.queues[class as usize].ahead_us(job.tenant, rank, job.piece_us);
         let others = with_rate_of(class).filter(|of| *of != class);
         let others_us: u64 = others
             .map(|of| self.backlogs[of as usize].up_to(rank))

@@ -175,11 +175,12 @@ impl<T: Copy> FairQueue<T> {
     }
 
     /// The work that goes before a new item of a tenant and rank: the tenant's own, and of each other one what it is
-    /// served until their tags are alike.
-    pub(super) fn ahead_us(&self, id: u32, rank: Rank) -> u64 {
+    /// served until their tags are alike, the new item of `piece_us` among what the tenant is served.
+    pub(super) fn ahead_us(&self, id: u32, rank: Rank, piece_us: u32) -> u64 {
         let own_us = self.tenants.get(&id).map_or(0, |own| own.up_to(rank));
         let tag = self.share.shares.tag_of(self.share.class, id);
-        let until = tag.saturating_add(own_us);
+        let served_us = own_us.saturating_add(piece_us.max(1).into());
+        let until = tag.saturating_add(served_us);
         let others = self.tenants.iter().filter(|(other, _)| **other != id);
         let others_us = others.map(|(_, of)| {
             let before_us = until.saturating_sub(of.tag.load(Ordering::Relaxed));

@@ -8,10 +8,10 @@
 //! When nobody waits any more, all start afresh.
 //!
 //! A queue looks at tags of its own tenants without a lock: they only grow. The lock is taken when something
-//! that has waited is served, and when a tenant begins or ceases to wait in a queue; never for what passes
-//! without waiting.
+//! that has waited is served, when a tenant begins or ceases to wait in a queue, and when something might be
+//! refused because too much waits; never for what passes without waiting.
 //!
-//! Evidence: `schedule/tests/shares.rs`, and `admission/tests.rs` of the engine with the scan permits of a
+//! Evidence: `schedule/tests/shares.rs`, and `scheduler/tests.rs` of the engine with the scan permits of a
 //! node.
 //!
 //! Limits: shares are of predicted work, within a class. Which queue serves is not decided here, except that

@@ -153,7 +153,7 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// Pauses something; workers are to be told ([`crate::shared::WorkerMessage::Feature(features::Message::Pause(features::pause::Changed))`]).
+    /// Pauses something; workers are to be told ([`Changed`]).
     ///
     /// # Errors
     /// Why not.

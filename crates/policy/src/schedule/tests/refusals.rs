@@ -316,6 +316,18 @@ fn a_tenant_waits_for_its_own_and_for_as_much_of_others() {
 }
 
 #[test]
+fn many_tenants_of_one_item_each_are_a_backlog() {
+    let all: Vec<_> = (1..=5_000)
+        .map(|tenant| (tenant, Class::Write, 10_000, 1))
+        .collect();
+    let (mut schedule, refuses) = stopped_with(&all, 100_000);
+    // They take turns, and all but the new one have had none either.
+    assert!(refuses(&mut schedule, 6_000, Class::Write, 10_000));
+    let (mut schedule, refuses) = stopped_with(&all[..10], 100_000);
+    assert!(!refuses(&mut schedule, 6_000, Class::Write, 10_000));
+}
+
+#[test]
 fn one_prediction_is_no_backlog() {
     let long = [(1, Class::Scan, 5_000_000, 1), (1, Class::Scan, 1_000, 20)];
     let (mut schedule, refuses) = stopped_with(&long, 100_000);
