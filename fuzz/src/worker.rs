@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use helenus_engine::output::{HeldAnswer, LinkEnd, Output};
-use helenus_engine::session::session::Next;
+use helenus_engine::session::connection::Next;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 

@@ -6,6 +6,7 @@
 pub(crate) mod answers;
 mod bounds;
 pub(crate) mod clients;
+pub mod connection;
 pub mod drain;
 mod envelope;
 mod events;
@@ -19,7 +20,6 @@ pub(crate) mod node_answer;
 pub mod outbox;
 mod reading;
 mod recent_events;
-pub mod session;
 pub(crate) mod step;
 mod versions;
 mod writing;

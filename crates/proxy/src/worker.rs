@@ -27,7 +27,7 @@ use helenus_engine::features;
 use helenus_engine::output::{
     Agreement, Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then,
 };
-use helenus_engine::session::session::Next;
+use helenus_engine::session::connection::Next;
 use helenus_engine::shared::{ClientPermit, Shared};
 use helenus_engine::stats::add;
 use helenus_engine::worker_status::Report;

@@ -33,6 +33,8 @@ fn a_dead_node_ends_thousands_of_waiting_conditional_writes() {
     let mut proxy = Proxy::start(&points, &settings).expect("proxy");
     let mut client = Client::ready(proxy.address, 5).expect("client");
     let body = client.query_body("UPDATE ends.t SET v = 1 WHERE k = 1 IF v = 2", ONE);
+    // However slowly they are sent, none is carried out meanwhile.
+    node.cluster().pause(1).expect("paused");
     for stream in 0..WRITES {
         client.send(stream, op::QUERY, &body).expect("sent");
     }

@@ -8,9 +8,9 @@ use helenus_wire::{Flow, Header};
 use crate::engine::Engine;
 use crate::keys::SessionKey;
 use crate::output::Sent;
+use crate::session::connection::Next;
 use crate::session::drain::Timetable;
 use crate::session::outbox::Outbox;
-use crate::session::session::Next;
 use crate::session::step::Step;
 use crate::shared::ClientPermit;
 

@@ -13,8 +13,8 @@ use crate::features;
 use crate::keys::SessionKey;
 use crate::memory::{Ledger, NO_MEMORY, SharedBody};
 use crate::session::clients::Clients;
+use crate::session::connection::Session;
 use crate::session::node_answer::NodeAnswer;
-use crate::session::session::Session;
 use crate::statement::condition::condition_of;
 use crate::stats::add;
 

@@ -8,8 +8,8 @@ use crate::context::Context;
 use crate::keys::SessionKey;
 use crate::memory::{Ledger, NO_MEMORY};
 use crate::session::clients::Clients;
+use crate::session::connection::{Life, Phase, Session};
 use crate::session::life::warn_of_unread;
-use crate::session::session::{Life, Phase, Session};
 
 /// How long a client that has been told the end may go on sending.
 const LINGER_MAX: Duration = Duration::from_secs(1);

@@ -10,11 +10,11 @@ use helenus_wire::Version;
 use crate::context::Context;
 use crate::features;
 use crate::keys::{PoolKey, SessionKey};
+use crate::session::connection::Session;
 use crate::session::handover::leaving::Leavers;
 use crate::session::login::attempt::Login;
 use crate::session::names::Kind;
 use crate::session::recent_events::{RecentEvents, ToldElsewhere};
-use crate::session::session::Session;
 use crate::shared::ClientPermit;
 use crate::support::registry::Registry;
 

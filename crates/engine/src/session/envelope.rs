@@ -5,7 +5,7 @@ use helenus_wire::{Flow, Header, Opcode, Reader, Version, code, strip_payload};
 use crate::context::Context;
 use crate::keys::SessionKey;
 use crate::session::clients::Clients;
-use crate::session::session::{Phase, Session};
+use crate::session::connection::{Phase, Session};
 use crate::session::step::Step;
 use crate::session::versions::{supported, unsupported_version};
 

@@ -20,12 +20,12 @@ use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
 use crate::output::Output;
 use crate::session::clients::Clients;
+use crate::session::connection::{Life, Passing, Session};
 use crate::session::drain::Timetable;
 use crate::session::handover::leaving::Leavers;
 use crate::session::handover::passed::{NotAdopted, PassedClient, name_of};
 use crate::session::login::identity::Member;
 use crate::session::recent_events::Told;
-use crate::session::session::{Life, Passing, Session};
 use crate::shared::ClientPermit;
 
 /// Clients of a worker that are offered, or have just been held, at a time: so few stand still for the

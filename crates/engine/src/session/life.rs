@@ -6,8 +6,8 @@ use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
 use crate::output::Output;
 use crate::session::clients::Clients;
+use crate::session::connection::{Life, Next, Phase, Session};
 use crate::session::drain::Timetable;
-use crate::session::session::{Life, Next, Phase, Session};
 
 /// Bytes that wait for a client from which nothing is read.
 const UNREAD_MAX: usize = 1 << 20;

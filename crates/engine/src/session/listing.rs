@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::context::Context;
 use crate::keys::SessionKey;
 use crate::session::clients::Clients;
-use crate::session::session::{Phase, Session};
+use crate::session::connection::{Phase, Session};
 use crate::worker_status::{ClientNumbers, ClientOrder, ClientRow};
 
 impl Clients {

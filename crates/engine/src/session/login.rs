@@ -24,11 +24,11 @@ use helenus_wire::{Version, code};
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
 use crate::session::clients::Clients;
+use crate::session::connection::Phase;
 use crate::session::login::attempt::{Answer, Login, Next, Outcome};
 use crate::session::login::credentials::Credentials;
 use crate::session::login::identity::{Identity, Member};
 use crate::session::node_answer::NodeAnswer;
-use crate::session::session::Phase;
 use crate::stats::add;
 use crate::upstream::connect::kind::OpenError;
 

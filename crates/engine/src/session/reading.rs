@@ -5,7 +5,7 @@ use helenus_wire::{DecodeError, Decoder, ErrorBody, Flow, Header, code};
 use crate::context::Context;
 use crate::keys::SessionKey;
 use crate::session::clients::Clients;
-use crate::session::session::Life;
+use crate::session::connection::Life;
 use crate::session::versions::unsupported_version;
 use crate::stats::add;
 

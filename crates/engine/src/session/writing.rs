@@ -4,8 +4,8 @@ use crate::context::Context;
 use crate::keys::SessionKey;
 use crate::output::{Sent, Then};
 use crate::session::clients::Clients;
+use crate::session::connection::{Life, Session};
 use crate::session::outbox::Outbox;
-use crate::session::session::{Life, Session};
 use crate::stats::add;
 
 impl Session {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
 use helenus_engine::output::{Dialed, Output, Sent, Then};
-use helenus_engine::session::session::Next;
+use helenus_engine::session::connection::Next;
 use helenus_engine::shared::Common;
 use helenus_engine::stats::Quality;
 use helenus_engine::{Engine, LinkKey, SessionKey};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use helenus_engine::output::{Agreement, Dialed, Output};
-use helenus_engine::session::session::Next;
+use helenus_engine::session::connection::Next;
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_sim::dice::Dice;

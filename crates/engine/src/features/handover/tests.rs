@@ -13,8 +13,8 @@ use helenus_wire::{
 use super::*;
 use crate::config::Config;
 use crate::output::{Sent, Then};
+use crate::session::connection::Next;
 use crate::session::login::credentials::Credentials;
-use crate::session::session::Next;
 use crate::shared::WorkerMessage;
 use crate::snapshot::Snapshot;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, rows};

@@ -6,7 +6,7 @@ use helenus_wire::{Opcode, Version, code};
 use crate::config::Config;
 use crate::features;
 use crate::features::pause::operator_pause::Paused;
-use crate::session::session::Next;
+use crate::session::connection::Next;
 use crate::shared::WorkerMessage;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, rows};
 use crate::worker_status::{ClientOrder, ClientRow, Report, Wanted};

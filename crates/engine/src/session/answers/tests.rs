@@ -8,7 +8,7 @@ use helenus_wire::{Compression, Decoder, Flow, Opcode, Version, code};
 use crate::config::Config;
 use crate::keys::SessionKey;
 use crate::output::{Outgoing, Sent, Then};
-use crate::session::session::Next;
+use crate::session::connection::Next;
 use crate::testing::bench::{Asking, Bench, Spec, VARCHAR, rows};
 use crate::testing::take;
 

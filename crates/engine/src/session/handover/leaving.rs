@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::keys::SessionKey;
-use crate::session::session::Session;
+use crate::session::connection::Session;
 
 #[derive(Default)]
 pub(in crate::session) struct Leavers {

@@ -8,11 +8,11 @@ use helenus_wire::{Compression, Version};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::session::connection::Traffic;
 use crate::session::login::credentials::Credentials;
 use crate::session::login::identity::Full;
 use crate::session::names::ClientNames;
 use crate::session::recent_events::Told;
-use crate::session::session::Traffic;
 
 /// Of [`PassedClient`] and of [`PassedStatement`](crate::statement::prepared::PassedStatement): processes
 /// that write different ones do not understand each other. A field that may be missing needs no new number.

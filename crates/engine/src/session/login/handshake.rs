@@ -5,8 +5,8 @@ use helenus_wire::{Compression, Flow, Opcode, Reader, Version};
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
 use crate::session::clients::Clients;
+use crate::session::connection::Phase;
 use crate::session::names::ClientNames;
-use crate::session::session::Phase;
 use crate::session::step::Step;
 use crate::shared::EventKind;
 

@@ -241,6 +241,7 @@ fn full_queues_refuse() {
 
 /// A queue that has been served long enough for its rate to be known, and then not at all for so long; of each of these,
 /// that many wait, and had been served before.
+#[allow(clippy::type_complexity)]
 fn stopped_with(
     waiting: &[(u32, Class, u32, u32)],
     stopped_us: u64,

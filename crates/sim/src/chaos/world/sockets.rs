@@ -1,7 +1,7 @@
 //! The ends of connections at proxies.
 
 use helenus_engine::output::LinkEnd;
-use helenus_engine::session::session::Next;
+use helenus_engine::session::connection::Next;
 use helenus_engine::{LinkKey, SessionKey};
 
 use super::network::{End, Peer};

@@ -4,7 +4,7 @@ use helenus_wire::{Compression, Opcode, Version, write};
 
 use super::{Client, SECOND, adopt, begin, bench, next, pass, timetable};
 use crate::output::Output;
-use crate::session::session::Next;
+use crate::session::connection::Next;
 use crate::shared::{EventKind, WorkerMessage};
 use crate::testing::bench::Bench;
 
