@@ -334,6 +334,20 @@ mod tests {
     }
 
     #[test]
+    fn a_scan_that_is_waited_for_says_how_fast_the_node_is() {
+        let nodes = SharedNodes::new(crate::testing::begin());
+        let node = nodes.of(NodeIndex(0), 1);
+        let kept = node.try_take(2).expect("a permit").keep();
+        let other = node.try_take(2).expect("a permit");
+        assert!(!node.are_all_kept(1), "only one is allowed by now");
+        drop(other);
+        assert!(node.are_all_kept(1));
+        assert!(!node.are_all_kept(2));
+        drop(kept);
+        assert!(!node.are_all_kept(1));
+    }
+
+    #[test]
     fn workers_whose_scans_wait_are_woken_in_turn() {
         let nodes = SharedNodes::new(crate::testing::begin());
         let node = nodes.of(NodeIndex(0), 1);
