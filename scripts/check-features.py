@@ -6,7 +6,7 @@
     scripts/check-features.py --list        their names
 
 In a copy of the tree (below target/features) `crates/engine/src/features/NAME` and `NAME.rs` are deleted, and of
-`features.rs`, and of its files `in_statement`, `state` and `moments`, every line that has NAME as a word, with its comment. Then
+`features.rs`, `features/state.rs` and `features/moments.rs` every line that has NAME as a word, with its comment. Then
 `cargo check` has to pass for the engine, whose warnings do not count: what only the feature has used is not used any
 more.
 """
@@ -20,10 +20,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = tuple(
-    f"crates/engine/src/features{name}.rs" for name in ("", "/in_statement", "/moments", "/state")
+    f"crates/engine/src/features{name}.rs" for name in ("", "/moments", "/state")
 )
 # The rest of the list, no features.
-NONE = ("in_statement", "moments", "state")
+NONE = ("moments", "state")
 
 
 def names():

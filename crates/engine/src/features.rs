@@ -17,14 +17,12 @@ pub(crate) mod prewarm;
 pub mod records;
 pub mod rules;
 
-mod in_statement;
 mod moments;
 mod state;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use self::in_statement::*;
 pub(crate) use self::moments::*;
 pub(crate) use self::state::*;
 use crate::config::Config;

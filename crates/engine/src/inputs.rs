@@ -26,7 +26,6 @@ impl Engine {
     /// any time.
     pub fn on_deadline(&mut self, now: Instant, since_1970: Duration) {
         self.set_now(now);
-        features::on_deadline_first(self);
         self.end_pauses();
         features::on_deadline(self);
         self.settle();

@@ -413,13 +413,9 @@ pub(crate) fn deadline(engine: &Engine, mut next: Instant) -> Instant {
     next
 }
 
-/// The deadline has passed: before node requests that pause go on.
-pub(crate) fn on_deadline_first(engine: &mut Engine) {
-    lwt_turns::on_deadline(engine);
-}
-
 /// The deadline has passed.
 pub(crate) fn on_deadline(engine: &mut Engine) {
+    lwt_turns::on_deadline(engine);
     pause::on_deadline(engine);
     hedge::on_deadline(engine);
 }

@@ -50,6 +50,12 @@ pub(crate) struct InStatement {
     pub(super) layouts: layouts::InStatement,
 }
 
+/// What features keep with a write that has a marker for its timestamp.
+#[derive(Debug, Default)]
+pub(crate) struct InTimedForm {
+    pub(super) merge: merge::Refusals,
+}
+
 /// What features keep of a client's connection.
 #[derive(Default)]
 pub(crate) struct InSession {
