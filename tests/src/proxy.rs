@@ -15,6 +15,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, se
 
 const READY_PATIENCE: Duration = Duration::from_secs(30);
 const END_PATIENCE: Duration = Duration::from_secs(15);
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Kills the process `$1` when the input ends without the word `done`: destructors do not run in a
 /// test that is killed itself.
@@ -175,6 +176,25 @@ impl Proxy {
     pub fn log(&self) -> String {
         let text = fs::read(self.log.path()).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Everything it has logged once this is among it. What it says is written by a thread of its own,
+    /// so that an answer can come before the line that explains it.
+    ///
+    /// # Panics
+    ///
+    /// When it is not logged in time.
+    #[track_caller]
+    pub fn expect_logged(&self, text: &str) -> String {
+        let begin = Instant::now();
+        loop {
+            let log = self.log();
+            if log.contains(text) {
+                return log;
+            }
+            assert!(begin.elapsed() < LOG_PATIENCE, "{text:?} is not logged");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Resident memory in KiB.

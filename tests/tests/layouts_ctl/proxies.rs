@@ -58,9 +58,8 @@ fn a_proxy_follows_the_catalogue_and_says_what_does_not_fit() {
         let now = ["read", "written", "wrong"].map(|state| known(&proxy, state));
         now == [read, written + 1, wrong + 2]
     });
-    let log = proxy.log();
-    assert!(log.contains("layout x of seen.t is not read"), "{log}");
-    assert!(log.contains("layout y of seen.t is not written"), "{log}");
+    proxy.expect_logged("layout x of seen.t is not read");
+    let log = proxy.expect_logged("layout y of seen.t is not written");
     let told = log.matches("layout y of seen.t is not written").count();
     let report = check(&[node.address], &ON).expect("a report");
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");

@@ -175,7 +175,7 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
         outcome.is_err_and(|fault| fault.message.contains("catalogue"))
     });
     assert_eq!(reader.query(select).expect("the table is read").len(), 1);
-    assert!(proxy.log().contains("needs SELECT on the keyspace helenus"));
+    proxy.expect_logged("needs SELECT on the keyspace helenus");
     run(&mut node, "GRANT SELECT ON KEYSPACE helenus TO proxies");
     eventually("writes work again", Duration::from_secs(20), || {
         let outcome = writer.try_query(insert, ONE).expect("an answer");

@@ -150,8 +150,7 @@ fn an_address_that_is_of_no_use_keeps_the_proxy_from_no_other() {
     let points = [node_without_tables(), nodes[0].address];
     let mut proxy = crate::spawned_at(&points, &[]);
     proxy.wait_ready().expect("ready");
-    let log = proxy.log();
-    assert!(log.contains("reading the schema failed"), "{log}");
+    proxy.expect_logged("reading the schema failed");
     served_as(&mut client(&proxy, "app")).expect("served");
 }
 
@@ -182,8 +181,7 @@ fn credentials_that_cannot_be_checked_for_too_long_serve_no_longer() {
     served_as(&mut client).expect("served");
     judge_all(&nodes, &Verdict::unable());
     eventually("the session ends", || served_as(&mut client).is_err());
-    let log = proxy.log();
-    assert!(log.contains("links.unchecked_credentials_max_ms"), "{log}");
+    let log = proxy.expect_logged("links.unchecked_credentials_max_ms");
     assert!(!log.contains("app\0pw") && !log.contains("\\0pw"), "{log}");
 }
 
@@ -204,11 +202,7 @@ fn at_the_start_only_a_refusal_ends_the_proxy() {
     let mut ends = spawned(&nodes, &[]);
     let status = ends.wait(PATIENCE).expect("it ends");
     assert_eq!(status.code(), Some(1), "{}", ends.log());
-    let log = ends.log();
-    assert!(
-        log.contains("refuse cluster.username and cluster.password"),
-        "{log}"
-    );
+    ends.expect_logged("refuse cluster.username and cluster.password");
 }
 
 #[test]

@@ -171,8 +171,7 @@ fn what_the_next_process_does_not_take_stays_until_it_is_idle() {
         assert_eq!(served_as(client).expect("served"), token("app"));
     }
     leaves(&mut proxy);
-    let log = proxy.log();
-    assert!(log.contains("limits.clients_max is reached"), "{log}");
+    proxy.expect_logged("limits.clients_max is reached");
     let served = clients.iter_mut().map(served_as).filter(Result::is_ok);
     assert_eq!(served.count(), 2);
 }
@@ -369,8 +368,7 @@ fn a_process_that_dies_on_the_way_takes_nobody_with_it() {
     let answer = client.receive().expect("it is served");
     assert_eq!((answer.stream, answer.opcode), (3, op::RESULT));
     leaves(&mut proxy);
-    let log = proxy.log();
-    assert!(log.contains("no further clients are passed on"), "{log}");
+    proxy.expect_logged("no further clients are passed on");
 }
 
 /// The next packet: of so many clients.
@@ -428,8 +426,7 @@ fn a_process_that_stalls_takes_nobody_with_it() {
         assert_eq!((answer.stream, answer.opcode), (3, op::RESULT));
     }
     leaves(&mut proxy);
-    let log = proxy.log();
-    assert!(log.contains("no further clients are passed on"), "{log}");
+    let log = proxy.expect_logged("no further clients are passed on");
     assert!(!log.contains("disconnected, as it is not known"), "{log}");
 }
 
@@ -456,9 +453,5 @@ fn a_process_of_another_version_gets_the_ports_only() {
     assert_eq!(std::io::Read::read(&mut taker, &mut said).expect("said"), 0);
     assert_eq!(served_as(&mut client).expect("served"), token("app"));
     leaves(&mut proxy);
-    let log = proxy.log();
-    assert!(
-        log.contains("does not understand what this one says"),
-        "{log}"
-    );
+    proxy.expect_logged("does not understand what this one says");
 }

@@ -280,7 +280,7 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
         let next = place.launch();
         let status = proxy.wait(PATIENCE).expect("it ends by itself");
         assert!(status.success(), "{status}");
-        assert!(proxy.log().contains("another proxy has taken over"));
+        proxy.expect_logged("another proxy has taken over");
         proxy = next;
         let (status, _) = proxy.admin_get("/ready", None).expect("its admin server");
         assert_eq!(status, 200);
@@ -334,8 +334,7 @@ fn all_are_passed_on(place: &Place, mut proxy: Proxy, clients: &Clients) -> Prox
     assert!(proxy.wait(PATIENCE).expect("it ends by itself").success());
     assert_eq!(metric(&next, "helenus_clients_adopted_total"), count);
     assert_eq!(metric(&next, "helenus_clients"), count);
-    let log = proxy.log();
-    assert!(log.contains(&format!("passed={count}")), "{log}");
+    proxy.expect_logged(&format!("passed={count}"));
     let before = clients.requests.load(Ordering::Relaxed);
     eventually("they go on", PATIENCE, || {
         clients.requests.load(Ordering::Relaxed) > before + 50

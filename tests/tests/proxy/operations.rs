@@ -140,8 +140,7 @@ fn a_node_is_found_at_another_address(cluster: &Cluster) {
         PATIENCE,
         &mut is_served,
     );
-    let log = proxy.log();
-    assert!(log.contains("changed: cluster.contact_points"), "{log}");
+    proxy.expect_logged("changed: cluster.contact_points");
     let (_, json) = get(&proxy, "/api/snapshot");
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let states: Vec<_> = json["nodes"].as_array().expect("nodes").iter().collect();

@@ -329,7 +329,7 @@ fn settings_are_shown_and_reloaded(proxy: &Proxy, socket: &Path) {
         code == 0 && said.contains("no setting has changed"),
         "{said}"
     );
-    assert!(proxy.log().contains("certificates reloaded"));
+    proxy.expect_logged("certificates reloaded");
     for what in ["keys", "nodes", "pools", "queues", "rules", "proxies"] {
         let (code, table, error) = ctl(socket, &["show", what]);
         assert!(code == 0 && !table.is_empty(), "{what}: {error}");

@@ -116,6 +116,6 @@ fn a_worker_that_stands_still_fails_both_probes_and_the_watchdog() {
         heard += 1;
         assert!(heard < 100, "the watchdog is fed");
     }
-    assert!(proxy.log().contains("watchdog hears no more: worker "));
+    proxy.expect_logged("watchdog hears no more: worker ");
     proxy.kill().expect("a signal");
 }

@@ -240,16 +240,14 @@ fn a_collector_that_is_down_holds_nothing_up_and_what_it_misses_is_counted() {
     });
     assert!(collector.posts().len() >= 3);
     assert_eq!(metric(&proxy, "helenus_traces_exported_total"), 0.0);
-    let warnings = proxy
-        .log()
-        .matches("spans cannot be sent to the collector")
-        .count();
-    assert_eq!(warnings, 1, "{}", proxy.log());
+    let warning = "spans cannot be sent to the collector";
+    let log = proxy.expect_logged(warning);
+    assert_eq!(log.matches(warning).count(), 1, "{log}");
     client.query(READ).expect("rows");
     eventually("taken", || {
         (metric(&proxy, "helenus_traces_exported_total") >= 1.0).then_some(())
     });
-    assert!(proxy.log().contains("takes spans again"));
+    proxy.expect_logged("takes spans again");
     // What is left when the proxy ends is sent.
     client.query(READ).expect("rows");
     drop(client);
