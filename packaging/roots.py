@@ -58,7 +58,7 @@ class Nodes:
         self.folder = folder
         self.options = ["--name", f"{name}-{os.getpid()}", "--dir", folder]
         try:
-            self.run("up", "--heap-mib", 512, "--jvm-arg=-XX:TieredStopAtLevel=1", *options)
+            self.run("up", "--heap-mib", 512, "--short-lived", *options)
             self.addresses = [node["address"] for node in self.status()]
         except BaseException:
             self.down()

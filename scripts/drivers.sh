@@ -41,11 +41,8 @@ through() {
         { echo "the proxy's log:" >&2; tail -n 40 "$folder/$name.log" >&2; exit 1; }
 }
 
-# Without Java's optimizing compiler and its concurrent collector, which cost nodes that live for minutes more than they
-# gain.
 # None of them is killed, so their schema need not be written to disk each time it changes.
-"$helenus" cluster up --nodes 3 --heap-mib 512 --jvm-arg=-XX:TieredStopAtLevel=1 --jvm-arg=-XX:-UseG1GC \
-    --jvm-arg=-XX:+UseSerialGC --tls optional \
+"$helenus" cluster up --nodes 3 --heap-mib 512 --short-lived --tls optional \
     --jvm-arg=-Dcassandra.test.flush_local_schema_changes=false --name "$cluster" --dir "$folder/cluster"
 node=$("$helenus" cluster status --json --name "$cluster" --dir "$folder/cluster" |
     python3 -c 'import json,sys; print(json.load(sys.stdin)["nodes"][0]["address"])')

@@ -91,7 +91,7 @@ class Cluster:
 
     def __enter__(self):
         try:
-            subprocess.run([PROGRAM, "cluster", "up", "--nodes", "1", "--heap-mib", "512", *self.options], check=True)
+            subprocess.run([PROGRAM, "cluster", "up", "--nodes", "1", "--heap-mib", "512", "--short-lived", *self.options], check=True)
             status = subprocess.run(
                 [PROGRAM, "cluster", "status", "--json", *self.options], check=True, capture_output=True
             )

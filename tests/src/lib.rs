@@ -21,15 +21,11 @@ pub fn cassandra_version() -> String {
         .unwrap_or_else(|_| helenus_cluster::DEFAULT_VERSION.to_owned())
 }
 
-/// Nodes of that version, for one test. They live for seconds, in which Java's optimizing compiler and its
-/// concurrent collector cost more than they gain: without the first a node starts with 40 % less CPU time,
-/// without the second with another fifth less. Hashes of passwords are as cheap as Cassandra allows: with its default, each
-/// login costs a tenth of a second.
+/// Nodes of that version, for one test. Hashes of passwords are as cheap as Cassandra allows: with its default,
+/// each login costs a tenth of a second.
 pub fn ephemeral() -> ClusterSpec {
     ClusterSpec::ephemeral()
         .version(cassandra_version())
-        .jvm_arg("-XX:TieredStopAtLevel=1")
-        .jvm_arg("-XX:-UseG1GC")
-        .jvm_arg("-XX:+UseSerialGC")
+        .short_lived()
         .jvm_arg("-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4")
 }

@@ -16,6 +16,7 @@
 mod addresses;
 mod agent;
 mod cgroup;
+mod class_archive;
 mod cluster;
 mod cql;
 mod disk;
@@ -51,4 +52,23 @@ pub use tls::{CLIENT_IDENTITY, TlsFiles};
 /// If Maven is missing or cannot fetch them.
 pub fn fetch(version: &str, progress: Progress) -> Result<std::path::PathBuf> {
     jars::ensure(version, &*progress)
+}
+
+/// Archives the classes that a node of a Cassandra version loads, unless the cache has an archive that fits
+/// this machine's Java; returns its file. Nodes with [`ClusterSpec::short_lived`] start from it. It takes the
+/// start of one node.
+///
+/// # Errors
+/// If the jars cannot be fetched, or that node does not start.
+pub fn archive_classes(version: &str, progress: Progress) -> Result<std::path::PathBuf> {
+    let lib = jars::ensure(version, &*progress)?;
+    class_archive::ensure(&lib, |arguments| {
+        progress("archiving the classes of a node (once)");
+        let spec = ClusterSpec::ephemeral().version(version).short_lived();
+        let spec = arguments.into_iter().fold(spec, ClusterSpec::jvm_arg);
+        let mut cluster = Cluster::up(spec)?;
+        // It is written when the node ends by itself.
+        cluster.stop(1)?;
+        cluster.down(false)
+    })
 }

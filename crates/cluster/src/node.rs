@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::agent;
+use crate::class_archive;
 use crate::error::{Context, Result, invalid};
 use crate::java;
 use crate::state::{NodeState, State, node_dir};
@@ -43,6 +44,15 @@ const OPENS: &[&str] = &[
     "java.base/jdk.internal.util.jar",
     "jdk.management/com.sun.management.internal",
 ];
+
+/// Java for nodes that are to be fast.
+const OPTIMIZING: [&str; 3] = [
+    "-XX:+UseG1GC",
+    "-XX:+ParallelRefProcEnabled",
+    "-XX:MaxGCPauseMillis=300",
+];
+/// Java for nodes that are to start soon.
+const LIGHT: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
 const LINE_CHARS_MAX: usize = 300;
 
@@ -120,7 +130,9 @@ pub(crate) fn tool(lib: &Path, dir: &Path, main_class: &str) -> Result<Command> 
     fs::write(&quiet, LOGBACK_TOOLS).during("writing", &quiet)?;
     let mut command = Command::new(java::of_tools()?);
     command
-        .args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+        .arg("-Xmx128m")
+        .args(LIGHT)
+        .args(class_archive::used(lib))
         .args(module_args())
         // Tools keep a history in the home folder; keep it with the cluster instead.
         .arg(format!("-Duser.home={}", dir.display()))
@@ -156,9 +168,6 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
         format!("-XX:MaxDirectMemorySize={}m", spec.direct_mib),
         "-Xss512k".into(),
         "-ea".into(),
-        "-XX:+UseG1GC".into(),
-        "-XX:+ParallelRefProcEnabled".into(),
-        "-XX:MaxGCPauseMillis=300".into(),
         "-XX:+ExitOnOutOfMemoryError".into(),
         "-XX:+PerfDisableSharedMem".into(),
         "-Djava.net.preferIPv4Stack=true".into(),
@@ -177,6 +186,10 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
             conf.join("logback.xml").display()
         ),
         format!(
+            "-Dcassandra-rackdc.properties=file://{}",
+            conf.join("cassandra-rackdc.properties").display()
+        ),
+        format!(
             "-Dcassandra.triggers_dir={}",
             conf.join("triggers").display()
         ),
@@ -190,6 +203,12 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
         format!("-Dcassandra.system_distributed.default_rf={replicas}"),
         format!("-Dcassandra.system_traces.default_rf={}", replicas.min(2)),
     ];
+    if spec.short_lived {
+        args.extend(LIGHT.map(String::from));
+        args.extend(class_archive::used(lib));
+    } else {
+        args.extend(OPTIMIZING.map(String::from));
+    }
     if let Some(dead) = node.replaces {
         // Only at its first start: it must not stand in the way of a restart.
         args.push(format!("-Dcassandra.replace_address_first_boot={dead}"));
@@ -198,10 +217,8 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
     if let Some(jamm) = find_jamm(lib) {
         args.push(format!("-javaagent:{}", jamm.display()));
     }
-    let mut class_path = vec![
-        conf.display().to_string(),
-        lib.join("*").display().to_string(),
-    ];
+    // First, and no folder: an archive of classes holds only for the jars that it was made of.
+    let mut class_path = vec![lib.join("*").display().to_string()];
     if let Some(jar) = &spec.agent {
         args.push(agent::PROPERTY.into());
         args.push(agent::secret_option(dir));

@@ -71,6 +71,9 @@ pub struct ClusterSpec {
     #[serde(default)]
     pub(crate) agent: Option<PathBuf>,
     pub(crate) class_path: Vec<PathBuf>,
+    /// Absent in files of clusters created before it was known.
+    #[serde(default)]
+    pub(crate) short_lived: bool,
     /// Absent in files of clusters created before there were relays.
     #[serde(default)]
     pub(crate) relayed: bool,
@@ -103,6 +106,7 @@ impl ClusterSpec {
             java_agents: Vec::new(),
             agent: None,
             class_path: Vec::new(),
+            short_lived: false,
             relayed: false,
             ephemeral: false,
             ready_timeout_s: 180,
@@ -233,6 +237,14 @@ impl ClusterSpec {
     /// [`crate::find_agent`].
     pub fn agent(mut self, jar: impl Into<PathBuf>) -> Self {
         self.agent = Some(jar.into());
+        self
+    }
+
+    /// For nodes that live for minutes, as in tests: without Java's optimizing compiler and concurrent
+    /// collector, which cost them more than they gain (40 % and then a fifth of the CPU time of a start),
+    /// and from the archive of [`crate::archive_classes`], if there is one (another fifth).
+    pub fn short_lived(mut self) -> Self {
+        self.short_lived = true;
         self
     }
 

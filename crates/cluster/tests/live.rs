@@ -11,10 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Nodes that live for seconds, in which Java's optimizing compiler costs more than it gains.
 fn spec() -> ClusterSpec {
-    ClusterSpec::ephemeral()
-        .jvm_arg("-XX:TieredStopAtLevel=1")
-        .jvm_arg("-XX:-UseG1GC")
-        .jvm_arg("-XX:+UseSerialGC")
+    ClusterSpec::ephemeral().short_lived()
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {

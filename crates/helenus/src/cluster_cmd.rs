@@ -31,6 +31,9 @@ enum Action {
         /// Cassandra version.
         #[arg(default_value = DEFAULT_VERSION)]
         version: String,
+        /// Also archive the classes that a node loads, for nodes of `up --short-lived` (starts one).
+        #[arg(long)]
+        class_archive: bool,
     },
     /// Start a cluster and wait until it is ready.
     Up(Box<UpArgs>),
@@ -144,6 +147,10 @@ struct UpArgs {
     /// An additional argument for java; may be repeated.
     #[arg(long, allow_hyphen_values = true, value_name = "ARG")]
     jvm_arg: Vec<String>,
+    /// For nodes that live for minutes: without Java's optimizing compiler and concurrent collector, and from
+    /// the archive of `fetch --class-archive`, if there is one.
+    #[arg(long)]
+    short_lived: bool,
     /// Highest protocol version the nodes know (3 to 5).
     #[arg(long, value_name = "V")]
     max_protocol_version: Option<u8>,
@@ -183,11 +190,17 @@ pub(crate) fn run(args: ClusterArgs) -> anyhow::Result<()> {
     };
     let open = || Cluster::open(&dir, progress());
     match args.action {
-        Action::Fetch { version } => {
+        Action::Fetch {
+            version,
+            class_archive,
+        } => {
             println!(
                 "{}",
                 helenus_cluster::fetch(&version, progress())?.display()
             );
+            if class_archive {
+                helenus_cluster::archive_classes(&version, progress())?;
+            }
             Ok(())
         }
         Action::Up(up) => {
@@ -289,6 +302,9 @@ fn spec(up: UpArgs, name: String, dir: &Path) -> anyhow::Result<ClusterSpec> {
             TlsArg::Optional => ClientTls::Optional,
             TlsArg::Mutual => ClientTls::Mutual,
         });
+    if up.short_lived {
+        spec = spec.short_lived();
+    }
     if let Some(prefix) = up.ip {
         spec = spec.ip_prefix(prefix);
     }
@@ -393,7 +409,7 @@ mod tests {
     #[test]
     fn a_long_up_line_becomes_a_spec() {
         let line = "x up -n 2 --ip 127.0.7 --yaml a=b=c --place d:r --jvm-arg -Dx=y --tls mutual \
-                    --auth --max-protocol-version 4";
+                    --auth --short-lived --max-protocol-version 4";
         let parsed =
             Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{e}"));
         let Action::Up(up) = parsed.args.action else {
@@ -409,6 +425,7 @@ mod tests {
             .jvm_arg("-Dx=y")
             .tls(ClientTls::Mutual)
             .auth(true)
+            .short_lived()
             .max_protocol_version(4);
         assert_eq!(made, expected);
     }
