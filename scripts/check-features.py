@@ -5,12 +5,13 @@
     scripts/check-features.py --two SEED    two of them, chosen by that number
     scripts/check-features.py --list        their names
 
-In a copy of the tree (below target/features) `crates/engine/src/features/NAME` and `NAME.rs` are deleted, and of
-`features.rs`, `features/state.rs` and `features/moments.rs` every line that has NAME as a word, with its comment. Then
-`cargo check` has to pass for the engine, whose warnings do not count: what only the feature has used is not used any
-more.
+In a copy of the engine (below target/features) `src/features/NAME` and `NAME.rs` are deleted, and of `features.rs`,
+`features/state.rs` and `features/moments.rs` every line that has NAME as a word, with its comment. Then the compiler
+has to pass it, whose warnings do not count: what only the feature has used is not used any more. It gets the libraries
+that cargo has built for the engine as it is, which are compiled first if they are not yet.
 """
 
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LISTS = tuple(
     f"crates/engine/src/features{name}.rs" for name in ("", "/moments", "/state")
 )
+ENGINE = "crates/engine"
 # The rest of the list, no features.
 NONE = ("moments", "state")
 
@@ -32,23 +34,11 @@ def names():
 
 
 def copy(tree):
-    out = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "Cargo.toml", "Cargo.lock",
-         "rust-toolchain.toml", "benches", "crates", "tests", "fuzz"],
-        cwd=ROOT, capture_output=True, check=True)
-    wanted = {name for name in out.stdout.decode().split("\0") if name and (ROOT / name).is_file()}
-    for path in tree.rglob("*"):
-        if path.is_file() and str(path.relative_to(tree)) not in wanted:
-            path.unlink()
-    for name in wanted:
-        to = tree / name
-        if not to.exists() or to.read_bytes() != (ROOT / name).read_bytes():
-            to.parent.mkdir(parents=True, exist_ok=True)
-            # With a new time, so that cargo sees it.
-            shutil.copyfile(ROOT / name, to)
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(ROOT / ENGINE, tree / ENGINE)
 
 
-def without(tree, name):
+def without(tree, name, compiler):
     word = re.compile(rf"\b{name}\b")
     for path in (tree / of for of in LISTS):
         kept = []
@@ -63,18 +53,39 @@ def without(tree, name):
     folder = tree / LISTS[1].rpartition("/")[0]
     shutil.rmtree(folder / name, ignore_errors=True)
     (folder / f"{name}.rs").unlink(missing_ok=True)
-    run = subprocess.run(
-        ["cargo", "check", "--locked", "--quiet", "--package", "helenus-engine", "--lib"],
-        cwd=tree, capture_output=True, text=True, env=ENVIRONMENT)
+    run = subprocess.run([*compiler, str(tree / ENGINE / "src/lib.rs")], cwd=tree, capture_output=True, text=True)
     return run.returncode == 0, run.stderr
 
 
+def cargo(*arguments):
+    return subprocess.run(["cargo", *arguments, "--locked"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def compiler(out):
+    """The compiler's command line for the engine, but for the file, as cargo would have it."""
+    # Of the whole workspace, as everything is built: another selection has other features of third-party crates.
+    built = cargo("build", "--quiet", "--workspace", "--bins", "--message-format", "json")
+    libraries = {}
+    for message in map(json.loads, built.splitlines()):
+        if message["reason"] == "compiler-artifact" and {"lib", "proc-macro"} & set(message["target"]["kind"]):
+            files = [file for file in message["filenames"] if file.endswith((".rlib", ".so"))]
+            libraries.update({message["package_id"]: file for file in files})
+    metadata = json.loads(cargo("metadata", "--format-version", "1"))
+    [package] = [package for package in metadata["packages"] if package["name"] == "helenus-engine"]
+    [node] = [node for node in metadata["resolve"]["nodes"] if node["id"] == package["id"]]
+    line = ["env", f"CARGO_PKG_VERSION={package['version']}", f"CARGO_MANIFEST_DIR={ROOT / ENGINE}", "rustc",
+            "--crate-name", "helenus_engine", "--crate-type", "lib", "--edition", package["edition"],
+            "--emit", "metadata", "--out-dir", str(out), "--cap-lints", "allow", "--color", "never",
+            "-L", f"dependency={Path(libraries[package['id']]).parent}"]
+    for feature in node["features"]:
+        line += ["--cfg", f'feature="{feature}"']
+    for dependency in node["deps"]:
+        if any(kind["kind"] is None for kind in dependency["dep_kinds"]) and dependency["pkg"] in libraries:
+            line += ["--extern", f"{dependency['name']}={libraries[dependency['pkg']]}"]
+    return line
+
+
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
-ENVIRONMENT = {
-    **{key: value for key, value in os.environ.items() if key != "RUSTC_WORKSPACE_WRAPPER"},
-    "CARGO_TARGET_DIR": str(TARGET / "features" / "target"),
-    "CARGO_TERM_COLOR": "never",
-}
 
 
 def main(arguments):
@@ -93,10 +104,11 @@ def main(arguments):
         return 2
     tree = TARGET / "features" / "tree"
     tree.mkdir(parents=True, exist_ok=True)
+    line = compiler(tree)
     failed = 0
     for name in dict.fromkeys(chosen):
         copy(tree)
-        passes, said = without(tree, name)
+        passes, said = without(tree, name, line)
         print(f"{'ok' if passes else 'FAILED'}: the engine without {name}", flush=True)
         if not passes:
             failed += 1
