@@ -51,7 +51,8 @@ fn note(engine: &mut Engine, key: NodeRequestKey, at_node_us: u64, end: AttemptE
     // The next attempt's wait is another.
     let queued_us = std::mem::take(&mut request.queued_us);
     client.trail.queued_us = client.trail.queued_us.wrapping_add(queued_us);
-    client.features.records.get_or_insert_default().note(Noted {
+    let noted = &mut client.features.keep().records;
+    noted.get_or_insert_default().note(Noted {
         node: request.node,
         queued_us,
         at_node_us: at_node_us as u32,
@@ -103,7 +104,9 @@ fn since_1970_of(engine: &Engine, at: Instant) -> Duration {
 /// Those of a request that ends now, as one sees them that has come at this time.
 fn attempts_of(engine: &Engine, request: &ClientRequest, began: Instant) -> (Vec<Attempt>, u32) {
     let none = Attempts::default();
-    let noted = request.features.records.as_deref().unwrap_or(&none);
+    let noted = request.features.rare();
+    let noted = noted.and_then(|rare| rare.records.as_deref());
+    let noted = noted.unwrap_or(&none);
     let mut open = open_attempts(engine, request);
     let last = last_attempt(
         engine,
