@@ -15,10 +15,10 @@ use crate::features::Slot;
 use crate::features::merge::gate::{Batch, Common, Merge, One, leads, take_members};
 use crate::features::merge::split::{go_alone, part};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
+use crate::pipeline::fail::timed_out::timed_out;
 use crate::pipeline::node_request::{Owner, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
-use crate::pipeline::timed_out::timed_out;
 use crate::statement::prepared::Prepared;
 use crate::stats::add;
 

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
+use crate::exec::attempt_end::AttemptEnd;
 use crate::features;
 use crate::features::records::attempts::{ATTEMPTS_MAX, Attempt, Attempts, Noted};
 use crate::features::records::slow::SlowRequest;
 use crate::features::records::traces::{RequestTrace, TraceParent};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::Output;
-use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::{NodeRequest, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
