@@ -6,6 +6,8 @@
 //! when everything that has come together has been handed over. So queries that arrive together leave
 //! together, without any timer.
 
+mod leak_check;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 //! response goes in, and what is next comes out ([`Step`]). They send nothing themselves: the node
 //! requests that they make are routed by the engine, when the step has been taken.
 
+pub(crate) mod attempt_end;
 pub(crate) mod context;
 pub(crate) mod outcome;
 pub(crate) mod retry;

@@ -1,5 +1,8 @@
 //! What comes to a worker beside the bytes of its clients and nodes: messages, and the time.
 
+mod adopt;
+mod report;
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 

@@ -27,6 +27,7 @@ pub(super) use self::reads::{as_asked, read_table_instead};
 pub(super) use self::requests::{on_alone, on_made};
 use crate::config::Config;
 use crate::context::Context;
+use crate::features::Slot;
 use crate::pipeline::query::Query;
 use crate::rewrite::leases::Flagged;
 use crate::snapshot::Snapshot;
@@ -39,18 +40,35 @@ pub(super) type InRequest = Option<Box<OnLayouts>>;
 #[derive(Debug, Default)]
 pub(crate) struct InStatement(Mutex<Option<LayoutPlan<Statement>>>);
 
+/// What a request has to do with layouts.
+#[inline]
+fn on_layouts(slot: &Slot) -> Option<&OnLayouts> {
+    slot.rare()?.layouts.as_deref()
+}
+
+/// The same, which it has not any more.
+fn take_from(slot: &mut Slot) -> Option<OnLayouts> {
+    slot.rare_mut()?.layouts.take().map(|of| *of)
+}
+
+/// Whether nodes are asked for something else than what the client has asked.
+#[inline]
+pub(super) fn is_rewritten(slot: &Slot) -> bool {
+    on_layouts(slot).is_some()
+}
+
 /// What the client has asked, if a layout is read in place of its table.
 #[inline]
-pub(super) fn asked(request: &InRequest) -> Option<&Query> {
-    match request.as_deref() {
+pub(super) fn asked(slot: &Slot) -> Option<&Query> {
+    match on_layouts(slot) {
         Some(OnLayouts::Read(read)) => Some(&read.asked),
         _ => None,
     }
 }
 
 /// What the proxy has prepared for the layouts that a request writes.
-pub(super) fn prepared(request: &InRequest) -> Option<&[Arc<Prepared>]> {
-    match request.as_deref() {
+pub(super) fn prepared(slot: &Slot) -> Option<&[Arc<Prepared>]> {
+    match on_layouts(slot) {
         Some(OnLayouts::Write(write)) => Some(&write.prepared),
         _ => None,
     }

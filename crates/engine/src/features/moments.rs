@@ -10,11 +10,11 @@ use helenus_wire::{Malformed, Opcode};
 use crate::config::Config;
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::Response;
 use crate::features::*;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
-use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::client_answer::ClientAnswer;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
@@ -58,7 +58,7 @@ pub(crate) fn on_request(
     slot: &mut Slot,
 ) -> Verdict {
     pass!(pause::on_request(engine, request, has_waited));
-    pass!(rules::on_request(engine, request, &mut slot.rules));
+    pass!(rules::on_request(engine, request, slot));
     Verdict::GoOn
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn on_shared(engine: &mut Engine, request: &Arrived<'_>, joins: bool)
 /// A request gets the answer of another.
 #[inline]
 pub(crate) fn on_follower(engine: &mut Engine, key: ClientRequestKey, slot: &mut Slot) {
-    rules::on_follower(engine, key, &mut slot.rules);
+    rules::on_follower(engine, key, slot);
 }
 
 /// A request is refused, with this code and text.
@@ -130,7 +130,7 @@ pub(crate) fn on_made(request: &mut ClientRequest) {
 #[inline]
 pub(crate) fn asked(slot: &Slot) -> Option<&Query> {
     let mut asked = None;
-    asked = layouts::asked(&slot.layouts).or(asked);
+    asked = layouts::asked(slot).or(asked);
     asked
 }
 
@@ -138,14 +138,14 @@ pub(crate) fn asked(slot: &Slot) -> Option<&Query> {
 #[inline]
 pub(crate) fn is_rewritten(slot: &Slot) -> bool {
     let mut is_rewritten = false;
-    is_rewritten |= slot.layouts.is_some();
+    is_rewritten |= layouts::is_rewritten(slot);
     is_rewritten
 }
 
 /// What the proxy has made for a request, and had prepared.
 pub(crate) fn prepared(slot: &Slot) -> &[Arc<Prepared>] {
     let mut prepared = None;
-    prepared = layouts::prepared(&slot.layouts).or(prepared);
+    prepared = layouts::prepared(slot).or(prepared);
     prepared.unwrap_or_default()
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn is_late(engine: &Engine, key: NodeRequestKey) -> bool {
 /// A request that goes on by itself will be kept. It is the last one that was analyzed.
 #[inline]
 pub(crate) fn on_keep(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) {
-    lwt_turns::on_keep(engine, request, &mut slot.lwt_turns);
+    lwt_turns::on_keep(engine, request, slot);
 }
 
 /// Whether a request that is to begin has to wait, or goes with another.
@@ -326,9 +326,9 @@ pub(crate) fn on_client_answered(
 /// A client request has ended.
 #[inline]
 pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, slot: &mut Slot) {
-    merge::on_end(engine, &mut slot.merge);
+    merge::on_end(engine, slot);
     coalesce::on_end(engine, key, &slot.coalesce);
-    lwt_turns::on_end(engine, &slot.lwt_turns);
+    lwt_turns::on_end(engine, slot);
 }
 
 /// What others tell this worker.

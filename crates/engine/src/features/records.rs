@@ -18,7 +18,7 @@ use helenus_policy::schedule::Class;
 
 use crate::config::Config;
 
-pub use crate::pipeline::attempt_end::AttemptEnd;
+pub use crate::exec::attempt_end::AttemptEnd;
 
 pub use attempts::Attempt;
 pub use described::Described;

@@ -62,39 +62,69 @@ pub(crate) struct InSession {
     pub(super) rules: rules::InSession,
 }
 
-/// What features keep of a client's request.
+/// What features keep of a client's request. It moves with each: what few requests have is one word of it.
 #[derive(Default)]
 pub(crate) struct Slot {
+    pub(super) coalesce: coalesce::Slot,
+    rare: Option<Box<Rare>>,
+}
+
+/// What features keep of few requests.
+#[derive(Default)]
+pub(super) struct Rare {
     pub(super) rules: rules::Slot,
     pub(super) encodings: encodings::InRequest,
     pub(super) layouts: layouts::InRequest,
-    pub(super) coalesce: coalesce::Slot,
     pub(super) merge: merge::Slot,
     pub(super) lwt_turns: lwt_turns::Slot,
     pub(super) records: records::Slot,
 }
 
 impl Slot {
+    /// What is rare of it, if there is anything.
+    #[inline]
+    pub(super) fn rare(&self) -> Option<&Rare> {
+        self.rare.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn rare_mut(&mut self) -> Option<&mut Rare> {
+        self.rare.as_deref_mut()
+    }
+
+    /// Room for what is rare.
+    #[inline(never)]
+    pub(super) fn keep(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
     /// Whether the request shares nothing with others.
     #[inline]
     pub(crate) fn goes_alone(&self) -> bool {
+        let Some(rare) = self.rare() else {
+            return false;
+        };
         let mut goes_alone = false;
-        goes_alone |= self.rules.is_timed();
+        goes_alone |= rare.rules.is_timed();
         goes_alone
     }
 
     /// Why it is given up at this age, if it is.
     #[inline]
     pub(crate) fn why_late(&self, age: Duration) -> Option<String> {
+        let rare = self.rare()?;
         let mut why = None;
-        why = why.or_else(|| self.rules.why_late(age));
+        why = why.or_else(|| rare.rules.why_late(age));
         why
     }
 
     /// Its answer is there, of so many bytes.
     #[inline]
     pub(crate) fn on_reply(&self, bytes: usize, now: Instant) {
-        self.rules.on_reply(bytes, now);
+        let Some(rare) = self.rare() else {
+            return;
+        };
+        rare.rules.on_reply(bytes, now);
     }
 
     /// Whether the request waits to begin.
@@ -102,53 +132,71 @@ impl Slot {
     pub(crate) fn is_waiting(&self) -> bool {
         let mut is_waiting = false;
         is_waiting |= coalesce::is_parked(self.coalesce);
-        is_waiting |= self.lwt_turns.is_waiting();
+        is_waiting |= self.rare().is_some_and(|rare| rare.lwt_turns.is_waiting());
         is_waiting
     }
 
     /// Whether a read that asks the same may join it.
     #[inline]
     pub(crate) fn may_be_joined(&self, cx: &Context) -> bool {
+        let Some(rare) = self.rare() else {
+            return true;
+        };
         let mut may_be = true;
-        may_be &= encodings::may_join(cx, &self.encodings);
+        may_be &= encodings::may_join(cx, &rare.encodings);
         may_be
     }
 
     /// Whether it goes with another, and has no node request of its own.
     pub(crate) fn goes_with_another(&self) -> bool {
+        let Some(rare) = self.rare() else {
+            return false;
+        };
         let mut goes_so = false;
-        goes_so |= self.merge.has_joined();
+        goes_so |= rare.merge.has_joined();
         goes_so
     }
 
     /// Whether it may have been applied before, when it begins.
     #[inline]
     pub(crate) fn may_be_applied(&self) -> bool {
+        let Some(rare) = self.rare() else {
+            return false;
+        };
         let mut may_be = false;
-        may_be |= self.merge.has_parted();
+        may_be |= rare.merge.has_parted();
         may_be
     }
 
     /// Whether others may still join it, or have joined it: it is written down when its link's bytes leave.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
+        let Some(rare) = self.rare() else {
+            return false;
+        };
         let mut is_open = false;
-        is_open |= self.merge.is_open();
+        is_open |= rare.merge.is_open();
         is_open
     }
 
     /// Whether what is sent for it is for several.
     #[inline]
     pub(crate) fn is_of_several(&self) -> bool {
+        let Some(rare) = self.rare() else {
+            return false;
+        };
         let mut is_so = false;
-        is_so |= self.merge.leads();
+        is_so |= rare.merge.leads();
         is_so
     }
 
     /// How many others get its answer.
     pub(crate) fn answered_with(&self) -> usize {
+        let Some(rare) = self.rare() else {
+            return 0;
+        };
         let mut number = 0;
-        number += self.merge.members();
+        number += rare.merge.members();
         number
     }
 
@@ -156,7 +204,10 @@ impl Slot {
     #[inline]
     pub(crate) fn take_answered_with(&mut self) -> Vec<ClientRequestKey> {
         let mut others = Vec::new();
-        others = self.merge.members_or(others);
+        let Some(rare) = self.rare_mut() else {
+            return others;
+        };
+        others = rare.merge.members_or(others);
         others
     }
 
@@ -164,20 +215,29 @@ impl Slot {
     #[inline]
     pub(crate) fn resendable(&self) -> Resendable {
         let mut resendable = Resendable::Always;
-        resendable = resendable.min(self.merge.resendable());
+        let Some(rare) = self.rare() else {
+            return resendable;
+        };
+        resendable = resendable.min(rare.merge.resendable());
         resendable
     }
 
     /// A node has answered with rows.
     #[inline]
     pub(crate) fn on_rows(&mut self, content: &[u8]) {
-        self.lwt_turns.on_rows(content);
+        let Some(rare) = self.rare_mut() else {
+            return;
+        };
+        rare.lwt_turns.on_rows(content);
     }
 
     /// Whether it is its turn.
     pub(crate) fn has_turn(&self) -> bool {
+        let Some(rare) = self.rare() else {
+            return false;
+        };
         let mut has_turn = false;
-        has_turn |= self.lwt_turns.has_turn();
+        has_turn |= rare.lwt_turns.has_turn();
         has_turn
     }
 }

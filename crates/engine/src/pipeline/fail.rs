@@ -3,6 +3,7 @@
 pub(crate) mod expire;
 pub(crate) mod give_up;
 pub(crate) mod refuse;
+pub(crate) mod timed_out;
 
 use helenus_wire::{ErrorBody, code};
 
@@ -11,8 +12,8 @@ use crate::engine::Engine;
 use crate::exec::outcome::Outcome;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::pipeline::fail::timed_out::timed_out;
 use crate::pipeline::node_request::{Owner, Stage};
-use crate::pipeline::timed_out::timed_out;
 use crate::rewrite::rewritten::Tried;
 
 impl Engine {

@@ -6,12 +6,12 @@ use helenus_wire::{ErrorBody, JoinedBody, Opcode, Reader, ResultKind, flags, res
 
 use crate::engine::Engine;
 use crate::exec::Execution;
+use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
-use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::Owner;
 use crate::rewrite::rewritten::{AsAsked, Tried};

@@ -4,10 +4,10 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Header, MAX_RESPONSE_BODY, Opcode, Reader, code, strip_prelude};
 
 use crate::engine::Engine;
+use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::Response;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::memory::NO_MEMORY;
-use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::{Landed, Owner};
 use crate::pipeline::query::Query;
 use crate::scheduler::Served;

@@ -26,7 +26,7 @@ pub(in crate::features) fn on_answered(
     answer: &NodeAnswer<'_>,
 ) -> Option<ShownAnswer> {
     let request = engine.requests.clients.get(key);
-    let of = request.and_then(|request| request.features.encodings.encoded.as_deref())?;
+    let of = request.and_then(|request| request.features.rare()?.encodings.encoded.as_deref())?;
     let limit_bytes = engine.cx.memory.left().min(ANSWER_BYTES_MAX);
     match show(&mut engine.features.encodings, of, answer, limit_bytes) {
         Ok(None) => None,

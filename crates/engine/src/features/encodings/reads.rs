@@ -25,7 +25,9 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
         .get(key)
         .and_then(|of| of.owner.client());
     let client = owner.and_then(|owner| engine.requests.clients.get(owner));
-    let Some(known) = client.and_then(|client| client.features.encodings.known.as_ref()) else {
+    let of = client.and_then(|client| client.features.rare());
+    let of = of.map(|rare| &rare.encodings);
+    let Some(known) = of.and_then(|of| of.known.as_ref()) else {
         return false;
     };
     let held = engine.cx.shared.leases.held(engine.cx.now);
@@ -44,7 +46,7 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
     if Arc::ptr_eq(known, &newest.features.encodings) {
         return false;
     }
-    let known = client.and_then(|client| client.features.encodings.encoded.as_deref());
+    let known = of.and_then(|of| of.encoded.as_deref());
     let asked = client.map(|client| &client.query);
     let known = known.map(|of| &*of.table);
     asked.is_some_and(|query| {

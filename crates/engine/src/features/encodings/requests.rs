@@ -54,10 +54,12 @@ fn store(
     let (arrival, analysis) = (request.arrival, request.analysis);
     let stored = find_stored(engine, arrival, analysis, request.statement);
     let stored = stored.map_err(Box::new)?;
-    slot.encodings = InRequest {
-        encoded: stored.encoded,
-        known: stored.known,
-    };
+    if stored.encoded.is_some() || stored.known.is_some() {
+        slot.keep().encodings = InRequest {
+            encoded: stored.encoded,
+            known: stored.known,
+        };
+    }
     *instead = Instead {
         until: stored.until,
         sent: stored.sent,

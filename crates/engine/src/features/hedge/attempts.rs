@@ -7,9 +7,9 @@ use helenus_policy::schedule::Class;
 
 use crate::engine::Engine;
 use crate::exec::Execution;
+use crate::exec::attempt_end::AttemptEnd;
 use crate::features::hedge::budget::Hedging;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::{Form, Landed, NodeRequest, Owner, Prediction, Target};
 use crate::pipeline::retry::resendable::Loss;
 use crate::scheduler::Served;

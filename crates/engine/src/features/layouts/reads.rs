@@ -14,10 +14,10 @@ use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features::layouts::on_layouts::OnLayouts;
 use crate::features::layouts::plan::{CopyReads, Plan};
-use crate::features::layouts::plan_of;
 use crate::features::layouts::read::{Fault, Instead, LayoutRead, identity, unwrap};
 use crate::features::layouts::refusals::fenced;
 use crate::features::layouts::restored_order::RestoredOrder;
+use crate::features::layouts::{on_layouts, plan_of, take_from};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::arrival::Arrival;
 use crate::rewrite::leases::Need;
@@ -241,7 +241,7 @@ pub(in crate::features) fn read_table_instead(
     let Some(request) = engine.requests.clients.get_mut(client) else {
         return false;
     };
-    let instead = match request.features.layouts.as_deref() {
+    let instead = match on_layouts(&request.features) {
         Some(OnLayouts::Read(read)) => read.instead(tried),
         _ => return false,
     };
@@ -265,14 +265,14 @@ fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
     let Some(request) = engine.requests.clients.get_mut(client) else {
         return;
     };
-    let Some(OnLayouts::Read(read)) = request.features.layouts.take().map(|of| *of) else {
+    let Some(OnLayouts::Read(read)) = take_from(&mut request.features) else {
         return;
     };
     let statement = request.query.statement.take();
     match (fault, statement) {
         (Fault::Layout, Some(statement)) => statement.forget_range(),
         (Fault::Unknown, Some(statement)) => {
-            request.features.layouts = Some(Box::new(OnLayouts::ReadAfter(statement)));
+            request.features.keep().layouts = Some(Box::new(OnLayouts::ReadAfter(statement)));
         }
         (Fault::Role, _) => {
             let layout = (&*read.table.keyspace, read.physical());
@@ -291,7 +291,7 @@ fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
 /// The table has taken a read that one of its layouts had refused: the layout has changed.
 fn blame_layout(engine: &Engine, client: ClientRequestKey) {
     let request = engine.requests.clients.get(client);
-    let layouts = request.and_then(|request| request.features.layouts.as_deref());
+    let layouts = request.and_then(|request| on_layouts(&request.features));
     if let Some(OnLayouts::ReadAfter(statement)) = layouts {
         statement.forget_range();
     }
@@ -317,7 +317,7 @@ pub(in crate::features) fn as_asked(
         blame_layout(engine, client);
     }
     let request = engine.requests.clients.get(client);
-    let Some(layouts) = request.and_then(|request| request.features.layouts.as_deref()) else {
+    let Some(layouts) = request.and_then(|request| on_layouts(&request.features)) else {
         return Ok(AsAsked::AsItCame);
     };
     let (prelude, content) = strip_prelude(header_flags, body)?;

@@ -18,6 +18,7 @@ use crate::features::layouts::refusals::{
     serial_read_refused, truncate_refused, unprepared, write_refused,
 };
 use crate::features::layouts::writes::{batch_of_layouts, text_batch_of_layouts, write_of_layouts};
+use crate::features::layouts::{is_rewritten, take_from};
 use crate::features::{self, Arrived, Slot};
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::request::ClientRequest;
@@ -64,7 +65,9 @@ fn rewrite(
     {
         rewritten.state_begins_at = WRAPPED_LEN;
     }
-    slot.layouts = form.map(|form| Box::new(OnLayouts::Becomes(form)));
+    if let Some(form) = form {
+        slot.keep().layouts = Some(Box::new(OnLayouts::Becomes(form)));
+    }
     Ok(())
 }
 
@@ -224,13 +227,13 @@ fn defines(kind: Kind, statement: Option<&Statement>) -> bool {
 /// Makes it the request that is carried out.
 #[inline]
 pub(in crate::features) fn on_made(request: &mut ClientRequest) {
-    if request.features.layouts.is_some() {
+    if is_rewritten(&request.features) {
         take_form(request);
     }
 }
 
 fn take_form(request: &mut ClientRequest) {
-    let Some(OnLayouts::Becomes(form)) = request.features.layouts.take().map(|of| *of) else {
+    let Some(OnLayouts::Becomes(form)) = take_from(&mut request.features) else {
         return;
     };
     match form {
@@ -238,7 +241,7 @@ fn take_form(request: &mut ClientRequest) {
         Rewriting::Read(read) if matches!(request.execution, Execution::Single(None)) => {
             let (query, read) = read.begin(&mut request.query);
             request.query = query;
-            request.features.layouts = Some(Box::new(OnLayouts::Read(read)));
+            request.features.keep().layouts = Some(Box::new(OnLayouts::Read(read)));
         }
         // The table is read, for as long as it takes.
         Rewriting::Read(_) => request.query.send_before = None,
@@ -246,7 +249,7 @@ fn take_form(request: &mut ClientRequest) {
             request.query.opcode = write.opcode;
             request.query.body = write.body;
             request.query.keyspace = write.keyspace;
-            request.features.layouts = Some(Box::new(OnLayouts::Write(write.written)));
+            request.features.keep().layouts = Some(Box::new(OnLayouts::Write(write.written)));
         }
         Rewriting::InSequence(sequence) => {
             let execution = features::Execution::Layouts(Box::new(sequence));

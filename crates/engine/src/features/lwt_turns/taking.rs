@@ -7,8 +7,8 @@ use helenus_policy::turns::{Condition, Entered, Left, Turns};
 use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::features::lwt_turns::queue::{Owner, Turn, Write, partition_name};
-use crate::features::lwt_turns::slot::{Granted, Slot};
-use crate::features::{self, Arrived};
+use crate::features::lwt_turns::slot::Granted;
+use crate::features::{self, Arrived, Slot};
 use crate::keys::ClientRequestKey;
 use crate::shared::WorkerMessage;
 use crate::stats::add;
@@ -25,7 +25,7 @@ pub(in crate::features) fn on_keep(engine: &Engine, request: &Arrived<'_>, slot:
         let (keyspace, table) = partition.table;
         let role = engine.links.role_number(request.arrival.pool);
         let name = partition_name(role, keyspace, table, partition.key);
-        slot.turn = Some(Turn::Wants(name));
+        slot.keep().lwt_turns.turn = Some(Turn::Wants(name));
     }
 }
 
@@ -40,7 +40,9 @@ fn take_turn(engine: &mut Engine, key: ClientRequestKey) -> bool {
     let Some(request) = engine.requests.clients.get_mut(key) else {
         return true;
     };
-    let slot = &mut request.features.lwt_turns;
+    let Some(slot) = request.features.rare_mut().map(|rare| &mut rare.lwt_turns) else {
+        return true;
+    };
     let Some(Turn::Wants(partition)) = slot.turn else {
         return true;
     };
@@ -70,7 +72,9 @@ fn take_turn(engine: &mut Engine, key: ClientRequestKey) -> bool {
 /// A request has ended.
 #[inline]
 pub(in crate::features) fn on_end(engine: &mut Engine, slot: &Slot) {
-    if let Some(Turn::Has(partition)) = slot.turn {
+    if let Some(slot) = slot.rare().map(|rare| &rare.lwt_turns)
+        && let Some(Turn::Has(partition)) = slot.turn
+    {
         leave_turn(engine, partition, slot.condition);
     }
 }
@@ -158,9 +162,11 @@ pub(in crate::features) fn on_message(engine: &mut Engine, granted: Granted) {
 pub(in crate::features) fn on_work(engine: &mut Engine, granted: Granted) {
     let Granted { write, with_turn } = granted;
     let waits = Some(Turn::Waits(write.partition));
-    match engine.requests.clients.get_mut(write.request) {
-        Some(request) if request.features.lwt_turns.turn == waits => {
-            request.features.lwt_turns.turn = with_turn.then_some(Turn::Has(write.partition));
+    let request = engine.requests.clients.get_mut(write.request);
+    let slot = request.and_then(|request| request.features.rare_mut());
+    match slot.map(|rare| &mut rare.lwt_turns) {
+        Some(slot) if slot.turn == waits => {
+            slot.turn = with_turn.then_some(Turn::Has(write.partition));
             engine.start(write.request);
         }
         // It has been given up meanwhile.

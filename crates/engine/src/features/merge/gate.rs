@@ -13,6 +13,7 @@ use helenus_wire::{Consistency, Values, Version};
 use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
+use crate::features::Slot;
 use crate::keys::{ClientRequestKey, PoolKey};
 use crate::pipeline::retry::resendable::Resendable;
 use crate::snapshot::batch_limits::BatchLimits;
@@ -105,7 +106,7 @@ impl Merge {
         }
     }
 
-    /// The same; `others` if there are none.
+    /// The same; `others` if it leads none.
     #[inline]
     pub(crate) fn members_or(&mut self, others: Vec<ClientRequestKey>) -> Vec<ClientRequestKey> {
         match self {
@@ -122,6 +123,19 @@ impl Merge {
         *self = Merge::Left(std::mem::take(batch));
         true
     }
+}
+
+/// Whether others share the batch of a request.
+#[inline]
+pub(super) fn leads(slot: &Slot) -> bool {
+    slot.rare().is_some_and(|rare| rare.merge.leads())
+}
+
+/// The requests that have joined one, which it does not answer for any more.
+#[inline]
+pub(super) fn take_members(slot: &mut Slot) -> Vec<ClientRequestKey> {
+    let rare = slot.rare_mut();
+    rare.map_or_else(Vec::new, |rare| rare.merge.take_members())
 }
 
 /// What the writes of a batch have in common.

@@ -11,13 +11,14 @@ use helenus_wire::{
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::outcome::Response;
-use crate::features::merge::gate::{Batch, Common, Merge, One};
+use crate::features::Slot;
+use crate::features::merge::gate::{Batch, Common, Merge, One, leads, take_members};
 use crate::features::merge::split::{go_alone, part};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
+use crate::pipeline::fail::timed_out::timed_out;
 use crate::pipeline::node_request::{Owner, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
-use crate::pipeline::timed_out::timed_out;
 use crate::statement::prepared::Prepared;
 use crate::stats::add;
 
@@ -65,19 +66,20 @@ fn merge(engine: &mut Engine, key: ClientRequestKey) -> bool {
         && let Some(leader) = engine.requests.clients.get_mut(leader)
         && is_same(&leader.query)
         && may_lead(&leader.query)
-        && let Merge::Open(batch) = &mut leader.features.merge
+        && let Some(rare) = leader.features.rare_mut()
+        && let Merge::Open(batch) = &mut rare.merge
     {
         batch.members.push(key);
         engine.features.merge.note_joined(&one);
         if let Some(request) = engine.requests.clients.get_mut(key) {
-            request.features.merge = Merge::Joined;
+            request.features.keep().merge = Merge::Joined;
         }
         return true;
     }
     if let Some(batch) = batch_of(engine, key, &one)
         && let Some(request) = engine.requests.clients.get_mut(key)
     {
-        request.features.merge = Merge::Open(batch);
+        request.features.keep().merge = Merge::Open(batch);
         engine.features.merge.begin(&one, key, engine.cx.now);
     }
     false
@@ -176,12 +178,13 @@ pub(in crate::features) fn on_leaves(
         return false;
     };
     let leaves = engine.requests.clients.get_mut(*client);
-    let is_first = leaves.is_some_and(|client| client.features.merge.close());
+    let leaves = leaves.and_then(|client| client.features.rare_mut());
+    let is_first = leaves.is_some_and(|rare| rare.merge.close());
     let Some(client) = engine.requests.clients.get(*client) else {
         return false;
     };
     let leader = &client.query;
-    let batch = client.features.merge.batch();
+    let batch = client.features.rare().and_then(|rare| rare.merge.batch());
     let Some(batch) = batch.filter(|batch| !batch.members.is_empty()) else {
         return false;
     };
@@ -269,7 +272,7 @@ pub(in crate::features) fn on_error(
     response: &Response<'_>,
 ) -> bool {
     let request = engine.requests.clients.get(client);
-    let leads = request.is_some_and(|request| request.features.merge.leads());
+    let leads = request.is_some_and(|request| leads(&request.features));
     if leads {
         on_batch_failed(engine, client, key, response);
     }
@@ -286,8 +289,8 @@ pub(in crate::features) fn on_several_done(request: &ClientRequest) {
 
 /// A request has ended: what had joined it and was not answered goes by itself.
 #[inline]
-pub(in crate::features) fn on_end(engine: &mut Engine, slot: &mut Merge) {
-    go_alone(engine, slot.take_members(), true);
+pub(in crate::features) fn on_end(engine: &mut Engine, slot: &mut Slot) {
+    go_alone(engine, take_members(slot), true);
 }
 
 /// The fields of a time-out or failure of a batch as those of a single write; `None` if they are something

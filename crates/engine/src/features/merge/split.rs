@@ -4,7 +4,7 @@ use helenus_wire::code;
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::features::merge::gate::Merge;
+use crate::features::merge::gate::{Merge, leads, take_members};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::Loss;
 use crate::statement::prepared::Prepared;
@@ -22,7 +22,7 @@ pub(in crate::features) fn part(
     let Some(request) = engine.requests.clients.get_mut(key) else {
         return false;
     };
-    if !request.features.merge.leads() {
+    if !leads(&request.features) {
         return false;
     }
     let in_doubt = in_doubt || !is_refusal(error);
@@ -41,7 +41,7 @@ pub(in crate::features) fn part(
         }
     }
     let mut parted = vec![key];
-    parted.append(&mut request.features.merge.take_members());
+    parted.append(&mut take_members(&mut request.features));
     request.execution = Execution::Single(None);
     add(&engine.cx.shared.stats.global.write_batches_parted, 1);
     go_alone(engine, parted, in_doubt);
@@ -52,7 +52,7 @@ pub(in crate::features) fn part(
 pub(super) fn go_alone(engine: &mut Engine, members: Vec<ClientRequestKey>, in_doubt: bool) {
     for member in members {
         if let Some(request) = engine.requests.clients.get_mut(member) {
-            request.features.merge = match in_doubt {
+            request.features.keep().merge = match in_doubt {
                 true => Merge::Parted,
                 false => Merge::Alone,
             };

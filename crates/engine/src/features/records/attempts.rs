@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::pipeline::attempt_end::AttemptEnd;
+use crate::exec::attempt_end::AttemptEnd;
 
 /// Attempts of one client request that are described.
 pub(crate) const ATTEMPTS_MAX: usize = 32;

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
+use crate::exec::attempt_end::AttemptEnd;
 use crate::features;
 use crate::features::records::attempts::{ATTEMPTS_MAX, Attempt, Attempts, Noted};
 use crate::features::records::slow::SlowRequest;
 use crate::features::records::traces::{RequestTrace, TraceParent};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::Output;
-use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::{NodeRequest, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
@@ -51,7 +51,8 @@ fn note(engine: &mut Engine, key: NodeRequestKey, at_node_us: u64, end: AttemptE
     // The next attempt's wait is another.
     let queued_us = std::mem::take(&mut request.queued_us);
     client.trail.queued_us = client.trail.queued_us.wrapping_add(queued_us);
-    client.features.records.get_or_insert_default().note(Noted {
+    let noted = &mut client.features.keep().records;
+    noted.get_or_insert_default().note(Noted {
         node: request.node,
         queued_us,
         at_node_us: at_node_us as u32,
@@ -103,7 +104,9 @@ fn since_1970_of(engine: &Engine, at: Instant) -> Duration {
 /// Those of a request that ends now, as one sees them that has come at this time.
 fn attempts_of(engine: &Engine, request: &ClientRequest, began: Instant) -> (Vec<Attempt>, u32) {
     let none = Attempts::default();
-    let noted = request.features.records.as_deref().unwrap_or(&none);
+    let noted = request.features.rare();
+    let noted = noted.and_then(|rare| rare.records.as_deref());
+    let noted = noted.unwrap_or(&none);
     let mut open = open_attempts(engine, request);
     let last = last_attempt(
         engine,

@@ -11,8 +11,8 @@ use crate::config::rules::classes::Classes;
 use crate::engine::Engine;
 use crate::features::rules::gate::{Admitted, Nature, Part};
 use crate::features::rules::seen::Seen;
-use crate::features::rules::{Asked, OfClient, Refused, Role, Slot, Who};
-use crate::features::{Arrived, Verdict};
+use crate::features::rules::{Asked, OfClient, Refused, Role, Who};
+use crate::features::{Arrived, Slot, Verdict};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::arrival::Arrival;
 use crate::statement::analysis::Analysis;
@@ -67,7 +67,9 @@ fn obey(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) -> Verdict 
             return Verdict::Answered;
         }
     };
-    *slot = Slot(permits);
+    if !permits.is_empty() {
+        slot.keep().rules.0 = permits;
+    }
     match level {
         Some(level) => Verdict::Instead(at_level(arrival, level)),
         None => Verdict::GoOn,
@@ -81,12 +83,11 @@ pub(in crate::features) fn on_follower(
     key: ClientRequestKey,
     slot: &mut Slot,
 ) {
-    if slot.is_empty() {
-        return;
-    }
-    if let Some(request) = engine.requests.clients.get_mut(key) {
-        let permits = std::mem::take(slot).of_follower();
-        request.features.rules.0.extend(permits);
+    let held = slot.rare_mut().map(|rare| std::mem::take(&mut rare.rules));
+    if let Some(held) = held.filter(|held| !held.is_empty())
+        && let Some(request) = engine.requests.clients.get_mut(key)
+    {
+        request.features.keep().rules.0.extend(held.of_follower());
     }
 }
 

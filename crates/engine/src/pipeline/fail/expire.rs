@@ -5,10 +5,10 @@ use std::time::Duration;
 use helenus_policy::ring::NodeIndex;
 
 use crate::engine::Engine;
+use crate::exec::attempt_end::AttemptEnd;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::pipeline::attempt_end::AttemptEnd;
+use crate::pipeline::fail::timed_out::timed_out;
 use crate::pipeline::node_request::Owner;
-use crate::pipeline::timed_out::timed_out;
 use crate::snapshot::timeouts::Timed;
 use crate::stats::add;
 

@@ -4,8 +4,8 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 
 use crate::engine::Engine;
+use crate::exec::attempt_end::AttemptEnd;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::pipeline::attempt_end::AttemptEnd;
 use crate::pipeline::node_request::Owner;
 use crate::pipeline::retry::resendable::Loss;
 use crate::stats::add;
