@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use helenus_console::quantities::parse_time;
 use helenus_load::endpoint::{Endpoint, Policy};
 
 use crate::load_cmd::{Arm, parse_arm};
-use crate::quantities::parse_time;
 use crate::tls_args::TlsArgs;
 
 #[derive(Args, Debug)]

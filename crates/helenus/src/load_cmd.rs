@@ -15,9 +15,9 @@ pub(crate) use live::show;
 pub(crate) use parse::{Arm, parse_arm, parse_watched};
 
 use crate::command_line::command_line;
-use crate::open_files::raise_open_files_limit;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::run_to_end;
 use helenus_load::any_workload::AnyWorkload;
 use helenus_load::endpoint::Endpoint;

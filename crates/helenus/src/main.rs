@@ -2,9 +2,6 @@
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
-mod admin_call;
-mod admin_server;
-mod admin_url;
 mod capture_cmd;
 mod check_cmd;
 mod ctl_cmd;
@@ -13,10 +10,8 @@ mod layouts_cmd;
 mod log_layer;
 mod log_output;
 mod manual_cmd;
-mod open_files;
 mod panics;
 mod payload_cmd;
-mod quantities;
 mod serve_cmd;
 mod top_cmd;
 

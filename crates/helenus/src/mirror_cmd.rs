@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use helenus_console::admin::capture::{asked_for, refused};
+use helenus_console::admin::{Coming, Target};
 use helenus_console::cells::{print_error, printable};
 use helenus_console::figures::number;
+use helenus_console::open_files::raise_open_files_limit;
+use helenus_console::quantities::{parse_bytes, parse_time};
 use helenus_console::terminal::{Stop, run_orderly};
 use helenus_load::mirror::{CLIENTS, Interval, Limits, Mirror, Options, Outcome, Progress, Source};
 
-use crate::admin_call::Coming;
-use crate::capture_cmd::{asked_for, refused};
-use crate::ctl_cmd::Target;
 use crate::endpoint_args::EndpointArgs;
-use crate::open_files::raise_open_files_limit;
 use crate::played::{Words, groups, known, not_played, print, tell};
-use crate::quantities::{parse_bytes, parse_time};
 use crate::result_file::ResultFile;
 
 /// Nothing of it is kept, so it may be as much as comes.

@@ -6,11 +6,11 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use helenus_console::cells::printable;
 use helenus_console::figures::number;
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::run_to_end;
 use helenus_load::replay::{Options, Outcome, run as play};
 
 use crate::endpoint_args::EndpointArgs;
-use crate::open_files::raise_open_files_limit;
 use crate::played::{Words, groups, not_played, print, tell};
 use crate::result_file::ResultFile;
 

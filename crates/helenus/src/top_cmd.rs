@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use helenus_console::admin::{AdminUrl, Answer, Server, token_of};
 use helenus_console::cells::{json_line, print_error, printable};
 use keys::{KeysView, Merged, table};
 use serde::Deserialize;
@@ -30,8 +31,6 @@ use self::app::App;
 use self::asking::Servers;
 use self::plain::Plain;
 use self::tab::Tab;
-use crate::admin_server::{Answer, Server};
-use crate::admin_url::{AdminUrl, token_of};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 

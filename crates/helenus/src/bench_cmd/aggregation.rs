@@ -2,11 +2,11 @@
 
 use super::common::{Common, ExtraArm, Nodes, hand_over};
 use super::variants::{self, Variant, checked};
-use crate::open_files::raise_open_files_limit;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
 use helenus_load::aggregation::{
     Aggregation, Arm, CELL_KINDS, HELENUS, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,

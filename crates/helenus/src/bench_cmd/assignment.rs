@@ -2,11 +2,11 @@
 
 use super::common::{Nodes, hand_over};
 use super::variants::{self, checked};
-use crate::open_files::raise_open_files_limit;
 use crate::testbed::{agent_jar, cache_folder};
 use anyhow::{Context, Result, ensure};
 use faults::{ClusterFaults, Severity};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits};
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
 use helenus_load::assignment::Scenario;
 use helenus_load::java;

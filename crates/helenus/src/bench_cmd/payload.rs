@@ -2,13 +2,13 @@
 
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
-use crate::open_files::raise_open_files_limit;
 use crate::stored_documents::catalogue;
 use crate::stored_documents::coding::{ByColumn, ClientCoding, Measured, learn_columns};
 use crate::stored_documents::disks::OwnDisks;
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::{Arm, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::endpoint::{Endpoint, Policy};

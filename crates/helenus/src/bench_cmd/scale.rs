@@ -2,11 +2,11 @@
 
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
-use crate::open_files::raise_open_files_limit;
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use helenus_cluster::Cluster;
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::Arm;
 use helenus_load::endpoint::{Endpoint, Policy};

@@ -2,10 +2,10 @@
 
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, checked};
-use crate::open_files::raise_open_files_limit;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::report::Report;

@@ -1,12 +1,12 @@
 //! `helenus bench storage`.
 
 use super::common::{Common, Nodes, hand_over};
-use crate::open_files::raise_open_files_limit;
 use crate::probe_cmd;
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits, DiskThrottle};
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::{Arm, HELENUS, TOKEN_AWARE};
 use helenus_load::disks::{Disk, Disks, Throttle};

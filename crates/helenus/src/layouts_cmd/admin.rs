@@ -1,25 +1,23 @@
 //! Asks proxies' admin servers for the statements that they have counted.
 
 use anyhow::Result;
+use helenus_console::admin::AdminUrl;
 use helenus_rows::TableName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::learned::Asked;
-pub(super) use crate::admin_url::{AdminUrl, token_of};
 
-impl AdminUrl {
-    /// The statements that a proxy has counted of a table.
-    pub(super) async fn statements(
-        &self,
-        table: &TableName,
-        token: Option<&str>,
-    ) -> Result<Vec<Asked>> {
-        let path = format!(
-            "/api/statements?table={}",
-            utf8_percent_encode(&table.to_cql(), NON_ALPHANUMERIC)
-        );
-        self.ask(&path, token, "does not count statements").await
-    }
+/// The statements that a proxy has counted of a table.
+pub(super) async fn statements(
+    url: &AdminUrl,
+    table: &TableName,
+    token: Option<&str>,
+) -> Result<Vec<Asked>> {
+    let path = format!(
+        "/api/statements?table={}",
+        utf8_percent_encode(&table.to_cql(), NON_ALPHANUMERIC)
+    );
+    url.ask(&path, token, "does not count statements").await
 }
 
 #[cfg(test)]
@@ -45,7 +43,7 @@ mod tests {
         });
         let url: AdminUrl = format!("http://{address}").parse().expect("an address");
         let table: TableName = "shop.\"Or&ders\"".parse().expect("a name");
-        let found = url.statements(&table, Some("s3cret")).await;
+        let found = statements(&url, &table, Some("s3cret")).await;
         (found, server.await.expect("it ends"))
     }
 

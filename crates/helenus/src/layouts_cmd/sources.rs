@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use futures::future::try_join_all;
+use helenus_console::admin::{AdminUrl, token_of};
 use helenus_layout::SampledModel;
 use helenus_migrate::nodes::access::Access;
 use helenus_migrate::nodes::cluster::Cluster;
 use helenus_rows::TableName;
 
-use super::admin::{self, AdminUrl};
+use super::admin;
 use super::drift::Present;
 use super::learned::{self, Learned};
 use super::read_rows::{self, Limits, Rows};
@@ -130,15 +131,11 @@ async fn learn(args: &SourceArgs, cluster: &Cluster) -> Result<(Learned, f64)> {
         .table
         .as_ref()
         .context("name the table as KEYSPACE.TABLE")?;
-    let token = args
-        .admin_token_file
-        .as_deref()
-        .map(admin::token_of)
-        .transpose()?;
+    let token = args.admin_token_file.as_deref().map(token_of).transpose()?;
     let asked = args
         .learned
         .iter()
-        .map(|url| url.statements(table, token.as_deref()));
+        .map(|url| admin::statements(url, table, token.as_deref()));
     let counted = try_join_all(asked).await?;
     let per_s = learned::queries_per_s(&counted);
     let asked = learned::merge(counted);

@@ -1,7 +1,7 @@
 //! Reads the options of `helenus load` that are more than a number.
 
-pub(super) use crate::quantities::parse_time;
 use anyhow::{Context, Result, bail, ensure};
+pub(super) use helenus_console::quantities::parse_time;
 use helenus_load::kv::Mix;
 use helenus_load::process::Watched;
 use helenus_load::ycsb::Core;

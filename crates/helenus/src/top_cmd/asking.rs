@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use helenus_console::admin::{Answer, Server};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
 use super::app::{Ask, Input};
 use super::proxy::{Failed, Why};
-use crate::admin_server::{Answer, Server};
 
 /// A proxy that takes longer to answer is shown as one that does not.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,7 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the limit of open files as far as this process may, for itself and its children.
-pub(crate) fn raise_open_files_limit() -> u64 {
+pub fn raise_open_files_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let wanted = Rlimit {
         current: limit.maximum,

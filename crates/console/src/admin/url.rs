@@ -9,13 +9,13 @@ use hyper::{Method, StatusCode, Uri};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
-use crate::admin_call::exchange;
+use super::call::exchange;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A proxy's admin server: `http://HOST:PORT`, or the same without a scheme.
 #[derive(Clone, Debug)]
-pub(crate) struct AdminUrl {
+pub struct AdminUrl {
     authority: String,
 }
 
@@ -47,7 +47,7 @@ impl std::str::FromStr for AdminUrl {
 }
 
 /// The token of a file.
-pub(crate) fn token_of(path: &Path) -> Result<String> {
+pub fn token_of(path: &Path) -> Result<String> {
     let shown = path.display();
     let token = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     Ok(token.trim().to_owned())
@@ -55,12 +55,12 @@ pub(crate) fn token_of(path: &Path) -> Result<String> {
 
 impl AdminUrl {
     /// Host and port.
-    pub(crate) fn authority(&self) -> &str {
+    pub fn authority(&self) -> &str {
         &self.authority
     }
 
     /// What a proxy answers at this path. `missing`: what to say if it does not know it.
-    pub(crate) async fn ask<T: DeserializeOwned>(
+    pub async fn ask<T: DeserializeOwned>(
         &self,
         path: &str,
         token: Option<&str>,

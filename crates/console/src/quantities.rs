@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 /// A number with the unit us, ms, s, m or h; seconds by default.
-pub(crate) fn parse_time(text: &str) -> Result<Duration> {
+pub fn parse_time(text: &str) -> Result<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 = digits
         .parse()
@@ -23,7 +23,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration> {
 }
 
 /// `64KiB`, `256MiB`, `2GiB`; without a unit, bytes.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64> {
+pub fn parse_bytes(text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits
         .parse()

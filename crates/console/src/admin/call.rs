@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// An answer whose body comes as time passes. It ends with this value.
-pub(crate) struct Coming {
+pub struct Coming {
     pub status: StatusCode,
     body: Incoming,
     connection: JoinHandle<hyper::Result<()>>,
@@ -20,7 +20,7 @@ pub(crate) struct Coming {
 
 impl Coming {
     /// The next bytes; None at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(bytes) = frame.context("the answer breaks off")?.into_data() {
                 return Ok(Some(bytes));
@@ -30,7 +30,7 @@ impl Coming {
     }
 
     /// All of the body.
-    pub(crate) async fn whole(&mut self) -> Result<Bytes> {
+    pub async fn whole(&mut self) -> Result<Bytes> {
         let body = Limited::new(&mut self.body, ANSWER_BYTES_MAX)
             .collect()
             .await;
@@ -48,7 +48,7 @@ impl Drop for Coming {
 }
 
 /// Status and body of the answer.
-pub(crate) async fn exchange<S>(
+pub(super) async fn exchange<S>(
     stream: S,
     host: &str,
     method: Method,
@@ -63,7 +63,7 @@ where
 }
 
 /// The same with a body that is read as it comes.
-pub(crate) async fn begin<S>(
+pub(super) async fn begin<S>(
     stream: S,
     host: &str,
     method: Method,

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cells::printable_lines;
 use anyhow::{Context, Result};
-use helenus_console::cells::printable_lines;
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
 use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::admin_call::{Coming, begin};
-use crate::admin_url::AdminUrl;
+use super::call::{Coming, begin};
+use super::url::AdminUrl;
 
 /// Where the package's unit has it.
 const SOCKET: &str = "/run/helenus/admin.sock";
@@ -19,13 +19,13 @@ const ADDRESS: &str = "127.0.0.1:9180";
 
 /// Where to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Server {
+pub enum Server {
     Socket(PathBuf),
     Tcp(String),
 }
 
 /// What a proxy says.
-pub(crate) enum Answer {
+pub enum Answer {
     Done(Value),
     /// It cannot be done, and why.
     Refused(String),
@@ -36,7 +36,7 @@ pub(crate) enum Answer {
 }
 
 impl Server {
-    pub(crate) fn of(socket: Option<&Path>, admin: Option<&AdminUrl>) -> Server {
+    pub fn of(socket: Option<&Path>, admin: Option<&AdminUrl>) -> Server {
         match (socket, admin) {
             (Some(path), _) => Server::Socket(path.to_owned()),
             (None, Some(url)) => Server::Tcp(url.authority().to_owned()),
@@ -46,7 +46,7 @@ impl Server {
     }
 
     /// As people write it.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Server::Socket(path) => path.display().to_string(),
             Server::Tcp(authority) => format!("http://{authority}"),
@@ -54,7 +54,7 @@ impl Server {
     }
 
     /// Asks for something to be shown, or to be done.
-    pub(crate) async fn ask(
+    pub async fn ask(
         &self,
         is_action: bool,
         path: &str,
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Asks for something that comes as time passes.
-    pub(crate) async fn stream(
+    pub async fn stream(
         &self,
         path: &str,
         token: Option<&str>,
