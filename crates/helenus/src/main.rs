@@ -13,7 +13,6 @@ mod manual_cmd;
 mod panics;
 mod payload_cmd;
 mod serve_cmd;
-mod top_cmd;
 
 // The laboratory: what needs nodes, load generators and the simulator, and no production installation does.
 #[cfg(feature = "lab")]
@@ -117,7 +116,7 @@ enum Command {
     Replay(replay_cmd::ReplayArgs),
     #[cfg(feature = "lab")]
     Sim(sim_cmd::SimArgs),
-    Top(top_cmd::TopArgs),
+    Top(helenus_top::TopArgs),
     /// What this program does not know: a command of the laboratory, or a mistake.
     #[cfg(not(feature = "lab"))]
     #[command(external_subcommand)]
@@ -171,7 +170,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::Sim(args) => sim_cmd::run(args),
-        Command::Top(args) => top_cmd::run(args),
+        Command::Top(args) => helenus_top::run(args),
         #[cfg(not(feature = "lab"))]
         Command::Other(words) => lab_program::run(&words, Cli::command()),
     };

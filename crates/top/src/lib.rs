@@ -1,4 +1,6 @@
-//! `helenus top`.
+//! `helenus top`: watches proxies in the terminal.
+
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod app;
 mod asking;
@@ -43,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// For scripts: --once prints once, --json prints JSON; exit code 1 if no proxy answers, with --once if any of them
 /// does not.
 #[derive(Args)]
-pub(crate) struct TopArgs {
+pub struct TopArgs {
     /// Admin servers of proxies, separated by commas
     #[arg(long, visible_alias = "url", value_name = "URL", value_delimiter = ',')]
     admin: Vec<AdminUrl>,
@@ -73,7 +75,11 @@ pub(crate) struct TopArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: TopArgs) -> Result<()> {
+/// Until the user wants no more; with `--once`, once.
+///
+/// # Errors
+/// Options that do not fit, no terminal to draw on, or, with `--once`, a proxy that does not answer.
+pub fn run(args: TopArgs) -> Result<()> {
     ensure!(
         args.every.is_finite() && (0.1..=3600.0).contains(&args.every),
         "--every must be from 0.1 to 3600"

@@ -1,4 +1,4 @@
-//! Screens as text. `HELENUS_UPDATE_SCREENS=1 cargo test -p helenus top_cmd` writes what is drawn now into
+//! Screens as text. `HELENUS_UPDATE_SCREENS=1 cargo test -p helenus-top` writes what is drawn now into
 //! `screens/`: look at the difference before it is committed.
 
 use std::path::Path;
@@ -37,7 +37,7 @@ fn text_of(terminal: &Terminal<TestBackend>) -> String {
 
 fn check(name: &str, mut app: App) {
     let shown = text_of(&drawn(&mut app, 80, 24, PLAIN));
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/top_cmd/draw/screens");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/draw/screens");
     let path = folder.join(format!("{name}.txt"));
     if std::env::var_os("HELENUS_UPDATE_SCREENS").is_some() {
         std::fs::write(&path, &shown).expect("written");
