@@ -2,11 +2,11 @@
 
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, checked};
-use crate::layouts_cmd::coefficients;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use design::{Chosen, Designs};
+use helenus_advise::layouts::coefficients;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
 use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};

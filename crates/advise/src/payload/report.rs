@@ -24,7 +24,7 @@ pub(super) struct Report {
     pub codecs: Vec<CodecReport>,
 }
 
-pub(crate) struct CodecReport {
+pub struct CodecReport {
     pub codec: Codec,
     pub estimate: Estimate,
     /// Values stored as they are, and why most of them.

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use helenus_console::figures::number;
 use helenus_layout::Advice;
 
-use crate::layouts_cmd::drift::Drift;
-use crate::layouts_cmd::report::Report;
-use crate::layouts_cmd::times::{duration, time};
+use crate::layouts::drift::Drift;
+use crate::layouts::report::Report;
+use crate::layouts::times::{duration, time};
 
 pub(super) fn write_text(out: &mut String, report: &Report, drift: &Drift) -> std::fmt::Result {
     writeln!(out, "\nlayouts in use:")?;

@@ -41,7 +41,7 @@ pub(super) fn measure(sample: &Sample) -> Report {
     }
 }
 
-pub(crate) fn measure_codec(codec: Codec, learned: &Arc<Learned>, texts: &[&str]) -> CodecReport {
+pub fn measure_codec(codec: Codec, learned: &Arc<Learned>, texts: &[&str]) -> CodecReport {
     let mut encoder = Encoder::new(codec, Some((ID, learned.clone())));
     let mut table = SsTable::default();
     let mut reasons: BTreeMap<u8, (NotEncoded, u64)> = BTreeMap::new();

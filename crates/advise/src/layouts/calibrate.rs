@@ -29,7 +29,7 @@ const ALL_MAX: Duration = Duration::from_secs(60);
 /// Measure what the work of reads costs on a cluster, in a keyspace that is created for it and dropped
 /// afterwards: about 40 queries in turn, one at a time, for less than a minute.
 #[derive(Args)]
-pub(super) struct CalibrateArgs {
+pub struct CalibrateArgs {
     #[command(flatten)]
     access: Access,
     /// How long queries are timed, beside the filling of the table.
@@ -43,7 +43,11 @@ pub(super) struct CalibrateArgs {
     json: bool,
 }
 
-pub(super) async fn run(args: CalibrateArgs) -> Result<()> {
+/// Measures, and prints or writes the coefficients.
+///
+/// # Errors
+/// A file that cannot be written, or a cluster that does not do what is asked.
+pub async fn run(args: CalibrateArgs) -> Result<()> {
     let mut stop = Stop::new()?;
     if let Some(path) = &args.out {
         // Not only after a minute.

@@ -9,7 +9,7 @@ use helenus_layout::{COEFFICIENTS, Coefficients, Prediction};
 use serde_json::{Value, json};
 
 use super::found::Found;
-use crate::layouts_cmd::coefficients::{Costs, Named};
+use crate::layouts::coefficients::{Costs, Named};
 
 /// Coefficients as they are called by people, in the order of [`Coefficients::values`].
 const CALLED: [&str; COEFFICIENTS] = [

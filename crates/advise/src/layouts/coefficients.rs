@@ -13,7 +13,7 @@ const WRITE_ROW_US: f64 = 50.0;
 
 /// What things cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Costs {
+pub struct Costs {
     pub coefficients: Coefficients,
     /// To write a row, in a batch with others of its partition.
     pub write_row_us: f64,
@@ -22,7 +22,7 @@ pub(crate) struct Costs {
 
 /// Where they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     Typical,
     Calibrated,
 }
@@ -96,7 +96,7 @@ impl Named {
 }
 
 /// Reads a file; without one, those of a typical node.
-pub(crate) fn load(path: Option<&Path>) -> Result<Costs> {
+pub fn load(path: Option<&Path>) -> Result<Costs> {
     let Some(path) = path else {
         return Ok(Costs::default());
     };

@@ -27,7 +27,7 @@ const SOURCES: [&str; 2] = ["table", "documents"];
 /// changed.
 #[derive(Args)]
 #[command(group(ArgGroup::new("source").required(true).args(SOURCES)))]
-pub(super) struct AdviseArgs {
+pub struct AdviseArgs {
     /// KEYSPACE.TABLE
     #[arg(requires = "column")]
     table: Option<TableName>,
@@ -54,7 +54,11 @@ pub(super) struct AdviseArgs {
     json: bool,
 }
 
-pub(super) async fn run(args: AdviseArgs) -> Result<()> {
+/// Prints what each codec would take.
+///
+/// # Errors
+/// Documents that cannot be read, or too few to learn from.
+pub async fn run(args: AdviseArgs) -> Result<()> {
     let sample = gather(&args).await?;
     let found = sample.documents.len();
     if found < DOCUMENTS_MIN {

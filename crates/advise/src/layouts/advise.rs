@@ -27,7 +27,7 @@ const REPLICAS_MAX: usize = 5;
 const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 
 #[derive(Args)]
-pub(super) struct AdviseArgs {
+pub struct AdviseArgs {
     #[command(flatten)]
     sources: SourceArgs,
     /// Layouts to choose [default: as many as are in use, with --learned; otherwise 1]
@@ -65,7 +65,11 @@ pub(super) struct AdviseArgs {
     json: bool,
 }
 
-pub(super) async fn run(args: &AdviseArgs) -> Result<()> {
+/// Prints the design.
+///
+/// # Errors
+/// Files, proxies or nodes that cannot be read or asked, or nothing to design from.
+pub async fn run(args: &AdviseArgs) -> Result<()> {
     let report = advise(args).await?;
     if args.json {
         println!("{:#}", json::json(&report));
