@@ -24,7 +24,7 @@ without() {
 for crate in helenus-wire helenus-cql helenus-policy helenus-layout helenus-payload helenus-capture helenus-catalogue helenus-engine helenus-sim; do
     without "$crate" "pure crates must not (see ARCHITECTURE.md)" "tokio mio socket2 rand getrandom serde_json"
 done
-laboratory="helenus-load helenus-sim helenus-cluster"
+laboratory="helenus-lab helenus-load helenus-sim helenus-cluster"
 without helenus "what runs in production has no laboratory" "$laboratory" --no-default-features
 without helenus-migrate "what runs in production has no laboratory" "$laboratory"
 for crate in helenus-load helenus-cluster; do

@@ -11,13 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Subcommand};
+use helenus_console::admin::capture::{asked_for, refused};
+use helenus_console::admin::{Coming, Target};
 use helenus_console::cells::{print_error, printable};
+use helenus_console::quantities::{parse_bytes, parse_time};
 use helenus_console::terminal::stopped;
-
-use crate::admin_call::Coming;
-use crate::admin_server::Answer;
-use crate::ctl_cmd::Target;
-use crate::quantities::{parse_bytes, parse_time};
 
 /// Record a sample of what a running proxy is asked, to play it elsewhere (`helenus-lab replay`).
 ///
@@ -103,40 +101,6 @@ fn record(args: &CaptureArgs) -> Result<ExitCode> {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(answer) => Ok(refused(answer)),
     }
-}
-
-/// Says why there is no capture.
-pub(crate) fn refused(answer: Answer) -> ExitCode {
-    let (why, code) = match answer {
-        Answer::Refused(why) => (why, 2),
-        Answer::NotAllowed(why) => (why, 3),
-        Answer::NotKnown(why) => (why, 1),
-        Answer::Done(_) => ("this is no capture".to_owned(), 1),
-    };
-    print_error(&why);
-    ExitCode::from(code)
-}
-
-/// What a proxy is asked for. `share`: of the clients' connections.
-pub(crate) fn asked_for(
-    time: Duration,
-    share: f64,
-    bytes_max: u64,
-    values: bool,
-) -> Result<String> {
-    let ppm = (share * 1e6).round();
-    ensure!(
-        (1.0..=1e6).contains(&ppm),
-        "--share must be from 0.000001 to 1, the share of connections that are recorded"
-    );
-    let seconds = time.as_secs_f64().ceil();
-    ensure!(
-        (1.0..=86_400.0).contains(&seconds),
-        "--for must be from 1s to 24h"
-    );
-    Ok(format!(
-        "/api/capture?seconds={seconds}&share_ppm={ppm}&bytes_max={bytes_max}&values={values}"
-    ))
 }
 
 impl CaptureArgs {

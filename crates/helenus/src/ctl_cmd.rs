@@ -6,20 +6,18 @@ mod tables;
 mod what;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
+use helenus_console::admin::{Answer, Target};
 use helenus_console::cells::{json_line, print_error, printable_lines};
+use helenus_console::quantities::parse_time;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use self::what::What;
-use crate::admin_server::{Answer, Server};
-use crate::admin_url::{AdminUrl, token_of};
-use crate::quantities::parse_time;
 
 /// See what a running proxy does, and tell it what to do.
 ///
@@ -37,28 +35,6 @@ pub(crate) struct CtlArgs {
     json: bool,
     #[command(subcommand)]
     command: Command,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Target {
-    /// The proxy's socket (admin.socket)
-    #[arg(long, global = true, value_name = "PATH", conflicts_with = "admin")]
-    socket: Option<PathBuf>,
-    /// The proxy's admin server
-    #[arg(long, global = true, visible_alias = "url", value_name = "URL")]
-    admin: Option<AdminUrl>,
-    /// File with the admin server's token: admin.token, or admin.read_token, which only shows
-    #[arg(long, global = true, visible_alias = "token-file", value_name = "FILE")]
-    admin_token_file: Option<PathBuf>,
-}
-
-impl Target {
-    /// Which proxy is meant, and what it wants to be shown.
-    pub(crate) fn server(&self) -> Result<(Server, Option<String>)> {
-        let token = self.admin_token_file.as_deref().map(token_of).transpose()?;
-        let server = Server::of(self.socket.as_deref(), self.admin.as_ref());
-        Ok((server, token))
-    }
 }
 
 #[derive(Subcommand)]

@@ -1,26 +1,7 @@
 //! `helenus layouts`: heterogeneous replicas.
 
-mod admin;
-mod advise;
-mod calibrate;
-pub(crate) mod coefficients;
-mod drift;
-mod json;
-mod learned;
-mod read_rows;
-mod report;
-mod sample_nodes;
-mod schema;
-mod show;
-mod sources;
-mod times;
-mod values;
-mod workload;
-
-#[cfg(test)]
-mod tests;
-
 use clap::{Args, Subcommand};
+use helenus_advise::layouts::{advise, calibrate};
 use helenus_console::terminal::{run_orderly, run_to_end};
 use helenus_migrate::layouts::{CreateArgs, create, distrust, rebuild, remove, status, verify};
 

@@ -2,9 +2,6 @@
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
-mod admin_call;
-mod admin_server;
-mod admin_url;
 mod capture_cmd;
 mod check_cmd;
 mod ctl_cmd;
@@ -13,54 +10,12 @@ mod layouts_cmd;
 mod log_layer;
 mod log_output;
 mod manual_cmd;
-mod open_files;
 mod panics;
 mod payload_cmd;
-mod quantities;
 mod serve_cmd;
-mod top_cmd;
 
-// The laboratory: what needs nodes, load generators and the simulator, and no production installation does.
-#[cfg(feature = "lab")]
-mod bench_cmd;
-#[cfg(feature = "lab")]
-mod busy_cmd;
-#[cfg(feature = "lab")]
-mod cluster_cmd;
-#[cfg(feature = "lab")]
-mod command_line;
-#[cfg(feature = "lab")]
-mod demo_cmd;
-#[cfg(feature = "lab")]
-mod endpoint_args;
 #[cfg(not(feature = "lab"))]
 mod lab_program;
-#[cfg(feature = "lab")]
-mod load_cmd;
-#[cfg(feature = "lab")]
-mod mirror_cmd;
-#[cfg(feature = "lab")]
-mod node_cpus;
-#[cfg(feature = "lab")]
-mod node_storage;
-#[cfg(feature = "lab")]
-mod nodetool;
-#[cfg(feature = "lab")]
-mod played;
-#[cfg(feature = "lab")]
-mod probe_cmd;
-#[cfg(feature = "lab")]
-mod replay_cmd;
-#[cfg(feature = "lab")]
-mod result_file;
-#[cfg(feature = "lab")]
-mod sim_cmd;
-#[cfg(feature = "lab")]
-mod stored_documents;
-#[cfg(feature = "lab")]
-mod testbed;
-#[cfg(feature = "lab")]
-mod tls_args;
 
 #[cfg(not(feature = "lab"))]
 use std::ffi::OsString;
@@ -99,30 +54,30 @@ enum Command {
     Man(manual_cmd::ManArgs),
     Completions(manual_cmd::CompletionsArgs),
     #[cfg(feature = "lab")]
-    Bench(bench_cmd::BenchArgs),
+    Bench(helenus_lab::bench::BenchArgs),
     #[cfg(feature = "lab")]
     #[command(hide = true)]
-    Busy(busy_cmd::BusyArgs),
+    Busy(helenus_lab::busy::BusyArgs),
     #[cfg(feature = "lab")]
-    Cluster(cluster_cmd::ClusterArgs),
+    Cluster(helenus_lab::cluster::ClusterArgs),
     Capture(capture_cmd::CaptureCommand),
     Ctl(ctl_cmd::CtlArgs),
     #[cfg(feature = "lab")]
-    Demo(demo_cmd::DemoArgs),
+    Demo(helenus_lab::demo::DemoArgs),
     Layouts(layouts_cmd::LayoutsArgs),
     #[cfg(feature = "lab")]
-    Load(load_cmd::LoadCommand),
+    Load(helenus_lab::load::LoadCommand),
     #[cfg(feature = "lab")]
-    Mirror(mirror_cmd::MirrorArgs),
+    Mirror(helenus_lab::mirror::MirrorArgs),
     Payload(payload_cmd::PayloadArgs),
     #[cfg(feature = "lab")]
     #[command(hide = true)]
-    ProbeStorage(probe_cmd::ProbeArgs),
+    ProbeStorage(helenus_lab::probe::ProbeArgs),
     #[cfg(feature = "lab")]
-    Replay(replay_cmd::ReplayArgs),
+    Replay(helenus_lab::replay::ReplayArgs),
     #[cfg(feature = "lab")]
-    Sim(sim_cmd::SimArgs),
-    Top(top_cmd::TopArgs),
+    Sim(helenus_lab::sim::SimArgs),
+    Top(helenus_top::TopArgs),
     /// What this program does not know: a command of the laboratory, or a mistake.
     #[cfg(not(feature = "lab"))]
     #[command(external_subcommand)]
@@ -137,7 +92,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve_cmd::run(args),
         Command::Check(args) => return check_cmd::run(args),
         #[cfg(feature = "lab")]
-        Command::Bench(args) => return shown(bench_cmd::run(args)),
+        Command::Bench(args) => return shown(helenus_lab::bench::run(args)),
         Command::Capture(command) => return capture_cmd::run(command),
         Command::Ctl(args) => return ctl_cmd::run(args),
         Command::Health(args) => return health_cmd::run(args),
@@ -159,24 +114,24 @@ fn main() -> ExitCode {
             Ok(())
         }
         #[cfg(feature = "lab")]
-        Command::Busy(args) => busy_cmd::run(args),
+        Command::Busy(args) => helenus_lab::busy::run(args),
         #[cfg(feature = "lab")]
-        Command::Cluster(args) => cluster_cmd::run(args),
+        Command::Cluster(args) => helenus_lab::cluster::run(args),
         #[cfg(feature = "lab")]
-        Command::Demo(args) => demo_cmd::run(args),
+        Command::Demo(args) => helenus_lab::demo::run(args),
         Command::Layouts(args) => layouts_cmd::run(args),
         #[cfg(feature = "lab")]
-        Command::Load(args) => load_cmd::run(args),
+        Command::Load(args) => helenus_lab::load::run(args),
         #[cfg(feature = "lab")]
-        Command::Mirror(args) => return shown(mirror_cmd::run(args)),
+        Command::Mirror(args) => return shown(helenus_lab::mirror::run(args)),
         Command::Payload(args) => payload_cmd::run(args),
         #[cfg(feature = "lab")]
-        Command::ProbeStorage(args) => probe_cmd::run(&args),
+        Command::ProbeStorage(args) => helenus_lab::probe::run(&args),
         #[cfg(feature = "lab")]
-        Command::Replay(args) => replay_cmd::run(args),
+        Command::Replay(args) => helenus_lab::replay::run(args),
         #[cfg(feature = "lab")]
-        Command::Sim(args) => sim_cmd::run(args),
-        Command::Top(args) => top_cmd::run(args),
+        Command::Sim(args) => helenus_lab::sim::run(args),
+        Command::Top(args) => helenus_top::run(args),
         #[cfg(not(feature = "lab"))]
         Command::Other(words) => lab_program::run(&words, Cli::command()),
     };

@@ -1,11 +1,7 @@
 //! `helenus payload`: JSON documents as compact bytes.
 
-mod advise;
-pub(crate) mod measure;
-pub(crate) mod report;
-mod show;
-
 use clap::{Args, Subcommand};
+use helenus_advise::payload::advise;
 use helenus_console::terminal::run_to_end;
 use helenus_migrate::payload::{disable, enable, status};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::settings::{Settings, log_filter};
 use helenus_console::terminal::wants_colours;
 use helenus_proxy::{LogLines, Program, SetLogFilter};
@@ -14,7 +15,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::log_layer::LogLayer;
 use crate::log_output::{Flush, Prioritised, is_journal, standard_error};
-use crate::open_files::raise_open_files_limit;
 use crate::panics::end_process_on_panic;
 
 #[derive(Args)]

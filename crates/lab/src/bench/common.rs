@@ -1,0 +1,273 @@
+//! What all experiments share: options, nodes, report.
+
+use crate::command_line::command_line;
+use crate::load::parse_watched;
+use crate::node_cpus::{self, parse_cores};
+use crate::node_storage;
+use crate::testbed::start_nodes;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
+use helenus_load::machine::Machine;
+use helenus_load::measure::Phase;
+use helenus_load::overhead::HELENUS;
+use helenus_load::process::Watched;
+use helenus_load::report::Report;
+use helenus_load::spread::Spread;
+use helenus_load::storage::Storage;
+use helenus_load::svg::number;
+use std::path::{Path, PathBuf};
+
+/// Options shared by all experiments.
+#[derive(Args, Debug)]
+pub(super) struct Common {
+    /// At most five minutes on two cores: fewer and shorter rounds
+    #[arg(long)]
+    pub(super) quick: bool,
+    /// Write the report to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// An additional arm, such as another proxy in front of the same cluster (then give --contact)
+    #[arg(long = "arm", value_parser = parse_arm, value_name = "NAME=HOST:PORT[@PID]")]
+    pub(super) arms: Vec<ExtraArm>,
+    /// Use this cluster instead of bringing up three nodes; comma-separated or repeated
+    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
+    pub(super) contact: Vec<String>,
+    /// Process whose CPU time is also recorded, such as a node of --contact; may be repeated
+    #[arg(long, value_parser = parse_watched, value_name = "NAME=PID")]
+    pub(super) watch: Vec<Watched>,
+    /// Cassandra version to bring up
+    #[arg(long, default_value = DEFAULT_VERSION)]
+    pub(super) cassandra: String,
+    /// Number of nodes to bring up, in `scale` one after the other [default: 3; in `scale` 4, or 2 with
+    /// --quick]
+    #[arg(long)]
+    pub(super) nodes: Option<u16>,
+    /// Cap each node's CPU to so many cores once the tables are filled; the rest is left to clients and
+    /// proxies, as if the nodes had machines of their own (needs root or delegated control groups)
+    #[arg(long, value_name = "CORES", conflicts_with = "contact", value_parser = parse_cores)]
+    pub(super) node_cpus: Option<f64>,
+    /// Replication factor of the table
+    #[arg(long, default_value_t = 1)]
+    pub(super) replication: usize,
+    /// Connections per host that the driver discovers, for every arm
+    #[arg(long, default_value_t = 4)]
+    pub(super) connections: usize,
+    /// Rows of the table
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) keys: u64,
+    /// Rounds; by default 5, or fewer with --quick
+    #[arg(long)]
+    pub(super) rounds: Option<usize>,
+    /// Seed for all random choices
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Measure the nodes' storage anew before they start, even if figures of the last 30 days are known
+    #[arg(long, conflicts_with = "contact")]
+    pub(super) measure_storage: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ExtraArm {
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) pid: Option<u32>,
+}
+
+impl Common {
+    /// Number of nodes to bring up at once.
+    pub(super) fn nodes(&self) -> u16 {
+        self.nodes.unwrap_or(3)
+    }
+}
+
+/// The nodes used by the experiment.
+pub(super) struct Nodes {
+    /// None if the cluster was already running.
+    pub(super) own: Option<Cluster>,
+    pub(super) contact_points: Vec<String>,
+    /// Known if this program started them.
+    storage: Option<Storage>,
+}
+
+impl Nodes {
+    pub(super) async fn up(common: &Common) -> Result<Self> {
+        Self::up_with(common, |spec| spec).await
+    }
+
+    /// Nodes that somebody else has started.
+    pub(super) fn running(contact_points: Vec<String>) -> Self {
+        Self {
+            own: None,
+            contact_points,
+            storage: None,
+        }
+    }
+
+    /// Like [`Self::up`], with further settings of nodes that are brought up.
+    pub(super) async fn up_with(
+        common: &Common,
+        adjust: impl FnOnce(ClusterSpec) -> ClusterSpec,
+    ) -> Result<Self> {
+        if !common.contact.is_empty() {
+            return Ok(Self::running(common.contact.clone()));
+        }
+        let spec = ClusterSpec::ephemeral()
+            .version(&*common.cassandra)
+            .nodes(common.nodes());
+        let spec = adjust(spec.heap_mib(1024).direct_mib(512));
+        let measure = node_storage::measure(common.measure_storage);
+        let storage = node_storage::look(&spec.existing_folder()?, measure).await?;
+        let cluster = start_nodes(spec).await?;
+        Ok(Self {
+            contact_points: cluster
+                .contact_points()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            own: Some(cluster),
+            storage: Some(storage),
+        })
+    }
+
+    /// The processes to watch: those given as options, and the nodes' if this program started them.
+    pub(super) fn watched(&self, common: &Common) -> Result<Vec<Watched>> {
+        let mut watched = common.watch.clone();
+        if let Some(cluster) = &self.own {
+            for number in cluster.nodes() {
+                if let Some(process) = cluster.process(number)? {
+                    watched.push(Watched::new(format!("node {number}"), process.pid));
+                }
+            }
+        }
+        Ok(watched)
+    }
+
+    /// Caps the nodes' CPU if that was asked for, and says in the report whether it was.
+    pub(super) fn cap_cpu(&mut self, common: &Common, report: &mut Report) -> Result<()> {
+        let note = match (common.node_cpus, &mut self.own) {
+            (Some(cores), Some(cluster)) => {
+                node_cpus::cap_all(cluster, cores)?;
+                format!("Each node's CPU is capped at {cores} cores.")
+            }
+            _ => {
+                "The nodes' CPU is not capped: clients, proxies and nodes share the machine.".into()
+            }
+        };
+        report.notes.push(note);
+        Ok(())
+    }
+
+    pub(super) fn report(&self, experiment: &str, common: &Common, rounds: usize) -> Report {
+        let data = self
+            .own
+            .as_ref()
+            .map_or(Path::new("/"), |cluster| cluster.dir());
+        let mut machine = Machine::here(data);
+        if let Some(storage) = &self.storage {
+            machine = machine.with_storage(storage.clone());
+        }
+        if self.own.is_some() {
+            let version = common.cassandra.clone();
+            machine.versions.insert("cassandra".into(), version);
+        }
+        let command = command_line();
+        Report::new(experiment, command, machine, rounds)
+    }
+
+    pub(super) fn down(self) -> Result<()> {
+        if let Some(cluster) = self.own {
+            cluster.down(false)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the ratios and writes the requested files.
+pub(super) fn hand_over(report: &Report, common: &Common) -> Result<()> {
+    println!("{}", ratios_table(report));
+    if report.errors_total() > 0 {
+        println!("{} queries failed; see the report.", report.errors_total());
+    }
+    if let Some(path) = &common.json {
+        report.write_json(path)?;
+    }
+    if let Some(path) = &common.html {
+        report.write_html(path)?;
+    }
+    Ok(())
+}
+
+fn ratios_table(report: &Report) -> TextTable {
+    let mut table = TextTable::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_header(["", "median", "least", "greatest"]);
+    for (key, spread) in &report.ratios {
+        let numbers = [spread.median, spread.min, spread.max].map(number);
+        let [median, least, greatest] = numbers;
+        table.add_row([key.clone(), median, least, greatest]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The median of what the rounds have; a dash if none has it.
+pub(super) fn middle(phases: &[Phase], of: impl Fn(&Phase) -> Option<f64>) -> String {
+    let values: Vec<f64> = phases.iter().filter_map(of).collect();
+    Spread::of(&values).map_or_else(|| "–".to_owned(), |spread| number(spread.median))
+}
+
+fn parse_arm(text: &str) -> Result<ExtraArm> {
+    let (name, rest) = text.split_once('=').context("write it as name=host:port")?;
+    let arm = parse_proxy(rest)?;
+    ensure!(!name.is_empty(), "the arm needs a name");
+    Ok(ExtraArm {
+        name: name.to_owned(),
+        ..arm
+    })
+}
+
+pub(super) fn parse_proxy(text: &str) -> Result<ExtraArm> {
+    let (address, pid) = match text.rsplit_once('@') {
+        Some((address, pid)) => {
+            let pid = pid
+                .parse()
+                .with_context(|| format!("{pid:?} is no process id"))?;
+            (address, Some(pid))
+        }
+        None => (text, None),
+    };
+    let port = address
+        .rsplit_once(':')
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    ensure!(port.is_some(), "{address:?} is not of the form host:port");
+    Ok(ExtraArm {
+        name: HELENUS.to_owned(),
+        address: address.to_owned(),
+        pid,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arms_have_a_name_an_address_and_perhaps_a_process() {
+        let arm = parse_arm("go-proxy=127.0.0.1:9043@17").unwrap();
+        assert_eq!(
+            (&*arm.name, &*arm.address, arm.pid),
+            ("go-proxy", "127.0.0.1:9043", Some(17))
+        );
+        assert_eq!(parse_arm("x=[::1]:9042").unwrap().pid, None);
+        for wrong in ["x", "x=host", "=h:1", "x=h:1@y", "x=h:99999"] {
+            assert!(parse_arm(wrong).is_err(), "{wrong}");
+        }
+    }
+}

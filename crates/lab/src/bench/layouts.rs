@@ -1,0 +1,411 @@
+//! `helenus bench layouts`.
+
+use super::common::{Common, Nodes, hand_over};
+use super::variants::{self, Variant, checked};
+use crate::testbed::Proxy;
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+use design::{Chosen, Designs};
+use helenus_advise::layouts::coefficients;
+use helenus_console::open_files::raise_open_files_limit;
+use helenus_console::terminal::{narrate, spinner};
+use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
+use helenus_load::layouts::{
+    Contender, Copies, DECLARED, Form, HAND_COPIED, Instances, Layouts, Nodes as NodesBelow,
+    Orders, SAI, Synthetic, VIEWS, create,
+};
+use helenus_load::report::Report;
+use nodes::OwnNodes;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use table::cells_table;
+
+mod design;
+mod nodes;
+mod synthetic;
+mod table;
+
+/// Time limit of `--quick`, minus the time for a last cell, for bringing the nodes down and for writing the
+/// report.
+const QUICK: Duration = Duration::from_secs(270);
+const OFF: &str = "helenus-off";
+const ANNEALED: &str = "helenus-hrca";
+/// What turns layouts on in a proxy.
+const ENABLED: &str = "layouts.enabled=true";
+
+/// An arm, or something else that is measured, that can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Declared,
+    Sai,
+    Views,
+    HandCopied,
+    Layouts,
+    Synthetic,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct LayoutsArgs {
+    #[command(flatten)]
+    common: Common,
+    /// TPC-H scale factor: 1 is 1,500,000 orders [default: 1, or 0.02 with --quick]
+    #[arg(long)]
+    scale: Option<f64>,
+    /// Partitions of the orders
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(i32).range(1..=10_000))]
+    branches: i32,
+    /// Instances of each query
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    instances: u32,
+    /// Layouts beside the table as declared
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    added: u8,
+    /// What reads cost, as `helenus layouts calibrate` has measured it: also reports how well these coefficients
+    /// predict the synthetic tables
+    #[arg(long, value_name = "FILE")]
+    coefficients: Option<PathBuf>,
+    /// Reading clients
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    clients: u16,
+    /// Writing clients
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    writing_clients: u16,
+    /// Orders that each arm writes one by one in each round [default: 20000, or 1000 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    measured_rows: Option<u32>,
+    /// Consistency levels of the reads; arms are compared at the first
+    #[arg(long, value_delimiter = ',', default_value = "ONE,QUORUM")]
+    consistency: Vec<String>,
+    /// Leave these out
+    #[arg(long, value_enum, value_delimiter = ',')]
+    without: Vec<Part>,
+    /// Seconds per cell [default: 8, or 1 with --quick]
+    #[arg(long)]
+    cell_seconds: Option<f64>,
+    /// Seconds of reads before the first round, of all arms in turn [default: 80, or 16 with --quick]
+    #[arg(long, value_name = "SECONDS")]
+    warmup: Option<f64>,
+    /// Seconds a client waits; a failed read counts with this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    time_out: f64,
+}
+
+pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
+    let began = Instant::now();
+    raise_open_files_limit();
+    args.check()?;
+    let common = &args.common;
+    let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 3 });
+    ensure!(rounds > 0, "at least one round is needed");
+    let variants = checked(args.variants())?;
+    let mut skipped = Vec::new();
+    let bar = spinner("generating orders");
+    let orders = Arc::new(Orders::generate(args.scale(), args.branches)?);
+    let instances = Instances::draw(&orders, args.instances as usize, common.seed);
+    bar.set_message("designing layouts");
+    let designs = Designs::of(&orders, &instances, args.added.into(), common.seed)?;
+    let (synthetic, gaps) = args.synthetic()?;
+    bar.finish_and_clear();
+    let with_layouts = variants.iter().any(|variant| variant.name == HELENUS);
+    let parts = args.parts(&designs, with_layouts, &mut skipped);
+    for line in &skipped {
+        eprintln!("{line}");
+    }
+
+    let mut nodes = Nodes::up(common).await?;
+    let bar = spinner("creating tables");
+    let say = &mut narrate(&bar, began);
+    let direct = args.endpoint(TOKEN_AWARE, &nodes.contact_points, Policy::TokenAware);
+    let copies: Vec<Copies> = parts.iter().map(|part| part.copies.clone()).collect();
+    create(&copies, &orders, &direct, args.replication(), say).await?;
+    // They must find the layouts in the catalogue when they start.
+    let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
+    let mut report = nodes.report("layouts", common, rounds);
+    variants::describe(&mut report, &proxies);
+    describe(&mut report, &designs, &parts);
+    report.notes.extend(skipped);
+    let all_gaps = gaps.iter().chain(&designs.gaps);
+    let gap_max = all_gaps.copied().fold(0.0, f64::max);
+    report.set_ratio("anneal_gap_max", &[gap_max]);
+    let mut experiment = args.experiment(rounds, &nodes, &parts, &proxies, began)?;
+    (experiment.orders, experiment.synthetic) = (orders, synthetic);
+    experiment.instances = Arc::new(instances);
+    let open = {
+        let mut own = nodes.own.as_ref().map(OwnNodes::new);
+        let mut below = own.as_mut().map(|own| own as &mut dyn NodesBelow);
+        experiment.prepare(&mut below, &mut report, say).await?
+    };
+    nodes.cap_cpu(common, &mut report)?;
+    {
+        let mut own = nodes.own.as_ref().map(OwnNodes::new);
+        let mut below = own.as_mut().map(|own| own as &mut dyn NodesBelow);
+        experiment.run(&open, &mut below, &mut report, say).await?;
+    }
+    bar.finish_and_clear();
+    println!("{}", cells_table(&report, &experiment.arms));
+    for note in &report.notes {
+        println!("{note}");
+    }
+    hand_over(&report, common)?;
+    drop(open);
+    drop(proxies);
+    nodes.down()
+}
+
+/// One way of holding the orders, and the arm that writes them.
+struct Held {
+    copies: Copies,
+    writer: &'static str,
+    chosen: Chosen,
+}
+
+fn describe(report: &mut Report, designs: &Designs, parts: &[Held]) {
+    for part in parts {
+        let name = format!("tables of {}", part.writer);
+        let form = match part.copies.form {
+            Form::Indexed => ", with SAI indexes on custkey, orderdate and clerk",
+            _ => "",
+        };
+        let text = format!("{}{form}", part.chosen.describe());
+        report.settings.insert(name, text);
+    }
+    if designs.annealed.is_none() {
+        let line = "Simulated annealing found as good a design as the certified one, so there is no arm \
+                    of its own for it.";
+        report.notes.push(line.into());
+    }
+    let line = "A layout is one more copy on each replica of its table, as are views and tables copied by hand: \
+                disk grows with their number.";
+    report.notes.push(line.into());
+}
+
+impl LayoutsArgs {
+    fn check(&self) -> Result<()> {
+        for (flag, value, max) in [
+            ("--cell-seconds", self.cell_seconds.unwrap_or(1.0), 3600.0),
+            ("--time-out", self.time_out, 3600.0),
+            ("--scale", self.scale(), 100.0),
+        ] {
+            ensure!(
+                value > 0.0 && value <= max,
+                "{flag} must be above 0 and at most {max}"
+            );
+        }
+        ensure!(
+            (0.0..=3600.0).contains(&self.warmup.unwrap_or(0.0)),
+            "--warmup must be from 0 to 3600"
+        );
+        for level in &self.consistency {
+            parse_consistency(level)?;
+        }
+        Ok(())
+    }
+
+    fn scale(&self) -> f64 {
+        self.scale
+            .unwrap_or(if self.common.quick { 0.02 } else { 1.0 })
+    }
+
+    fn replication(&self) -> usize {
+        match self.common.contact.is_empty() {
+            true => usize::from(self.common.nodes().min(3)),
+            false => 3,
+        }
+    }
+
+    fn variants(&self) -> Vec<Variant<()>> {
+        let variant = |name: &str, settings: &[&str]| Variant {
+            name: name.into(),
+            part: (),
+            settings: settings.iter().map(|&setting| setting.into()).collect(),
+        };
+        let mut variants = vec![variant(OFF, &[])];
+        if !self.without.contains(&Part::Layouts) {
+            variants.push(variant(HELENUS, &[ENABLED]));
+        }
+        variants
+    }
+
+    /// Smaller with `--quick`. Returns also by how much annealing was above certified designs.
+    fn synthetic(&self) -> Result<(Vec<Synthetic>, Vec<f64>)> {
+        let calibrated = match &self.coefficients {
+            Some(path) => Some(coefficients::load(Some(path))?.coefficients),
+            None => None,
+        };
+        let quick = self.common.quick;
+        let (rows, queries, layouts_max) = if quick {
+            (5_000, 10, 3)
+        } else {
+            (50_000, 30, 6)
+        };
+        let (mut all, mut gaps) = (Vec::new(), Vec::new());
+        for columns in if quick { 3..=4 } else { 2..=5 } {
+            let mut synthetic = Synthetic::draw(columns, rows, queries, self.common.seed);
+            gaps.extend(synthetic::plan(
+                &mut synthetic,
+                layouts_max,
+                self.common.seed,
+                calibrated,
+            )?);
+            all.push(synthetic);
+        }
+        if !quick {
+            // Too many orders to create them, but not to choose among them.
+            let mut synthetic = Synthetic::draw(8, 2_000, queries, self.common.seed);
+            gaps.extend(synthetic::plan(&mut synthetic, 1, self.common.seed, None)?);
+        }
+        if self.without.contains(&Part::Synthetic) {
+            all.clear();
+        }
+        Ok((all, gaps))
+    }
+
+    /// The first is the best single order.
+    fn parts(&self, designs: &Designs, with_layouts: bool, skipped: &mut Vec<String>) -> Vec<Held> {
+        let mut parts = Vec::new();
+        let mut add = |name: &str, form, writer, chosen: &Chosen, reads| {
+            let copies = Copies {
+                keyspace: format!("helenus_layouts_{name}"),
+                form,
+                orders: chosen.orders.clone(),
+                reads,
+            };
+            parts.push(Held {
+                copies,
+                writer,
+                chosen: chosen.clone(),
+            });
+        };
+        let wanted = |part| !self.without.contains(&part);
+        let Designs { single, exact, .. } = designs;
+        add("tr", Form::Plain, TOKEN_AWARE, single, [0, 0]);
+        if wanted(Part::Declared) {
+            add("declared", Form::Plain, DECLARED, &designs.declared, [0, 0]);
+        }
+        // The client knows the table only.
+        if with_layouts {
+            add("hr", Form::Layouts, HELENUS, exact, [0, 0]);
+            if let Some(annealed) = &designs.annealed {
+                add("hrca", Form::Layouts, ANNEALED, annealed, [0, 0]);
+            }
+        }
+        let has_sai = !self.common.cassandra.starts_with("4.");
+        if wanted(Part::Sai) && has_sai {
+            add("sai", Form::Indexed, SAI, single, [0, 0]);
+        } else if wanted(Part::Sai) {
+            let version = &self.common.cassandra;
+            skipped.push(format!("Cassandra {version} has no SAI indexes."));
+        }
+        if wanted(Part::Views) {
+            add("views", Form::Views, VIEWS, exact, exact.reads);
+        }
+        if wanted(Part::HandCopied) {
+            add("copies", Form::HandCopied, HAND_COPIED, exact, exact.reads);
+        }
+        parts
+    }
+
+    fn endpoint(&self, name: &str, contact_points: &[String], policy: Policy) -> Endpoint {
+        let mut endpoint = Endpoint::new(name, contact_points.to_vec(), policy);
+        endpoint.connections_per_host = self.common.connections;
+        endpoint.request_timeout = Duration::from_secs_f64(self.time_out);
+        endpoint
+    }
+
+    fn contenders(
+        &self,
+        nodes: &Nodes,
+        parts: &[Held],
+        proxies: &[(Variant<()>, Proxy)],
+    ) -> Vec<Contender> {
+        let through = |name: &str| {
+            let proxy = if name == OFF { OFF } else { HELENUS };
+            let mut own = proxies.iter();
+            let own = own.find(|(variant, _)| name.starts_with(HELENUS) && variant.name == proxy);
+            own.map(|(_, proxy)| proxy)
+        };
+        let arm = |name: &str, copies: usize, writes: bool| {
+            let proxy = through(name);
+            let address = proxy.map(|proxy| vec![proxy.address.to_string()]);
+            let policy = if name == ROUND_ROBIN {
+                Policy::RoundRobin
+            } else {
+                Policy::TokenAware
+            };
+            let points = address.as_deref().unwrap_or(&nodes.contact_points);
+            Contender {
+                arm: Arm {
+                    endpoint: self.endpoint(name, points, policy),
+                    proxy_pid: proxy.map(Proxy::pid),
+                    admin: proxy.map(|proxy| proxy.admin),
+                },
+                copies,
+                writes,
+                with_paused_node: match self.common.quick {
+                    true => proxy.is_some(),
+                    false => proxy.is_some() || [TOKEN_AWARE, HAND_COPIED].contains(&name),
+                },
+            }
+        };
+        let mut arms = vec![
+            arm(TOKEN_AWARE, 0, true),
+            arm(ROUND_ROBIN, 0, false),
+            arm(OFF, 0, false),
+        ];
+        let others = parts.iter().enumerate().skip(1);
+        arms.extend(others.map(|(at, part)| arm(part.writer, at, true)));
+        for extra in &self.common.arms {
+            let mut other = arm(&extra.name, 0, false);
+            other.arm.endpoint.contact_points = vec![extra.address.clone()];
+            other.arm.proxy_pid = extra.pid;
+            arms.push(other);
+        }
+        arms
+    }
+
+    fn experiment(
+        &self,
+        rounds: usize,
+        nodes: &Nodes,
+        parts: &[Held],
+        proxies: &[(Variant<()>, Proxy)],
+        began: Instant,
+    ) -> Result<Layouts> {
+        let common = &self.common;
+        let seconds = Duration::from_secs_f64;
+        let span = |quick, full| seconds(if common.quick { quick } else { full });
+        let measured = self.measured_rows;
+        let measured = measured.unwrap_or(if common.quick { 1_000 } else { 20_000 });
+        let levels = self.consistency.iter();
+        let levels = levels.map(|text| parse_consistency(text));
+        Ok(Layouts {
+            orders: Arc::new(Orders {
+                rows: Vec::new(),
+                branches: self.branches,
+            }),
+            instances: Arc::new(Instances(Vec::new())),
+            copies: parts.iter().map(|part| part.copies.clone()).collect(),
+            arms: self.contenders(nodes, parts, proxies),
+            synthetic: Vec::new(),
+            replication: self.replication(),
+            rounds,
+            levels: levels.collect::<Result<_>>()?,
+            clients: self.clients.into(),
+            writing_clients: self.writing_clients.into(),
+            measured_rows: measured as usize,
+            repetitions: if common.quick { 5 } else { 9 },
+            warmup: self.warmup.map_or_else(|| span(16.0, 80.0), seconds),
+            cell_warmup: span(0.2, 1.0),
+            cell_time: self.cell_seconds.map_or_else(|| span(1.0, 8.0), seconds),
+            time_out: seconds(self.time_out),
+            settle_max: span(5.0, 60.0),
+            check_time: span(1.0, 20.0),
+            compacts: !common.quick,
+            until: common.quick.then(|| began + QUICK),
+            watched: nodes.watched(common)?,
+            seed: common.seed,
+        })
+    }
+}
