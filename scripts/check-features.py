@@ -63,8 +63,8 @@ def cargo(*arguments):
 
 def compiler(out):
     """The compiler's command line for the engine, but for the file, as cargo would have it."""
-    # Of the whole workspace, as everything is built: another selection has other features of third-party crates.
-    built = cargo("build", "--quiet", "--workspace", "--bins", "--message-format", "json")
+    # Of the whole workspace with a test, as ./test builds: another selection has other features of third-party crates.
+    built = cargo("build", "--quiet", "--workspace", "--bins", "--test", "login", "--message-format", "json")
     libraries = {}
     for message in map(json.loads, built.splitlines()):
         if message["reason"] == "compiler-artifact" and {"lib", "proc-macro"} & set(message["target"]["kind"]):
