@@ -5,12 +5,12 @@ use helenus_load::payload::{CodecTimes, Codecs, Coding, Collection};
 use helenus_payload::{Codec, Decoder, DictionaryId, Encoder, Learned, learn};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What stored values of a column name; small, as the first ones of a cluster are.
+/// The dictionary that stored values name; small, as the first ones of a cluster are.
 const ID: DictionaryId = DictionaryId(1);
 /// Longer than any document here.
 const DOCUMENT_BYTES_MAX: usize = 256 << 20;
 
-/// What was learned of each column of a collection.
+/// The dictionary of each column of a collection.
 pub(crate) type ByColumn = Arc<Vec<Arc<Learned>>>;
 
 pub(crate) fn learn_columns(collection: &Collection) -> ByColumn {
