@@ -142,7 +142,7 @@ impl Settle {
         self.time.is_zero()
     }
 
-    /// The time to add if another command may have sent a TRUNCATE under its claim, before it noticed that it was overtaken.
+    /// The time to add if another command, not yet aware that it was overtaken, may have sent a TRUNCATE.
     pub(crate) fn for_emptying(self, emptying: Emptying) -> Duration {
         match emptying {
             Emptying::No => Duration::ZERO,
