@@ -147,7 +147,7 @@ mod tests {
             let shrinks = (bytes as u64) < profiles.bytes();
             assert!(shrinks || codec == Codec::Raw, "{codec}: {bytes}");
             assert!(!coding.decode(0, b"\xff\xff", &mut document));
-            // What no codec takes.
+            // A document that no codec takes.
             coding.encode(0, "{\"a\" : 1.0", &mut stored);
             assert!(coding.decode(0, &stored, &mut document));
             assert_eq!(document, "{\"a\" : 1.0");
