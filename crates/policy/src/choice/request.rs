@@ -1,4 +1,4 @@
-//! What a choice is told about a request.
+//! The request that a choice is made for.
 
 /// Replicas of a request that are ordered.
 pub const CANDIDATES_MAX: usize = 8;
