@@ -95,11 +95,11 @@ pub struct RouteInput<'a> {
     /// In ring order; empty if the owners are not known.
     pub replicas: &'a [NodeIndex],
     pub nodes: &'a NodeTable,
-    /// True if a query may be sent to a node now.
+    /// Whether a query may be sent to a node now.
     pub usable: &'a dyn Fn(NodeIndex) -> bool,
     /// A counter that the caller increments with each query.
     pub rotation: u64,
-    /// Nodes of other data centres may be tried, after all local ones.
+    /// Whether nodes of other data centres may be tried, after all local ones.
     pub allow_remote: bool,
     pub preference: Preference,
 }

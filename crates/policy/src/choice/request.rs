@@ -1,4 +1,4 @@
-//! The request that a choice is made for.
+//! What a choice is told about a request.
 
 /// Replicas of a request that are ordered.
 pub const CANDIDATES_MAX: usize = 8;

@@ -113,7 +113,7 @@ fn simple(ring: &Ring, rf: usize) -> Sets {
     each_slot(ring, |walk, out| out.extend(walk.iter().take(rf)))
 }
 
-/// The needs that one data centre still has on the current walk.
+/// What one data centre still needs on the current walk.
 #[derive(Clone, Copy)]
 struct Needs {
     replicas: usize,

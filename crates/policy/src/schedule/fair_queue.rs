@@ -68,7 +68,7 @@ struct Tenant {
     standing: Standing,
 }
 
-/// Items of a tenant that wait in one rank.
+/// What a tenant has waiting in one rank.
 #[derive(Debug, Default)]
 struct OfRank {
     waiting: usize,
@@ -244,7 +244,7 @@ impl<T: Copy> FairQueue<T> {
         self.remove(seq)
     }
 
-    /// Items that have waited for longer than `bound_us` in a queue that stands, by arrival number.
+    /// What has waited for longer than `bound_us` in a queue that stands, by arrival number.
     pub(super) fn overdue(&mut self, now_us: u64, bound_us: u64) -> Vec<u64> {
         let tenants = &mut self.tenants;
         let waited_us = |waiting: &Queued<T>| now_us.saturating_sub(waiting.arrived_us);

@@ -22,7 +22,7 @@ pub enum Offer {
     Refused(Refusal),
 }
 
-/// Times of an item that has been answered, in microseconds.
+/// What is known about an item once it has been answered, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
     /// Its work as predicted when it was offered ([`super::Job::piece_us`]).
@@ -31,7 +31,7 @@ pub struct Answered {
     pub known_us: u32,
     /// Time from sending to the answer.
     pub service_us: u32,
-    /// The answer is an error: that says nothing of how long the work takes.
+    /// Whether the answer is an error: that says nothing of how long the work takes.
     pub is_error: bool,
 }
 

@@ -34,12 +34,12 @@ impl Variant {
         Variant::Default,
     ];
 
-    /// True if points go before all ranges.
+    /// Whether points go before all ranges.
     pub fn points_first(self) -> bool {
         matches!(self, Variant::ReS | Variant::ReSP | Variant::A)
     }
 
-    /// True if a range is sent to all the nodes it needs at once. The default leaves that to the
+    /// Whether a range is sent to all the nodes it needs at once. The default leaves that to the
     /// caller, which knows whether those nodes are idle.
     pub fn parallel(self) -> bool {
         matches!(
@@ -48,12 +48,12 @@ impl Variant {
         )
     }
 
-    /// True if ranges are ordered among themselves by nodes left, then rows.
+    /// Whether ranges are ordered among themselves by nodes left, then rows.
     pub fn ranges_ordered(self) -> bool {
         matches!(self, Variant::PRaS | Variant::A)
     }
 
-    /// True if it is one of the paper's: one queue, one fixed window, no permits.
+    /// Whether it is one of the paper's: one queue, one fixed window, no permits.
     pub fn is_preset(self) -> bool {
         self != Variant::Default
     }

@@ -1,4 +1,4 @@
-//! Items that are refused at once, for those that wait already.
+//! What is refused at once, for what waits already.
 
 use super::*;
 
