@@ -1,4 +1,4 @@
-//! What a column of JSON documents takes in each codec.
+//! Sizes of a column of JSON documents in each codec.
 
 pub mod advise;
 pub mod measure;

@@ -104,7 +104,7 @@ fn record(args: &CaptureArgs) -> Result<ExitCode> {
 }
 
 impl CaptureArgs {
-    /// What the proxy is asked for.
+    /// Path and query of the request to the proxy.
     fn path(&self) -> Result<String> {
         ensure!(
             (64 << 10..=16 << 30).contains(&self.bytes_max),

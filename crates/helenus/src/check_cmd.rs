@@ -104,7 +104,7 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
     }
 }
 
-/// What nodes say of themselves has its place on its line and nowhere else.
+/// The cluster and its nodes, for people. A node's own findings are on its line and nowhere else.
 fn about_cluster(report: &CheckReport) -> String {
     let mut lines = Vec::new();
     if let Some(name) = &report.cluster_name {
@@ -166,7 +166,7 @@ fn findings(report: &CheckReport) -> String {
     text
 }
 
-/// What a statement would meet, for people.
+/// The rules and limits that a statement would meet, for people.
 fn explained(explanation: &Explanation) -> String {
     let Explanation {
         kind,
@@ -219,7 +219,7 @@ fn or_none(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// What a node's agent reports, on one line.
+/// The report of a node's agent, on one line.
 fn resources(report: &CheckedReport) -> String {
     let share = |share: Option<f32>| match share {
         Some(share) => format!("{:.0} %", 100.0 * share),

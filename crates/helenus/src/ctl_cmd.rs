@@ -118,7 +118,7 @@ fn time_s(text: &str) -> Result<u32> {
 }
 
 impl LogArgs {
-    /// Whether it changes something, and what is asked for it.
+    /// True if the request changes something, and its path.
     fn path(&self) -> (bool, String) {
         match (&self.level, self.reset) {
             (Some(filter), _) => {
@@ -186,7 +186,7 @@ struct PauseArgs {
 }
 
 impl ShowArgs {
-    /// What is asked for it.
+    /// Path and query of the request.
     fn path(&self) -> String {
         let limit = self.limit;
         match self.what {

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The same program with everything in it.
+/// The program that is built with the laboratory.
 const PROGRAM: &str = "helenus-lab";
 /// Set for the program that a command is handed to.
 const PASSED_ON: &str = "HELENUS_LAB_PASSED_ON";

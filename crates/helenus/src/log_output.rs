@@ -49,7 +49,7 @@ pub(crate) fn standard_error(kept: &Arc<LogLines>) -> (NonBlocking, Flush) {
     (writer, Flush)
 }
 
-/// Whether standard error is a journal's, which takes a line's priority from its beginning (systemd.exec(5)).
+/// True if standard error is a journal's, which takes a line's priority from its beginning (systemd.exec(5)).
 pub(crate) fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;

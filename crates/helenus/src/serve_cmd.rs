@@ -63,7 +63,7 @@ fn begin_log(filter: &str, as_json: bool, kept: Arc<LogLines>) -> Result<(SetLog
 /// Files of the proxy beside those of clients: links, connections to the admin server, files that are read.
 const OTHER_FILES: u64 = 1_000;
 
-/// What to do if the limit of open files is too low for so many clients.
+/// Advice if the limit of open files is too low for so many clients.
 fn too_few_files(files: u64, clients_max: usize) -> Option<String> {
     let needed = clients_max as u64 + OTHER_FILES;
     (files < needed).then(|| {

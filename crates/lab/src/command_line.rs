@@ -1,6 +1,6 @@
 //! The command line of this process, for reports.
 
-/// What was typed, as far as it is text.
+/// The command line as it was typed, as far as it is text.
 pub(crate) fn command_line() -> String {
     let words = std::env::args_os();
     let words: Vec<String> = words

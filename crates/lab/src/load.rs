@@ -212,7 +212,7 @@ impl LoadArgs {
         measured.saturating_add((per_second * warmup) as u64)
     }
 
-    /// What ends each turn of a round.
+    /// The end of each turn of a round.
     fn turn(&self, round: usize, plan: &Interleaved) -> Limit {
         let time = plan.time / plan.slices as u32;
         let Some(operations) = self.operations else {

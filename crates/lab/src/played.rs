@@ -1,4 +1,4 @@
-//! What `helenus replay` and `helenus mirror` show of requests that were played.
+//! Output of `helenus replay` and `helenus mirror` about requests that were played.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,7 +12,7 @@ use helenus_load::spread::Spread;
 /// Characters of a statement that are shown.
 const STATEMENT_CHARS_MAX: usize = 60;
 
-/// What differs, in words.
+/// The words in which the two commands differ.
 #[derive(Clone, Copy)]
 pub(crate) struct Words {
     pub compared: &'static str,
@@ -25,7 +25,7 @@ pub(crate) fn print(text: &str) {
     let _ = write!(std::io::stdout(), "{text}");
 }
 
-/// The same with a line about how it goes, on stderr.
+/// [`print()`] for a line of progress, on stderr.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -68,7 +68,7 @@ pub(crate) fn groups(
     lines
 }
 
-/// What was not played, and why.
+/// Lines about requests that were not played, by reason.
 pub(crate) fn not_played(reasons: &BTreeMap<String, u64>, limit: usize) -> Vec<String> {
     let mut not_played: Vec<_> = reasons.iter().collect();
     not_played.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

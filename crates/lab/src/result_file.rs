@@ -20,7 +20,7 @@ pub(crate) struct ResultFile {
 }
 
 impl ResultFile {
-    /// What is in it stays until there is a result.
+    /// Opens or creates the file. Its contents stay until there is a result.
     pub(crate) fn open(path: &Path) -> Result<ResultFile> {
         let mut options = OpenOptions::new();
         let (opened, is_new) = match options.write(true).create_new(true).open(path) {
@@ -37,7 +37,7 @@ impl ResultFile {
         })
     }
 
-    /// Whether the path still leads to this file, and nobody else has written to it.
+    /// True if the path still leads to this file and nobody else has written to it.
     fn is_in_place(&self) -> std::io::Result<bool> {
         let (own, there) = (
             self.file.metadata()?,
@@ -65,7 +65,7 @@ impl ResultFile {
 
 impl Drop for ResultFile {
     fn drop(&mut self) {
-        // What another process has put in its place stays.
+        // A file that another process has put in its place stays.
         if self.is_useless && self.is_in_place().unwrap_or(false) {
             let _ = std::fs::remove_file(&self.path);
         }

@@ -81,7 +81,7 @@ impl Aggregation {
         for round in 0..self.rounds {
             for cell in &cells {
                 let taking_part = self.taking_part(cell);
-                // The same time and rate for all arms of the round.
+                // All arms of the round have the same time and rate.
                 let cell_time = self.fitting_cell_time(phases_left);
                 let load = self.load_model(cell, report);
                 phases_left = phases_left.saturating_sub(taking_part.len());
@@ -163,7 +163,7 @@ impl Aggregation {
         };
         let left = until.saturating_duration_since(Instant::now());
         let each = left.div_f64(phases.max(1) as f64);
-        // What starting and ending a phase takes besides.
+        // Time for starting and ending a phase.
         let phase_overhead = self.cell_warmup + Duration::from_millis(60);
         let shortest = Duration::from_millis(300);
         each.saturating_sub(phase_overhead)
@@ -196,7 +196,7 @@ impl Aggregation {
         };
         let mut plan = Plan::new(cell.clients, Limit::Time(time));
         plan.warmup = self.cell_warmup;
-        // The same keys in the same order for every arm of a round.
+        // Every arm of a round gets the same keys in the same order.
         plan.seed = self.seed.wrapping_add(round as u64);
         plan.watched = watched_with(&self.watched, proxy_pid);
         let metrics = match admin {

@@ -1,4 +1,4 @@
-//! What the experiments share: arms, their names, and the keys of ratios.
+//! Arms, their names, and the keys of ratios, which the experiments share.
 
 use crate::endpoint::Endpoint;
 use crate::process::Watched;

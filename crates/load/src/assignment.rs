@@ -221,7 +221,7 @@ impl Assignment {
     fn plan(&self, arm: &Arm, round: usize, clients: usize, time: Duration) -> Plan {
         Plan {
             warmup: self.cell_warmup,
-            // The same keys in the same order for every arm of a round.
+            // Every arm of a round gets the same keys in the same order.
             seed: self.seed.wrapping_add(round as u64),
             watched: watched_with(&self.watched, arm.proxy_pid),
             ..Plan::new(clients, Limit::Time(time))

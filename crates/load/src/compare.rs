@@ -33,7 +33,7 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// Cells in which queries failed.
     pub errors: Vec<Errors>,
-    /// What the experiment itself reports, without a test: a report has no rounds of these.
+    /// Ratios that the experiment itself reports, without a test: a report has no rounds of these.
     pub ratios: Vec<RatioRow>,
     /// `arm, cell` that only one of them has.
     pub only_in_a: Vec<String>,
@@ -77,7 +77,7 @@ impl Comparison {
         rows.filter(|row| row.verdict == verdict).count()
     }
 
-    /// What is significantly worse in the second report, by more than so many percent, or fails
+    /// Results that are significantly worse in the second report, by more than so many percent, or fail
     /// more often. One line each.
     pub fn worse(&self, percent: f64) -> Vec<String> {
         let rows = self.rows.iter().filter(|row| {

@@ -53,7 +53,7 @@ pub struct Endpoint {
     /// Of bodies, in both directions.
     pub compression: Compression,
     pub tls: Option<Tls>,
-    /// What clients of shared connections call their application.
+    /// The name of the application that clients of shared connections give.
     pub application: Option<&'static str>,
 }
 
@@ -82,7 +82,7 @@ impl Endpoint {
         }
     }
 
-    /// The same with another consistency level.
+    /// This endpoint with another consistency level.
     pub fn at(&self, consistency: Consistency) -> Self {
         Self {
             consistency,
@@ -98,7 +98,7 @@ impl Endpoint {
         Ok(self.connect_over().await?.0)
     }
 
-    /// The same, with the way to the nodes if it is encrypted: nodes that the driver names are on the ports of
+    /// [`Self::connect`], with the way to the nodes if it is encrypted: nodes that the driver names are on the ports of
     /// their entrances.
     pub(crate) async fn connect_over(&self) -> Result<(Session, Option<Arc<Entrances>>)> {
         let Some(pool) = NonZeroUsize::new(self.connections_per_host) else {

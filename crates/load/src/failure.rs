@@ -39,7 +39,7 @@ fn db_error_kind(error: &DbError) -> ErrorKind {
     }
 }
 
-/// The same kinds for the codes of the native protocol.
+/// Kinds of error by the codes of the native protocol.
 pub fn code_kind(code: i32) -> ErrorKind {
     match code {
         code::OVERLOADED => "overloaded",
@@ -59,7 +59,7 @@ pub fn code_kind(code: i32) -> ErrorKind {
     }
 }
 
-/// Whether an operation that failed with this kind may have been applied, or may still be.
+/// True if an operation that failed with this kind may have been applied, or may still be.
 pub fn is_unknown(kind: ErrorKind) -> bool {
     !matches!(
         kind,

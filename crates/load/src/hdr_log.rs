@@ -18,7 +18,7 @@ const NS_PER_MS: f64 = 1e6;
 /// Intervals that wait to be written.
 const WAITING_MAX: usize = 256;
 
-/// What happened in one interval under one tag.
+/// Latencies of one interval under one tag.
 #[derive(Debug)]
 struct Interval {
     tag: String,

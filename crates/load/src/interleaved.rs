@@ -59,7 +59,7 @@ impl Interleaved {
         phases.into_iter().flatten().collect()
     }
 
-    /// The same with a limit for each turn. None for an arm that had no turn, because the run was
+    /// [`Self::round`] with a limit for each turn. None for an arm that had no turn, because the run was
     /// stopped.
     pub async fn round_of_turns<W: Workload>(
         &self,
@@ -83,7 +83,7 @@ impl Interleaved {
                 } else {
                     self.warmup
                 };
-                // The same keys in the same order for every arm.
+                // Every arm gets the same keys in the same order.
                 plan.seed = self.seed.wrapping_add((round * slices + slice) as u64);
                 plan.watched = arms[arm].watched.clone();
                 plan.progress = self.progress.clone();

@@ -43,7 +43,7 @@ struct Pipes {
     output: BufReader<ChildStdout>,
 }
 
-/// What is sent.
+/// The load that the driver sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub is_scan: bool,
@@ -199,7 +199,7 @@ impl Measured {
 
 const NOT_SENT: ErrorKind = "not sent";
 
-/// The same kinds as those of the other driver.
+/// Kinds of error by the driver's classes: those of the other driver.
 fn error_kind(class: &str) -> ErrorKind {
     match class {
         "DriverTimeoutException" => "client timeout",

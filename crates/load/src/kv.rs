@@ -35,7 +35,7 @@ impl Table {
         Ok(())
     }
 
-    /// What creates keyspace and table if they are missing.
+    /// CQL that creates keyspace and table if they are missing.
     pub fn definitions(&self) -> Result<[String; 2]> {
         let keyspace = keyspace_definition(&self.keyspace, self.replication)?;
         Ok([keyspace, self.definition()])
@@ -59,7 +59,7 @@ impl Table {
             .await
     }
 
-    /// The same with clients of this kind, plain ones with a connection each.
+    /// [`Self::fill`] with clients of this kind, plain ones with a connection each.
     pub async fn fill_as(
         &self,
         client: ClientKind,
@@ -99,7 +99,7 @@ pub async fn create_keyspace(session: &Session, keyspace: &str, replication: usi
     Ok(())
 }
 
-/// What creates a keyspace with SimpleStrategy if it is missing.
+/// CQL that creates a keyspace with SimpleStrategy if it is missing.
 pub(crate) fn keyspace_definition(keyspace: &str, replication: usize) -> Result<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     ensure!(
@@ -205,7 +205,7 @@ impl KeyValue {
         self.clients.sessions()
     }
 
-    /// The same sessions with another mix.
+    /// These sessions with another mix.
     pub fn with_mix(&self, mix: Mix) -> Self {
         Self {
             mix,
@@ -213,7 +213,7 @@ impl KeyValue {
         }
     }
 
-    /// The same sessions with another key distribution.
+    /// These sessions with another key distribution.
     pub fn with_keys(&self, keys: Keys) -> Self {
         Self {
             keys,
@@ -221,7 +221,7 @@ impl KeyValue {
         }
     }
 
-    /// The same sessions with another number of rows per range; the default is 100.
+    /// These sessions with another number of rows per range; the default is 100.
     pub fn with_range_rows(&self, range_rows: i32) -> Self {
         Self {
             range_rows,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Ten minutes: far beyond any driver's time-out.
 pub(crate) const LATENCY_US_MAX: u64 = 600_000_000;
 
-/// What went wrong, in one or two words: the key under which errors are counted.
+/// The kind of an error, in one or two words: the key under which errors are counted.
 pub type ErrorKind = &'static str;
 
 /// Latencies and errors of the operations of some of the clients.
@@ -47,7 +47,7 @@ impl Recorder {
         }
     }
 
-    /// The same latency of so many successful operations.
+    /// Records one latency for so many successful operations.
     pub(crate) fn record_times(&mut self, kind: usize, latency: Duration, times: u64) {
         let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.by_kind[kind].saturating_record_n(latency_us.max(1), times);

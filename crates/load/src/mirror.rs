@@ -48,7 +48,7 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 /// A capture has a mark every second. Without any of its bytes for so long, nothing more will come.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 const GONE: &str = "the proxy has stopped, or has given this reader up; its log says which";
-/// What the clients' own answers are called beside those of endpoints.
+/// The name of the clients' own answers beside those of endpoints.
 pub const CLIENTS: &str = "clients";
 
 /// A capture as it comes.
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
             self.broken_off = Some(format!("{e:#}"));
             return false;
         }
-        // What becomes of the connection after the end is of no interest.
+        // The fate of the connection after the end is of no interest.
         !self.has_ended
     }
 
@@ -267,7 +267,7 @@ impl<'a> Run<'a> {
         };
         let mut hasher = DefaultHasher::new();
         (one.worker, one.request.connection).hash(&mut hasher);
-        // What was not prepared is not kept, so the request brings its text along.
+        // A statement that was not prepared is not kept, so the request brings its text along.
         let text_bytes = match is_prepared {
             true => 0,
             false => statements::byte_len(statement),

@@ -49,7 +49,7 @@ pub use tables::{KEYSPACE, create, create_table, table_name};
 const WARMUP_TURN: Duration = Duration::from_secs(1);
 /// The shortest measured time of a slice.
 const SLICE_MIN: Duration = Duration::from_millis(200);
-/// What starting and ending a slice takes besides.
+/// Time for starting and ending a slice.
 const SLICE_OVERHEAD: Duration = Duration::from_millis(20);
 
 /// An arm's sessions, one for each collection.
@@ -212,7 +212,7 @@ impl Payload {
         }
     }
 
-    /// What the tables take on disk, and what their values do by themselves.
+    /// Weighs the tables on disk, and their values by themselves.
     async fn weigh(
         &self,
         disks: &Option<&mut dyn Disks>,

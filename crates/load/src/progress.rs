@@ -21,11 +21,11 @@ pub struct Progress {
     /// The run ends once so many operations have failed, if it is not 0.
     failed_max: u64,
     is_stopped: AtomicBool,
-    /// Whether operations that start now are measured, rather than part of a warm-up.
+    /// Operations that start now are measured, rather than part of a warm-up.
     is_measuring: AtomicBool,
 }
 
-/// What happened since the previous sample.
+/// Rates and latencies since the previous sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IntervalStats {
     /// Seconds since the run began.

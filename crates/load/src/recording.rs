@@ -1,4 +1,4 @@
-//! What one slice of a run recorded, before it is summarised as a [`Phase`].
+//! Records of one slice of a run, before they are summarised as a [`Phase`].
 //!
 //! A machine drifts: a compiler warms up, a disk gets busy. Arms measured seconds apart see
 //! different machines. So a cell can be cut into many short slices in which the arms take turns;

@@ -74,7 +74,7 @@ pub async fn run(
         let played = turns(&mut players, &traffic, &options, round, &mut on_turn).await;
         match played {
             Ok(played) => gathered.add_round(&traffic, &played, options.speed),
-            // What came before is worth to be known.
+            // The results of earlier rounds are worth keeping.
             Err(e) if round > 0 => {
                 traffic.broken_off = Some(format!("{e:#}"));
                 break;

@@ -70,7 +70,7 @@ impl Plan {
 /// Further ones are counted as errors instead of being queued without a bound.
 const IN_FLIGHT_MAX: u64 = 20_000;
 
-/// What a client without a connection waits before its next operation. These fail at once, and would leave
+/// Pause of a client without a connection before its next operation. These fail at once, and would leave
 /// the driver no time to connect.
 const CONNECTING_PAUSE: Duration = Duration::from_millis(10);
 

@@ -100,7 +100,7 @@ fn name_of(address: &str) -> Result<ServerName<'static>> {
     name.with_context(|| format!("{host:?} is no host name or address"))
 }
 
-/// What to change, where rustls only says what is wrong.
+/// Adds the advice, where rustls only says what is wrong.
 pub(crate) fn explain(error: std::io::Error) -> anyhow::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let advice = match inner {

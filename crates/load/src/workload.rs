@@ -1,4 +1,4 @@
-//! What a load consists of: operations that clients perform again and again.
+//! A load: operations that clients perform again and again.
 
 use crate::measure::ErrorKind;
 use rand_chacha::ChaCha8Rng;

@@ -115,7 +115,7 @@ impl UserTable {
         Ok(())
     }
 
-    /// What creates keyspace and table if they are missing.
+    /// CQL that creates keyspace and table if they are missing.
     pub fn definitions(&self) -> Result<[String; 2]> {
         let fields = (0..FIELDS).map(|field| format!(", field{field} varchar"));
         let keyspace = &self.keyspace;
@@ -131,7 +131,7 @@ impl UserTable {
         self.fill_as(ClientKind::Driver, endpoint, progress).await
     }
 
-    /// The same with clients of this kind, plain ones with a connection each.
+    /// [`Self::fill`] with clients of this kind, plain ones with a connection each.
     pub async fn fill_as(
         &self,
         client: ClientKind,
@@ -225,7 +225,7 @@ impl Ycsb {
         self
     }
 
-    /// The same with another maximum of rows per scan; the default is YCSB's, 100.
+    /// These sessions with another maximum of rows per scan; the default is YCSB's, 100.
     pub fn with_scan_rows(mut self, max: i32) -> Self {
         self.scan_rows_max = max.max(1);
         self

@@ -1,4 +1,4 @@
-//! What is shown and why: the whole state of the live view, without a terminal, a clock or a network.
+//! The whole state of the live view, without a terminal, a clock or a network.
 //!
 //! Answers, keys and the passing of time go in by [`App::update`], [`App::on_key`] and [`App::due`]; what comes out
 //! is what to ask proxies for, and what to do. `draw` shows the state.
@@ -24,12 +24,12 @@ const KEYS_MAX: usize = 100;
 /// Lines that do not belong to the rows: title, tabs, status, head of the table, hints.
 const OTHER_LINES: u16 = 5;
 
-/// What goes in, but for keys.
+/// Inputs other than keys.
 #[derive(Debug)]
 pub(super) enum Input {
     Resized(u16, u16),
     Answered(Ask, Result<Value, Failed>),
-    /// What has become of an action.
+    /// The outcome of an action.
     Acted(Result<String, String>),
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Ask {
     round: u64,
 }
 
-/// What is to be done.
+/// An action that the view wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Quit,
@@ -58,7 +58,7 @@ pub(super) enum Wish {
     },
 }
 
-/// What keys act upon.
+/// The subject of keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Rows,
@@ -66,7 +66,7 @@ pub(super) enum Mode {
     Filter(String),
     Help,
     Details(Details),
-    /// Whether a client is to be disconnected.
+    /// The question whether a client is to be disconnected.
     Confirm(Victim),
 }
 
@@ -108,9 +108,9 @@ pub(super) struct App {
     pub mode: Mode,
     pub is_paused: bool,
     pub every_ms: u64,
-    /// What has become of the last action, until the next key; whether it went well.
+    /// The outcome of the last action, until the next key; true if it went well.
     pub note: Option<(bool, String)>,
-    /// Whether proxies are asked what they remember of the time before.
+    /// Proxies are asked for their history.
     pub wants_past: bool,
     /// Of the tab, filtered and sorted.
     pub rows: Vec<Row>,
@@ -175,7 +175,7 @@ impl App {
         }
     }
 
-    /// What proxies are to be asked now.
+    /// The questions that proxies are to be asked now.
     pub(super) fn due(&mut self, now_ms: u64) -> Vec<Ask> {
         self.now_ms = now_ms;
         if self.is_paused {
@@ -201,7 +201,7 @@ impl App {
             }
             for at in 0..self.proxies.len() {
                 self.ask(&mut asks, at, Feed::Errors);
-                // Whether there are any decides whether there is a tab; a proxy may come later.
+                // The tab is there if there are any; a proxy with some may come later.
                 if self.proxies[at].fed(Feed::Events).is_none() {
                     self.ask(&mut asks, at, Feed::Events);
                 }
@@ -212,7 +212,7 @@ impl App {
         }
         if let Some(feed) = self.tab.feed() {
             for at in self.chosen() {
-                // What was just switched to does not wait for the next round.
+                // A tab that was just switched to does not wait for the next round.
                 if is_round || self.proxies[at].fed(feed).is_none() {
                     self.ask(&mut asks, at, feed);
                 }
@@ -223,7 +223,7 @@ impl App {
 
     /// Asks, unless the last question is still open; whether it does.
     fn ask(&mut self, asks: &mut Vec<Ask>, proxy: usize, feed: Feed) -> bool {
-        // What it did not know it may know after an upgrade: asked for rarely.
+        // A proxy may know after an upgrade how to answer: it is asked again, rarely.
         let may_know = self.proxies[proxy].may_know(feed) || self.round.is_multiple_of(30);
         let is_new = may_know && self.in_flight.insert((proxy, feed));
         if is_new {
@@ -263,7 +263,7 @@ impl App {
         self.refresh();
     }
 
-    /// Whether everything that was asked has been answered, or has failed.
+    /// True if every question has been answered or has failed.
     pub(super) fn is_answered(&self) -> bool {
         self.in_flight.is_empty()
     }
@@ -289,7 +289,7 @@ impl App {
         Tab::ALL.into_iter().filter(has).collect()
     }
 
-    /// What the chosen proxies did between the last two looks.
+    /// Activity of the chosen proxies between the last two looks.
     pub(super) fn moment(&self) -> Option<Moment> {
         let chosen = self.chosen_proxies();
         let mut moments = chosen.iter().filter_map(|proxy| proxy.moment.as_ref());
@@ -298,7 +298,7 @@ impl App {
         Some(sum)
     }
 
-    /// The same of the last looks, the latest last.
+    /// Activity of the chosen proxies in the last rounds, the latest last.
     pub(super) fn moments(&self, max: usize) -> Vec<Option<Moment>> {
         self.moments.last(&self.chosen(), max)
     }
@@ -337,7 +337,7 @@ impl App {
         self.size
     }
 
-    /// Whether rows tell of which proxy they are.
+    /// True if rows name their proxy.
     pub(super) fn names_proxies(&self) -> bool {
         self.shown.is_none() && self.tab != Tab::Keys
     }

@@ -41,7 +41,7 @@ pub(super) fn ask<T: From<Input> + Send + 'static>(
     });
 }
 
-/// What a proxy answers.
+/// The answer of a proxy.
 pub(super) async fn answer(servers: &Servers, ask: &Ask) -> Result<Value, Failed> {
     let failed = |text, why| Failed { text, why };
     let Some(server) = servers.list.get(ask.proxy) else {

@@ -54,7 +54,7 @@ impl Column {
         }
     }
 
-    /// What it shows of a row at a time in milliseconds since 1970.
+    /// The cell of a row, at a time in milliseconds since 1970.
     pub(super) fn show(&self, row: &Value, now_ms: u64) -> String {
         let text = match self.kind {
             Kind::Text(show) | Kind::Rest(show) => show(row),
@@ -73,7 +73,7 @@ impl Column {
         matches!(self.kind, Kind::Number(..) | Kind::Ago(_))
     }
 
-    /// Whether it takes the room that is left.
+    /// True if the column takes the room that is left.
     pub(super) fn is_rest(&self) -> bool {
         matches!(self.kind, Kind::Rest(_))
     }
@@ -84,7 +84,7 @@ impl Column {
             Kind::Text(show) | Kind::Rest(show) => show(one).cmp(&show(other)),
             Kind::Number(pointer, _) | Kind::Ago(pointer) => {
                 let of = |row: &Value| row.pointer(pointer).and_then(Value::as_f64);
-                // What is not known comes last.
+                // Unknown values come last.
                 let of = |row| of(row).unwrap_or(f64::NEG_INFINITY);
                 of(other).total_cmp(&of(one))
             }

@@ -22,7 +22,7 @@ pub(super) fn popup_size((width, height): (u16, u16)) -> (usize, usize) {
     (inner(width), inner(height))
 }
 
-/// What is shown of a row.
+/// The details of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Details {
     pub title: String,

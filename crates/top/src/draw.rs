@@ -94,7 +94,7 @@ fn tab_line(app: &App, theme: Theme, width: usize) -> Line<'static> {
         (false, false) => (0, 1),
     };
     let label = |at: usize| (key(at), format!("{}{}", " ".repeat(gap), tabs[at].title()));
-    // What is before the chosen one is left out until it fits.
+    // Tabs before the chosen one are left out until it fits.
     let end_of = |from: usize| {
         let widths = (from..=chosen).map(|at| {
             let (key, name) = label(at);
@@ -124,7 +124,7 @@ fn tab_line(app: &App, theme: Theme, width: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// What is wrong, or what the rows are.
+/// The first problem, or a description of the rows.
 fn status_line(app: &App, theme: Theme) -> Line<'static> {
     let mut spans = vec![Span::raw(" ")];
     let chosen = app.chosen_proxies();

@@ -1,4 +1,4 @@
-//! What a proxy remembers of the time before somebody looked (`/api/history`).
+//! A proxy's history of the time before somebody looked (`/api/history`).
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use helenus_console::cells::printable;
 use helenus_policy::hot::{Entry, Partition, Rates, Summary};
 use serde::{Deserialize, Serialize};
 
-/// What a proxy answers (`/api/keys`).
+/// A proxy's answer about hot partitions (`/api/keys`).
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct KeysView {
     keys_shown: bool,
@@ -39,10 +39,10 @@ struct KeyView {
 #[derive(Debug, Serialize)]
 pub(super) struct Merged {
     pub proxies: usize,
-    /// Whether all of them show values of keys.
+    /// All of them show values of keys.
     pub keys_shown: bool,
     pub work_us_per_s: f64,
-    /// What a partition that is not listed has at most.
+    /// The most that a partition that is not listed has.
     pub floor_us_per_s: f64,
     pub reads_per_s: f64,
     pub writes_per_s: f64,
@@ -67,7 +67,7 @@ pub(super) struct MergedKey {
     pub spread: bool,
 }
 
-/// What partitions of several proxies are known by: their numbers of tables and roles differ.
+/// The identity of a partition among several proxies, whose numbers of tables and roles differ.
 #[derive(Clone, Debug)]
 struct Label {
     keyspace: String,

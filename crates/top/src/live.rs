@@ -18,12 +18,12 @@ use super::app::{App, Input, Wish};
 use super::asking::{self, Servers, now_ms};
 use super::draw::{Theme, draw};
 
-/// What has happened and is not yet taken: keys that somebody leans on, answers of many proxies.
+/// Events that are not yet taken: keys that somebody leans on, answers of many proxies.
 const HAPPENINGS_MAX: usize = 256;
 /// How often the thread that reads keys looks whether it is still needed.
 const KEYS_PATIENCE: Duration = Duration::from_millis(200);
 
-/// What has happened.
+/// An event.
 enum Happened {
     Key(KeyEvent),
     Input(Input),
@@ -37,7 +37,7 @@ impl From<Input> for Happened {
     }
 }
 
-/// Whether there is something to draw on.
+/// Fails if there is no terminal to draw on.
 ///
 /// # Errors
 /// Why not, and what to do.

@@ -1,4 +1,4 @@
-//! What has happened lately, round by round of looks at the proxies.
+//! Recent activity, round by round of looks at the proxies.
 
 use std::collections::VecDeque;
 
@@ -53,7 +53,7 @@ impl Moments {
         }
     }
 
-    /// What some proxies did together in the last rounds, the latest last; None where nothing is known. Without
+    /// The common activity of some proxies in the last rounds, the latest last; None where nothing is known. Without
     /// a round that is not over: it would show a dip.
     pub(super) fn last(&self, proxies: &[usize], max: usize) -> Vec<Option<Moment>> {
         let unfinished = self.rounds.back().is_some_and(|round| round.pending > 0);
@@ -72,7 +72,7 @@ impl Moments {
         past.skip_while(Option::is_none).chain(rounds).collect()
     }
 
-    /// What a proxy remembers of the time before the first round.
+    /// Takes a proxy's history of the time before the first round.
     pub(super) fn remember(&mut self, proxy: usize, past: Vec<Moment>) {
         if self.past.len() <= proxy {
             self.past.resize_with(proxy + 1, Vec::new);

@@ -1,4 +1,4 @@
-//! The same for scripts: tables and JSON, without a terminal.
+//! The view for scripts: tables and JSON, without a terminal.
 
 use std::time::Duration;
 

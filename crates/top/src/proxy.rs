@@ -1,4 +1,4 @@
-//! What is known of one proxy.
+//! Everything known of one proxy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,12 +27,12 @@ pub(super) enum Why {
     NotKnown,
 }
 
-/// What is known of one proxy.
+/// Everything known of one proxy.
 #[derive(Debug, Default)]
 pub(super) struct Proxy {
     pub name: String,
     pub snapshot: Option<Snapshot>,
-    /// What it did between the last two looks; none while it does not answer.
+    /// Activity between the last two looks; none while it does not answer.
     pub moment: Option<Moment>,
     /// Why it has not answered last, and since when.
     pub failure: Option<(String, u64)>,
@@ -57,7 +57,7 @@ impl Proxy {
         }
     }
 
-    /// What it has answered to a question, at a time in milliseconds.
+    /// Takes an answer to a question, at a time in milliseconds.
     pub(super) fn on_answer(&mut self, feed: Feed, answer: Result<Value, Failed>, now_ms: u64) {
         match (feed, answer) {
             (Feed::Snapshot, Ok(value)) => match Snapshot::deserialize(&value) {
@@ -105,7 +105,7 @@ impl Proxy {
         self.moment = None;
     }
 
-    /// What its failure is, in two words.
+    /// The failure, in two words.
     pub(super) fn failing(&self) -> &'static str {
         match (&self.failure, self.why) {
             (Some(_), Why::Refused) => "refused",
@@ -127,12 +127,12 @@ impl Proxy {
         };
     }
 
-    /// Whether it is worth asking for this.
+    /// True if it is worth asking for this.
     pub(super) fn may_know(&self, feed: Feed) -> bool {
         !self.not_known.contains(&feed)
     }
 
-    /// Whether it has something to show there.
+    /// True if it has something to show there.
     pub(super) fn has(&self, tab: Tab) -> bool {
         match tab {
             Tab::Layouts => !self.layouts.is_empty(),
@@ -148,7 +148,7 @@ impl Proxy {
         whole.or_else(of_feed)
     }
 
-    /// What it has answered last.
+    /// The last answer.
     pub(super) fn fed(&self, feed: Feed) -> Option<&Value> {
         self.fed.get(&feed)
     }

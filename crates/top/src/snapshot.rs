@@ -1,4 +1,4 @@
-//! What a proxy counts, and what happened between two looks at it.
+//! A proxy's counters, and its activity between two looks at them.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ impl Histogram {
     }
 }
 
-/// What happened between two looks at one proxy, or at several together.
+/// Activity between two looks at one proxy, or at several together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Moment {
     pub reads_per_s: f64,

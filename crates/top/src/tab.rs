@@ -1,4 +1,4 @@
-//! What can be looked at, and what proxies are asked for it.
+//! The tabs, and the questions to proxies that fill them.
 
 use clap::ValueEnum;
 use helenus_console::cells::{bytes, micros, number, percent, seconds, string};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::columns::{Column, of, statement};
 
-/// What can be looked at.
+/// A tab.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Tab {
     /// Rates, latencies, errors, what waits, the proxies
@@ -33,7 +33,7 @@ pub(super) enum Tab {
     Layouts,
 }
 
-/// What a proxy is asked for.
+/// A question to a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Feed {
     Snapshot,
@@ -45,7 +45,7 @@ pub(super) enum Feed {
     Queues,
     Pools,
     Events,
-    /// What a proxy remembers, once.
+    /// The history of a proxy, asked for once.
     History,
 }
 
@@ -81,7 +81,7 @@ impl Tab {
         }
     }
 
-    /// What it needs beside the snapshot and errors, which are always asked for.
+    /// The feed of the tab beside the snapshot and errors, which are always asked for.
     pub(super) fn feed(self) -> Option<Feed> {
         match self {
             Tab::Overview | Tab::Nodes | Tab::Layouts => None,

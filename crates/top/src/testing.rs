@@ -9,7 +9,7 @@ use super::tab::{Feed, Tab};
 
 pub(super) const NOW_MS: u64 = 1_700_000_000_000;
 
-/// What a proxy answers, so many looks after the first.
+/// The answer of a proxy, so many looks after the first.
 pub(super) fn answer(ask: &Ask, look: u64) -> Result<Value, Failed> {
     Ok(match ask.feed {
         Feed::Snapshot => snapshot(look),

@@ -26,7 +26,7 @@ mod tests {
 
     use super::*;
 
-    /// What is made of a server's answer, and the request that the server has seen.
+    /// The statements read from a server's answer, and the request that the server has seen.
     async fn asked(answer: &'static str) -> (Result<Vec<Asked>>, String) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await

@@ -23,7 +23,7 @@ use super::{coefficients, drift, json, show};
 /// Layouts of a design, because each is one more copy of the table; and at most.
 const REPLICAS: usize = 1;
 const REPLICAS_MAX: usize = 5;
-/// What a row may take on disk.
+/// Bytes of a row on disk.
 const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 
 #[derive(Args)]

@@ -11,7 +11,7 @@ const US_MAX: f64 = 6e7;
 /// On a typical node.
 const WRITE_ROW_US: f64 = 50.0;
 
-/// What things cost.
+/// Costs of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     pub coefficients: Coefficients,

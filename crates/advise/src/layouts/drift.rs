@@ -1,5 +1,5 @@
-//! Whether other layouts than those in use would pay for being built: the workload may have changed since they
-//! were designed.
+//! Advice on changing layouts: the workload may have changed since those in use were designed, so that others
+//! would pay for being built.
 //!
 //! Two things keep the advice from wavering. A change must save half as much again as its build costs, and
 //! what counts against it must be as clear; and with a file for what was seen before, it must be seen several
@@ -71,7 +71,7 @@ pub(super) struct Entry {
     pub ready: bool,
 }
 
-/// What there is.
+/// The layouts of the table, and the rate of its queries.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Present {
     pub entries: Vec<Entry>,
@@ -152,7 +152,7 @@ impl Drift {
     }
 }
 
-/// What a comparison rests on.
+/// The basis of a comparison.
 pub(super) struct Basis<'a> {
     pub table: &'a Table,
     pub full_name: &'a str,
@@ -278,7 +278,7 @@ fn layout_of(table: &Table, entry: &Entry) -> Result<Layout> {
     })
 }
 
-/// What is in the file.
+/// Contents of the file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Remembered {
     table: String,
@@ -288,7 +288,7 @@ struct Remembered {
     advised: bool,
 }
 
-/// What is compared this time.
+/// The table and layouts that are compared this time.
 struct Seen<'a> {
     table: &'a str,
     layouts: Vec<Vec<String>>,
@@ -303,7 +303,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// What was seen before of the same layouts.
+    /// The standing of earlier comparisons of these layouts.
     fn read(&self, path: &Path) -> Result<Standing> {
         let shown = path.display();
         let text = match std::fs::read_to_string(path) {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::workload;
 
-/// What a proxy tells of a prepared SELECT (`/api/statements`).
+/// A prepared SELECT as a proxy has counted it (`/api/statements`).
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub(super) struct Asked {
     pub text: String,
@@ -59,7 +59,7 @@ pub(super) fn queries_per_s(proxies: &[Vec<Asked>]) -> f64 {
     let half_life_s = COUNTS_HALF_LIFE.as_secs_f64();
     let of_proxy = |asked: &Vec<Asked>| {
         let counted_s = asked.iter().map(|of| of.counted_s).fold(0.0, f64::max);
-        // What a query each second would have been counted as.
+        // One query each second would have this count.
         let one = half_life_s / LN_2 * (1.0 - 0.5_f64.powf(counted_s / half_life_s));
         let all: f64 = asked.iter().map(|of| of.asked).sum();
         // Not more from the first second than from a whole one.
@@ -72,7 +72,7 @@ pub(super) fn queries_per_s(proxies: &[Vec<Asked>]) -> f64 {
 pub(super) fn merge(proxies: Vec<Vec<Asked>>) -> Vec<Asked> {
     let mut by_text: BTreeMap<String, Asked> = BTreeMap::new();
     for mut asked in proxies.into_iter().flatten() {
-        // The same statement may be broken into lines differently.
+        // A statement may be broken into lines in different ways.
         if let Some(line) = one_line(&asked.text) {
             asked.text = line;
         }

@@ -8,7 +8,7 @@ use helenus_layout::{Collector, ColumnSet, Statistics, Table, Value};
 use super::schema::Schema;
 use super::values;
 
-/// What the file tells of the table.
+/// Statistics of the rows that were read.
 pub(super) struct Rows {
     pub statistics: Statistics,
     /// Rows in the file.

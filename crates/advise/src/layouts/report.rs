@@ -1,4 +1,4 @@
-//! What is advised, for one table.
+//! The advice for one table.
 
 use helenus_layout::{CostModel, Design, SampledModel, Work};
 
@@ -8,7 +8,7 @@ use super::learned::Learned;
 use super::sample_nodes::Sampled;
 use super::workload::Workload;
 
-/// What is shown.
+/// The advice and its basis, as it is shown.
 pub(super) struct Report {
     pub workload: Workload,
     pub design: Design,

@@ -31,7 +31,7 @@ const RANGES_MAX: u64 = 1 << 16;
 /// Partitions are read to their end, but not beyond so many times the rows that are wanted.
 const READ_MAX: usize = 4;
 
-/// What was read.
+/// The amount that was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sampled {
     pub rows: u64,

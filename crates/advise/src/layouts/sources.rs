@@ -45,7 +45,7 @@ pub(super) struct SourceArgs {
     access: Access,
 }
 
-/// What a design rests on.
+/// The basis of a design.
 pub(super) struct Sources {
     pub workload: Workload,
     pub rows: Rows,
@@ -125,7 +125,7 @@ fn table_name(args: &SourceArgs, workload: &Workload) -> Result<Option<TableName
     }
 }
 
-/// What the proxies have counted, as a workload, and how many of its queries come in a second.
+/// The proxies' counts as a workload, and its queries per second.
 async fn learn(args: &SourceArgs, cluster: &Cluster) -> Result<(Learned, f64)> {
     let table = args
         .table

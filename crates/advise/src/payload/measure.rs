@@ -14,7 +14,7 @@ use super::report::{CodecReport, Report};
 const PASSES: usize = 7;
 /// Times are taken of so many bytes of documents at most.
 const TIMED_BYTES_MAX: usize = 4 << 20;
-/// What a stored value names; small, as the first ones of a cluster are.
+/// The dictionary that stored values name; small, as the first ones of a cluster are.
 const ID: DictionaryId = DictionaryId(1);
 
 pub(super) fn measure(sample: &Sample) -> Report {

@@ -1,4 +1,4 @@
-//! What was measured, and what follows from it.
+//! The measurements, and the advice that follows.
 
 use helenus_payload::{Codec, Estimate, NotEncoded};
 
@@ -32,18 +32,18 @@ pub struct CodecReport {
     pub reason: Option<NotEncoded>,
     /// CPU time per KiB of documents, microseconds.
     pub encode_us: f64,
-    /// The same without decoding each value to verify it.
+    /// [`Self::encode_us`] without decoding each value to verify it.
     pub encode_unverified_us: f64,
     pub decode_us: f64,
 }
 
-/// What to do.
+/// The advice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Advice {
     NotJson,
     /// The best codec saves too little; what it would save, as a share.
     Leave(Codec, f64),
-    /// What is saved, as a share.
+    /// The codec, and the share that it saves.
     Use(Codec, f64),
 }
 

@@ -1,4 +1,4 @@
-//! What is in a capture.
+//! Contents of a capture.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What `helenus ctl log` prints.
+//! Output of `helenus ctl log`.
 
 use chrono::{DateTime, SecondsFormat};
 use helenus_console::cells::{printable, string};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a rule names, in the order of the settings.
+/// Criteria of a rule, in the order of the settings.
 const NAMED: [&str; 10] = [
     "role",
     "client",
@@ -16,7 +16,7 @@ const NAMED: [&str; 10] = [
     "token",
 ];
 
-/// What a rule is about.
+/// The criteria that a rule names, with their values.
 pub(super) fn matches(rule: &Value) -> String {
     let named = NAMED.iter().filter_map(|name| {
         let text = match &rule[*name] {
@@ -38,7 +38,7 @@ pub(super) fn matches(rule: &Value) -> String {
     }
 }
 
-/// What it does.
+/// The effects of a rule, in words.
 pub(super) fn does(rule: &Value) -> String {
     let set = |name: &str| Some(&rule[name]).filter(|value| !value.is_null());
     let text = |name: &str| rule[name].as_str();
@@ -66,7 +66,7 @@ pub(super) fn does(rule: &Value) -> String {
     }
 }
 
-/// What else it has done, as far as it has.
+/// Counts of a rule's further effects, without those that are 0.
 pub(super) fn also(rule: &Value) -> String {
     let counted = [
         ("rewritten", "rewritten"),

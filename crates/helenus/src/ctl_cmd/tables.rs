@@ -342,7 +342,7 @@ fn all(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What is missing because workers did not answer.
+/// A line about workers that did not answer; empty if all did.
 fn silent(value: &Value) -> String {
     match value["silent_workers"].as_u64() {
         None | Some(0) => String::new(),

@@ -1,8 +1,8 @@
-//! What `helenus ctl show` can show.
+//! Subjects of `helenus ctl show`.
 
 use clap::ValueEnum;
 
-/// What can be shown.
+/// A subject of `helenus ctl show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum What {
     /// Clients that are connected, each with its id for `kill`

@@ -48,7 +48,7 @@ pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
             spec = spec.relayed();
         }
         if has_slow_disk {
-            // What is mapped, as 4.1 does with data by default, cannot be dropped from the page cache.
+            // Mapped data, as 4.1 has by default, cannot be dropped from the page cache.
             spec = spec.yaml("disk_access_mode", "mmap_index_only");
         }
         spec
@@ -155,7 +155,7 @@ async fn start_relays(cluster: &Cluster) -> Result<Relays> {
     Relays::start(&pairs).await
 }
 
-/// Whether what a node reads from its disk can be limited here.
+/// Checks that a node's reads from its disk can be limited here.
 fn can_slow_disk(nodes: &Nodes) -> Result<()> {
     let cluster = nodes
         .own

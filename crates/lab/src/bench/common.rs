@@ -1,4 +1,4 @@
-//! What all experiments share: options, nodes, report.
+//! Options, nodes and report, which all experiments share.
 
 use crate::command_line::command_line;
 use crate::load::parse_watched;

@@ -32,7 +32,7 @@ mod table;
 const QUICK: Duration = Duration::from_secs(270);
 const OFF: &str = "helenus-off";
 const ANNEALED: &str = "helenus-hrca";
-/// What turns layouts on in a proxy.
+/// The setting that turns layouts on in a proxy.
 const ENABLED: &str = "layouts.enabled=true";
 
 /// An arm, or something else that is measured, that can be left out.

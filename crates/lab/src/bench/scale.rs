@@ -110,7 +110,7 @@ async fn add_node(mut cluster: Cluster, cores: f64) -> Result<Cluster> {
         .context("the thread that adds a node failed")??)
 }
 
-/// What has failed during a join, and how long that took.
+/// Notes the failures during a join, and how long they lasted.
 fn note_errors(report: &mut Report, scale: &Scale, node: usize) {
     let cell = format!("node {node} joins");
     for arm in &scale.arms {

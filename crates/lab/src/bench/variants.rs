@@ -31,7 +31,7 @@ pub(super) fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
     })
 }
 
-/// The same, if their settings are right.
+/// The variants, if their settings are right.
 pub(super) fn checked<P>(variants: Vec<Variant<P>>) -> Result<Vec<Variant<P>>> {
     for variant in &variants {
         judge(&variant.settings).with_context(|| format!("the arm {}", variant.name))?;

@@ -38,7 +38,7 @@ const OPEN_WARMUP: Duration = Duration::from_millis(500);
 pub(super) const FREEZE: Duration = Duration::from_secs(5);
 const BEFORE_FREEZE: Duration = Duration::from_secs(2);
 const AFTER_FREEZE: Duration = Duration::from_secs(3);
-/// What a frozen node has missed is repeated to it before the next turn.
+/// A frozen node gets its missed writes again before the next turn.
 const SETTLE: Duration = Duration::from_secs(3);
 /// The default of several drivers.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What a comparison of the demo has measured: in the terminal, and on the page.
+//! Results of a comparison of the demo: in the terminal, and on the page.
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::measure::{Kind, Latency, Phase};
@@ -52,7 +52,7 @@ impl Outcome {
         table
     }
 
-    /// What failed, by kind; empty if nothing did.
+    /// Failures by kind; empty if nothing failed.
     pub(super) fn failures(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, phases) in self.names.iter().zip(&self.phases) {

@@ -1,11 +1,11 @@
-//! What the demo says while it works.
+//! Progress of the demo, on the terminal.
 
 /// Something begins.
 pub(super) fn step(line: String) {
     println!("• {line}");
 }
 
-/// What came of it.
+/// The result of the step.
 pub(super) fn done(line: String) {
     println!("  {line}");
 }

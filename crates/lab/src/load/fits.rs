@@ -5,7 +5,7 @@ use super::options::{Client, Preference, TargetArgs};
 use anyhow::{Result, ensure};
 use helenus_load::endpoint::{Consistency, parse_consistency};
 
-/// Whether the options of connections fit the others.
+/// Checks that the options of connections fit the others.
 pub(super) fn check(connection: &ConnectionArgs, target: &TargetArgs) -> Result<()> {
     ensure!(
         !connection.request_timeout.is_zero(),

@@ -36,14 +36,14 @@ struct State {
     hdr: Option<(Vec<String>, HdrLog)>,
 }
 
-/// What a live display does besides.
+/// The further tasks of a live display.
 pub(super) struct Watch {
     pub(super) slow: Slow,
     pub(super) hdr: Option<(Vec<String>, HdrLog)>,
     pub(super) quiet: bool,
 }
 
-/// What is known when a display has ended.
+/// The results of a display that has ended.
 pub(super) struct Seen {
     pub(super) timeline: BTreeMap<String, Vec<IntervalStats>>,
     /// Why the run was stopped, if it was too slow.

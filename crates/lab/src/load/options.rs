@@ -257,7 +257,7 @@ impl TargetArgs {
         settings
     }
 
-    /// Whether the workload has reads and writes, if that is known.
+    /// True for reads and for writes if the workload has them; None if that is not known.
     pub(super) fn reads_and_writes(&self) -> Option<(bool, bool)> {
         match (&self.ycsb, &self.statements) {
             (_, Some(_)) => None,

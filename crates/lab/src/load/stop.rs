@@ -1,4 +1,4 @@
-//! What ends a run before its time.
+//! Reasons to end a run before its time.
 
 use super::parse::parse_time;
 use anyhow::{Result, ensure};
@@ -72,7 +72,7 @@ pub(super) struct Slow {
 }
 
 impl Slow {
-    /// What is known of the time since the last call. Returns why the run must stop, if it must.
+    /// Takes the time since the last call into account. Returns why the run must stop, if it must.
     ///
     /// An interval in which nothing was answered is as slow as the one before it: a node that stands
     /// still must not look quick.

@@ -1,4 +1,4 @@
-//! What the simulation says beside what was measured: a report of `helenus bench scheduling`.
+//! A simulation beside a measurement, a report of `helenus bench scheduling`.
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::scheduling::{HELENUS, KINDS, TOKEN_AWARE};

@@ -1,4 +1,4 @@
-//! What `helenus sim scheduling` shows: tables, JSON, and a page with plots.
+//! Output of `helenus sim scheduling`: tables, JSON, and a page with plots.
 
 use std::fmt::Write as _;
 

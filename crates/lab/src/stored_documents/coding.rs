@@ -5,12 +5,12 @@ use helenus_load::payload::{CodecTimes, Codecs, Coding, Collection};
 use helenus_payload::{Codec, Decoder, DictionaryId, Encoder, Learned, learn};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What stored values of a column name; small, as the first ones of a cluster are.
+/// The dictionary that stored values name; small, as the first ones of a cluster are.
 const ID: DictionaryId = DictionaryId(1);
 /// Longer than any document here.
 const DOCUMENT_BYTES_MAX: usize = 256 << 20;
 
-/// What was learned of each column of a collection.
+/// The dictionary of each column of a collection.
 pub(crate) type ByColumn = Arc<Vec<Arc<Learned>>>;
 
 pub(crate) fn learn_columns(collection: &Collection) -> ByColumn {
@@ -147,7 +147,7 @@ mod tests {
             let shrinks = (bytes as u64) < profiles.bytes();
             assert!(shrinks || codec == Codec::Raw, "{codec}: {bytes}");
             assert!(!coding.decode(0, b"\xff\xff", &mut document));
-            // What no codec takes.
+            // A document that no codec takes.
             coding.encode(0, "{\"a\" : 1.0", &mut stored);
             assert!(coding.decode(0, &stored, &mut document));
             assert_eq!(document, "{\"a\" : 1.0");

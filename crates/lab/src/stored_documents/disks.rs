@@ -1,4 +1,4 @@
-//! What tables take on the disks of the nodes that this program started.
+//! Sizes of tables on the disks of the nodes that this program started.
 
 use crate::nodetool::nodetool;
 use anyhow::{Context, Result, ensure};

@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// What [`Aggregation::only`] chooses from.
+/// The choices of [`Aggregation::only`].
 pub const CELL_KINDS: [&str; 7] = [
     "cas",
     "insert",

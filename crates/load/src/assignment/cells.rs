@@ -78,7 +78,7 @@ impl Assignment {
         }
     }
 
-    /// Whether an arm takes part in a cell.
+    /// True if an arm takes part in a cell.
     pub(super) fn has(&self, arm: &Arm, cell: &Cell) -> bool {
         cell.job != Job::Mixed || arm.admin.is_some()
     }

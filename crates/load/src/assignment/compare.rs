@@ -170,7 +170,7 @@ impl Assignment {
         values.collect()
     }
 
-    /// What a fault makes of the 99th percentile, in milliseconds with and before it: for each round
+    /// Effect of a fault on the 99th percentile, in milliseconds with and before it: for each round
     /// the greatest over the consistency levels.
     fn worst_level(
         &self,

@@ -8,7 +8,7 @@ use scylla::statement::Consistency;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What happens to the nodes.
+/// A scenario of faults and other work on the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
     Idle,
@@ -26,7 +26,7 @@ pub enum Scenario {
     SlowDisk,
 }
 
-/// What is done to the nodes. Whoever implements it ends each fault when it is dropped.
+/// Faults and other work on the nodes. Whoever implements it ends each fault when it is dropped.
 pub trait Faults {
     /// Starts other work on every second node.
     fn stress(&mut self) -> Result<()>;

@@ -1,4 +1,4 @@
-//! What a proxy's own metrics say of a cell.
+//! Figures of a cell from a proxy's own metrics.
 
 use crate::arms::Arm;
 use crate::measure::Phase;
@@ -20,7 +20,7 @@ pub(super) async fn metrics(arm: &Arm) -> Option<Metrics> {
     Metrics::of(arm.admin?).await.ok()
 }
 
-/// Whether the errors of prediction that the proxy shows are all of what came since `before`.
+/// True if the errors of prediction that the proxy shows are all from after `before`.
 pub(super) fn is_of_this_cell(before: &Metrics, after: &Metrics) -> bool {
     let name = "helenus_predictions_compared_total";
     let compared = after.since(before).get(name, OF_ALL_CLASSES);

@@ -74,7 +74,7 @@ impl Open {
         }
     }
 
-    /// What the driver of another program has chosen.
+    /// The policy that the driver of another program has chosen.
     pub(super) fn java_policy(&self) -> Option<&str> {
         match &self.0 {
             Sessions::Driver(_) => None,

@@ -1,4 +1,4 @@
-//! What both kinds of client tell of statements and responses.
+//! Types in which both kinds of client describe statements and responses.
 
 /// A bind marker of a prepared statement.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What else differs between two runs, so that their results may differ for that reason.
+//! Other differences between two runs, for which their results may differ.
 
 use crate::report::Report;
 use crate::storage::Figures;

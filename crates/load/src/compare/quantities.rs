@@ -1,4 +1,4 @@
-//! What is compared of a cell.
+//! The quantities of a cell that are compared.
 
 use crate::measure::{Kind, Phase};
 

@@ -155,7 +155,7 @@ pub struct RatioRow {
     pub key: String,
     pub a: Spread,
     pub b: Spread,
-    /// Whether some round of one run is within the rounds of the other.
+    /// Some round of one run is within the rounds of the other.
     pub overlap: bool,
 }
 

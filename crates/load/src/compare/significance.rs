@@ -1,4 +1,4 @@
-//! Whether two runs differ by more than their rounds vary.
+//! Tests whether two runs differ by more than their rounds vary.
 //!
 //! Welch's t-test on the logarithms of the rounds' values: noise of throughput and latency is
 //! multiplicative, so differences of logarithms are ratios, and the two runs may vary differently.

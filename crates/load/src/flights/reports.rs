@@ -57,7 +57,7 @@ impl Reports {
         })
     }
 
-    /// The same, but any client asks for either: in an open loop, a request is not a client's next one.
+    /// These queries, but any client asks for either: in an open loop, a request is not a client's next one.
     pub fn with_share(&self, of_reports: f64) -> Self {
         Self {
             who: Who::Everyone(of_reports),

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Rows per batch, all of one partition: stays below the batch size at which Cassandra warns (5
 /// KiB).
 pub(super) const ROWS_PER_BATCH: usize = 20;
-/// What fails in these ways would fail again.
+/// Errors that a retry would not cure.
 const FINAL: [ErrorKind; 3] = ["invalid", "unauthorized", "protocol error"];
 const FLIGHTS_TABLE: &str = "(origin text, day date, sched_dep_time int, carrier text, flight int, \
     dep_time int, dep_delay int, arr_time int, sched_arr_time int, arr_delay int, tailnum text, \

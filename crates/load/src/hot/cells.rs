@@ -13,7 +13,7 @@ pub(super) enum Load {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub load: Load,
-    /// Whether there is a hot key.
+    /// There is a hot key.
     pub is_hot: bool,
 }
 

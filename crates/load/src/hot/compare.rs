@@ -71,7 +71,7 @@ impl Hot {
         })
     }
 
-    /// What the hot key makes of the others' 99th percentile, at the same rate.
+    /// The factor by which the hot key raises the others' 99th percentile, at the same rate.
     fn raise(&self, report: &Report, arm: &str) -> Vec<f64> {
         let of_round = |round| {
             let p99 = |is_hot| {

@@ -13,14 +13,14 @@ use scylla::statement::Consistency;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is done to the nodes beside queries. Whoever implements it lets a paused node run again when it is
+/// Actions on the nodes beside queries. Whoever implements it lets a paused node run again when it is
 /// dropped.
 pub trait Nodes {
     /// Has all nodes write what they hold in memory to disk.
     fn flush(&mut self) -> Result<()>;
     /// Has all nodes merge each table's files into one.
     fn compact(&mut self) -> Result<()>;
-    /// What a keyspace takes on the disks of all nodes.
+    /// Bytes of a keyspace on the disks of all nodes.
     fn disk_bytes(&self, keyspace: &str) -> Result<u64>;
     /// Stops one node's process, so that its connections stay open without an answer.
     fn pause(&mut self) -> Result<()>;
@@ -69,7 +69,7 @@ pub struct Layouts {
     pub settle_max: Duration,
     /// For how long an arm is asked all instances of a query at ALL, before the first round.
     pub check_time: Duration,
-    /// Whether filled tables are merged into one file each. Those that fit into the nodes' memory get no
+    /// Filled tables are merged into one file each. Those that fit into the nodes' memory get no
     /// second file before the reads.
     pub compacts: bool,
     /// A cell that would not be done by then is not started, but for the first round of reads without a paused

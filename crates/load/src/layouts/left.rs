@@ -4,12 +4,12 @@ use super::experiment::Layouts;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the rounds consist of.
+/// The parts of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Turn {
     /// One arm's reads in one cell.
     Read,
-    /// The same while a node is paused.
+    /// One arm's reads in one cell while a node is paused.
     ReadPaused,
     /// The queries on one synthetic table.
     Synthetic(usize),

@@ -113,7 +113,7 @@ impl Orders {
     }
 }
 
-/// What a table's INSERT takes, in the order of [`COLUMNS`].
+/// Values of a table's INSERT, in the order of [`COLUMNS`].
 pub(super) type Values<'a> = (
     i32,
     i32,

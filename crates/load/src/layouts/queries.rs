@@ -13,9 +13,9 @@ pub const KINDS: [&str; 2] = ["Q1", "Q2"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What a clerk's customers paid on one day.
+    /// Payments of a clerk's customers on one day.
     Q1,
-    /// What a customer paid to a clerk in some days.
+    /// Payments of a customer to a clerk in some days.
     Q2,
 }
 

@@ -127,7 +127,7 @@ impl Layouts {
         });
         let mut plan = Plan {
             warmup: self.cell_warmup,
-            // The same instances in the same order for every arm of a round.
+            // Every arm of a round gets the same instances in the same order.
             seed: self.seed.wrapping_add(round as u64),
             watched: watched_with(&self.watched, arm.proxy_pid),
             ..Plan::new(self.clients, Limit::Time(self.cell_time))

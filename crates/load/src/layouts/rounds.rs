@@ -10,7 +10,7 @@ use scylla::statement::Consistency;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What has been seen of the time.
+/// The time that cells have taken, and the turns that are left.
 struct Pace {
     /// For each cell, the time of all its arms in the last round.
     took: BTreeMap<String, Duration>,
@@ -135,7 +135,7 @@ impl Layouts {
         format!("round {round}/{rounds}: {cell}: {arm} ({left})")
     }
 
-    /// Whether the cell would not be done in time; then the report says so.
+    /// True if the cell would not be done in time; then the report says so.
     pub(super) fn is_late(
         &self,
         cell: &str,

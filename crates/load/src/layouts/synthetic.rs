@@ -30,7 +30,7 @@ pub(super) const CALIBRATED: &str = "cost_rank_correlation_calibrated";
 /// Of the medians of every second repetition and of the others: no prediction can be expected to come nearer.
 pub(super) const REPEATED: &str = "cost_rank_correlation_repeated";
 
-/// What a synthetic query asks of a column.
+/// The restriction of a column in a synthetic query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restriction {
     None,
@@ -49,7 +49,7 @@ pub struct Synthetic {
     pub layouts: Vec<Vec<usize>>,
     /// Of each query, on each layout.
     pub predicted_us: Vec<Vec<f64>>,
-    /// The same with the coefficients of a calibration, if there is one.
+    /// [`Self::predicted_us`] with the coefficients of a calibration, if there is one.
     pub calibrated_us: Option<Vec<Vec<f64>>>,
 }
 

@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Compare-and-sets of the catalogue that others get ahead of.
 const ATTEMPTS: u32 = 5;
 
-/// What keeps the further copies of the orders, if there are any.
+/// The keeper of the further copies of the orders, if there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A single table.
@@ -73,7 +73,7 @@ impl Copies {
             .collect()
     }
 
-    /// What creates the tables, indexes and views, in this order.
+    /// CQL that creates the tables, indexes and views, in this order.
     fn statements(&self) -> Vec<String> {
         let columns: Vec<String> = COLUMNS.map(|(name, kind)| format!("{name} {kind}")).into();
         let columns = columns.join(", ");
@@ -103,7 +103,7 @@ impl Copies {
         statements
     }
 
-    /// What tells Helenus of its layouts: readable at once, because the tables are still empty.
+    /// Entries of the layouts in Helenus's catalogue: readable at once, because the tables are still empty.
     fn layouts(&self) -> Vec<Layout> {
         let layout = |copy: usize| {
             let columns = self.orders[copy].iter().map(|&at| CLUSTERING[at]);

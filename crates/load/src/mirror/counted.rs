@@ -1,4 +1,4 @@
-//! What is counted of reads that were played: by class and statement, and since the last line of progress.
+//! Counts of reads that were played: by class and statement, and since the last line of progress.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What came of it.
+//! The outcome of a mirrored capture.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 /// Bytes of paging states, half of which are of reads before.
 const BYTES_MAX: usize = 16 << 20;
-/// What an entry takes beside its state, about.
+/// Bytes of an entry beside its state, about.
 const ENTRY_BYTES: usize = 128;
 
-/// What tells the pages of one read from those of others: connection, statement, and a hash of its values.
+/// The identity of a read of many pages: connection, statement, and a hash of its values.
 pub(crate) type Pages = (u64, u64, u64);
 
 /// Paging states in bounded memory: those that were noted last, and those before.

@@ -31,14 +31,14 @@ pub(crate) struct Request {
     pub answer: Answer,
 }
 
-/// What an endpoint has answered.
+/// An endpoint's answer, and its latency.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub took: Duration,
     pub read: Read,
 }
 
-/// What became of a read.
+/// The outcome of a read.
 #[derive(Debug)]
 pub(crate) enum Played {
     /// By endpoint.
@@ -115,7 +115,7 @@ pub(crate) async fn play(request: &Request, targets: &[Arc<Target>]) -> Played {
     Played::Answered(samples)
 }
 
-/// What is to be sent, or why nothing can be.
+/// The request to send, or the reason why none can be.
 type Ready = Result<Asked, ErrorKind>;
 
 impl Target {
@@ -218,7 +218,7 @@ impl Target {
         connection.note(answer.is_ok());
         let read = read(answer);
         self.states().note(request.pages(), read.state.clone());
-        // What is known of it is no longer so; it has been prepared again once already, and has another id now.
+        // The prepared statement is outdated; it has been prepared again once already, and has another id now.
         if read.has_new_metadata || read.got == Got::Error(code::UNPREPARED) {
             *request.known.prepared[self.place].lock().await = Preparation::Unknown;
         }

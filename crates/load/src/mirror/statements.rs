@@ -15,10 +15,10 @@ pub(crate) const KEPT_MAX: usize = 10_000;
 const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Statements that are counted each by itself.
 const SHOWN_MAX: usize = 1_000;
-/// What an endpoint does not prepare is tried again after so long.
+/// Time after which a statement that an endpoint did not prepare is tried again.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(30);
 
-/// What an endpoint says of a statement.
+/// The state of a statement at an endpoint.
 #[derive(Clone, Debug)]
 pub(crate) enum Preparation {
     Unknown,
@@ -63,7 +63,7 @@ impl Statements {
         }
     }
 
-    /// What is known of a statement. `is_prepared`: clients have prepared it; then the answer is None once there are
+    /// The entry of a statement. `is_prepared`: clients have prepared it; then the answer is None once there are
     /// too many of these.
     pub(crate) fn of(&mut self, statement: &Statement, is_prepared: bool) -> Option<Arc<Known>> {
         if let Some(known) = self.kept.get(statement) {

@@ -36,7 +36,7 @@ pub fn writes(collection: &str) -> String {
     format!("{collection}: writes")
 }
 
-/// What tables take on disk.
+/// The cell of the tables' sizes on disk.
 pub fn size(collection: &str) -> String {
     format!("{collection}: size")
 }

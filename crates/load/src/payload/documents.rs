@@ -1,4 +1,4 @@
-//! What is stored: rows of JSON documents.
+//! Stored documents: rows of JSON.
 
 use crate::profiles::{COLUMNS, Profiles};
 use anyhow::{Result, ensure};
@@ -14,7 +14,7 @@ pub struct Collection {
     /// Small letters, digits and underscores, beginning with a letter.
     pub name: String,
     pub columns: Vec<String>,
-    /// What is stored, one document per column.
+    /// The stored rows, one document per column.
     pub rows: Vec<Vec<String>>,
     /// Rows of the same kind that are learned from and not stored.
     pub samples: Vec<Vec<String>>,
@@ -70,7 +70,7 @@ impl Collection {
         &self.rows[number as usize]
     }
 
-    /// Whether these are the documents of a row that was written at most this often. Those of two writes do not
+    /// True if these are the documents of a row that was written at most this often. Those of two writes do not
     /// mix: a row is written at once.
     pub(super) fn was_written(&self, key: u64, writes_max: u64, found: &[Vec<u8>]) -> bool {
         let mut rows = (0..=writes_max).map(|writes| self.row(key, writes));

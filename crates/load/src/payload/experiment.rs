@@ -36,7 +36,7 @@ pub struct CodecTimes {
 pub trait Disks {
     /// Has all nodes write the tables to disk, each as one file.
     fn compact(&mut self) -> Result<()>;
-    /// What a table's data takes on all nodes.
+    /// Bytes of a table's data on all nodes.
     fn data_bytes(&self, table: &str) -> Result<u64>;
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Rows {
     /// If the client encodes.
     coding: Option<Arc<dyn Coding>>,
     job: Job,
-    /// What writes store, and the last of those that reads may find.
+    /// Number of writes to a row: that of a write, and the greatest that reads may find.
     writes: u64,
 }
 
@@ -74,7 +74,7 @@ impl Rows {
         })
     }
 
-    /// The same sessions for another job. `writes`: what a write stores, and what a read may find at most.
+    /// These sessions for another job. `writes`: the number of a write, and the greatest that reads may find.
     pub(super) fn with_job(&self, job: Job, writes: u64) -> Self {
         Self {
             job,

@@ -11,7 +11,7 @@ use crate::spread::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the loads of a ramp are.
+/// The unit of a ramp's loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -67,7 +67,7 @@ pub struct Capacity {
     pub headroom: Option<Headroom>,
 }
 
-/// What was in use, by load: an entry for each window.
+/// Resources in use, by load: an entry for each window.
 pub type UsesByLoad = BTreeMap<Load, Vec<Vec<Use>>>;
 
 impl Capacity {

@@ -1,4 +1,4 @@
-//! What was busy during a window: CPU of processes, their limits, the machine's disk and network.
+//! Resources in use during a window: CPU of processes, their limits, the machine's disk and network.
 
 use super::cgroup::{CpuLimit, Periods};
 use crate::measure::Phase;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-/// What is used.
+/// A kind of resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -125,7 +125,7 @@ impl Probe {
             .collect()
     }
 
-    /// What was used since `mark`; CPU time of processes as recorded in the phase.
+    /// Use of resources since `mark`; CPU time of processes as recorded in the phase.
     pub fn since(&self, mark: &Mark, phase: &Phase) -> Vec<Use> {
         let mut uses = self.processes(mark, phase);
         let seconds = mark.at.elapsed().as_secs_f64();
@@ -241,7 +241,7 @@ impl Counters {
     }
 }
 
-/// What an interface can carry in one direction, if it says so.
+/// Capacity of an interface in one direction, if it tells.
 fn bytes_per_second(interface: &str) -> Option<f64> {
     let text = fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
     let mbit: f64 = text.trim().parse().ok()?;

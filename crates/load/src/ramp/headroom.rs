@@ -15,7 +15,7 @@ pub const SHARE_MAX: f64 = 0.7;
 pub enum Rule {
     /// [`SHARE_MAX`] of the knee.
     Share,
-    /// What is left of the knee with one node down.
+    /// The rest of the knee with one node down.
     OneNodeDown,
 }
 

@@ -9,7 +9,7 @@ use crate::workload::Workload;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is looked at while windows are measured, and how long they are.
+/// The windows of a ramp: their probes and their length.
 #[derive(Debug)]
 pub struct Windows {
     pub probe: Probe,
@@ -37,7 +37,7 @@ impl Windows {
         plan.seed = seed;
         plan.watched = self.probe.watched.clone();
         plan.progress = self.progress.clone();
-        // What belongs to an earlier window.
+        // Discards the samples of an earlier window.
         self.take_pools();
         let mark = self.probe.mark();
         let phase = record(workload, load, &plan)

@@ -14,7 +14,7 @@ const HELD_BACK: f64 = 0.5;
 /// Cores that other processes may use without a warning; the kernel's own work is among them.
 const OTHERS: f64 = 0.3;
 
-/// What limited throughput at the peak.
+/// The resources that limited throughput at the peak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saturation {
     /// The likely cause first. Thread pools come last, because they also fill up when something

@@ -181,12 +181,12 @@ impl Search {
         }
     }
 
-    /// Whether a load above `top`, the greatest so far, is not worth measuring.
+    /// True if a load above `top`, the greatest so far, is not worth measuring.
     fn is_over(&self, top: Load) -> bool {
         self.first_broken().is_some() || self.is_flat(top) || self.collapses(top)
     }
 
-    /// Whether the last two steps together have brought next to nothing.
+    /// True if the last two steps together have brought next to nothing.
     fn is_flat(&self, top: Load) -> bool {
         let Policy {
             growth, gain_min, ..
@@ -247,7 +247,7 @@ impl Search {
             && !self.is_over(top)
             && top < self.policy.load_max
         {
-            // What ended the growth has turned out to be noise.
+            // The reason for ending the growth has turned out to be noise.
             self.stage = Stage::Grow;
             return;
         }

@@ -1,4 +1,4 @@
-//! What a ramp has found, in sentences.
+//! The findings of a ramp, in sentences.
 
 use super::capacity::{Capacity, Step, Unit};
 use super::search::Ended;
@@ -33,7 +33,7 @@ impl Capacity {
         lines
     }
 
-    /// What is special about a step.
+    /// Remarks on a step.
     pub fn remark(&self, step: &Step) -> String {
         let is = |other: &Option<Step>| other.as_ref().is_some_and(|other| other.load == step.load);
         let mut remarks = Vec::new();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Clients of a closed loop, or operations per second offered by an open one.
 pub type Load = u64;
 
-/// What one window of measurement at one load has shown.
+/// Measurements of one window at one load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Successful operations per second.
@@ -18,7 +18,7 @@ pub struct Window {
     pub error_share: f64,
 }
 
-/// What makes a load too high, whether or not throughput still grows.
+/// Reasons for which a load is too high, whether or not throughput still grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
@@ -40,7 +40,7 @@ impl Broken {
     }
 }
 
-/// What a load has to keep.
+/// The limits that a load has to keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub latency_us_p99_max: Option<f64>,
@@ -121,7 +121,7 @@ impl Steps {
         spread.map_or(0.0, |spread| spread.median)
     }
 
-    /// What more than half of the load's windows break, most often; None if most are good.
+    /// The limit that more than half of the load's windows break, the most frequent one; None if most are good.
     pub fn broken(&self, load: Load, limits: &Limits) -> Option<Broken> {
         let windows = self.windows(load);
         let kinds = [Broken::Errors, Broken::Latency, Broken::Behind];

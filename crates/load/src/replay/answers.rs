@@ -14,7 +14,7 @@ pub(crate) const CLIENT_TIMEOUT: ErrorKind = "client timeout";
 
 pub(crate) type Answered = Result<Envelope, ErrorKind>;
 
-/// What an endpoint has answered.
+/// The answer of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
     Rows(Rows),
@@ -30,9 +30,9 @@ pub(crate) enum Got {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub count: usize,
-    /// The same for the same rows in the same order.
+    /// A hash that is equal for the same rows in the same order.
     in_order: u64,
-    /// The same for the same rows in any order.
+    /// A hash that is equal for the same rows in any order.
     in_any_order: u64,
 }
 
@@ -63,7 +63,7 @@ impl Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compared {
     Same,
-    /// The same rows in another order.
+    /// Equal rows in another order.
     Reordered,
     Different,
     /// One of them is an error, or they are different errors.

@@ -1,4 +1,4 @@
-//! What came of a capture that was played: latencies by class and statement, and answers that differ.
+//! The outcome of a capture that was played: latencies by class and statement, and answers that differ.
 
 use std::collections::BTreeMap;
 

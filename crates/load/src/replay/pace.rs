@@ -1,5 +1,5 @@
-//! Whether requests left when they were due. What leaves late was not offered at the recorded rate, and percentiles of
-//! a load that was never offered say nothing.
+//! The pace of requests: whether they left when they were due. A request that leaves late was not offered at the
+//! recorded rate, and percentiles of a load that was never offered say nothing.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Whether the endpoint got another load than the recorded one.
+    /// True if the endpoint got another load than the recorded one.
     pub fn fell_behind(&self) -> bool {
         self.reached_per_s < RATE_MIN * self.wanted_per_s || self.late_p99_ms > LATE_MS_MAX
     }
 }
 
-/// What is counted of one endpoint.
+/// Delays and rates of one endpoint.
 pub(super) struct Paced {
     late_us: Histogram<u64>,
     requests: usize,

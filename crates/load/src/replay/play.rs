@@ -27,7 +27,7 @@ use crate::endpoint::Endpoint;
 const WAITING_MAX: usize = 200_000;
 const WAITING_BYTES_MAX: usize = 1 << 30;
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub step: usize,

@@ -32,7 +32,7 @@ impl Marker {
     }
 }
 
-/// What an endpoint says of a statement.
+/// A statement as an endpoint has prepared it.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub id: Vec<u8>,
@@ -88,7 +88,7 @@ pub(crate) fn not_prepared(endpoint: &str, why: &str, statement: &Statement) -> 
     format!("requests of what {endpoint} does not prepare ({why}): {text}")
 }
 
-/// The same, where it matters whether the node has answered.
+/// [`prepare`], where it matters whether the node has answered.
 ///
 /// # Errors
 /// It has not, or cannot be understood.
@@ -246,7 +246,7 @@ pub(crate) struct Asked {
     pub body: Vec<u8>,
 }
 
-/// What is sent for a step of one statement. `prepared`: as the endpoint knows it. None if it cannot be made.
+/// The request of a step of one statement. `prepared`: as the endpoint knows it. None if it cannot be made.
 pub(crate) fn asked(
     step: &Step,
     statement: &Statement,
@@ -272,7 +272,7 @@ pub(crate) fn asked(
     Some(Asked { opcode, body })
 }
 
-/// The same for a batch. `prepared`: by the numbers of statements.
+/// The request of a step that is a batch. `prepared`: by the numbers of statements.
 pub(crate) fn asked_batch(
     step: &Step,
     prepared: &HashMap<usize, Prepared>,

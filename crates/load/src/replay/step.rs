@@ -21,7 +21,7 @@ pub(crate) struct Step {
     pub(crate) serial_consistency: Option<u16>,
     pub(crate) page_size: Option<u32>,
     pub(crate) continues: bool,
-    /// The same for all pages of a read, where that is known.
+    /// Number of the read, shared by all its pages where they are known.
     pub(crate) read: usize,
     /// Rows come without a description of their columns.
     pub(crate) skips_metadata: bool,
@@ -57,7 +57,7 @@ impl Step {
         }
     }
 
-    /// Whether its text is sent as it is, with the values in it.
+    /// True if its text is sent as it is, with the values in it.
     pub(crate) fn is_text(&self, statement: &Statement) -> bool {
         self.opcode == Opcode::Query && statement.sent.is_some()
     }

@@ -10,7 +10,7 @@ use super::answers::Compared;
 use crate::measure::ErrorKind;
 use crate::spread::Spread;
 
-/// What requests have in common that are shown together.
+/// The key by which requests are shown together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Of {
     All,
@@ -40,7 +40,7 @@ pub struct Group {
     pub undecided: u64,
 }
 
-/// What one endpoint has answered.
+/// Answers of one endpoint.
 #[derive(Debug, Serialize)]
 pub struct OfEndpoint {
     pub answered: u64,
@@ -51,7 +51,7 @@ pub struct OfEndpoint {
     pub p99_ms: Option<f64>,
 }
 
-/// What is counted of them.
+/// Counts of the requests of one key.
 pub(crate) struct Tally {
     /// By endpoint.
     pub(crate) took: Vec<Histogram<u64>>,

@@ -1,4 +1,4 @@
-//! What of a capture can be played, and why the rest cannot.
+//! The playable part of a capture, and the reasons why the rest is left out.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -31,7 +31,7 @@ pub(super) struct Traffic {
     pub(super) statements: Arc<[Statement]>,
     /// Of each statement the first one that looks like it: they differ in the literals in their texts.
     pub(super) alike: Vec<usize>,
-    /// Whether values were recorded.
+    /// Values were recorded.
     pub(super) has_values: bool,
     pub(super) classes: Vec<String>,
     /// In the order of their times.
@@ -136,7 +136,7 @@ impl Traffic {
         numbers
     }
 
-    /// What was left out, in words.
+    /// Reasons for leaving requests out, in words.
     pub(super) fn reasons(&self) -> String {
         let reasons = self.left_out.iter();
         let shown: Vec<String> = reasons
@@ -196,7 +196,7 @@ fn tell_reads_apart(steps: &mut [Step]) {
         };
         if step.is_read && step.page_size.is_some() {
             pages.push((step.answered, step.read));
-            // What ended long ago, or was given up, is not gone on from.
+            // Reads that ended long ago, or were given up, are not gone on from.
             if pages.len() > OPEN_READS_MAX {
                 pages.remove(0);
             }

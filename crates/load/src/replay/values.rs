@@ -13,7 +13,7 @@ const SIZE_MAX: u32 = 16 << 20;
 const LIMIT: i32 = 1_000;
 const TTL_S: i32 = 86_400;
 
-/// What a value is made of.
+/// The source of a value that is made up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Made<'a> {
     /// Hash of the partition's key.
@@ -41,7 +41,7 @@ impl Made<'_> {
         match self.name {
             "[limit]" | "[per_partition_limit]" => return Some(LIMIT.to_be_bytes().into()),
             "[ttl]" => return Some(TTL_S.to_be_bytes().into()),
-            // What is written later must not be hidden by it.
+            // Later writes must not be hidden by it.
             "[timestamp]" => return Some(now_us().to_be_bytes().into()),
             // A document with the table's columns.
             "[json]" => return None,

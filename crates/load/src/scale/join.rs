@@ -163,7 +163,7 @@ fn start(
 async fn watch<T>(arms: &mut [Clients], began: Instant, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     let mut before = Instant::now();
-    // What came before belongs to no second.
+    // Operations before this belong to no second.
     for arm in arms.iter_mut() {
         arm.meter.sample(&arm.progress, Duration::ZERO, SECOND);
     }

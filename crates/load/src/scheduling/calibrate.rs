@@ -1,5 +1,5 @@
-//! What reads cost real nodes, their clients and a proxy, by CPU time per request: what the simulation of
-//! this experiment is calibrated with.
+//! Costs of reads for real nodes, their clients and a proxy, by CPU time per request: the calibration of this
+//! experiment's simulation.
 //!
 //! One node coordinates, as long as its CPU time is to be told from a replica's: reads of its own rows
 //! cost L, reads of another's rows cost the coordinator X and the replica Y. With c for coordinating, r
@@ -56,7 +56,7 @@ pub struct Calibration {
     pub warmup: Duration,
 }
 
-/// What the costs of single reads are checked by: the benchmark's own tables and queries, at 32 clients.
+/// A check on the costs of single reads: the benchmark's own tables and queries, at 32 clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
     /// CPU time of all nodes for each query, in microseconds: of point reads alone, sent to the nodes; of
@@ -102,7 +102,7 @@ impl Calibration {
             slopes.push(most.per(least, (ROWS_MANY - ROWS_FEW) as f64).split());
             few.get_or_insert(least);
         }
-        // What rows of no bytes would cost, and each KiB of them.
+        // Costs of rows of no bytes, and of each KiB of them.
         let kib = [WIDE_BYTES, NARROW_BYTES].map(|bytes| (bytes + 8) as f64 / 1024.0);
         let of_rows = |of: fn(&Split) -> f64| line(of(&slopes[0]), of(&slopes[1]), kib);
         let (row_us, row_kib_us) = of_rows(|split| split.read_us);
@@ -308,7 +308,7 @@ impl Calibration {
         nodes.chain(others).collect()
     }
 
-    /// What a node does for a PREPARE of a text that it does not know.
+    /// CPU time of a node for a PREPARE of a text that it does not know.
     async fn prepare_cost(&self, table: &Table) -> Result<f64> {
         let name = table.tables.name(0);
         // From here on, no run of the program has the same texts as another.
@@ -325,7 +325,7 @@ impl Calibration {
         Ok(after.saturating_sub(before).as_secs_f64() * 1e6 / STATEMENTS as f64)
     }
 
-    /// What the driver and a proxy do for a point read, and for each row of a table.
+    /// CPU time of the driver and of a proxy for a point read, and for each row of a table.
     async fn clients_and_proxy(
         &self,
         wide: &Table,

@@ -34,7 +34,7 @@ pub struct Scheduling {
     pub storm: Option<Storm>,
     pub plain: Option<Plain>,
     pub further: Option<Further>,
-    /// What is measured of all these.
+    /// The kinds of cell that are measured of all these.
     pub kinds: Vec<CellKind>,
     /// Driver sessions of each arm, which its clients share.
     pub sessions: usize,

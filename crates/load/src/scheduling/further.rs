@@ -103,7 +103,7 @@ impl Further {
     }
 }
 
-/// Whether a kind of cell reads tables of its own.
+/// True if a kind of cell reads tables of its own.
 pub(super) fn has_own_tables(kind: CellKind) -> bool {
     [CellKind::LargeReads, CellKind::Index, CellKind::Wide].contains(&kind)
 }

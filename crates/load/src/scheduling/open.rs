@@ -1,4 +1,4 @@
-//! What is open during a run, and the queries of a cell.
+//! Sessions and contents that are open during a run, and the queries of a cell.
 
 use super::experiment::{KINDS, Scheduling};
 use super::further::queries::{Contents, Statements};
@@ -12,13 +12,13 @@ use crate::run::Limit;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the arms have open, and the contents of the tables.
+/// The open sessions of the arms, and the contents of the tables.
 pub(super) struct Open {
     pub index: Arc<Index>,
     pub sessions: Vec<Arc<Sessions>>,
     /// By arm; none for those that do not take part in the plain client's cells.
     pub plain: Vec<Option<Arc<PlainConnections>>>,
-    /// What the further cells read, and each arm's statements for it.
+    /// Contents of the tables of the further cells, and each arm's statements for them.
     pub further: Option<(Arc<Contents>, Vec<Arc<Statements>>)>,
     /// Queries per second of the open loop that is being measured.
     pub rate: Option<f64>,

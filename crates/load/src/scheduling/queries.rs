@@ -191,7 +191,7 @@ impl Sessions {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueryPattern {
     Mixed(Mix),
-    /// The same, but the rows of a scan are distributed log-uniformly instead of uniformly.
+    /// [`Self::Mixed`], but the rows of a scan are distributed log-uniformly instead of uniformly.
     LogUniform(Mix),
     /// Full scans of the tables in turn.
     WholeTable,

@@ -22,7 +22,7 @@ pub struct Tables {
     pub scan_rows_max: i32,
 }
 
-/// What rows are ordered by.
+/// The order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Hashed tokens.
@@ -131,7 +131,7 @@ impl Index {
         &self.tables[table]
     }
 
-    /// What `token(k) > start LIMIT limit` must return.
+    /// Rows that `token(k) > start LIMIT limit` must return.
     pub(super) fn after(&self, table: usize, start: i64, limit: usize) -> &[(i64, i64)] {
         let rows = self.rows(table);
         let from = rows.partition_point(|&(position, _)| position <= start);

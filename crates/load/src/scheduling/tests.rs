@@ -221,7 +221,7 @@ fn the_worst_cell_looks_at_throughput_and_failures_too() {
         experiment.finish(&mut report);
         report.ratios["worst_cell_vs_direct"].median
     };
-    // The same latencies, but a third more time for the same number of queries.
+    // Latencies as before, but a third more time for the same number of queries.
     assert!((worst(phase(100, 1000, [0, 0], 12)) - 1.2).abs() < 0.01);
     // (100 × 1 s + 25 × 10 s) / 125 = 2.8 s
     assert!((worst(phase(100, 1000, [0, 25], 10)) - 2.8).abs() < 0.02);

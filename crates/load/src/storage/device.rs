@@ -11,7 +11,7 @@ pub struct Device {
     /// As mounted, such as `/dev/nvme0n1p2`; the file system's name if it is on none.
     pub device: String,
     pub file_system: String,
-    /// What the kernel says of the whole disk. Virtual disks often say that they rotate. None if
+    /// The kernel's word on the whole disk. Virtual disks often say that they rotate. None if
     /// there is no disk of its own: a memory, network or layered file system.
     pub rotational: Option<bool>,
 }

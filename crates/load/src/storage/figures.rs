@@ -1,4 +1,4 @@
-//! What a storage can do.
+//! Measured speeds of a storage.
 
 use crate::svg::number;
 use chrono::DateTime;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One thing at a time, from one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-// What some version has not measured must not keep its reports from being read.
+// A figure that some version has not measured must not keep its reports from being read.
 #[serde(default)]
 pub struct Figures {
     pub measured_unix_s: u64,
@@ -22,7 +22,7 @@ pub struct Figures {
     pub random_read_us_p99: f64,
     pub random_reads_per_second: f64,
     pub file_mib: u64,
-    /// Whether the page cache was bypassed. If not, it is in all figures but those of appends.
+    /// The page cache was bypassed. If not, it is in all figures but those of appends.
     pub is_direct: bool,
 }
 

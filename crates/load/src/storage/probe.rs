@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Of the large file.
 const FILE_BYTES_MAX: u64 = 192 << 20;
-/// What must be left on the file system besides.
+/// Space that must be left on the file system besides.
 const SPARE_BYTES: u64 = 1 << 30;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Of random reads, and what the kernel wants buffers and offsets to be multiples of.

@@ -1,4 +1,4 @@
-//! Whether what the catalogue says can be all of it: a table that is flagged and not in it has lost its rows.
+//! Checks that the catalogue is complete: a table that is flagged and not in it has lost its rows.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(crate) async fn lost(cluster: &Cluster) -> Result<BTreeSet<Flag>> {
     Ok(unexplained.intersection(&again).cloned().collect())
 }
 
-/// What to do about a table that is flagged and not in the catalogue.
+/// The advice for a table that is flagged and not in the catalogue.
 pub(crate) fn told_lost(flag: &Flag) -> String {
     let table = name(&flag.table);
     let otherwise = match flag.feature {
@@ -36,7 +36,7 @@ pub(crate) fn told_lost(flag: &Flag) -> String {
     )
 }
 
-/// What it says of one table.
+/// The catalogue's entries of one table.
 ///
 /// # Errors
 /// It cannot be read, or has lost what it said of the table, or all that it said: then nothing is to be begun until that has

@@ -1,4 +1,4 @@
-//! Whether a command may still write what it works on: another may have taken that over.
+//! The right of a command to go on writing what it works on: another may have taken that over.
 //!
 //! Whoever takes over puts entries with another number into the catalogue. A command reads the catalogue again and again
 //! while it writes, and relies on what it has read for [`lease`], counted from when it asked. So a write leaves at
@@ -58,7 +58,7 @@ impl<'a> Claim<'a> {
         (self.check)(&read(self.cluster, self.table).await?)
     }
 
-    /// What was done, or why not: if another command has taken over, what was asked for may not exist any more.
+    /// The result, or its cause: if another command has taken over, what was asked for may not exist any more.
     pub(crate) async fn explained<T>(&self, done: Result<T>) -> Result<T> {
         match done {
             Ok(done) => Ok(done),

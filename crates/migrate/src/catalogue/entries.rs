@@ -1,4 +1,4 @@
-//! What the catalogue (`helenus_catalogue`) says, as commands read and change it.
+//! Entries of the catalogue (`helenus_catalogue`), as commands read and change them.
 //!
 //! All tables share one version, but a command is only in the way of another that works on the same table: whoever
 //! loses a compare-and-set against a change of another table tries again.
@@ -26,7 +26,7 @@ use crate::nodes::cluster::Cluster;
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// What the catalogue said of a table when it was read.
+/// The catalogue's entries of a table when they were read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Known {
     /// Of the whole catalogue.
@@ -86,7 +86,7 @@ impl Known {
         }
     }
 
-    /// Whether all of these changes can be seen.
+    /// True if all of these changes can be seen.
     fn shows(&self, changes: &[Change<'_>]) -> bool {
         changes.iter().all(|change| match change {
             Change::Begin(feature, number) => self.flag(*feature) == Some(*number),
@@ -188,7 +188,7 @@ pub(crate) async fn read_all(cluster: &Cluster) -> Result<Catalogue> {
     ))
 }
 
-/// What it says of one table, also if some of that is lost.
+/// The entries of one table, also if some are lost.
 pub(crate) async fn read_with_losses(cluster: &Cluster, table: &TableName) -> Result<Known> {
     let mut catalogue = read_all(cluster).await?;
     Ok(Known {

@@ -74,7 +74,7 @@ pub(crate) async fn raise(cluster: &Cluster, table: &TableName, feature: Feature
     drop_up_to(cluster, table, feature, number - 1).await
 }
 
-/// Whether the flag was everywhere when an earlier command went on.
+/// True if the flag was everywhere when an earlier command went on.
 fn was_relied_on(known: &Known, feature: Feature) -> bool {
     match feature {
         Feature::Layouts => {

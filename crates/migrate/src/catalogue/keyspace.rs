@@ -64,7 +64,7 @@ pub(crate) async fn tables(cluster: &Cluster) -> Result<BTreeSet<String>> {
     Ok(found.into_iter().map(|(name,)| name).collect())
 }
 
-/// Whether each data center has replicas of its own: then its proxies read at their quorum.
+/// True if each data center has replicas of its own: then its proxies read at their quorum.
 async fn has_data_centers(cluster: &Cluster) -> Result<bool> {
     let name = Name::from_stored(KEYSPACE);
     let options = table::replication_options(cluster, &name).await?;

@@ -96,7 +96,7 @@ impl Task<'_> {
         cluster.run(&text).await
     }
 
-    /// What an earlier attempt has done counts for this one; how many ranges that are.
+    /// Notes the ranges that an earlier attempt has done for this one; returns how many.
     pub(crate) async fn take_over(&self, cluster: &Cluster, before: &Task<'_>) -> Result<usize> {
         let (ends, count) = before.done(cluster).await?;
         let count = count.and_then(|count| usize::try_from(count).ok());

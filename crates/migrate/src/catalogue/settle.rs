@@ -44,7 +44,7 @@ impl Timeouts {
         Timeouts::told(&told.unwrap_or_default())
     }
 
-    /// What a node does not tell, or tells in a way that is not known, is its default.
+    /// Timeouts from the settings that a node tells. One that is missing or not understood has its default.
     fn told(settings: &[(String, Option<String>)]) -> Timeouts {
         let of = |name: &str| {
             let named = settings.iter().filter(|(of, _)| of.starts_with(name));
@@ -95,7 +95,7 @@ impl Others {
         }
     }
 
-    /// What is waited for.
+    /// The condition that is waited for, for people.
     fn told(self) -> &'static str {
         match self {
             Others::Proxies => "every proxy knows",
@@ -105,7 +105,7 @@ impl Others {
     }
 }
 
-/// Whether another command may have sent a TRUNCATE of what is to be filled.
+/// The answer to whether another command may have sent a TRUNCATE of a table that is to be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emptying {
     No,
@@ -142,7 +142,7 @@ impl Settle {
         self.time.is_zero()
     }
 
-    /// What to add if another command may have sent a TRUNCATE, under its claim, before it notices that it has been overtaken.
+    /// The time to add if another command, not yet aware that it was overtaken, may have sent a TRUNCATE.
     pub(crate) fn for_emptying(self, emptying: Emptying) -> Duration {
         match emptying {
             Emptying::No => Duration::ZERO,

@@ -45,7 +45,7 @@ pub(super) struct Difference {
     pub copy: Option<Row>,
 }
 
-/// What was found.
+/// Counts of the table's rows.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     /// Rows of the table.
@@ -131,7 +131,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// What differs in these ranges, for each layout.
+    /// The differences in these ranges, for each layout.
     pub(super) async fn compare(&self, ranges: &[Range]) -> Result<Vec<Differences>> {
         let found: Mutex<Vec<Differences>> = Mutex::default();
         if let Ok(mut found) = found.lock() {
@@ -321,7 +321,7 @@ fn check_few(table: &Table, differing: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a row is found to be.
+/// The verdict on a row.
 pub(super) enum Settled {
     Same,
     Different(Difference),

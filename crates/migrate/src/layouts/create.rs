@@ -197,7 +197,7 @@ async fn make_tables(
             cluster.run(&create).await?;
         }
         let found = table::load(cluster, &name).await?;
-        // What the table has got since is added later.
+        // Columns that the table has got since are added later.
         let fits = match is_known {
             true => table.has_keys_of(&found, &layout.clustering),
             false => table.is_copied_by(&found, &layout.clustering),

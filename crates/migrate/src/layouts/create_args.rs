@@ -1,4 +1,4 @@
-//! What `helenus layouts create` is asked for.
+//! Arguments of `helenus layouts create`.
 
 use std::path::PathBuf;
 

@@ -6,7 +6,7 @@ use helenus_rows::{Column, Table, TableName};
 
 use crate::nodes::cluster::Cluster;
 
-/// What follows WITH in a table's own definition, less the clustering order.
+/// The options of a table, as they follow WITH in its definition, less the clustering order.
 pub(super) async fn options(cluster: &Cluster, name: &TableName) -> Result<String> {
     let rows: Vec<(String, String, String, String)> = cluster
         .rows(format!("DESCRIBE TABLE {}", name.to_cql()))

@@ -31,7 +31,7 @@ pub(super) fn in_state(layout: &Layout, state: LayoutState) -> Layout {
     }
 }
 
-/// The same, written and not read, under a number that no command has seen yet. Whoever works on it under an older one
+/// The entry in state `Writing`, under a number that no command has seen yet. Whoever works on it under an older one
 /// notices.
 pub(super) fn begun_anew(layout: &Layout) -> Layout {
     Layout {

@@ -18,7 +18,7 @@ use crate::catalogue::claim::Claim;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::reading::Reader;
 
-/// What has been done.
+/// The result of a filling.
 #[derive(Debug)]
 pub(super) struct Filled {
     pub copied: u64,

@@ -19,7 +19,7 @@ pub(super) fn physical(table: &Name, layout: &str) -> Result<String> {
     Ok(name)
 }
 
-/// Whether that is how the table of this layout is named. Nothing else is ever emptied or dropped, whatever
+/// True if the table of this layout has that name. Nothing else is ever emptied or dropped, whatever
 /// the catalogue says.
 pub(super) fn is_of_layout(table: &Name, layout: &str, name: &str) -> bool {
     physical(table, layout).is_ok_and(|physical| physical == name)

@@ -43,7 +43,7 @@ pub(super) async fn note_done(
     stream::iter(notes).buffer_unordered(4).try_collect().await
 }
 
-/// What one filling of a layout has copied counts for the next; how many ranges that are.
+/// Notes the ranges that an earlier filling of a layout has copied for this one; returns how many.
 pub(super) async fn take_over(
     cluster: &Cluster,
     table: &TableName,

@@ -55,7 +55,7 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     let role = cluster.role.as_deref();
     copy_grants(&cluster, &args.table, &tables, role).await?;
     flags::raise(&cluster, &args.table, Feature::Layouts).await?;
-    // What was copied before counts no longer.
+    // Ranges that were copied before count no longer.
     let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
     let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
     catalogue::change(&cluster, &args.table, &known, &changes).await?;

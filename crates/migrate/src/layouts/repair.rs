@@ -17,7 +17,7 @@ fn can_be_copied(table: &Table, row: &Row) -> bool {
     is_timed && !expires_untold(table, row)
 }
 
-/// What is not right after all.
+/// Differences that remain after a repair.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Left {
     /// Rows that differ still. They hold something newer than the table, or of which CQL does not tell when

@@ -32,7 +32,7 @@ pub struct StatusArgs {
     json: bool,
 }
 
-/// What is known of a layout.
+/// A layout with its problems, progress and rights.
 struct Shown {
     entry: Layout,
     problems: Vec<String>,
@@ -47,7 +47,7 @@ struct Of {
     layouts: Vec<Shown>,
     /// Tables that are named as those of layouts, and are none: of an interrupted `drop`, as a rule.
     left_behind: Vec<String>,
-    /// What to do if the catalogue has lost what it said of the table.
+    /// The advice if the catalogue has lost the table's entries.
     lost: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What a comparison of a table with its layouts has found, for `verify`, and for `create` and `rebuild` before a layout
-//! is read.
+//! The findings of a comparison of a table with its layouts, for `verify`, and for `create` and `rebuild` before a
+//! layout is read.
 
 use anyhow::{Result, bail};
 use helenus_catalogue::Layout;
@@ -21,12 +21,12 @@ use crate::nodes::table;
 /// Differing ranges and rows that are shown.
 const SHOWN: usize = 10;
 
-/// What to do about rows that are left for that reason.
+/// The advice for rows that are left for that reason.
 pub(super) const UNDELETED: &str = "what layouts have and a majority of replicas has not in the table is \
      deleted with `--consistency all` only, because another replica may have it: run this again with that \
      when all nodes are up";
 
-/// What is known of one layout.
+/// The findings for one layout.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict {
     pub layout: String,

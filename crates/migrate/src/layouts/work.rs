@@ -40,7 +40,7 @@ impl Work {
         Ok(())
     }
 
-    /// Whether what the table does not have may be deleted from a layout. A write that one replica alone has
+    /// True if rows that the table does not have may be deleted from a layout. A write that one replica alone has
     /// is seen by a read of a majority, or not; deleted with its own time from the layout, it would be
     /// lost there when the others get it.
     pub(super) fn may_delete(&self) -> bool {

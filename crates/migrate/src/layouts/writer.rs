@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
                 values.push(Values(write.values.clone()));
             }
         }
-        // What the other command empties or drops must not be written.
+        // A table that the other command empties or drops must not be written.
         self.claim.renew().await?;
         let done = self.cluster.session.batch(&batch, &values).await;
         done.map(|_| ())

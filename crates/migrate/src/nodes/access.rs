@@ -104,7 +104,7 @@ impl Access {
         Cluster::of(session, cluster.username.clone(), nodes).await
     }
 
-    /// What a proxy's settings would be that connects like this, and who has said how to encrypt.
+    /// The settings of a proxy that connects like this, and who has said how to encrypt.
     fn settings(&self) -> Result<(Config, GivenBy)> {
         let mut config = Config::default();
         let mut by = GivenBy::Options;

@@ -178,7 +178,7 @@ where
     attempt().await
 }
 
-/// Whether the same request may succeed later.
+/// Errors after which the request may succeed if it is sent again later.
 pub trait MayPass {
     fn may_pass(&self) -> bool;
 }

@@ -37,9 +37,9 @@ pub(crate) async fn on_table(cluster: &Cluster, name: &TableName) -> Result<Gran
 /// Where a layout's rights are not those of the table.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Differing {
-    /// What roles have on the table and not on the layout.
+    /// Permissions on the table and not on the layout, by role.
     pub missing: Grants,
-    /// What they have on the layout and not on the table.
+    /// Permissions on the layout and not on the table.
     pub excess: Grants,
 }
 
@@ -77,7 +77,7 @@ async fn look(cluster: &Cluster, table: &TableName, copy: &TableName) -> Result<
     })
 }
 
-/// What is in the first and not in the second.
+/// Grants that are in the first and not in the second.
 fn less(first: &Grants, second: &Grants) -> Grants {
     let none = BTreeSet::new();
     let mut less = Grants::new();
@@ -158,14 +158,14 @@ pub(crate) async fn let_read(cluster: &Cluster, role: &str) -> Result<()> {
     cluster.run(&grant).await
 }
 
-/// Whether the cluster checks what its clients may do.
+/// True if the cluster checks its clients' permissions.
 pub(crate) async fn are_checked(cluster: &Cluster) -> bool {
     let list = "LIST ALL PERMISSIONS ON KEYSPACE system_schema";
     let Err(refused) = cluster.run(list).await else {
         return true;
     };
     let why = format!("{refused:#}");
-    // What an authorizer says that checks nothing, and what is said to clients without a name.
+    // Messages of an authorizer that checks nothing, and to clients without a name.
     !(why.contains("AllowAllAuthorizer") || why.contains("anonymous"))
 }
 

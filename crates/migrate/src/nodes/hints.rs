@@ -17,7 +17,7 @@ use super::cluster::Cluster;
 /// How long a node may have a hint and not tell of it.
 pub(crate) const UNSEEN_MAX: Duration = Duration::from_secs(20);
 
-/// The same of this cluster: hints are for other nodes.
+/// [`UNSEEN_MAX`] in this cluster: hints are for other nodes, so one node alone has none.
 pub(crate) fn unseen_max(cluster: &Cluster) -> Duration {
     match cluster.nodes().len() {
         1 => Duration::ZERO,
@@ -59,7 +59,7 @@ pub(crate) async fn wait_for_none(
 struct Free(Option<Instant>);
 
 impl Free {
-    /// Whether that is so for that long, with what the look has shown that has just ended.
+    /// True if all nodes have been free for that long, by the look that has just ended.
     fn is_for(&mut self, now: Instant, is_free: bool, time: Duration) -> bool {
         if !is_free {
             self.0 = None;

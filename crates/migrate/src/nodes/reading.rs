@@ -52,7 +52,7 @@ impl Throttle {
 pub(crate) struct Reader<'a> {
     cluster: &'a Cluster,
     table: &'a Table,
-    /// What the rows are of, for messages.
+    /// The table, for messages.
     from: String,
     range: PreparedStatement,
     row: PreparedStatement,
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok(found.into_iter().find(|f| f.is_static() == row.is_static()))
     }
 
-    /// Whether there is no row at all.
+    /// True if there is no row at all.
     pub(crate) async fn is_empty(&self) -> Result<bool> {
         let mut statement = scylla::statement::unprepared::Statement::new(format!(
             "SELECT * FROM {} LIMIT 1",

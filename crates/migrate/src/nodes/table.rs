@@ -58,7 +58,7 @@ pub async fn load(cluster: &Cluster, name: &TableName) -> Result<Table> {
     ))
 }
 
-/// Whether a table exists.
+/// True if the table exists.
 pub async fn exists(cluster: &Cluster, keyspace: &Name, table: &str) -> Result<bool> {
     let found: Vec<(String,)> = cluster
         .rows(format!(

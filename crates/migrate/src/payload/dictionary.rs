@@ -1,4 +1,4 @@
-//! What was learned of columns, kept in the catalogue for ever: values that were written with it can only be
+//! Dictionaries of columns, kept in the catalogue for ever: values that were written with one can only be
 //! read with it.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 10;
 /// All that is kept of one.
 const CONTENT: &str = "SELECT id, column_name, codec, learned, created FROM helenus.dictionaries";
 
-/// What was learned, with the number that values name.
+/// A dictionary, with the number that values name.
 pub(super) type Numbered = (DictionaryId, Arc<Learned>);
 
 /// The dictionaries of a table.
@@ -64,7 +64,7 @@ impl Dictionaries {
         Ok(found)
     }
 
-    /// What new values are written with.
+    /// The codec and the dictionary of new values.
     ///
     /// # Errors
     /// Why they cannot be.

@@ -82,7 +82,7 @@ fn codecs() -> Vec<&'static str> {
     codecs.map(Codec::name).collect()
 }
 
-/// What is to be done.
+/// The task, by the entry of the column.
 enum Plan {
     /// Nothing has been done yet.
     Begin,

@@ -28,7 +28,7 @@ pub(super) fn announced(column: &str, hidden: &str) -> Encoding {
     encoding
 }
 
-/// The same under a number that no command has seen yet. Whoever works on it under an older one notices.
+/// The entry under a number that no command has seen yet. Whoever works on it under an older one notices.
 pub(super) fn begun_anew(encoding: &Encoding, to: Form) -> Encoding {
     let mut anew = Encoding {
         created: later_than(encoding.created),
@@ -38,13 +38,13 @@ pub(super) fn begun_anew(encoding: &Encoding, to: Form) -> Encoding {
     anew
 }
 
-/// Whether another command may be at work on it.
+/// True if another command may be at work on it.
 pub(super) fn is_under_way(encoding: &Encoding) -> bool {
     let is_encoded = encoding.written() == Some(Written::EncodedOnly);
     !(is_encoded && encoding.is_to(Form::Encoded))
 }
 
-/// What is noted of the moving of a column's values.
+/// The notes of the moving of a column's values.
 pub(super) fn task<'a>(encoding: &'a Encoding, table: &'a TableName) -> Task<'a> {
     Task {
         notes: PROGRESS,
@@ -84,7 +84,7 @@ pub(super) async fn put(
     catalogue::change(cluster, table, known, &[Change::PutEncoding(encoding)]).await
 }
 
-/// The same for taking one out.
+/// Takes an entry out if nobody else has changed one of the table's since `known` was read.
 pub(super) async fn remove(
     cluster: &Cluster,
     table: &TableName,

@@ -136,7 +136,7 @@ impl Journey<'_> {
         self.settle.wait(what).await;
     }
 
-    /// The same, and until no write of an earlier state can come any more.
+    /// [`Self::settle`], and until no write of an earlier state can come any more.
     async fn settle_all(&self, what: &str) -> Result<()> {
         let quiet = match self.settle.is_at_once() {
             true => Duration::ZERO,

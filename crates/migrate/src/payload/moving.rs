@@ -36,7 +36,7 @@ const BATCHES: usize = 16;
 /// The first of January 2000. Before Cassandra, times of writing are no times.
 const TIME_MIN_US: i64 = 946_684_800_000_000;
 
-/// What has been moved.
+/// Counts of the rows and values that have been moved.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     pub rows_read: AtomicU64,
@@ -285,7 +285,7 @@ impl<'a> Mover<'a> {
     }
 }
 
-/// What is left of a time to live after so long; `None` if nothing.
+/// The rest of a time to live after so long; `None` if it is over.
 fn left(ttl_s: i32, age: Duration) -> Option<i32> {
     let age_s = i32::try_from(age.as_millis().div_ceil(1000)).unwrap_or(i32::MAX);
     match ttl_s {

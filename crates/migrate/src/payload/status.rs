@@ -42,11 +42,11 @@ pub struct StatusArgs {
     json: bool,
 }
 
-/// What is known of an encoded column.
+/// An encoded column with its problems, progress and counts.
 struct Found {
     entry: Encoding,
     problems: Vec<String>,
-    /// What is worth knowing and as it should be.
+    /// Facts that are worth knowing and no problem.
     notices: Vec<String>,
     /// Ranges moved and all ranges, while values are moved.
     progress: Option<(usize, u64)>,
@@ -96,7 +96,7 @@ pub async fn run(args: StatusArgs) -> Result<()> {
         tables.push((name, columns));
     }
     let any = tables.iter().any(|(_, columns)| !columns.is_empty());
-    // What holds for all of them.
+    // Problems of all of them.
     if any {
         problems.extend(of_proxies(&cluster).await);
     }
@@ -299,7 +299,7 @@ impl Counted {
     }
 }
 
-/// What is to be done next, unless a command is at work.
+/// The next step, unless a command is at work.
 fn advice(name: &TableName, entry: &Encoding) -> Option<String> {
     let Encoding { column, codec, .. } = entry;
     match entry.written()? {

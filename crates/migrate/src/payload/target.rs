@@ -104,7 +104,7 @@ fn check_column(table: &Table, column: &Name, known: &Known) -> Result<()> {
     Ok(())
 }
 
-/// What cannot go together with encoded values: indexes and masks.
+/// Obstacles to encoded values: indexes and masks.
 pub(super) async fn in_the_way(
     cluster: &Cluster,
     table: &Table,
@@ -142,7 +142,7 @@ pub(super) async fn in_the_way(
     Ok(problems)
 }
 
-/// Whether an index of this target has to do with a column. One that does not say may.
+/// True if an index of this target has to do with a column. One that does not say may.
 fn is_about(target: &str, column: &str) -> bool {
     let quoted = Name::from_stored(column);
     let target = target.trim();
@@ -165,7 +165,7 @@ pub(super) async fn free_name(cluster: &Cluster, table: &Table, column: &str) ->
     Ok(free.unwrap_or_default())
 }
 
-/// Whether a column may hold encoded values, by its name and type.
+/// True if the table has a column that may hold encoded values, by its name and type.
 pub(super) fn may_be_encoded(table: &Table) -> bool {
     let is_one = |of: &Column| of.cql_type == "blob" && of.name.contains(ENCODED_SUFFIX);
     table.regulars.iter().any(is_one)

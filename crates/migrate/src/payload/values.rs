@@ -11,7 +11,7 @@ use super::dictionary::{Dictionaries, Numbered};
 /// As in the proxies.
 const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// What becomes of values.
+/// The change of values.
 pub(super) enum Change {
     Encode(Encoders),
     Decode(Dictionaries),

@@ -1,4 +1,4 @@
-//! What keys do.
+//! Effects of keys.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -91,7 +91,7 @@ impl App {
         None
     }
 
-    /// Whether it was a key that moves within the rows.
+    /// Moves within the rows; true if the key was one for that.
     fn on_move_key(&mut self, key: KeyEvent) -> bool {
         let page = self.page() as isize;
         let by = match key.code {

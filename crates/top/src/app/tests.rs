@@ -163,7 +163,7 @@ fn filters_are_written_kept_and_dropped() {
     assert_eq!((app.rows.len(), &*app.list().filter), (0, "x"));
     press(&mut app, "<esc>");
     assert_eq!((app.rows.len(), &app.mode), (2, &Mode::Rows));
-    // What keys do otherwise they do not do in a filter.
+    // In a filter keys are text and have no other effect.
     press(&mut app, "/qpK<enter>");
     assert_eq!((&*app.list().filter, app.is_paused), ("qpK", false));
     // Of another table it is another.

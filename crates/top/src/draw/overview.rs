@@ -15,7 +15,7 @@ use super::theme::Theme;
 
 const NAME_WIDTH: u16 = 12;
 const VALUE_WIDTH: u16 = 11;
-/// What is plotted is multiplied by the height in eighths of a line.
+/// Bound of plotted values, which are multiplied by the height in eighths of a line.
 const PLOTTED_MAX: f64 = 1e15;
 
 /// A figure: its name, of what it is made, how it is written, and whether it is bad unless it is 0.

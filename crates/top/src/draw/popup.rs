@@ -1,4 +1,4 @@
-//! What is shown over everything else: help, details of a row, a question.
+//! Boxes over everything else: help, details of a row, a question.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -95,7 +95,7 @@ fn cell(text: String, is_number: bool, style: Style) -> Cell<'static> {
     Cell::from(Text::from(Line::styled(text, style)).alignment(alignment))
 }
 
-/// What is wrong stands out.
+/// The style of a row: bad states stand out.
 fn style_of(tab: Tab, row: &Row, theme: Theme) -> Style {
     let is = |name: &str, value: &str| row.value[name].as_str() == Some(value);
     match tab {
@@ -130,7 +130,7 @@ fn draw_nothing(app: &App, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(Span::styled(text, theme.faint())), area);
 }
 
-/// What the answers say beside their rows.
+/// Figures of the answers that are in none of their rows.
 pub(super) fn more(app: &App) -> Option<String> {
     let feed = app.tab.feed()?;
     let chosen = app.chosen_proxies();

@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// What is drawn with.
+/// Styles of everything that is drawn.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Theme {
     /// Without colours everything is said by words, and by what is bold or reversed.
@@ -25,7 +25,7 @@ impl Theme {
         self.coloured(Color::Green)
     }
 
-    /// What is to be seen, but not first.
+    /// Style of secondary text.
     pub(super) fn faint(self) -> Style {
         self.coloured(Color::DarkGray)
     }

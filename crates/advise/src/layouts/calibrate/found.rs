@@ -1,4 +1,4 @@
-//! What a calibration has found.
+//! The findings of a calibration.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use scylla::value::CqlValue;
 
 /// Values of column a in a narrow partition, with [`PER_A`] rows each.
 pub(super) const NARROW_A: i32 = 100;
-/// The same in a wide one.
+/// Values of column a in a wide partition.
 pub(super) const WIDE_A: i32 = 20;
 /// Values of column b for each of a.
 pub(super) const PER_A: i32 = 100;
@@ -64,7 +64,7 @@ impl Rows {
     }
 }
 
-/// What is restricted besides the partition.
+/// The restriction besides the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slice {
     /// One row.
@@ -77,7 +77,7 @@ pub(super) enum Slice {
     Listed(i32),
 }
 
-/// What becomes of the rows.
+/// The use of the rows that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Summed,

@@ -128,7 +128,7 @@ impl Scratch {
             quote_text(&self.keyspace)
         );
         let begin = Instant::now();
-        // What was written last is due then, on each node.
+        // The last writes are due then, on each node.
         tokio::time::sleep(FLUSH_PERIOD + Duration::from_millis(500)).await;
         while begin.elapsed() < FLUSH_MAX {
             for node in cluster.nodes() {
@@ -165,7 +165,7 @@ pub(super) async fn others(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
 }
 
-/// Whether a node has said that it does not create the keyspace, rather than nothing or that something failed.
+/// True if a node has said that it does not create the keyspace, not if it said nothing or something failed.
 fn is_refusal(error: &ExecutionError) -> bool {
     let ExecutionError::LastAttemptError(RequestAttemptError::DbError(said, _)) = error else {
         return false;

@@ -1,4 +1,4 @@
-//! What was found, as text and as JSON.
+//! A calibration's findings as text and as JSON.
 
 use std::fmt::Write as _;
 use std::path::Path;

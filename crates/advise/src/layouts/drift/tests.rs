@@ -104,7 +104,7 @@ fn the_first_layout_pays_if_it_is_asked_for_often_enough() {
     );
     let seldom = judged(&args(&[]), &[], 0.01).expect("valid");
     assert!(!is_change(&seldom));
-    // What does not pay in a week may in a year.
+    // A change that does not pay in a week may pay in a year.
     let patient = judged(&args(&["--horizon-days", "365"]), &[], 0.01).expect("valid");
     assert!(is_change(&patient));
     let never = judged(&args(&[]), &[], 0.0).expect("valid");

@@ -79,7 +79,7 @@ pub(crate) fn shown(
     }
 }
 
-/// What clients are told of a column of encoded values that stands in place of a text column.
+/// The metadata for clients of a column of encoded values that stands in place of a text column.
 fn as_text<'a>(
     table: &'a EncodedTable,
     named: Option<usize>,

@@ -15,7 +15,7 @@ use crate::rewrite::rewritten::ShownAnswer;
 use crate::session::node_answer::NodeAnswer;
 use crate::stats::add;
 
-/// What an answer may have once its values are decoded, as a frame of Cassandra's protocol; less if less memory
+/// Bytes of an answer once its values are decoded, at most: a frame of Cassandra's protocol; less if less memory
 /// is left for what clients make the proxy hold.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 

@@ -1,4 +1,4 @@
-//! What one worker encodes and decodes values with.
+//! The encoders and decoders of one worker.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ struct Kept {
 }
 
 impl Coding {
-    /// What is stored of a text.
+    /// The stored form of a text.
     pub(crate) fn encode(
         &mut self,
         table: &Arc<EncodedTable>,

@@ -83,7 +83,7 @@ pub(crate) fn stored_document(
             Written::EncodedOnly => {
                 out.member(&column.hidden, &encoded());
                 if text.is_none() {
-                    // What is left of a text would count again.
+                    // A text that is left would count again.
                     out.member(&column.name, "null");
                 }
             }

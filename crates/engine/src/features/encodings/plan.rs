@@ -1,4 +1,4 @@
-//! What a statement becomes where its table has encoded columns: its text, its values, its answer.
+//! Plans of statements whose table has encoded columns: text, values, answer.
 //!
 //! In a text column's place stands the column of encoded values where that is written; the other one of the
 //! two is deleted with it. A selection gets the encoded values behind its own columns, or in place of texts where
@@ -43,7 +43,7 @@ impl<S> Clone for EncodedPlan<S> {
 pub(crate) enum Plan<S> {
     /// As it came.
     AsItCame,
-    /// The same, and its answer may have all columns of the table.
+    /// [`Self::AsItCame`], and its answer may have all columns of the table.
     All,
     Changed(Changed<S>),
     /// Why it cannot be carried out.
@@ -86,7 +86,7 @@ impl<S: OfText> EncodedPlan<S> {
     }
 }
 
-/// What is sent, once all is known that changes.
+/// The plan, once all changes are known.
 fn finished<S>(mut change: Change<'_>, facts: &Facts, shown: Shown) -> Plan<S> {
     let table = change.table;
     if let Some(span) = facts.spans.table.clone() {

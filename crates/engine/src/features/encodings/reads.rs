@@ -12,7 +12,7 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::query::Query;
 use crate::statement::prepared::Statement;
 
-/// Whether a read may not be sent now: what is known of encoded columns is too old, or the table's columns
+/// True if a read may not be sent now: the knowledge of encoded columns is too old, or the table's columns
 /// have been encoded since it began.
 #[inline]
 pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> bool {
@@ -81,7 +81,7 @@ fn named_by(query: &Query) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// Whether a read may depend on a column of its table.
+/// True if a read may depend on a column of its table.
 fn may_look_at(statement: &Statement, name: &str) -> bool {
     let Some(select) = statement.facts.select.as_deref() else {
         return true;
@@ -98,7 +98,7 @@ fn may_look_at(statement: &Statement, name: &str) -> bool {
             .any(|token| is_it(token.start, token.end))
 }
 
-/// The same of tables with this name, in any keyspace if none is named.
+/// [`has_more`] for tables with this name, in any keyspace if none is named.
 fn has_more_in(
     newest: &Encodings,
     (keyspace, table): (Option<&str>, &str),
@@ -114,14 +114,14 @@ fn has_more_in(
     })
 }
 
-/// Whether there are columns that are looked at in vain by now, or dictionaries, that were not known of. Of the
-/// columns that the read does not look at nothing counts.
+/// True if there are columns that are looked at in vain by now, or dictionaries, that were not known of. Columns
+/// that the read does not look at do not count.
 fn has_more(
     table: &EncodedTable,
     known: Option<&EncodedTable>,
     looks_at: &dyn Fn(&str) -> bool,
 ) -> bool {
-    // What is sent may name the one or the other column of the two.
+    // The request to nodes may name the one or the other column of the two.
     let looked_at = |column: &&EncodedColumn| {
         let was = known.and_then(|table| table.column(&column.name));
         looks_at(&column.name)

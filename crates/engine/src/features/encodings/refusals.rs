@@ -1,4 +1,4 @@
-//! What is refused of tables with encoded columns because it names them: definitions, and what is not understood.
+//! Refusals of statements that name tables with encoded columns: definitions, and those that are not understood.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::rewrite::refusal::Refusal;
 use crate::statement::definition::Definition;
 use crate::statement::prepared::Statement;
 
-/// What asks for what is refused.
+/// The name of the feature in refusals.
 pub(super) const ENCODED: &str = "encoded columns";
 
 /// It is not known well enough which columns are encoded.
@@ -73,7 +73,7 @@ pub(crate) fn truncate_refused(table: &EncodedTable) -> Option<String> {
     ))
 }
 
-/// Whether a statement changes the tables that say which columns are encoded, and with what.
+/// True if a statement changes the tables that say which columns are encoded, and with what.
 pub(crate) fn changes_catalogue(
     statement: &Statement,
     named: Option<(&str, &str)>,
@@ -98,7 +98,7 @@ pub(crate) fn changes_catalogue(
     }
 }
 
-/// Whether a text names something so.
+/// True if a text contains this name.
 fn names(text: &str, name: &str) -> bool {
     Lexer::new(text).any(|token| {
         let is_name = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);

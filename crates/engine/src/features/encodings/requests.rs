@@ -30,7 +30,7 @@ use crate::rewrite::rewritten::Instead;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::{Prepared, Statement};
 
-/// What is sent for a client's request where columns are encoded.
+/// Puts the encoded form in place of a client's request where columns are encoded.
 #[inline]
 pub(in crate::features) fn on_admitted(
     engine: &mut Engine,
@@ -263,7 +263,7 @@ fn stored_text_batch(
     let values = referred(&changed, &values, &made, arrival.version);
     let mut body = arrival.payload().to_vec();
     write::long_string(&mut body, &changed.text);
-    // What an EXECUTE says of keyspaces does not count, what a QUERY says does.
+    // The keyspace of a QUERY counts, that of an EXECUTE does not.
     let own = asked.options.keyspace.filter(|_| asked.names.is_none());
     let begin = body.len();
     let (content, version) = (arrival.content, arrival.version);
@@ -277,7 +277,7 @@ fn stored_text_batch(
     })
 }
 
-/// What a request asks.
+/// A client's request.
 struct Asked<'a> {
     options: Options<'a>,
     /// Names of the markers of what is prepared.

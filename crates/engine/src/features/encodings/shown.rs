@@ -1,4 +1,4 @@
-//! What is to become of an answer about a table with encoded columns.
+//! How an answer about a table with encoded columns is shown to clients.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use helenus_wire::Malformed;
 
 use super::{EncodedColumn, EncodedTable};
 
-/// What a client request has to do with encoded columns.
+/// The encoded columns that a client request is about.
 #[derive(Debug)]
 pub(crate) struct OnEncoded {
     pub table: Arc<EncodedTable>,
@@ -17,7 +17,7 @@ pub(crate) struct OnEncoded {
 }
 
 impl OnEncoded {
-    /// What nodes call the columns of encoded values, and what clients do.
+    /// Names of the columns of encoded values, each with the name that clients use.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         let tables = std::iter::once(&self.table).chain(&self.others);
         let columns = tables.flat_map(|table| &table.columns);
@@ -37,7 +37,7 @@ pub(crate) enum Shown {
     Json(Option<Selection>),
 }
 
-/// What a client has selected, with columns of encoded values in place of texts or behind all.
+/// The columns that a client has selected, with encoded values in place of texts or behind all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     /// How many columns stand behind those that the client has selected.
@@ -68,7 +68,7 @@ pub(crate) enum TextFrom {
 }
 
 impl Selection {
-    /// What becomes of so many columns, those behind included.
+    /// The treatment of so many columns, those behind included.
     pub(super) fn pairs(&self, columns: usize) -> Vec<Pair> {
         let own = columns.saturating_sub(self.behind);
         let mut pairs = vec![Pair::AsItCame; own];
@@ -100,14 +100,14 @@ impl From<Malformed> for Unshown {
     }
 }
 
-/// What becomes of one column, or of a member of a document.
+/// The treatment of one column, or of a member of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pair {
     AsItCame,
     /// A text; where there is none, the encoded value in that column: the text may have been written past the
     /// proxies, and whoever writes the other deletes it.
     Text(usize),
-    /// The same in the other order.
+    /// [`Self::Text`] in the other order: the encoded value first.
     EncodedFirst(usize),
     /// The encoded value in that column, whatever text there is: one that was written past the proxies would
     /// hide for ever what is written through them.

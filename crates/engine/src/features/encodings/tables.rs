@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::rewrite::leases::Flagged;
 
-/// What the name of the column of encoded values ends with.
+/// End of the name of a column of encoded values.
 pub const SUFFIX: &str = "__encoded";
 
 /// The tables with encoded columns.
@@ -27,7 +27,7 @@ pub struct EncodedTable {
     pub keyspace: String,
     pub name: String,
     pub columns: Vec<EncodedColumn>,
-    /// What values of any of its columns were written with.
+    /// Dictionaries with which values of any of its columns were written.
     pub dictionaries: BTreeMap<DictionaryId, Arc<Learned>>,
 }
 
@@ -37,13 +37,13 @@ pub struct EncodedColumn {
     pub name: String,
     /// The column of type blob.
     pub hidden: String,
-    /// Whether the two columns are as the catalogue says. If not, nothing that needs them is sent.
+    /// The two columns are as the catalogue says. If not, nothing that needs them is sent.
     pub fits: bool,
     pub written: Written,
     /// Where a row's value is looked for first, while it may be in either column.
     pub first: Form,
     pub codec: Codec,
-    /// What new values are written with, if the codec needs it.
+    /// The dictionary of new values, if the codec needs one.
     pub dictionary: Option<DictionaryId>,
 }
 
@@ -69,7 +69,7 @@ impl EncodedTable {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// Whether nothing has changed: what was derived from the other one is still right.
+    /// True if nothing has changed: what was derived from the other one is still right.
     pub fn is_still(&self, other: &EncodedTable) -> bool {
         let dictionaries = self.dictionaries.iter();
         (&self.keyspace, &self.name) == (&other.keyspace, &other.name)

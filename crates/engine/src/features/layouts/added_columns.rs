@@ -15,7 +15,7 @@ use crate::statement::words::is_one_of;
 
 const NOT_UNDERSTOOD: &str = "it is not understood";
 
-/// What stands behind the table's name, `ADD …`, as it is on a layout; `None` if that has the columns already.
+/// The text behind the table's name, `ADD …`, as it is on a layout; `None` if that has the columns already.
 ///
 /// # Errors
 /// Why layouts cannot follow.

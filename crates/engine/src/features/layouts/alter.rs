@@ -70,7 +70,7 @@ pub(crate) fn alter_layouts(
     Ok(texts.into_iter().flatten().collect())
 }
 
-/// What stands behind the table's name, as it is on a layout, if that lacks it; or why layouts cannot follow.
+/// The text behind the table's name, as it is on a layout, if that lacks it; or why layouts cannot follow.
 fn on_layout(behind: &str, table: &LogicalTable, copy: &Copy) -> Result<Option<String>, String> {
     let mut tokens = Lexer::new(behind);
     let first = tokens.next();

@@ -63,7 +63,7 @@ impl<'a> FanOut<'a> {
         }
     }
 
-    /// What is prepared of the layouts' statements.
+    /// The layouts' statements that are prepared.
     pub(crate) fn prepared(&self) -> Vec<Arc<Prepared>> {
         let of = |(sent, _): &(Sent<'_>, _)| match sent {
             Sent::Prepared(prepared) => Some(prepared.clone()),
@@ -108,7 +108,7 @@ pub(crate) fn bytes_of(values: &[ValueRef<'_>]) -> usize {
     values.iter().map(of_value).sum()
 }
 
-/// What the nodes have prepared of a layout's statement.
+/// A layout's statement as the nodes have prepared it.
 pub(crate) fn known(copy: &CopyWrite<Statement>) -> Option<Arc<Prepared>> {
     match &*copy.statement().in_range() {
         InRange::Known(prepared) => Some(prepared.clone()),

@@ -102,7 +102,7 @@ impl InSequence {
         }
     }
 
-    /// What people call it.
+    /// Name for people.
     pub(crate) fn name(&self) -> &'static str {
         "layouts in sequence"
     }

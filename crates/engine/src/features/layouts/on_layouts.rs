@@ -1,4 +1,4 @@
-//! What a request becomes where its table has layouts.
+//! Requests whose table has layouts, and how they are carried out.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub(crate) struct LayoutWrite {
     pub written: WriteOfLayouts,
 }
 
-/// What a write on tables with layouts is made of, beside what its client has asked.
+/// Tables and prepared statements of a write on tables with layouts.
 pub(crate) struct WriteOfLayouts {
     pub tables: Vec<Arc<LogicalTable>>,
-    /// What the nodes have prepared for the proxy.
+    /// Statements that the nodes have prepared for the proxy.
     pub prepared: Vec<Arc<Prepared>>,
 }
 
@@ -58,7 +58,7 @@ impl OnLayouts {
         }
     }
 
-    /// What comes before an answer, if a warning there names a layout.
+    /// The prelude of an answer, if a warning there names a layout.
     ///
     /// # Errors
     /// It is not what the flags say.

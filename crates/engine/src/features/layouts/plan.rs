@@ -1,5 +1,5 @@
-//! What a statement becomes where its table has layouts. That is found out once for each text, and
-//! again when the catalogue has changed.
+//! Plans of statements whose table has layouts. A plan is made once for each text, and again when the catalogue
+//! has changed.
 
 use std::sync::{Arc, OnceLock};
 
@@ -92,7 +92,7 @@ impl<S: OfText> LayoutPlan<S> {
         }
     }
 
-    /// The same for a table that says the same, if it does.
+    /// The plan for another reading of the table, if nothing about that has changed.
     pub(crate) fn still_of(&self, table: &Arc<LogicalTable>) -> Option<LayoutPlan<S>> {
         (*self.table == **table).then(|| LayoutPlan {
             table: table.clone(),

@@ -44,7 +44,7 @@ pub(crate) struct LayoutRead {
 }
 
 impl LayoutRead {
-    /// What is asked of nodes in place of `asked`, and what the answer is to be made into.
+    /// The query to nodes in place of `asked`, and the read that makes its answer the table's.
     pub(crate) fn begin(self, asked: &mut Query) -> (Query, ReadOfLayout) {
         let query = Query {
             header_flags: asked.header_flags,
@@ -77,7 +77,7 @@ impl LayoutRead {
 
 /// A read of a layout that is under way.
 pub(crate) struct ReadOfLayout {
-    /// What the client has asked.
+    /// The client's own query.
     pub asked: Query,
     pub table: Arc<LogicalTable>,
     at: usize,
@@ -100,7 +100,7 @@ pub(crate) enum Fault {
     Order,
 }
 
-/// What becomes of a read of a layout that has failed.
+/// The fate of a read of a layout that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instead {
     /// The table is read.
@@ -164,7 +164,7 @@ impl ReadOfLayout {
     }
 }
 
-/// Whether a node has said that it does not know a table, or a column of it.
+/// True if a node has said that it does not know a table, or a column of it.
 fn says_gone(error: &ErrorBody<'_>) -> bool {
     let says = |what: &str| error.message.contains(what);
     error.code == code::UNPREPARED
@@ -173,7 +173,7 @@ fn says_gone(error: &ErrorBody<'_>) -> bool {
         || says("Undefined column name")
 }
 
-/// What a table's layouts are called, and what the client calls them. One may be the beginning of another,
+/// Names of a table's layouts, each with the name that the client uses. One may be the beginning of another,
 /// so the longest comes first.
 pub(crate) fn names(table: &LogicalTable) -> Vec<(&str, &str)> {
     let copies = table.copies.iter();

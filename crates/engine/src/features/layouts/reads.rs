@@ -46,7 +46,7 @@ struct Candidate<'a> {
     state: Option<&'a [u8]>,
 }
 
-/// What the nodes have prepared of a read of a layout.
+/// A read of a layout, as the nodes have prepared it.
 enum OnNodes {
     Known(Arc<Prepared>),
     /// They are being asked, or have refused.
@@ -131,7 +131,7 @@ fn best_read(
     })
 }
 
-/// The same, if the client may read the layout.
+/// The read of a candidate, if the client may read the layout.
 fn allowed_read(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
@@ -297,7 +297,7 @@ fn blame_layout(engine: &Engine, client: ClientRequestKey) {
     }
 }
 
-/// What becomes of an answer to a request about layouts. If it cannot be used, the table is asked; the node
+/// Makes an answer to a request about layouts the client's. If it cannot be used, the table is asked; the node
 /// request has ended.
 ///
 /// # Errors
@@ -385,7 +385,7 @@ fn options_of<'a>(arrival: &Arrival<'a>) -> Option<Options<'a>> {
     }
 }
 
-/// Whether a client knows a prepared statement with the columns that its result has by now: others are told
+/// True if a client knows a prepared statement with the columns that its result has by now: others are told
 /// by the table.
 fn knows_columns(arrival: &Arrival<'_>, prepared: &Prepared, options: &Options<'_>) -> bool {
     if arrival.version < Version::V5 {

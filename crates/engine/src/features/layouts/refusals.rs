@@ -1,4 +1,4 @@
-//! What may be done with tables that have layouts, beside reading and writing rows.
+//! Refusals of statements on tables that have layouts, beside reads and writes of rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::statement::definition::Definition;
 use crate::statement::prepared::Statement;
 use crate::statement::words::{is_one_of, words};
 
-/// What asks for what is refused.
+/// The name of the feature in refusals.
 pub(super) const LAYOUTS: &str = "layouts";
 
 /// It is not known well enough which layouts there are.
@@ -50,14 +50,14 @@ pub(super) fn unprepared(id: &[u8]) -> Refusal {
     )
 }
 
-/// Whether a statement about roles may change what they may do with a table.
+/// True if a statement about roles may change permissions on a table.
 pub(crate) fn changes_rights(text: &str) -> bool {
     words(text)
         .next()
         .is_some_and(|first| is_one_of(first, &["grant", "revoke"]))
 }
 
-/// Whether a text in lower case may name something. In a text, quotes in names are doubled.
+/// True if a text in lower case may name something. In a text, quotes in names are doubled.
 fn contains(lower: &str, name: &str) -> bool {
     lower.contains(&name.to_ascii_lowercase().replace('"', "\"\""))
 }
@@ -157,7 +157,7 @@ pub(crate) fn creation_refused(
     ))
 }
 
-/// What a definition is on each layout of its table, before it is carried out on that; nothing if it does not
+/// The texts of a definition for each layout of its table, which are carried out before it; nothing if it does not
 /// touch layouts.
 ///
 /// # Errors

@@ -32,7 +32,7 @@ use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
-/// What a request becomes where tables have layouts.
+/// Rewrites a request whose tables have layouts.
 #[inline]
 pub(in crate::features) fn on_alone(
     engine: &mut Engine,
@@ -124,7 +124,7 @@ fn rewrite_on_layouts(
     }
     // That is the first table of a batch, which may write others.
     let is_systems = kind != Kind::Batch && table.is_some_and(|(of, _)| is_systems(of));
-    // What is defined for a table, its layouts may need, too.
+    // Layouts may need definitions for their table, too.
     if (may_write || defines) && !is_systems {
         let need = engine.need(&layouts.flagged, arrival, analysis, statement);
         send_before = Some(fence(engine, arrival, held, need)?);
@@ -206,7 +206,7 @@ fn fence(
     })
 }
 
-/// Whether a request may write rows.
+/// True if a request may write rows.
 fn is_write(kind: Kind, statement: Option<&Statement>, is_serial: bool) -> bool {
     match (kind, statement) {
         (Kind::Opaque, Some(statement)) => is_serial || begins_as_write(&statement.text),
@@ -216,7 +216,7 @@ fn is_write(kind: Kind, statement: Option<&Statement>, is_serial: bool) -> bool 
     }
 }
 
-/// Whether a statement changes what a table is, or who may do what with it.
+/// True if a statement changes a table's definition, or permissions on it.
 fn defines(kind: Kind, statement: Option<&Statement>) -> bool {
     match (kind, statement) {
         (Kind::Auth, Some(statement)) => changes_rights(&statement.text),

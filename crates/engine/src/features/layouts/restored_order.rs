@@ -70,7 +70,7 @@ impl RestoredOrder {
         self.appended
     }
 
-    /// Whether an answer is expected to fit a client's page. `None`: it takes all rows at once.
+    /// True if an answer is expected to fit a client's page. `None`: it takes all rows at once.
     pub(crate) fn is_tried(&self, page_size: Option<i32>) -> bool {
         let size = page_size.and_then(|size| u32::try_from(size).ok());
         self.room.is_tried(size.filter(|size| *size > 0))

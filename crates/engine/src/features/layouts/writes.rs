@@ -29,7 +29,7 @@ const NOT_READABLE: &str = "the request cannot be understood";
 const TOO_MANY: &str = "a batch has too many statements, together with those on the layouts of its tables: \
                         divide it";
 
-/// What a request asks, whose body was read before.
+/// A request whose body was read before.
 struct Asked<'a> {
     options: Options<'a>,
     statement: BatchStatement<'a>,
@@ -167,7 +167,7 @@ pub(crate) fn batch_of_layouts(
     finish(batch, kind, keyspace.cloned(), arrival).map(Some)
 }
 
-/// What is known of the statements of a batch.
+/// The statements of a batch, with their plans.
 fn children(
     engine: &mut Engine,
     view: &BatchView<'_>,
@@ -232,7 +232,7 @@ pub(crate) fn text_batch_of_layouts(
     write::long_string(&mut body, &extended.text);
     let (options, content) = (&asked.options, arrival.content);
     if options.values.named && asked.names.is_none() {
-        // The same names mean the same values.
+        // Values with names keep their meaning.
         options.write_with_state(content, None, &mut body);
     } else {
         let own = in_order(&options.values, facts, asked.names);
@@ -247,7 +247,7 @@ pub(crate) fn text_batch_of_layouts(
             return Err(Refusal::invalid(TOO_MANY));
         }
         is_room_for(engine, extended.text.len() + bytes_of(&values))?;
-        // What an EXECUTE says of keyspaces does not count, what a QUERY says does.
+        // The keyspace of a QUERY counts, that of an EXECUTE does not.
         let own = options.keyspace.filter(|_| asked.names.is_none());
         options.write_with_values(content, arrival.version, &values, own, &mut body);
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const QUICK: Duration = Duration::from_secs(270);
 const SCAN_ROWS: i32 = 1000;
 const SCAN_CLIENTS: usize = 20;
-/// What the names of arms end in that take the agents' reports.
+/// Suffix of the names of arms that take the agents' reports.
 const REPORTS: &str = "reports";
 
 #[derive(Args, Debug)]
@@ -143,7 +143,7 @@ impl AssignmentArgs {
         Ok(())
     }
 
-    /// What reports there are of the nodes, without which the paper's policies do nothing.
+    /// The reports that there are of the nodes: without them the paper's policies do nothing.
     pub(super) fn on_reports(&self) -> Option<String> {
         if self.agent.is_some() {
             return Some(format!(

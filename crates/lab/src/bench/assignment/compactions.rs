@@ -113,7 +113,7 @@ mod tests {
     }
 
     impl Compactions {
-        /// Whether it has ended by itself, with an error.
+        /// Waits for the end; true if the thread has ended with an error.
         fn end_after_failure(mut self) -> bool {
             let thread = self.thread.take().unwrap();
             thread.join().unwrap().is_err()

@@ -1,4 +1,4 @@
-//! What the experiment does to the nodes that this program started.
+//! The experiment's faults of the nodes that this program started.
 
 use super::compactions::Compactions;
 use super::relay::Relays;
@@ -26,7 +26,7 @@ pub(super) struct ClusterFaults<'a> {
     /// In front of the nodes, in their order, if the network can be slow.
     relays: Option<&'a Relays>,
     severity: Severity,
-    /// Whether all of the table is on the nodes' disks.
+    /// All of the table is on the nodes' disks.
     flushed: bool,
     busy: Vec<Child>,
     compactions: Option<Compactions>,

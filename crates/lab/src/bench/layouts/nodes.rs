@@ -1,4 +1,4 @@
-//! What the experiment does to the nodes that this program started.
+//! The experiment's actions on the nodes that this program started.
 
 use crate::nodetool::nodetool;
 use anyhow::{Context, Result};

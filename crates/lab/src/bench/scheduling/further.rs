@@ -59,7 +59,7 @@ impl FurtherArgs {
         Ok(())
     }
 
-    /// What is measured, with these mixes in open loops.
+    /// The further cells, with these mixes in open loops.
     pub(super) fn further(&self, tables: &Tables, open_mixes: Vec<Mix>, quick: bool) -> Further {
         let (keyspace, replication) = (tables.keyspace.clone(), tables.replication);
         let choose = |short, long| if quick { short } else { long };

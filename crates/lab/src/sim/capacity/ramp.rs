@@ -1,4 +1,4 @@
-//! What a ramp has measured, as the simulator needs it.
+//! Results of a ramp, as the simulator needs them.
 
 use anyhow::{Context, Result, ensure};
 use helenus_load::ramp::capacity::{Capacity, Step, Unit};
@@ -18,7 +18,7 @@ pub(super) struct Measured {
     /// Cores that a node may use.
     pub(super) node_cores: Option<f64>,
     pub(super) replication: Option<String>,
-    /// What was full at the peak, the likely cause first.
+    /// The likely cause of the peak: the resource that was full.
     limit: Option<Kind>,
 }
 
@@ -68,7 +68,7 @@ impl Measured {
         })
     }
 
-    /// What should be known before the figures are believed. One sentence each.
+    /// Reasons to doubt the figures. One sentence each.
     pub(super) fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         match self.limit {

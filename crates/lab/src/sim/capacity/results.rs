@@ -1,4 +1,4 @@
-//! What has been simulated.
+//! Results of a simulation.
 
 use helenus_sim::capacity::{Outcome, Policy};
 

@@ -109,7 +109,7 @@ fn a_small_sweep_has_a_knee_and_figures_for_each_policy() {
         assert_eq!(offered.len(), 2);
         assert!(offered[0]["p99_us"].as_u64() > offered[0]["p50_us"].as_u64());
     }
-    // The same seed gives the same file.
+    // One seed gives one file.
     capacity(&args(&line).unwrap()).unwrap();
     assert_eq!(std::fs::read_to_string(&json).unwrap(), text);
 }

@@ -201,7 +201,7 @@ impl Connection {
     }
 }
 
-/// What STARTUP calls it.
+/// The name of a compression in STARTUP.
 fn name(compression: Compression) -> Option<&'static str> {
     match compression {
         Compression::None => None,

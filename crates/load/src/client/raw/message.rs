@@ -1,4 +1,4 @@
-//! What connections are opened with, and what is said over them.
+//! Parameters of connections, and the messages that are sent over them.
 
 use crate::client::Compression;
 use crate::endpoint::Endpoint;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(in crate::client) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What every connection is opened with.
+/// The parameters with which every connection is opened.
 #[derive(Debug)]
 pub(in crate::client) struct Plan {
     pub(in crate::client) contact_points: Vec<String>,

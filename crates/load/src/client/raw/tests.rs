@@ -378,7 +378,7 @@ async fn a_server_without_tls_is_recognized() {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut bytes = [0; 64];
         let _ = stream.read(&mut bytes).await;
-        // What a node answers to a first byte that is no version.
+        // A node's answer to a first byte that is no version.
         let answer = b"\x84\x00\x00\x00\x00\x00\x00\x00\x00";
         let _ = stream.write_all(answer).await;
     });

@@ -140,7 +140,7 @@ impl Shared {
     fn end(&self, why: Option<String>) {
         let mut state = self.state();
         state.is_broken = true;
-        // What was known first is what ended it.
+        // The first known cause is the one that ended it.
         state.why_broken = state.why_broken.take().or(why);
         state.waiting.clear();
     }

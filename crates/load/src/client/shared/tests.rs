@@ -75,7 +75,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, together: usize)
     }
 }
 
-/// The same behind TLS.
+/// [`server`] behind TLS.
 async fn encrypted_server(config: ServerConfig) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

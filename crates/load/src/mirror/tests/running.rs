@@ -486,7 +486,7 @@ async fn captures_without_values_and_those_that_break_off_are_said() {
     drop(running.capture);
     let outcome = running.mirror.await.expect("no panic").expect("an outcome");
     assert!(outcome.broken_off.is_some());
-    // What had come is played.
+    // Requests that had come are played.
     assert_eq!(outcome.played, 1);
 }
 

@@ -1,6 +1,6 @@
-//! What belongs to the coordinator, to the replica, to a row and to its bytes.
+//! Costs of the coordinator, of the replica, of a row and of its bytes.
 
-/// The same measured with the coordinator's own rows, and with another's.
+/// A cost measured with the coordinator's own rows, and with another's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Both {
     pub local_us: f64,
@@ -36,7 +36,7 @@ impl Both {
     }
 }
 
-/// What each row costs without its bytes, and each KiB of rows, by what rows of two sizes cost.
+/// The cost of each row without its bytes, and of each KiB of rows, from those of rows of two sizes.
 pub(super) fn line(wide: f64, narrow: f64, [wide_kib, narrow_kib]: [f64; 2]) -> (f64, f64) {
     let kib_us = ((wide - narrow) / (wide_kib - narrow_kib)).max(0.0);
     ((narrow - kib_us * narrow_kib).max(0.0), kib_us)

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Keys of a large `IN`.
 const MANY_KEYS: usize = 1000;
 
-/// What these cells read, and what it contains.
+/// Contents of the tables that these cells read.
 #[derive(Debug)]
 pub(in crate::scheduling) struct Contents {
     pub wide: WideIndex,

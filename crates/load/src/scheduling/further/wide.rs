@@ -151,7 +151,7 @@ impl WideIndex {
         (0..self.rows as i64).map(move |row| (key, row))
     }
 
-    /// What `token(p) > start LIMIT limit` must return.
+    /// Rows that `token(p) > start LIMIT limit` must return.
     pub(in crate::scheduling) fn after(
         &self,
         start: i64,

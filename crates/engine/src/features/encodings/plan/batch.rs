@@ -11,8 +11,8 @@ use crate::features::encodings::EncodedTable;
 use crate::features::encodings::coding::Coding;
 use crate::features::encodings::shown::Shown;
 
-/// What a batch that is one text becomes; `None` if it writes no encoded column. By statement: its table, if
-/// that has encoded columns. What it becomes depends on no keyspace in force.
+/// The plan of a batch that is one text; `None` if it writes no encoded column. By statement: its table, if
+/// that has encoded columns. The plan depends on no keyspace in force.
 ///
 /// # Errors
 /// Why it is refused.

@@ -1,4 +1,4 @@
-//! What is sent in place of a request.
+//! Requests that are sent in place of clients' own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,12 +14,12 @@ use crate::statement::prepared::{InRange, Prepared, Statement};
 
 pub(super) const NOT_READABLE: &str = "the request cannot be understood";
 
-/// What is sent for a request.
+/// A request to nodes in place of a client's.
 #[derive(Default)]
 pub(crate) struct Stored {
     /// It is not sent later than this: by then columns may be encoded of which nothing is known here.
     pub until: Option<Instant>,
-    /// What was known of encoded columns. A read in many requests goes on as long as that holds.
+    /// The encoded columns as they were known then. A read in many requests goes on as long as that holds.
     pub known: Option<Arc<Encodings>>,
     pub encoded: Option<Box<OnEncoded>>,
     /// Opcode and body in place of the client's own.
@@ -62,7 +62,7 @@ impl Stored {
     }
 }
 
-/// What the nodes have prepared of a changed statement; if nothing, they are asked to.
+/// A changed statement as the nodes have prepared it; if they have not, they are asked to.
 pub(super) fn known_of(
     engine: &mut Engine,
     pool: PoolKey,

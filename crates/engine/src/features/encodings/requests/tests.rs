@@ -170,7 +170,7 @@ fn without_a_lease_nothing_is_read_or_written() {
     };
     bench.ask(Opcode::Execute, 2, &write.execute(Version::V5, b"own"));
     assert_eq!(bench.error().0, code::OVERLOADED);
-    // What Cassandra tells of itself is not encoded.
+    // Cassandra's own tables are not encoded.
     let local = "SELECT * FROM system_auth.roles";
     bench.ask(
         Opcode::Query,

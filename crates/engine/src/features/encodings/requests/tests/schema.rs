@@ -1,4 +1,4 @@
-//! What clients see of the schema.
+//! The schema as clients see it.
 
 use super::*;
 

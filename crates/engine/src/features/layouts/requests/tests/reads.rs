@@ -71,7 +71,7 @@ fn prepared(versions: (Version, Version)) -> Bench {
     bench
 }
 
-/// What the node answers from the layout, the client hears of the table.
+/// The node answers from the layout, and the client hears of the table.
 fn becomes_the_tables(bench: &mut Bench, stream: i16) {
     let of_layout = rows(LAYOUT, &COLUMNS, None, &CELLS);
     bench.say(Opcode::Result, stream, &of_layout);
@@ -256,7 +256,7 @@ fn a_layout_that_cannot_be_read_is_not_noticed() {
     }
 }
 
-/// What the only request at the node executes.
+/// The id that the only request at the node executes.
 fn executed(bench: &mut Bench, error: Option<i32>) -> Vec<u8> {
     let version = bench.versions.1;
     let (_, stream, body) = bench.one_at_node();

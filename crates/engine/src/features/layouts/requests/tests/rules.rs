@@ -424,7 +424,7 @@ fn options_of_storage_and_new_columns_are_carried_to_layouts_before_the_table() 
 #[test]
 fn a_sequence_that_takes_longer_than_a_lease_goes_on_under_the_next() {
     const ADD: &str = "ALTER TABLE app.orders ADD other int";
-    // Whether the lease is renewed meanwhile, and whether the table has the same layouts then.
+    // The lease is renewed meanwhile; the table has the same layouts then.
     for (renewed, is_still) in [(true, true), (false, true), (true, false)] {
         let mut bench = Bench::new(Version::V4, Version::V4);
         bench.wait(LEASE - Duration::from_secs(1));

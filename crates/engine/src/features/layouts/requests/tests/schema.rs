@@ -1,4 +1,4 @@
-//! What clients are told of tables.
+//! Tables as clients are told of them.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn told(bench: &mut Bench) -> (Vec<Vec<String>>, Option<Vec<u8>>) {
     (rows.collect(), page.paging_state.map(<[u8]>::to_vec))
 }
 
-/// What the client is told of rows with these cells when it asks for this text.
+/// The rows that the client gets for this text if the node's have these cells.
 fn seen(bench: &mut Bench, text: &str, columns: &[Spec], rows: &[&[&str]]) -> Vec<Vec<String>> {
     bench.ask(
         Opcode::Query,

@@ -247,7 +247,7 @@ fn while_answers_are_too_large_a_layout_with_the_order_is_read() {
     }
 }
 
-/// What the node is asked as a text.
+/// The stream and text of the only request at the node.
 fn queried(bench: &mut Bench) -> (i16, String) {
     let (opcode, stream, body) = bench.one_at_node();
     assert_eq!(opcode, Opcode::Query);
