@@ -97,7 +97,7 @@ const ROUND: Duration = Duration::from_secs(60);
 pub(crate) fn run_in_rounds(seed: u64, rounds: usize, slack: usize) -> (Vec<usize>, usize) {
     let before = held();
     let mut world = World::new(seed, slack);
-    // In so long a time nearly all that is held may be parts of messages, whose buffers have up to twice the room.
+    // In so long a time nearly all that is counted is in buffers at some moment, which have up to twice the room.
     world.meter.bound += world.meter.bound - slack;
     let mut left = Vec::new();
     for _ in 0..rounds {
