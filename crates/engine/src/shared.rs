@@ -23,9 +23,9 @@ use crate::snapshot::{HostId, Snapshot};
 use crate::statement::learned::alike::Shapes;
 use crate::statement::prepared::asked::AskedStatement;
 use crate::statement::prepared::id_lookup_cache::{Asker, Recalled};
-use crate::statement::prepared::{PassedStatement, Prepared, Published};
+use crate::statement::prepared::registry::Registry;
+use crate::statement::prepared::{PassedStatement, Prepared};
 use crate::stats::Stats;
-use crate::support::recent::Recent;
 use crate::upstream::node_reports::Reports;
 use crate::worker_status::Wanted;
 
@@ -41,9 +41,6 @@ pub struct Shared {
     common: Arc<Common>,
 }
 
-/// By their ids.
-type KnownStatements = Recent<Box<[u8]>, Arc<Published>>;
-
 /// Shared by workers, control connection and admin server.
 pub struct Common {
     /// The newest settings. Workers have their own [`Shared::config`] and need not look here.
@@ -52,7 +49,7 @@ pub struct Common {
     /// The snapshot's epoch, cheap to look at.
     pub epoch: AtomicU64,
     /// Prepared statements known to any worker.
-    pub(crate) prepared: Mutex<KnownStatements>,
+    pub(crate) prepared: Registry<Prepared>,
     descriptions: AtomicU64,
     pub clients: AtomicUsize,
     /// Nodes that Cassandra has reported as down.
@@ -186,7 +183,7 @@ impl Common {
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),
-            prepared: Mutex::new(Recent::new(prepared_bytes)),
+            prepared: Registry::new(prepared_bytes),
             descriptions: AtomicU64::new(0),
             clients: AtomicUsize::new(0),
             down: Mutex::default(),
@@ -278,17 +275,13 @@ impl Common {
 
     /// How many prepared statements are known.
     pub fn prepared_count(&self) -> usize {
-        self.prepared.lock().map_or(0, |known| known.len())
+        self.prepared.len()
     }
 
     /// The prepared statements known, but for long ones; those that were used lately come first.
     pub(crate) fn all_prepared(&self) -> Vec<Arc<Prepared>> {
-        let Ok(known) = self.prepared.lock() else {
-            return Vec::new();
-        };
-        let all = known.values().map(|published| published.0.clone());
-        all.filter(|prepared| prepared.statement.text.len() <= TEXT_BYTES_MAX)
-            .collect()
+        let is_short = |prepared: &Prepared| prepared.statement.text.len() <= TEXT_BYTES_MAX;
+        self.prepared.all(is_short)
     }
 
     /// The prepared statements known, but for long ones, for another process: those that were used lately
@@ -302,19 +295,14 @@ impl Common {
     /// those that are known.
     pub fn adopt_statement(&self, passed: PassedStatement) {
         let passed = Arc::new(passed.prepared(&self.snapshot.load()));
-        let Ok(mut known) = self.prepared.lock() else {
-            return;
-        };
-        let Some(published) = known.get(&*passed.id) else {
-            self.bound(&mut known);
-            let (id, weight) = (passed.id.clone(), passed.byte_len());
-            return known.insert_behind(id, Arc::new(Published(passed)), weight);
-        };
-        // That other process's clients may know it by another description.
-        if passed.may_have_changed() || published.0.description != passed.description {
-            published.0.standing.note_changed();
-            self.note_descriptions();
-        }
+        self.bound_prepared();
+        self.prepared.adopt(passed, |known, passed| {
+            // That other process's clients may know it by another description.
+            if passed.may_have_changed() || known.description != passed.description {
+                known.standing.note_changed();
+                self.note_descriptions();
+            }
+        });
     }
 
     /// The prepared SELECTs of a table that clients have been counted to ask for, the most asked first.
@@ -325,13 +313,7 @@ impl Common {
                 && of.is_some_and(|(ks, name)| (&**ks, &**name) == (keyspace, table))
         };
         // Workers may wait for the lock: what is copied is copied without it.
-        let found: Vec<Arc<Prepared>> = match self.prepared.lock() {
-            Ok(known) => {
-                let all = known.values().map(|published| &published.0);
-                all.filter(|prepared| is_of(prepared)).cloned().collect()
-            }
-            Err(_) => return Vec::new(),
-        };
+        let found = self.prepared.all(is_of);
         let counted = found.iter().filter_map(|prepared| {
             Some(AskedStatement {
                 text: prepared.statement.text.clone(),
@@ -349,42 +331,25 @@ impl Common {
 
     /// Makes a prepared statement known to all workers.
     pub fn publish_prepared(&self, prepared: &Arc<Prepared>) {
-        if let Ok(mut known) = self.prepared.lock() {
-            self.bound(&mut known);
-            let (id, weight) = (prepared.id.clone(), prepared.byte_len());
-            known.insert(id, Arc::new(Published(prepared.clone())), weight);
-        }
+        self.bound_prepared();
+        self.prepared.publish(prepared);
     }
 
     /// A statement as all workers know it. One that was forgotten in between takes its place again.
     pub(crate) fn published_or(&self, own: Arc<Prepared>) -> Arc<Prepared> {
-        let Ok(mut known) = self.prepared.lock() else {
-            return own;
-        };
-        if let Some(published) = known.get(&*own.id) {
-            return published.0.clone();
-        }
-        own.standing.come_back();
-        self.bound(&mut known);
-        let (id, weight) = (own.id.clone(), own.byte_len());
-        known.insert(id, Arc::new(Published(own.clone())), weight);
-        own
+        self.bound_prepared();
+        self.prepared.published_or(own)
     }
 
-    fn bound(&self, known: &mut KnownStatements) {
-        known.set_bytes_max(self.settings.load().limits.prepared_bytes_max / 2);
+    fn bound_prepared(&self) {
+        let bytes_max = self.settings.load().limits.prepared_bytes_max / 2;
+        self.prepared.set_bytes_max(bytes_max);
     }
 
     /// The schema of a keyspace has changed, or of any: nodes may describe statements otherwise by now.
     pub fn doubt_prepared(&self, keyspace: Option<&str>) {
-        let Ok(known) = self.prepared.lock() else {
-            return;
-        };
-        for Published(prepared) in known.values().map(|published| &**published) {
-            if keyspace.is_none_or(|keyspace| prepared.may_be_in(keyspace)) {
-                prepared.standing.doubt();
-            }
-        }
+        self.prepared
+            .doubt(|prepared| keyspace.is_none_or(|keyspace| prepared.may_be_in(keyspace)));
         self.note_descriptions();
     }
 
@@ -402,8 +367,7 @@ impl Common {
         if !prepared.may_have_changed() {
             return prepared;
         }
-        let known = self.prepared.lock().ok();
-        let newest = known.and_then(|mut known| Some(known.get(&*prepared.id)?.0.clone()));
+        let newest = self.prepared.get(&prepared.id);
         newest.unwrap_or(prepared)
     }
 

@@ -1,6 +1,6 @@
 //! What workers of a proxy share, under a scheduler that tries orders of their steps ([shuttle](https://docs.rs/shuttle)).
 //!
-//! The modules are the engine's own files, compiled once more with locks and atomics that let another thread go on at
+//! The modules are the engine's own files, and what a node's queues share in `policy`, compiled once more with locks and atomics that let another thread go on at
 //! each use: `crate::support::sync` is the standard library's there and shuttle's here. A scenario is what a few workers do at the
 //! same time; it panics if a promise is broken, or if all wait for each other.
 //!
@@ -19,10 +19,32 @@ mod lwt_queue;
 #[path = "../../engine/src/memory.rs"]
 mod memory;
 #[cfg(not(test))]
+#[path = "../../policy/src/schedule/numbers.rs"]
+mod numbers;
+#[cfg(not(test))]
+#[path = "../../engine/src/support/recent.rs"]
+mod recent;
+#[cfg(not(test))]
+#[path = "../../engine/src/statement/prepared/registry.rs"]
+mod registry;
+#[cfg(not(test))]
 #[path = "../../engine/src/scheduler/scan_limit.rs"]
 mod scan_limit;
 #[cfg(not(test))]
 pub mod scenarios;
+#[cfg(not(test))]
+#[path = "../../engine/src/scheduler/shared_node.rs"]
+mod shared_node;
+#[cfg(not(test))]
+#[path = "../../policy/src/schedule/shares.rs"]
+mod shares;
+#[cfg(not(test))]
+#[path = "../../engine/src/statement/prepared/standing.rs"]
+mod standing;
+
+// What the scheduler's files take from beside them.
+#[cfg(not(test))]
+use helenus_policy::schedule::Class;
 
 #[cfg(not(test))]
 mod config {
@@ -35,12 +57,29 @@ mod keys {
 }
 
 #[cfg(not(test))]
-mod support {
-    pub(crate) mod sync {
-        pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod statement {
+    pub(crate) mod prepared {
+        pub(crate) use crate::standing;
+    }
+}
 
-        pub(crate) mod atomic {
-            pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-        }
+#[cfg(not(test))]
+mod support {
+    pub(crate) use crate::recent;
+
+    pub(crate) mod sync {
+        pub(crate) use crate::shares::{NUMBERED_MAX, Shares};
+        pub(crate) use crate::sync::*;
+    }
+}
+
+#[cfg(not(test))]
+mod sync {
+    pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+    pub(crate) mod atomic {
+        pub(crate) use shuttle::sync::atomic::{
+            AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+        };
     }
 }

@@ -2,7 +2,9 @@
 
 mod logins;
 mod memory;
+mod permits;
 mod scans;
+mod statements;
 mod turns;
 
 use std::time::Instant;
@@ -11,7 +13,9 @@ use shuttle::sync::mpsc::{Receiver, Sender, channel};
 
 pub use logins::logins;
 pub use memory::memory;
+pub use permits::permits;
 pub use scans::scans;
+pub use statements::statements;
 pub use turns::turns;
 
 /// How workers tell each other something: those to write to, and for each the one that it reads.

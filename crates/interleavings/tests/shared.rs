@@ -41,6 +41,16 @@ fn scans_are_counted() {
 }
 
 #[test]
+fn scan_permits_go_round() {
+    check("permits", scenarios::permits);
+}
+
+#[test]
+fn prepared_statements_are_the_newest_or_marked() {
+    check("statements", scenarios::statements);
+}
+
+#[test]
 fn memory_is_bounded_over_workers() {
     check("memory", scenarios::memory);
 }

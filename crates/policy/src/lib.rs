@@ -24,6 +24,7 @@ pub mod predict;
 pub mod ring;
 pub mod route;
 pub mod schedule;
+mod sync;
 pub mod token;
 pub mod turns;
 pub mod window;

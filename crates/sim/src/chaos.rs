@@ -16,6 +16,7 @@ mod client;
 mod coverage;
 mod cql;
 mod ledger;
+mod lists;
 mod load;
 mod pipe;
 mod proxy;

@@ -3,13 +3,13 @@
 //! worker at which the tenant waits that has had the least ([`Shares`]); where several are alike, workers
 //! take turns. A worker leaves a free permit to another one at which somebody waits that has had less.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::shares::{NUMBERED_MAX, Shares};
 use helenus_policy::schedule::{Class, PieceAnswered, Settings, Slots};
+
+use crate::support::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::support::sync::{Arc, Mutex, NUMBERED_MAX, RwLock, Shares};
 
 /// Workers that can be woken; further ones look by themselves once a tick.
 const WAKEABLE: usize = NUMBERED_MAX;

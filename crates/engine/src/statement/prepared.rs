@@ -6,6 +6,7 @@ pub(crate) mod description;
 mod handed_over;
 pub mod id_lookup_cache;
 pub(crate) mod preparing;
+pub(crate) mod registry;
 pub(crate) mod standing;
 pub(crate) mod told;
 pub(crate) mod unprepared;
@@ -29,6 +30,7 @@ use crate::statement::number::statement_number;
 use crate::statement::of_text::OfText;
 use crate::statement::prepared::asked::Asked;
 use crate::statement::prepared::description::Description;
+use crate::statement::prepared::registry::Entry;
 use crate::statement::prepared::standing::Standing;
 use crate::statement::routing_key::Recipe;
 use crate::statement::system::query::{self, SystemQuery};
@@ -298,6 +300,20 @@ impl Prepared {
     }
 }
 
+impl Entry for Prepared {
+    fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    fn byte_len(&self) -> usize {
+        Prepared::byte_len(self)
+    }
+
+    fn standing(&self) -> &Standing {
+        &self.standing
+    }
+}
+
 /// A write with a marker for its timestamp.
 #[derive(Debug)]
 pub(crate) struct TimedForm {
@@ -377,15 +393,4 @@ impl Default for InRange {
 pub(crate) struct Waiter {
     pub worker: usize,
     pub request: ClientRequestKey,
-}
-
-/// A statement's place in the table that all workers share. Once it has lost that, another version of it
-/// may take it, unseen by the workers that still have this one.
-#[derive(Debug)]
-pub(crate) struct Published(pub Arc<Prepared>);
-
-impl Drop for Published {
-    fn drop(&mut self) {
-        self.0.standing.note_replaced();
-    }
 }

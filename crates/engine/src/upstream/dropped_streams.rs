@@ -31,7 +31,7 @@ impl Link {
         let may_be = |stream: &Stream| match stream {
             Stream::Free | Stream::Dropped => false,
             // When they were sent is not known.
-            Stream::Orphan | Stream::Probe => true,
+            Stream::Orphan(_) | Stream::Probe => true,
             Stream::Busy(request) => sent(*request).is_none_or(|sent| sent <= before),
         };
         let streams = self.streams.iter().enumerate().skip(RESERVED);

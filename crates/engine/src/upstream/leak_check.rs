@@ -28,7 +28,7 @@ impl Link {
             streams.filter(|stream| is_wanted(stream)).count()
         };
         let busy = count(|stream| matches!(stream, Stream::Busy(_)));
-        let orphans = count(|stream| matches!(stream, Stream::Orphan | Stream::Dropped));
+        let orphans = count(|stream| matches!(stream, Stream::Orphan(_) | Stream::Dropped));
         let free = count(|stream| *stream == Stream::Free);
         let counted = (self.in_flight(), self.orphans, self.free.len());
         if counted != (busy, orphans, free) {

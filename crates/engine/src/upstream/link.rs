@@ -25,8 +25,9 @@ pub(crate) const RESERVED: usize = 1 + greeting::STREAMS;
 pub(crate) enum Stream {
     Free,
     Busy(NodeRequestKey),
-    /// Its request has been given up, its answer may still come: not to be used again before.
-    Orphan,
+    /// Its request has been given up, its answer may still come: not to be used again before. At this instant its node
+    /// is done with it, by its own time-outs.
+    Orphan(Instant),
     /// By all that is known its node will not answer: as long as it does not, it is not used again all the same.
     Dropped,
     Probe,
@@ -38,7 +39,7 @@ impl Stream {
     pub(super) fn node_request(self) -> Option<NodeRequestKey> {
         match self {
             Stream::Busy(request) => Some(request),
-            Stream::Free | Stream::Orphan | Stream::Dropped | Stream::Probe => None,
+            Stream::Free | Stream::Orphan(_) | Stream::Dropped | Stream::Probe => None,
         }
     }
 }
@@ -138,7 +139,7 @@ impl Link {
             decoder: opened.decoder,
             encoder: opened.encoder,
             open_requests: OpenRequests::new(),
-            streams: vec![Stream::Orphan; RESERVED],
+            streams: vec![Stream::Dropped; RESERVED],
             free: Vec::new(),
             busy: Busy::default(),
             orphans: 0,
@@ -216,7 +217,7 @@ impl Link {
         let was = std::mem::replace(slot, Stream::Free);
         match was {
             Stream::Free => {}
-            Stream::Orphan | Stream::Dropped => {
+            Stream::Orphan(_) | Stream::Dropped => {
                 self.orphans -= 1;
                 self.free.push(id as u16);
             }
@@ -229,10 +230,10 @@ impl Link {
         was
     }
 
-    /// Gives up on a stream whose answer has not come.
-    pub(super) fn orphan(&mut self, id: i16) {
+    /// Gives up on a stream whose answer has not come, and with which its node is done then.
+    pub(super) fn orphan(&mut self, id: i16, done_by: Instant) {
         if let Some(slot) = self.streams.get_mut(id as usize) {
-            *slot = Stream::Orphan;
+            *slot = Stream::Orphan(done_by);
             self.busy.remove(id as u16);
             self.orphans += 1;
         }
@@ -245,7 +246,7 @@ impl Link {
         };
         let was = std::mem::replace(slot, Stream::Dropped);
         self.dropped.end_one();
-        self.orphans += usize::from(was != Stream::Orphan);
+        self.orphans += usize::from(!matches!(was, Stream::Orphan(_)));
         if was.node_request().is_some() {
             self.busy.remove(id as u16);
         }

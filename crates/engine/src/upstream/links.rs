@@ -134,10 +134,10 @@ impl Links {
         Some(self.open.get(link)?.version)
     }
 
-    /// Gives up on a node request's answer, which may still come.
-    pub(crate) fn give_up(&mut self, flight: &Flight) {
+    /// Gives up on a node request's answer, which may still come; its node is done with it then.
+    pub(crate) fn give_up(&mut self, flight: &Flight, done_by: Instant) {
         if let Some(link) = self.open.get_mut(flight.link) {
-            link.orphan(flight.stream);
+            link.orphan(flight.stream, done_by);
         }
     }
 

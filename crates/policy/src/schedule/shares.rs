@@ -20,11 +20,12 @@
 //!
 //! Source: start-time fair queueing, P. Goyal, H. Vin, H. Cheng (SIGCOMM 1996).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Class;
 use super::numbers::Numbers;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use super::numbers::NUMBERED_MAX;
 

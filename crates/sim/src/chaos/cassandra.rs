@@ -21,6 +21,7 @@ use self::views::Views;
 use super::checks::Once;
 use super::cql;
 use super::ledger::Ledger;
+use super::lists::{Change, Lists};
 use super::wide::Partition;
 use crate::dice::Dice;
 
@@ -68,6 +69,7 @@ pub(super) struct Cluster {
     conditional_since: BTreeMap<i64, Vec<(u64, i64)>>,
     /// All that was ever written to any replica.
     pub applied: BTreeSet<i64>,
+    pub lists: Lists,
     pub once: Once,
     /// What clients have asked to write.
     pub ledger: Ledger,
@@ -151,6 +153,7 @@ impl Cluster {
             conditional: (0..keys).map(|key| (key, 0)).collect(),
             conditional_since: (0..keys).map(|key| (key, vec![(0, 0)])).collect(),
             applied: BTreeSet::new(),
+            lists: Lists::new(),
             once: Once::default(),
             ledger: Ledger::default(),
             errors_percent: 0,
@@ -220,6 +223,12 @@ impl Cluster {
         spans.any(|((since_us, had), end_us)| {
             *had == value && *since_us <= span.1 && end_us >= span.0
         })
+    }
+
+    /// Carries out a change of a list.
+    fn change_list(&mut self, change: Change, now_us: u64) {
+        self.lists.execute(change, now_us);
+        self.once.execute(change.id);
     }
 
     /// How many values such a key has had.

@@ -12,6 +12,7 @@ use helenus_wire::{
 
 pub(super) use self::rows::WRONG_COLUMNS;
 use super::cql;
+use super::lists::Change;
 use super::proxy::all_of;
 use super::wide::Scan;
 
@@ -29,6 +30,8 @@ pub(super) enum Purpose {
     /// Key, new value, and the one expected.
     Cas(i64, i64, i64),
     ReadCas(i64),
+    List(Change),
+    ReadList(i64),
     /// Keys that have come on earlier pages.
     Scan(&'static str, BTreeSet<i64>),
     Count,

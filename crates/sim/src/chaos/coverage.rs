@@ -77,6 +77,7 @@ named! {
         Write = "write",
         Counter = "counter",
         Conditional = "IF",
+        List = "list",
         Page = "page",
         PagePart = "page part",
         Stretch = "stretch",

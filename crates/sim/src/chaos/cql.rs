@@ -4,6 +4,7 @@
 use helenus_wire::{ValueRef, Values, write};
 
 use super::coverage::Kind;
+use super::lists;
 use super::wide::{self, Action, KEYSPACE, TABLE};
 
 /// Reads of a key, by anybody; writes of a key, by the one client that owns it.
@@ -91,7 +92,7 @@ pub(super) fn added_value(key: i64, column: &str) -> Option<i64> {
 pub(super) const BIGINT: u16 = 0x02;
 const BOOLEAN: u16 = 0x04;
 pub(super) const VARCHAR: u16 = 0x0D;
-const LIST: u16 = 0x20;
+pub(super) const LIST: u16 = 0x20;
 
 /// What a statement asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +109,8 @@ pub(super) enum Asked {
     /// Key, new value, and the one that must be there.
     Cas(i64, i64, i64),
     ReadCas(i64),
+    List(lists::Change),
+    ReadList(i64),
     /// The stretch of the ring above one token and up to another.
     Scan(i64, i64),
     /// The same of a scan that filters.
@@ -123,7 +126,11 @@ impl Asked {
     pub(super) fn is_write(&self) -> bool {
         matches!(
             self,
-            Asked::Write(..) | Asked::TimedWrite(..) | Asked::Add(..) | Asked::Cas(..)
+            Asked::Write(..)
+                | Asked::TimedWrite(..)
+                | Asked::Add(..)
+                | Asked::Cas(..)
+                | Asked::List(_)
         )
     }
 
@@ -131,7 +138,9 @@ impl Asked {
         let whole = (i64::MIN, i64::MAX);
         match self {
             Asked::Rows(statement) => of_rows(statement),
-            Asked::Read(_) | Asked::ReadHere(_) | Asked::ReadCas(_) | Asked::Who => Kind::Read,
+            Asked::Read(_) | Asked::ReadHere(_) | Asked::ReadCas(_) => Kind::Read,
+            Asked::ReadList(_) | Asked::Who => Kind::Read,
+            Asked::List(_) => Kind::List,
             Asked::Use => Kind::Use,
             Asked::Alter => Kind::Alter,
             Asked::Write(..) | Asked::TimedWrite(..) => Kind::Write,
@@ -160,6 +169,9 @@ fn of_rows(statement: &wide::Statement) -> Kind {
 pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
     if is_about_rows(text) {
         return wide::read(text, given).map(|statement| Asked::Rows(Box::new(statement)));
+    }
+    if text.contains(" ks.q ") {
+        return lists::read(text, given);
     }
     let mut values = given.iter().map(|(_, value)| value);
     // A literal, or the next marker's value.
@@ -253,9 +265,7 @@ pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
             let Some(ValueRef::Set(list)) = given.get(0) else {
                 return None;
             };
-            let keys = list.get(4..)?.chunks_exact(12);
-            let key = |chunk: &[u8]| i64::from_be_bytes(chunk[4..].try_into().expect("8 bytes"));
-            Asked::Many(keys.map(key).collect())
+            Asked::Many(elements(list)?)
         }
         ["SELECT", "k", "v", "FROM", "ks.t", ..] => {
             let (above, up_to) = stretch(&mut term)?;
@@ -305,6 +315,8 @@ fn fixed_columns(text: &str) -> &'static [(&'static str, u16)] {
         &[("k", BIGINT), ("v", BIGINT)]
     } else if text.starts_with("SELECT count") {
         &[("count", BIGINT)]
+    } else if text.starts_with("SELECT l ") {
+        &[("l", LIST)]
     } else if text.starts_with("SELECT role") {
         &[("role", VARCHAR)]
     } else {
@@ -363,13 +375,16 @@ pub(super) fn metadata_id(text: &str, schema: usize) -> [u8; 16] {
 /// The PREPARED that answers a text. Its id is its text.
 pub(super) fn prepared(text: &str, schema: usize, is_v5: bool) -> Vec<u8> {
     let of_rows = is_about_rows(text).then(|| wide::markers(text).unwrap_or_default());
+    let of_lists = lists::markers(text);
     let markers: Vec<(&str, u16)> = match (text, &of_rows) {
+        _ if let Some((markers, _)) = of_lists => markers.to_vec(),
         (_, Some(names)) => names.iter().map(|name| (*name, BIGINT)).collect(),
         (MANY | MANY_ALL, _) => vec![("k", LIST)],
         _ => vec![("m", BIGINT); text.matches('?').count()],
     };
     // Which of the markers is the key.
     let key: &[u16] = match text {
+        _ if let Some((_, key)) = &of_lists => std::slice::from_ref(key),
         READ | READ_ALL | READ_CAS | WRITE | TIMED_WRITE | WHO => &[0],
         ADD | CAS => &[1],
         _ => match markers.iter().position(|(name, _)| *name == "p") {
@@ -462,6 +477,13 @@ pub(super) fn rows(
         write::bytes(&mut out, Some(cell));
     }
     out
+}
+
+/// What is in the body of a `list<bigint>` value.
+pub(super) fn elements(list: &[u8]) -> Option<Vec<i64>> {
+    let elements = list.get(4..)?.chunks_exact(12);
+    let element = |chunk: &[u8]| i64::from_be_bytes(chunk[4..].try_into().expect("8 bytes"));
+    Some(elements.map(element).collect())
 }
 
 /// Body of a `list<bigint>` value.

@@ -168,11 +168,13 @@ fn specs(nodes: usize) -> Vec<NodeSpec> {
 
 pub(super) const CLUSTER_NAME: &str = "model";
 
-/// The columns that clients write, none of which is a list.
-fn no_lists() -> ListColumns {
+/// Which of the columns that clients write is a list.
+fn list_columns() -> ListColumns {
     let columns = ["t", "n", "l"].map(|table| (table, &["k", "v", "n"][..]));
     let of_rows = (TABLE, &["p", "a", "b", "c", "v"][..]);
     let mut known = ListColumns::default();
+    known.note("ks", "q", "k", "bigint");
+    known.note("ks", "q", "l", "list<bigint>");
     for (table, columns) in columns.into_iter().chain([of_rows]) {
         for column in columns {
             known.note("ks", table, column, "bigint");
@@ -198,7 +200,7 @@ pub(super) fn snapshot(
         cql_type: "bigint".to_owned(),
         is_masked: false,
     }]);
-    let tables = ["t", "n", "l", "who"].map(|table| (table.to_owned(), key.clone()));
+    let tables = ["t", "n", "l", "q", "who"].map(|table| (table.to_owned(), key.clone()));
     let of_rows: Arc<[KeyColumn]> = Arc::new([KeyColumn {
         name: "p".to_owned(),
         cql_type: "bigint".to_owned(),
@@ -242,7 +244,7 @@ pub(super) fn snapshot(
         tables: [("ks".to_owned(), tables.into_iter().chain(of_rows).collect())]
             .into_iter()
             .collect(),
-        lists: Arc::new(no_lists()),
+        lists: Arc::new(list_columns()),
         local_dc: "dc1".to_owned(),
         ring: Some(ring),
         ..Snapshot::unknown()

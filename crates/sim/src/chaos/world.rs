@@ -9,6 +9,7 @@ mod faults;
 mod greetings;
 mod growth;
 mod layouts;
+mod lists;
 mod network;
 mod nodes;
 mod recovery;
@@ -153,6 +154,8 @@ struct World {
     keys: i64,
     /// Proxies put writes of several clients into one batch.
     merges: bool,
+    /// Clients write lists.
+    has_lists: bool,
     /// Whether the ring changes, and whether nothing else goes wrong then; and how it changes at the moment.
     grows: Option<bool>,
     growth: Option<Growth>,

@@ -91,12 +91,17 @@ impl Client {
                 }
             }
         }
+        self.carry(now_ms, dice);
+    }
+
+    /// The network carries what there is.
+    pub(crate) fn carry(&mut self, now_ms: u64, dice: &mut Dice) {
         let reads = match self.pace {
             Pace::Quick => true,
             Pace::Slow => dice.below(20) == 0,
             Pace::Never => !self.is_ready,
         };
-        self.socket.carry(!is_silent, reads);
+        self.socket.carry(now_ms >= self.silent_until_ms, reads);
     }
 
     fn ask(&mut self, dice: &mut Dice) {

@@ -27,6 +27,24 @@ const SLACK_WITHIN: usize = 32 * MIB;
 /// Of what is allocated for a message nothing may stay: far less than the smallest of those that count.
 const LEAKED_MAX: usize = 4 << 10;
 
+/// Of a minute of virtual time each, behind which all clients leave: an hour with `HELENUS_LONG`, which takes long.
+const ROUNDS: usize = 60;
+const ROUNDS_SOME: usize = 5;
+
+/// Caches and what engines are made of.
+const LEFT_MAX: usize = 4 * MIB;
+
+#[test]
+fn after_an_hour_no_more_is_left_than_after_a_minute() {
+    let is_long = std::env::var_os("HELENUS_LONG").is_some();
+    world::run(0, Duration::from_secs(1), SLACK);
+    let rounds = if is_long { ROUNDS } else { ROUNDS_SOME };
+    let (left, leaked) = world::run_in_rounds(1, rounds, SLACK);
+    println!("when all have left, every minute: {left:?} bytes; {leaked} leaked");
+    assert!(left.iter().all(|of| *of < LEFT_MAX), "{left:?} bytes");
+    assert!(leaked < LEAKED_MAX, "{leaked} bytes");
+}
+
 #[test]
 fn engines_hold_no_more_than_they_may() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
@@ -71,9 +89,8 @@ fn engines_hold_no_more_than_they_may() {
             "seed {seed}: {} bytes",
             found.leaked
         );
-        // Caches and what engines are made of.
         assert!(
-            found.left < 4 * MIB,
+            found.left < LEFT_MAX,
             "seed {seed}: {} bytes are left",
             found.left
         );

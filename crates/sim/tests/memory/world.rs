@@ -89,6 +89,30 @@ pub(crate) fn run(seed: u64, time: Duration, slack: usize) -> Outcome {
     }
 }
 
+/// Between two moments at which all clients leave.
+const ROUND: Duration = Duration::from_secs(60);
+
+/// Runs a seed for so many rounds, in each second of which clients ask once for what they want. What is held behind each
+/// round, when all clients and links are gone, and when the proxy is, too.
+pub(crate) fn run_in_rounds(seed: u64, rounds: usize, slack: usize) -> (Vec<usize>, usize) {
+    let before = held();
+    let mut world = World::new(seed, slack);
+    // In so long a time nearly all that is counted is in buffers at some moment, which have up to twice the room.
+    world.meter.bound += world.meter.bound - slack;
+    let mut left = Vec::new();
+    for _ in 0..rounds {
+        let end = world.now + ROUND;
+        while world.now < end {
+            world.step(Duration::from_millis(100));
+            (0..9).for_each(|_| world.step_quietly(Duration::from_millis(100)));
+        }
+        left.push(world.leave() - before);
+    }
+    assert!(world.answers.results > 0);
+    drop(world);
+    (left, held() - before)
+}
+
 impl World {
     #[allow(clippy::disallowed_methods)]
     fn new(seed: u64, slack: usize) -> World {
@@ -236,6 +260,14 @@ impl World {
             assert_eq!(worker.engine.residue(), Vec::<String>::new());
         }
         held()
+    }
+
+    /// Time passes, in which clients ask for nothing more.
+    fn step_quietly(&mut self, time: Duration) {
+        let (workers, around) = self.around();
+        let clients = workers.iter_mut().flat_map(|worker| &mut worker.clients);
+        clients.for_each(|client| client.carry(around.now_ms, around.dice));
+        self.step_alone(time);
     }
 
     /// The same without clients: time passes, and links are made anew.

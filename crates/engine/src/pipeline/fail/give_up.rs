@@ -23,11 +23,11 @@ impl Engine {
     pub(crate) fn give_up(&mut self, key: NodeRequestKey) -> Option<Landed> {
         let request = self.requests.nodes.get_mut(key)?;
         let landed = request.land(self.cx.now)?;
-        self.links.give_up(&landed.flight);
         let is_long =
             matches!(&request.stage, Stage::Admitted(admission) if admission.has_permit());
+        let until = self.done_by(key, landed.flight.sent);
+        self.links.give_up(&landed.flight, until);
         if is_long {
-            let until = self.done_by(key, landed.flight.sent);
             self.keep_permit(key, &landed.flight, until);
         }
         Some(landed)

@@ -35,7 +35,7 @@ impl PreparedCache {
         }
         let newest = match own {
             Some(own) => shared.published_or(own),
-            None => shared.prepared.lock().ok()?.get(id)?.0.clone(),
+            None => shared.prepared.get(id)?,
         };
         self.remember(&newest);
         Some(newest)

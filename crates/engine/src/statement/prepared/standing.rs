@@ -1,6 +1,6 @@
 //! What has happened to a prepared statement since a node has described it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use crate::support::sync::atomic::{AtomicU8, Ordering};
 
 /// Shared by all workers that have the statement.
 #[derive(Debug, Default)]

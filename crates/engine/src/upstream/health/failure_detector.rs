@@ -4,6 +4,14 @@
 //! are: a probe, which is nothing; with it the node is tried last until it answers; then what can be
 //! repeated is sent to another node as well; and only after `links.probe_timeout_ms` is the link
 //! closed, which costs clients what cannot be repeated.
+//!
+//! A link that answers may still have streams that nobody waits for. As long as its node may be at work on them they say
+//! nothing: a read that was sent twice leaves one, and answers come late. Once they are more than half of
+//! `links.in_flight_max`
+//!
+//! - the link is replaced, and closed when it has answered what it carries, if their nodes may still answer most of them;
+//! - it is closed if their time is over;
+//! - it is closed if they are all that it has: nothing can be sent there, and nothing is lost.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +19,11 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::upstream::link::Link;
+use crate::upstream::link::{Link, RESERVED, Stream, Tenure};
 use crate::upstream::links::Links;
+
+#[cfg(test)]
+mod tests;
 
 /// A link without anything in flight is probed when it has been silent for so long.
 const IDLE_PROBE: Duration = Duration::from_secs(30);
@@ -30,7 +41,7 @@ pub(crate) struct Silent {
 pub(crate) struct Stuck {
     pub(crate) node: NodeIndex,
     pub(crate) node_requests: Vec<NodeRequestKey>,
-    /// How many of them: more orphans would cost the link itself, should the node come back.
+    /// How many of them: with more orphans the link would have to be replaced, should the node come back.
     pub(crate) rescues_max: usize,
 }
 
@@ -39,6 +50,8 @@ enum Silence {
     None,
     Probe,
     Stuck,
+    /// It has few streams left.
+    Crowded,
     Lost(&'static str),
 }
 
@@ -59,9 +72,33 @@ impl Link {
             Some(probed) if since(probed) > silence => Silence::Stuck,
             None if since(self.last_heard) > limit => Silence::Probe,
             _ if self.orphans > settings.in_flight_max / 2 => {
-                Silence::Lost("too many answers never came")
+                self.crowding(cx.now, settings.in_flight_max)
             }
             _ => Silence::None,
+        }
+    }
+
+    /// What it means that more than half of its streams wait for answers that nobody wants.
+    fn crowding(&self, now: Instant, in_flight_max: usize) -> Silence {
+        let is_overdue = |stream: &&Stream| match stream {
+            Stream::Dropped => true,
+            Stream::Orphan(done_by) => *done_by <= now,
+            Stream::Free | Stream::Busy(_) | Stream::Probe => false,
+        };
+        let used = self.streams.iter().skip(RESERVED);
+        if used.filter(is_overdue).count() > in_flight_max / 2 {
+            return Silence::Lost("too many answers never came");
+        }
+        match self.in_flight() == 0 && !self.has_room(in_flight_max) {
+            true => Silence::Lost("no stream is left"),
+            false => Silence::Crowded,
+        }
+    }
+
+    /// Another one is to have its place.
+    fn end_tenure(&mut self, now: Instant) {
+        if self.tenure == Tenure::Stays {
+            self.tenure = Tenure::Ends { from: now };
         }
     }
 }
@@ -71,11 +108,12 @@ impl Links {
     pub(crate) fn check(&mut self, cx: &Context) -> Silent {
         let mut found = Silent::default();
         let mut silent = Vec::new();
-        for (key, link) in &self.open {
+        for (key, link) in &mut self.open {
             match link.silence(cx) {
                 Silence::None => {}
                 Silence::Probe => silent.push(key),
                 Silence::Stuck => found.stuck.push(key),
+                Silence::Crowded => link.end_tenure(cx.now),
                 Silence::Lost(why) => {
                     let address = cx.snapshot.nodes[link.node.as_usize()].address;
                     tracing::warn!(node = %address, "closing a link: {why}");

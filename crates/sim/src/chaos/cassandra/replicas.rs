@@ -117,6 +117,7 @@ impl Cluster {
                         self.apply(Mutation { node, written });
                     }
                     Asked::Add(_, id) if dice.below(2) == 0 => self.once.execute(id),
+                    Asked::List(change) if dice.below(2) == 0 => self.change_list(change, now_us),
                     _ => {}
                 }
                 timeout(&mut fields, 2);

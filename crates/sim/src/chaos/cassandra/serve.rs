@@ -201,6 +201,14 @@ impl Cluster {
                 self.once.execute(amount);
                 result(vec![0, 0, 0, 1])
             }
+            Asked::ReadList(key) => {
+                let list = cql::list(self.lists.now(key));
+                result(rows(&[vec![list]]))
+            }
+            Asked::List(change) => {
+                self.change_list(change, now_us);
+                result(vec![0, 0, 0, 1])
+            }
             Asked::Cas(key, value, expected) => {
                 let now = self.conditional.entry(key).or_default();
                 if *now != expected {
@@ -241,6 +249,7 @@ impl Cluster {
             Asked::Write(_, value) | Asked::Add(_, value) | Asked::Cas(_, value, _) => {
                 (*value, options.timestamp)
             }
+            Asked::List(change) => (change.id, options.timestamp),
             Asked::TimedWrite(_, value, timestamp) => (*value, Some(*timestamp)),
             _ => return,
         };
@@ -322,6 +331,7 @@ impl Cluster {
                     served.later.extend(of_key.later);
                 }
                 Asked::Add(_, amount) => self.once.execute(amount),
+                Asked::List(change) => self.change_list(change, now_us),
                 Asked::Rows(statement) => {
                     self.uncopied += u64::from(statement.action == Action::Uncopied);
                 }

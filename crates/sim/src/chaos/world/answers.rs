@@ -207,6 +207,7 @@ impl World {
                 self.registers.acknowledge(*key, *value, now_us);
             }
             (Purpose::Add(id), Answer::Void) => self.cluster.once.acknowledge(*id),
+            (Purpose::List(change), Answer::Void) => self.cluster.once.acknowledge(change.id),
             (Purpose::Batch(batch), Answer::Void) => {
                 for (key, value) in &batch.writes {
                     self.registers.acknowledge(*key, *value, now_us);
@@ -235,6 +236,7 @@ impl World {
             match purpose {
                 Purpose::Add(id) | Purpose::Cas(_, id, _) => self.refused.push(*id),
                 Purpose::Write(_, value) => self.refused.push(*value),
+                Purpose::List(change) => self.refused.push(change.id),
                 Purpose::RowWrite(write) => {
                     let ids = write.partitions.iter().map(|of| (*of, write.timestamp));
                     self.refused_rows.extend(ids);
@@ -247,7 +249,7 @@ impl World {
             }
         }
         let adds_up = match purpose {
-            Purpose::Add(_) | Purpose::Cas(..) => true,
+            Purpose::Add(_) | Purpose::Cas(..) | Purpose::List(_) => true,
             Purpose::Batch(batch) => !batch.adds.is_empty(),
             _ => false,
         };
@@ -268,6 +270,8 @@ impl World {
                 | Purpose::Add(_)
                 | Purpose::Cas(..)
                 | Purpose::ReadCas(_)
+                | Purpose::List(_)
+                | Purpose::ReadList(_)
                 | Purpose::Batch(_)
         );
         if is_plain && text.contains("catalogue could not be read") {
@@ -307,7 +311,7 @@ fn is_refused(answer: &Answer) -> bool {
 /// Whether a write was carried out.
 fn is_carried_out(purpose: &Purpose, answer: &Answer) -> bool {
     let writes = match purpose {
-        Purpose::Write(..) | Purpose::Add(_) | Purpose::Batch(_) => true,
+        Purpose::Write(..) | Purpose::Add(_) | Purpose::Batch(_) | Purpose::List(_) => true,
         Purpose::RowWrite(write) => write.copied != Copied::Definition,
         Purpose::Cas(..) => return matches!(answer, Answer::Rows(..)),
         _ => false,
@@ -327,6 +331,8 @@ pub(super) fn name(purpose: &Purpose) -> &'static str {
         Purpose::Add(_) => "add",
         Purpose::Cas(..) => "conditional write",
         Purpose::ReadCas(_) => "read of a conditional",
+        Purpose::List(_) => "write of a list",
+        Purpose::ReadList(_) => "read of a list",
         Purpose::Scan(..) => "page",
         Purpose::Count => "count",
         Purpose::Many(_) => "many keys",

@@ -165,6 +165,7 @@ impl World {
         let may_have_joined = match request.purpose {
             Purpose::Read(_)
             | Purpose::ReadCas(_)
+            | Purpose::ReadList(_)
             | Purpose::Who
             | Purpose::Many(_)
             | Purpose::Scan(..)
@@ -207,14 +208,11 @@ impl World {
             self.page_is_over(at, begun_us) || self.page_was_shared(at)
         } else if says("holds as much as it may for its clients") {
             terms.has_memory_max
-        } else if says("no sign of life from the node") {
+        } else if says("no sign of life from the node") || says("too many answers never came") {
             was_silent()
         } else if says("the credentials of its role are not valid any more") {
             // No node could tell for `links.unchecked_credentials_max_ms`, or all have said so.
             was_silent() || was_lost(now_us - begun_us) || self.role_was_missing(node_us)
-        } else if says("too many answers never came") {
-            // Where a link is for four, three answers that nobody waits for any more are too many, however young they are.
-            was_silent() || is_narrow
         } else if says(" broke while the request was in flight") {
             was_lost(now_us - begun_us)
         } else if says("whether an earlier attempt at this write took effect") {

@@ -5,6 +5,7 @@ use super::{Event, World};
 use crate::chaos::bounds::Cause;
 use crate::chaos::client::{Batch, Purpose, TEXTS, role_name};
 use crate::chaos::cql;
+use crate::chaos::lists;
 use crate::chaos::wide::texts;
 use crate::dice::Dice;
 
@@ -24,6 +25,7 @@ impl World {
         let begun = match self.dice.below(29) {
             _ if self.merges && self.dice.below(4) == 0 => return self.begin_writes(number, least),
             _ if self.catalogue.is_some() && self.dice.below(2) == 0 => self.begin_rows(number),
+            _ if self.has_lists && self.dice.below(5) == 0 => Some(self.begin_list(number)),
             _ if may_alter && self.dice.below(250) == 0 => {
                 self.alters += 1;
                 Some(self.ask(number, cql::ALTER, &[], Purpose::Alter))
@@ -73,11 +75,12 @@ impl World {
     /// What clients prepare.
     pub(super) fn texts(&self) -> Vec<&'static str> {
         let of_rows = self.catalogue.iter().flat_map(|_| texts::ALL);
-        TEXTS.into_iter().chain(of_rows).collect()
+        let of_lists = lists::TEXTS.into_iter().filter(|_| self.has_lists);
+        TEXTS.into_iter().chain(of_rows).chain(of_lists).collect()
     }
 
     /// A client is about to write this.
-    fn note_made(&mut self, number: usize, value: i64) {
+    pub(super) fn note_made(&mut self, number: usize, value: i64) {
         let client = &self.clients[number];
         let (role, level) = (role_name(client.role), client.level);
         let now_us = self.now_us() as i64;
@@ -85,7 +88,7 @@ impl World {
     }
 
     /// Sends a statement; returns its stream.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         number: usize,
         text: &'static str,

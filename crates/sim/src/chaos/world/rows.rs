@@ -63,6 +63,7 @@ impl World {
                     )),
                 }
             }
+            Purpose::ReadList(key) => self.judge_list(*key, rows, span),
             Purpose::Many(keys) => {
                 self.checked(Check::Many, rows.len() > 1);
                 self.judge_many(keys, rows, span)

@@ -10,6 +10,7 @@ use helenus_wire::Version;
 use super::causes::Causes;
 use super::growth::{NEWCOMERS, grows};
 use super::layouts::dice_of_layouts;
+use super::lists::has_lists;
 use super::recovery::RECOVERED_AFTER_US;
 use super::{ANSWERED_AFTER_US, Event, THAWED_AFTER_US, TROUBLE_US, World, aggressors, work};
 use crate::chaos::bounds::{Bounds, Cause};
@@ -106,6 +107,7 @@ impl World {
             trouble_us: TROUBLE_US,
             keys,
             merges,
+            has_lists: has_lists(seed) && aggressor.is_none(),
             grows,
             growth: None,
             replication,

@@ -34,8 +34,10 @@ impl World {
             Purpose::Scan(..) => waits
                 .scan_ms
                 .max(waits.page_ms.saturating_sub(waits.node_ms)),
-            Purpose::Read(_) | Purpose::ReadCas(_) | Purpose::Who => waits.read_ms,
-            Purpose::Write(..) | Purpose::Add(_) | Purpose::Cas(..) => waits.write_ms,
+            Purpose::Read(_) | Purpose::ReadCas(_) => waits.read_ms,
+            Purpose::ReadList(_) | Purpose::Who => waits.read_ms,
+            Purpose::Write(..) | Purpose::Add(_) => waits.write_ms,
+            Purpose::Cas(..) | Purpose::List(_) => waits.write_ms,
             Purpose::Rows(_) => waits.read_ms.max(waits.other_ms),
             Purpose::Batch(_) | Purpose::RowWrite(_) => waits.write_ms.max(waits.other_ms),
             Purpose::Alter => waits.other_ms + AGREEMENT_MS,

@@ -1,0 +1,8 @@
+//! What [`crate::schedule::shares`] is built of: the standard library's here, and those of a scheduler that tries orders of
+//! their steps in `crates/interleavings`, which compiles the same file.
+
+pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub(crate) mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+}
