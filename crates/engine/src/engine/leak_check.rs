@@ -6,7 +6,6 @@ use helenus_policy::ring::NodeIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::features;
 use crate::keys::{NodeRequestKey, SessionKey};
 use crate::pipeline::node_request::{NodeRequest, Owner, Stage};
@@ -160,7 +159,7 @@ impl Engine {
         let forgotten = clients.filter(|request| {
             let whole = request.execution.whole();
             let is_sent = whole.is_some_and(|whole| self.requests.nodes.get(whole).is_some());
-            let is_held = matches!(request.execution, Execution::Held);
+            let is_held = request.execution.is_held();
             !is_sent
                 && !is_held
                 && !request.execution.is_in_parts()

@@ -90,7 +90,7 @@ impl Engine {
         };
         let client = *client;
         let request = self.requests.clients.get(client);
-        let is_hedged = request.is_some_and(|request| request.execution.hedge().is_some());
+        let is_hedged = request.is_some_and(|request| request.execution.is_hedged());
         !is_hedged && features::on_tried(self, client, key, &Tried::No(code))
     }
 

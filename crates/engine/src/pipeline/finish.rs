@@ -312,9 +312,9 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
-        let wholes = [request.execution.whole(), request.execution.hedge()];
+        let wholes = request.execution.wholes();
         let parts = request.execution.children();
-        for whole in wholes.into_iter().flatten() {
+        for whole in wholes {
             self.give_up(whole);
             self.drop_node_request(whole);
         }

@@ -136,11 +136,8 @@ impl Requests {
 
     /// Node requests of a client request that have not ended.
     pub(crate) fn open_of(&self, request: &ClientRequest) -> impl Iterator<Item = &NodeRequest> {
-        let wholes = [request.execution.whole(), request.execution.hedge()];
-        let open = wholes
-            .into_iter()
-            .flatten()
-            .chain(request.execution.children());
+        let wholes = request.execution.wholes();
+        let open = wholes.chain(request.execution.children());
         open.filter_map(|key| self.nodes.get(key))
     }
 

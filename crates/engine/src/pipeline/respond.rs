@@ -5,7 +5,6 @@ use std::rc::Rc;
 use helenus_wire::{ErrorBody, JoinedBody, Opcode, Reader, ResultKind, flags, result_kind};
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
@@ -125,7 +124,7 @@ impl Engine {
         };
         debug_assert_eq!(request.execution.whole(), Some(key));
         let mut stripped: Option<JoinedBody> = None;
-        let is_single = matches!(request.execution, Execution::Single(_));
+        let is_single = request.execution.is_single();
         let is_rewritten = request.is_rewritten();
         let mut step = Step::AsItCame;
         if opcode == Opcode::Result {

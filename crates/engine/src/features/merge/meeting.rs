@@ -9,7 +9,6 @@ use helenus_wire::{
 };
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::exec::outcome::Response;
 use crate::features::Slot;
 use crate::features::merge::gate::{Batch, Common, Merge, One, leads, take_members};
@@ -102,7 +101,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
         // Which nodes refuse of a write, but not of a batch.
         && !query.consistency.is_serial()
         && !request.is_rewritten()
-        && matches!(request.execution, Execution::Single(None));
+        && request.execution.has_not_begun();
     if !is_plain || !engine.features.merge.covers(keyspace, table) {
         return None;
     }

@@ -63,7 +63,7 @@ impl Engine {
                 let client = request.owner.client();
                 let client = client.and_then(|client| self.requests.clients.get(client));
                 // Another has been asked already.
-                let hedged = client.is_some_and(|client| client.execution.hedge().is_some());
+                let hedged = client.is_some_and(|client| client.execution.is_hedged());
                 another && !hedged && self.requests.may_be_sent_again(key, Loss::MayCome)
             }
             // What waits for it has not been executed, and goes to any other node.

@@ -123,7 +123,7 @@ impl Engine {
         let is_repeatable =
             self.requests.may_be_sent_again(key, Loss::Over) && !query.consistency.is_serial();
         let is_as_asked = features::asked(&client.features).is_none();
-        let is_alone = client.execution.hedge().is_none();
+        let is_alone = !client.execution.is_hedged();
         (is_repeatable && is_alone && is_as_asked).then_some(client_key)
     }
 }
