@@ -63,9 +63,7 @@ fn hedge_of(
 ) -> Option<(ClientRequestKey, NodeRequestKey, Plan)> {
     let sent = request.flight()?.sent;
     let waited = engine.cx.now.saturating_duration_since(sent);
-    let Owner::Whole(client_key) = request.owner else {
-        return None;
-    };
+    let client_key = request.owner.whole()?;
     if waited < SLOW_MIN || request.lane == Class::Scan {
         return None;
     }
