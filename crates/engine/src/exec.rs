@@ -7,22 +7,24 @@ pub(crate) mod context;
 pub(crate) mod outcome;
 pub(crate) mod retry;
 pub mod scan;
+pub(crate) mod strategy;
 
 use helenus_policy::schedule::Class;
 
 use crate::exec::context::Surroundings;
 use crate::exec::outcome::{Outcome, Step};
-use crate::exec::scan::aggregate::Aggregate;
 use crate::exec::scan::multi_get::{MultiGet, Spread};
-use crate::exec::scan::paged::PagedScan;
-use crate::features;
+use crate::exec::strategy::Strategy;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Form, Prediction, Target};
 use crate::statement::learned::Learned;
 
-/// How one client request is carried out.
+/// How one client request is carried out. What most are is told apart without a dynamic call.
 #[derive(Debug)]
-pub(crate) enum Execution {
+pub(crate) struct Execution(State);
+
+#[derive(Debug)]
+enum State {
     /// As it came, by one node request; `None` before that.
     Single(Option<NodeRequestKey>),
     /// A read as it came, by two node requests: the first to be answered counts.
@@ -30,45 +32,46 @@ pub(crate) enum Execution {
         first: NodeRequestKey,
         second: NodeRequestKey,
     },
-    /// A page of a scan: in pieces, or in parts of the ring.
-    PagedScan(Box<PagedScan>),
-    /// Aggregates over many partitions.
-    Aggregate(Box<Aggregate>),
-    /// A read of several keys, each asked of an owner.
-    MultiGet(Box<MultiGet>),
-    /// In a way of a feature's own.
-    Feature(features::Execution),
+    /// By several node requests.
+    By(Box<dyn Strategy>),
     /// It has been carried out, and its answer waits until the nodes agree on the schema.
     Held,
 }
 
+/// The one of two attempts that is not needed any more.
+pub(crate) struct Beaten {
+    pub attempt: NodeRequestKey,
+    /// It was the first of the two.
+    pub is_first: bool,
+}
+
 impl Execution {
+    /// As it came, by one node request that has not been made yet.
+    #[inline]
+    pub(crate) fn as_it_came() -> Execution {
+        Execution(State::Single(None))
+    }
+
+    pub(crate) fn by(strategy: impl Strategy + 'static) -> Execution {
+        Execution(State::By(Box::new(strategy)))
+    }
+
     /// Sends what comes first.
     pub(crate) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        match self {
-            Execution::Single(None) if around.query.class == Class::Multi => {
+        match &mut self.0 {
+            State::Single(None) if around.query.class == Class::Multi => {
                 match MultiGet::begin(around) {
                     Spread::No => self.send_whole(around),
                     Spread::OneNode(node) => self.send_to(around, Target::At(node)),
                     Spread::Nodes(multi_get) => {
-                        *self = Execution::MultiGet(multi_get);
+                        self.0 = State::By(multi_get);
                         Step::Wait
                     }
                 }
             }
-            Execution::Single(None) => self.send_whole(around),
-            Execution::PagedScan(scan) => {
-                match scan.begin_stretches(around) || scan.begin_parts(around) {
-                    true => Step::Wait,
-                    false => scan.send_piece(around, around.target.clone()),
-                }
-            }
-            Execution::Aggregate(aggregate) => aggregate.begin(around),
-            Execution::Feature(of) => of.begin(around),
-            Execution::Single(Some(_))
-            | Execution::Hedged { .. }
-            | Execution::MultiGet(_)
-            | Execution::Held => Step::Wait,
+            State::Single(None) => self.send_whole(around),
+            State::By(strategy) => strategy.begin(around),
+            State::Single(Some(_)) | State::Hedged { .. } | State::Held => Step::Wait,
         }
     }
 
@@ -79,45 +82,23 @@ impl Execution {
         part: Option<u16>,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
-        match (self, part) {
-            (Execution::PagedScan(scan), None) => scan.on_piece(around, outcome),
-            (Execution::PagedScan(scan), Some(part)) if scan.is_in_stretches() => {
-                scan.on_stretch(around, part, outcome)
-            }
-            (Execution::PagedScan(scan), Some(part)) => scan.on_part(around, part, outcome),
-            (Execution::Aggregate(aggregate), None) => aggregate.on_whole(around, outcome),
-            (Execution::Aggregate(aggregate), Some(part)) => {
-                aggregate.on_part(around, part, outcome)
-            }
-            (Execution::Feature(of), Some(_)) => of.on_part(around, outcome),
-            (execution @ Execution::MultiGet(_), Some(part)) => {
-                let Execution::MultiGet(multi_get) = execution else {
-                    return Step::Wait;
-                };
-                match multi_get.on_part(around, part, outcome) {
-                    Step::Whole => {
-                        multi_get.abandon(around);
-                        *execution = Execution::Single(None);
-                        execution.send_whole(around)
-                    }
-                    step => step,
-                }
-            }
-            (
-                Execution::Single(_)
-                | Execution::Hedged { .. }
-                | Execution::MultiGet(_)
-                | Execution::Feature(_)
-                | Execution::Held,
-                _,
-            ) => outcome.unchanged(),
+        let State::By(strategy) = &mut self.0 else {
+            return outcome.unchanged();
+        };
+        let step = match part {
+            Some(part) => strategy.on_part(around, part, outcome),
+            None => strategy.on_whole(around, outcome),
+        };
+        match step {
+            Step::Whole => self.send_whole(around),
+            step => step,
         }
     }
 
     /// What it had asked the nodes to prepare is known by now, or refused.
     pub(crate) fn on_range_settled(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        match self {
-            Execution::Aggregate(aggregate) => aggregate.on_range_settled(around),
+        match &mut self.0 {
+            State::By(strategy) => strategy.on_range_settled(around),
             _ => Step::Wait,
         }
     }
@@ -133,115 +114,159 @@ impl Execution {
             _ => Prediction::Learned,
         };
         let sent = around.send_whole(Form::Own, work, target);
-        *self = Execution::Single(Some(sent));
+        self.sent(sent);
         Step::Wait
     }
 
+    /// This node request carries it out as it came.
+    #[inline]
+    pub(crate) fn sent(&mut self, whole: NodeRequestKey) {
+        self.0 = State::Single(Some(whole));
+    }
+
+    /// It is carried out again, as it came.
+    pub(crate) fn restart(&mut self) {
+        *self = Execution::as_it_came();
+    }
+
+    /// It has been carried out; its answer waits for something else.
+    pub(crate) fn hold(&mut self) {
+        self.0 = State::Held;
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.0, State::Held)
+    }
+
+    /// Whether it is to be carried out as it came, and has no node request yet.
+    #[inline]
+    pub(crate) fn has_not_begun(&self) -> bool {
+        matches!(self.0, State::Single(None))
+    }
+
+    /// Whether it is carried out as it came, by one node request.
+    #[inline]
+    pub(crate) fn is_single(&self) -> bool {
+        matches!(self.0, State::Single(_))
+    }
+
+    /// Whether it is carried out as it came, by this node request alone.
+    pub(crate) fn is_by(&self, whole: NodeRequestKey) -> bool {
+        matches!(self.0, State::Single(Some(of)) if of == whole)
+    }
+
+    /// A second node request for the whole is under way beside the first.
+    pub(crate) fn hedge_with(&mut self, second: NodeRequestKey) {
+        if let State::Single(Some(first)) = self.0 {
+            self.0 = State::Hedged { first, second };
+        }
+    }
+
+    /// This one of two attempts counts: the other, if there are two.
+    #[inline]
+    pub(crate) fn settle_on(&mut self, attempt: NodeRequestKey) -> Option<Beaten> {
+        let State::Hedged { first, second } = self.0 else {
+            return None;
+        };
+        self.sent(attempt);
+        let is_first = attempt == second;
+        let attempt = if is_first { first } else { second };
+        Some(Beaten { attempt, is_first })
+    }
+
+    /// One of two attempts has come to nothing; true if the other goes on without it.
+    pub(crate) fn goes_on_without(&mut self, attempt: NodeRequestKey) -> bool {
+        let State::Hedged { first, second } = self.0 else {
+            return false;
+        };
+        self.sent(if attempt == first { second } else { first });
+        true
+    }
+
     /// The node request that it waits for, if it is one alone.
+    #[inline]
     pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
-        match self {
-            Execution::Single(whole) => *whole,
-            Execution::Hedged { first, .. } => Some(*first),
-            Execution::PagedScan(scan) => scan.whole(),
-            Execution::Aggregate(aggregate) => aggregate.whole(),
-            Execution::Feature(of) => of.whole(),
-            Execution::MultiGet(_) | Execution::Held => None,
+        match &self.0 {
+            State::Single(whole) => *whole,
+            State::Hedged { first, .. } => Some(*first),
+            State::By(strategy) => strategy.whole(),
+            State::Held => None,
+        }
+    }
+
+    /// The node requests for the whole.
+    #[inline]
+    pub(crate) fn wholes(&self) -> impl Iterator<Item = NodeRequestKey> + use<> {
+        let second = match &self.0 {
+            State::Hedged { second, .. } => Some(*second),
+            _ => None,
+        };
+        [self.whole(), second].into_iter().flatten()
+    }
+
+    /// Whether it has two node requests for the whole.
+    pub(crate) fn is_hedged(&self) -> bool {
+        matches!(self.0, State::Hedged { .. })
+    }
+
+    fn strategy(&self) -> Option<&dyn Strategy> {
+        match &self.0 {
+            State::By(strategy) => Some(&**strategy),
+            State::Single(_) | State::Hedged { .. } | State::Held => None,
         }
     }
 
     /// Whether parts are under way in place of the whole.
     pub(crate) fn is_in_parts(&self) -> bool {
-        match self {
-            Execution::PagedScan(scan) => scan.is_in_parts(),
-            Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
-            Execution::MultiGet(_) => true,
-            Execution::Feature(of) => of.whole().is_none(),
-            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
-        }
-    }
-
-    /// The second of two node requests for the whole.
-    pub(crate) fn hedge(&self) -> Option<NodeRequestKey> {
-        match self {
-            Execution::Hedged { second, .. } => Some(*second),
-            _ => None,
-        }
+        self.strategy().is_some_and(Strategy::is_in_parts)
     }
 
     /// The node requests for its parts that have not been answered.
     #[inline(always)]
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
-        match self {
-            Execution::PagedScan(scan) => scan.children(),
-            Execution::Aggregate(aggregate) => aggregate.children(),
-            Execution::MultiGet(multi_get) => multi_get.children(),
-            Execution::Feature(of) => of.children(),
-            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => Vec::new(),
-        }
+        self.strategy().map_or_else(Vec::new, Strategy::children)
     }
 
     /// How often its part of that number has been halved.
     pub(crate) fn halved(&self, part: u16) -> u8 {
-        match self {
-            Execution::Aggregate(aggregate) => aggregate.halved(part),
-            _ => 0,
-        }
+        self.strategy().map_or(0, |of| of.halved(part))
     }
 
     /// Whether it waits for this node request as for its part of that number.
     pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
-        match self {
-            Execution::PagedScan(scan) => scan.awaits(part, child),
-            Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
-            Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
-            Execution::Feature(of) => of.awaits(part, child),
-            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
-        }
+        self.strategy().is_some_and(|of| of.awaits(part, child))
     }
 
     /// Whether it is a page of a scan, which any number of node requests may go to.
     pub(crate) fn is_page(&self) -> bool {
-        matches!(self, Execution::PagedScan(_))
+        self.strategy().is_some_and(Strategy::is_page)
     }
 
     /// Whether a page of it has been read already.
     pub(crate) fn has_rows(&self) -> bool {
-        matches!(self, Execution::PagedScan(scan) if scan.has_rows())
+        self.strategy().is_some_and(Strategy::has_rows)
     }
 
     /// What people call it.
     pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Execution::Single(_) => "whole",
-            Execution::Hedged { .. } => "hedged",
-            Execution::PagedScan(scan) if scan.is_in_stretches() => "scan in stretches",
-            Execution::PagedScan(scan) if scan.is_in_parts() => "scan in parts",
-            Execution::PagedScan(_) => "scan in pieces",
-            Execution::Aggregate(aggregate) if aggregate.is_in_parts() => "aggregate in parts",
-            Execution::Aggregate(_) => "aggregate",
-            Execution::MultiGet(_) => "by owner",
-            Execution::Feature(of) => of.name(),
-            Execution::Held => "schema change",
+        match &self.0 {
+            State::Single(_) => "whole",
+            State::Hedged { .. } => "hedged",
+            State::By(strategy) => strategy.name(),
+            State::Held => "schema change",
         }
     }
 
     /// Bytes of answers that are kept.
+    #[inline]
     pub(crate) fn byte_len(&self) -> usize {
-        match self {
-            Execution::PagedScan(scan) => scan.byte_len(),
-            Execution::Aggregate(aggregate) => aggregate.byte_len(),
-            Execution::MultiGet(multi_get) => multi_get.byte_len(),
-            Execution::Single(_)
-            | Execution::Hedged { .. }
-            | Execution::Feature(_)
-            | Execution::Held => 0,
-        }
+        self.strategy().map_or(0, Strategy::byte_len)
     }
 
     /// A read as it came has timed out.
-    pub(crate) fn note_timeout(&self, learned: &crate::statement::learned::Learned) {
-        if let Execution::Aggregate(aggregate) = self {
-            aggregate.note_timeout(learned);
+    pub(crate) fn note_timeout(&self, learned: &Learned) {
+        if let Some(strategy) = self.strategy() {
+            strategy.note_timeout(learned);
         }
     }
 }

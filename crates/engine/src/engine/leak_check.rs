@@ -6,10 +6,9 @@ use helenus_policy::ring::NodeIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::features;
 use crate::keys::{NodeRequestKey, SessionKey};
-use crate::pipeline::node_request::{NodeRequest, Owner, Stage};
+use crate::pipeline::node_request::{NodeRequest, Stage};
 
 impl Engine {
     /// What is under way or held, in words. Nothing, once all clients have left and their requests have
@@ -27,13 +26,11 @@ impl Engine {
             check(false, &format!("a client's request of {text:?}"));
         }
         for (_, request) in self.requests.nodes.iter() {
-            let text = match &request.owner {
-                Owner::Whole(_) => "a node request for a whole request".to_owned(),
-                Owner::Part(_, number) => format!("a node request for part {number}"),
-                Owner::Reprepare { node, .. } => format!("a PREPARE for {node:?}"),
-                Owner::InRange(_) => "a PREPARE of what the proxy has derived".to_owned(),
-            };
-            check(false, &text);
+            let owner = &request.owner;
+            match owner.client() {
+                Some(_) => check(false, &format!("a node request for {owner}")),
+                None => check(false, owner),
+            }
         }
         check(self.backlog.is_empty(), &"work left to be done");
         check(self.cx.outputs.is_empty(), &"outputs");
@@ -152,15 +149,13 @@ impl Engine {
         };
         let node_requests = self.requests.nodes.iter();
         let nowhere = node_requests.filter(|entry| !is_somewhere(*entry));
-        let nowhere = nowhere.map(|(_, request)| match request.owner {
-            Owner::Whole(_) => "a node request for a whole request is nowhere".to_owned(),
-            _ => format!("a node request for {:?} is nowhere", request.owner),
-        });
+        let nowhere =
+            nowhere.map(|(_, request)| format!("a node request for {} is nowhere", request.owner));
         let clients = self.requests.clients.values();
         let forgotten = clients.filter(|request| {
             let whole = request.execution.whole();
             let is_sent = whole.is_some_and(|whole| self.requests.nodes.get(whole).is_some());
-            let is_held = matches!(request.execution, Execution::Held);
+            let is_held = request.execution.is_held();
             !is_sent
                 && !is_held
                 && !request.execution.is_in_parts()

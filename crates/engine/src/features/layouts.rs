@@ -20,7 +20,6 @@ use helenus_layout::plan::LogicalTable;
 use rustc_hash::FxHashMap;
 
 pub use self::counted::{Counted, LayoutStats};
-pub(super) use self::in_sequence::InSequence;
 use self::on_layouts::OnLayouts;
 use self::plan::LayoutPlan;
 pub(super) use self::reads::{as_asked, read_table_instead};

@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
-use crate::exec::context::Surroundings;
-use crate::exec::outcome::{Outcome, Step};
 use crate::features::*;
-use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::keys::ClientRequestKey;
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::retry::resendable::Resendable;
 use crate::statement::analysis::Analysis;
@@ -272,52 +270,4 @@ pub(crate) struct Arrived<'a> {
     pub analysis: &'a Analysis<'a>,
     /// What it asks, unless that is several statements, or unknown.
     pub statement: Option<&'a Statement>,
-}
-
-/// How a client request is carried out in a way of a feature's own: see [`crate::exec::Execution`].
-#[derive(Debug)]
-pub(crate) enum Execution {
-    Layouts(Box<layouts::InSequence>),
-}
-
-impl Execution {
-    pub(crate) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        match *self {
-            Execution::Layouts(ref mut of) => layouts::InSequence::send(of, around),
-        }
-    }
-
-    pub(crate) fn on_part<'a>(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        of: Outcome<'a>,
-    ) -> Step<'a> {
-        match *self {
-            Execution::Layouts(ref mut to) => layouts::InSequence::on_layout(to, around, of),
-        }
-    }
-
-    pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
-        match *self {
-            Execution::Layouts(ref of) => layouts::InSequence::whole(of),
-        }
-    }
-
-    pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
-        match *self {
-            Execution::Layouts(ref of) => layouts::InSequence::children(of),
-        }
-    }
-
-    pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
-        match *self {
-            Execution::Layouts(ref of) => layouts::InSequence::awaits(of, part, child),
-        }
-    }
-
-    pub(crate) fn name(&self) -> &'static str {
-        match *self {
-            Execution::Layouts(ref of) => layouts::InSequence::name(of),
-        }
-    }
 }

@@ -90,7 +90,7 @@ impl Engine {
             analysis.keyspace,
             (analysis.place.is_some(), analysis.lwt),
         );
-        let mut execution = Execution::Single(None);
+        let mut execution = Execution::as_it_came();
         let mut counted = None;
         if class == Class::Scan {
             counted = self.count_scan(&analysis, statement.as_deref())?;

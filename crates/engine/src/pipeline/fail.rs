@@ -85,20 +85,18 @@ impl Engine {
     }
 
     fn try_as_asked(&mut self, key: NodeRequestKey, code: i32) -> bool {
-        let Some(Owner::Whole(client)) = self.requests.nodes.get(key).map(|r| &r.owner) else {
+        let request = self.requests.nodes.get(key);
+        let Some(client) = request.and_then(|request| request.owner.whole()) else {
             return false;
         };
-        let client = *client;
         let request = self.requests.clients.get(client);
-        let is_hedged = request.is_some_and(|request| request.execution.hedge().is_some());
+        let is_hedged = request.is_some_and(|request| request.execution.is_hedged());
         !is_hedged && features::on_tried(self, client, key, &Tried::No(code))
     }
 
     /// The scan that a node request is for the whole of.
     fn whole_of_scan(&self, key: NodeRequestKey) -> Option<ClientRequestKey> {
-        let Owner::Whole(client) = self.requests.nodes.get(key)?.owner else {
-            return None;
-        };
+        let client = self.requests.nodes.get(key)?.owner.whole()?;
         let execution = &self.requests.clients.get(client)?.execution;
         execution.is_page().then_some(client)
     }
@@ -122,17 +120,7 @@ impl Engine {
                 let (client, part) = (*client, *part);
                 self.on_part_outcome(client, key, part, Outcome::of_proxy(error, untried));
             }
-            Owner::InRange(statement) => {
-                let statement = statement.clone();
-                self.on_range_lost(key, &statement);
-            }
-            Owner::Reprepare { id, node } => {
-                let (id, node) = (id.clone(), *node);
-                self.drop_node_request(key);
-                for key in self.end_lesson(&id, node) {
-                    self.fail_unsendable(key, error.code, error.message, error.fields);
-                }
-            }
+            Owner::Errand(_) => self.on_errand_failed(key, error),
         }
     }
 }

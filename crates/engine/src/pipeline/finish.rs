@@ -9,7 +9,7 @@ use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::client_answer::ClientAnswer;
-use crate::pipeline::node_request::{Owner, Stage};
+use crate::pipeline::node_request::Stage;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::Caller;
 use crate::session::large::LargeAnswer;
@@ -251,11 +251,9 @@ impl Engine {
         if let Some(query) = self.requests.query(key) {
             query.note_timeout(self.cx.now);
         }
-        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-        let Some(Owner::Whole(client)) = owner else {
-            return;
-        };
-        let client = self.requests.clients.get(*client);
+        let request = self.requests.nodes.get(key);
+        let client = request.and_then(|request| request.owner.whole());
+        let client = client.and_then(|client| self.requests.clients.get(client));
         if let Some(client) = client
             && let Some(statement) = &client.query.statement
         {
@@ -294,8 +292,8 @@ impl Engine {
         }
         // Its client request keeps where the time went.
         if let Some(ended) = self.requests.nodes.remove(&self.cx.memory, key)
-            && let Owner::Whole(client) | Owner::Part(client, _) = &ended.owner
-            && let Some(client) = self.requests.clients.get_mut(*client)
+            && let Some(client) = ended.owner.client()
+            && let Some(client) = self.requests.clients.get_mut(client)
         {
             client.trail.note(&ended);
         }
@@ -312,9 +310,9 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
-        let wholes = [request.execution.whole(), request.execution.hedge()];
+        let wholes = request.execution.wholes();
         let parts = request.execution.children();
-        for whole in wholes.into_iter().flatten() {
+        for whole in wholes {
             self.give_up(whole);
             self.drop_node_request(whole);
         }

@@ -1,6 +1,6 @@
 //! A *node request*: one request to one node. It belongs to a client request, or to the proxy itself.
 
-use std::sync::Arc;
+use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
@@ -10,11 +10,11 @@ use helenus_wire::Page;
 
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::memory::Ledger;
+use crate::pipeline::nodes::errand::Errand;
 use crate::pipeline::query::Query;
 use crate::pipeline::retry::backoff::Missed;
 use crate::scheduler::{Admission, PartJob, Waiting};
 use crate::statement::place::Place;
-use crate::statement::prepared::Statement;
 use crate::support::registry::Registry;
 
 /// For whose sake a node request is sent to a node.
@@ -24,10 +24,8 @@ pub(crate) enum Owner {
     Whole(ClientRequestKey),
     /// A client request, one of whose parts it is, by its number.
     Part(ClientRequestKey, u16),
-    /// A node has forgotten this statement, or does not know it yet. Others may wait for it.
-    Reprepare { id: Box<[u8]>, node: NodeIndex },
-    /// A statement over parts of the ring, for the sake of this one.
-    InRange(Arc<Statement>),
+    /// The proxy itself.
+    Errand(Errand),
 }
 
 impl Owner {
@@ -35,7 +33,34 @@ impl Owner {
     pub(crate) fn client(&self) -> Option<ClientRequestKey> {
         match self {
             Owner::Whole(client) | Owner::Part(client, _) => Some(*client),
-            Owner::Reprepare { .. } | Owner::InRange(_) => None,
+            Owner::Errand(_) => None,
+        }
+    }
+
+    /// The client request that waits for nothing else.
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<ClientRequestKey> {
+        match self {
+            Owner::Whole(client) => Some(*client),
+            Owner::Part(..) | Owner::Errand(_) => None,
+        }
+    }
+
+    /// The client request one of whose parts it is, and its number.
+    pub(crate) fn part(&self) -> Option<(ClientRequestKey, u16)> {
+        match self {
+            Owner::Part(client, part) => Some((*client, *part)),
+            Owner::Whole(_) | Owner::Errand(_) => None,
+        }
+    }
+}
+
+impl Display for Owner {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Whole(_) => f.write_str("a whole request"),
+            Owner::Part(_, number) => write!(f, "part {number}"),
+            Owner::Errand(errand) => errand.fmt(f),
         }
     }
 }

@@ -3,6 +3,8 @@
 pub(crate) mod agreement;
 pub(crate) mod connecting;
 pub(crate) mod dropped;
+pub(crate) mod errand;
+pub(crate) mod errands;
 pub(crate) mod events;
 pub(crate) mod logins;
 pub(crate) mod reprepare;

@@ -17,7 +17,6 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{ExecuteView, Header, Opcode, code};
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::features::{self, Arrived, Slot, Verdict};
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::NO_MEMORY;
@@ -267,7 +266,7 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };
-        let is_single = matches!(request.execution, Execution::Single(None));
+        let is_single = request.execution.has_not_begun();
         if is_single && !matches!(request.query.class, Class::Multi | Class::Scan) {
             let (owner, target) = (Owner::Whole(key), request.target.clone());
             // What it has waited for its turn counts.
@@ -277,7 +276,7 @@ impl Engine {
             node_request.maybe_applied = request.features.may_be_applied();
             let node_request = self.requests.nodes.insert(&self.cx.memory, node_request);
             if let Some(request) = self.requests.clients.get_mut(key) {
-                request.execution = Execution::Single(Some(node_request));
+                request.execution.sent(node_request);
             }
             return self.route(node_request);
         }

@@ -6,7 +6,7 @@ use crate::exec::Execution;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::{Held, Ledger};
-use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
+use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::timing::Trail;
 use crate::rewrite::schema_read::SchemaRead;
@@ -136,18 +136,14 @@ impl Requests {
 
     /// Node requests of a client request that have not ended.
     pub(crate) fn open_of(&self, request: &ClientRequest) -> impl Iterator<Item = &NodeRequest> {
-        let wholes = [request.execution.whole(), request.execution.hedge()];
-        let open = wholes
-            .into_iter()
-            .flatten()
-            .chain(request.execution.children());
+        let wholes = request.execution.wholes();
+        let open = wholes.chain(request.execution.children());
         open.filter_map(|key| self.nodes.get(key))
     }
 
     pub(crate) fn len(&self) -> usize {
-        let is_other = |(_, request): &(NodeRequestKey, &NodeRequest)| {
-            !matches!(request.owner, Owner::Whole(_))
-        };
+        let is_other =
+            |(_, request): &(NodeRequestKey, &NodeRequest)| request.owner.whole().is_none();
         self.clients.len() + self.nodes.iter().filter(is_other).count()
     }
 }

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
+use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, JoinedBody, Opcode, Reader, ResultKind, flags, result_kind};
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::warnings::without_own_warnings;
@@ -14,6 +14,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::Owner;
+use crate::pipeline::nodes::errands::ErrandAnswer;
 use crate::rewrite::rewritten::{AsAsked, Tried};
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
@@ -21,11 +22,11 @@ use crate::rewrite::rewritten::{AsAsked, Tried};
 const LEARNED_ONE_OF: u64 = 16;
 
 impl Engine {
-    /// A node has answered a node request that belongs to a client request.
+    /// A node has answered a node request.
     pub(crate) fn on_response(
         &mut self,
         key: NodeRequestKey,
-        opcode: Opcode,
+        (node, opcode): (NodeIndex, Opcode),
         response: Response<'_>,
         body: &[u8],
     ) {
@@ -40,13 +41,24 @@ impl Engine {
             }
             Owner::Part(client, part) => {
                 let (client, part) = (*client, *part);
-                if opcode == Opcode::Result && self.is_sampled() {
-                    self.note_prediction(key, response.service_us);
+                if opcode == Opcode::Result {
+                    self.note_attempt(key, response.service_us.into(), AttemptEnd::Answered);
+                    if self.is_sampled() {
+                        self.note_prediction(key, response.service_us);
+                    }
                 }
                 let outcome = Outcome::of_response(response, untried);
                 self.on_part_outcome(client, key, part, outcome);
             }
-            Owner::Reprepare { .. } | Owner::InRange(_) => {}
+            Owner::Errand(_) => {
+                let answer = ErrandAnswer {
+                    node,
+                    opcode,
+                    content: response.content,
+                    version: response.version,
+                };
+                self.on_errand_answered(key, &answer);
+            }
         }
     }
 
@@ -125,7 +137,7 @@ impl Engine {
         };
         debug_assert_eq!(request.execution.whole(), Some(key));
         let mut stripped: Option<JoinedBody> = None;
-        let is_single = matches!(request.execution, Execution::Single(_));
+        let is_single = request.execution.is_single();
         let is_rewritten = request.is_rewritten();
         let mut step = Step::AsItCame;
         if opcode == Opcode::Result {

@@ -8,7 +8,7 @@ use crate::exec::attempt_end::AttemptEnd;
 use crate::exec::outcome::Response;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::memory::NO_MEMORY;
-use crate::pipeline::node_request::{Landed, Owner};
+use crate::pipeline::node_request::Landed;
 use crate::pipeline::query::Query;
 use crate::scheduler::Served;
 use crate::stats::add;
@@ -62,33 +62,15 @@ impl Engine {
         }
         let version = self.links.version_of(link_key);
         let version = version.unwrap_or(self.cx.snapshot.version);
-        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-        match owner {
-            None => {}
-            Some(Owner::InRange(statement)) => {
-                let statement = statement.clone();
-                self.on_range_prepared(key, &statement, opcode, (content, version));
-            }
-            Some(Owner::Reprepare { id, node: taught }) => {
-                let (id, taught) = (id.clone(), *taught);
-                self.drop_node_request(key);
-                self.on_reprepared((&id, taught), node, opcode, (content, version));
-            }
-            Some(of @ (Owner::Whole(_) | Owner::Part(..))) => {
-                if matches!(of, Owner::Part(..)) && opcode == Opcode::Result {
-                    self.note_attempt(key, us, AttemptEnd::Answered);
-                }
-                let response = Response {
-                    header,
-                    prelude,
-                    content,
-                    version,
-                    service_us,
-                    link: link_key,
-                };
-                self.on_response(key, opcode, response, body);
-            }
-        }
+        let response = Response {
+            header,
+            prelude,
+            content,
+            version,
+            service_us,
+            link: link_key,
+        };
+        self.on_response(key, (node, opcode), response, body);
     }
 
     /// An answer of which the link has taken the header alone.

@@ -6,7 +6,7 @@ use helenus_wire::code;
 use crate::engine::Engine;
 use crate::features;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::pipeline::node_request::{Flight, Form, Owner, Prediction, Stage};
+use crate::pipeline::node_request::{Flight, Form, Prediction, Stage};
 use crate::stats::add;
 use crate::upstream::choose_link::Choice;
 
@@ -32,10 +32,11 @@ impl Engine {
         match self.links.choose(&mut self.cx, key, query, node) {
             Choice::NoRoom => false,
             Choice::Link(link) => {
-                let client = match (&request.owner, &request.form) {
-                    (Owner::Whole(client), Form::Own) => self.requests.clients.get(*client),
-                    _ => None,
+                let client = match request.form {
+                    Form::Own => request.owner.whole(),
+                    Form::Piece { .. } | Form::Other(_) => None,
                 };
+                let client = client.and_then(|client| self.requests.clients.get(client));
                 let is_open = client.is_some_and(|client| client.features.is_open());
                 let (links, cx) = (&mut self.links, &self.cx);
                 let flight = links.put(cx, link, (key, request), (query, is_open));

@@ -4,7 +4,6 @@ use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::features;
 use crate::keys::NodeRequestKey;
-use crate::pipeline::node_request::Owner;
 
 impl Engine {
     /// Does what is left to be done, and what that leaves. Called once behind every event, and by
@@ -37,10 +36,11 @@ impl Engine {
 
     /// Whether a node request is for a part that nobody waits for any more.
     fn is_orphaned(&self, key: NodeRequestKey) -> bool {
-        let Some(Owner::Part(client, part)) = self.requests.nodes.get(key).map(|r| &r.owner) else {
+        let request = self.requests.nodes.get(key);
+        let Some((client, part)) = request.and_then(|request| request.owner.part()) else {
             return false;
         };
-        let client = self.requests.clients.get(*client);
-        !client.is_some_and(|client| client.execution.awaits(*part, key))
+        let client = self.requests.clients.get(client);
+        !client.is_some_and(|client| client.execution.awaits(part, key))
     }
 }

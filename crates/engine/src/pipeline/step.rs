@@ -110,14 +110,7 @@ impl Engine {
         client: ClientRequestKey,
         attempt: NodeRequestKey,
     ) -> bool {
-        let Some(request) = self.requests.clients.get_mut(client) else {
-            return false;
-        };
-        let Execution::Hedged { first, second } = request.execution else {
-            return false;
-        };
-        let other = if attempt == first { second } else { first };
-        request.execution = Execution::Single(Some(other));
-        true
+        let request = self.requests.clients.get_mut(client);
+        request.is_some_and(|request| request.execution.goes_on_without(attempt))
     }
 }

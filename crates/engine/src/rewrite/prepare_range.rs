@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, Version, code, result_kind};
+use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, code, result_kind};
 
 use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::exec::context::RangePrepare;
 use crate::exec::scan::in_range::{InRange, REFUSED_FOR, Waiter, settle_range};
 use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey};
-use crate::pipeline::node_request::Owner;
+use crate::pipeline::nodes::errand::{Derived, Errand};
+use crate::pipeline::nodes::errands::{ErrandAnswer, Run};
 use crate::shared::WorkerMessage;
 use crate::statement::prepared::Statement;
 
@@ -47,49 +48,15 @@ impl Engine {
         self.cx.rotation = self.cx.rotation.wrapping_add(1);
         let sent = (0..nodes).any(|step| {
             let node = NodeIndex(((self.cx.rotation as usize + step) % nodes) as u16);
-            let owner = Owner::InRange(prepare.statement.clone());
+            let errand = Errand::Derived(Derived(prepare.statement.clone()));
             let linked = self.links.has_link(pool, node);
             let keyspace = prepare.keyspace.as_deref();
-            linked && self.prepare_on(&prepare.derived, keyspace, node, pool, owner)
+            linked && self.prepare_on(&prepare.derived, keyspace, node, pool, errand)
         });
         if !sent {
             // Those that wait go on as they are.
             self.settle_waiting(&prepare.statement, InRange::default());
         }
-    }
-
-    /// A node has answered to the PREPARE of a statement over parts of the ring.
-    pub(crate) fn on_range_prepared(
-        &mut self,
-        key: NodeRequestKey,
-        statement: &Statement,
-        opcode: Opcode,
-        (content, version): (&[u8], Version),
-    ) {
-        let known = if opcode == Opcode::Result
-            && matches!(result_kind(content), Ok(ResultKind::Prepared))
-            && let Ok(view) = PreparedView::parse(content, version)
-        {
-            self.on_prepared(key, (content, version));
-            self.statements
-                .prepared(&self.cx.shared, view.id)
-                .map(InRange::Known)
-        } else {
-            let refused = ErrorBody::parse(content)
-                .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX));
-            let until = self.cx.now + REFUSED_FOR;
-            let query = self.requests.query(key).filter(|_| refused);
-            let text = query.and_then(|query| Some(query.statement.as_ref()?.text.clone()));
-            text.map(|text| InRange::Refused { text, until })
-        };
-        self.drop_node_request(key);
-        self.settle_waiting(statement, known.unwrap_or_default());
-    }
-
-    /// The PREPARE of a statement over parts of the ring came to nothing, for a reason that may pass.
-    pub(crate) fn on_range_lost(&mut self, key: NodeRequestKey, statement: &Arc<Statement>) {
-        self.drop_node_request(key);
-        self.settle_waiting(statement, InRange::default());
     }
 
     /// Notes what the nodes know now, and resumes the aggregates that have waited for it.
@@ -103,5 +70,41 @@ impl Engine {
                 }
             }
         }
+    }
+}
+
+impl Run for Derived {
+    fn on_answered(&self, engine: &mut Engine, key: NodeRequestKey, answer: &ErrandAnswer<'_>) {
+        let (content, version) = (answer.content, answer.version);
+        let known = if answer.opcode == Opcode::Result
+            && matches!(result_kind(content), Ok(ResultKind::Prepared))
+            && let Ok(view) = PreparedView::parse(content, version)
+        {
+            engine.on_prepared(key, (content, version));
+            let prepared = engine.statements.prepared(&engine.cx.shared, view.id);
+            prepared.map(InRange::Known)
+        } else {
+            let refused = ErrorBody::parse(content)
+                .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX));
+            let until = engine.cx.now + REFUSED_FOR;
+            let query = engine.requests.query(key).filter(|_| refused);
+            let text = query.and_then(|query| Some(query.statement.as_ref()?.text.clone()));
+            text.map(|text| InRange::Refused { text, until })
+        };
+        engine.drop_node_request(key);
+        engine.settle_waiting(&self.0, known.unwrap_or_default());
+    }
+
+    fn on_lost(&self, engine: &mut Engine, key: NodeRequestKey) {
+        engine.drop_node_request(key);
+        engine.settle_waiting(&self.0, InRange::default());
+    }
+
+    fn on_failed(&self, engine: &mut Engine, key: NodeRequestKey, _error: ErrorBody<'_>) {
+        self.on_lost(engine, key);
+    }
+
+    fn may_be_rescued(&self, _engine: &Engine, _is_other: &dyn Fn(NodeIndex) -> bool) -> bool {
+        false
     }
 }

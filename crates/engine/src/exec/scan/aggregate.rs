@@ -5,6 +5,8 @@
 //! that of a large one in many, as soon as the nodes have the statement prepared. An aggregate that fits
 //! into one part is sent as it came, and its answer is learned from as well, since tables grow.
 
+mod strategy;
+
 use std::sync::Arc;
 
 use helenus_cql::Fold;
@@ -12,17 +14,15 @@ use helenus_policy::ring::ReplicaSets;
 use helenus_wire::{RowsJoin, RowsView, code};
 
 use crate::exec::context::Surroundings;
-use crate::exec::outcome::{Failure, Outcome, Response, Step};
+use crate::exec::outcome::{Failure, Response, Step};
 use crate::exec::retry::{Remedy, note_refused, remedy};
 use crate::exec::scan::fold::{fold, rows_counted};
 use crate::exec::scan::in_range::{Preparation, prepare_range};
-use crate::exec::scan::plan_parts::plan_aggregate;
-use crate::exec::scan::ring_parts::{Asked, AtOnce, Range, RingParts, skips_metadata};
-use crate::exec::scan::token_splits::{AGGREGATE_PARTS_MAX, AggregatePlan, Stretch, cut_aggregate};
+use crate::exec::scan::ring_parts::{Range, RingParts, skips_metadata};
+use crate::exec::scan::token_splits::{AGGREGATE_PARTS_MAX, Stretch, cut_aggregate};
 use crate::exec::scan::warnings::Warnings;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::Form;
-use crate::statement::learned::Learned;
 use crate::stats::add;
 
 /// What nodes say of aggregates without a partition key; the parts have at least its token.
@@ -97,38 +97,6 @@ impl Aggregate {
         }
     }
 
-    /// Sends its first parts, or all of it as it came.
-    pub(in crate::exec) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        let plan = plan_aggregate(around, self.bounds);
-        let Some(bounds) = self.bounds else {
-            return self.send_whole(around);
-        };
-        let page_size = self
-            .page_size
-            .map(|size| i32::try_from(size).unwrap_or(i32::MAX));
-        let asked = Asked {
-            page_size: page_size.unwrap_or(NO_PAGE_SIZE),
-            state: None,
-            bounds,
-            above: bounds.above,
-            owners: self.owners.clone(),
-        };
-        let new = || Box::new(RingParts::new(around, asked, AtOnce::Few));
-        match plan {
-            AggregatePlan::AsItIs => self.send_whole(around),
-            AggregatePlan::Parts { parts, rows } => {
-                let (new, rest) = (new(), None);
-                self.flow = Flow::Parts { parts: new, rest };
-                self.launch_rest(around, parts, rows)
-            }
-            AggregatePlan::Sample { sample, rest } => {
-                let (parts, rest) = (new(), Some(Rest::Uncut(rest)));
-                self.flow = Flow::Parts { parts, rest };
-                self.launch(around, vec![sample])
-            }
-        }
-    }
-
     /// Sends the client's own request.
     fn send_whole(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
         let work = around.whole_scan(self.bounds);
@@ -176,24 +144,6 @@ impl Aggregate {
         self.launch(around, stretches)
     }
 
-    /// The nodes have prepared the statement over parts of the ring, or refused to.
-    pub(in crate::exec) fn on_range_settled(
-        &mut self,
-        around: &mut Surroundings<'_>,
-    ) -> Step<'static> {
-        let Flow::Parts { parts, rest } = &mut self.flow else {
-            return Step::Wait;
-        };
-        let Some(Rest::Cut(stretches)) = rest.take_if(|rest| matches!(rest, Rest::Cut(_))) else {
-            return Step::Wait;
-        };
-        if !around.is_wanted {
-            return Step::Unwanted;
-        }
-        parts.adopt_form(around);
-        self.launch(around, stretches)
-    }
-
     /// All parts that were sent have come back: there may be more to send.
     fn advance(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
         let Flow::Parts { parts, rest } = &mut self.flow else {
@@ -213,19 +163,6 @@ impl Aggregate {
         let cut = ring.map(|ring| cut_aggregate(ring, stretch, density, &learned.pieces()));
         let stretches = cut.unwrap_or_else(|| vec![stretch]);
         self.launch_rest(around, stretches, density * stretch.tokens() as f64)
-    }
-
-    /// A part has been answered or has failed.
-    pub(in crate::exec) fn on_part<'a>(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        index: u16,
-        outcome: Outcome<'a>,
-    ) -> Step<'a> {
-        match outcome {
-            Outcome::Answered(response) => self.on_part_answered(around, index, response),
-            Outcome::Failed(failure) => self.on_part_failed(around, index, failure),
-        }
     }
 
     fn on_part_answered(
@@ -313,39 +250,6 @@ impl Aggregate {
         self.send_whole(around)
     }
 
-    /// What became of the client's own request.
-    pub(in crate::exec) fn on_whole<'a>(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        outcome: Outcome<'a>,
-    ) -> Step<'a> {
-        let (Some(statement), Outcome::Answered(response)) = (around.statement(), &outcome) else {
-            return outcome.unchanged();
-        };
-        if !response.has_rows() {
-            return Step::AsItCame;
-        }
-        let page = match RowsView::parse(response.content) {
-            Ok(page) => page,
-            Err(e) => return Step::Broken(e.to_string()),
-        };
-        if std::mem::take(&mut self.parts_refused) {
-            around.blame_parts(statement);
-        }
-        if let Some(stretch) = self.bounds {
-            let rows = rows_folded(&self.folds, &page, response.service_us, Beside::Nothing);
-            statement.learned.note_density(rows, stretch.tokens());
-        }
-        Step::AsItCame
-    }
-
-    /// The client's own request has timed out: the next one is sampled.
-    pub(in crate::exec) fn note_timeout(&self, learned: &Learned) {
-        if matches!(self.flow, Flow::AsItIs(_)) {
-            learned.forget_density();
-        }
-    }
-
     /// The aggregates of all parts are made into one row.
     fn fold_parts(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
         let (Flow::Parts { parts, .. }, Some(statement)) = (&self.flow, around.statement()) else {
@@ -382,47 +286,6 @@ impl Aggregate {
         self.flow = Flow::AsItIs(None);
         let body = join.into_body(warnings);
         Step::Done { header_flags, body }
-    }
-
-    /// The node request that it waits for, if it is one alone.
-    pub(in crate::exec) fn whole(&self) -> Option<NodeRequestKey> {
-        match &self.flow {
-            Flow::AsItIs(request) => *request,
-            Flow::Parts { .. } => None,
-        }
-    }
-
-    pub(in crate::exec) fn is_in_parts(&self) -> bool {
-        matches!(self.flow, Flow::Parts { .. })
-    }
-
-    /// How often a part has been halved.
-    pub(in crate::exec) fn halved(&self, part: u16) -> u8 {
-        let Flow::Parts { parts, .. } = &self.flow else {
-            return 0;
-        };
-        let part = parts.gather.parts().get(usize::from(part));
-        part.map_or(0, |part| part.of.halved)
-    }
-
-    /// The node requests for its parts that have not been answered.
-    pub(in crate::exec) fn children(&self) -> Vec<NodeRequestKey> {
-        match &self.flow {
-            Flow::Parts { parts, .. } => parts.children(),
-            Flow::AsItIs(_) => Vec::new(),
-        }
-    }
-
-    pub(in crate::exec) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
-        matches!(&self.flow, Flow::Parts { parts, .. } if parts.gather.awaits(part, child))
-    }
-
-    /// Bytes of answers that are kept.
-    pub(in crate::exec) fn byte_len(&self) -> usize {
-        match &self.flow {
-            Flow::Parts { parts, .. } => parts.gather.byte_len(),
-            Flow::AsItIs(_) => 0,
-        }
     }
 }
 

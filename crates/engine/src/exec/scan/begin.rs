@@ -78,7 +78,7 @@ impl Asking<'_> {
         if folded {
             let folds = select.folds.as_slice().into();
             let aggregate = Aggregate::new(folds, page_size, bounds, owners);
-            return Some((Execution::Aggregate(Box::new(aggregate)), place));
+            return Some((Execution::by(aggregate), place));
         }
         let limit = select.limit.as_ref();
         let limit =
@@ -106,7 +106,7 @@ impl Asking<'_> {
             parts_refused: false,
         };
         scan.begin = scan.left();
-        Some((Execution::PagedScan(Box::new(scan)), place))
+        Some((Execution::by(scan), place))
     }
 
     /// Where it begins: at the key of its paging state, at its lower bound, or at the ring's start.

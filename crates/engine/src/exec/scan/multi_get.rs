@@ -18,6 +18,7 @@ use crate::exec::scan::gather::Gather;
 use crate::exec::scan::ring_parts::skips_metadata;
 use crate::exec::scan::token_splits::options;
 use crate::exec::scan::warnings::Warnings;
+use crate::exec::strategy::Strategy;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Prediction, Target};
 use crate::pipeline::query::Query;
@@ -107,7 +108,7 @@ impl MultiGet {
     }
 
     /// One of the reads has been answered, or never will be.
-    pub(in crate::exec) fn on_part<'a>(
+    fn take_in<'a>(
         &mut self,
         around: &mut Surroundings<'_>,
         index: u16,
@@ -157,7 +158,7 @@ impl MultiGet {
     }
 
     /// Lets go of what has come. What is in flight comes back to nobody.
-    pub(in crate::exec) fn abandon(&self, around: &mut Surroundings<'_>) {
+    fn abandon(&self, around: &mut Surroundings<'_>) {
         around.memory().sub(self.gather.byte_len());
         around.cancel_queued(&self.gather.children());
     }
@@ -195,18 +196,35 @@ impl MultiGet {
         let body = join.into_body(warnings);
         Step::Done { header_flags, body }
     }
+}
 
-    /// The node requests that have not been answered.
-    pub(in crate::exec) fn children(&self) -> Vec<NodeRequestKey> {
+impl Strategy for MultiGet {
+    fn on_part<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        part: u16,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        let step = self.take_in(around, part, outcome);
+        if matches!(step, Step::Whole) {
+            self.abandon(around);
+        }
+        step
+    }
+
+    fn children(&self) -> Vec<NodeRequestKey> {
         self.gather.children()
     }
 
-    pub(in crate::exec) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+    fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
         self.gather.awaits(part, child)
     }
 
-    /// Bytes of answers that are kept.
-    pub(in crate::exec) fn byte_len(&self) -> usize {
+    fn name(&self) -> &'static str {
+        "by owner"
+    }
+
+    fn byte_len(&self) -> usize {
         self.gather.byte_len()
     }
 }

@@ -6,6 +6,8 @@
 //! filters keep their meaning, since the node counts on across pages, and the paging state that the
 //! client gets is the node's own.
 
+mod strategy;
+
 use std::sync::Arc;
 
 use helenus_policy::ring::ReplicaSets;
@@ -219,7 +221,7 @@ impl PagedScan {
         }
         let partitions = look_at_partitions(around, &page);
         let enough = page.row_count >= self.wanted().unwrap_or(usize::MAX);
-        if !self.has_rows() && (enough || page.paging_state.is_none()) {
+        if !self.has_read() && (enough || page.paging_state.is_none()) {
             self.note_page(learned, page.row_count, page.paging_state, partitions);
             return Step::AsItCame;
         }
@@ -417,35 +419,8 @@ impl PagedScan {
     }
 
     /// Whether a piece has been read already.
-    pub(crate) fn has_rows(&self) -> bool {
+    fn has_read(&self) -> bool {
         self.join.pages() > 0
-    }
-
-    /// The node request that it waits for, if it is one alone.
-    pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
-        match &self.flow {
-            Flow::Pieces(request) => *request,
-            Flow::Tail(request, _) | Flow::AsItIs(request) => Some(*request),
-            Flow::Parts { .. } | Flow::Stretches(_) => None,
-        }
-    }
-
-    pub(crate) fn is_in_parts(&self) -> bool {
-        matches!(self.flow, Flow::Parts { .. } | Flow::Stretches(_))
-    }
-
-    pub(crate) fn is_in_stretches(&self) -> bool {
-        matches!(self.flow, Flow::Stretches(_))
-    }
-
-    /// Bytes kept.
-    pub(crate) fn byte_len(&self) -> usize {
-        let parts = match &self.flow {
-            Flow::Parts { parts, .. } => parts.gather.byte_len(),
-            Flow::Stretches(stretches) => stretches.byte_len(),
-            Flow::Pieces(_) | Flow::Tail(..) | Flow::AsItIs(_) => 0,
-        };
-        self.join.byte_len() + parts
     }
 }
 

@@ -29,7 +29,6 @@ use crate::exec::scan::plan_parts::plan_page;
 use crate::exec::scan::ring_parts::{Asked, AtOnce, Range, RingParts, skips_metadata};
 use crate::exec::scan::tail::Tail;
 use crate::exec::scan::token_splits::Cuts;
-use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Form, Prediction};
 use crate::rewrite::values::clamp;
 use crate::stats::add;
@@ -96,7 +95,7 @@ impl PagedScan {
     }
 
     /// A part has been answered or has failed.
-    pub(in crate::exec) fn on_part<'a>(
+    pub(in crate::exec) fn on_part_outcome<'a>(
         &mut self,
         around: &mut Surroundings<'_>,
         index: u16,
@@ -313,23 +312,6 @@ impl PagedScan {
         let target = parts.behind(around, above);
         self.flow = Flow::Tail(around.send_whole(form, work, target), tail);
         Step::Wait
-    }
-
-    /// The node requests for its parts that have not been answered.
-    pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
-        match &self.flow {
-            Flow::Parts { parts, .. } => parts.children(),
-            Flow::Stretches(stretches) => stretches.children(),
-            Flow::Pieces(_) | Flow::Tail(..) | Flow::AsItIs(_) => Vec::new(),
-        }
-    }
-
-    pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
-        match &self.flow {
-            Flow::Parts { parts, .. } => parts.gather.awaits(part, child),
-            Flow::Stretches(stretches) => stretches.awaits(part, child),
-            Flow::Pieces(_) | Flow::Tail(..) | Flow::AsItIs(_) => false,
-        }
     }
 }
 

@@ -48,9 +48,8 @@ fn can_join(engine: &Engine, key: ClientRequestKey) -> bool {
         return true;
     }
     // Any attempt may be the one whose answer counts.
-    let (whole, hedge) = (request.execution.whole(), request.execution.hedge());
-    let is_here = |attempt| is_here(engine, attempt);
-    whole.is_some_and(is_here) && hedge.is_none_or(is_here)
+    let mut attempts = request.execution.wholes().peekable();
+    attempts.peek().is_some() && attempts.all(|attempt| is_here(engine, attempt))
 }
 
 /// Whether a node request is known not to have left the proxy.

@@ -6,7 +6,6 @@ use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::features::hedge::budget::Hedging;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -64,15 +63,13 @@ fn hedge_of(
 ) -> Option<(ClientRequestKey, NodeRequestKey, Plan)> {
     let sent = request.flight()?.sent;
     let waited = engine.cx.now.saturating_duration_since(sent);
-    let Owner::Whole(client_key) = request.owner else {
-        return None;
-    };
+    let client_key = request.owner.whole()?;
     if waited < SLOW_MIN || request.lane == Class::Scan {
         return None;
     }
     let client = engine.requests.clients.get(client_key)?;
     let query = &client.query;
-    let is_alone = matches!(client.execution, Execution::Single(Some(whole)) if whole == key);
+    let is_alone = client.execution.is_by(key);
     let is_short_read = matches!(query.class, Class::Point | Class::Slice | Class::Multi);
     let may_be_repeated = query.resendable.after(Loss::MayCome) && !query.consistency.is_serial();
     if !is_alone || !is_short_read || !may_be_repeated || !query.is_read() {
@@ -113,7 +110,7 @@ fn hedge(engine: &mut Engine, client: ClientRequestKey, first: NodeRequestKey, p
     let request = NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
     let second = engine.requests.nodes.insert(&engine.cx.memory, request);
     if let Some(request) = engine.requests.clients.get_mut(client) {
-        request.execution = Execution::Hedged { first, second };
+        request.execution.hedge_with(second);
         request.trail.is_hedged = true;
     }
     engine.features.hedge.spend();
@@ -133,14 +130,12 @@ pub(in crate::features) fn on_answered(
     let Some(request) = engine.requests.clients.get_mut(client) else {
         return;
     };
-    let Execution::Hedged { first, second } = request.execution else {
+    let Some(beaten) = request.execution.settle_on(attempt) else {
         return;
     };
-    request.execution = Execution::Single(Some(attempt));
     engine.note_attempt(attempt, service_us.into(), AttemptEnd::Answered);
-    let is_won = attempt == second;
+    let (loser, is_won) = (beaten.attempt, beaten.is_first);
     add(&engine.cx.shared.stats.global.hedges_won, u64::from(is_won));
-    let loser = if is_won { first } else { second };
     let node = engine.requests.nodes.get(loser).and_then(|of| of.node);
     if let Some(Landed { us, .. }) = engine.give_up(loser) {
         engine.features.hedge.note_repeated(bytes);

@@ -11,6 +11,7 @@ use helenus_wire::{Opcode, Version, write};
 
 use crate::exec::context::Surroundings;
 use crate::exec::outcome::{Outcome, Step};
+use crate::exec::strategy::Strategy;
 use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Form, Prediction, Target};
 use crate::pipeline::query::Query;
@@ -42,7 +43,7 @@ impl InSequence {
     }
 
     /// Sends what is next.
-    pub(crate) fn send(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn send(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
         let send_before = self.send_before(around);
         self.state = match self.texts.get(self.done) {
             Some(text) => {
@@ -75,10 +76,17 @@ impl InSequence {
         let is_still = now.is_some_and(|now| names(now) == names(&self.table));
         held.catalogue.filter(|_| is_still).or(Some(first))
     }
+}
 
-    pub(crate) fn on_layout<'a>(
+impl Strategy for InSequence {
+    fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        self.send(around)
+    }
+
+    fn on_part<'a>(
         &mut self,
         around: &mut Surroundings<'_>,
+        _part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         match outcome {
@@ -90,28 +98,27 @@ impl InSequence {
         }
     }
 
-    pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
-        let is_next = usize::from(part) == self.done;
-        is_next && matches!(self.state, State::Layout(Some(key)) if key == child)
-    }
-
-    pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
+    fn whole(&self) -> Option<NodeRequestKey> {
         match self.state {
             State::Table(key) => Some(key),
             State::Layout(_) => None,
         }
     }
 
-    /// Name for people.
-    pub(crate) fn name(&self) -> &'static str {
-        "layouts in sequence"
-    }
-
-    pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
+    fn children(&self) -> Vec<NodeRequestKey> {
         match self.state {
             State::Layout(key) => key.into_iter().collect(),
             State::Table(_) => Vec::new(),
         }
+    }
+
+    fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+        let is_next = usize::from(part) == self.done;
+        is_next && matches!(self.state, State::Layout(Some(key)) if key == child)
+    }
+
+    fn name(&self) -> &'static str {
+        "layouts in sequence"
     }
 }
 

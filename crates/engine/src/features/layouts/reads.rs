@@ -11,7 +11,6 @@ use helenus_wire::{
 };
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::features::layouts::on_layouts::OnLayouts;
 use crate::features::layouts::plan::{CopyReads, Plan};
 use crate::features::layouts::read::{Fault, Instead, LayoutRead, identity, unwrap};
@@ -282,7 +281,7 @@ fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
         (Fault::Lease | Fault::Order, _) | (_, None) => {}
     }
     let derived = std::mem::replace(&mut request.query, read.asked);
-    request.execution = Execution::Single(None);
+    request.execution.restart();
     engine.cx.memory.sub(derived.body.len());
     add(&engine.cx.shared.stats.global.layout_reads_fallen_back, 1);
     engine.start(client);

@@ -19,7 +19,7 @@ use crate::features::layouts::refusals::{
 };
 use crate::features::layouts::writes::{batch_of_layouts, text_batch_of_layouts, write_of_layouts};
 use crate::features::layouts::{is_rewritten, take_from};
-use crate::features::{self, Arrived, Slot};
+use crate::features::{Arrived, Slot};
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::request::ClientRequest;
 use crate::rewrite::catalogue::{
@@ -238,7 +238,7 @@ fn take_form(request: &mut ClientRequest) {
     };
     match form {
         // Reads of one partition are not divided.
-        Rewriting::Read(read) if matches!(request.execution, Execution::Single(None)) => {
+        Rewriting::Read(read) if request.execution.has_not_begun() => {
             let (query, read) = read.begin(&mut request.query);
             request.query = query;
             request.features.keep().layouts = Some(Box::new(OnLayouts::Read(read)));
@@ -252,8 +252,7 @@ fn take_form(request: &mut ClientRequest) {
             request.features.keep().layouts = Some(Box::new(OnLayouts::Write(write.written)));
         }
         Rewriting::InSequence(sequence) => {
-            let execution = features::Execution::Layouts(Box::new(sequence));
-            request.execution = Execution::Feature(execution);
+            request.execution = Execution::by(sequence);
         }
     }
 }

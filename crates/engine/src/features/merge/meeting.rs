@@ -9,14 +9,13 @@ use helenus_wire::{
 };
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::exec::outcome::Response;
 use crate::features::Slot;
 use crate::features::merge::gate::{Batch, Common, Merge, One, leads, take_members};
 use crate::features::merge::split::{go_alone, part};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::pipeline::fail::timed_out::timed_out;
-use crate::pipeline::node_request::{Owner, Target};
+use crate::pipeline::node_request::Target;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
 use crate::statement::prepared::Prepared;
@@ -102,7 +101,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
         // Which nodes refuse of a write, but not of a batch.
         && !query.consistency.is_serial()
         && !request.is_rewritten()
-        && matches!(request.execution, Execution::Single(None));
+        && request.execution.has_not_begun();
     if !is_plain || !engine.features.merge.covers(keyspace, table) {
         return None;
     }
@@ -174,13 +173,13 @@ pub(in crate::features) fn on_leaves(
     key: NodeRequestKey,
 ) -> bool {
     let request = engine.requests.nodes.get(key);
-    let Some(Owner::Whole(client)) = request.map(|request| &request.owner) else {
+    let Some(client) = request.and_then(|request| request.owner.whole()) else {
         return false;
     };
-    let leaves = engine.requests.clients.get_mut(*client);
+    let leaves = engine.requests.clients.get_mut(client);
     let leaves = leaves.and_then(|client| client.features.rare_mut());
     let is_first = leaves.is_some_and(|rare| rare.merge.close());
-    let Some(client) = engine.requests.clients.get(*client) else {
+    let Some(client) = engine.requests.clients.get(client) else {
         return false;
     };
     let leader = &client.query;

@@ -3,7 +3,6 @@
 use helenus_wire::code;
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::features::merge::gate::{Merge, leads, take_members};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::Loss;
@@ -42,7 +41,7 @@ pub(in crate::features) fn part(
     }
     let mut parted = vec![key];
     parted.append(&mut take_members(&mut request.features));
-    request.execution = Execution::Single(None);
+    request.execution.restart();
     add(&engine.cx.shared.stats.global.write_batches_parted, 1);
     go_alone(engine, parted, in_doubt);
     true

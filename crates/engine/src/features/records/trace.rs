@@ -187,7 +187,7 @@ fn last_attempt(
     execution: &Execution,
     is_closed: bool,
 ) -> Option<Noted> {
-    if !is_closed || !matches!(execution, Execution::Single(_)) {
+    if !is_closed || !execution.is_single() {
         return None;
     }
     let at_node_us = trail.at_nodes_us.wrapping_sub(noted.at_node_us);

@@ -8,7 +8,6 @@ use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::fail::timed_out::timed_out;
-use crate::pipeline::node_request::Owner;
 use crate::snapshot::timeouts::Timed;
 use crate::stats::add;
 
@@ -111,7 +110,7 @@ impl Engine {
             }
         }
         add(&self.cx.shared.stats.global.requests_timed_out, 1);
-        if self.on_reprepare_lost(key) {
+        if self.on_errand_lost(key) {
             return;
         }
         let text = match silent.and_then(|n| self.cx.snapshot.nodes.get(n.as_usize())) {
@@ -132,10 +131,10 @@ impl Engine {
 
     /// Forgets a node request that nobody waits for, and the client request if that was all of it.
     pub(crate) fn cancel(&mut self, key: NodeRequestKey) {
-        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-        match owner {
-            Some(Owner::Whole(client)) => self.end_request(*client),
-            _ => self.drop_node_request(key),
+        let request = self.requests.nodes.get(key);
+        match request.and_then(|request| request.owner.whole()) {
+            Some(client) => self.end_request(client),
+            None => self.drop_node_request(key),
         }
     }
 

@@ -7,7 +7,7 @@ use helenus_policy::schedule::Class;
 
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::pipeline::node_request::{Flight, Landed, NodeRequest, Owner, Stage};
+use crate::pipeline::node_request::{Flight, Landed, NodeRequest, Stage};
 use crate::pipeline::query::Query;
 use crate::snapshot::timeouts::{Timed, Timeouts};
 
@@ -60,7 +60,7 @@ impl Engine {
     /// Whether it is a part of a scan that was cut so as to take little. What still takes long after it was halved a few
     /// times is one partition, most likely, and takes what it takes.
     pub(crate) fn is_cut(&self, request: &NodeRequest, query: &Query) -> bool {
-        let Owner::Part(client, part) = request.owner else {
+        let Some((client, part)) = request.owner.part() else {
             return false;
         };
         let halved = || {

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::exec::Execution;
 use crate::exec::scan::warnings::with_warning;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::{Agreement, HeldAnswer, Output};
@@ -37,7 +36,7 @@ impl Engine {
             // What has been joined so far is not part of that answer.
             self.cx.memory.sub(request.execution.byte_len());
             // It has been executed: no time-out can undo that.
-            request.execution = Execution::Held;
+            request.execution.hold();
         }
         add(&self.cx.shared.stats.global.schema_agreements, 1);
         let limit = Duration::from_millis(self.cx.shared.config.cluster.schema_agreement_max_ms);

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Locality;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::engine::Engine;
 use crate::features;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction, Target};
+use crate::pipeline::nodes::errand::{Errand, Lesson};
+use crate::pipeline::nodes::errands::{ErrandAnswer, Run};
 use crate::pipeline::query::Query;
 use crate::pipeline::retry::resendable::Resendable;
 use crate::statement::prepared::preparing::{Learned, Preparing};
@@ -49,12 +52,12 @@ impl Engine {
             return true;
         }
         add(&self.cx.shared.stats.global.reprepares, 1);
-        let owner = Owner::Reprepare {
+        let lesson = Errand::Lesson(Lesson {
             id: id.into(),
             node,
-        };
+        });
         let keyspace = prepared.keyspace.as_deref();
-        if self.prepare_on(&prepared.statement, keyspace, node, pool, owner) {
+        if self.prepare_on(&prepared.statement, keyspace, node, pool, lesson) {
             return true;
         }
         self.links.repreparing.take(id, node);
@@ -78,14 +81,15 @@ impl Engine {
     }
 
     /// A node has answered to the PREPARE of what it had forgotten, or another in its place.
-    pub(crate) fn on_reprepared(
-        &mut self,
-        (id, taught): (&[u8], NodeIndex),
-        node: NodeIndex,
-        opcode: Opcode,
-        (content, version): (&[u8], Version),
-    ) {
-        let waiting = self.end_lesson(id, taught);
+    fn on_reprepared(&mut self, lesson: &Lesson, answer: &ErrandAnswer<'_>) {
+        let ErrandAnswer {
+            node,
+            opcode,
+            content,
+            version,
+        } = *answer;
+        let id = &*lesson.id;
+        let waiting = self.end_lesson(id, lesson.node);
         if opcode == Opcode::Result {
             let is_awaited = !waiting.is_empty();
             let same = self
@@ -111,29 +115,6 @@ impl Engine {
         for key in waiting {
             self.fail_unsendable(key, code, &message, &fields);
         }
-    }
-
-    /// Nothing comes of the PREPARE of what a node had forgotten, which tells nothing of the statement.
-    /// Requests that wait for it have not been executed: any other node may have them. False if the
-    /// node request is something else.
-    pub(crate) fn on_reprepare_lost(&mut self, key: NodeRequestKey) -> bool {
-        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-        let Some(Owner::Reprepare { id, node }) = owner else {
-            return false;
-        };
-        let (id, node) = (id.clone(), *node);
-        let waiting = self.end_lesson(&id, node);
-        self.drop_node_request(key);
-        for key in waiting {
-            if let Some(request) = self.requests.nodes.get_mut(key)
-                && request.target.untried().is_none_or(|plan| plan.is_empty())
-            {
-                // Nodes that were in trouble when it was planned may serve by now.
-                request.target = Target::ANY;
-            }
-            self.route(key);
-        }
-        true
     }
 
     /// The PREPARE of a statement on a node has ended, however. Returns the node requests that have waited
@@ -217,11 +198,11 @@ impl Engine {
         }
         add(&self.cx.shared.stats.global.prepares_ahead, 1);
         let (statement, keyspace) = (&prepared.statement, prepared.keyspace.as_deref());
-        let owner = Owner::Reprepare {
+        let lesson = Errand::Lesson(Lesson {
             id: prepared.id.clone(),
             node,
-        };
-        if !self.prepare_on(statement, keyspace, node, pool, owner) {
+        });
+        if !self.prepare_on(statement, keyspace, node, pool, lesson) {
             self.end_lesson(&prepared.id, node);
         }
     }
@@ -233,7 +214,7 @@ impl Engine {
         keyspace: Option<&str>,
         node: NodeIndex,
         pool: PoolKey,
-        owner: Owner,
+        errand: Errand,
     ) -> bool {
         let version = self.cx.snapshot.version;
         let mut body = Vec::with_capacity(statement.text.len() + 16);
@@ -260,7 +241,7 @@ impl Engine {
         };
         let form = Form::Other(Box::new(query));
         let request = NodeRequest::new(
-            owner,
+            Owner::Errand(errand),
             form,
             Prediction::Learned,
             Target::At(node),
@@ -272,6 +253,44 @@ impl Engine {
         }
         self.drop_node_request(key);
         false
+    }
+}
+
+impl Run for Lesson {
+    fn on_answered(&self, engine: &mut Engine, key: NodeRequestKey, answer: &ErrandAnswer<'_>) {
+        engine.drop_node_request(key);
+        engine.on_reprepared(self, answer);
+    }
+
+    /// That tells nothing of the statement. Requests that wait for it have not been executed: any other node may have
+    /// them.
+    fn on_lost(&self, engine: &mut Engine, key: NodeRequestKey) {
+        let waiting = engine.end_lesson(&self.id, self.node);
+        engine.drop_node_request(key);
+        for key in waiting {
+            if let Some(request) = engine.requests.nodes.get_mut(key)
+                && request.target.untried().is_none_or(|plan| plan.is_empty())
+            {
+                // Nodes that were in trouble when it was planned may serve by now.
+                request.target = Target::ANY;
+            }
+            engine.route(key);
+        }
+    }
+
+    fn on_failed(&self, engine: &mut Engine, key: NodeRequestKey, error: ErrorBody<'_>) {
+        engine.drop_node_request(key);
+        for key in engine.end_lesson(&self.id, self.node) {
+            engine.fail_unsendable(key, error.code, error.message, error.fields);
+        }
+    }
+
+    /// What waits for it has not been executed, and goes to any other node.
+    fn may_be_rescued(&self, engine: &Engine, is_other: &dyn Fn(NodeIndex) -> bool) -> bool {
+        let snapshot = &engine.cx.snapshot;
+        let is_near = |node| snapshot.places.locality(node) != Some(Locality::Remote);
+        let mut nodes = (0..snapshot.nodes.len()).map(|at| NodeIndex(at as u16));
+        nodes.any(|node| is_near(node) && is_other(node))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Node requests whose link is silent or gone: whether another node may have them.
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 
 use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
@@ -35,7 +34,7 @@ impl Engine {
             add(&self.cx.shared.stats.global.requests_rescued, 1);
             self.queues.note_failure(&self.cx, stuck.node);
             self.leave_queue(key, None);
-            if !self.on_reprepare_lost(key) {
+            if !self.on_errand_lost(key) {
                 self.route(key);
             }
         }
@@ -54,26 +53,15 @@ impl Engine {
             let sound = self.links.is_sound(node, self.cx.now) && !snapshot.is_gone(node);
             node != silent && sound && self.links.has_link(query.pool, node)
         };
-        match &request.owner {
-            Owner::Whole(_) | Owner::Part(..) => {
-                let another = request
-                    .target
-                    .untried()
-                    .is_some_and(|mut plan| plan.any(is_other));
-                let client = request.owner.client();
-                let client = client.and_then(|client| self.requests.clients.get(client));
-                // Another has been asked already.
-                let hedged = client.is_some_and(|client| client.execution.hedge().is_some());
-                another && !hedged && self.requests.may_be_sent_again(key, Loss::MayCome)
-            }
-            // What waits for it has not been executed, and goes to any other node.
-            Owner::Reprepare { .. } => {
-                let is_near = |node| snapshot.places.locality(node) != Some(Locality::Remote);
-                let mut nodes = (0..snapshot.nodes.len()).map(|at| NodeIndex(at as u16));
-                nodes.any(|node| is_near(node) && is_other(node))
-            }
-            Owner::InRange(_) => false,
+        if let Owner::Errand(errand) = &request.owner {
+            return errand.may_be_rescued(self, &is_other);
         }
+        let mut untried = request.target.untried().into_iter().flatten();
+        let client = request.owner.client();
+        let client = client.and_then(|client| self.requests.clients.get(client));
+        // Another has been asked already.
+        let hedged = client.is_some_and(|client| client.execution.is_hedged());
+        untried.any(is_other) && !hedged && self.requests.may_be_sent_again(key, Loss::MayCome)
     }
 
     /// What happens to a node request whose link broke.
@@ -93,13 +81,8 @@ impl Engine {
             self.keep_permit(key, &landed.flight, until);
         }
         self.leave_queue(key, None);
-        if self.on_reprepare_lost(key) {
+        if self.on_errand_lost(key) {
             return;
-        }
-        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-        if let Some(Owner::InRange(statement)) = owner {
-            let statement = statement.clone();
-            return self.on_range_lost(key, &statement);
         }
         if self.requests.may_be_sent_again(key, loss) {
             add(&self.cx.shared.stats.global.requests_retried, 1);

@@ -18,7 +18,7 @@ use helenus_wire::{Consistency, Reader};
 use crate::engine::Engine;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::pipeline::node_request::{Owner, Target};
+use crate::pipeline::node_request::Target;
 use crate::pipeline::retry::backoff::Missed;
 use crate::pipeline::retry::resendable::Loss;
 use crate::stats::add;
@@ -80,9 +80,9 @@ impl Engine {
         let missed = request.missed.get_or_insert(Missed::new(now));
         if is_first && has_next {
             let stats = &self.cx.shared.stats.global;
-            match request.owner {
-                Owner::Part(..) => add(&stats.scan_parts_retried, 1),
-                _ => add(&stats.requests_retried, 1),
+            match request.owner.part() {
+                Some(_) => add(&stats.scan_parts_retried, 1),
+                None => add(&stats.requests_retried, 1),
             }
             self.route(key);
             return true;
@@ -104,12 +104,13 @@ impl Engine {
             if let Some(request) = self.requests.nodes.get_mut(key) {
                 request.end_pause(self.cx.now);
             }
-            let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-            match owner {
-                Some(&Owner::Whole(client)) if self.is_in_vain(key) => self.end_request(client),
+            let Some(request) = self.requests.nodes.get(key) else {
+                continue;
+            };
+            match request.owner.whole() {
+                Some(client) if self.is_in_vain(key) => self.end_request(client),
                 // A part that nobody waits for is dropped on its way.
-                Some(_) => self.route(key),
-                None => {}
+                _ => self.route(key),
             }
         }
     }
@@ -123,7 +124,7 @@ impl Engine {
         let is_repeatable =
             self.requests.may_be_sent_again(key, Loss::Over) && !query.consistency.is_serial();
         let is_as_asked = features::asked(&client.features).is_none();
-        let is_alone = client.execution.hedge().is_none();
+        let is_alone = !client.execution.is_hedged();
         (is_repeatable && is_alone && is_as_asked).then_some(client_key)
     }
 }

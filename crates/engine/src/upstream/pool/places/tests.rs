@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::pipeline::node_request::{Form, NodeRequest, Owner, Prediction, Target};
+use crate::pipeline::nodes::errand::{Errand, Lesson};
 use crate::pipeline::query::Query;
 use crate::session::login::credentials::Credentials;
 use crate::shared::{Common, Shared};
@@ -78,10 +79,10 @@ impl Bench {
             pool,
             ..Query::new(Opcode::Prepare, Version::V4, Vec::new())
         };
-        let owner = Owner::Reprepare {
+        let owner = Owner::Errand(Errand::Lesson(Lesson {
             id: (*b"id").into(),
             node: NodeIndex(0),
-        };
+        }));
         let form = Form::Other(Box::new(query));
         let request = NodeRequest::new(owner, form, Prediction::Learned, Target::ANY, self.now);
         let Engine {

@@ -1,0 +1,78 @@
+//! Ways to carry out a client request by several node requests.
+
+use std::fmt::Debug;
+
+use crate::exec::context::Surroundings;
+use crate::exec::outcome::{Outcome, Step};
+use crate::keys::NodeRequestKey;
+use crate::statement::learned::Learned;
+
+/// A small state machine: what became of a node request goes in, what is next comes out.
+///
+/// It has at most one node request for the whole of the client's at a time, or any number for parts of it, by number.
+pub(crate) trait Strategy: Debug {
+    /// Sends what comes first, if that was not sent when it was made.
+    fn begin(&mut self, _around: &mut Surroundings<'_>) -> Step<'static> {
+        Step::Wait
+    }
+
+    /// Takes in what became of the node request for the whole.
+    fn on_whole<'a>(&mut self, _around: &mut Surroundings<'_>, outcome: Outcome<'a>) -> Step<'a> {
+        outcome.unchanged()
+    }
+
+    /// Takes in what became of its part of that number. [`Step::Whole`]: nothing of it is under way any more.
+    fn on_part<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        part: u16,
+        outcome: Outcome<'a>,
+    ) -> Step<'a>;
+
+    /// What it had asked the nodes to prepare is known by now, or refused.
+    fn on_range_settled(&mut self, _around: &mut Surroundings<'_>) -> Step<'static> {
+        Step::Wait
+    }
+
+    /// The node request that it waits for, if it is one alone.
+    fn whole(&self) -> Option<NodeRequestKey> {
+        None
+    }
+
+    /// The node requests for its parts that have not been answered.
+    fn children(&self) -> Vec<NodeRequestKey>;
+
+    /// Whether it waits for this node request as for its part of that number.
+    fn awaits(&self, part: u16, child: NodeRequestKey) -> bool;
+
+    /// Whether parts are under way in place of the whole.
+    fn is_in_parts(&self) -> bool {
+        self.whole().is_none()
+    }
+
+    /// How often its part of that number has been halved.
+    fn halved(&self, _part: u16) -> u8 {
+        0
+    }
+
+    /// Whether it is a page of a scan, which any number of node requests may go to.
+    fn is_page(&self) -> bool {
+        false
+    }
+
+    /// Whether a page of it has been read already.
+    fn has_rows(&self) -> bool {
+        false
+    }
+
+    /// What people call it.
+    fn name(&self) -> &'static str;
+
+    /// Bytes of answers that are kept.
+    fn byte_len(&self) -> usize {
+        0
+    }
+
+    /// The node request for the whole has timed out.
+    fn note_timeout(&self, _learned: &Learned) {}
+}
