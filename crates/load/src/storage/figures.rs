@@ -1,6 +1,6 @@
 //! What a storage can do.
 
-use crate::svg::number;
+use crate::report::svg::number;
 use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! What connections are opened with, and what is said over them.
 
 use crate::client::Compression;
-use crate::endpoint::Endpoint;
-use crate::tls::Tls;
+use crate::client::endpoint::Endpoint;
+use crate::client::tls::Tls;
 use anyhow::{Context, Result, ensure};
 use helenus_wire::{ErrorBody, Opcode, strip_prelude};
 use std::time::Duration;
