@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use helenus_console::quantities::parse_time;
-use helenus_load::endpoint::{Endpoint, Policy};
+use helenus_load::client::endpoint::{Endpoint, Policy};
 
 use crate::load::{Arm, parse_arm};
 use crate::tls_args::TlsArgs;

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use helenus_console::cells::printable;
 use helenus_console::figures::number;
 use helenus_load::replay::Group;
-use helenus_load::spread::Spread;
+use helenus_load::report::spread::Spread;
 
 /// Characters of a statement that are shown.
 const STATEMENT_CHARS_MAX: usize = 60;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use helenus_load::tls::{Tls, Trust};
+use helenus_load::client::tls::{Tls, Trust};
 
 #[derive(Args, Debug)]
 pub(crate) struct TlsArgs {

@@ -10,15 +10,21 @@
 //!
 //! Beside these, [`shared`] is a plain client whose many simulated clients share a few connections.
 
-use crate::endpoint::Endpoint;
+use crate::client::endpoint::Endpoint;
 use crate::measure::ErrorKind;
 use anyhow::{Context, Result};
 use scylla::client::session::Session;
 use std::sync::Arc;
 
 mod driver;
+pub mod endpoint;
+mod entrances;
+pub mod failure;
+pub mod idle;
+pub mod java;
 pub(crate) mod raw;
 pub(crate) mod shared;
+pub mod tls;
 mod types;
 
 pub use driver::DriverClients;

@@ -1,6 +1,6 @@
 //! Latencies and errors: recorded during a run, summarised per phase.
 
-use crate::json::{number, numbers};
+use crate::report::json::{number, numbers};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

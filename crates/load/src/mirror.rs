@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{interval_at, sleep_until, timeout_at};
 
-use crate::endpoint::Endpoint;
+use crate::client::endpoint::Endpoint;
 use crate::replay::step::{Step, byte_len, judged, why_not};
 
 pub use counted::Interval;

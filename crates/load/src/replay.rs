@@ -24,8 +24,8 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use crate::endpoint::Endpoint;
-use crate::spread::rotation;
+use crate::client::endpoint::Endpoint;
+use crate::report::spread::rotation;
 
 pub use options::Options;
 pub use outcome::Outcome;

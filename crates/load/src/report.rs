@@ -1,13 +1,22 @@
 //! The result of an experiment: raw numbers of every arm, and ratios with their spread.
 
-use crate::machine::Machine;
 use crate::measure::Phase;
 use crate::progress::IntervalStats;
-use crate::spread::Spread;
+use crate::report::machine::Machine;
+use crate::report::spread::Spread;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+pub mod compare;
+pub mod hdr_log;
+pub mod html;
+pub(crate) mod json;
+pub mod machine;
+pub(crate) mod plot;
+pub mod spread;
+pub mod svg;
 
 /// Cell name → one phase per round.
 pub type Cells = BTreeMap<String, Vec<Phase>>;
@@ -189,7 +198,7 @@ mod tests {
             figures: None,
             not_measured: Some("only 3 MiB are free".into()),
         });
-        let page = crate::html::page(&Report::new("x", String::new(), machine, 1));
+        let page = crate::report::html::page(&Report::new("x", String::new(), machine, 1));
         assert!(
             page.contains("<td>xfs on /dev/nvme0n1 (solid state)"),
             "{page}"

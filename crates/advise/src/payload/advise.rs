@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use helenus_cql::fold_identifier;
 #[cfg(feature = "lab")]
-use helenus_load::profiles::Profiles;
+use helenus_load::workload::profiles::Profiles;
 use helenus_migrate::catalogue;
 use helenus_migrate::nodes::access::Access;
 use helenus_migrate::payload::column::{self, Source};

@@ -115,7 +115,7 @@ mod tests {
     use super::super::report::Advice;
     use super::super::show;
     use super::*;
-    use helenus_load::profiles::Profiles;
+    use helenus_load::workload::profiles::Profiles;
     use helenus_migrate::payload::sample::chance;
 
     fn report(documents: Vec<String>) -> Report {

@@ -8,14 +8,14 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
-use helenus_load::aggregation::{
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::aggregation::{
     Aggregation, Arm, CELL_KINDS, HELENUS, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,
 };
-use helenus_load::cas::Counters;
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::kv::Table;
 use helenus_load::report::Report;
-use helenus_load::ycsb::UserTable;
+use helenus_load::workload::cas::Counters;
+use helenus_load::workload::kv::Table;
+use helenus_load::workload::ycsb::UserTable;
 use std::time::{Duration, Instant};
 
 /// Time limit of `--quick`, minus the time for bringing the nodes down and writing the report.

@@ -9,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
-use helenus_load::machine::Machine;
+use helenus_load::experiments::overhead::HELENUS;
 use helenus_load::measure::Phase;
-use helenus_load::overhead::HELENUS;
 use helenus_load::process::Watched;
 use helenus_load::report::Report;
-use helenus_load::spread::Spread;
+use helenus_load::report::machine::Machine;
+use helenus_load::report::spread::Spread;
+use helenus_load::report::svg::number;
 use helenus_load::storage::Storage;
-use helenus_load::svg::number;
 use std::path::{Path, PathBuf};
 
 /// Options shared by all experiments.

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use helenus_load::compare::{Comparison, Row, Side, Verdict};
 use helenus_load::report::Report;
-use helenus_load::svg::number;
+use helenus_load::report::compare::{Comparison, Row, Side, Verdict};
+use helenus_load::report::svg::number;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -221,8 +221,8 @@ fn parse_percent(text: &str) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helenus_load::machine::Machine;
     use helenus_load::measure::Recorder;
+    use helenus_load::report::machine::Machine;
     use std::time::Duration;
 
     /// A report with these queries per second in its rounds, in a file.

@@ -9,12 +9,12 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::hot::{FIRST_REPLICA, Hot, Rate};
-use helenus_load::kv::Table;
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::experiments::hot::{FIRST_REPLICA, Hot, Rate};
 use helenus_load::measure::{Kind, Phase};
 use helenus_load::report::Report;
+use helenus_load::workload::kv::Table;
 use scylla::statement::Consistency;
 use std::time::{Duration, Instant};
 

@@ -9,9 +9,9 @@ use design::{Chosen, Designs};
 use helenus_advise::layouts::coefficients;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
-use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
-use helenus_load::layouts::{
+use helenus_load::client::endpoint::{Endpoint, Policy, parse_consistency};
+use helenus_load::experiments::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::experiments::layouts::{
     Contender, Copies, DECLARED, Form, HAND_COPIED, Instances, Layouts, Nodes as NodesBelow,
     Orders, SAI, Synthetic, VIEWS, create,
 };

@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::kv::Table;
-use helenus_load::overhead::{Arm, HELENUS, Overhead, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::overhead::{Arm, HELENUS, Overhead, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::run::Progress;
+use helenus_load::workload::kv::Table;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::arms::{Arm, ROUND_ROBIN, TOKEN_AWARE};
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::payload::{
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::arms::{Arm, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::experiments::payload::{
     Coding, Collection, Contender, Disks, Payload, Stored, create, create_table,
 };
 use helenus_load::report::Report;

@@ -8,12 +8,12 @@ use clap::Args;
 use helenus_cluster::Cluster;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::arms::Arm;
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::kv::Table;
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::arms::Arm;
+use helenus_load::experiments::scale::{HELENUS, Scale, Sessions, TOKEN_AWARE};
 use helenus_load::measure::Phase;
 use helenus_load::report::Report;
-use helenus_load::scale::{HELENUS, Scale, Sessions, TOKEN_AWARE};
+use helenus_load::workload::kv::Table;
 use std::time::{Duration, Instant};
 
 /// A capped Java process takes minutes to start.

@@ -7,11 +7,11 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::report::Report;
-use helenus_load::scheduling::{
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::scheduling::{
     Arm, CellKind, HELENUS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
 };
+use helenus_load::report::Report;
 use std::time::{Duration, Instant};
 use table::cells_table;
 

@@ -8,12 +8,12 @@ use clap::{Args, ValueEnum};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits, DiskThrottle};
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::arms::{Arm, HELENUS, TOKEN_AWARE};
-use helenus_load::disks::{Disk, Disks, Throttle};
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::kv::Table;
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::arms::{Arm, HELENUS, TOKEN_AWARE};
+use helenus_load::experiments::disks::{Disk, Disks, Throttle};
 use helenus_load::report::Report;
 use helenus_load::storage::Figures;
+use helenus_load::workload::kv::Table;
 use std::time::{Duration, Instant};
 
 const NODE: u16 = 1;

@@ -3,7 +3,7 @@
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
 use helenus_console::settings::judge;
-use helenus_load::arms::HELENUS;
+use helenus_load::experiments::arms::HELENUS;
 use helenus_load::report::Report;
 use indicatif::ProgressBar;
 

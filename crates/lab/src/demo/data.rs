@@ -2,7 +2,7 @@
 
 use crate::testbed::cache_folder;
 use anyhow::{Context, Result, ensure};
-use helenus_load::flights::dataset::Dataset;
+use helenus_load::workload::flights::dataset::Dataset;
 use std::path::Path;
 use std::process::{Command, Output};
 

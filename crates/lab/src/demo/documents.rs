@@ -8,14 +8,14 @@ use crate::testbed::Proxy;
 use anyhow::{Context, Result};
 use helenus_cluster::Cluster;
 use helenus_console::terminal::spinner;
-use helenus_load::arms::{Arm, TOKEN_AWARE};
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::machine::Machine;
-use helenus_load::payload::{
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::arms::{Arm, TOKEN_AWARE};
+use helenus_load::experiments::payload::{
     Collection, Contender, DATA_BYTES_FIGURE, Disks, Payload, Stored, create, create_table,
     size_cell, table_name,
 };
 use helenus_load::report::Report;
+use helenus_load::report::machine::Machine;
 use helenus_payload::Codec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +120,6 @@ fn payload(collection: Arc<Collection>, arms: Vec<Contender>, replication: usize
 
 /// The table whose columns Helenus encodes.
 pub(super) fn encoded_table() -> String {
-    let keyspace = helenus_load::payload::KEYSPACE;
+    let keyspace = helenus_load::experiments::payload::KEYSPACE;
     format!("{keyspace}.{}", table_name("profiles", ENCODED))
 }

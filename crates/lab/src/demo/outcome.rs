@@ -3,8 +3,8 @@
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::measure::{Kind, Latency, Phase};
 use helenus_load::report::Report;
-use helenus_load::spread::Spread;
-use helenus_load::svg::{BarChart, Group, number};
+use helenus_load::report::spread::Spread;
+use helenus_load::report::svg::{BarChart, Group, number};
 use std::collections::BTreeSet;
 
 /// Both arms' rounds.
@@ -132,8 +132,8 @@ fn median(phases: &[Phase], value: &dyn Fn(&Phase) -> Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helenus_load::machine::Machine;
     use helenus_load::measure::Recorder;
+    use helenus_load::report::machine::Machine;
     use std::time::Duration;
 
     fn phase(latency_ms: u64, failed: u64) -> Phase {
@@ -177,7 +177,7 @@ mod tests {
         let machine = Machine::default();
         let mut report = Report::new("demo", "helenus demo".into(), machine, 1);
         outcome().add_to(&mut report, "a node frozen for 5 s");
-        let page = helenus_load::html::page(&report);
+        let page = helenus_load::report::html::page(&report);
         for text in [
             "helenus demo",
             "a node frozen for 5 s, 90",

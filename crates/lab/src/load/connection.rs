@@ -5,7 +5,7 @@ use crate::tls_args::TlsArgs;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use helenus_load::client::Compression;
-use helenus_load::endpoint::{
+use helenus_load::client::endpoint::{
     Consistency, Endpoint, Location, parse_consistency, parse_serial_consistency,
 };
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::connection::ConnectionArgs;
 use super::options::{Client, Preference, TargetArgs};
 use anyhow::{Result, ensure};
-use helenus_load::endpoint::{Consistency, parse_consistency};
+use helenus_load::client::endpoint::{Consistency, parse_consistency};
 
 /// Checks that the options of connections fit the others.
 pub(super) fn check(connection: &ConnectionArgs, target: &TargetArgs) -> Result<()> {

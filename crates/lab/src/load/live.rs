@@ -3,10 +3,10 @@
 use super::stop::Slow;
 use anyhow::Result;
 use helenus_console::terminal::spinner;
-use helenus_load::hdr_log::HdrLog;
 use helenus_load::progress::{IntervalMeter, IntervalStats};
+use helenus_load::report::hdr_log::HdrLog;
+use helenus_load::report::svg::number;
 use helenus_load::run::Progress;
-use helenus_load::svg::number;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicUsize, Ordering};

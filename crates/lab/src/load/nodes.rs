@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use helenus_cluster::{Cluster, NodeStatus, cluster_dir};
-use helenus_load::endpoint::Endpoint;
+use helenus_load::client::endpoint::Endpoint;
 use helenus_load::process::Watched;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 pub(super) use helenus_console::quantities::parse_time;
-use helenus_load::kv::Mix;
 use helenus_load::process::Watched;
-use helenus_load::ycsb::Core;
+use helenus_load::workload::kv::Mix;
+use helenus_load::workload::ycsb::Core;
 
 /// A named endpoint, and its process if watched.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use helenus_load::measure::{Latency, Phase};
 use helenus_load::report::Report;
-use helenus_load::spread::Spread;
-use helenus_load::svg::{BarChart, Group, Line, LineChart, number};
+use helenus_load::report::spread::Spread;
+use helenus_load::report::svg::{BarChart, Group, Line, LineChart, number};
 
 /// Each arm against the first.
 pub(super) fn compare(report: &mut Report, arms: &[String], cell: &str) {

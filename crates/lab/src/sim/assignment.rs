@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use helenus_load::svg::number;
+use helenus_load::report::svg::number;
 use helenus_sim::assignment::{Cell, Outcome, Policy, Setup, run as simulate};
 
 #[derive(Args)]

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use helenus_cluster::{ClusterSpec, DEFAULT_VERSION};
 use helenus_console::terminal::{run_to_end, spinner};
-use helenus_load::machine::Machine;
+use helenus_load::experiments::scheduling::{Calibration as Measuring, MixedCosts};
 use helenus_load::process::Watched;
-use helenus_load::scheduling::{Calibration as Measuring, MixedCosts};
+use helenus_load::report::machine::Machine;
 use helenus_sim::scheduling::{Arm, Calibration, Setup, Variant, run as simulate};
 
 use crate::load::parse_watched;

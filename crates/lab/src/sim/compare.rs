@@ -1,9 +1,9 @@
 //! A simulation beside a measurement, a report of `helenus bench scheduling`.
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_load::scheduling::{HELENUS, KINDS, TOKEN_AWARE};
-use helenus_load::spread::Spread;
-use helenus_load::svg::number;
+use helenus_load::experiments::scheduling::{HELENUS, KINDS, TOKEN_AWARE};
+use helenus_load::report::spread::Spread;
+use helenus_load::report::svg::number;
 use helenus_sim::scheduling::{Outcome, Times};
 use serde_json::Value;
 

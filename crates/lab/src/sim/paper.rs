@@ -2,8 +2,8 @@
 //! number of clients, for each mix and kind of query.
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_load::spread::Spread;
-use helenus_load::svg::{BarChart, Group, number};
+use helenus_load::report::spread::Spread;
+use helenus_load::report::svg::{BarChart, Group, number};
 use helenus_sim::scheduling::{Outcome, Variant};
 
 use super::tables::{Cell, Figure};

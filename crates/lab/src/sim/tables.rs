@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_load::spread::Spread;
-use helenus_load::svg::{BarChart, Group, escape, number};
+use helenus_load::report::spread::Spread;
+use helenus_load::report::svg::{BarChart, Group, escape, number};
 use helenus_sim::scheduling::{Outcome, Setup, Times};
 
 /// All arms under the same load.

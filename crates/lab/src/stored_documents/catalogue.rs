@@ -3,7 +3,7 @@
 use super::coding::ByColumn;
 use anyhow::{Context, Result, ensure};
 use helenus_catalogue::Written;
-use helenus_load::payload::{Collection, KEYSPACE, table_name};
+use helenus_load::experiments::payload::{Collection, KEYSPACE, table_name};
 use helenus_load::scrape::Metrics;
 use helenus_migrate::nodes::access::Access;
 use helenus_migrate::nodes::cluster::Cluster;

@@ -1,7 +1,7 @@
 //! Codecs in the hands of the client: to encode documents itself, and to be measured without a cluster.
 
 use helenus_advise::payload::measure::measure_codec;
-use helenus_load::payload::{CodecTimes, Codecs, Coding, Collection};
+use helenus_load::experiments::payload::{CodecTimes, Codecs, Coding, Collection};
 use helenus_payload::{Codec, Decoder, DictionaryId, Encoder, Learned, learn};
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -3,7 +3,7 @@
 use crate::nodetool::nodetool;
 use anyhow::{Context, Result, ensure};
 use helenus_cluster::Cluster;
-use helenus_load::payload::{Disks, KEYSPACE};
+use helenus_load::experiments::payload::{Disks, KEYSPACE};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,8 @@
 
 use super::raw::Once;
 use super::{BindMarker, CqlType, Response};
-use crate::endpoint::Endpoint;
-use crate::failure::error_kind;
+use crate::client::endpoint::Endpoint;
+use crate::client::failure::error_kind;
 use crate::measure::ErrorKind;
 use anyhow::{Context, Result};
 use helenus_wire::Compression;

@@ -1,8 +1,8 @@
 //! Clients with one plain connection each: protocol v4, one request at a time.
 
 use super::{BindMarker, Response};
-use crate::endpoint::Endpoint;
-use crate::failure::code_kind;
+use crate::client::endpoint::Endpoint;
+use crate::client::failure::code_kind;
 use crate::measure::ErrorKind;
 use anyhow::{Context, Result};
 use connection::Connection;

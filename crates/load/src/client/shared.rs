@@ -7,8 +7,8 @@
 
 use super::raw::{BROKEN, CONNECT_TIMEOUT, Plan, UNREADABLE, error_code, error_text};
 pub(crate) use super::raw::{Envelope, OPENING_MAX};
-use crate::endpoint::Endpoint;
-use crate::failure::code_kind;
+use crate::client::endpoint::Endpoint;
+use crate::client::failure::code_kind;
 use crate::measure::ErrorKind;
 use anyhow::{Context, Result, anyhow, bail};
 use connection::Connection;

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::backoff::pause;
+use crate::client::endpoint::Endpoint;
 use crate::client::shared::{OPENING_MAX, Session};
-use crate::endpoint::Endpoint;
 
 /// A connection over which so many requests in a row got no answer in time is given up.
 const SILENT_MAX: u32 = 16;

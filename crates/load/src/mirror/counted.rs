@@ -8,7 +8,7 @@ use helenus_capture::kinds;
 
 use super::compared::compare_with_client;
 use super::request::{Request, Sample};
-use crate::failure::code_kind;
+use crate::client::failure::code_kind;
 use crate::replay::answers::Compared;
 use crate::replay::tally::{Group, Of, Tally, groups, histogram, ms};
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::connections::{Connection, Connections};
 use super::pages::{Pages, PagingStates};
 use super::statements::{Known, Preparation, REFUSED_FOR};
-use crate::failure::code_kind;
+use crate::client::failure::code_kind;
 use crate::measure::ErrorKind;
 use crate::replay::answers::{CLIENT_TIMEOUT, Got, Read, read};
 use crate::replay::asking::ask_prepared;

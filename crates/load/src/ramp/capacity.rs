@@ -7,7 +7,7 @@ use super::search::{Ended, Search};
 use super::steps::{Broken, Load, Window};
 use super::usl::Usl;
 use crate::measure::Phase;
-use crate::spread::Spread;
+use crate::report::spread::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use super::cgroup::{CpuLimit, Periods};
 use crate::measure::Phase;
 use crate::process::Watched;
-use crate::spread::Spread;
+use crate::report::spread::Spread;
 use procfs::{CurrentSI, KernelStats};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -56,10 +56,10 @@ pub fn write_html(report: &Report, capacity: &Capacity, path: &Path) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
     use crate::ramp::capacity::{Unit, UsesByLoad};
     use crate::ramp::search::{Policy, Search};
     use crate::ramp::steps::{Limits, Window};
+    use crate::report::machine::Machine;
 
     #[test]
     fn the_capacity_stands_beside_the_raw_numbers() {

@@ -2,7 +2,7 @@
 
 use super::capacity::{Capacity, Step, Unit};
 use super::saturation::describe;
-use crate::svg::{Line, LineChart, escape, number};
+use crate::report::svg::{Line, LineChart, escape, number};
 
 /// Parts of the page, as HTML.
 pub(super) fn parts(capacity: &Capacity) -> Vec<String> {

@@ -4,7 +4,7 @@
 //! that answers in place of the nodes, only one node, any of them, is seen.
 
 use super::evidence::{Kind, Use};
-use crate::endpoint::Endpoint;
+use crate::client::endpoint::Endpoint;
 use anyhow::Result;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;

@@ -1,7 +1,7 @@
 //! Which of the resources that were looked at was the limit.
 
 use super::evidence::{Kind, Use};
-use crate::svg::number;
+use crate::report::svg::number;
 use serde::{Deserialize, Serialize};
 
 /// From this share of its capacity on, a resource counts as saturated: means over seconds hide

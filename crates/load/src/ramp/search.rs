@@ -20,7 +20,7 @@
 //! doublings, the wrong one may be found.
 
 use super::steps::{Broken, Limits, Load, Steps, Window};
-use crate::spread::rotation;
+use crate::report::spread::rotation;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 

@@ -3,7 +3,7 @@
 use super::capacity::{Capacity, Step, Unit};
 use super::search::Ended;
 use super::usl::Usl;
-use crate::svg::number;
+use crate::report::svg::number;
 
 impl Capacity {
     /// Knee, why there is no more, curve, cause, headroom.
@@ -126,7 +126,7 @@ mod tests {
     use super::super::steps::Broken;
     use super::*;
     use crate::ramp::headroom::Headroom;
-    use crate::spread::Spread;
+    use crate::report::spread::Spread;
 
     fn step(load: u64, ops: f64) -> Step {
         Step {

@@ -1,6 +1,6 @@
 //! The loads of a ramp, each with its measured windows.
 
-use crate::spread::Spread;
+use crate::report::spread::Spread;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@
 //! Throughput of equal windows at one load has settled when the median of the last
 //! [`COMPARED`] is at most [`GAIN_MAX`] above that of as many before them.
 
-use crate::spread::Spread;
+use crate::report::spread::Spread;
 
 const COMPARED: usize = 4;
 const GAIN_MAX: f64 = 0.05;

@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hasher};
 use helenus_wire::{ErrorBody, Opcode, ResultKind, RowsView, result_kind, strip_prelude};
 use tokio::time::error::Elapsed;
 
+use crate::client::failure::code_kind;
 use crate::client::shared::Envelope;
-use crate::failure::code_kind;
 use crate::measure::ErrorKind;
 
 /// No answer in time.

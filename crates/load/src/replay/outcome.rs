@@ -10,7 +10,7 @@ use super::pace::{Pace, Paced};
 use super::play::Sample;
 use super::tally::{Group, Of, Tally, groups, histogram};
 use super::traffic::Traffic;
-use crate::endpoint::Endpoint;
+use crate::client::endpoint::Endpoint;
 
 /// The outcome, as it is shown and written.
 #[derive(Debug, Serialize)]

@@ -20,8 +20,8 @@ use super::statements::{
 };
 use super::step::Step;
 use super::traffic::Traffic;
+use crate::client::endpoint::Endpoint;
 use crate::client::shared::{OPENING_MAX, Session};
-use crate::endpoint::Endpoint;
 
 /// Requests that wait for answers at the recorded times, and bytes of these.
 const WAITING_MAX: usize = 200_000;

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::step::Step;
 use super::values::Made;
+use crate::client::failure::code_kind;
 use crate::client::shared::{Envelope, Session};
-use crate::failure::code_kind;
 
 /// A bind marker.
 #[derive(Clone, Debug)]

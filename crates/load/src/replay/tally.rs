@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::answers::Compared;
 use crate::measure::ErrorKind;
-use crate::spread::Spread;
+use crate::report::spread::Spread;
 
 /// The key by which requests are shown together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

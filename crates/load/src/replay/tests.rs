@@ -416,7 +416,11 @@ fn a_load_that_was_not_offered_is_told_of_each_endpoint() {
     gathered.add_round(&traffic, &played, 1.0);
     let endpoints = ["a", "b"].map(|name| {
         let points = vec!["127.0.0.1:1".to_owned()];
-        crate::endpoint::Endpoint::new(name.to_owned(), points, crate::endpoint::Policy::RoundRobin)
+        crate::client::endpoint::Endpoint::new(
+            name.to_owned(),
+            points,
+            crate::client::endpoint::Policy::RoundRobin,
+        )
     });
     let outcome = gathered.outcome(&endpoints, &traffic);
     let rates: Vec<_> = outcome

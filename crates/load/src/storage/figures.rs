@@ -1,6 +1,6 @@
 //! Measured speeds of a storage.
 
-use crate::svg::number;
+use crate::report::svg::number;
 use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 

@@ -6,10 +6,10 @@ use crate::node_cpus::default_share;
 use crate::testbed::Proxy;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use helenus_load::arms::{Arm, HELENUS, JAVA, ROUND_ROBIN, TOKEN_AWARE};
-use helenus_load::assignment::{Assignment, Scenario};
-use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
-use helenus_load::ycsb::UserTable;
+use helenus_load::client::endpoint::{Endpoint, Policy, parse_consistency};
+use helenus_load::experiments::arms::{Arm, HELENUS, JAVA, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::experiments::assignment::{Assignment, Scenario};
+use helenus_load::workload::ycsb::UserTable;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

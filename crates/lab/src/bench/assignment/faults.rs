@@ -4,7 +4,7 @@ use super::compactions::Compactions;
 use super::relay::Relays;
 use anyhow::{Context, Result, ensure};
 use helenus_cluster::{Cluster, DiskLimits};
-use helenus_load::assignment::Faults;
+use helenus_load::experiments::assignment::Faults;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use crate::bench::common::middle;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_load::arms::Arm;
-use helenus_load::assignment::latency;
+use helenus_load::experiments::arms::Arm;
+use helenus_load::experiments::assignment::latency;
 use helenus_load::measure::Phase;
 use helenus_load::report::Report;
 use std::collections::BTreeSet;

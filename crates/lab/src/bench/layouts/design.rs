@@ -5,7 +5,7 @@ use helenus_layout::{
     Access, Anneal, Coefficients, Collector, CostModel, Effort, Layout, Objective, Options, Query,
     Restriction, SampledModel, Statistics, Storage, Table, Value, design,
 };
-use helenus_load::layouts::{
+use helenus_load::experiments::layouts::{
     CLUSTERING, ClusteringOrder, Instance, Instances, KINDS, Kind, Orders, PARTITION, primary_key,
 };
 use std::ops::Bound;

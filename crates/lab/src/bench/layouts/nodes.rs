@@ -3,7 +3,7 @@
 use crate::nodetool::nodetool;
 use anyhow::{Context, Result};
 use helenus_cluster::Cluster;
-use helenus_load::layouts::Nodes;
+use helenus_load::experiments::layouts::Nodes;
 use std::path::Path;
 
 pub(super) struct OwnNodes<'a> {

@@ -7,7 +7,7 @@ use helenus_layout::{
     Anneal, Coefficients, CostModel, Effort, Layout, Objective, Options, Query,
     Restriction as Asked, Sample, SampledModel, Statistics, Storage, Table, design,
 };
-use helenus_load::layouts::{Restriction, Synthetic};
+use helenus_load::experiments::layouts::{Restriction, Synthetic};
 use std::ops::Bound;
 
 const ROW_BYTES: f64 = 30.0;

@@ -2,7 +2,7 @@
 
 use crate::bench::common::middle;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_load::layouts::{Contender, DISK, DISK_BYTES, latency};
+use helenus_load::experiments::layouts::{Contender, DISK, DISK_BYTES, latency};
 use helenus_load::measure::{Latency, Phase};
 use helenus_load::report::Report;
 use std::collections::BTreeSet;

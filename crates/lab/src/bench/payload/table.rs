@@ -2,11 +2,11 @@
 
 use crate::bench::common::middle;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_load::measure::Phase;
-use helenus_load::payload::{
+use helenus_load::experiments::payload::{
     DATA_BYTES_FIGURE, Payload, VALUE_BYTES_FIGURE, node_cpu_us, proxy_cpu_us, reads_cell,
     size_cell, writes_cell,
 };
+use helenus_load::measure::Phase;
 use helenus_load::report::Report;
 
 const HEADS: [&str; 12] = [

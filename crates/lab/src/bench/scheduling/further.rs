@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use helenus_load::scheduling::{Further, Indexed, Mix, Tables, Wide};
+use helenus_load::experiments::scheduling::{Further, Indexed, Mix, Tables, Wide};
 use std::time::Duration;
 
 /// Partitions of several pages each; with --quick smaller ones.

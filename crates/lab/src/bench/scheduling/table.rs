@@ -2,9 +2,9 @@
 
 use crate::bench::common::middle;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_load::experiments::scheduling::{Arm, KINDS};
 use helenus_load::measure::{Kind, Phase};
 use helenus_load::report::Report;
-use helenus_load::scheduling::{Arm, KINDS};
 use std::collections::BTreeSet;
 
 /// Medians over the rounds, in milliseconds, including failures.

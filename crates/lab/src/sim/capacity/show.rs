@@ -4,7 +4,7 @@ use super::ramp::Measured;
 use super::results::Results;
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
-use helenus_load::svg::number;
+use helenus_load::report::svg::number;
 use helenus_sim::capacity::sweep::{Errors, knee};
 use helenus_sim::capacity::{Outcome, Setup};
 use serde_json::{Value, json};

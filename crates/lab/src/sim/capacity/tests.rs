@@ -1,12 +1,12 @@
 use super::*;
 use clap::Parser;
-use helenus_load::machine::Machine;
 use helenus_load::ramp::capacity::{Capacity, Unit, UsesByLoad};
 use helenus_load::ramp::evidence::{Kind, Use};
 use helenus_load::ramp::page;
 use helenus_load::ramp::search::{Policy as SearchPolicy, Search};
 use helenus_load::ramp::steps::{Limits, Window};
 use helenus_load::report::Report;
+use helenus_load::report::machine::Machine;
 use std::path::Path;
 
 #[derive(Parser)]

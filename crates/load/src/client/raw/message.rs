@@ -1,8 +1,8 @@
 //! Parameters of connections, and the messages that are sent over them.
 
 use crate::client::Compression;
-use crate::endpoint::Endpoint;
-use crate::tls::Tls;
+use crate::client::endpoint::Endpoint;
+use crate::client::tls::Tls;
 use anyhow::{Context, Result, ensure};
 use helenus_wire::{ErrorBody, Opcode, strip_prelude};
 use std::time::Duration;

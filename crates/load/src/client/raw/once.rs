@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::message::{Plan, error_text};
 
-use crate::endpoint::Endpoint;
+use crate::client::endpoint::Endpoint;
 use anyhow::{Context, Result, bail, ensure};
 use helenus_wire::{Opcode, ResultKind, RowsView, result_kind, strip_prelude, write};
 use std::collections::BTreeSet;

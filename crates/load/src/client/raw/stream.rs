@@ -1,6 +1,6 @@
 //! The bytes of a connection, encrypted or not.
 
-use crate::tls::{Tls, explain};
+use crate::client::tls::{Tls, explain};
 use anyhow::Result;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;

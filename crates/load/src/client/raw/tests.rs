@@ -1,7 +1,7 @@
 use super::*;
 use crate::client::CqlType;
-use crate::tls::tests::Certificates;
-use crate::tls::{Tls, Trust};
+use crate::client::tls::tests::Certificates;
+use crate::client::tls::{Tls, Trust};
 use helenus_wire::{Compression, ErrorBody};
 use helenus_wire::{
     HEADER_LEN, Header, code, compress_body, decompress_body, flags, query_flags, write,
@@ -178,7 +178,11 @@ fn error(code: i32) -> Vec<u8> {
 }
 
 async fn clients(address: String, count: usize) -> Result<RawClients> {
-    let endpoint = Endpoint::new("x", vec![address], crate::endpoint::Policy::TokenAware);
+    let endpoint = Endpoint::new(
+        "x",
+        vec![address],
+        crate::client::endpoint::Policy::TokenAware,
+    );
     RawClients::open(&endpoint, &["SELECT"], count).await
 }
 
@@ -233,7 +237,11 @@ async fn credentials_are_sent_when_required_and_a_refusal_is_reported() {
         ..Server::default()
     };
     let address = server.start().await;
-    let mut endpoint = Endpoint::new("x", vec![address], crate::endpoint::Policy::TokenAware);
+    let mut endpoint = Endpoint::new(
+        "x",
+        vec![address],
+        crate::client::endpoint::Policy::TokenAware,
+    );
     let without = RawClients::open(&endpoint, &["SELECT"], 1).await;
     let without = format!("{:#}", without.unwrap_err());
     assert!(without.contains("--username"), "{without}");
@@ -246,7 +254,11 @@ async fn credentials_are_sent_when_required_and_a_refusal_is_reported() {
 }
 
 fn endpoint(address: String) -> Endpoint {
-    Endpoint::new("x", vec![address], crate::endpoint::Policy::TokenAware)
+    Endpoint::new(
+        "x",
+        vec![address],
+        crate::client::endpoint::Policy::TokenAware,
+    )
 }
 
 #[tokio::test]
@@ -281,7 +293,7 @@ async fn the_serial_consistency_is_sent_if_it_is_given() {
     for (serial, flags) in [
         (None, query_flags::VALUES),
         (
-            Some(crate::endpoint::SerialConsistency::LocalSerial),
+            Some(crate::client::endpoint::SerialConsistency::LocalSerial),
             query_flags::VALUES | query_flags::SERIAL_CONSISTENCY,
         ),
     ] {

@@ -1,8 +1,8 @@
 //! One connection of protocol v5 with many requests in flight.
 
 use crate::client::raw::{BROKEN, Envelope, Reading, Stream, Writing};
+use crate::client::tls::{Tls, explain};
 use crate::measure::ErrorKind;
-use crate::tls::{Tls, explain};
 use anyhow::Result;
 use helenus_wire::{
     Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version,

@@ -5,8 +5,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::tls::tests::Certificates;
-use crate::tls::{Tls, Trust};
+use crate::client::tls::tests::Certificates;
+use crate::client::tls::{Tls, Trust};
 
 const PAGE_ROWS: i32 = 2;
 
@@ -129,7 +129,7 @@ fn page_of(value: &[u8], is_last: bool) -> Vec<u8> {
 }
 
 async fn open(addresses: Vec<String>, connections: usize) -> Result<SharedConnections> {
-    let endpoint = Endpoint::new("x", addresses, crate::endpoint::Policy::TokenAware);
+    let endpoint = Endpoint::new("x", addresses, crate::client::endpoint::Policy::TokenAware);
     SharedConnections::open(&endpoint, &["SELECT"], connections).await
 }
 
@@ -204,7 +204,11 @@ async fn connections_are_encrypted_and_refusals_say_what_to_do() {
             server_name: None,
         };
         let identity = is_known.then_some((&*certificate, &*key));
-        let mut endpoint = Endpoint::new("x", vec![address], crate::endpoint::Policy::TokenAware);
+        let mut endpoint = Endpoint::new(
+            "x",
+            vec![address],
+            crate::client::endpoint::Policy::TokenAware,
+        );
         endpoint.tls = Some(Tls::new(trust, identity).unwrap());
         async move { SharedConnections::open(&endpoint, &["q"], 1).await }
     };

@@ -5,7 +5,7 @@ use tokio::task::yield_now;
 use tokio::time::advance;
 
 use super::server::Server;
-use crate::endpoint::{Endpoint, Policy};
+use crate::client::endpoint::{Endpoint, Policy};
 use crate::mirror::connections::{Connection, Connections};
 
 /// The connection, when it is open.

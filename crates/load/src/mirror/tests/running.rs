@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use super::server::{Server, further_state, page_bytes};
-use crate::endpoint::{Endpoint, Policy};
+use crate::client::endpoint::{Endpoint, Policy};
 use crate::mirror::{Limits, Mirror, Options, Outcome, Source};
 
 const READ: &str = "SELECT v FROM ks.t WHERE k = ?";

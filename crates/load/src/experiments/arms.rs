@@ -1,0 +1,111 @@
+//! Arms, their names, and the keys of ratios, which the experiments share.
+
+use crate::client::endpoint::Endpoint;
+use crate::process::Watched;
+use crate::report::Report;
+use crate::report::spread::geometric_mean;
+use std::net::SocketAddr;
+
+pub const TOKEN_AWARE: &str = "direct-token-aware";
+pub const ROUND_ROBIN: &str = "direct-round-robin";
+/// The Java driver and its default load balancing, in a process of its own.
+pub const JAVA: &str = "direct-java";
+pub const HELENUS: &str = "helenus";
+/// The variant of Helenus that merges writes: its arm is `helenus-merged`.
+pub const MERGED: &str = "merged";
+
+/// The name under which a proxy's own process appears in a phase.
+pub(crate) const PROXY_PROCESS: &str = "proxy";
+
+/// One of the alternatives that an experiment compares.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    pub endpoint: Endpoint,
+    /// The proxy's process, if it runs on this machine.
+    pub proxy_pid: Option<u32>,
+    /// Address of its metrics page.
+    pub admin: Option<SocketAddr>,
+}
+
+/// The processes whose CPU time is recorded during an arm's turn: the given ones, this one and the
+/// arm's proxy.
+pub(crate) fn watched_with(others: &[Watched], proxy_pid: Option<u32>) -> Vec<Watched> {
+    let mut watched = others.to_vec();
+    watched.push(Watched::this_process());
+    watched.extend(proxy_pid.map(|pid| Watched::new(PROXY_PROCESS, pid)));
+    watched
+}
+
+/// Helenus has the documented keys; other arms' keys are prefixed with the arm's name.
+pub(crate) fn ratio_key(arm: &str, key: &str) -> String {
+    match arm {
+        HELENUS => key.to_owned(),
+        name => format!("{name}.{key}"),
+    }
+}
+
+/// The geometric mean over the cells, for each round in which all of them have a value.
+pub(crate) fn per_round<C>(
+    rounds: usize,
+    cells: &[C],
+    of: impl Fn(&C, usize) -> Option<f64>,
+) -> Vec<f64> {
+    let of_round = |round| {
+        let values: Option<Vec<f64>> = cells.iter().map(|cell| of(cell, round)).collect();
+        match values?.as_slice() {
+            // The value of a single cell may be zero, which has no geometric mean.
+            [value] => Some(*value),
+            values => geometric_mean(values),
+        }
+    };
+    (0..rounds).filter_map(of_round).collect()
+}
+
+/// Adds the settings and the caveat that every experiment states.
+pub(crate) fn describe(
+    report: &mut Report,
+    endpoint: &Endpoint,
+    replication: usize,
+    seed: u64,
+    others: impl IntoIterator<Item = (&'static str, String)>,
+) {
+    let always = [
+        ("replication factor", replication.to_string()),
+        (
+            "connections per host",
+            endpoint.connections_per_host.to_string(),
+        ),
+        ("consistency", format!("{:?}", endpoint.consistency)),
+        ("seed", seed.to_string()),
+    ];
+    let named = always.into_iter().chain(others);
+    report
+        .settings
+        .extend(named.map(|(name, value)| (name.to_owned(), value)));
+    report.notes.push(
+        "Client, proxies and nodes share this machine's cores: at saturation a proxy's CPU time is \
+         taken from the nodes, which a proxy on its own machine would not do."
+            .into(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_helenus_has_the_documented_keys() {
+        assert_eq!(ratio_key(HELENUS, "x"), "x");
+        assert_eq!(ratio_key("helenus-off", "x"), "helenus-off.x");
+    }
+
+    #[test]
+    fn a_round_counts_only_if_all_its_cells_do() {
+        let cells = [[Some(2.0), Some(1.0)], [Some(8.0), None]];
+        let means = per_round(2, &cells, |cell, round| cell[round]);
+        assert_eq!(means.len(), 1);
+        assert!((means[0] - 4.0).abs() < 1e-9);
+        let none: [[Option<f64>; 2]; 0] = [];
+        assert!(per_round(2, &none, |cell, round| cell[round]).is_empty());
+    }
+}

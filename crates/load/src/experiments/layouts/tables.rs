@@ -1,0 +1,276 @@
+//! The tables of the arms: the same orders, held in different ways.
+
+use super::orders::{CLUSTERING, COLUMNS, Orders, PARTITION};
+use crate::client::endpoint::Endpoint;
+use crate::workload::kv::create_keyspace;
+use anyhow::{Context, Result, bail};
+use helenus_catalogue::change::{Change, batch};
+use helenus_catalogue::{Feature, Flag, KEYSPACE, Layout, LayoutState, TableKey, stored};
+use scylla::client::session::Session;
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
+use scylla::value::Row;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Compare-and-sets of the catalogue that others get ahead of.
+const ATTEMPTS: u32 = 5;
+
+/// The keeper of the further copies of the orders, if there are any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A single table.
+    Plain,
+    /// A single table with an SAI index for each of the paper's columns.
+    Indexed,
+    /// Materialized views.
+    Views,
+    /// The client, which writes all tables in an unlogged batch.
+    HandCopied,
+    /// Helenus: the client knows the first table only.
+    Layouts,
+}
+
+/// A clustering order, by places in [`CLUSTERING`].
+pub type ClusteringOrder = Vec<usize>;
+
+/// One way of holding all orders, in a keyspace of its own.
+#[derive(Clone, Debug)]
+pub struct Copies {
+    pub keyspace: String,
+    pub form: Form,
+    /// The clustering order of each copy; the first is the table itself.
+    pub orders: Vec<ClusteringOrder>,
+    /// The copy that the client asks for each kind of query.
+    pub reads: [usize; 2],
+}
+
+impl Copies {
+    /// The full name of a copy.
+    pub(super) fn table(&self, copy: usize) -> String {
+        format!("{}.{}", self.keyspace, self.name(copy))
+    }
+
+    fn name(&self, copy: usize) -> String {
+        match (copy, self.form) {
+            (0, _) => "orders".into(),
+            (_, Form::Layouts) => format!("orders__layout_{}", layout_name(copy)),
+            _ => format!("orders_{}", layout_name(copy)),
+        }
+    }
+
+    /// The tables that the client writes.
+    pub(super) fn written(&self) -> Vec<String> {
+        let count = match self.form {
+            Form::HandCopied => self.orders.len(),
+            _ => 1,
+        };
+        (0..count).map(|copy| self.table(copy)).collect()
+    }
+
+    pub(super) fn all(&self) -> Vec<String> {
+        (0..self.orders.len())
+            .map(|copy| self.table(copy))
+            .collect()
+    }
+
+    /// CQL that creates the tables, indexes and views, in this order.
+    fn statements(&self) -> Vec<String> {
+        let columns: Vec<String> = COLUMNS.map(|(name, kind)| format!("{name} {kind}")).into();
+        let columns = columns.join(", ");
+        let not_null: Vec<String> = [PARTITION]
+            .iter()
+            .chain(&CLUSTERING)
+            .map(|column| format!("{column} IS NOT NULL"))
+            .collect();
+        let not_null = not_null.join(" AND ");
+        let mut statements = Vec::new();
+        for (copy, table) in self.all().into_iter().enumerate() {
+            let key = primary_key(&self.orders[copy]);
+            statements.push(match (copy, self.form) {
+                (1.., Form::Views) => format!(
+                    "CREATE MATERIALIZED VIEW {table} AS SELECT * FROM {} WHERE {not_null} {key}",
+                    self.table(0)
+                ),
+                _ => format!("CREATE TABLE {table} ({columns}, {key})"),
+            });
+        }
+        if self.form == Form::Indexed {
+            let table = self.table(0);
+            let columns = CLUSTERING[..3].iter();
+            statements
+                .extend(columns.map(|c| format!("CREATE INDEX ON {table} ({c}) USING 'sai'")));
+        }
+        statements
+    }
+
+    /// Entries of the layouts in Helenus's catalogue: readable at once, because the tables are still empty.
+    fn layouts(&self) -> Vec<Layout> {
+        let layout = |copy: usize| {
+            let columns = self.orders[copy].iter().map(|&at| CLUSTERING[at]);
+            Layout {
+                name: layout_name(copy).into(),
+                physical: self.name(copy),
+                clustering: columns.map(str::to_owned).collect(),
+                state: LayoutState::Ready.name().to_owned(),
+                created: 1,
+            }
+        };
+        (1..self.orders.len()).map(layout).collect()
+    }
+
+    /// Puts the layouts into the catalogue, and has the table flagged.
+    async fn announce(&self, orders: &Orders, session: &Session) -> Result<()> {
+        let distinct = CLUSTERING.iter().zip(orders.distinct());
+        let distinct: Vec<(String, u64)> = distinct
+            .map(|(column, count)| ((*column).to_owned(), count))
+            .collect();
+        let flag = Flag {
+            feature: Feature::Layouts,
+            table: TableKey::new(&self.keyspace, &self.name(0)),
+            number: SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64,
+        };
+        let layouts = self.layouts();
+        let mut changes = vec![Change::Begin(flag.feature, flag.number)];
+        changes.extend(layouts.iter().map(Change::PutLayout));
+        changes.push(Change::Count {
+            rows: orders.rows.len() as u64,
+            distinct: &distinct,
+        });
+        for _ in 0..ATTEMPTS {
+            let version = version(session).await?;
+            let new = flag.number.max(version + 1);
+            let batch = batch(version, new, &flag.table, &changes);
+            if is_applied(session, &batch).await? {
+                return run(session, &flag.create()).await;
+            }
+        }
+        bail!("others change the catalogue all the time")
+    }
+}
+
+/// The version of the catalogue.
+async fn version(session: &Session) -> Result<i64> {
+    let mut select = Statement::new(stored::SELECT);
+    select.set_consistency(Consistency::Serial);
+    let answer = session.query_unpaged(select, ()).await?;
+    let row = answer.into_rows_result()?.maybe_first_row::<Row>()?;
+    let version = row.and_then(|row| row.columns.into_iter().next().flatten());
+    Ok(version.and_then(|of| of.as_bigint()).unwrap_or(0))
+}
+
+async fn is_applied(session: &Session, batch: &str) -> Result<bool> {
+    let answer = session.query_unpaged(batch, ()).await?;
+    let row = answer.into_rows_result()?.first_row::<Row>()?;
+    let applied = row.columns.into_iter().next().flatten();
+    Ok(applied.and_then(|of| of.as_boolean()) == Some(true))
+}
+
+/// Creates everything anew, in the order of `all`. Proxies must be started afterwards: then they know the
+/// layouts before the first row is written.
+pub async fn create(
+    all: &[Copies],
+    orders: &Orders,
+    endpoint: &Endpoint,
+    replication: usize,
+    say: &mut dyn FnMut(String),
+) -> Result<()> {
+    let session = endpoint.connect().await?;
+    if all.iter().any(|copies| copies.form == Form::Layouts) {
+        create_keyspace(&session, KEYSPACE, replication).await?;
+        run(&session, stored::CREATE).await?;
+    }
+    for copies in all {
+        say(format!("creating {}", copies.keyspace));
+        run(
+            &session,
+            &format!("DROP KEYSPACE IF EXISTS {}", copies.keyspace),
+        )
+        .await?;
+        create_keyspace(&session, &copies.keyspace, replication).await?;
+        for statement in copies.statements() {
+            run(&session, &statement).await?;
+        }
+        if copies.form == Form::Layouts {
+            copies.announce(orders, &session).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn run(session: &Session, statement: &str) -> Result<()> {
+    let done = session.query_unpaged(statement, ()).await;
+    done.with_context(|| format!("cannot run: {statement}"))?;
+    Ok(())
+}
+
+/// Such as `PRIMARY KEY ((branch), clerk, custkey, orderdate, orderkey)`.
+pub fn primary_key(order: &[usize]) -> String {
+    let columns: Vec<&str> = order.iter().map(|&column| CLUSTERING[column]).collect();
+    format!("PRIMARY KEY (({PARTITION}), {})", columns.join(", "))
+}
+
+/// a, b, c …
+fn layout_name(copy: usize) -> char {
+    char::from(b'a' + (copy as u8).saturating_sub(1) % 26)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copies(form: Form) -> Copies {
+        Copies {
+            keyspace: "k".into(),
+            form,
+            orders: vec![vec![0, 1, 2, 3], vec![2, 1, 0, 3]],
+            reads: [1, 0],
+        }
+    }
+
+    #[test]
+    fn each_form_has_its_tables() {
+        let texts = |form| copies(form).statements();
+        let own = "PRIMARY KEY ((branch), custkey, orderdate, clerk, orderkey)";
+        let other = "PRIMARY KEY ((branch), clerk, orderdate, custkey, orderkey)";
+        let hand_copied = texts(Form::HandCopied);
+        assert_eq!(hand_copied.len(), 2);
+        assert!(hand_copied[0].starts_with("CREATE TABLE k.orders (branch int, "));
+        assert!(hand_copied[0].contains(own) && hand_copied[1].contains(other));
+        let views = texts(Form::Views);
+        assert!(
+            views[1].starts_with("CREATE MATERIALIZED VIEW k.orders_a AS SELECT * FROM k.orders")
+        );
+        assert!(views[1].contains("orderkey IS NOT NULL") && views[1].ends_with(other));
+        assert!(texts(Form::Layouts)[1].starts_with("CREATE TABLE k.orders__layout_a ("));
+        let indexed = texts(Form::Indexed);
+        assert_eq!(indexed[2..].len(), 3);
+        assert!(indexed[4].contains("ON k.orders (clerk) USING 'sai'"));
+    }
+
+    #[test]
+    fn only_hand_copied_tables_are_all_written_by_the_client() {
+        assert_eq!(
+            copies(Form::HandCopied).written(),
+            ["k.orders", "k.orders_a"]
+        );
+        for form in [Form::Plain, Form::Indexed, Form::Views, Form::Layouts] {
+            assert_eq!(copies(form).written(), ["k.orders"]);
+        }
+    }
+
+    #[test]
+    fn the_catalogue_knows_every_layout_but_not_the_table() {
+        let layouts = copies(Form::Layouts).layouts();
+        assert_eq!(layouts.len(), 1);
+        let layout = &layouts[0];
+        assert_eq!(
+            (&*layout.name, &*layout.physical),
+            ("a", "orders__layout_a")
+        );
+        assert_eq!(
+            layout.clustering,
+            ["clerk", "orderdate", "custkey", "orderkey"]
+        );
+        assert_eq!(layout.state(), Some(LayoutState::Ready));
+    }
+}

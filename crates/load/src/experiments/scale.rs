@@ -1,0 +1,188 @@
+//! The experiment `scale`: what further nodes bring, and what their joining costs.
+//!
+//! - **Cells**: half reads, half writes of a key-value table from 10, 40, 100 and 400 clients in a
+//!   closed loop, with one node, then with each further one. The arms take turns in slices within a
+//!   round, in an order that rotates, so drift affects them alike.
+//! - **Joins**: a node joins only once, so both arms run *side by side*, with the same number of
+//!   clients each; they compete for the nodes. Percentiles are of single seconds: the *steady* ones
+//!   before the join, and those from the start of the new node's process until it is ready and
+//!   [`Scale::settling`] has passed.
+//! - **Knee**: a [ramp](crate::ramp) through Helenus with one node, against the highest throughput
+//!   of a grid of loads, each measured in every round.
+//!
+//! Sessions stay open from the first cell to the last, so new nodes are noticed as an application's
+//! driver would notice them.
+
+use crate::experiments::arms::watched_with;
+use crate::interleaved::{ArmRun, Interleaved, LoadModel};
+use crate::process::Watched;
+use crate::ramp::capacity::{Capacity, Unit, UsesByLoad};
+use crate::ramp::evidence::Probe;
+use crate::ramp::measure::Windows;
+use crate::ramp::search::{Policy, Search};
+use crate::ramp::steps::{Limits, Window};
+use crate::ramp::warmup::Warmup;
+use crate::report::Report;
+use crate::run::{Limit, Plan, run_closed};
+use crate::workload::keys::Keys;
+use crate::workload::kv::{KeyValue, Mix};
+use anyhow::{Context, Result};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+mod cells;
+mod compare;
+mod experiment;
+mod join;
+mod plots;
+
+pub use crate::experiments::arms::{HELENUS, TOKEN_AWARE};
+use cells::{cell, grid_cell};
+pub use experiment::{Scale, Sessions};
+
+/// Clients of the warm-up.
+const WARMUP_CLIENTS: usize = 32;
+const WARMUP_WINDOW: Duration = Duration::from_secs(1);
+
+impl Scale {
+    /// Creates and fills the table.
+    pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<Vec<Sessions>> {
+        let first = self.arms.first().context("no arms to compare")?;
+        let session = first.endpoint.connect().await?;
+        self.table.create(&session).await?;
+        say(format!("filling {} rows", self.table.keys));
+        self.table.fill(&first.endpoint, 64, Arc::default()).await?;
+        let mut open = Vec::new();
+        for arm in &self.arms {
+            let (keys, mix) = (Keys::uniform(self.table.keys), Mix::of_reads(0.5));
+            let opened = KeyValue::open(&arm.endpoint, &self.table, keys, mix, 1).await;
+            open.push(Arc::new(opened.with_context(|| arm.endpoint.name.clone())?));
+        }
+        Ok(open)
+    }
+
+    /// All arms in turn, until throughput no longer rises by itself.
+    pub async fn warm_up(&self, open: &[Sessions], say: &mut dyn FnMut(String)) {
+        let began = Instant::now();
+        let mut warmups = vec![Warmup::default(); open.len()];
+        while began.elapsed() < self.warmup_max && !warmups.iter().all(Warmup::has_settled) {
+            for ((arm, sessions), warmup) in self.arms.iter().zip(open).zip(&mut warmups) {
+                let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(WARMUP_WINDOW));
+                let phase = run_closed(sessions, &plan).await;
+                let (name, ops) = (&arm.endpoint.name, phase.ops_per_second);
+                say(format!("warming up: {name}, {ops:.0} queries/s"));
+                warmup.on_window(ops);
+            }
+        }
+    }
+
+    /// The cells with so many nodes.
+    pub async fn cells(
+        &self,
+        open: &[Sessions],
+        nodes: usize,
+        watched: &[Watched],
+        report: &mut Report,
+        say: &mut dyn FnMut(String),
+    ) {
+        for round in 0..self.rounds {
+            for &clients in &self.clients {
+                let plan = self.interleaved(clients);
+                let runs = self.runs(open, watched);
+                let cell = cell(nodes, clients);
+                let arms = &self.arms;
+                let phases = plan
+                    .round(&runs, round, &mut |arm| {
+                        say(format!("{cell}: {}", arms[arm].endpoint.name));
+                    })
+                    .await;
+                for (arm, phase) in arms.iter().zip(phases) {
+                    report.add(&arm.endpoint.name, &cell, phase);
+                }
+            }
+        }
+    }
+
+    /// Ramps the last arm, then measures the grid of loads; both with one node.
+    pub async fn knee(
+        &self,
+        open: &[Sessions],
+        watched: &[Watched],
+        report: &mut Report,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Capacity> {
+        let (arm, sessions) = self
+            .arms
+            .iter()
+            .zip(open)
+            .find(|(arm, _)| arm.endpoint.name == HELENUS)
+            .context("there is no arm of Helenus")?;
+        let windows = Windows {
+            probe: Probe::new(watched_with(watched, arm.proxy_pid)),
+            pools: None,
+            time: self.window,
+            warmup: self.window / 5,
+            progress: Arc::default(),
+        };
+        let limits = Limits {
+            latency_us_p99_max: None,
+            error_share_max: 0.001,
+            achieved_share_min: None,
+        };
+        let most = self.grid.iter().max().copied().unwrap_or(512) as u64;
+        let mut search = Search::new(Policy::new(1, most, limits));
+        let mut uses = UsesByLoad::new();
+        let mut seed = self.seed;
+        while let Some(load) = search.poll_load() {
+            seed = seed.wrapping_add(1);
+            let measured = windows.measure(sessions, LoadModel::Closed, load as usize, seed);
+            let (phase, used) = measured.await;
+            let ops = phase.ops_per_second;
+            say(format!("ramp: {load} clients, {ops:.0} queries/s"));
+            search.on_window(load, Window::of(&phase));
+            uses.entry(load).or_default().push(used);
+        }
+        let capacity = Capacity::of(&search, Unit::Clients, &uses, Some(1), None);
+        let mut grid = self.grid.clone();
+        // Measured again beside the grid, so that drift since the ramp can be told from its error.
+        grid.extend(capacity.knee.as_ref().map(|knee| knee.load as usize));
+        grid.sort_unstable();
+        grid.dedup();
+        for round in 0..self.rounds.max(3) {
+            for turn in crate::report::spread::rotation(grid.len(), round) {
+                let clients = grid[turn];
+                seed = seed.wrapping_add(1);
+                let measured = windows.measure(sessions, LoadModel::Closed, clients, seed);
+                let (phase, _) = measured.await;
+                say(format!("grid: {clients} clients"));
+                report.add(HELENUS, &grid_cell(clients), phase);
+            }
+        }
+        Ok(capacity)
+    }
+
+    fn runs(&self, open: &[Sessions], watched: &[Watched]) -> Vec<ArmRun<KeyValue>> {
+        let arms = self.arms.iter().zip(open);
+        arms.map(|(arm, sessions)| ArmRun {
+            workload: sessions.clone(),
+            watched: watched_with(watched, arm.proxy_pid),
+        })
+        .collect()
+    }
+
+    fn interleaved(&self, clients: usize) -> Interleaved {
+        Interleaved {
+            clients,
+            load: LoadModel::Closed,
+            time: self.cell_time,
+            slices: self.slices,
+            warmup_first: Duration::from_millis(500),
+            warmup: Duration::from_millis(200),
+            seed: self.seed,
+            progress: Arc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
