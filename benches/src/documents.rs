@@ -8,13 +8,13 @@ use helenus_payload::{Codec, Decoder, DictionaryId, Encoder, Learned, learn};
 
 use crate::work::Work;
 
-/// What can be counted. A document has about 450 bytes.
+/// The benchmarks of documents. A document has about 450 bytes.
 pub(crate) const ALL: &[(&str, Work)] = &[
     ("document: shape, encoded and verified", encode),
     ("document: shape, decoded", decode),
 ];
 
-/// What the codec learns from, and as many other documents that are written.
+/// Documents from which the codec learns, and as many others that are written.
 const DOCUMENTS: usize = 250;
 const ID: DictionaryId = DictionaryId(1);
 

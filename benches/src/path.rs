@@ -8,7 +8,7 @@ use helenus_wire::{Opcode, Version};
 use crate::work::{Work, execute_body, rows_body};
 use crate::worker::{READ_ID, WRITE_ID, Worker};
 
-/// What can be counted; only [`crate::worker::COUNTED`] is, and what it calls.
+/// The benchmarks of the whole path; only [`crate::worker::COUNTED`] is counted, and what it calls.
 pub(crate) const ALL: &[(&str, Work)] = &[
     ("whole path: read of a v5 client", |times| {
         reads(Version::V5, 1, times);

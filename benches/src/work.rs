@@ -21,10 +21,10 @@ const TOKENS_PER_NODE: usize = 16;
 /// Runs something this many times.
 pub(crate) type Work = fn(usize);
 
-/// What nodes call the columns of results.
+/// The nodes' id for the columns of results.
 pub(crate) const METADATA_ID: [u8; 16] = [8; 16];
 
-/// What can be counted.
+/// The benchmarks of single functions.
 pub(crate) const ALL: &[(&str, Work)] = &[
     ("decode a packed EXECUTE", decode),
     ("encode a packed EXECUTE", encode),
@@ -227,7 +227,7 @@ fn route(times: usize) {
     }
 }
 
-/// What a worker knows of three nodes that have answered a moment ago.
+/// A worker's choice among three nodes that have answered a moment ago.
 fn known() -> Choice {
     let mut choice = Choice::new(Assignment::default());
     choice.grow_to(NODES);
@@ -291,7 +291,7 @@ fn hot_known(times: usize) {
     hot(times, |at| at % PLACES as u64);
 }
 
-/// What costs most: each that is looked at takes the place of another.
+/// The most expensive case: each that is looked at takes the place of another.
 fn hot_new(times: usize) {
     hot(times, |at| at + PLACES as u64);
 }

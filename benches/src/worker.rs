@@ -26,7 +26,7 @@ const WRITE: &str = "INSERT INTO app.things (key, value) VALUES (?, ?)";
 pub(crate) const READ_ID: [u8; 16] = [7; 16];
 pub(crate) const WRITE_ID: [u8; 16] = [9; 16];
 
-/// What a node takes to answer.
+/// The time that a node takes to answer.
 const SERVICE: Duration = Duration::from_micros(200);
 
 const BIGINT: u16 = 0x02;
@@ -205,9 +205,9 @@ struct Peer {
     version: Version,
     encoder: Encoder,
     decoder: Decoder,
-    /// What it has written and the engine has not read.
+    /// Bytes that it has written and the engine has not read.
     written: Vec<u8>,
-    /// What the engine has written and it has not read.
+    /// Bytes that the engine has written and it has not read.
     arrived: Vec<u8>,
 }
 

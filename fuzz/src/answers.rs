@@ -1,4 +1,4 @@
-//! What made-up nodes answer: what a real one would, or something else if a byte of the fuzzer says so.
+//! Answers of made-up nodes: those of a real one, or something else if a byte of the fuzzer says so.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -44,7 +44,7 @@ pub struct Nodes {
     prepared: BTreeMap<Vec<u8>, String>,
 }
 
-/// What a node understands of a request.
+/// A request as far as a node understands it.
 #[derive(Default)]
 struct Asked {
     text: String,
@@ -54,16 +54,16 @@ struct Asked {
     rows_max: usize,
 }
 
-/// What the rows of an answer are like.
+/// Properties of the rows of an answer.
 #[derive(Clone, Copy)]
 struct Page {
     rows: usize,
     has_more: bool,
     /// Of a blob.
     cell_bytes: usize,
-    /// Whether the columns are not those that were prepared.
+    /// The columns are not those that were prepared.
     is_changed: bool,
-    /// Whether the condition of a write holds.
+    /// The condition of a write holds.
     is_applied: bool,
 }
 
@@ -257,7 +257,7 @@ fn columns(text: &str) -> Vec<(&str, u16)> {
     columns
 }
 
-/// Whether there is only one row of it, whatever was read.
+/// True if there is only one row of it, whatever was read.
 fn is_single(column: &str) -> bool {
     let single = ["count(", "min(", "max(", "sum(", "[applied]"];
     single.iter().any(|begin| column.starts_with(begin))

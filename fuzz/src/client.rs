@@ -142,7 +142,7 @@ impl Client {
         fed.expect("the proxy sends what a client cannot read");
     }
 
-    /// Whether it still waits for an answer that it may expect.
+    /// True if it still waits for an answer that it may expect.
     pub fn is_waiting(&self) -> bool {
         !self.is_raw && !self.waiting.is_empty()
     }

@@ -1,6 +1,6 @@
 //! The fuzzer's bytes, read from front to back.
 
-/// What is left of them.
+/// The bytes that are left.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {

@@ -115,7 +115,7 @@ impl Link {
         self.requests.push(request);
     }
 
-    /// What the connection, which is being set up, asks for next.
+    /// The next request of the connection, which is being set up.
     pub fn greeting(&self) -> Option<Opcode> {
         self.greetings.front().map(|request| request.opcode)
     }
@@ -131,7 +131,7 @@ impl Link {
         }
     }
 
-    /// Whether all that has been asked is a USE.
+    /// True if all that has been asked is a USE.
     pub fn is_at_first_use(&self) -> bool {
         self.uses == 1 && self.others == 0 && self.requests.len() == 1
     }

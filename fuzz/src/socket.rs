@@ -2,7 +2,7 @@
 
 use helenus_engine::output::{Outgoing, Sent, Then};
 
-/// What is on its way in both directions.
+/// Bytes on their way in both directions.
 pub struct Socket {
     /// Bytes for the engine.
     to_engine: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct Socket {
     pub room: usize,
     /// Whatever the engine writes fails.
     pub broken: bool,
-    /// Whether the engine is to look at it.
+    /// The engine is to look at it.
     pub woken: bool,
 }
 
@@ -57,12 +57,12 @@ impl Socket {
         self.to_engine.drain(..len).collect()
     }
 
-    /// Whether the engine could read something.
+    /// True if the engine could read something.
     pub fn has_some(&self) -> bool {
         self.portion > 0 && !self.is_drained()
     }
 
-    /// Whether the engine has read everything.
+    /// True if the engine has read everything.
     pub fn is_drained(&self) -> bool {
         self.to_engine.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What is fuzzed: each target takes any bytes, and panics if something does not hold.
+//! Targets: each takes any bytes, and panics if something does not hold.
 
 pub mod cql_facts;
 pub mod engine;

@@ -15,7 +15,7 @@ use crate::node::Link;
 
 /// Steps of one connection within a turn, each of which takes bytes or ends something.
 const STEPS_MAX: usize = 100_000;
-/// What one turn may ask for: a few wishes for each request.
+/// Outputs of one turn at most: a few wishes for each request.
 const OUTPUTS_MAX: usize = 10_000;
 
 /// See the module.
@@ -24,7 +24,7 @@ pub struct Worker {
     pub clients: Vec<Client>,
     pub links: Vec<Link>,
     pub messages: VecDeque<WorkerMessage>,
-    /// What it waits for from outside.
+    /// Dials and held answers for which it waits.
     pub dials: Vec<(LinkKey, SocketAddr)>,
     pub held: Vec<(Instant, HeldAnswer)>,
 }
@@ -79,7 +79,7 @@ impl Worker {
                 Output::Dial(key, address) => self.dials.push((key, address)),
                 Output::Agree(held) => self.held.push((now + held.limit, held)),
                 Output::Tell(worker, message) => tell(worker, message),
-                // What no node knows stays unknown.
+                // A statement that no node knows stays unknown.
                 Output::Recall(_) => {}
                 // Nobody asks.
                 Output::Report(..) | Output::Feature(_) => {}
@@ -196,7 +196,7 @@ impl Worker {
         }
         while let Some(key) = self.engine.next_client_to_write() {
             self.write_client(now, key);
-            // What it waited for may have left.
+            // The bytes that it waited for may have left.
             if self.engine.is_client_held(key)
                 && let Some(client) = self.client(key)
             {

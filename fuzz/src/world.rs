@@ -35,7 +35,7 @@ const ROUNDS: usize = 150;
 /// Longer than every time-out and every wait of the proxy.
 const PATIENCE: Duration = Duration::from_secs(1_000);
 
-/// What comes of opening a connection to a node.
+/// The result of opening a connection to a node.
 #[derive(Clone, Copy)]
 enum Dial {
     Opens,
@@ -47,7 +47,7 @@ enum Dial {
     RefusesKeyspace,
 }
 
-/// What nodes say to a token.
+/// The nodes' answer to a token.
 #[derive(Clone, Copy)]
 enum Judgement {
     Accepted,
@@ -64,18 +64,18 @@ pub struct World<'a> {
     nodes: Nodes,
     now: Instant,
     steps: u32,
-    /// Whether the nodes answer everything in the end, or are lost.
+    /// The nodes answer everything in the end, or are lost.
     ends_well: bool,
     version: Version,
-    /// Whether nodes have written bytes that are no answers to what they were asked.
+    /// Nodes have written bytes that are no answers to what they were asked.
     is_garbled: bool,
-    /// Whether the nodes ask for a role and its password.
+    /// The nodes ask for a role and its password.
     asks_who: bool,
     /// All nodes that ever were in the cluster.
     members: Vec<Node>,
     dials: [Dial; NODES_MAX],
     judgement: Judgement,
-    /// Whether schema changes are agreed on at once.
+    /// Schema changes are agreed on at once.
     agrees: bool,
 }
 
@@ -364,7 +364,7 @@ impl<'a> World<'a> {
         counter.load(Ordering::Relaxed)
     }
 
-    /// Whether a client waits for an answer.
+    /// True if a client waits for an answer.
     fn is_awaited(&self) -> bool {
         let mut clients = self.workers.iter().flat_map(|worker| &worker.clients);
         clients.any(Client::is_waiting)

@@ -20,7 +20,7 @@ pub struct Capturing {
     pub file: PathBuf,
 }
 
-/// What was captured.
+/// The content of a capture.
 pub struct Captured {
     pub statements: Vec<Statement>,
     pub requests: Vec<Recorded>,

@@ -18,7 +18,7 @@ pub struct Post {
     pub body: Vec<u8>,
 }
 
-/// What a collector says to a POST.
+/// A collector's answer to a POST.
 #[derive(Clone, Debug)]
 pub enum Said {
     Status(u16),
@@ -37,7 +37,7 @@ pub struct Collector {
 #[derive(Default)]
 struct Shared {
     posts: Vec<Post>,
-    /// What the next POSTs are answered; afterwards 200.
+    /// The answers to the next POSTs; afterwards 200.
     answers: Vec<Said>,
 }
 
@@ -78,7 +78,7 @@ impl Collector {
         format!("tracing.endpoint=http://{}", self.address)
     }
 
-    /// What the next POSTs are answered.
+    /// Sets the answers to the next POSTs.
     pub fn answer(&self, answers: Vec<Said>) {
         lock(&self.shared).answers = answers;
     }
@@ -90,7 +90,7 @@ impl Collector {
     /// All spans that have come, and the attributes of the resource of the last.
     ///
     /// # Errors
-    /// What came is not what it should be.
+    /// A message that came is not what it should be.
     pub fn spans(&self) -> Result<(Vec<Span>, BTreeMap<String, String>)> {
         let (mut spans, mut resource) = (Vec::new(), BTreeMap::new());
         for post in self.posts() {

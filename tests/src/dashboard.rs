@@ -1,4 +1,4 @@
-//! What the dashboard of a proxy shows, to whom.
+//! The content of a proxy's dashboard, and who may see it.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::proxy::Proxy;
 use crate::raw::PATIENCE;
 
-/// What is to be seen on it.
+/// The expected content.
 pub struct Shown<'a> {
     /// `admin.token` and `admin.read_token`.
     pub tokens: [&'a str; 2],
@@ -51,7 +51,7 @@ pub fn check(proxy: &Proxy, shown: &Shown<'_>) {
     the_read_token_changes_nothing(proxy, shown.tokens);
 }
 
-/// What the page asks the proxy for.
+/// The names of `/api/` that the page asks for.
 fn asked_by(page: &str) -> BTreeSet<String> {
     let names = page.split("api/").skip(1).map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_lowercase());
@@ -97,7 +97,7 @@ fn the_tiles_have_values(proxy: &Proxy, token: &str, shown: &Shown<'_>) {
     assert_eq!(clients["clients"][0]["role"], shown.role, "{clients}");
 }
 
-/// Whether its steps tell of all requests, and the last one of all nodes and the client.
+/// True if its steps tell of all requests, and the last one of all nodes and the client.
 fn is_in_history(history: &Value, shown: &Shown<'_>) -> bool {
     let steps = history["fine"]["steps"].as_array().expect("steps");
     let classes = steps

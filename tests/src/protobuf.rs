@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-/// What stands in a field.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Number(u64),

@@ -36,7 +36,7 @@ pub struct Options<'a> {
     pub environment: &'a [(&'a str, &'a str)],
 }
 
-/// What `helenus check` says of these settings, as JSON.
+/// The output of `helenus check` for these settings, as JSON.
 pub fn check(contact_points: &[SocketAddr], settings: &[&str]) -> Result<String> {
     let mut command = Command::new(program()?);
     command.args(["check", "--json"]);
@@ -231,7 +231,7 @@ impl Proxy {
         self.admin_request("GET", path, headers)
     }
 
-    /// The same of another method.
+    /// [`Self::admin_call`] with another method.
     pub fn admin_request(
         &self,
         method: &str,

@@ -63,7 +63,7 @@ impl Client<TcpStream> {
         Self::of(TcpStream::connect_timeout(&address, PATIENCE)?, version)
     }
 
-    /// The same over a connection that is open already.
+    /// A client over a connection that is open already.
     pub fn of(stream: TcpStream, version: u8) -> Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -71,7 +71,7 @@ impl Client<TcpStream> {
         Ok(Self::over(stream, version))
     }
 
-    /// The same connection once more, for a thread that only sends.
+    /// This connection once more, for a thread that only sends.
     pub fn sender(&self) -> Result<Self> {
         let mut sender = Self::over(self.stream.try_clone()?, self.version);
         sender.framed = self.framed;
@@ -296,7 +296,7 @@ impl<S: Read + Write> Client<S> {
         self.call_flagged(opcode, 0, body)
     }
 
-    /// The same with flags in the header.
+    /// [`Self::call`] with flags in the header.
     pub fn call_flagged(&mut self, opcode: u8, flags: u8, body: &[u8]) -> Result<Answer> {
         let stream = self.next_stream;
         self.next_stream = (stream + 1) % 1000;

@@ -28,7 +28,7 @@ impl Relay {
         Relay::holding(ip, target, Arc::default())
     }
 
-    /// The same, and holds answers back.
+    /// [`Relay::start`] with a hold for answers.
     pub fn holding(ip: &str, target: SocketAddr, hold: Arc<Hold>) -> Result<Relay> {
         let listener = TcpListener::bind((ip, 0)).context("no port for a relay")?;
         let address = listener.local_addr()?;
@@ -82,7 +82,7 @@ impl Shared {
     }
 }
 
-/// What holds back one answer: as if whoever has asked had stood still before it read that.
+/// A hold for one answer: as if whoever has asked had stood still before it read that.
 #[derive(Default)]
 pub struct Hold {
     stage: Mutex<Stage>,
@@ -107,7 +107,7 @@ impl Hold {
         self.enter(Stage::Armed { text, ahead });
     }
 
-    /// Whether an answer is being held back.
+    /// True if an answer is being held back.
     pub fn is_holding(&self) -> bool {
         matches!(*self.stage(), Stage::Holding)
     }

@@ -1,4 +1,4 @@
-//! What the reporter of a node's agent would say (docs/agent.md), in the test's words: it may lie.
+//! Reports as those of a node's agent (docs/agent.md), in the test's words: they may lie.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

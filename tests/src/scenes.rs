@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What became of each scene.
+/// The outcome of each scene.
 pub struct Scenes {
     names: &'static [&'static str],
     played: Vec<(&'static str, Result<(), String>)>,

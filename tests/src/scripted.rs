@@ -25,7 +25,7 @@ const TEXT: &[u8] = &[0, 0x0D];
 const INET: &[u8] = &[0, 0x10];
 const SET_OF_TEXT: &[u8] = &[0, 0x22, 0, 0x0D];
 
-/// What a node makes of an AUTH_RESPONSE.
+/// A node's answer to an AUTH_RESPONSE.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     Accept,
@@ -57,7 +57,7 @@ impl Verdict {
 
 type Judge = Arc<dyn Fn(&[u8]) -> Verdict + Send + Sync>;
 
-/// What a node does, and what it has seen.
+/// A node's behaviour, and what it has seen.
 struct Script {
     authenticator: Option<String>,
     cluster: String,

@@ -7,7 +7,7 @@ use crate::limits::{CHUNK, END, MARK, START};
 use crate::parse::{HEAD_BYTES, Recorded, chunk_of, end_of, mark_of, start_of, version_of};
 use crate::record::Statement;
 
-/// What a capture says next.
+/// The next item of a capture.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Start(Start),
@@ -79,7 +79,7 @@ impl Follower {
         self.received.len()
     }
 
-    /// What comes next, and where it begins.
+    /// The head of the next block, and where the block begins.
     fn block_head(&self, version: u8) -> Result<Option<(Head, usize)>, FormatError> {
         let from = self.used + Head::byte_len(version);
         let head = self.received.get(self.used..from);

@@ -21,7 +21,7 @@ pub(crate) fn complete(block: &mut [u8], kind: u8) {
     head[9..].copy_from_slice(&of_head.to_le_bytes());
 }
 
-/// What a head says of its block.
+/// A block's head.
 pub(crate) struct Head {
     pub kind: u8,
     pub length: usize,

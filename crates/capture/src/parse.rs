@@ -1,4 +1,4 @@
-//! What is in the blocks of a capture.
+//! Contents of the blocks of a capture.
 
 use crate::blocks::{End, Mark, Reason, Start};
 use crate::error::FormatError;
@@ -19,7 +19,7 @@ pub struct Recorded {
     pub parts: Vec<(usize, Vec<Value>)>,
 }
 
-/// What comes before the first block.
+/// Bytes before the first block.
 pub(crate) const HEAD_BYTES: usize = MAGIC.len() + 1;
 
 /// The version of a capture that begins so. `head`: its first [`HEAD_BYTES`], or all of them if they are fewer.

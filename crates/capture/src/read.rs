@@ -82,7 +82,7 @@ impl<R: Read> Reader<R> {
         self.end
     }
 
-    /// Whether the last block is incomplete.
+    /// True if the last block is incomplete.
     pub fn is_cut_off(&self) -> bool {
         self.is_cut_off
     }

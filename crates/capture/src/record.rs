@@ -1,8 +1,8 @@
-//! What is recorded of statements, requests and answers.
+//! Statements, requests and answers as they are recorded.
 
 use crate::numbers::varint;
 
-/// What a statement is.
+/// Bits for the kinds of a statement.
 pub mod kinds {
     pub const READ: u8 = 1;
     /// INSERT, UPDATE, DELETE, or a batch of these in one text.
@@ -15,7 +15,7 @@ pub mod kinds {
     pub const LOCAL: u8 = 16;
 }
 
-/// What a request is, beside its statements.
+/// Bits for the properties of a request, beside its statements.
 pub mod marks {
     /// It asks for a further page.
     pub const CONTINUES: u8 = 1;
@@ -42,7 +42,7 @@ pub struct Statement {
     pub sent: Option<String>,
 }
 
-/// What a client has asked.
+/// A client's request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Tells the connection from the others of its worker.
@@ -67,7 +67,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it wants rows without a description of their columns.
+    /// True if it wants rows without a description of their columns.
     pub fn skips_metadata(&self) -> bool {
         self.marks & marks::SKIPS_METADATA != 0
     }

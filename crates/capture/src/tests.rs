@@ -118,7 +118,7 @@ fn what_is_written_is_read() {
         parts: vec![(0, vec![Value::Sized(300)])],
     };
     assert_eq!(found, [first, second]);
-    // The same statement has one number in the whole file.
+    // A statement has one number in the whole file.
     assert_eq!(*reader.statements()[0], select());
     let end = reader.end().expect("it has an end");
     assert_eq!((end.reason, end.mark.lost), (Reason::Size, 4));
@@ -234,7 +234,7 @@ fn what_no_capture_has_is_refused() {
     assert!(matches!(all(&mut reader), Err(FormatError::Malformed(_))));
 }
 
-/// The same as the first format has it: without checksums.
+/// The bytes as the first format has them: without checksums.
 fn of_first_format(bytes: &[u8]) -> Vec<u8> {
     let head = MAGIC.len();
     let mut old = [&bytes[..head], &[1]].concat();

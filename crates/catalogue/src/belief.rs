@@ -1,4 +1,4 @@
-//! What a proxy believes of what nodes tell about flags and catalogue.
+//! A proxy's belief in what nodes tell about flags and catalogue.
 //!
 //! A replica of the catalogue can be behind: another replication without a repair, a restore, a node that has lost its
 //! disk. Taken at its word, a proxy would write a table without its layouts, and hold a lease for it. So a reading
@@ -57,7 +57,7 @@ impl Belief {
         self.flags.len() > before
     }
 
-    /// Whether any table depends on the catalogue, so that it must be read.
+    /// True if any table depends on the catalogue, so that it must be read.
     pub fn needs_catalogue(&self) -> bool {
         !self.flags.is_empty() || !self.catalogue.tables.is_empty()
     }
@@ -96,8 +96,8 @@ impl Belief {
         Ok(())
     }
 
-    /// What a catalogue says but for what was lost of the one that is believed: that may come back under the same version, by
-    /// a repair.
+    /// The catalogue but for the tables that were lost of the one that is believed: these may come back under the
+    /// same version, by a repair.
     fn kept(&self, of: &Catalogue) -> Catalogue {
         let mut kept = of.clone();
         for flag in &self.lost {

@@ -15,7 +15,7 @@ pub struct Catalogue {
     pub tables: BTreeMap<TableKey, OfTable>,
 }
 
-/// What the catalogue says of one table.
+/// One table in the catalogue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfTable {
     pub layouts: Option<Layouts>,
@@ -84,7 +84,7 @@ impl Encoding {
         Written::of_name(&self.state)
     }
 
-    /// Whether its values are to become this.
+    /// True if its values are to become this.
     pub fn is_to(&self, form: Form) -> bool {
         Way::of_name(&self.goal).is_some_and(|way| way.to == form)
     }

@@ -11,7 +11,7 @@ use crate::table::TableKey;
 pub const SELECT_FLAGS: &str =
     "SELECT type_name FROM system_schema.types WHERE keyspace_name = 'helenus'";
 
-/// What makes a table depend on the catalogue.
+/// A feature that makes a table depend on the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Feature {
     Layouts,

@@ -14,7 +14,7 @@ pub const CREATE: &str = "CREATE TABLE IF NOT EXISTS helenus.catalogue (\
     hidden text, codec text, dictionary int, goal text, \
     PRIMARY KEY (part, keyspace_name, table_name, kind, item))";
 
-/// What was learned of encoded columns: never changed, and read by the numbers that the catalogue and values name.
+/// Dictionaries of encoded columns: never changed, and read by the numbers that the catalogue and values name.
 pub const CREATE_DICTIONARIES: &str = "CREATE TABLE IF NOT EXISTS helenus.dictionaries (\
     keyspace_name text, table_name text, id int, column_name text, codec text, learned blob, \
     created timestamp, PRIMARY KEY ((keyspace_name, table_name), id))";
@@ -27,12 +27,12 @@ pub const SELECT: &str = "SELECT version, keyspace_name, table_name, kind, item,
 pub const SELECT_TABLES: &str =
     "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'helenus'";
 
-/// Whether these tables are those of a catalogue that an earlier version has made, which this one does not read.
+/// True if these tables are those of a catalogue that an earlier version has made, which this one does not read.
 pub fn is_earlier<'a>(mut tables: impl Iterator<Item = &'a str>) -> bool {
     tables.any(|table| matches!(table, "layouts" | "encodings"))
 }
 
-/// What to do about such a catalogue.
+/// Advice on such a catalogue.
 pub const EARLIER: &str = "the keyspace helenus holds the catalogue of an earlier version of Helenus, which this one does \
     not read: with that version, run `helenus layouts drop` and `helenus payload disable` for all tables; then DROP \
     KEYSPACE helenus";
@@ -58,7 +58,7 @@ pub struct Stored {
     pub goal: Option<String>,
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Table(Feature),

@@ -33,7 +33,7 @@ pub fn scaled(time: Duration) -> Duration {
     time * *PERCENT.get_or_init(read) / 100
 }
 
-/// Whether this program may run with the environment that it has.
+/// Checks that this program may run with the environment that it has.
 ///
 /// # Errors
 /// The variable is set, and this program was not built for debugging, or its value is wrong.

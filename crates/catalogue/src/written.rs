@@ -23,7 +23,7 @@ impl LayoutState {
     }
 }
 
-/// What a value is stored as.
+/// The form in which a value is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     #[default]
@@ -34,7 +34,7 @@ pub enum Form {
 /// From where to where the values of a column are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// What all values were before the first of them was written otherwise.
+    /// The form of all values before the first of them was written otherwise.
     pub from: Form,
     pub to: Form,
 }
@@ -71,7 +71,7 @@ pub enum Written {
     Announced,
     /// The text; the encoded value is deleted. Before rows are encoded, and while they are taken back.
     Text,
-    /// The same value in both.
+    /// One value in both.
     Both,
     /// The encoded value; the text is deleted.
     Encoded,
@@ -104,17 +104,17 @@ impl Written {
         Written::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether rows may have values in the column of encoded ones.
+    /// True if rows may have values in the column of encoded ones.
     pub fn has_encoded(self) -> bool {
         self != Written::Announced
     }
 
-    /// Whether rows may have values in the text column.
+    /// True if rows may have values in the text column.
     pub fn has_texts(self) -> bool {
         self != Written::EncodedOnly
     }
 
-    /// Whether a read that was made for this state finds every value while the column is in the other: one that
+    /// True if a read that was made for this state finds every value while the column is in the other: one that
     /// looks at one of the two columns needs all proxies to write that.
     pub fn sees_all_of(self, other: Written) -> bool {
         match self {
@@ -125,7 +125,7 @@ impl Written {
         }
     }
 
-    /// Whether the text is not written any more.
+    /// True if the text is not written any more.
     pub fn is_encoded(self) -> bool {
         matches!(self, Written::Encoded | Written::EncodedOnly)
     }

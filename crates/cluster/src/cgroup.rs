@@ -13,7 +13,7 @@ const QUOTA_MIN_US: u64 = 1_000;
 /// The kernel's longest period.
 const PERIOD_MAX_US: u64 = 1_000_000;
 
-/// What limits one kind of resource.
+/// The controller of one kind of resource.
 pub(crate) struct Controller {
     /// Its names in both versions.
     v1: &'static str,
@@ -138,7 +138,7 @@ pub(crate) fn create(name: &str, controller: &Controller) -> Result<Group, Strin
     Ok(Group { folder, v2 })
 }
 
-/// Whether a group is there and has no processes.
+/// True if a group is there and has no processes.
 fn is_left_over(folder: &Path) -> bool {
     fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|pids| pids.trim().is_empty())
 }

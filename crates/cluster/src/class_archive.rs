@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::error::{Context, Result, invalid};
 use crate::java;
 
-/// What makes Java accept an archive although nodes have an agent (jamm), when it is made and when it is used.
+/// Options with which Java accepts an archive although nodes have an agent (jamm), for making and for using it.
 const WITH_AGENT: [&str; 2] = [
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:+AllowArchivingWithJavaAgent",
@@ -55,7 +55,7 @@ pub(crate) fn ensure(lib: &Path, run: impl FnOnce(Vec<String>) -> Result<()>) ->
     Ok(file)
 }
 
-/// Whether this machine's Java takes the archive: it does not after an update of itself or of the jars.
+/// True if this machine's Java takes the archive: it does not after an update of itself or of the jars.
 fn fits(file: &Path, lib: &Path) -> Result<bool> {
     let status = Command::new("java")
         .args(WITH_AGENT)

@@ -22,7 +22,7 @@ pub struct DiskLimits {
     pub write_bytes: Option<u64>,
 }
 
-/// What limits apply to, which depends on the version of control groups.
+/// The reads and writes that limits apply to, which depend on the version of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskThrottle {
     /// Version 1: only what the process waits for itself (reads, fsync), not what the kernel writes back

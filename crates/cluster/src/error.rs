@@ -32,7 +32,7 @@ pub enum Error {
     NodeFailed {
         /// Number of the node, from 1.
         node: u16,
-        /// What happened.
+        /// The event, as the rest of a sentence.
         what: String,
         /// The last relevant lines of its log, and where the log is.
         log: String,
@@ -44,7 +44,7 @@ pub enum Error {
         node: u16,
         /// The arguments.
         args: String,
-        /// What nodetool printed.
+        /// The output of nodetool.
         output: String,
     },
     /// There is no node of this number.
@@ -76,7 +76,7 @@ pub enum Error {
     /// Reading, writing, starting or connecting failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The step that was attempted.
         what: String,
         /// Why it failed.
         source: io::Error,

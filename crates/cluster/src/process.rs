@@ -21,7 +21,7 @@ pub struct Process {
     pub start_ticks: u64,
 }
 
-/// What a process is doing.
+/// The activity of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
@@ -60,7 +60,7 @@ impl Process {
         }
     }
 
-    /// Whether this very process still exists.
+    /// True if this very process still exists.
     pub fn is_alive(&self) -> bool {
         self.state() != RunState::Gone
     }

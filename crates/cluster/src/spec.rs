@@ -28,7 +28,7 @@ pub enum ClientTls {
     Off,
     /// The nodes present certificates; clients need none.
     Server,
-    /// The same, but plain text is accepted on the same port.
+    /// The nodes present certificates, but plain text is accepted on the same port.
     Optional,
     /// Clients must also present a certificate of the cluster's authority.
     Mutual,

@@ -36,9 +36,9 @@ pub(crate) struct NodeState {
     pub place: Place,
     /// Comma-separated; None lets Cassandra allocate tokens.
     pub initial_token: Option<String>,
-    /// Whether it bootstraps (streams data in) at its first start.
+    /// It bootstraps (streams data in) at its first start.
     pub bootstrap: bool,
-    /// Whether it has been ready once.
+    /// It has been ready once.
     pub joined: bool,
     pub process: Option<Process>,
     /// CPU limit in cores.
@@ -80,7 +80,7 @@ impl State {
         Ok(Some(state))
     }
 
-    /// Whether any node does.
+    /// True if any node runs.
     pub(crate) fn runs(&self) -> bool {
         let mut processes = self.nodes.iter().filter_map(|node| node.process);
         processes.any(|process| process.is_alive())

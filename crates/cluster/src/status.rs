@@ -38,9 +38,9 @@ pub struct NodeStatus {
     pub state: RunState,
     /// Its pid, while it has one.
     pub pid: Option<u32>,
-    /// Whether it has been a ready member of the ring.
+    /// It has been a ready member of the ring.
     pub joined: bool,
-    /// Whether it answers clients now; a paused node is not asked.
+    /// It answers clients now; a paused node is not asked.
     pub answers: bool,
     /// How many nodes it knows, including itself; None if it does not answer.
     pub sees: Option<usize>,
@@ -53,7 +53,7 @@ pub struct NodeStatus {
 }
 
 impl Status {
-    /// Whether every node answers and sees all others.
+    /// True if every node answers and sees all others.
     pub fn is_whole(&self) -> bool {
         !self.nodes.is_empty()
             && self

@@ -19,7 +19,7 @@ pub fn printable(text: &str) -> String {
     shown.collect()
 }
 
-/// The same line by line.
+/// [`printable`], line by line.
 pub fn printable_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(printable).collect();
     lines.join("\n")
@@ -59,7 +59,7 @@ fn escaped(text: &str) -> String {
     line
 }
 
-/// Whether a terminal shows a character as a sign of its own, in cells of its own.
+/// True if a terminal shows a character as a sign of its own, in cells of its own.
 fn stands_alone(c: char) -> bool {
     let is_invisible = matches!(
         c,

@@ -1,5 +1,5 @@
-//! What the commands of `helenus` have in common: a proxy's settings and its admin server, progress and an orderly stop
-//! on a terminal, times and sizes as options name them, and how figures and what others say are shown.
+//! The common part of the commands of `helenus`: a proxy's settings and its admin server, progress and an orderly
+//! stop on a terminal, times and sizes as options name them, and how figures and what others say are shown.
 
 pub mod admin;
 pub mod cells;

@@ -179,7 +179,7 @@ fn setting_of(name: &str) -> Option<(Rank, String)> {
     is_long.then(|| (Rank::Long, path.to_lowercase().replace("__", ".")))
 }
 
-/// Whether this version supports these settings (`section.key=value`) and accepts their values.
+/// Checks that this version supports these settings (`section.key=value`) and accepts their values.
 pub fn judge(settings: &[String]) -> Result<()> {
     config_of(settings).map(|_| ())
 }
@@ -276,7 +276,7 @@ fn put(table: &mut toml::Table, path: &[&str], value: toml::Value) -> Result<()>
     Ok(())
 }
 
-/// What to log, as `log.filter` says it.
+/// The filter of the log, as `log.filter` says it.
 pub fn log_filter(text: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(text).with_context(|| format!("log.filter {text:?} is not a filter"))
 }
@@ -332,7 +332,7 @@ mod tests {
             .collect()
     }
 
-    /// What `helenus serve` gets from these flags and variables.
+    /// The settings of `helenus serve` from these flags and variables.
     fn given(flags: &[&str], environment: &[(&str, &str)]) -> Result<Config> {
         let command = Settings::augment_args(clap::Command::new("helenus").no_binary_name(true));
         let matches = command.try_get_matches_from(flags)?;
@@ -351,7 +351,7 @@ mod tests {
         rows.collect()
     }
 
-    /// What a setting with this default is not by default, as its variable has it and as JSON does.
+    /// A value other than this default, as its variable has it and as JSON does.
     fn another(key: &str, default: &str) -> (String, serde_json::Value) {
         use serde_json::json;
         // An address, a path and any other text.

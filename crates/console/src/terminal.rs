@@ -18,7 +18,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Whether whoever looks at a terminal wants colours: <https://no-color.org>.
+/// True if whoever looks at a terminal wants colours: <https://no-color.org>.
 pub fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -32,7 +32,7 @@ pub fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
     })
 }
 
-/// The same of work that watches for the signals itself, because it has something to put in order on a
+/// [`run_to_end`] for work that watches for the signals itself, because it has something to put in order on a
 /// cluster before it ends.
 pub fn run_orderly(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,4 +1,4 @@
-//! What a proxy needs to know about a statement, and nothing more.
+//! A statement as a proxy needs to know it, and nothing more.
 
 use std::ops::Range;
 
@@ -90,7 +90,7 @@ pub struct Facts {
     /// Executing the statement twice certainly has the same effect as executing it once, if none of
     /// the columns in `overwrites` is a list. False if in doubt.
     pub idempotent_but_for_lists: bool,
-    /// What would have twice the elements if it were executed twice. Of a batch see `inner`.
+    /// Columns that would have twice the elements if it were executed twice. Of a batch see `inner`.
     pub overwrites: Overwrites,
     pub select: Option<Box<SelectFacts>>,
     pub use_keyspace: Option<Name>,
@@ -112,7 +112,7 @@ pub struct Spans {
     pub statement: Range<usize>,
     /// `ks.table` after FROM, INTO, UPDATE, TRUNCATE, or the name that DDL defines.
     pub table: Option<Range<usize>>,
-    /// What is selected, without SELECT, DISTINCT or JSON.
+    /// The selection, without SELECT, DISTINCT or JSON.
     pub selection: Option<Range<usize>>,
     pub where_clause: Option<Range<usize>>,
     pub group_by: Option<Range<usize>>,
@@ -150,7 +150,7 @@ impl Fold {
 }
 
 impl Facts {
-    /// Whether it, or a statement in it, is about a keyspace of the cluster's own, such as `system_auth`.
+    /// True if it, or a statement in it, is about a keyspace of the cluster's own, such as `system_auth`.
     /// `in_force`: the keyspace where the text does not name one.
     pub fn is_about_system(&self, in_force: Option<&str>) -> bool {
         let is_system = |facts: &Facts| {
@@ -161,8 +161,8 @@ impl Facts {
         is_system(self) || self.inner.iter().any(is_system)
     }
 
-    /// Whether rows are restricted by constants and markers only. Anything else, such as `now()`,
-    /// has to be computed by a node.
+    /// True if rows are restricted by constants and markers only. Anything else, such as `now()`, has to be
+    /// computed by a node.
     pub fn restricted_by_values(&self) -> bool {
         let is_value = |term: &Term| *term != Term::Other;
         let values = |ins: &InRelation| match &ins.values {
@@ -180,7 +180,7 @@ impl Facts {
 }
 
 impl SelectFacts {
-    /// Whether the only thing selected is `COUNT(*)` or `COUNT(1)`.
+    /// True if the only thing selected is `COUNT(*)` or `COUNT(1)`.
     pub fn is_count_rows(&self) -> bool {
         self.folds == [Fold::Rows]
     }

@@ -1,5 +1,5 @@
-//! What an UPDATE or DELETE changes and restricts, beyond its [`Facts`](crate::Facts). Few callers
-//! ask, so it is parsed when it is asked for, by [`modification`](crate::modification()).
+//! Changes and restrictions of an UPDATE or DELETE, beyond its [`Facts`](crate::Facts). Few callers ask, so it is
+//! parsed when it is asked for, by [`modification`](crate::modification()).
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub struct Modification {
     pub json: Option<JsonDocument>,
 }
 
-/// What stands behind `INSERT INTO … JSON`.
+/// The document behind `INSERT INTO … JSON`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonDocument {
     /// From the start of this statement.
@@ -48,7 +48,7 @@ pub struct Assigned {
     pub column: Name,
     /// Where the column is named.
     pub name: Range<usize>,
-    /// What it becomes; `None` in a DELETE.
+    /// The new value; `None` in a DELETE.
     pub value: Option<AssignedValue>,
 }
 

@@ -105,7 +105,7 @@ pub fn quote_text(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Whether CQL forbids this word as an unquoted name, in any case.
+/// True if CQL forbids this word as an unquoted name, in any case.
 pub fn is_reserved(word: &str) -> bool {
     let mut upper = [0u8; LONGEST_RESERVED];
     let Some(upper) = upper.get_mut(..word.len()) else {

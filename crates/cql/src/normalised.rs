@@ -1,17 +1,17 @@
 //! Statements as people compare them: without the values that are written into them.
 //!
-//! What may be a value is not shown. A text that does not parse to its end may hold values anywhere, where a
+//! Words that may be values are not shown. A text that does not parse to its end may hold values anywhere, where a
 //! quote is missing for example: of it, only the keywords at its beginning are shown.
 
 use crate::facts::{Facts, Kind};
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::scan::{is_literal_word, is_name};
 
-/// What stands for a value.
+/// Stands for a value.
 const VALUE: &str = "?";
-/// What stands for further values of a list.
+/// Stands for further values of a list.
 const FURTHER: &str = ", …";
-/// What stands for all that is not shown.
+/// Stands for all that is not shown.
 const HIDDEN: &str = " …";
 /// Stands for characters that would control a terminal.
 const REPLACED: char = char::REPLACEMENT_CHARACTER;
@@ -102,13 +102,13 @@ pub fn normalised(text: &str, facts: &Facts, bytes_max: usize) -> String {
     shown(text, facts, bytes_max, Lists::Shortened).0
 }
 
-/// The same, with as many `?` as there are values.
+/// [`normalised`], whole and with as many `?` as there are values.
 pub fn without_values(text: &str, facts: &Facts) -> String {
     with_markers(text, facts).0
 }
 
-/// The same, and whether it means what the text means once its values are bound. It does not if something is
-/// hidden, or if a name had to be taken for a value, such as a type of the user's own to which a value is cast.
+/// [`without_values`], and whether it means what the text means once its values are bound. It does not if something
+/// is hidden, or if a name had to be taken for a value, such as a type of the user's own to which a value is cast.
 pub fn with_markers(text: &str, facts: &Facts) -> (String, bool) {
     shown(text, facts, usize::MAX, Lists::Whole)
 }
@@ -171,7 +171,7 @@ enum RoleName {
 }
 
 impl RoleName {
-    /// Whether this and all that follows is hidden.
+    /// True if this and all that follows is hidden.
     fn hides(&mut self, written: &str, kind: TokenKind) -> bool {
         let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(written));
         match self {
@@ -198,16 +198,16 @@ struct Normalised<'a> {
     list: List,
     /// A colon that starts a marker, if a name follows.
     colon: Option<Token>,
-    /// Whether the last token is a value, or without a blank behind one: `it's` has a value and a word.
+    /// The last token is a value, or without a blank behind one: `it's` has a value and a word.
     is_behind_value: bool,
-    /// Whether the last token was an operator, and the name before it.
+    /// The name before the last token, if that was an operator.
     operator: Option<&'a str>,
     name: Option<&'a str>,
     /// Only values have become `?`.
     is_whole: bool,
 }
 
-/// What has just been written, as far as it matters for what comes.
+/// The kind of the word just written, as far as it matters for the next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     In,
@@ -217,7 +217,7 @@ enum After {
     Other,
 }
 
-/// What an open bracket is around.
+/// The content of an open bracket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bracket {
     /// All that is in it is shown.
@@ -226,7 +226,7 @@ enum Bracket {
     Values,
     /// Of values, the first.
     List,
-    /// The same, and there may be keys of entries.
+    /// Of values, the first, and there may be keys of entries.
     Braces,
 }
 
@@ -336,7 +336,7 @@ impl<'a> Normalised<'a> {
         self.name = is_name(token.kind).then_some(written);
     }
 
-    /// Whether a name is where only a value makes sense, or may be a part of one: glued to a literal or right
+    /// True if a name is where only a value makes sense, or may be a part of one: glued to a literal or right
     /// behind it, behind an operator, or in a list.
     fn is_in_place_of_value(&self, token: Token, written: &str, next: Option<Token>) -> bool {
         use TokenKind::{Colon, Dot, LParen, Question, RParen};
@@ -368,13 +368,13 @@ impl<'a> Normalised<'a> {
         }
     }
 
-    /// Whether only values can come here, and names in their types.
+    /// True if only values can come here, and names in their types.
     fn is_among_values(&self) -> bool {
         self.brackets.last().is_some_and(|of| *of != Bracket::Plain)
     }
 
-    /// Whether a colon that comes now is the beginning of a marker. In braces it may also part the key of an
-    /// entry from its value.
+    /// True if a colon that comes now is the beginning of a marker. In braces it may also part the key of an entry
+    /// from its value.
     fn starts_marker(&self) -> bool {
         use TokenKind::{Colon, Comma, LBrace};
         let last = self.last.map(|last| last.kind);

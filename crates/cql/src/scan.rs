@@ -90,7 +90,7 @@ impl Scan<'_> {
         self.toks.get(index).map(|tok| tok.kind)
     }
 
-    /// Whether the token is this keyword (given in lower case).
+    /// True if the token is this keyword (given in lower case).
     pub(crate) fn is_word(&self, index: usize, keyword: &str) -> bool {
         self.kind(index) == Some(TokenKind::Word) && self.str(index).eq_ignore_ascii_case(keyword)
     }
@@ -125,9 +125,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Whether the next colon, which precedes a name, starts a marker rather than separating the
-    /// two sides of a map entry. Only braces have entries, and there it separates if something that
-    /// could be a key has just ended.
+    /// True if the next colon, which precedes a name, starts a marker rather than separating the two sides of a map
+    /// entry. Only braces have entries, and there it separates if something that could be a key has just ended.
     fn colon_starts_marker(&self, innermost: Option<usize>) -> bool {
         let in_braces = innermost.and_then(|open| self.kind(open)) == Some(TokenKind::LBrace);
         let Some(last) = self.toks.len().checked_sub(1).filter(|_| in_braces) else {
@@ -154,7 +153,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Whether the brackets that close here contain a type name, as in `(int) :value`.
+    /// True if the brackets that close here contain a type name, as in `(int) :value`.
     fn closes_type_cast(&self, close: usize) -> bool {
         let Some(open) = self.toks.get(close).map(|tok| tok.link) else {
             return false;

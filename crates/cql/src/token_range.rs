@@ -11,8 +11,7 @@ pub struct TokenRange {
     pub markers_gone: Vec<u16>,
 }
 
-/// Whether [`token_range`] can restrict this statement, of a table with these partition key
-/// columns.
+/// True if [`token_range`] can restrict this statement, of a table with these partition key columns.
 pub fn takes_token_range(facts: &Facts, select: &SelectFacts, key: &[&str]) -> bool {
     let on_key = |column: &str| key.contains(&column);
     let equal = |term: &KeyTerm| on_key(term.column.as_str());
@@ -38,7 +37,7 @@ pub fn takes_token_range(facts: &Facts, select: &SelectFacts, key: &[&str]) -> b
             .all(|t| (is_lower(t.op) || is_upper(t.op)) && is_of_key(t, key))
 }
 
-/// Whether it is about the token of the whole key: a node refuses any other.
+/// True if it is about the token of the whole key: a node refuses any other.
 fn is_of_key(relation: &TokenRelation, key: &[&str]) -> bool {
     let columns = relation.columns.iter().map(|column| column.as_str());
     columns.eq(key.iter().copied())

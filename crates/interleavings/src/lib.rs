@@ -1,4 +1,5 @@
-//! What workers of a proxy share, under a scheduler that tries orders of their steps ([shuttle](https://docs.rs/shuttle)).
+//! State that workers of a proxy share, under a scheduler that tries orders of their steps
+//! ([shuttle](https://docs.rs/shuttle)).
 //!
 //! The modules are the engine's own files, and what a node's queues share in `policy`, compiled once more with locks and atomics that let another thread go on at
 //! each use: `crate::support::sync` is the standard library's there and shuttle's here. A scenario is what a few workers do at the

@@ -1,4 +1,4 @@
-//! What workers do at the same time.
+//! Scenarios: steps of workers at the same time.
 
 mod logins;
 mod memory;

@@ -39,7 +39,7 @@ pub trait CostModel {
     fn coefficients(&self) -> Coefficients;
 }
 
-/// What a query makes a node and the proxy do.
+/// The work of a query for a node and the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Contiguous slices: partitions times combinations of `IN` values.
@@ -81,7 +81,7 @@ pub struct Coefficients {
     pub request_us: f64,
     pub slice_us: f64,
     pub row_us: f64,
-    /// What a row costs that is kept, on top of [`Coefficients::row_us`].
+    /// Cost of a row that is kept, on top of [`Coefficients::row_us`].
     pub kept_us: f64,
     pub block_us: f64,
     pub compare_us: f64,

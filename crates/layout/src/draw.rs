@@ -25,7 +25,7 @@ pub struct Bound {
     pub inclusive: bool,
 }
 
-/// What a statement asks of one column.
+/// A statement's restriction of one column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StatementColumn {
     #[default]

@@ -4,8 +4,8 @@
 /// name divides it, and no two layouts have the same table.
 pub const BETWEEN: &str = "__layout_";
 
-/// Whether a layout may have this name: it needs no quotation marks, and together with what stands before it
-/// in its table's name it makes no other [`BETWEEN`].
+/// True if a layout may have this name: it needs no quotation marks, and together with what stands before it in its
+/// table's name it makes no other [`BETWEEN`].
 pub fn is_layout_name(name: &str) -> bool {
     let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     !name.is_empty()

@@ -7,7 +7,7 @@ use crate::shape::Shape;
 use crate::table::Table;
 use crate::value::Value;
 
-/// What a query asks of one column.
+/// A query's restriction of one column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Restriction {
     #[default]

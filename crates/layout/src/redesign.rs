@@ -91,7 +91,7 @@ impl Comparison {
     }
 }
 
-/// What must be remembered from one comparison to the next.
+/// State that is kept from one comparison to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Comparisons that were in favour of a redesign, without one that was not.

@@ -1,4 +1,4 @@
-//! What a statement asks of the clustering columns, without values.
+//! A statement's restrictions of the clustering columns, without values.
 
 use crate::column_set::ColumnSet;
 

@@ -1,4 +1,4 @@
-//! What is known of a table's rows: a sample, and sketches of the rows beyond it.
+//! Statistics of a table's rows: a sample, and sketches of the rows beyond it.
 
 use std::collections::BTreeMap;
 

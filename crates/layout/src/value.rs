@@ -14,7 +14,7 @@ pub enum Value {
     Int(i128),
     Float(f64),
     Text(Box<str>),
-    /// What sorts by its bytes.
+    /// Values of types that sort by their bytes.
     Bytes(Box<[u8]>),
 }
 

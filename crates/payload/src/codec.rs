@@ -41,7 +41,7 @@ impl Codec {
         }
     }
 
-    /// Whether values can only be read with what was learned of the column.
+    /// True if values can only be read with what was learned of the column.
     pub fn is_learned(self) -> bool {
         matches!(self, Codec::Zstd | Codec::Shape)
     }

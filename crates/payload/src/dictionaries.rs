@@ -1,4 +1,4 @@
-//! What was learned of columns, by number.
+//! Dictionaries of columns, by number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What can be wrong with stored bytes.
+//! Errors in stored bytes.
 
 use crate::{Codec, DictionaryId};
 
@@ -29,7 +29,7 @@ pub enum DecodeError {
     Damaged { what: &'static str },
 }
 
-/// What was learned cannot be read back.
+/// A learned dictionary cannot be read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LearnedError {

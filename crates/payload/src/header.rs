@@ -1,5 +1,5 @@
-//! What stands before every encoded value: the marker, the format's version and the codec in one byte,
-//! and for learned codecs the dictionary's number.
+//! The header before every encoded value: the marker, the format's version and the codec in one byte, and for
+//! learned codecs the dictionary's number.
 
 use crate::bytes::{Reader, put_number};
 use crate::{Codec, DecodeError, DictionaryId};

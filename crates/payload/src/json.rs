@@ -20,7 +20,7 @@ pub const DEPTH_MAX: usize = 128;
 /// So are longer ones, of which the nodes would take several times their memory.
 pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Whether a text is a JSON document that the codecs look into.
+/// True if a text is a JSON document that the codecs look into.
 pub fn is_json(text: &str) -> bool {
     let mut document = Document::default();
     parse(text, DEPTH_MAX, &mut document).is_ok()

@@ -1,4 +1,4 @@
-//! What is learned of a column from a sample of its values.
+//! Dictionaries, learned of a column from a sample of its values.
 
 use crate::bytes::{Reader, put_string};
 use crate::json::{DEPTH_MAX, Document, parse};
@@ -11,7 +11,7 @@ const VERSION: u8 = 1;
 /// More bytes of samples tell little more.
 const SAMPLE_BYTES_MAX: usize = 16 << 20;
 
-/// What the learned codecs need to write and read a column's values. Never changes: values that were
+/// A column's dictionary, with which the learned codecs write and read its values. Never changes: values that were
 /// written with it can only be read with it.
 pub struct Learned {
     dictionary: Option<Dictionary>,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Learned {
 }
 
 impl Learned {
-    /// Whether the sample was enough for this codec. Codecs that learn nothing always have enough.
+    /// True if the sample was enough for this codec. Codecs that learn nothing always have enough.
     pub fn suffices_for(&self, codec: Codec) -> bool {
         match codec {
             Codec::Zstd => self.dictionary.is_some(),
@@ -67,7 +67,7 @@ impl Learned {
         self.shape.as_ref()
     }
 
-    /// The same learned gives the same bytes.
+    /// Equal dictionaries give equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_string(

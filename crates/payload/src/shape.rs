@@ -5,7 +5,7 @@
 //! of asymmetric numeral systems (Duda, 2013). What the sample did not have is spelled out. A name or a
 //! value that is always the same costs nothing.
 //!
-//! What is learned of a place in the documents is a [`Slot`](slot::Slot).
+//! A [`Slot`](slot::Slot) is what is learned of a place in the documents.
 
 mod coder;
 mod decode;

@@ -1,4 +1,4 @@
-//! What values take on disk: Cassandra cuts the data of an SSTable into chunks and compresses each.
+//! Size of values on disk: Cassandra cuts the data of an SSTable into chunks and compresses each.
 //!
 //! As Cassandra 4 and 5 do by default: chunks of 16 KiB with LZ4, each with the length before it and a
 //! checksum after it, and its place in the file of offsets. Every value is preceded by what a row in a
@@ -20,7 +20,7 @@ pub struct SsTable {
     compressed: Vec<u8>,
 }
 
-/// What values take.
+/// Sizes of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     pub values: u64,

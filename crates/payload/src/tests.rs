@@ -31,7 +31,7 @@ impl Codecs {
         }
     }
 
-    /// What each codec stores; each has come back exactly.
+    /// The stored bytes of each codec; each has come back exactly.
     fn round_trip(&mut self, text: &str) -> Vec<(Codec, Vec<u8>, Result<(), NotEncoded>)> {
         let mut stored = Vec::new();
         for (codec, encoder) in Codec::ALL.into_iter().zip(&mut self.encoders) {

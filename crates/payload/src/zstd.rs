@@ -9,7 +9,7 @@ use crate::DecodeError;
 
 /// Later levels gain little on short values and cost much.
 const LEVEL: i32 = 3;
-/// What every frame begins with, and no stored value does.
+/// The beginning of every frame, and of no stored value.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The dictionary's number is behind its own magic number.
 const DICTIONARY_ID: std::ops::Range<usize> = 4..8;

@@ -10,7 +10,7 @@
 //! - [`Policy::C3`]: response time plus a penalty for the queue (`choice/c3.rs`).
 //! - [`Policy::EarliestFinish`], the default: predicted finish (`choice/earliest_finish.rs`).
 //!
-//! What they go by is kept per node (`choice/load.rs`) by one owner, a worker of a proxy, from its own
+//! Their loads are kept per node (`choice/load.rs`) by one owner, a worker of a proxy, from its own
 //! requests alone. Nothing here is random: ties follow a counter that the caller passes in, which
 //! several owners start at different values, so that they do not all choose the same node.
 //!
@@ -45,7 +45,7 @@ use load::Load;
 /// A slow node is ejected if more than half of the others are now this many times faster.
 const ALONE_SLOWER: f32 = 3.0;
 
-/// What does not change with the load.
+/// The settings of a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     pub policy: Policy,
@@ -73,7 +73,7 @@ pub struct Choice {
     cluster: Cluster,
 }
 
-/// What is known of a node, for people to look at.
+/// A node's load, for people to look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
     /// When a request of a millisecond of predicted work would be finished, in microseconds.
@@ -183,8 +183,8 @@ impl Choice {
         }
     }
 
-    /// What is typical was learned from answers of a while ago. Where all nodes have become slow since, it
-    /// is not this one's fault.
+    /// Ejects a node unless others are as slow. The typical slowdown was learned from answers of a while ago: where
+    /// all nodes have become slow since, it is not this one's fault.
     #[cold]
     fn eject_if_alone(&mut self, now_us: u64, node: NodeIndex) {
         let at = node.as_usize();
@@ -249,7 +249,7 @@ impl Choice {
         }
     }
 
-    /// What a node says of itself.
+    /// Takes a node's report on itself.
     pub fn on_report(&mut self, node: NodeIndex, report: Report) {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {
             load.on_report(report);
@@ -294,7 +294,7 @@ impl Choice {
         all.fold(f32::INFINITY, f32::min)
     }
 
-    /// What is known of a node. `soonest_us`: [`Choice::soonest_us`].
+    /// A node's load as it is known. `soonest_us`: [`Choice::soonest_us`].
     pub fn view(&self, now_us: u64, node: NodeIndex, soonest_us: f32) -> View {
         let Some(load) = self.loads.get(node.as_usize()) else {
             return View::default();

@@ -48,7 +48,7 @@ impl Rate {
         }
     }
 
-    /// Whether a request may pass now. `now_ns`: the same for all that share it.
+    /// True if a request may pass now. `now_ns`: by one clock for all that share it.
     pub fn takes(&self, now_ns: u64) -> bool {
         let mut planned_ns = self.planned_ns.load(Ordering::Relaxed);
         loop {
@@ -94,7 +94,7 @@ impl ByteRate {
         }
     }
 
-    /// Whether a request may pass now. `now_ns`: the same for all that share it.
+    /// True if a request may pass now. `now_ns`: by one clock for all that share it.
     pub fn is_open(&self, now_ns: u64) -> bool {
         self.paid_ns.load(Ordering::Relaxed) <= now_ns.saturating_add(self.burst_ns)
     }

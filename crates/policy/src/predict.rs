@@ -33,7 +33,7 @@ const MEMORY: f32 = 32.0;
 /// The class's prior has the weight of this many answers.
 const PRIOR_WEIGHT: f32 = 2.0;
 
-/// What an answer costs without rows may be this share of its work.
+/// The cost of an answer without rows may be this share of its work.
 const BASE_SHARE: f32 = 0.1;
 /// Times the rows of answers so far.
 const GROWTH_MAX: f32 = 4.0;
@@ -85,7 +85,7 @@ impl Estimate {
         }
     }
 
-    /// What it is worth as the prior of another statement: as much as that of a class.
+    /// The estimate as the prior of another statement, with the weight of a class's.
     pub fn as_prior(&self) -> Self {
         Estimate {
             weight: PRIOR_WEIGHT,
@@ -168,7 +168,7 @@ impl Estimate {
                 let base_us = (self.service_us - row_us * self.rows).max(0.0);
                 let by_time = (us as f32 - base_us) / row_us;
                 let by_base = base_us * (1.0 / BASE_SHARE - 1.0) / row_us;
-                // What is known of so many rows says little of far more.
+                // Answers of so many rows say little of far more.
                 by_time.max(by_base).min(GROWTH_MAX * self.rows.max(1.0))
             }
         };

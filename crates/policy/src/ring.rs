@@ -32,7 +32,7 @@ impl NodeIndex {
     }
 }
 
-/// What the ring needs to know about a node.
+/// A node as the ring needs to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     pub dc: String,
@@ -161,7 +161,7 @@ impl Ring {
         })
     }
 
-    /// The same, with the key's Murmur3 token, whatever the partitioner.
+    /// [`Self::slot_of_key`], with the key's Murmur3 token, whatever the partitioner.
     pub fn slot_and_token_of_key(&self, key: &[u8]) -> Option<(usize, i64)> {
         if self.is_empty() {
             return None;

@@ -95,11 +95,11 @@ pub struct RouteInput<'a> {
     /// In ring order; empty if the owners are not known.
     pub replicas: &'a [NodeIndex],
     pub nodes: &'a NodeTable,
-    /// Whether a query may be sent to a node now.
+    /// True of a node to which a query may be sent now.
     pub usable: &'a dyn Fn(NodeIndex) -> bool,
     /// A counter that the caller increments with each query.
     pub rotation: u64,
-    /// Whether nodes of other data centres may be tried, after all local ones.
+    /// Nodes of other data centres may be tried, after all local ones.
     pub allow_remote: bool,
     pub preference: Preference,
 }

@@ -123,7 +123,7 @@ pub struct Schedule<T> {
     service_rates: [ServiceRate; 2],
     /// The number of scan permits found to be best for the node.
     scan_slots: u32,
-    /// Whether the node may get one more request of any kind.
+    /// The node may get one more request of any kind.
     node_has_room: bool,
     /// Answers of other queries while scans were present, since they were last taken.
     others: Others,
@@ -186,7 +186,7 @@ impl<T: Copy> Schedule<T> {
         self.offer_of(now_us, item, class, job, scan_allowed, payer)
     }
 
-    /// The same; whom it is charged to is only asked for if it has to wait.
+    /// [`Self::offer`]; whom it is charged to is only asked for if it has to wait.
     #[inline]
     pub fn offer_of(
         &mut self,
@@ -281,7 +281,7 @@ impl<T: Copy> Schedule<T> {
         self.service_rates[rate_group(Class::Scan)] = ServiceRate::new(wait_max_us);
     }
 
-    /// What was answered beside scans since the last call, for [`Slots`].
+    /// Answers beside scans since the last call, for [`Slots`].
     pub fn take_others(&mut self) -> Others {
         std::mem::take(&mut self.others)
     }
@@ -426,7 +426,7 @@ impl<T: Copy> Schedule<T> {
         self.scans_in_flight > 0 || !self.queues[Class::Scan as usize].is_empty()
     }
 
-    /// Whether one more of this class may be sent.
+    /// True if one more of this class may be sent.
     #[inline]
     fn has_room(&self, class: Class, scan_allowed: bool) -> bool {
         if !self.node_has_room {
@@ -577,7 +577,7 @@ impl<T: Copy> Schedule<T> {
     fn standing_wait_us(&self, class: Class) -> u64 {
         match class {
             _ if self.settings.variant.is_preset() => 0,
-            // What clients do before all else, and what the proxy needs itself.
+            // Drivers' handshakes and schema reads, and the proxy's own queries.
             Class::System => 0,
             class => self.settings.standing_wait_max_us[class as usize],
         }

@@ -52,7 +52,7 @@ const GRACE_CREDIT_MAX: i32 = 8;
 
 /// Conditions that fail while others wait, less those that hold, from which on turns stand aside.
 pub const STALE_MAX: u32 = 8;
-/// The same where turns have stood aside of late.
+/// [`STALE_MAX`] where turns have stood aside of late.
 pub const STALE_AGAIN_MAX: u32 = 2;
 /// How many failed ones a condition makes good that holds: with a grace for each, one in two fails.
 pub const HELD_COUNTS: u32 = 2;
@@ -73,7 +73,7 @@ pub enum Entered<T> {
     NoTurn(T),
 }
 
-/// What became of the condition of an item that has run.
+/// The outcome of the condition of an item that has run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
     /// It was answered, and applied.
@@ -332,7 +332,7 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
 }
 
 impl<O, T> KeyState<O, T> {
-    /// Whether the running item has run for so long that nobody should wait for it any more.
+    /// True if the running item has run for so long that nobody should wait for it any more.
     fn is_lost(&self, now_us: u64, limits: &TurnLimits) -> bool {
         self.grace_until_us.is_none() && now_us.saturating_sub(self.since_us) >= limits.wait_max_us
     }

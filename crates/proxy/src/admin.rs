@@ -1,7 +1,7 @@
 //! Metrics, health, the dashboard, and what operators see and do, over HTTP.
 //!
 //! It shares the control thread, so everything is bounded: connections, their lifetime, request heads, rows.
-//! What changes something is a POST, and needs rights of its own (`access`).
+//! Paths that change something are POSTs, and need rights of their own (`access`).
 
 mod access;
 mod actions;
@@ -143,7 +143,7 @@ impl Drop for Serving {
     }
 }
 
-/// Whether anybody is served with these settings.
+/// True if anybody is served with these settings.
 pub(crate) fn is_served(settings: &config::Admin) -> bool {
     settings.address.is_some() || socket::path_of(settings).is_some()
 }
@@ -280,7 +280,7 @@ async fn serve(admin: Arc<Admin>, listener: Listener) {
     }
 }
 
-/// What may be shown to whoever asks.
+/// The values that a request's sender may see.
 #[derive(Clone, Copy)]
 struct Seen {
     /// Names of nodes.
@@ -485,7 +485,7 @@ fn shown_or_usage<T: Serialize>(view: Result<T, String>) -> Answer {
     }
 }
 
-/// What metrics are written on for whoever asks so.
+/// The page to write metrics on, for this Accept header.
 fn page_for(accept: Option<&str>, has_native_histograms: bool) -> Page {
     match has_native_histograms && accept.is_some_and(protobuf::is_preferred) {
         true => Page::Protobuf(Protobuf::default()),

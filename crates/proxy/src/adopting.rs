@@ -47,7 +47,7 @@ pub(crate) async fn adopt_all(common: Arc<Process>, mut stream: UnixStream) {
     }
 }
 
-/// Whether the other proxy has closed the connection: an older one does so once it has left.
+/// True if the other proxy has closed the connection: an older one does so once it has left.
 fn is_closed(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
     matches!(

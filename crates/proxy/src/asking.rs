@@ -1,4 +1,4 @@
-//! What the admin server asks of workers.
+//! Questions of the admin server to workers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::questions::Open;
 /// A worker that has not answered by then is left out.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What workers have said.
+/// Answers of workers so far.
 #[derive(Debug)]
 pub(crate) struct Answers {
     pub reports: Vec<Report>,

@@ -27,7 +27,7 @@ const MARK_INTERVAL: Duration = Duration::from_secs(1);
 /// A reader that takes nothing for longer is given up.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// What is to be recorded, and how much.
+/// Bounds of a capture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub time: Duration,
@@ -174,7 +174,7 @@ impl Stream {
         End { reason, mark }.to_bytes().into()
     }
 
-    /// What comes next; nothing after the end.
+    /// The next block; nothing after the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended.is_some() {
             return Poll::Ready(None);

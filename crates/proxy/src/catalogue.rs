@@ -1,10 +1,10 @@
 //! Flags and catalogue of layouts and encoded columns: read every few seconds, compared with the tables, put into
 //! the snapshot.
 //!
-//! What was read is good for a lease ([`helenus_engine::rewrite::leases`]), which is renewed only once it is in force. The lease on
-//! the flags is renewed by any node that answers; that on the catalogue only by a reading that can have followed from
-//! the one before ([`Belief`]), whose tables could be looked at, and that is not one which only a node that lags
-//! behind may give ([`votes`]).
+//! The catalogue as read is good for a lease ([`helenus_engine::rewrite::leases`]), which is renewed only once it
+//! is in force. The lease on the flags is renewed by any node that answers; that on the catalogue only by a reading
+//! that can have followed from the one before ([`Belief`]), whose tables could be looked at, and that is not one
+//! which only a node that lags behind may give ([`votes`]).
 
 mod dictionaries;
 pub(crate) mod encodings;
@@ -51,15 +51,15 @@ const FIRST_MAX: Duration = Duration::from_secs(5);
 /// Reasons why the catalogue cannot be read that are logged until it can be.
 const FAILURES_TOLD: usize = 16;
 
-/// What was read, to notice a change.
+/// The last reading, to notice a change.
 #[derive(Default)]
 struct Seen {
     belief: Belief,
     looked_up: LookedUp,
-    /// What the catalogue means for the tables.
+    /// The tables' layouts and encoded columns.
     known: Known,
     schema_version: [u8; 16],
-    /// What does not fit, or is lost, if a majority of the nodes has said so.
+    /// Problems and losses, if a majority of the nodes has told of them.
     decided: Option<Told>,
     /// When the tables were looked at.
     looked: Option<Instant>,
@@ -67,7 +67,7 @@ struct Seen {
     told: BTreeSet<String>,
 }
 
-/// What the catalogue is compared with.
+/// Schema and dictionaries, with which the catalogue is compared.
 #[derive(Default)]
 struct LookedUp {
     schema: Schema,
@@ -76,7 +76,7 @@ struct LookedUp {
 }
 
 impl Seen {
-    /// Whether the tables still are as they were looked at, as far as is known.
+    /// True if the tables still are as they were looked at, as far as is known.
     fn is_still(&self, catalogue: &Catalogue, schema_version: [u8; 16], now: Instant) -> bool {
         catalogue == self.belief.catalogue()
             && self.schema_version == schema_version
@@ -88,8 +88,8 @@ impl Seen {
 }
 
 impl LookedUp {
-    /// Whether something in it is wrong that may be right a moment later although neither catalogue nor schema have
-    /// changed: dictionaries are rows. What is wrong with tables lasts as long as their schema.
+    /// True if something in it is wrong that may be right a moment later although neither catalogue nor schema have
+    /// changed: dictionaries are rows. Problems with tables last as long as their schema.
     fn may_be_mended(&self) -> bool {
         let dictionaries = self.dictionaries.as_ref();
         dictionaries.is_some_and(|of| !of.problems.is_empty())
@@ -100,7 +100,7 @@ impl LookedUp {
         self.schema == other.schema && keys(self) == keys(other)
     }
 
-    /// What the catalogue means for those of these features.
+    /// The layouts or encoded columns of the catalogue, for these features.
     fn known(&self, catalogue: &Catalogue, features: &[Feature]) -> Known {
         let mut known = Known::default();
         if features.contains(&Feature::Layouts) {
@@ -142,9 +142,9 @@ pub(crate) struct Watch {
     seen: Seen,
     /// Why the last attempts failed, as it was logged; none if the last one did not.
     failures: BTreeSet<String>,
-    /// The same of what was read and not believed.
+    /// The log says that a reading was not believed.
     is_doubting: bool,
-    /// Whether the catalogue was read although no flag asked for it.
+    /// The catalogue was read although no flag asked for it.
     has_looked: bool,
 }
 
@@ -233,7 +233,7 @@ impl Watch {
         }
     }
 
-    /// What a majority has said of the schema that there is.
+    /// A majority's verdict on the present schema.
     fn decided(&self) -> Option<Told> {
         let is_still = self.seen.schema_version == self.common.snapshot.load().schema_version;
         self.seen.decided.clone().filter(|_| is_still)
@@ -294,7 +294,7 @@ impl Watch {
         (addresses, owners)
     }
 
-    /// What the engine refuses without a lease.
+    /// Requests that the engine refuses without a lease.
     fn refused(&self) -> &'static str {
         match self.features.contains(&Feature::Encodings) {
             true => "reads and writes",
@@ -319,7 +319,7 @@ impl Watch {
         );
     }
 
-    /// What a node says could be read and does not count. It is told even if others could not be asked before.
+    /// Logs that a reading does not count, also if others could not be asked before.
     fn on_doubt(&mut self, why: &dyn Display) {
         if !std::mem::replace(&mut self.is_doubting, true) {
             tracing::warn!("the catalogue is not believed: {why}");
@@ -368,7 +368,7 @@ impl Watch {
             self.has_looked = true;
             return Ok(Verdict::Counts(sent));
         }
-        // What no flag points to is not there.
+        // Tables that no flag points to are not there.
         self.common.leases.catalogue.renew(sent);
         Ok(Verdict::Counts(sent))
     }
@@ -411,8 +411,8 @@ impl Watch {
         Ok(verdict)
     }
 
-    /// What the catalogue means for a node's tables, with what it was compared with and the version of the node's schema if
-    /// that had to be looked up.
+    /// Layouts and encoded columns of the catalogue for a node's tables, with what it was compared with and the
+    /// version of the node's schema if that had to be looked up.
     async fn compare(
         &self,
         reader: &mut Reader,
@@ -498,7 +498,7 @@ impl Watch {
     }
 }
 
-/// What to do about it, where that is known.
+/// The remedy, where it is known.
 fn remedy(error: &Unread) -> &'static str {
     match error {
         Unread::Reading(ReadError::Conn(ConnError::Node {

@@ -33,11 +33,11 @@ pub struct CheckReport {
     pub cluster_name: Option<String>,
     pub protocol: Option<u8>,
     pub nodes: Vec<CheckedNode>,
-    /// What the catalogue says, if `layouts.enabled` is set and it can be read.
+    /// The catalogue's layouts, if `layouts.enabled` is set and it can be read.
     pub layouts: Option<CheckedLayouts>,
-    /// What the catalogue says, if `payload.enabled` is set and it can be read.
+    /// The catalogue's encoded columns, if `payload.enabled` is set and it can be read.
     pub encoded_columns: Option<CheckedEncodings>,
-    /// What the statement that was asked about would meet.
+    /// The rules that the statement asked about would meet.
     pub explanation: Option<Explanation>,
 }
 
@@ -63,7 +63,7 @@ pub struct CheckedNode {
     /// Processors, if the node reports them (Cassandra 4.0 and later).
     pub processors: Option<u32>,
     pub reachable: bool,
-    /// What its agent reports, if `assignment.reports` is set and it does.
+    /// Its agent's report, if `assignment.reports` is set and there is one.
     pub report: Option<CheckedReport>,
 }
 
@@ -214,7 +214,7 @@ async fn check_catalogue(
     }
 }
 
-/// What was found out about one node.
+/// Findings about one node.
 struct Checked {
     problems: Vec<String>,
     advice: Vec<String>,
@@ -276,7 +276,7 @@ async fn check_node(
     }
 }
 
-/// What follows from a node's refusal to tell of itself.
+/// The consequence of a node's refusal to tell of itself.
 fn untold(node: SocketAddr, refusal: &str) -> String {
     format!(
         "{node} does not tell how many processors it has, by which Helenus sizes its scans, or what its \
@@ -284,7 +284,7 @@ fn untold(node: SocketAddr, refusal: &str) -> String {
     )
 }
 
-/// What a node's agent reports. That there is nothing is no problem: every policy works without.
+/// The report of a node's agent. That there is nothing is no problem: every policy works without.
 async fn reported(config: &Config, node: &Node, advice: &mut Vec<String>) -> Option<CheckedReport> {
     let probed = reports::probe(config, node).await;
     probed

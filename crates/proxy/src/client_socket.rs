@@ -30,7 +30,7 @@ pub(crate) fn set_up(socket: &TcpStream) {
     let _ = socket.set_tcp_user_timeout(Some(VANISHED));
 }
 
-/// Whether a client's first bytes are there, or its end, without waiting for them.
+/// True if a client's first bytes are there, or its end, without waiting for them.
 pub(crate) fn has_sent(socket: &TcpStream) -> bool {
     let peeked = SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]);
     peeked.is_ok()
@@ -65,7 +65,7 @@ mod tests {
 pub(crate) mod testing {
     use super::*;
 
-    /// Whether clients that vanish are noticed.
+    /// True if clients that vanish are noticed.
     pub(crate) fn is_watched(socket: &TcpStream) -> bool {
         let socket = SockRef::from(socket);
         socket.keepalive().is_ok_and(|on| on)

@@ -117,7 +117,7 @@ pub(crate) struct Dialer {
     pub authenticators: Authenticators,
     /// `CLIENT_ID` sent to nodes: the proxy's advertised address.
     pub client_id: Arc<str>,
-    /// What errors advise.
+    /// Advice in errors.
     pub advice: &'static Advice,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Conn {
     scratch: Vec<u8>,
     authenticators: Authenticators,
     client_id: Arc<str>,
-    /// Whether the proxy has a certificate; a node that does not request one does not see it.
+    /// The proxy has a certificate; a node that does not request one does not see it.
     has_certificate: bool,
     /// Until the first answer.
     advice: Option<&'static str>,
@@ -233,13 +233,13 @@ impl Dialer {
             })
     }
 
-    /// Whether the proxy has a certificate; a node that does not request one does not see it.
+    /// True if the proxy has a certificate; a node that does not request one does not see it.
     pub(crate) fn has_certificate(&self) -> bool {
         let config = self.tls.as_ref();
         config.is_some_and(|config| config.client_auth_cert_resolver.has_certs())
     }
 
-    /// What may be wrong if a node hangs up before its first answer: one that requires TLS, or a
+    /// The setting that may be wrong if a node hangs up before its first answer: one that requires TLS, or a
     /// certificate, may do that.
     pub(crate) fn advice(&self) -> Option<&'static str> {
         match (&self.tls, self.has_certificate()) {
@@ -310,7 +310,7 @@ impl Conn {
         self.query_at(cql, Consistency::ONE).await
     }
 
-    /// The same at another consistency level.
+    /// [`Self::query`] at another consistency level.
     pub(crate) async fn query_at(
         &mut self,
         cql: &str,
@@ -413,7 +413,7 @@ impl Conn {
 }
 
 impl ConnError {
-    /// Whether a retry is useless until settings are changed.
+    /// True if a retry is useless until settings are changed.
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self,
@@ -422,7 +422,7 @@ impl ConnError {
     }
 }
 
-/// Whether the other end has hung up, in one way or another.
+/// True if the other end has hung up, in one way or another.
 pub(crate) fn is_hang_up(error: &io::Error) -> bool {
     let hung_up = matches!(
         error.kind(),

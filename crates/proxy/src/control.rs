@@ -155,7 +155,7 @@ async fn refresh(shared: &Process, control: &mut Control) -> Result<(), ConnErro
     refresh_with(shared, control, &[]).await
 }
 
-/// The same; these nodes have joined or left for good.
+/// [`refresh`] when these nodes have joined or left for good.
 async fn refresh_with(
     shared: &Process,
     control: &mut Control,
@@ -276,7 +276,7 @@ fn on_event(shared: &Process, body: &[u8]) -> Option<SocketAddr> {
         Some(kind @ EventKind::Schema) => {
             shared.schema_changed.notify_one();
             if let Ok(change) = SchemaChange::parse(&mut reader) {
-                // What is new has been prepared by nobody.
+                // New ones have been prepared by nobody.
                 if change.change != "CREATED" {
                     shared.doubt_prepared(Some(change.keyspace));
                 }
@@ -310,7 +310,7 @@ fn on_event(shared: &Process, body: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// What a SCHEMA_CHANGE says, behind its kind.
+/// The content of a SCHEMA_CHANGE, behind its kind.
 struct SchemaChange<'a> {
     /// CREATED, UPDATED or DROPPED.
     change: &'a str,

@@ -1,5 +1,5 @@
-//! What happened to the proxy and its cluster, for people who want to know what was when: bounded, the oldest make
-//! room. It is in the log as well; here it stands beside the numbers.
+//! Events of the proxy and its cluster, for people who want to know what was when: bounded, the oldest make room.
+//! They are in the log as well; here they stand beside the numbers.
 
 mod observed;
 
@@ -18,7 +18,7 @@ const OF_A_KIND_MAX: usize = 250;
 /// Bytes of a text: with 1,000 events, and details of 250 of them, that is less than 400 KiB.
 const TEXT_BYTES_MAX: usize = 300;
 
-/// What has happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Started,
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
     HandedOver,
 }
 
-/// What somebody who looks at it thinks of it.
+/// The weight of an event for somebody who looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     Bad,

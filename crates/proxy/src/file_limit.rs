@@ -1,4 +1,4 @@
-//! Whether the limit of open files leaves room for the links of all roles.
+//! Check that the limit of open files leaves room for the links of all roles.
 //!
 //! A role has links to each node: `links.per_node`, at least one of each worker, and as many again if it has large
 //! requests. So their number is a product, which machines with many cores before large clusters let grow.
@@ -15,7 +15,7 @@ const OTHER_FILES: u64 = 1_000;
 /// There should be room for so many, if there are roles: a proxy of a tier has some applications.
 const ROLES: u64 = 10;
 
-/// What to do if there is too little room for links.
+/// Advice if there is too little room for links.
 pub(crate) fn advice(snapshot: &Snapshot, config: &Config, workers: usize) -> Option<String> {
     let nobody = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
     let use_of_files = UseOfFiles {

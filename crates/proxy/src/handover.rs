@@ -37,7 +37,7 @@ use tokio::time::timeout;
 
 use crate::unix_socket::{self, SocketFile};
 
-/// What the first line begins with; the number is that of this protocol.
+/// The beginning of the first line; the number is that of this protocol.
 const GREETING: &str = "helenus handover 1";
 /// In place of the addresses: another proxy, whose process number follows, is taking over already.
 const TAKEN: &str = "taken";
@@ -218,12 +218,12 @@ pub(crate) async fn closed(stream: &UnixStream) {
     }
 }
 
-/// Whether a proxy listens there.
+/// True if a proxy listens there.
 pub(crate) fn is_served(path: &Path) -> bool {
     StdUnixStream::connect(path).is_ok()
 }
 
-/// What waits for another proxy.
+/// The socket on which this proxy waits for another one.
 pub(crate) struct Waiting {
     listener: UnixListener,
     ports: Ports,
@@ -249,7 +249,7 @@ impl Successor {
         self.waiting.refusing(pid_of(&self.stream), part).await;
     }
 
-    /// Whether it still waits: it has not died, nor given up.
+    /// True if it still waits: it has not died, nor given up.
     pub(crate) fn is_there(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let said = recv(&self.stream, &mut [0; 1], flags);
@@ -387,7 +387,7 @@ fn pid_of(stream: &UnixStream) -> Option<i32> {
     stream.peer_cred().ok()?.pid()
 }
 
-/// Whether somebody has only looked whether a proxy listens ([`is_served`]).
+/// True if somebody has only looked whether a proxy listens ([`is_served`]).
 fn is_only_a_look(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
     kind == Some(ErrorKind::BrokenPipe)

@@ -1,4 +1,4 @@
-//! What a proxy remembers of the last hour, for the dashboard and whoever else asks: two rows of steps, short ones of
+//! The last hour as a proxy remembers it, for the dashboard and whoever else asks: two rows of steps, short ones of
 //! the last minutes and long ones of the whole hour. A step holds differences, so any time is the sum of its steps,
 //! and its p99 that of the sum of their histograms.
 //!
@@ -59,7 +59,7 @@ impl History {
         self.lock().next(resolution)
     }
 
-    /// What `each` makes of the steps from a number on, oldest first; of all, if there has never been such a number.
+    /// Results of `each` for the steps from a number on, oldest first; for all, if there has never been such a one.
     pub(crate) fn steps<T>(
         &self,
         resolution: Resolution,

@@ -1,11 +1,11 @@
-//! What became of a reload, on SIGHUP, because an operator asked for it, or because a file had changed.
+//! The result of a reload, on SIGHUP, because an operator asked for it, or because a file had changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-/// What a reload has done.
+/// The effects of a reload.
 #[derive(Debug, Serialize)]
 pub(crate) struct Reloaded {
     /// Keys of settings that are others now.

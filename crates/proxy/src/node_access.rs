@@ -82,7 +82,7 @@ impl NodeAccess {
         }
     }
 
-    /// The same for a node of which a driver has heard.
+    /// [`Self::entrance`] for a node of which a driver has heard.
     ///
     /// # Errors
     /// As of [`Self::entrance`].

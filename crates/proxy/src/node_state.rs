@@ -1,4 +1,4 @@
-//! Whether a node can be used, for people.
+//! The state of a node, for people.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +23,14 @@ pub(crate) enum NodeState {
     Gone,
 }
 
-/// Whether a node is in another data centre, and not to be asked for that.
+/// True if a node is in another data centre, and not to be asked for that.
 pub(crate) fn is_elsewhere(settings: &Config, snapshot: &Snapshot, at: usize) -> bool {
     let place = snapshot.places.locality(NodeIndex(at as u16));
     place == Some(Locality::Remote) && !settings.cluster.allow_remote_dc
 }
 
-/// Whether some clients have logged in, which only shows in links: it is so from the first link on, until there is no
-/// client any more. All links may be lost meanwhile, and then no client can log in again.
+/// True if some clients have logged in, which only shows in links: it is so from the first link on, until there is
+/// no client any more. All links may be lost meanwhile, and then no client can log in again.
 pub(crate) fn has_logins(before: bool, clients: usize, stats: &[Arc<NodeStats>]) -> bool {
     let mut nodes = stats.iter();
     let has_links = nodes.any(|node| node.links_up.load(Ordering::Relaxed) > 0);

@@ -1,4 +1,4 @@
-//! What operators ask of a running proxy, by signals and through the admin server.
+//! Operators' requests to a running proxy, by signals and through the admin server.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Operator {
         })
     }
 
-    /// Whether a drain was asked for during [`Operator::meanwhile`]: a proxy that goes on after that must not.
+    /// True if a drain was asked for during [`Operator::meanwhile`]: a proxy that goes on after that must not.
     pub(crate) fn wants_drain(&self) -> bool {
         self.wants_drain
     }
@@ -91,7 +91,7 @@ impl Operator {
     }
 
     fn reload(&mut self, done: Option<oneshot::Sender<Result<Reloaded, String>>>) {
-        // What is wrong is in the log.
+        // The error is in the log.
         let reloaded = self.reloader.reload().map_err(|e| format!("{e:#}"));
         if let Some(done) = done {
             let _ = done.send(reloaded);

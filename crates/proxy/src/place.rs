@@ -98,7 +98,7 @@ impl Place {
         Ok(left)
     }
 
-    /// Whether no other proxy serves these ports; an error if one does.
+    /// True if no other proxy serves these ports; an error if one does.
     async fn is_alone(&mut self, why: &str) -> Result<()> {
         self.predecessor = None;
         if let Some((path, _)) = &self.handed_on {

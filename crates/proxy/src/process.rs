@@ -55,7 +55,7 @@ pub(crate) struct Process {
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
     /// TLS handshakes of clients under way.
     pub handshakes: Arc<Places>,
-    /// What is logged of those that fail.
+    /// Limits how often those that fail are logged.
     pub failed_handshakes: Mutex<Rarely>,
     /// When the certificates in force expire.
     pub expiries: ArcSwap<Vec<Expiry>>,
@@ -68,12 +68,12 @@ pub(crate) struct Process {
     /// The last lines of the log, and what is logged if not what the settings say.
     pub log: Arc<LogLines>,
     pub log_filter: ArcSwapOption<ChangedFilter>,
-    /// What has happened, and what was counted in the last hour.
+    /// Events, and counters of the last hour.
     pub events: Events,
     pub history: History,
-    /// Whether clients have logged in, so that there should be links (`node_state`).
+    /// Clients have logged in, so that there should be links (`node_state`).
     pub has_logins: AtomicBool,
-    /// What the catalogue of layouts and encoded columns has said last.
+    /// The catalogue of layouts and encoded columns as last read.
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
     pub schema_changed: Notify,
@@ -81,9 +81,9 @@ pub(crate) struct Process {
     pub schema_awaited_of: ArcSwap<Vec<SocketAddr>>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
     pub turns_of_workers: WorkerTurns,
-    /// What the admin server wants to know of them.
+    /// Questions of the admin server to them.
     pub questions: Questions,
-    /// What clients ask, recorded for an operator.
+    /// Clients' requests, recorded for an operator.
     pub captures: Captures,
     pub senders: Senders,
 }
@@ -95,9 +95,9 @@ pub(crate) struct Senders {
     pub changes: mpsc::Sender<Change>,
     /// Ids of prepared statements to look up on a node.
     pub recalls: mpsc::Sender<Box<[u8]>>,
-    /// What operators ask for.
+    /// Operators' actions.
     pub actions: mpsc::Sender<Action>,
-    /// What has become of requests, for a collector of traces.
+    /// Requests that have ended, for a collector of traces.
     pub traces: mpsc::Sender<Box<RequestTrace>>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) enum Action {
     Log(LogChange),
 }
 
-/// What is to be logged, or, without it, what the settings say.
+/// A change of the filter of the log; without one, back to the settings'.
 #[derive(Debug)]
 pub(crate) struct LogChange {
     pub wanted: Option<LogFilter>,
@@ -120,14 +120,14 @@ pub(crate) struct LogChange {
     pub done: oneshot::Sender<Result<(), String>>,
 }
 
-/// What is to be logged besides what the settings say, and for how long.
+/// A filter of the log beside the settings', and its time.
 #[derive(Debug)]
 pub(crate) struct LogFilter {
     pub filter: String,
     pub time: Duration,
 }
 
-/// What is logged in place of what the settings say.
+/// The filter of the log in place of the settings'.
 #[derive(Debug)]
 pub(crate) struct ChangedFilter {
     pub filter: String,
@@ -162,7 +162,7 @@ pub(crate) struct Leaving {
     pub socket: OwnedFd,
 }
 
-/// What has become of a client that was on its way.
+/// The fate of a client that was on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The other proxy has it.
@@ -195,7 +195,7 @@ pub(crate) enum ToWorker {
     LeavePort,
     /// While stopping, pass clients on to another process.
     Pass(mpsc::Sender<Leaving>),
-    /// What has become of these clients.
+    /// The fates of these clients.
     Settle(Vec<(SessionKey, Fate)>),
     /// Pass no further clients on.
     EndPassing,
@@ -309,7 +309,7 @@ impl Process {
         self.send_to_worker(index, ToWorker::Message(message))
     }
 
-    /// The same with what is not for its engine.
+    /// [`Self::tell_worker`] with messages that are not for its engine.
     pub(crate) fn send_to_worker(&self, index: usize, message: ToWorker) -> bool {
         let workers = self.workers.lock();
         workers.is_ok_and(|workers| {

@@ -1,9 +1,9 @@
 //! Finds the other proxies by a name (`listen.proxies_dns`).
 //!
-//! What is found becomes part of the settings in force, as if it had been listed there: workers, checks and the
-//! admin server know one list of proxies, in the order of their addresses. Names of services are empty or missing
-//! for a moment while pods are replaced, and name servers fail; none of that says that a proxy has gone, which
-//! clients are told of by the checks (`proxy_peers`). So only an answer with addresses changes the list.
+//! The addresses found become part of the settings in force, as if they had been listed there: workers, checks and
+//! the admin server know one list of proxies, in the order of their addresses. Names of services are empty or
+//! missing for a moment while pods are replaced, and name servers fail; none of that says that a proxy has gone,
+//! which clients are told of by the checks (`proxy_peers`). So only an answer with addresses changes the list.
 
 use std::future::Future;
 use std::io;
@@ -40,7 +40,7 @@ impl Finder {
     /// Looks for the first time, so that the first clients find all proxies.
     pub(crate) async fn start(common: Arc<Process>) -> Finder {
         let mut finder = Finder::new(common);
-        // What takes longer is looked up again by `run`.
+        // A lookup that takes longer is repeated by `run`.
         let looked = tokio::time::timeout(FIRST_LOOKUP_MAX, finder.look(&resolve)).await;
         if looked.is_err() {
             finder.due = Instant::now();
@@ -222,7 +222,7 @@ mod tests {
         let expected = addresses(&["10.0.0.1:9042", "10.0.0.10:9042"]);
         let known = |finder: &Finder| finder.common.settings.load().other_proxies().to_vec();
         assert_eq!(known(&finder), expected);
-        // The same in another order is no change, and neither is another word for this proxy.
+        // Another order is no change, and neither is another word for this proxy.
         let answer = ["10.0.0.1:9042", "10.0.0.10:9042", "10.0.0.10:9042"];
         assert!(!look(&mut finder, &mut worker, Ok(&answer)).await);
         assert!(look(&mut finder, &mut worker, Ok(&["10.0.0.2:9042"])).await);

@@ -72,7 +72,7 @@ fn share_without(common: &Process, gone: usize) {
     }
 }
 
-/// What clients are told of a proxy.
+/// The event of a proxy that clients are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     New,
@@ -101,7 +101,7 @@ impl Change {
 
 type Changes = Vec<(SocketAddr, Change)>;
 
-/// What is known of another proxy.
+/// Another proxy as it is known.
 #[derive(Debug, Default)]
 struct Sibling {
     /// In a row.
@@ -146,7 +146,7 @@ impl Siblings {
         changes
     }
 
-    /// What a check of a proxy has come to.
+    /// Takes the result of a check of a proxy.
     fn judge(&mut self, address: SocketAddr, works: bool) -> Changes {
         let Some(sibling) = self.0.get_mut(&address) else {
             return Vec::new();

@@ -13,7 +13,7 @@ pub(crate) struct Rarely {
 }
 
 impl Rarely {
-    /// Whether a line may be logged: then, how many were not since the last one.
+    /// Some if a line may be logged: how many were not since the last one.
     pub(crate) fn allow(&mut self, now: Instant) -> Option<u64> {
         if self
             .began

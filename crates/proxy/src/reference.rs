@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 
-/// What the programs read from the environment.
+/// The programs' environment variables.
 const ENVIRONMENT: &str = "
 ## Environment variables
 
@@ -34,7 +34,7 @@ pub fn schema() -> Value {
     schemars::schema_for!(Config).to_value()
 }
 
-/// The same without what only the test tools set.
+/// [`schema`] without the settings that only the test tools set.
 pub fn schema_of_operators() -> Value {
     let mut schema = schema();
     for key in lab_keys() {
@@ -119,7 +119,7 @@ pub fn markdown_of_lab() -> String {
     page
 }
 
-/// Whether the value of a setting (`section.key`) is a text: a name, a path, an address, a secret.
+/// True if the value of a setting (`section.key`) is a text: a name, a path, an address, a secret.
 pub fn takes_text(key: &str) -> bool {
     let root = schema();
     // One that may be left out is of two types: its own and null.

@@ -223,7 +223,7 @@ impl Reloader {
             }
             return Ok(());
         };
-        // What is said later counts more.
+        // The later of two counts.
         let filter = format!("{set},{filter}");
         // Before it is in force: it may hide this line.
         tracing::warn!("an operator changes the log's filter for {time:?}: {filter:?}");

@@ -145,7 +145,7 @@ async fn receive(mut peer: Peer, reports: &NodeReports) -> (ReportError, bool) {
     }
 }
 
-/// What a node's agent reports, as seen by `helenus check`.
+/// The report of a node's agent, as seen by `helenus check`.
 #[derive(Debug, Serialize)]
 pub struct CheckedReport {
     pub age_ms: u64,

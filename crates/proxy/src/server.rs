@@ -189,7 +189,7 @@ async fn until_leaving(
                     operator.meanwhile(adopted, &mut patience).await?;
                 }
                 if successor.is_there() {
-                    // What has not come here by now stays where it is.
+                    // A client that has not come here by now stays where it is.
                     abort.inspect(AbortHandle::abort);
                     common.leave_port();
                     drop(place);
@@ -287,7 +287,7 @@ fn leave(common: &Process, manager: &ServiceManager, timetable: Timetable) {
 /// Tells workers that the proxy is stopping.
 fn stop(common: &Process, timetable: Timetable) {
     common.draining.store(true, Ordering::Release);
-    // What waits must be answered before its clients leave.
+    // Requests that wait must be answered before their clients leave.
     common.features.pause.end(None, Instant::now());
     common.tell_workers(&WorkerMessage::Feature(features::Message::Pause(
         features::pause::Changed,
@@ -340,7 +340,7 @@ fn start_workers(
     common.turns_of_workers.begin(workers, Instant::now());
     let mut threads = Vec::new();
     for (index, listener) in listeners.into_iter().enumerate() {
-        // What cannot start is no reason to serve clients with the rest.
+        // A worker that cannot start is no reason to serve clients with the rest.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;

@@ -26,7 +26,7 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 /// However impatient a watchdog is.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// What is told, each with a line for `systemctl status`.
+/// A state that is told, each with a line for `systemctl status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State<'a> {
     /// Not ready yet.
@@ -73,7 +73,7 @@ impl ServiceManager {
     }
 }
 
-/// What the manager's watchdog is to hear, lest it kill this process (`WatchdogSec` of systemd).
+/// The signs of life for the manager's watchdog, lest it kill this process (`WatchdogSec` of systemd).
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     manager: ServiceManager,

@@ -40,7 +40,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// For what is left when the proxy ends.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What has ended, and may be sent.
+/// Requests that have ended, and may be sent.
 pub(crate) type Traces = mpsc::Receiver<Box<RequestTrace>>;
 
 /// Sends until the proxy ends, and then what is left. `end`: its sender is dropped then.
@@ -72,7 +72,7 @@ struct Exporter {
 type Batch = Vec<Box<RequestTrace>>;
 
 impl Exporter {
-    /// What is sent together, and whether it is the last.
+    /// The requests to be sent together, and whether they are the last.
     async fn next_batch(&mut self, end: &mut watch::Receiver<()>) -> Option<(Batch, bool)> {
         let mut batch = Vec::new();
         let mut until = pin!(sleep(BATCH_WAIT));
@@ -106,7 +106,7 @@ impl Exporter {
     /// Sends a batch, several times if that may help.
     async fn deliver(&mut self, batch: &Batch, end: &mut watch::Receiver<()>) {
         let mut pause = PAUSE;
-        // The same message each time: a collector that has taken it without saying so can tell.
+        // Each attempt sends one message: a collector that has taken it without saying so can tell.
         let message = self.message(batch);
         for attempt in 1..=TRIES_MAX {
             let sent = {
@@ -157,7 +157,7 @@ impl Exporter {
         add(counter, requests as u64);
     }
 
-    /// What is sent of these.
+    /// The message about these.
     fn message(&mut self, batch: &[Box<RequestTrace>]) -> Bytes {
         let settings = self.common.settings.load();
         let snapshot = self.common.snapshot.load();

@@ -20,7 +20,7 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|file| file == self.file) {
-            // What is left over is replaced by the next proxy.
+            // A socket that is left over is replaced by the next proxy.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -40,7 +40,7 @@ pub(crate) fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
     bind_in_place(path)
 }
 
-/// The same in place of a process that may still listen there: whoever connects finds one of the two.
+/// [`bind`] in place of a process that may still listen there: whoever connects finds one of the two.
 pub(crate) fn bind_in_place(path: &Path) -> Result<(UnixListener, SocketFile)> {
     let mut folder = path.as_os_str().to_owned();
     folder.push(format!(".{}", std::process::id()));

@@ -103,7 +103,7 @@ impl Socket {
 /// A connection to a node.
 struct Link {
     socket: Socket,
-    /// What may be wrong if the node hangs up before it has said anything.
+    /// The setting that may be wrong if the node hangs up before it has said anything.
     advice: Option<&'static str>,
 }
 

@@ -56,7 +56,7 @@ impl Hashes {
     }
 }
 
-/// What a row has in one of two tables only.
+/// The part of a row that is in one of two tables only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A row without values is there or not.
@@ -97,7 +97,7 @@ pub fn differing(own: Option<&Row>, copy: Option<&Row>) -> Vec<Part> {
 }
 
 impl Cell {
-    /// Whether it may be gone in one table and not yet in the other.
+    /// True if it may be gone in one table and not yet in the other.
     fn expires_soon(&self) -> bool {
         (1..=EXPIRES_SOON_S).contains(&self.ttl)
     }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use helenus_cql::{Name, qualified_name};
 
-/// What is no full name of a table.
+/// A text that is no full name of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}: write KEYSPACE.TABLE")]
 pub struct BadName(String);

@@ -5,7 +5,7 @@ use crate::row::Row;
 /// Rows of one answer, at most, and of the first one.
 pub const PAGE_ROWS: i32 = 1_000;
 pub const PAGE_ROWS_FIRST: i32 = 50;
-/// What an answer should hold.
+/// Bytes that an answer should hold.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Rows of this size that make an answer; none if there is no row to tell.

@@ -23,12 +23,12 @@ pub struct Cell {
     pub value: Vec<u8>,
     /// In microseconds; not known of a column of several cells, but for sets and maps since 5.0.
     pub timestamp: Option<i64>,
-    /// What was left when it was read, in seconds; 0 if it does not expire.
+    /// Time to live that was left when it was read, in seconds; 0 if it does not expire.
     pub ttl: i32,
 }
 
 impl Cell {
-    /// Whether it is a value of the same column or element.
+    /// True if it is a value of the same column or element.
     pub(crate) fn is_of(&self, other: &Cell) -> bool {
         (self.column, &self.element) == (other.column, &other.element)
     }
@@ -44,8 +44,7 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// What to select from a table, or from a layout of it, for [`Rows::read`]: the same columns in the same
-/// order.
+/// The selection from a table, or from a layout of it, for [`Rows::read`]: the same columns in the same order.
 fn selection(table: &Table) -> String {
     let mut selected: Vec<String> = table.keys().map(|column| column.to_cql()).collect();
     for column in table.others() {
@@ -59,7 +58,7 @@ fn selection(table: &Table) -> String {
     selected.join(", ")
 }
 
-/// What is read of a table, or of a layout of it, with markers for values.
+/// The SELECTs of a table, or of a layout of it, with markers for values.
 #[derive(Clone, Debug)]
 pub struct Selects {
     /// Of the tokens above the first value, up to and with the second.

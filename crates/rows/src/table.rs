@@ -62,7 +62,7 @@ impl Shape {
             "map" if tells_elements => Shape::Map,
             "set" | "map" | "list" => Shape::Untimed,
             "frozen" | "tuple" | "vector" => Shape::Single,
-            // What is left are classes, in quotation marks, and user types.
+            // The rest are classes, in quotation marks, and user types.
             base if NATIVE.contains(&base) || base.starts_with('\'') => Shape::Single,
             _ => Shape::Untimed,
         }
@@ -83,7 +83,7 @@ pub struct Table {
     pub regulars: Vec<Column>,
     pub default_ttl: i32,
     pub gc_grace_seconds: i32,
-    /// Whether it is a counter table, dense or of another kind of old.
+    /// A counter table, dense or of another kind of old.
     pub is_odd: bool,
 }
 
@@ -140,15 +140,15 @@ impl Table {
         order.iter().filter_map(column).collect()
     }
 
-    /// Whether another table can have the rows of this one, in that order, for as long as they live. It may have further
-    /// columns: ALTER TABLE goes to layouts first.
+    /// True if another table can have the rows of this one, in that order, for as long as they live. It may have
+    /// further columns: ALTER TABLE goes to layouts first.
     pub fn is_copied_by(&self, other: &Table, order: &[String]) -> bool {
         self.has_keys_of(other, order)
             && self.lacking(other).next().is_none()
             && self.default_ttl == other.default_ttl
     }
 
-    /// Whether another table has the same primary key, in that order.
+    /// True if another table has the same primary key, in that order.
     pub fn has_keys_of(&self, other: &Table, order: &[String]) -> bool {
         let clustering = self.clustering_by(order);
         self.partition == other.partition && clustering.into_iter().eq(&other.clustering)

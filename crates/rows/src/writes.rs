@@ -12,14 +12,14 @@ use std::time::Duration;
 use crate::row::{Bytes, Cell, Row, collection};
 use crate::table::{Column, Shape, Table};
 
-/// What a statement does to a row. Columns are places among the table's regular or static ones.
+/// A statement's effect on a row. Columns are places among the table's regular or static ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Writes a row's marker and these columns, of one cell each.
     Insert(Vec<usize>),
     /// Writes these columns; elements are added to those that have some.
     Update(Vec<usize>),
-    /// The same of static columns.
+    /// Writes these static columns, in the same way.
     Static(Vec<usize>),
     DeleteRow,
     Delete {
@@ -103,14 +103,14 @@ impl Kind {
     }
 }
 
-/// What was written at the same time, for the same time.
+/// Cells written at the same time, for the same time.
 struct Group<'a> {
     timestamp: i64,
     ttl: i32,
     cells: Vec<&'a Cell>,
 }
 
-/// What makes a layout's row like this one, which was read `age` ago. Values that have expired since are
+/// The writes that make a layout's row like this one, which was read `age` ago. Values that have expired since are
 /// left out, and none lives longer than in the table.
 pub fn copy(table: &Table, row: &Row, age: Duration) -> Vec<Write> {
     let mut groups = groups(row, age);
@@ -233,7 +233,7 @@ fn write(table: &Table, row: &Row, group: &Group<'_>, with_marker: bool) -> Vec<
     writes
 }
 
-/// The same as several statements of one column each: there are fewer of them to prepare.
+/// A write as several statements of one column each: there are fewer of them to prepare.
 pub fn apart(table: &Table, write: Write) -> Vec<Write> {
     let Write { kind, values } = write;
     let (columns, is_static, is_insert) = match &kind {
@@ -277,12 +277,12 @@ pub fn apart(table: &Table, write: Write) -> Vec<Write> {
     writes
 }
 
-/// Whether the row may expire, and CQL does not tell when: it has nothing but its key.
+/// True if the row may expire, and CQL does not tell when: it has nothing but its key.
 pub fn expires_untold(table: &Table, row: &Row) -> bool {
     table.default_ttl > 0 && !row.is_static() && row.cells.is_empty()
 }
 
-/// What deletes from a layout what the table's row does not have: with the time of what is deleted, never
+/// The writes that delete from a layout what the table's row does not have: with the time of what is deleted, never
 /// later, so that nothing written since is lost. None of it if that time is not known.
 pub fn remove(extra: &Row, own: Option<&Row>) -> Vec<Write> {
     let bytes = |timestamp: i64| Some(timestamp.to_be_bytes().to_vec());

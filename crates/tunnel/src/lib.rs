@@ -35,8 +35,8 @@ const PROBE_MIN: Duration = Duration::from_secs(1);
 pub trait Encrypt: Clone + Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Send + Unpin;
 
-    /// What becomes of a connection that has been made to a node; None if it has failed, within a time of the
-    /// implementation's choice. Why is nobody's business here: a node should be tried before it is entered.
+    /// The encrypted stream over a connection that has been made to a node; None if it has failed, within a time of
+    /// the implementation's choice. Why is nobody's business here: a node should be tried before it is entered.
     fn encrypt(
         &self,
         tcp: TcpStream,

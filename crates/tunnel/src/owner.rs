@@ -18,7 +18,7 @@ pub(crate) fn check_that_processes_are_told_apart(listener: SocketAddr) -> io::R
     )))
 }
 
-/// Whether this process has the socket at the other end of a connection.
+/// True if this process has the socket at the other end of a connection.
 pub(crate) fn is_of_this_process(peer: SocketAddr, own: SocketAddr) -> procfs::ProcResult<bool> {
     let sockets = procfs::net::tcp()?;
     let ends = |entry: &&procfs::net::TcpNetEntry| (entry.local_address, entry.remote_address);

@@ -2,7 +2,7 @@
 
 use crate::reader::Malformed;
 
-/// What the peer asked for in STARTUP.
+/// The compression that the peer asked for in STARTUP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     #[default]

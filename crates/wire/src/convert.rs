@@ -26,7 +26,7 @@ pub enum ConvertError {
     Older,
 }
 
-/// What the proxy knows about a request besides its body.
+/// The proxy's knowledge of a request besides its body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestContext<'a> {
     /// The keyspace of the client's session (`USE`), if the request names none.
@@ -37,7 +37,7 @@ pub struct RequestContext<'a> {
     pub node_statement_id: Option<&'a [u8]>,
     /// The page to request instead of the client's.
     pub page: Option<Page<'a>>,
-    /// Whether to request metadata with the rows although the client asked to skip it.
+    /// Request metadata with the rows although the client asked to skip it.
     pub full_metadata: bool,
 }
 

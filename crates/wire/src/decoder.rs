@@ -12,7 +12,7 @@ use crate::frame;
 use crate::packed::Packed;
 use crate::reader::Malformed;
 
-/// What the decoder should do after an envelope.
+/// The decoder's next step after an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     Continue,
@@ -101,7 +101,7 @@ impl Decoder {
         Some(header)
     }
 
-    /// Whether part of a body that is skipped has still to come. Another decoder cannot go on here.
+    /// True if part of a body that is skipped has still to come. Another decoder cannot go on here.
     pub fn is_skipping(&self) -> bool {
         self.to_skip > 0
     }
@@ -111,8 +111,7 @@ impl Decoder {
         self.pending.capacity() + self.partial.capacity()
     }
 
-    /// What has come of a message that is not complete: bytes as they were received, and what was in frames
-    /// before these.
+    /// The bytes of a message that is not complete: as they were received, and what was in frames before these.
     pub fn unfinished(&self) -> (&[u8], &[u8]) {
         (&self.pending, &self.partial)
     }
@@ -331,7 +330,7 @@ impl Decoder {
 
 const SPLIT_AND_MORE: &str = "a split envelope is followed by another in its frame";
 
-/// What stands at the start of some bytes.
+/// The beginning of some bytes.
 #[derive(Clone, Copy)]
 enum Cut {
     /// An envelope of this length.

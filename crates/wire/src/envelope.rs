@@ -35,7 +35,7 @@ pub mod flags {
     pub const USE_BETA: u8 = 0x10;
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Opcode {
@@ -82,7 +82,7 @@ impl Opcode {
         })
     }
 
-    /// Whether clients may send it.
+    /// True if clients may send it.
     pub fn is_request(self) -> bool {
         use Opcode::*;
         matches!(
@@ -148,7 +148,7 @@ impl Header {
         })
     }
 
-    /// Whether its body was longer than the decoder takes, and is not there
+    /// True if its body was longer than the decoder takes, and is not there
     /// ([`Decoder::skip_longer_than`](crate::Decoder::skip_longer_than)).
     pub fn is_skipped(&self, body: &[u8]) -> bool {
         self.body_len as usize > body.len()

@@ -51,7 +51,7 @@ pub mod code {
         UNPREPARED,
     ];
 
-    /// What people call a code.
+    /// The name of a code, for people.
     pub fn name(code: i32) -> &'static str {
         match code {
             SERVER => "SERVER_ERROR",

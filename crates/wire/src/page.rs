@@ -191,12 +191,12 @@ impl<'a> PageStart<'a> {
         }
     }
 
-    /// The same position with another number of rows left of the LIMIT.
+    /// This position with another number of rows left of the LIMIT.
     pub fn with_remaining(self, remaining: u32) -> Self {
         PageStart { remaining, ..self }
     }
 
-    /// Whether nodes read these bytes as this state: each number as short as it can be, and none beyond an `i32`.
+    /// True if nodes read these bytes as this state: each number as short as it can be, and none beyond an `i32`.
     fn is_read_from(&self, len: usize) -> bool {
         let sized = |bytes: &[u8]| unsigned_vint_len(bytes.len() as u64) + bytes.len();
         let number = |number: u32| unsigned_vint_len(number.into());
@@ -221,8 +221,8 @@ impl<'a> PageStart<'a> {
     }
 }
 
-/// Whether nodes take this for a paging state, of this or an earlier version of the protocol. They close a connection
-/// over which several others come.
+/// True if nodes take this for a paging state, of this or an earlier version of the protocol. They close a
+/// connection over which several others come.
 pub fn is_paging_state(bytes: &[u8]) -> bool {
     let is_modern = PageStart::parse(bytes).is_ok_and(|start| start.is_read_from(bytes.len()));
     is_modern || is_legacy_state(bytes).unwrap_or(false)

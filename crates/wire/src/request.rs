@@ -23,7 +23,7 @@ impl Consistency {
         matches!(self, Consistency::SERIAL | Consistency::LOCAL_SERIAL)
     }
 
-    /// Whether only replicas in the coordinator's data centre count.
+    /// True if only replicas in the coordinator's data centre count.
     pub fn is_dc_local(self) -> bool {
         matches!(
             self,
@@ -31,7 +31,7 @@ impl Consistency {
         )
     }
 
-    /// What CQL calls it.
+    /// Its name in CQL.
     pub fn name(self) -> &'static str {
         match self {
             Consistency::ANY => "ANY",
@@ -182,8 +182,8 @@ const KEYSPACE_BEFORE_V5: Malformed = Malformed(
      in the statement",
 );
 
-/// What follows the statement in QUERY and EXECUTE, and the statements in BATCH: a node reads the values and
-/// the page of a BATCH, too, before it goes on without them.
+/// The part behind the statement in QUERY and EXECUTE, and behind the statements in BATCH: a node reads the values
+/// and the page of a BATCH, too, before it goes on without them.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     pub consistency: Consistency,

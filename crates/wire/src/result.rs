@@ -99,7 +99,7 @@ impl<'a> RowsView<'a> {
         self.cells.len()
     }
 
-    /// Whether the page carries exactly these column specifications.
+    /// True if the page carries exactly these column specifications.
     pub fn has_metadata(&self, metadata: &[u8]) -> bool {
         self.flags & (NO_METADATA | METADATA_CHANGED) == 0 && self.behind_state == metadata
     }
@@ -109,7 +109,7 @@ impl<'a> RowsView<'a> {
         self.columns.iter().position(|c| c.name == name)
     }
 
-    /// The same columns with `row_count` other rows, as bytes of this page or of one like it.
+    /// These columns with `row_count` other rows, as bytes of this page or of one like it.
     pub fn with_rows(&self, rows: &'a [u8], row_count: usize) -> RowsView<'a> {
         RowsView {
             row_count,

@@ -21,7 +21,7 @@ impl Options<'_> {
         out.extend_from_slice(body.get(self.behind_page_at..).unwrap_or_default());
     }
 
-    /// The same, but the columns of the result are asked for.
+    /// [`Self::write_with_state`], but the columns of the result are asked for.
     pub fn write_with_state_and_columns(
         &self,
         body: &[u8],
@@ -280,8 +280,8 @@ pub fn without_result_columns(
     Ok(Some(out))
 }
 
-/// Whether two results have the same columns, one in a table of the same keyspace with another name: of
-/// results whose columns are of one table each. The first one has so many more at its end.
+/// True if two results have the same columns, one in a table of the same keyspace with another name: of results
+/// whose columns are of one table each. The first one has so many more at its end.
 pub fn same_columns(
     (one, table): (&[u8], &str),
     (other, renamed): (&[u8], &str),

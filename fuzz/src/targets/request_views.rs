@@ -50,7 +50,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What was lowered from v5 says what was said.
+/// A response lowered from v5 says the same as before.
 fn answers_the_same(of: (u8, &[u8]), to: (u8, &[u8]), version: Version) {
     let [of, to] = [of, to].map(|(header_flags, body)| {
         let (_, message) = strip_prelude(header_flags, body).expect("it was read before");
@@ -78,7 +78,7 @@ fn names<'a>(columns: &[ColumnSpec<'a>]) -> Vec<[&'a str; 3]> {
     columns.iter().map(name).collect()
 }
 
-/// What was raised to v5 asks for what was asked for.
+/// A request raised to v5 asks for the same as before.
 fn says_the_same(opcode: Opcode, (body, version): (&[u8], Version), raised: &[u8]) {
     match opcode {
         Opcode::Query => {

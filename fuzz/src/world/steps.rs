@@ -1,4 +1,4 @@
-//! What may happen in a [`World`], and which bytes say so.
+//! Steps of a [`World`], and the bytes that choose them.
 //!
 //! A step is a byte and what it needs. Its low four bits say what happens, the next three to which
 //! client, link or node. With the highest bit set what comes next happens in the same turn.

@@ -1,4 +1,4 @@
-//! What a node or a proxy has answered.
+//! Answers of a node or a proxy.
 
 use std::io::{Error, Result};
 
@@ -24,7 +24,7 @@ pub struct Spec {
     pub of: Vec<u8>,
 }
 
-/// What an ERROR says.
+/// The content of an ERROR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub code: i32,
@@ -67,7 +67,7 @@ impl Answer {
         Ok((at.int()?, flags & 4 == 0))
     }
 
-    /// Whether it is a RESULT with rows, maybe none.
+    /// True if it is a RESULT with rows, maybe none.
     pub fn has_rows(&self) -> Result<bool> {
         Ok(self.content()?.int()? == 2)
     }
@@ -155,7 +155,7 @@ pub fn elements(cell: &[u8]) -> Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// What is left of a body.
+/// The rest of a body.
 pub(super) struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

@@ -50,7 +50,7 @@ fn client(address: SocketAddr) -> Client<std::net::TcpStream> {
     Client::ready(address, 4).expect("a client")
 }
 
-/// What `helenus_agent.read_order` shows, a row a class.
+/// The rows of `helenus_agent.read_order`, by class.
 fn counters(address: SocketAddr) -> BTreeMap<String, Counters> {
     let cql = "SELECT class, waiting, started, due, overtook, prioritized, wait_us_max \
                FROM helenus_agent.read_order";
@@ -134,7 +134,7 @@ fn points_go_first_and_nothing_else_changes() {
     assert!(range.started - before["range"].started >= 160);
     assert!(point.overtook > 0, "no point has overtaken a range read");
     assert!(range.due > 0, "no range read was ever due");
-    // What is due has waited for longer than `wait_max_ms`.
+    // Reads that are due have waited for longer than `wait_max_ms`.
     assert!(range.wait_us_max >= 20_000);
     assert_eq!((point.waiting, range.waiting, range.overtook), (0, 0, 0));
     assert_eq!(after["point_remote"].started, 0);
@@ -192,7 +192,7 @@ fn priorities(node: SocketAddr) {
     }
     ask_with_payload(&mut client, "helenus-priority", Some(&urgent));
     assert_eq!(prioritized(), before + 1);
-    // The same thread may serve the next request, which has none.
+    // The thread may also serve the next request, which has none.
     for key in 0..50 {
         check_point(&mut client, key);
     }

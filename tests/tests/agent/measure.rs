@@ -48,7 +48,7 @@ fn arm(name: &str, spec: ClusterSpec) {
     let cluster = Cluster::up(spec).expect("a node");
     let node = cluster.contact_points()[0];
     fill(node);
-    // The same starting point: everything in one table file.
+    // Each arm starts with everything in one table file.
     cluster.nodetool(1, &["flush"]).expect("flushed");
     let begin = Instant::now();
     let scanning = thread::spawn(move || scan(node, begin));

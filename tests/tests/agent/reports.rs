@@ -1,4 +1,4 @@
-//! What nodes report of themselves, to whom, and what becomes of it.
+//! Reports of nodes on themselves, who gets them, and what becomes of them.
 
 use std::fs;
 use std::io::{Read, Write};

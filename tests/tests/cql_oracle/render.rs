@@ -5,7 +5,7 @@ use helenus_cql::{
 };
 use serde_json::{Map, Value, json};
 
-/// What the oracle tells and the facts do not claim in the same words.
+/// Keys of the oracle's that the facts do not claim in the same words.
 const ORACLE_ONLY: [&str; 2] = ["ok", "repeatable"];
 
 pub(crate) fn differences(facts: &Facts, answer: &Value) -> Vec<String> {

@@ -19,7 +19,7 @@ pub(crate) struct Dialect {
     pub compression: Compression,
 }
 
-/// What came back.
+/// An answer as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub flags: u8,
@@ -83,7 +83,7 @@ impl Client {
         Ok(client)
     }
 
-    /// The same connection anew, after the server has closed it.
+    /// Makes the connection anew, after the server has closed it.
     pub(crate) fn reconnect(&mut self) -> Result<()> {
         *self = Client::connect(self.address, self.dialect)?;
         Ok(())

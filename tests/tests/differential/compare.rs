@@ -1,4 +1,4 @@
-//! What of an answer is compared: everything but ids, paging states and the name of the keyspace.
+//! The part of an answer that is compared: everything but ids, paging states and the name of the keyspace.
 
 use anyhow::{Result, anyhow};
 use helenus_wire::{ColumnType, Opcode, Reader, Version, code, flags, strip_prelude, write};
@@ -26,7 +26,7 @@ pub(crate) struct Seen {
     pub columns: u32,
     /// Rows came without the metadata of their columns.
     pub no_metadata: bool,
-    /// What stays of rows without it.
+    /// The body of rows without their metadata.
     pub without_metadata: Option<Vec<u8>>,
     /// v5 speaks of changed metadata.
     pub newest: bool,

@@ -35,7 +35,7 @@ const TABLES: [&str; 4] = [
 const PARTITIONS: i32 = 5;
 const ROWS: i32 = 12;
 
-/// What is prepared, in this order.
+/// Statements to prepare, in this order.
 const PREPARED: [(&str, &[&str]); 4] = [
     (
         "INSERT INTO {ks}.crowd (p, c, v, n) VALUES (?, ?, ?, ?)",
@@ -56,9 +56,9 @@ const READ: usize = 1;
 const READ_MANY: usize = 2;
 const COUNT: usize = 3;
 
-/// What a request is, for what is compared of it.
+/// The kind of a request, for what is compared of it.
 enum Kind {
-    /// The same answer on both sides.
+    /// Both sides give equal answers.
     Same,
     /// A conditional write of this key, which would write this value.
     Once { key: i32, value: i32 },
@@ -265,11 +265,11 @@ fn compare(twins: &mut Twins<'_>, request: &Request, answers: [&Answer; 2]) -> R
     Ok(())
 }
 
-/// What the conditional writes of one key were told.
+/// The answers to the conditional writes of one key.
 #[derive(Debug, Default)]
 struct Told {
     applied: Vec<i32>,
-    /// What those were shown that were not applied.
+    /// Values that were shown to those not applied.
     shown: Vec<i32>,
     /// Nodes did not say what became of these.
     undecided: Vec<i32>,

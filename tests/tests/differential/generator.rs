@@ -30,7 +30,7 @@ pub(crate) enum Bound {
     Length(i32),
 }
 
-/// What QUERY, EXECUTE and BATCH carry besides the statement.
+/// Parameters of QUERY, EXECUTE and BATCH besides the statement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub consistency: u16,
@@ -84,7 +84,7 @@ impl Op {
         }
     }
 
-    /// Whether the nodes may have to agree on a new schema.
+    /// True if the nodes may have to agree on a new schema.
     pub(crate) fn changes_schema(&self) -> bool {
         let What::Query(text, _) = &self.what else {
             return false;
@@ -103,9 +103,9 @@ pub(crate) struct Generator {
     vectors: bool,
     made: usize,
     pub clock: i64,
-    /// Whether texts may leave the keyspace out (after USE, or named in the request).
+    /// Texts may leave the keyspace out (after USE, or named in the request).
     unqualified: bool,
-    /// Whether what is made is to be prepared, and runs many times.
+    /// Statements are to be prepared, and run many times.
     prepares: bool,
 }
 
@@ -420,7 +420,7 @@ pub(crate) fn plain(text: String) -> Op {
     }
 }
 
-/// Whether a text has this name as a word of its own.
+/// True if a text has this name as a word of its own.
 fn names(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(name).any(|(at, _)| {

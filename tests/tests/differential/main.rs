@@ -1,5 +1,5 @@
-//! The same operations directly and through the proxy, over twin keyspaces: the answers must be the
-//! same, byte for byte, less what docs/transparency.md names.
+//! Operations directly and through the proxy, over twin keyspaces: the answers must be the same, byte for byte,
+//! less what docs/transparency.md names.
 //!
 //! Several lanes run side by side before one cluster, each with a seed, keyspaces and connections of
 //! its own; within a lane nothing overlaps. CONTRIBUTING.md tells how to run it longer and to replay.
@@ -35,7 +35,7 @@ const DIALECTS: [(Version, Compression); 6] = [
     (Version::V3, Compression::Snappy),
 ];
 
-/// What one thread does.
+/// One thread's task.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
     number: usize,
@@ -45,7 +45,7 @@ struct Lane {
     differences_max: usize,
     /// Print every operation.
     trace: bool,
-    /// Whether the nodes know vectors.
+    /// The nodes know vectors.
     vectors: bool,
 }
 
@@ -247,7 +247,7 @@ impl Lane {
     }
 }
 
-/// Whether twins are equal still.
+/// The next step after twins were compared.
 enum Then {
     GoOn,
     Anew,

@@ -48,7 +48,7 @@ impl Testbed {
             // So that even the few rows of a test make several pieces.
             "scheduling.piece_kib=1",
             "scheduling.parallel_rows=8",
-            // What only many requests at once meet.
+            // Features that only many requests at once meet.
             "aggregation.merge_writes=[\"*\"]",
             "aggregation.lwt_turns=true",
             "aggregation.lwt_wait_max_ms=10000",

@@ -62,7 +62,7 @@ pub(crate) struct Twins<'a> {
     pub trace: bool,
     pub clients: [Client; 2],
     pub sides: [Side; 2],
-    /// What was prepared, in the order of the sides' ids.
+    /// The prepared statements, in the order of the sides' ids.
     pub texts: Vec<What>,
     pub admin: &'a mut helenus_cluster::Connection,
     pub counts: &'a mut Counts,
@@ -75,7 +75,7 @@ impl Twins<'_> {
         self.apply_at_once(op)
     }
 
-    /// The same without waiting for other lanes' schema changes.
+    /// [`Self::apply`] without waiting for other lanes' schema changes.
     pub(crate) fn apply_at_once(&mut self, op: &Op) -> Result<bool> {
         self.counts.operations += 1;
         if self.trace {
@@ -175,8 +175,8 @@ impl Twins<'_> {
         }
     }
 
-    /// What every driver does when it hears that a statement is not prepared: it learns the id and the
-    /// columns anew. Returns the refusal if it cannot be prepared any more.
+    /// Prepares the statement again, as every driver does when it hears that it is not prepared: it learns the id
+    /// and the columns anew. Returns the refusal if it cannot be prepared any more.
     fn prepare_again(&mut self, at: usize, op: &Op) -> Result<Option<Seen>> {
         self.counts.prepared_again += 1;
         for back in op.prepared() {
@@ -197,7 +197,7 @@ impl Twins<'_> {
         Ok(None)
     }
 
-    /// Whether the client of the proxy takes rows that come without their columns for others.
+    /// True if the client of the proxy takes rows that come without their columns for others.
     fn is_misread(&self, op: &Op, seen: &Seen) -> bool {
         let side = &self.sides[1];
         match op.what {
@@ -268,7 +268,7 @@ impl Twins<'_> {
         self.counts.reconnects += 1;
         for (client, side) in self.clients.iter_mut().zip(&self.sides) {
             client.reconnect()?;
-            // What was prepared without a keyspace must find it again.
+            // Statements that were prepared without a keyspace must find it again.
             let What::Query(text, options) = plain("USE {ks}".to_owned()).what else {
                 continue;
             };

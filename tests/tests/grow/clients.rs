@@ -20,13 +20,13 @@ const FAILED_MAX: usize = 20;
 /// After each write and read.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a client has done.
+/// A client's requests and their outcome.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) requests: u64,
-    /// What it has been told is written.
+    /// Values that it has been told are written.
     pub(crate) written: BTreeMap<i64, i64>,
-    /// What has gone wrong.
+    /// Requests that went wrong.
     pub(crate) failed: Vec<String>,
 }
 

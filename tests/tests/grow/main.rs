@@ -65,7 +65,7 @@ fn make_table(proxy: &Proxy) -> Result<()> {
     Ok(())
 }
 
-/// What is in the table, as the nodes themselves say.
+/// The rows of the table, as the nodes themselves say.
 fn rows(cluster: &Cluster) -> Result<BTreeMap<i64, i64>> {
     let mut node = cluster.connect(1)?;
     let cql = format!("SELECT k, v FROM {KEYSPACE}.{TABLE}");
@@ -87,7 +87,7 @@ fn nodes_are_added_and_removed_under_load() -> Result<()> {
     let clients = Clients::start(proxy.address, CLIENTS);
     let grown = grow_and_shrink(&mut cluster, &proxy, &clients);
     let outcomes = clients.stop();
-    // What clients saw says more than how far it came.
+    // The clients' failures say more than how far it came.
     let failed: Vec<&String> = outcomes.iter().flat_map(|of| &of.failed).collect();
     ensure!(
         failed.is_empty(),

@@ -30,7 +30,7 @@ pub(crate) struct Answer {
     pub rows: Rows,
 }
 
-/// What is asked.
+/// The statement of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked<'a> {
     Text(&'a str),

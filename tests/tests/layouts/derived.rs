@@ -1,4 +1,4 @@
-//! What `plan` derives, before a node and without the proxy: a layout's answer is the table's own.
+//! Statements that `plan` derives, before a node and without the proxy: a layout's answer is the table's own.
 
 use anyhow::{Result, bail, ensure};
 use helenus_cql::facts;
@@ -11,7 +11,7 @@ use crate::client::{Answer, Request, Session};
 use crate::schema::TestTable;
 use crate::{selects, writes};
 
-/// What was done, to see that it was not nothing.
+/// Counts of what was done, to see that it was not nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub written: usize,

@@ -115,8 +115,8 @@ impl TestTable {
         format!("ALTER TABLE {keyspace}.{name} ADD ({regular} {of}, {fixed} {of_fixed} static)")
     }
 
-    /// The same as if its rows had been counted: few in a partition, so that most answers may be sorted, even
-    /// with a LIMIT.
+    /// The table as if its rows had been counted: few in a partition, so that most answers may be sorted, even with
+    /// a LIMIT.
     pub(crate) fn counted(mut self) -> TestTable {
         let table = &mut self.logical;
         let key = table.partition_key.iter().map(String::as_str);

@@ -14,7 +14,7 @@ pub(crate) struct Statement {
 enum Piece {
     Text(String),
     Value(Type, usize),
-    /// What follows IN.
+    /// The values behind IN.
     List(Type, Vec<usize>),
 }
 

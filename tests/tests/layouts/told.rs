@@ -1,4 +1,4 @@
-//! What clients are told of tables: through the proxy the same as by a node, less the layouts.
+//! Tables as clients are told of them: through the proxy the same as by a node, less the layouts.
 
 use std::collections::BTreeSet;
 use std::io::Error;
@@ -10,7 +10,7 @@ use helenus_tests::raw::ONE;
 use crate::client::{Asked, Request, Rows, Session};
 use crate::schema::TestTable;
 
-/// What is asked, and the column of the answer that names tables.
+/// Statements, and the column of the answer that names tables.
 const SELECTS: [(&str, usize); 7] = [
     ("SELECT * FROM system_schema.tables", 1),
     (

@@ -14,7 +14,7 @@ use crate::values::{Type, VALUES};
 const PARTITIONS: usize = 2;
 pub(crate) const KEY_VALUES: usize = 4;
 
-/// What the nodes do to one row or partition, in words of CQL.
+/// A write of one row or partition, in words of CQL.
 pub(crate) fn write(rng: &mut ChaCha8Rng, table: &TestTable) -> Statement {
     match rng.random_range(0..1000) {
         0..550 => insert(rng, table),

@@ -1,4 +1,4 @@
-//! What reads cost on a real node, and what becomes of it.
+//! Costs of reads on a real node, and what becomes of them.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -244,7 +244,7 @@ fn what_was_written_past_proxies_is_found_and_repaired() {
     node.layouts(&["verify", "past.orders"]).succeeded();
     let own = node.rows("past.orders", ALL);
     assert_eq!(node.rows("past.orders__layout_a", ALL), own);
-    // What the layout has of later than the table cannot be repaired by its times, but rebuilt.
+    // A row of the layout that is later than the table's cannot be repaired by its times, but rebuilt.
     node.run(&format!(
         "UPDATE past.orders__layout_a USING TIMESTAMP 9000000000000000 SET total = 5 WHERE {}",
         at(2, 5, 4, 4)
@@ -496,7 +496,7 @@ fn what_cannot_have_layouts_is_refused_with_the_reason() {
     node.layouts(&["verify", good, "--layout", "z"])
         .failed("only x");
     node.layouts(&["verify", "no.few"]).failed("has no layouts");
-    // The same table may have layouts while it is empty.
+    // This table may have layouts while it is empty.
     node.run("TRUNCATE no.bags");
     create(&node, "no.bags", &ba).succeeded();
     let status = node.layouts(&["status", "no.\"Good\""]).succeeded();

@@ -105,7 +105,7 @@ fn layouts_come_and_go_over_tls() {
     let trust = ["--tls-ca", &ca];
     let shown = ["--tls-cert", &certificate, "--tls-key", &key];
 
-    // What is wrong is said at once, with what to do.
+    // Each error is said at once, with what to do.
     let status: &[&str] = &["status"];
     layouts(&[status, &contact]).failed("the node may require TLS; set --tls-ca");
     layouts(&[status, &contact, &trust]).failed("set --tls-cert and --tls-key");

@@ -102,7 +102,7 @@ fn a_layout_is_not_dropped_while_hints_of_it_are_kept() {
     let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'h'";
     let tables = other.query(tables, Consistency::One).expect("rows");
     assert_eq!(tables.len(), 1);
-    // What the hint held for the table itself has arrived: nobody else can be asked.
+    // The hint's row for the table itself has arrived: nobody else can be asked.
     cluster.kill(1).expect("killed");
     eventually(
         "the row is on the second node",

@@ -166,7 +166,7 @@ fn a_layout_created_while_clients_write_misses_nothing() {
         .zip(&proxies)
         .map(|(seed, proxy)| Writer::start(proxy.address, "busy.t", seed))
         .collect();
-    // What is in a column that comes just before the layout is emptied must come back as well.
+    // Values of a column that comes just before the layout is emptied must come back as well.
     let rebuilding = command(&node, &["rebuild", "busy.t"]);
     eventually("it is no longer read", Duration::from_secs(30), || {
         node.states("busy", "t")["x"] == "writing"

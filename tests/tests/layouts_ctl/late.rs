@@ -40,7 +40,7 @@ impl Late {
         eventually("it has looked", PATIENCE, || self.hold.is_holding());
     }
 
-    /// What it says in the end.
+    /// Lets it go on; returns its errors at the end.
     fn goes_on(self) -> String {
         self.hold.release();
         let output = self.command.wait_with_output().expect("it ends");

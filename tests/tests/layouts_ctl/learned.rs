@@ -153,7 +153,7 @@ fn a_design_is_learned_from_clients_and_created() {
     let create = ["create", "learned.orders", "--design", paths[1]];
     node.layouts(&create).succeeded();
     assert_eq!(node.states("learned", "orders")["a"], "ready");
-    // What is in use is the best, also by a file of what was seen before.
+    // The layout in use is the best, also by a file of what was seen before.
     let state = folder.path().join("state.json");
     let state = ["--json", "--state", state.to_str().expect("a path")];
     let in_use = ["advise", "learned.orders", "--learned", &urls];

@@ -158,7 +158,7 @@ impl Node {
     }
 }
 
-/// What a command has said.
+/// A command's exit code and output.
 #[derive(Debug)]
 struct Outcome {
     code: Option<i32>,

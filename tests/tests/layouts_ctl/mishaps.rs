@@ -1,4 +1,4 @@
-//! What may go wrong: two commands at once, a catalogue that says nonsense, tables changed by hand.
+//! Mishaps: two commands at once, a catalogue that says nonsense, tables changed by hand.
 
 use std::process::Stdio;
 use std::thread;
@@ -192,7 +192,7 @@ fn an_interrupted_layout_of_what_was_an_empty_table_is_finished() {
     }
     create(&node, "lists.t").succeeded();
     assert_eq!(node.states("lists", "t")["x"], "ready");
-    // What the layout has missed is not copied.
+    // Rows that the layout has missed are not copied.
     set(&mut node, "lists", "state = 'writing'");
     node.run("INSERT INTO lists.t (k, a, b, l) VALUES (1, 3, 3, [4])");
     create(&node, "lists.t").failed("1 rows");

@@ -1,4 +1,4 @@
-//! What a proxy knows of the catalogue.
+//! The catalogue as a proxy knows it.
 
 use std::time::Duration;
 

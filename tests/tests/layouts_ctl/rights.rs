@@ -159,7 +159,7 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
     let status =
         layouts(&cluster, superuser, &["status", "app.u", "--json"]).failed("in no catalogue");
     assert_eq!(status.json()["tables"][0]["layouts"], serde_json::json!([]));
-    // What roles have on a table that an interrupted `create` has left, and not on the table, is revoked.
+    // Rights on a table that an interrupted `create` has left, which roles lack on the table, are revoked.
     run(&mut node, "GRANT SELECT ON app.u__layout_x TO other");
     layouts(&cluster, superuser, &create).succeeded();
     layouts(&cluster, superuser, &["status", "app.u"]).succeeded();
@@ -181,7 +181,7 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
         let outcome = writer.try_query(insert, ONE).expect("an answer");
         outcome.is_ok()
     });
-    // What an interrupted `drop` leaves cannot be read with the rights from before.
+    // Tables that an interrupted `drop` leaves cannot be read with the rights from before.
     let (mut drop, _file) = command(&cluster, superuser, &["drop", "app.t", "--all"]);
     drop.stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -16,7 +16,7 @@ fn become_all(nodes: &[Node], class: Option<&str>) {
     }
 }
 
-/// What a client is told that tries to log in, in whichever step.
+/// The error that a client gets that tries to log in, in whichever step.
 fn refusal(address: std::net::SocketAddr) -> Option<String> {
     let mut client = Client::connect(address, 4).ok()?;
     let outcome = client.startup(Some(("app", "pw"))).ok()?;

@@ -97,7 +97,7 @@ fn one_node_that_refuses_what_others_accept_ends_no_session() {
         served_as(&mut before).expect("still served");
         checks(&nodes[1..], "app") > known + 5
     });
-    // The same for a role that has no links yet, though the refusal comes first.
+    // A role that has no links yet is served, too, though the refusal comes first.
     nodes[0].set_delay(Duration::from_millis(100));
     let mut fresh = None;
     eventually("the other node judges a login", || {
@@ -109,7 +109,7 @@ fn one_node_that_refuses_what_others_accept_ends_no_session() {
     let mut fresh = fresh.expect("logged in");
     served_as(&mut fresh).expect("served");
     served_as(&mut before).expect("still served");
-    // What all refuse still ends them.
+    // A refusal by all still ends them.
     judge_all(&nodes, &Verdict::incorrect());
     eventually("the sessions end", || {
         served_as(&mut before).is_err() && served_as(&mut fresh).is_err()

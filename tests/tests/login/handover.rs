@@ -75,7 +75,7 @@ fn clients_stay_connected_as_who_they_are() {
     let mut proxy = place.ready(&[]);
     let roles = ["app", "report", "app", "gone"];
     let mut clients = roles.map(|role| logged_in(proxy.address, role));
-    // What these say begins before and ends behind a change.
+    // The request of this one begins before a change and ends behind it.
     let mut halved = logged_in(proxy.address, "half");
     let query = envelope(4, 7, op::QUERY, &halved.query_body(READ, 1));
     halved.stream.write_all(&query[..20]).expect("sent");
@@ -131,7 +131,7 @@ fn clients_stay_connected_as_who_they_are() {
     assert_eq!(metric(&proxy, "helenus_clients "), 7);
     assert!(metric(&proxy, "helenus_clients_adopted_total") >= 6);
 
-    // What nodes no longer accept ends here as it would have there.
+    // Logins that nodes no longer accept end here as they would have there.
     for node in &nodes {
         node.set_judge(|token| match token.windows(4).any(|word| word == b"gone") {
             true => Verdict::incorrect(),
@@ -385,7 +385,7 @@ fn clients_of_packet(taker: &mut std::os::unix::net::UnixStream) -> usize {
     }
 }
 
-/// What it has answered before says nothing of the clients that it gets next.
+/// Its answers before say nothing of the clients that it gets next.
 #[test]
 fn a_process_that_stalls_takes_nobody_with_it() {
     let nodes = scripted::start(1).expect("a node");

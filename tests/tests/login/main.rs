@@ -22,7 +22,7 @@ use helenus_tests::raw::{Client, PATIENCE, op};
 use helenus_tests::scripted::Node;
 use socket2::{Domain, Socket, Type};
 
-/// What every proxy here begins with.
+/// The first settings of every proxy here.
 const SETTINGS: [&str; 4] = [
     "cluster.username=control",
     "cluster.password=control",

@@ -1,4 +1,4 @@
-//! What clients and links call themselves.
+//! Names that clients and links give themselves.
 
 use std::collections::BTreeMap;
 

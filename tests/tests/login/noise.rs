@@ -137,7 +137,7 @@ fn a_token_of_15_mib_is_refused_before_it_has_come() {
     let grown = proxy.resident_kib().expect("memory").saturating_sub(before);
     assert!(grown < 16 * 1024, "{grown} KiB");
     assert!(nodes[0].logins().iter().all(|token| token.len() < 100));
-    // What is as long as a request may be passes once the client is known.
+    // A request as long as one may be passes once the client is known.
     let mut known = client(&proxy, "app");
     let text = format!("SELECT token FROM k.t WHERE k = '{}'", "x".repeat(1 << 20));
     known.query(&text).expect("served");

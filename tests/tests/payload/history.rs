@@ -200,7 +200,7 @@ impl History {
         Ok(())
     }
 
-    /// The same of all rows; then no text is left.
+    /// [`Self::move_rows`] for all rows; then no text is left.
     pub(crate) fn move_all(&mut self, counts: &mut Counts) -> Result<()> {
         self.move_rows("", counts)?;
         let rows = self.sessions[1]
@@ -213,7 +213,7 @@ impl History {
         Ok(())
     }
 
-    /// What clients see of the table's definition.
+    /// Checks the table's definition as clients see it.
     pub(crate) fn told_of_the_schema(&mut self) -> Result<()> {
         let columns = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'ks'";
         let rows = self.sessions[0].client.query(columns)?;

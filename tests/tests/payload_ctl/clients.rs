@@ -21,7 +21,7 @@ pub(crate) const ROWS: i32 = 30;
 /// Attempts of one request: proxies and nodes may be busy.
 const ATTEMPTS: usize = 200;
 
-/// What the row of a key has.
+/// The row of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub doc: Option<String>,

@@ -1,4 +1,4 @@
-//! What cannot be encoded is refused, with the reason and the way out, before anything is changed.
+//! Columns that cannot be encoded are refused, with the reason and the way out, before anything is changed.
 
 use helenus_catalogue::SELECT_FLAGS;
 use helenus_tests::catalogue::change_by;
@@ -124,7 +124,7 @@ fn an_empty_table_learns_from_a_file() {
         (&"shape".into(), &2.into())
     );
     assert_eq!(column["dictionaries"], serde_json::json!([1, 2]));
-    // What is gone is told of, and taken out.
+    // A table that is gone is told of, and taken out.
     node.run("DROP TABLE fresh.t");
     node.payload(&["status", "fresh.t"])
         .failed("not as it should be");

@@ -1,4 +1,4 @@
-//! What may not be sent again is not, while a node stands still.
+//! Requests that may not be sent again are not, while a node stands still.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,7 +137,7 @@ fn no_list_is_doubled(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime) {
     );
     assert_eq!(doubled, 0);
     assert!(frozen.iter().all(|length| *length <= 2));
-    // What could have failed: lists waited at the node, and others went elsewhere meanwhile.
+    // The test could have failed: lists waited at the node, and others went elsewhere meanwhile.
     assert!(waiting > 20 && rescued > 5.0);
 }
 
@@ -178,6 +178,6 @@ fn no_write_is_undone(cluster: &Cluster, proxy: &Proxy, runtime: &Runtime) {
     let (first, second) = (count(&first), count(&second));
     println!("{first} and then {second} of {KEYS} writes acknowledged, {undone} undone");
     assert_eq!(undone, 0);
-    // What could have failed: some were at the node, and their clients have heard that nobody knows.
+    // The test could have failed: some were at the node, and their clients have heard that nobody knows.
     assert!(first < KEYS as usize && second > KEYS as usize / 2);
 }

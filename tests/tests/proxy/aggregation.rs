@@ -170,7 +170,7 @@ fn identical_reads_are_sent_once(proxy: &Proxy) {
     for answer in &answers {
         assert_eq!(answer.fault().expect("an error").code, 0x2200);
     }
-    // What gives each caller something else, and what writes, is never shared.
+    // Reads that give each caller something else, and writes, are never shared.
     let before = shared();
     let answers = packet(proxy, &["SELECT uuid() FROM a.t WHERE k = 1"; 10]);
     let mut bodies: Vec<&[u8]> = answers.iter().map(|a| &a.body[..]).collect();

@@ -13,7 +13,7 @@ const KEYS: i32 = 60;
 const ATTEMPTS: usize = 5;
 /// In the header of a message.
 const TRACING: u8 = 0x02;
-/// What the node that reads says in the trace.
+/// Text of the node that reads in the trace.
 const READS: &[u8] = b"Executing single-partition query on t";
 
 /// On a cluster of three nodes. Each key has two owners, so that a third of all reads would be done

@@ -1,4 +1,4 @@
-//! What clients see of a proxy that stops.
+//! A proxy that stops, as clients see it.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{SocketAddr, TcpStream};
@@ -51,7 +51,7 @@ fn clients_that_send_across_sigterm_get_every_answer() {
     assert!(status.success(), "{status}");
 }
 
-/// What was silent for long may speak again at any moment of the grace.
+/// Clients that were silent for long may speak again at any moment of the grace.
 #[test]
 fn idle_clients_and_new_ones_are_served_while_the_grace_lasts() {
     let _turn = turn("grace", Duration::from_secs(120));

@@ -1,4 +1,4 @@
-//! What happens when very many requests end at the same moment, or their clients do.
+//! Very many requests that end at the same moment, or whose clients do.
 
 use std::time::{Duration, Instant};
 

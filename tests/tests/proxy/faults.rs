@@ -302,7 +302,7 @@ impl Fixed {
     }
 }
 
-/// What clients saw.
+/// The clients' view.
 #[derive(Default)]
 struct Report {
     requests: usize,

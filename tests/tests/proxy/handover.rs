@@ -32,7 +32,7 @@ const TASKS: i32 = 16;
 #[derive(Clone, Default)]
 struct Clients {
     stop: Arc<AtomicBool>,
-    /// Whether those that connect anew for each request do not.
+    /// Those that would connect anew for each request do not.
     calm: Arc<AtomicBool>,
     requests: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
@@ -73,7 +73,7 @@ struct Driver {
     tasks: JoinSet<Done>,
 }
 
-/// What a driver's tasks have done.
+/// Results of a driver's tasks.
 #[derive(Default)]
 struct Done {
     requests: usize,
@@ -151,7 +151,7 @@ impl Driver {
     }
 }
 
-/// Whether the other side has closed a connection on which nothing is awaited.
+/// True if the other side has closed a connection on which nothing is awaited.
 fn is_closed(stream: &TcpStream) -> Result<bool> {
     stream.set_nonblocking(true)?;
     let peeked = stream.peek(&mut [0]);
@@ -164,7 +164,7 @@ fn is_closed(stream: &TcpStream) -> Result<bool> {
     }
 }
 
-/// Whether the next event is about this table.
+/// True if the next event is about this table.
 fn hears_of(listener: &mut Client<TcpStream>, table: &str) -> bool {
     let event = listener.receive().expect("an event");
     assert_eq!(event.opcode, op::EVENT);

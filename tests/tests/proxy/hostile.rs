@@ -147,7 +147,7 @@ fn garbage(address: SocketAddr) {
     );
 }
 
-/// What the refusal of a version says, from its first byte on: that chooses the length of the header.
+/// The refusal of a version, from its first byte on: that chooses the length of the header.
 #[derive(Debug, PartialEq, Eq)]
 struct Refusal {
     version: u8,
@@ -284,7 +284,7 @@ fn wrong_frames(address: SocketAddr) {
             Err(e) => panic!("frame {number}: {e}"),
         }
     }
-    // The same, with the client waiting: the connection must not just hang.
+    // Each frame again, with the client waiting: the connection must not just hang.
     for bad in &cases[..3] {
         let mut client = Client::ready(address, 5).expect("client");
         client.stream.write_all(bad).expect("write");

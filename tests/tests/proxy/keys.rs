@@ -110,7 +110,7 @@ pub(crate) fn several_keys(node: SocketAddr, proxy: &Proxy) {
         same_pages(&mut direct, &mut through, cql, values);
         assert!(split() > before, "not split: {cql}");
     }
-    // What must go as it is: the order of the rows could not be known, or is another.
+    // Reads that must go as they are: the order of the rows could not be known, or is another.
     let before = split();
     let mut as_they_are: Vec<(&str, Vec<Vec<u8>>)> = vec![
         ("SELECT v FROM s.t WHERE k IN ?", vec![list(&keys)]),

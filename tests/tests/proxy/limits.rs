@@ -64,7 +64,7 @@ fn rules_hold_before_a_real_node_and_are_explained() {
     assert_eq!(code(&batch).map(|of| of.0), Some(UNAUTHORIZED));
     let filtering = "SELECT v FROM limits.open WHERE v = 'x' ALLOW FILTERING";
     assert_eq!(code(filtering).map(|of| of.0), Some(UNAUTHORIZED));
-    // What was prepared directly is not known here, until its client prepares it again.
+    // Statements prepared directly are not known here, until their client prepares them again.
     let mut node = Client::ready(points[0], 5).expect("a node");
     let known = node
         .prepare("SELECT v FROM limits.open WHERE k = 1")

@@ -104,7 +104,7 @@ fn eventually(what: &str, patience: Duration, mut ask: impl FnMut() -> bool) -> 
     begin.elapsed()
 }
 
-/// Whether a new client is served.
+/// True if a new client is served.
 fn serves(address: SocketAddr) -> bool {
     let ask = || {
         let mut client = Client::ready(address, 4)?;

@@ -1,4 +1,4 @@
-//! What the proxy holds for clients that do not read, or that all want the same.
+//! Memory that the proxy holds for clients that do not read, or that all want the same.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -15,10 +15,10 @@ const MIB: u64 = 1024;
 const ROWS: i32 = 5_000;
 /// One such page, rounded up.
 const PAGE_MIB: u64 = 6;
-/// What is worked on at any moment and not counted: on each of two links of each of two workers, a page that is read, and
-/// one that is put together, in buffers that have up to twice its room.
+/// Memory in use at any moment and not counted: on each of two links of each of two workers, a page that is read,
+/// and one that is put together, in buffers that have up to twice its room.
 const UNDER_WAY_MIB: u64 = 2 * 8 * PAGE_MIB;
-/// What a proxy takes for itself when it begins to work, and what its allocator keeps.
+/// Memory that a proxy takes for itself when it begins to work, and that its allocator keeps.
 const OWN_MIB: u64 = 24;
 
 /// A table of such a page.

@@ -153,7 +153,7 @@ fn a_second_cluster_gets_reads_differs_dies_and_comes_back() {
         "admin.show_keys=true",
     ];
     let proxy = Proxy::start_patient(&points, &settings).expect("proxy");
-    // What is sent to the proxy itself is not recorded: it would never end.
+    // Requests to the proxy itself are not recorded: it would never end.
     let to_first = format!("first={}", proxy.address);
     let to_second = format!("second={}", second.contact_points()[0]);
 

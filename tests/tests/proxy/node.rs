@@ -32,7 +32,7 @@ pub(crate) fn two() -> Shared {
     })
 }
 
-/// Whether the nodes know masked columns.
+/// True if the nodes know masked columns.
 pub(crate) fn can_mask() -> bool {
     !helenus_tests::cassandra_version().starts_with("4.")
 }

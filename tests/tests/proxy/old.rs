@@ -74,7 +74,7 @@ fn nodes_of_version_4() {
     }
     first.query("USE two").expect("USE");
     assert_eq!(first.query(text).expect("rows"), value("two"));
-    // What was prepared in the other keyspace still means that keyspace.
+    // Statements prepared in the other keyspace still mean that keyspace.
     let rows = first.execute(&prepared.0, &[], ONE).expect("answer");
     assert_eq!(rows.expect("ok").rows().expect("rows"), value("one"));
     let missing = first.try_query("USE nowhere", ONE).expect("answer");

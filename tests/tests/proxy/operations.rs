@@ -241,7 +241,7 @@ fn changes_at_once(proxy: &Proxy, file: &mut Settings, path: &Path) {
     });
     eventually("a line of the level debug", PATIENCE, || {
         if let Ok(mut client) = Client::connect(proxy.address, 4) {
-            // What is no header at all.
+            // Bytes that are no header at all.
             let _ = std::io::Write::write_all(&mut client.stream, &[0x04; 64]);
             let _ = client.receive();
         }
@@ -259,7 +259,7 @@ fn needs_a_restart(proxy: &Proxy, file: &mut Settings, path: &Path, other: Socke
             proxy.log().contains(&format!("{key} needs a restart"))
         });
     }
-    // What is no longer in the file has its default again.
+    // A setting that is no longer in the file has its default again.
     eventually("no token is asked for", PATIENCE, || {
         get(proxy, "/metrics").0 == 200
     });

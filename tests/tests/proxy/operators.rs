@@ -1,4 +1,4 @@
-//! What operators see and do, on the day something is wrong: with `helenus ctl` and the admin API.
+//! Operators' view and actions, on the day something is wrong: with `helenus ctl` and the admin API.
 
 use std::io::Read;
 use std::path::Path;
@@ -94,7 +94,7 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
     (code, text(output.stdout), text(output.stderr))
 }
 
-/// The same as JSON, of a command that succeeds.
+/// The output of a command that succeeds, as JSON.
 fn json(socket: &Path, arguments: &[&str]) -> Value {
     let (code, out, error) = ctl(socket, &[arguments, &["--json"]].concat());
     assert_eq!(code, 0, "{arguments:?}: {error}");
@@ -245,7 +245,7 @@ fn what_is_paused_waits_and_none_of_it_is_lost(proxy: &Proxy, socket: &Path) {
     let (code, _, error) = ctl(socket, &["resume", "--keyspace", "ctl"]);
     assert!(code == 2 && error.contains("not paused"), "{error}");
 
-    // What is too much is refused, and the pause ends by itself.
+    // A request too many is refused, and the pause ends by itself.
     let short = [
         "pause",
         "--keyspace",

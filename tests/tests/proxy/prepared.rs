@@ -173,7 +173,7 @@ fn a_prepared_use_moves_its_own_client_only() {
     }
 }
 
-/// What the first statement of a batch names is not what the others need.
+/// The keyspace that the first statement of a batch names is not what the others need.
 #[test]
 fn a_batch_runs_in_the_keyspace_of_its_session() {
     let _turn = turn("keyspace of a batch", Duration::from_secs(60));

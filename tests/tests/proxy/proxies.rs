@@ -70,7 +70,7 @@ fn status_change(client: &mut Client<std::net::TcpStream>) -> (String, SocketAdd
 
 type Tokens = BTreeSet<Vec<u8>>;
 
-/// What one proxy says of all: tokens and host id by address.
+/// All proxies as one of them tells of them: tokens and host id by address.
 type View = BTreeMap<SocketAddr, (Tokens, Vec<u8>)>;
 
 fn the_same_ring(cluster: &Cluster, a: &Proxy, b: &Proxy) {

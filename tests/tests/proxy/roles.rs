@@ -1,4 +1,4 @@
-//! What clients of several roles are told at the same time, and when their access ends.
+//! Clients of several roles: what they are told at the same time, and when their access ends.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -57,8 +57,8 @@ pub(crate) fn together(login: impl Fn(&str, &str, u8) -> Result<Client<TcpStream
     }
 }
 
-/// Whether the proxy has closed a client's connection. What a node refuses meanwhile is that it does not know the role
-/// any more; nothing else may be said, and an answer that does not come is no end.
+/// True if the proxy has closed a client's connection. A node may refuse meanwhile only because it does not know
+/// the role any more; nothing else may be said, and an answer that does not come is no end.
 pub(crate) fn has_ended(client: &mut Client<TcpStream>, cql: &str) -> bool {
     match client.try_query(cql, ONE) {
         Ok(Ok(_)) => false,

@@ -48,7 +48,7 @@ scenes!(
     pages_that_waited_are_those_of_a_node,
 );
 
-/// What is compared between a node and a proxy.
+/// A comparison of a node and a proxy.
 type OfBoth = fn(SocketAddr, &Proxy);
 
 fn scans(scenes: &mut Scenes) {
@@ -224,7 +224,7 @@ fn fill(node: SocketAddr) {
     }
 }
 
-/// What is asked of every cluster.
+/// Statements for every cluster.
 const TEXTS: [&str; 25] = [
     "SELECT * FROM s.t",
     "SELECT * FROM s.t LIMIT 40",
@@ -263,7 +263,7 @@ const ALL_SIZES: [Option<i32>; 7] = [
     Some(5_000),
 ];
 const SOME_SIZES: [Option<i32>; 3] = [None, Some(7), Some(23)];
-/// What means something where tokens are numbers.
+/// Statements that mean something where tokens are numbers.
 const TEXTS_OF_NUMBERS: [&str; 5] = [
     "SELECT k, st FROM s.t WHERE token(k) > 0",
     "SELECT * FROM s.t WHERE token(k) >= -4611686018427387904 AND token(k) < 4611686018427387904",

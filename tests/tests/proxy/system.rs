@@ -316,7 +316,7 @@ fn odd_requests_are_answered_as_by_a_node(sides: &mut Sides) {
     alike(sides, ask, None);
 }
 
-/// The same bytes from both sides.
+/// Checks that both sides answer with equal bytes.
 fn alike(sides: &mut Sides, ask: Ask<'_>, prepare: Option<&str>) {
     let [direct, through] = [&mut sides.direct, &mut sides.through].map(|client| {
         let prepared = prepare.map(|text| client.prepare(text).expect("prepared"));
@@ -431,7 +431,7 @@ fn tables_of_ones_own_are_not_the_systems(through: &mut Client<TcpStream>) {
         ..ask
     };
     assert_eq!(shown.cells(through), [[127, 9, 8, 1]], "the proxy's own");
-    // What was prepared stays with the keyspace that was in force then.
+    // A prepared statement stays with the keyspace that was in force then.
     for keyspace in ["u", "system", "u"] {
         through.query(&format!("USE {keyspace}")).expect("USE");
         for (prepared, wanted) in [(&of_u, &mine), (&of_system, &systems)] {

@@ -71,8 +71,7 @@ fn tls_towards_nodes_and_clients(scenes: &mut Scenes) {
         path("cluster.tls.certificate", &files.client_cert_pem),
         path("cluster.tls.key", &files.client_key_pem),
     ];
-    // What is wrong is said in the log; the proxy goes on trying, as it does with a cluster that is
-    // only starting.
+    // Each error is said in the log; the proxy goes on trying, as it does with a cluster that is only starting.
     let refused = |what: &str, settings: &[&str], word: &str| {
         let mut proxy = Proxy::spawn(&points, settings).expect("spawned");
         eventually(what, PATIENCE, || {
@@ -585,7 +584,7 @@ fn renewal(proxy: &Proxy, old: &Authority, cert: &Path, key: &Path) {
     println!("a renewed certificate was in use {took:?} after it was written");
     assert!(!accepted(old), "the old certificate is still shown");
     served(&mut before);
-    // The same by hand.
+    // By hand, too.
     let third = Authority::new();
     std::fs::write(cert, &third.cert_pem).expect("written");
     std::fs::write(key, &third.key_pem).expect("written");

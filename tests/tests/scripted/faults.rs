@@ -1,5 +1,5 @@
-//! What becomes of a proxy with a part that has failed: it ends, or is found to be of no use, so that whoever supervises
-//! it starts it again. Programs built for debugging can be told to fail (`planted.rs` of the proxy).
+//! A proxy with a part that has failed: it ends, or is found to be of no use, so that whoever supervises it starts
+//! it again. Programs built for debugging can be told to fail (`planted.rs` of the proxy).
 
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
@@ -26,7 +26,7 @@ fn with_fault(nodes: &Nodes, fault: &str, options: Options<'_>) -> Proxy {
     .expect("a proxy")
 }
 
-/// Whether a proxy ends with the panic in its log if it panics there.
+/// Checks that a proxy ends with the panic in its log if it panics there.
 fn ends(place: &str, cause: impl FnOnce(&mut Proxy)) {
     let nodes = Nodes::start(Spec::default());
     let fault = format!("panic in {place}");
@@ -106,7 +106,7 @@ fn a_worker_that_stands_still_fails_both_probes_and_the_watchdog() {
         assert!(text.contains("has answered nobody for"), "{text}");
         assert!(other.is_none_or(|other| health(other).0 == 200));
     }
-    // What has been sent before, and no more: silence for four times as long as it takes to say that all is well.
+    // Messages from before, and no more: silence for four times as long as it takes to say that all is well.
     manager
         .set_read_timeout(Some(Duration::from_secs(2)))
         .expect("set");

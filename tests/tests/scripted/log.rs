@@ -96,7 +96,7 @@ fn an_operator_sees_the_log_and_changes_for_a_while_what_is_logged() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     assert!(!format!("{:#}", shown(socket)).contains("hush"));
-    // What it shows may quote values of clients: that is for those who may act.
+    // Its lines may quote values of clients: that is for those who may act.
     let (status, _) = proxy.admin_get("/api/log", None).expect("an answer");
     assert_eq!(status, 401);
     let (status, _) = proxy

@@ -68,7 +68,7 @@ fn as_it_is(asked: &[Asked]) -> usize {
     asked.iter().filter(|asked| asked.stretch.is_none()).count()
 }
 
-/// Whether a stretch goes over a token.
+/// True if a stretch goes over a token.
 fn covers(asked: &Asked, token: i64) -> bool {
     asked
         .stretch
@@ -255,7 +255,7 @@ fn parts_that_time_out_are_halved_until_they_do_not() {
     let asked = nodes.asked();
     assert_eq!(as_it_is(&asked), 0);
     assert!(asked.len() < 1_500, "{} reads", asked.len());
-    // What has come is not read again.
+    // Stretches that have come are not read again.
     let mut read: Vec<_> = stretches(&asked);
     read.retain(|(above, up_to)| up_to.wrapping_sub(*above) as u64 <= limit);
     let all = read.len();

@@ -64,7 +64,7 @@ fn prometheus_gets_native_histograms_if_it_asks_and_the_settings_say_so() {
             }
         }
     }
-    // The same as in text, but for families without samples.
+    // The families are those of the text, but for families without samples.
     let in_text = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let in_text: Vec<&str> = in_text.filter_map(|line| line.split(' ').next()).collect();
     for name in &names {
@@ -78,7 +78,7 @@ fn prometheus_gets_native_histograms_if_it_asks_and_the_settings_say_so() {
     assert!(native >= 8, "{native}: one for each class at least");
 }
 
-/// Whether a histogram is native; then its buckets have all that it counts.
+/// True if a histogram is native; then its buckets have all that it counts.
 fn judge(name: &str, histogram: &Message) -> bool {
     let count = histogram.number(1).unwrap_or(0);
     let spans = histogram.messages(12).expect("spans");

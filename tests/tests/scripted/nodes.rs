@@ -33,7 +33,7 @@ pub(crate) struct Asked {
     /// The stretch of the ring, above the first token, up to the second, if it has bounds.
     pub stretch: Option<(i64, i64)>,
     pub now_in_seconds: Option<i32>,
-    /// Whether a null is bound.
+    /// A null is bound.
     pub has_null: bool,
     /// The custom payload before it.
     pub payload: Vec<u8>,
@@ -47,7 +47,7 @@ impl Asked {
     }
 }
 
-/// What a node does about it.
+/// A node's answer to a read.
 pub(crate) enum Reply {
     /// Answer as the table is.
     Rows,
@@ -75,7 +75,7 @@ struct Shared {
     known: Mutex<HashSet<(usize, String)>>,
 }
 
-/// What kind of cluster.
+/// The kind of a cluster.
 pub(crate) struct Spec {
     /// One for each node.
     pub release_versions: Vec<&'static str>,
@@ -334,7 +334,7 @@ impl Shared {
                 vec![key, column("c", "clustering", "desc")]
             }
             "system_schema.functions" | "system_schema.aggregates" => Vec::new(),
-            // What they tell of themselves: nothing.
+            // The nodes tell nothing of themselves.
             "system_views.thread_pools" | "system_views.settings" | "system.size_estimates" => {
                 Vec::new()
             }

@@ -1,4 +1,4 @@
-//! What a service manager (systemd, `Type=notify`) hears in the life of a proxy.
+//! Messages to a service manager (systemd, `Type=notify`) in the life of a proxy.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;

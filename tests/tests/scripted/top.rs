@@ -342,7 +342,7 @@ fn top_says_that_a_token_is_not_accepted_and_stays() {
 
 /// Titles of windows, a cleared screen, marks of direction, joiners, another C1 control.
 const EVIL: &str = "evil\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200d}\u{301}\r\n漢字";
-/// What clients call themselves is shown in one line: the proxy puts blanks in place of what controls something.
+/// Clients' names for themselves are shown in one line: the proxy puts blanks in place of what controls something.
 const HARMLESS: &str = "evil ]0;owned  [2J 31m\u{fffd}";
 const OBEYED: [&str; 7] = [
     "]0;owned\u{7}",
@@ -411,7 +411,7 @@ fn what_clients_call_themselves_and_others_is_obeyed_by_no_terminal() {
     }
 }
 
-/// What a command prints, which no terminal obeys.
+/// The output of a command, which no terminal obeys.
 fn printed(command: &[&str]) -> String {
     let output = helenus(command).expect("the program").output();
     let output = output.expect("its output");

@@ -248,7 +248,7 @@ fn a_collector_that_is_down_holds_nothing_up_and_what_it_misses_is_counted() {
         (metric(&proxy, "helenus_traces_exported_total") >= 1.0).then_some(())
     });
     proxy.expect_logged("takes spans again");
-    // What is left when the proxy ends is sent.
+    // Traces that are left when the proxy ends are sent.
     client.query(READ).expect("rows");
     drop(client);
     let before = collector.posts().len();

@@ -62,7 +62,7 @@ where
     Ok((coming.status, coming.whole().await?))
 }
 
-/// The same with a body that is read as it comes.
+/// [`exchange`] with a body that is read as it comes.
 pub(super) async fn begin<S>(
     stream: S,
     host: &str,

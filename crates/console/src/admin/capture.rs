@@ -20,7 +20,7 @@ pub fn refused(answer: Answer) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What a proxy is asked for. `share`: of the clients' connections, above 0 up to 1.
+/// The path for a capture. `share`: of the clients' connections, above 0 up to 1.
 ///
 /// # Errors
 /// The share or the time is out of its range.

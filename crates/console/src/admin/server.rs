@@ -24,7 +24,7 @@ pub enum Server {
     Tcp(String),
 }
 
-/// What a proxy says.
+/// A proxy's answer.
 pub enum Answer {
     Done(Value),
     /// It cannot be done, and why.

@@ -59,7 +59,7 @@ impl AdminUrl {
         &self.authority
     }
 
-    /// What a proxy answers at this path. `missing`: what to say if it does not know it.
+    /// A proxy's answer at this path. `missing`: the error if it does not know it.
     pub async fn ask<T: DeserializeOwned>(
         &self,
         path: &str,

@@ -121,7 +121,7 @@ fn types_of_casts_stay() {
         "INSERT INTO t (k, v) VALUES ((varint)1, (timeuuid) ?)",
         "INSERT INTO t (k, v) VALUES ((varint)?, (timeuuid) ?)",
     );
-    // What is no type may be a value that was forgotten to be quoted.
+    // A word that is no type may be a value that was forgotten to be quoted.
     check(
         "INSERT INTO t (k, v) VALUES ((secret), 1)",
         "INSERT INTO t (k, v) VALUES ((?), ?)",

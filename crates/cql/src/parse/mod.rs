@@ -14,8 +14,7 @@ use crate::modification::Modification;
 use crate::scan::scan;
 use parser::Parser;
 
-/// What a proxy must know about `text`. Never fails and never panics; linear in the length of the
-/// text.
+/// The facts that a proxy must know about `text`. Never fails and never panics; linear in the length of the text.
 pub fn facts(text: &str) -> Facts {
     let scan = scan(text);
     let mut parser = Parser::new(&scan);
@@ -26,8 +25,8 @@ pub fn facts(text: &str) -> Facts {
     facts
 }
 
-/// What the UPDATE or DELETE with these facts changes, or an INSERT, which changes whole columns only.
-/// The statement may be one of a batch; `text` is the whole text. None if it is nothing of this kind.
+/// The changes of the UPDATE or DELETE with these facts, or of an INSERT, which changes whole columns only. The
+/// statement may be one of a batch; `text` is the whole text. None if it is nothing of this kind.
 pub fn modification(text: &str, facts: &Facts) -> Option<Modification> {
     let scan = scan(text.get(facts.spans.statement.clone())?);
     if !scan.sound {

@@ -12,7 +12,7 @@ pub(super) struct Parser<'a> {
     pub(super) scan: &'a Scan<'a>,
     /// The next token.
     pub(super) pos: usize,
-    /// What a modification changes, for callers who want to know.
+    /// The changes of a modification, for callers who want to know.
     pub(super) modification: Option<Modification>,
     /// Markers among the tokens before that one: those before the values noted so far.
     markers_before: (usize, usize),

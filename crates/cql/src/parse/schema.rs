@@ -26,7 +26,7 @@ impl Parser<'_> {
         Some(facts)
     }
 
-    /// What follows CREATE, ALTER or DROP.
+    /// The words behind CREATE, ALTER or DROP.
     fn definition(&mut self, facts: &mut Facts, creates: bool) -> Option<()> {
         facts.kind = Kind::Ddl;
         let _ = self.eat_words(&["or", "replace"]) || self.eat_word("custom");

@@ -55,7 +55,7 @@ impl Parser<'_> {
         modifier
     }
 
-    /// Whether the next token is a column with an alias: `json AS x`.
+    /// True if the next token is a column with an alias: `json AS x`.
     fn alias_follows(&self) -> bool {
         let (as_at, alias, after) = (self.pos + 1, self.pos + 2, self.pos + 3);
         self.scan.is_word(as_at, "as")
@@ -64,7 +64,7 @@ impl Parser<'_> {
             && (self.scan.kind(after) == Some(TokenKind::Comma) || self.scan.is_word(after, "from"))
     }
 
-    /// Whether the next token is a column of which a slice is taken: `json[1..2]`, and not a list: `json [a[1..2]]`.
+    /// True if the next token is a column of which a slice is taken: `json[1..2]`, and not a list: `json [a[1..2]]`.
     fn slice_follows(&self) -> bool {
         let open = self.pos + 1;
         let bracket = self.peek_second() == Some(TokenKind::LBracket);
@@ -173,7 +173,7 @@ impl Parser<'_> {
         if !self.eat_words(&["group", "by"]) {
             return Some(());
         }
-        // What can follow is ORDER BY, a limit, ALLOW FILTERING or the end; PER is a name too.
+        // ORDER BY, a limit, ALLOW FILTERING or the end can follow; PER is a name too.
         while let Some(kind) = self.peek() {
             let ended = kind == TokenKind::Semicolon
                 || self.at_word("order")

@@ -42,7 +42,7 @@ impl Parser<'_> {
         )
     }
 
-    /// Whether the token at this distance is a name that is neither value nor function.
+    /// True if the token at this distance is a name that is neither value nor function.
     fn bare_name_at(&self, ahead: usize) -> bool {
         let at = self.pos + ahead;
         self.scan.kind(at).is_some_and(is_name)
@@ -113,7 +113,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether a value starts here, as it would after a type cast.
+    /// True if a value starts here, as it would after a type cast.
     fn at_value(&self) -> bool {
         match self.peek() {
             Some(TokenKind::Word | TokenKind::QuotedName) => {
@@ -166,7 +166,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a function is called among these tokens, at any depth.
+    /// True if a function is called among these tokens, at any depth.
     pub(super) fn calls_in(&self, toks: Range<usize>) -> bool {
         self.called_in(toks)
             .any(|name| !name.eq_ignore_ascii_case("cast"))

@@ -36,7 +36,7 @@ pub struct Calibration {
     pub fitted: Prediction,
     /// How well those are that were held out.
     pub held_out: Prediction,
-    /// The same with [`Coefficients::default`].
+    /// How well those are predicted with [`Coefficients::default`].
     pub held_out_default: Prediction,
 }
 
@@ -90,7 +90,7 @@ pub fn calibrate(queries: &[Timed]) -> Result<Calibration, FitError> {
     })
 }
 
-/// What parts of the rounds give, each of them every fifth round.
+/// The lowest and highest coefficients of parts of the rounds, each of them every fifth round.
 fn spread(queries: &[Timed]) -> Option<[Coefficients; 2]> {
     let part = |part: usize| {
         let fitted_to = queries.iter().filter(|query| !query.held_out);
@@ -195,7 +195,7 @@ mod tests {
                     "{error} for {query:?} with {found:?}, not {truth:?}"
                 );
             }
-            // What makes up a good part of some query is found itself.
+            // A coefficient that makes up a good part of some query is found itself.
             let share = |at: usize| {
                 let unit = Coefficients::of_values(std::array::from_fn(|other| {
                     if other == at { truth.values()[at] } else { 0.0 }

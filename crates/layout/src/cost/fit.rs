@@ -109,7 +109,7 @@ fn condition(rows: &[[f64; UNKNOWNS]]) -> f64 {
     let (least, most) = values.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| {
         (least.min(value), most.max(value))
     });
-    // What is left of zero by rounding.
+    // Below this, the rest of a zero after rounding.
     match least > 1e-12 {
         true => (most / least).sqrt(),
         false => f64::INFINITY,

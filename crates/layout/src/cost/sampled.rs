@@ -33,7 +33,7 @@ const COMBINATIONS_MAX: f64 = 256.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Storage {
     pub row_bytes: f64,
-    /// What is read and decompressed at once.
+    /// Size of a block, which is read and decompressed at once.
     pub block_bytes: f64,
 }
 

@@ -8,8 +8,8 @@ use crate::design::problem::Problem;
 use crate::layout::Layout;
 use crate::shape::Shape;
 
-/// What a query costs on a layout that cannot answer it, as a multiple of what it costs on the worst
-/// that can. A finite number, so that bounds and annealing have a slope to follow.
+/// Cost of a query on a layout that cannot answer it, as a multiple of that on the worst that can. A finite number,
+/// so that bounds and annealing have a slope to follow.
 const UNANSWERABLE: f64 = 1000.0;
 
 /// Candidates for a replica: of all layouts on which every query has the same access, the first.
@@ -103,7 +103,7 @@ impl Candidates {
         self.all.get(at).map(|(_, candidate)| *candidate)
     }
 
-    /// Whether the query can be answered by one of these candidates.
+    /// True if the query can be answered by one of these candidates.
     pub fn answers(&self, query: usize, chosen: &[usize]) -> bool {
         let answers = |candidate: &usize| self.answerable.get(*candidate)?.get(query).copied();
         chosen

@@ -1,4 +1,4 @@
-//! What a set of layouts costs when one of them is lost, until it has been rebuilt.
+//! Cost of a set of layouts when one of them is lost, until it has been rebuilt.
 
 use crate::design::reduce::Reduced;
 
@@ -6,7 +6,7 @@ use crate::design::reduce::Reduced;
 /// nothing is left, which costs infinitely much.
 pub(crate) fn cost_and_worst_loss(problem: &Reduced, chosen: &[usize]) -> (f64, f64) {
     let mut cost = 0.0;
-    // What each layout saves against the second cheapest, over the queries that read it.
+    // Savings of each layout against the second cheapest, over the queries that read it.
     let mut saved = vec![0.0; chosen.len()];
     for query in 0..problem.queries() {
         let (mut least, mut second, mut reader) = (f64::INFINITY, f64::INFINITY, 0);

@@ -28,15 +28,14 @@ pub struct Design {
     /// One for each replica; one may come twice.
     pub layouts: Vec<Layout>,
     pub cost_us: f64,
-    /// What the cheapest set found costs, which the certificate speaks of. Lower than `cost_us` only
-    /// with a slack.
+    /// Cost of the cheapest set found, which the certificate speaks of. Lower than `cost_us` only with a slack.
     pub least_cost_us: f64,
     pub certificate: Certificate,
     /// The objective was cost first, and no set within the slack suffers less from a loss.
     pub loss_proven: bool,
     /// For each layout, what the workload costs while that one is lost. Infinite if none is left.
     pub cost_without_us: Vec<f64>,
-    /// What it costs on the table's own layout alone.
+    /// Cost on the table's own layout alone.
     pub own_cost_us: f64,
     /// The best layout for all replicas alike, and its cost.
     pub single: (Layout, f64),
@@ -125,7 +124,7 @@ pub fn design(model: &dyn CostModel, columns: usize, options: &Options) -> Optio
     })
 }
 
-/// What the workload costs if each query reads the cheapest of these layouts. Infinite if none can answer one.
+/// Cost of the workload if each query reads the cheapest of these layouts. Infinite if none can answer one.
 pub fn mean_cost_us(model: &dyn CostModel, layouts: &[Layout]) -> f64 {
     let (mut cost, mut weights) = (0.0, 0.0);
     for query in 0..model.queries() {
@@ -139,7 +138,7 @@ pub fn mean_cost_us(model: &dyn CostModel, layouts: &[Layout]) -> f64 {
     cost / weights
 }
 
-/// Whether two layouts do the same for every query of the workload.
+/// True if two layouts do the same for every query of the workload.
 pub fn is_same_for(model: &dyn CostModel, one: &Layout, other: &Layout) -> bool {
     (0..model.queries()).all(|query| {
         let shape = model.shape(query);

@@ -54,7 +54,7 @@ impl Reduced {
         }
     }
 
-    /// Whether all costs are numbers to calculate with.
+    /// True if all costs are numbers to calculate with.
     pub(crate) fn is_finite(&self) -> bool {
         self.costs.iter().all(|cost| cost.is_finite())
     }

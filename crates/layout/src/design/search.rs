@@ -16,7 +16,7 @@ use crate::design::reduce::{Reduced, lower};
 /// Relative differences below this are rounding.
 const ROUNDING: f64 = 1e-11;
 
-/// What is to be as low as possible.
+/// The quantity that is to be as low as possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
     Cost,
@@ -153,7 +153,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What each candidate from `from` on saves for itself. None if the work is used up.
+    /// Savings of each candidate from `from` on, by itself. None if the work is used up.
     ///
     /// The last layout is looked for only as far as the Lagrangian bound lets it matter. Before that,
     /// all are needed: a set that begins early may go on with a candidate that no set begins with.
@@ -191,7 +191,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What `count` candidates from a place on gain together at most.
+    /// The most that `count` candidates from a place on gain together.
     fn greatest_gains(&self, place: usize, count: usize) -> f64 {
         if self.repeat {
             return self.bound.gains[self.order[place]] * count as f64;
@@ -200,7 +200,7 @@ impl<'a> Search<'a> {
         self.gains_up_to[end] - self.gains_up_to[place]
     }
 
-    /// Whether sets that cost at least `cost` can be better than the best so far.
+    /// True if sets that cost at least `cost` can be better than the best so far.
     fn may_improve(&self, cost: f64) -> bool {
         let least = self.best_value - self.best_value.abs() * ROUNDING;
         match self.goal {

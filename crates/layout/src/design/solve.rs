@@ -17,7 +17,7 @@ use crate::design::problem::Problem;
 use crate::design::reduce::Reduced;
 use crate::design::search::{Goal, Search};
 
-/// What makes one set of layouts better than another.
+/// The measure by which one set of layouts is better than another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
     Cost,

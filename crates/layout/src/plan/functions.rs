@@ -47,7 +47,7 @@ const DETERMINISTIC: &[&str] = &[
     "unixtimestampof",
 ];
 
-/// What can only be selected: properties of a cell, and aggregates.
+/// Functions that can only be selected: properties of a cell, and aggregates.
 const SELECTED: &[&str] = &[
     "avg",
     "count",
@@ -60,7 +60,7 @@ const SELECTED: &[&str] = &[
     "writetime",
 ];
 
-/// The same arguments give the same result each time, so every copy can compute it for itself.
+/// True if equal arguments give equal results each time, so that every copy can compute it for itself.
 pub(super) fn is_deterministic(call: &Call) -> bool {
     let name = call.name.as_str();
     is_native(call) && (DETERMINISTIC.binary_search(&name).is_ok() || is_blob_conversion(name))

@@ -108,16 +108,16 @@ pub fn partition_name<'a>(partition_key: impl Iterator<Item = &'a str>) -> Strin
     partition_key.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether values of a type, as `system_schema.columns` names it, may hold a timestamp. What a user's type
-/// is made of is not known here.
+/// True if values of a type, as `system_schema.columns` names it, may hold a timestamp. The fields of a user's type
+/// are not known here.
 pub fn may_hold_time(cql_type: &str) -> bool {
     let words = cql_type.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let mut words = words.filter(|word| !word.is_empty());
     words.any(|word| !word.bytes().all(|b| b.is_ascii_digit()) && !TIMELESS.contains(&word))
 }
 
-/// Whether a value of a type is one cell, which is written as a whole; other values are a cell for each element.
-/// A user's type that is not frozen is not told from one that does not exist.
+/// True if a value of a type is one cell, which is written as a whole; other values are a cell for each element. A
+/// user's type that is not frozen is not told from one that does not exist.
 pub fn is_one_cell(cql_type: &str) -> bool {
     let (base, parameters) = cql_type.split_once('<').unwrap_or((cql_type, ""));
     match base.trim() {

@@ -1,4 +1,4 @@
-//! Whether a result does not depend on the order in which rows are read.
+//! Results that do not depend on the order in which rows are read.
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, SelectFacts, Selected, fold_identifier};

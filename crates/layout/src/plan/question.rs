@@ -1,4 +1,4 @@
-//! What a SELECT asks of a table with layouts, if a layout can answer it at all.
+//! The question of a SELECT to a table with layouts, if a layout can answer it at all.
 
 use helenus_cql::{
     Facts, InValues, Kind, Literal, Name, Op, RangeRelation, SelectFacts, Selected, Term, calls,
@@ -41,7 +41,7 @@ impl Question {
     pub(super) fn of(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Self> {
         let select = facts.select.as_deref()?;
         let here = facts.kind == Kind::Select && *facts.table.as_ref()? == *table.name;
-        // What the table takes without filtering is one slice of it, which no order makes smaller.
+        // A SELECT that the table takes without filtering is one slice of it, which no order makes smaller.
         // With an index, the index may answer, in its own way.
         if !here || !select.allow_filtering || table.indexed {
             return None;
@@ -159,8 +159,8 @@ fn selectable(text: &str, select: &SelectFacts) -> bool {
     !(select.calls || select.aggregates) || pieces.all(|piece| piece.is_some_and(known))
 }
 
-/// Whether ORDER BY reverses the table's order; None if Cassandra would not take it: its columns must come as
-/// in the table, and only those may be left out that are bound by `=`.
+/// True if ORDER BY reverses the table's order; None if Cassandra would not take it: its columns must come as in
+/// the table, and only those may be left out that are bound by `=`.
 fn reversed(table: &LogicalTable, select: &SelectFacts, shape: &Shape) -> Option<bool> {
     let mut reversed = None;
     let mut next = 0;

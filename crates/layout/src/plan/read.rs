@@ -41,7 +41,7 @@ pub enum Read {
 
 /// A copy is worth the detour if it costs less than this share of what the table costs.
 const GAIN: f64 = 0.7;
-/// The same where the answer has to be sorted: if it does not fit a page, all was in vain.
+/// [`GAIN`] where the answer has to be sorted: if it does not fit a page, all was in vain.
 const GAIN_SORTED: f64 = 0.5;
 /// Sorting a row, relative to reading it.
 const SORTING: f64 = 0.3;
@@ -126,7 +126,7 @@ fn best(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Read> {
     })
 }
 
-/// What LIMIT, and the number of rows that are expected, mean for a choice.
+/// Consequences of LIMIT, and of the number of rows that are expected, for a choice.
 struct Limits {
     /// Of the rows of its slice, the part that is read of what has the order.
     part_read: f64,

@@ -33,7 +33,7 @@ pub const SORTABLE: [&str; 14] = [
     "uuid",
 ];
 
-/// What makes the table's answer of a copy's.
+/// The steps that make the table's answer of a copy's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
     /// The first decides first.

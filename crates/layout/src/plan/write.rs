@@ -143,7 +143,7 @@ fn time_as_text(
     })
 }
 
-/// Whether a literal of a piece is that word.
+/// True if a literal of a piece is that word.
 fn says_now(piece: &str) -> bool {
     let content = |token: &Token| {
         let whole = piece.get(token.start..token.end).unwrap_or_default();

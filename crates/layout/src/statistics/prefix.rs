@@ -19,7 +19,7 @@ const KINDS_MIN: f64 = 10.0;
 /// A counter of [`SpaceSaving`] counts if it may be wrong by this share at most.
 const ERROR_SHARE_MAX: f64 = 0.1;
 
-/// What is known of all rows, besides the sample.
+/// Sketches of all rows, besides the sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Sketches {
     pub distinct: HyperLogLog,

@@ -1,6 +1,6 @@
 //! Reads a document into nodes.
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Object,
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub kind: Kind,
-    /// Whether a string has escapes.
+    /// A string has escapes.
     pub is_escaped: bool,
     /// Where it is in the text; a string without its quotation marks.
     start: u32,
@@ -102,7 +102,7 @@ struct Parser<'t, 'd> {
     /// Containers that have not ended, the inner ones last.
     open: &'d mut Vec<u32>,
     depth_max: usize,
-    /// Whether there are commas and colons with nothing after them, and with a space.
+    /// There are commas and colons with nothing after them, and with a space.
     after_separator: [bool; 2],
     is_other: bool,
 }
@@ -116,7 +116,7 @@ impl Parser<'_, '_> {
             if opened && !self.is_empty()? {
                 continue;
             }
-            // What may follow a value.
+            // The tokens that may follow a value.
             loop {
                 let Some(parent) = self.open.last().copied() else {
                     self.no_space();
@@ -144,7 +144,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Whether it was the beginning of a container.
+    /// Reads a value; true if it was the beginning of a container.
     fn value(&mut self) -> Result<bool, NotJson> {
         let kind = match self.peek().ok_or(NotJson::Syntax)? {
             b'{' => Kind::Object,
@@ -164,7 +164,7 @@ impl Parser<'_, '_> {
         Ok(true)
     }
 
-    /// Whether a container that has just begun ends at once; otherwise its first value is next.
+    /// True if a container that has just begun ends at once; otherwise its first value is next.
     fn is_empty(&mut self) -> Result<bool, NotJson> {
         self.no_space();
         let Some(parent) = self.open.last().copied() else {

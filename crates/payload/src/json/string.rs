@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What an escaped string says. None if it is no text: half of a surrogate pair.
+/// The text of an escaped string. None if it is no text: half of a surrogate pair.
 pub(crate) fn unescape(escaped: &str) -> Option<Cow<'_, str>> {
     let Some(first) = escaped.find('\\') else {
         return Some(Cow::Borrowed(escaped));

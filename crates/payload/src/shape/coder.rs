@@ -133,7 +133,7 @@ impl<'b> ChoiceReader<'b> {
         Ok(number)
     }
 
-    /// Whether nothing is left, and nothing was changed as far as can be seen.
+    /// True if nothing is left, and nothing was changed as far as can be seen.
     pub(super) fn is_at_end(&self) -> bool {
         self.state == STATE_MIN && self.rest.is_empty()
     }

@@ -60,8 +60,7 @@ impl Frequencies {
             .map(|(s, count)| (*s, share(*count).max(1)))
             .collect();
         let mut sum: u32 = shares.iter().map(|(_, share)| share).sum();
-        // What is left goes to the most frequent; what is too much is taken from the largest, a little
-        // from each.
+        // The rest goes to the most frequent; an excess is taken from the largest, a little from each.
         while sum > SHARES {
             for (_, share) in &mut shares {
                 let less = (*share / 16).max(u32::from(*share > 1)).min(sum - SHARES);
@@ -142,7 +141,7 @@ impl Frequencies {
         }
     }
 
-    /// Whether the symbol has a share. If not, [`ESCAPE`] was put.
+    /// Puts a symbol; false if it has no share and [`ESCAPE`] was put.
     pub(super) fn put(&self, symbol: u16, choices: &mut Choices) -> bool {
         let found = self.find(symbol);
         let index = found.unwrap_or(self.symbols.len() - 1);

@@ -47,7 +47,7 @@ pub(super) fn learn(samples: &[(&str, Document)]) -> Option<Shape> {
         spelling: SpellingCounts::default(),
         slots: vec![Slot::default()],
     };
-    // What is frequent says how words are written even if none of them was spelled out.
+    // Frequent words say how words are written even if none of them was spelled out.
     counts
         .keys()
         .for_each(|word| finishing.spelling.add(word, 1));
@@ -64,7 +64,7 @@ pub(super) fn learn(samples: &[(&str, Document)]) -> Option<Shape> {
 /// A name, or an object's beginning or end, before or after another.
 type Step<'t> = (Option<&'t str>, Option<&'t str>);
 
-/// What was counted in one place.
+/// Counts of one place.
 #[derive(Debug, Default)]
 struct Place<'t> {
     objects: u64,

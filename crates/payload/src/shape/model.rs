@@ -1,4 +1,4 @@
-//! What was learned of a column's documents.
+//! The model of a column's documents.
 
 use super::frequencies::Frequencies;
 use super::slot::Slot;
@@ -10,7 +10,7 @@ pub(super) const UNKNOWN: u32 = 0;
 /// The slot of whole documents.
 pub(super) const ROOT: u32 = 1;
 
-/// What was learned.
+/// The shape of a column's documents, as learned.
 #[derive(Debug)]
 pub(crate) struct Shape {
     /// Documents without white space as 0, with spaces after commas and colons as 1.

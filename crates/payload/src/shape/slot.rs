@@ -1,4 +1,4 @@
-//! What was learned of one place in the documents, such as the price of each item viewed.
+//! The model of one place in the documents, such as the price of each item viewed.
 
 use rustc_hash::FxHashMap;
 

@@ -13,7 +13,7 @@ const FOLLOWED_MIN: u64 = 32;
 
 #[derive(Debug)]
 pub(super) struct Spelling {
-    /// What follows other bytes, then what follows each of some.
+    /// Followers of the other bytes, then those of each of some.
     tables: Vec<Frequencies>,
     /// Which table is for which byte before; of the first byte, 0.
     after: [u16; 256],
@@ -63,7 +63,7 @@ impl Spelling {
         spelling
     }
 
-    /// What follows bytes that have no table of their own.
+    /// Followers of bytes that have no table of their own.
     pub(super) fn others(&self) -> &Frequencies {
         &self.tables[0]
     }

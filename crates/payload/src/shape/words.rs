@@ -70,7 +70,7 @@ impl Vocabulary {
     }
 }
 
-/// What stands before a word.
+/// The characters before a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,

@@ -8,7 +8,7 @@ fn learned_from(texts: &[String]) -> Codecs {
     Codecs::new(learn(texts.iter().map(String::as_str)))
 }
 
-/// What a codec did with a text.
+/// A codec's result with a text.
 fn outcome(codecs: &mut Codecs, codec: Codec, text: &str) -> Result<(), NotEncoded> {
     let stored = codecs.round_trip(text);
     stored

@@ -1,4 +1,4 @@
-//! What was learned can be kept, and helps.
+//! Dictionaries can be kept, and help.
 
 use rand::RngExt;
 

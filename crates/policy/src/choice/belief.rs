@@ -22,7 +22,7 @@ pub(super) fn seen_us(load: &Load, cluster: &Cluster, now_us: u64) -> Option<f32
         .then(|| cluster.finish_us(load, now_us, WORK_US))
 }
 
-/// What the node says of itself, if that is recent enough, and whether it contradicts what is seen. `soonest_us`:
+/// The node's report on itself, if that is recent enough, and whether it contradicts what is seen. `soonest_us`:
 /// the lowest [`seen_us`] of the nodes that it is compared with.
 pub(super) fn report(
     load: &Load,

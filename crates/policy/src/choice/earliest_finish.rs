@@ -63,10 +63,10 @@ const WARMED: u64 = 4;
 const WARMED_COLD: u64 = 16;
 /// A node that has been silent for longer gets none of these.
 const SILENT_US: f32 = 10_000.0;
-/// What the score of a node that is left out is raised by: it comes behind all others.
+/// Added to the score of a node that is left out: it comes behind all others.
 const OUT: f32 = 1e12;
 
-/// What is known of all nodes together.
+/// Statistics of all nodes together.
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     typical: f32,

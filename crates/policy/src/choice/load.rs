@@ -1,4 +1,4 @@
-//! What one owner knows of one node.
+//! One owner's knowledge of one node.
 //!
 //! - **Outstanding work**: predicted work that waits for the node or is in flight there.
 //! - **Slowdown**: the mean of service time ÷ predicted, where predicted = work + work in flight before
@@ -31,7 +31,7 @@ pub(super) const STALE_US: u64 = 4_000_000;
 const OUTCOMES: f32 = 16.0;
 /// A node that fails more often is ejected.
 pub(super) const FAILURES_MAX: f32 = 0.3;
-/// What is left of its failures when it returns: a few more eject it again.
+/// The mean of its failures when it returns: a few more eject it again.
 const FAILURES_AFTER: f32 = 0.15;
 /// A node that is slower than is typical by more than this factor is ejected.
 pub(super) const SLOWER_MAX: f32 = 10.0;
@@ -73,7 +73,7 @@ pub struct Sent {
     expected_us: u32,
 }
 
-/// What a node says of itself; shares are 0 to 1.
+/// A node's report on itself; shares are 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     pub at_us: u64,
@@ -286,7 +286,7 @@ impl Load {
         };
         self.ejections += 1;
         self.cause = Some(cause);
-        // What is left of a longer start is not cut short.
+        // The rest of a longer start is not cut short.
         let left_us = self.starts_until_us.saturating_sub(now_us);
         self.on_return(now_us + (EJECTION_US << self.doubled), left_us);
     }
@@ -324,13 +324,13 @@ impl Load {
         self.response_us
     }
 
-    /// What the node says of itself, if that is recent enough.
+    /// The node's report on itself, if that is recent enough.
     pub(super) fn recent_report(&self, now_us: u64) -> Option<Report> {
         let age_us = now_us.saturating_sub(self.report?.at_us);
         self.report.filter(|_| age_us <= REPORT_US_MAX)
     }
 
-    /// Whether enough has been seen of it, not long ago.
+    /// True if enough has been seen of it, not long ago.
     pub(super) fn is_known(&self, now_us: u64) -> bool {
         let has_answered = self.samples >= SAMPLES_MIN && now_us <= self.answered_us + STALE_US;
         has_answered || self.is_ejected(now_us)
@@ -419,8 +419,8 @@ impl Load {
         self.cause
     }
 
-    /// Whether this request should not go there: it is ejected, or has returned not long ago and gets
-    /// only a share of its requests.
+    /// True if this request should not go there: it is ejected, or has returned not long ago and gets only a share
+    /// of its requests.
     #[inline]
     pub(super) fn is_out(&self, now_us: u64, rotation: u64) -> bool {
         now_us < self.starts_until_us && self.is_held_back(now_us, rotation)

@@ -14,7 +14,7 @@ pub enum Policy {
     TokenAware,
     /// The replica with the lowest use of CPU and memory.
     ResourceV1,
-    /// The same, with disk and distance.
+    /// The replica with the lowest use of CPU, memory and disk, with its distance.
     ResourceV2,
     /// Response time and queue length.
     C3,
@@ -34,12 +34,12 @@ impl Policy {
         Policy::EarliestFinish,
     ];
 
-    /// Whether it chooses among all nodes and not only replicas.
+    /// True if it chooses among all nodes and not only replicas.
     pub fn is_over_all_nodes(self) -> bool {
         self == Policy::RoundRobin
     }
 
-    /// Whether it goes by what is known of the nodes.
+    /// True if it goes by what is known of the nodes.
     pub fn is_informed(self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! What a choice is told about a request.
+//! The facts about a request that a choice is told.
 
 /// Replicas of a request that are ordered.
 pub const CANDIDATES_MAX: usize = 8;

@@ -32,7 +32,7 @@ use crate::ring::NodeIndex;
 /// Something that is used up wholly would make everything else irrelevant.
 pub(super) const USED_MAX: f32 = 0.99;
 
-/// What counts how much, as exponents.
+/// Weights of the resources, as exponents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
     /// j in the source.

@@ -14,7 +14,7 @@ impl Sampler {
         Sampler(seed)
     }
 
-    /// Whether this request is looked at.
+    /// True if this request is looked at.
     #[inline]
     pub fn takes(&mut self) -> bool {
         // Steps by the golden ratio are spread evenly, whatever the period of what they meet.

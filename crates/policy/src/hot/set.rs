@@ -10,7 +10,7 @@
 
 use super::{Partition, Sketch};
 
-/// What part of a node's share makes a partition hot, and below what part it is no longer.
+/// Share of a node's work from which on a partition is hot, and below which it no longer is.
 const BEGINS: f64 = 0.25;
 const ENDS: f64 = 0.125;
 /// Hot partitions at most: those with the most work.
@@ -27,7 +27,7 @@ pub struct HotSet {
 }
 
 impl HotSet {
-    /// Whether a partition with this token is hot.
+    /// True if a partition with this token is hot.
     #[inline]
     pub fn contains(&self, token: i64) -> bool {
         self.bits >> (token & 63) & 1 == 1 && self.tokens.contains(&token)

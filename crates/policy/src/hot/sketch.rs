@@ -4,7 +4,7 @@ use super::index::Index;
 use super::summary::{Entry, Rates, Summary, Use};
 use super::{Partition, SAMPLED_ONE_OF};
 
-/// What is added may grow by a factor of 2 to this before all is scaled down.
+/// Additions may grow by a factor of 2 to this before all is scaled down.
 const GROWTH_MAX: f64 = 32.0;
 
 /// A bounded list of partitions with their work, and for each a label of the caller's.
@@ -26,7 +26,7 @@ pub struct Sketch<T> {
     samples: f64,
     half_life_us: f64,
     began_us: u64,
-    /// What is added now counts as so much; it was 1 at that time.
+    /// The weight of an addition now; it was 1 at that time.
     growth: f64,
     since_us: u64,
     now_us: u64,
@@ -172,8 +172,8 @@ impl<T: Clone> Sketch<T> {
             .map(|((work, error), partition)| (*partition, (work - error) / self.total.work_us))
     }
 
-    /// What a sum is multiplied with to become a rate: with steady requests, sums no longer grow once
-    /// they hold what comes in a half-life ÷ ln 2.
+    /// The factor that makes a rate of a sum: with steady requests, sums no longer grow once they hold what comes
+    /// in a half-life ÷ ln 2.
     fn per_second(&self) -> f64 {
         let halvings = (self.now_us - self.began_us) as f64 / self.half_life_us;
         let held_us = self.half_life_us / std::f64::consts::LN_2 * (1.0 - (-halvings).exp2());

@@ -15,7 +15,7 @@ pub struct Use {
     pub is_shared: bool,
 }
 
-/// What is asked of a partition, or of all, per second.
+/// Requests of a partition, or of all, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     pub reads: f64,

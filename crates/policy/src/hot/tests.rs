@@ -92,7 +92,7 @@ fn the_bounds_hold_against_exact_counts_with_decay() {
             }
         }
         let summary = sketch.summary(usize::MAX);
-        // What was added has grown since; the exact counts have shrunk instead.
+        // Additions have grown since; the exact counts have shrunk instead.
         let scale = summary.total.work_us / exact.total;
         assert!(scale > 0.0, "seed {seed}");
         for entry in &summary.entries {
@@ -226,7 +226,7 @@ fn one_of_sixteen_is_looked_at_whatever_the_period_of_the_requests() {
     });
 }
 
-/// What a partition is found with after all others have taken its place again and again.
+/// A partition's place, after all others have taken it again and again.
 #[test]
 fn places_are_found_whatever_was_removed_before() {
     for_seeds(200, |seed, rng| {

@@ -69,7 +69,7 @@ impl Pace {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// What reading so many tokens takes, in microseconds; `None` before the first stretch.
+    /// The predicted time to read so many tokens, in microseconds; `None` before the first stretch.
     pub fn us_of(&self, tokens: u64) -> Option<u32> {
         (self.samples > 0).then(|| self.predict_us(share_of(tokens)) as u32)
     }
@@ -101,7 +101,7 @@ impl Pace {
         next.clamp(tokens / SHRINK_MAX, tokens * growth).max(1.0) as u64
     }
 
-    /// What a stretch costs beside its tokens, and the whole ring, in microseconds.
+    /// The cost of a stretch beside its tokens, and of the whole ring, in microseconds.
     fn line(&self) -> (f64, f64) {
         let enough = 0.1 * self.share;
         let varies = self.samples >= 3 && self.variance >= enough * enough;
@@ -120,7 +120,7 @@ impl Pace {
     }
 }
 
-/// What the slowest of several statements take over the ring: rises at once, falls slowly.
+/// The time of the slowest of several statements over the ring: rises at once, falls slowly.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SlowestPace {
     ring_us: f64,

@@ -29,7 +29,7 @@ const SAMPLE_PARTITIONS: u64 = 16;
 /// A first stretch is at most the ring divided by this, however small the table is said to be.
 const FIRST_SHARE_MIN: u64 = 128;
 
-/// What a table holds, over the whole ring, each row counted once.
+/// The content of a table, over the whole ring, each row counted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
     pub partitions: u64,
@@ -49,7 +49,7 @@ impl TableSize {
         })
     }
 
-    /// What reading so many tokens takes, in microseconds; at least 1.
+    /// The predicted time to read so many tokens, in microseconds; at least 1.
     pub fn us_of(&self, tokens: u64) -> u32 {
         (self.ring_us() * share_of(tokens)).max(1.0) as u32
     }

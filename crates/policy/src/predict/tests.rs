@@ -193,7 +193,7 @@ fn a_pause_of_a_node_is_forgotten_after_a_hundred_answers() {
     let mut estimate = Estimate::of_class(Class::Slice);
     let usual = |estimate: &mut Estimate| estimate.on_answer(3_000, 10, 1_000);
     (0..200).for_each(|_| usual(&mut estimate));
-    // What was in flight when it stood still for a second.
+    // The requests that were in flight when it stood still for a second.
     for late in 0..64 {
         estimate.on_answer(1_000_000 - late * 15_000, 10, 1_000);
     }

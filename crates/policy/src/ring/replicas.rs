@@ -113,7 +113,7 @@ fn simple(ring: &Ring, rf: usize) -> Sets {
     each_slot(ring, |walk, out| out.extend(walk.iter().take(rf)))
 }
 
-/// What one data centre still needs on the current walk.
+/// The replicas that one data centre still needs on the current walk.
 #[derive(Clone, Copy)]
 struct Needs {
     replicas: usize,

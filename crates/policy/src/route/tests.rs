@@ -351,7 +351,7 @@ fn another_owner_instead_of_the_one_that_was_taken() {
     assert_eq!(plan.as_slice(), nodes(&[5, 0, 1, 2, 4, 6, 3, 7]));
     assert_eq!(plan.next(), Some(NodeIndex(5)));
     assert!(plan.owners().is_empty());
-    // What is no owner, or not left, changes nothing.
+    // A node that is no owner, or not left, changes nothing.
     let before = plan;
     plan.instead(NodeIndex(0));
     plan.instead(NodeIndex(5));

@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(batch(&mut window, 4, 1, 64), 54);
         // 54.8 + 0.2 · 7.4
         assert_eq!(batch(&mut window, 1, 60, 64), 56);
-        // What is slow all the time becomes the rule.
+        // Slowness that lasts becomes the rule.
         let slow: Vec<u32> = (0..300).map(|_| batch(&mut window, 4, 60, 64)).collect();
         assert!(slow[5] < 40 && slow[299] == 64, "{slow:?}");
     }

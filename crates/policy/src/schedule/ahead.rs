@@ -28,7 +28,7 @@ use super::{Class, Job, Refusal, Settings};
 /// Nothing is refused on predictions alone: something must have waited for the bound divided by this.
 const EVIDENCE_SHARE: u64 = 16;
 
-/// What a new item finds.
+/// The state of the queues that a new item finds.
 pub(super) struct Ahead<'a, T> {
     pub settings: &'a Settings,
     pub queues: &'a [FairQueue<T>; Class::COUNT],
@@ -82,7 +82,7 @@ impl<T: Copy> Ahead<'_, T> {
         of_class_us.saturating_add(others_us.min(Floors::others_us(served_us)))
     }
 
-    /// Whether something that shares its service rate with this class has waited for a while.
+    /// True if something that shares its service rate with this class has waited for a while.
     fn is_slow(&self, class: Class) -> bool {
         let threshold_us = self.settings.wait_max_us[class as usize] / EVIDENCE_SHARE;
         with_rate_of(class).any(|other| {

@@ -6,12 +6,12 @@ use super::fair_queue::{FairQueue, Rank};
 use super::floors::Floors;
 use super::{Class, Job, Settings, Variant};
 
-/// What the choice depends on.
+/// The state on which the choice depends.
 pub(super) struct Choice<'a, T> {
     pub settings: &'a Settings,
     pub queues: &'a [FairQueue<T>; Class::COUNT],
     pub floors: &'a Floors,
-    /// Whether an item of the class waits and there is room for it.
+    /// An item of the class waits and there is room for it.
     pub may_go: [bool; Class::COUNT],
     pub last_was_due_scan: bool,
     /// In P+RaS: the first arrival number at which it is some scan's turn.

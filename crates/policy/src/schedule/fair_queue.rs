@@ -68,7 +68,7 @@ struct Tenant {
     standing: Standing,
 }
 
-/// What a tenant has waiting in one rank.
+/// A tenant's waiting items of one rank.
 #[derive(Debug, Default)]
 struct OfRank {
     waiting: usize,
@@ -244,7 +244,7 @@ impl<T: Copy> FairQueue<T> {
         self.remove(seq)
     }
 
-    /// What has waited for longer than `bound_us` in a queue that stands, by arrival number.
+    /// Items that have waited for longer than `bound_us` in a queue that stands, by arrival number.
     pub(super) fn overdue(&mut self, now_us: u64, bound_us: u64) -> Vec<u64> {
         let tenants = &mut self.tenants;
         let waited_us = |waiting: &Queued<T>| now_us.saturating_sub(waiting.arrived_us);

@@ -26,19 +26,19 @@ const SHARE: u64 = 8;
 const SLACK_US: u64 = 10_000;
 const _: () = assert!(Class::COUNT as u64 - 1 < SHARE);
 
-/// What waiting classes are owed, times [`SHARE`], in microseconds of work.
+/// The debt to waiting classes, times [`SHARE`], in microseconds of work.
 #[derive(Debug, Default)]
 pub(super) struct Floors {
     owed: [u64; Class::COUNT],
 }
 
 impl Floors {
-    /// Whether some class may be owed enough for an item.
+    /// True if some class may be owed enough for an item.
     pub(super) fn is_any_owed(&self) -> bool {
         self.owed.iter().any(|owed| *owed >= SHARE * SLACK_US)
     }
 
-    /// What a class is owed, if that is enough for an item of so much work.
+    /// The debt to a class, if that is enough for an item of so much work.
     pub(super) fn owed(&self, class: Class, piece_us: u32) -> Option<u64> {
         let owed = self.owed[class as usize];
         (owed >= SHARE * (SLACK_US + work_of(piece_us))).then_some(owed)
@@ -59,7 +59,7 @@ impl Floors {
         *own = own.saturating_sub(SHARE * served);
     }
 
-    /// What all other classes are served at most before one has been served so much.
+    /// The work, in microseconds, of all other classes at most before one has been served so much.
     pub(super) fn others_us(served_us: u64) -> u64 {
         SHARE.saturating_mul(served_us.saturating_add(SLACK_US))
     }

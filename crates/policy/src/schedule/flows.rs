@@ -29,7 +29,7 @@ pub(super) struct Flows {
     virtual_time: u64,
     /// Where the last item of all partitions that are not hot has ended.
     others_end: u64,
-    /// The same of hot ones, by number.
+    /// Where the last item of each hot partition has ended, by number.
     hot_ends: Vec<(u32, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the scheduler is told about a query: its class and its predicted work.
+//! A query as the scheduler is told of it: its class and its predicted work.
 
 /// Scheduling class of a query, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +34,7 @@ impl Class {
         Class::Other,
     ];
 
-    /// Whether it takes so little that a piece of a scan before it shows.
+    /// True if it takes so little that a piece of a scan before it shows.
     pub fn is_quick(self) -> bool {
         !matches!(self, Class::Multi | Class::Slice | Class::Scan)
     }
@@ -54,7 +54,7 @@ impl Class {
     }
 }
 
-/// What is known about an item when it is offered.
+/// An item as it is known when it is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     /// Predicted remaining work of the whole query, this piece included, in microseconds of an
@@ -62,8 +62,8 @@ pub struct Job {
     pub work_us: u32,
     /// The share of this piece. Equal to `work_us` if the query is sent in one piece.
     pub piece_us: u32,
-    /// Whether the rest of the query is queued separately, here or elsewhere, at the same time as
-    /// this piece. Otherwise it follows through the same queue.
+    /// The rest of the query is queued separately, here or elsewhere, at the same time as this piece. Otherwise it
+    /// follows through the same queue.
     pub is_part: bool,
     /// Nodes that still hold pieces of this query.
     pub nodes_left: u16,
@@ -73,7 +73,7 @@ pub struct Job {
     pub tenant: u32,
     /// The number of its partition if that is hot, else 0.
     pub flow: u32,
-    /// Whether a driver may retry it elsewhere by itself when it is refused.
+    /// A driver may retry it elsewhere by itself when it is refused.
     pub idempotent: bool,
 }
 

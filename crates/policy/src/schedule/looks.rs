@@ -12,14 +12,14 @@ impl<T: Copy> Schedule<T> {
         oldest.min()
     }
 
-    /// Whether a scan is waiting for nothing but the node's permit.
+    /// True if a scan is waiting for nothing but the node's permit.
     pub fn wants_scan(&self) -> bool {
         !self.settings.variant.is_preset()
             && !self.queues[Class::Scan as usize].is_empty()
             && self.scans_in_flight < self.scan_slots()
     }
 
-    /// Whether a scan has waited for so long that it goes before those of tenants with less.
+    /// True if a scan has waited for so long that it goes before those of tenants with less.
     pub fn has_due_scan(&self, now_us: u64) -> bool {
         let oldest = self.queues[Class::Scan as usize].oldest();
         let half_us = self.settings.wait_max_us[Class::Scan as usize] / 2;
@@ -42,7 +42,7 @@ impl<T: Copy> Schedule<T> {
         &self.settings
     }
 
-    /// Whether an item that has to wait would be let in, as of the last time that the schedule was told.
+    /// True if an item that has to wait would be let in, as of the last time that the schedule was told.
     pub fn would_queue(&self, class: Class, job: &Job) -> bool {
         self.refusal(class, job).is_none()
     }

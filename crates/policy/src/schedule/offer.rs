@@ -22,7 +22,7 @@ pub enum Offer {
     Refused(Refusal),
 }
 
-/// What is known about an item once it has been answered, in microseconds.
+/// An item as it is known once it has been answered, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
     /// Its work as predicted when it was offered ([`super::Job::piece_us`]).
@@ -31,7 +31,7 @@ pub struct Answered {
     pub known_us: u32,
     /// Time from sending to the answer.
     pub service_us: u32,
-    /// Whether the answer is an error: that says nothing of how long the work takes.
+    /// The answer is an error: that says nothing of how long the work takes.
     pub is_error: bool,
 }
 

@@ -30,7 +30,7 @@ impl Ramp {
         }
     }
 
-    /// Whether the window is open by now.
+    /// True if the window is open by now.
     pub(super) fn is_over(&self, now_us: u64) -> bool {
         now_us.saturating_sub(self.begin_us) >= self.for_us
     }

@@ -141,7 +141,7 @@ impl Backlog {
         self.work_us[..=bucket(rank)].iter().sum()
     }
 
-    /// What one of the largest items of that is taken to be.
+    /// The estimated work, in microseconds, of one of the largest items of that.
     pub(super) fn largest_up_to(&self, rank: Rank) -> u64 {
         let buckets = self.work_us.iter().zip(&self.items);
         let mut buckets = buckets.take(bucket(rank) + 1).rev();

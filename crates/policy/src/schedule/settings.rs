@@ -10,7 +10,7 @@ pub struct Settings {
     pub variant: Variant,
     /// Minimum of the adaptive window: queries in flight other than scans.
     pub window_min: u32,
-    /// What the adaptive window has at least, even if a share of `window_min` is less. The window of a node that has
+    /// Lower bound of the adaptive window, even if a share of `window_min` is less. The window of a node that has
     /// joined opens from `window_min` on all the same.
     pub window_floor: u32,
     /// Maximum of the adaptive window, in force while scans are in flight or waiting. In the

@@ -32,7 +32,7 @@ pub use super::numbers::NUMBERED_MAX;
 /// Maximum of tenants remembered, per class, that have nothing waiting but have had more than their share.
 const ABSENT_MAX: usize = 256;
 
-/// What the tenants of one node have been served, from all queues that share it.
+/// The work of one node for its tenants, from all queues that share it.
 #[derive(Debug, Default)]
 pub struct Shares {
     classes: [Mutex<OfClass>; Class::COUNT],
@@ -72,7 +72,7 @@ impl Shares {
         })
     }
 
-    /// The same, but `None` if nobody is to be served before all that wait in `queue`.
+    /// [`Self::next`], but `None` if nobody is to be served before all that wait in `queue`.
     pub fn next_before(
         &self,
         class: Class,

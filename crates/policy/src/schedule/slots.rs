@@ -17,9 +17,9 @@
 //! - down by `step` if the last permits bring less than 0.7 of their proportional share, or if
 //!   d ≤ −ln 1.2: the other queries gain much.
 //!
-//! What is still open after [`PAIRS_MAX`] pairs or [`TRIAL_US_MAX`] changes nothing. When no scan has had to wait for a
-//! long time the number shrinks, so that a node has no more permits than it needs, and old findings
-//! are tested again. So it converges near the number of reads that the node runs at full speed
+//! A trial still open after [`PAIRS_MAX`] pairs or [`TRIAL_US_MAX`] changes nothing. When no scan has had
+//! to wait for a long time the number shrinks, so that a node has no more permits than it needs, and old
+//! findings are tested again. So it converges near the number of reads that the node runs at full speed
 //! beside its other work: more only slow down each of them, and everything else.
 //!
 //! Evidence: the tests below, on modelled nodes of 1 to 64 cores with other load, with pieces of
@@ -68,7 +68,7 @@ pub struct Slots {
     settled: u32,
     /// Direction of the next trial.
     up: bool,
-    /// Whether a trial has ended, or permits were removed.
+    /// A trial has ended, or permits were removed.
     found: bool,
     /// Initial search: no trial has failed so far.
     initial: bool,
@@ -94,7 +94,7 @@ pub struct PieceAnswered {
     pub permits: u32,
     /// Other queries that were answered since the last piece was.
     pub others: Others,
-    /// Whether scans still wait for a permit.
+    /// Scans still wait for a permit.
     pub waits: bool,
 }
 
@@ -115,7 +115,7 @@ struct Block {
     permits: u64,
 }
 
-/// Whether another number is better.
+/// A test of another number of permits.
 #[derive(Debug)]
 struct Trial {
     other: u32,
@@ -314,7 +314,7 @@ impl Trial {
         }
     }
 
-    /// Whether the other number is in force.
+    /// True if the other number is in force.
     fn is_of_other(&self) -> bool {
         matches!(self.blocks % 4, 1 | 2)
     }
@@ -344,7 +344,7 @@ impl Trial {
         }
     }
 
-    /// Whether the other number is better; None: not known yet.
+    /// True if the other number is better; None: not known yet.
     fn verdict(&self, settled: u32) -> Option<bool> {
         if self.blocks % 2 == 1 || self.gain.count < PAIRS_MIN {
             return None;
@@ -383,7 +383,7 @@ impl Pairs {
         self.squares += from_mean * (difference - self.mean);
     }
 
-    /// Whether the mean is above a bound; None: that is open.
+    /// True if the mean is above a bound; None: that is open.
     fn is_above(&self, bound: f64) -> Option<bool> {
         if self.count == 0 {
             return None;

@@ -30,13 +30,13 @@ const TARGETS: u64 = 4;
 const DRAINING: u64 = 8;
 const PAUSES: u64 = 8;
 
-/// Whether the node has paused, if nothing was served for so long. What came meanwhile would count, and not
-/// what would have been served: queues that drain would seem to stand.
+/// True if the node has paused, if nothing was served for so long. Arrivals meanwhile would count, and not what
+/// would have been served: queues that drain would seem to stand.
 pub(super) fn is_pause(unserved_us: u64, bound_us: u64) -> bool {
     bound_us > 0 && unserved_us > bound_us / PAUSES
 }
 
-/// What is known of a queue since it was last empty.
+/// The history of a queue since it was last empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     /// Start of the current interval.
@@ -45,7 +45,7 @@ pub(super) struct Standing {
     least_us: Option<u64>,
     arrived: u64,
     served: u64,
-    /// Whether waits were long in the interval before, and did not get shorter.
+    /// Waits were long in the interval before, and did not get shorter.
     was_slow: bool,
     stands: bool,
 }
@@ -76,7 +76,7 @@ impl Standing {
         self.least_us = Some(self.least_us.map_or(waited_us, |us| us.min(waited_us)));
     }
 
-    /// Whether it has stood for two intervals.
+    /// True if it has stood for two intervals.
     pub(super) fn stands(&mut self, now_us: u64, bound_us: u64) -> bool {
         self.advance(now_us, bound_us);
         self.stands

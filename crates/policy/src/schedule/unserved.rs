@@ -1,4 +1,4 @@
-//! What leaves a schedule without being served, or is served in another order.
+//! Items that leave a schedule without being served, or are served in another order.
 
 use crate::schedule::choose::{rank_of, target_us};
 use crate::schedule::fair_queue::Queued;

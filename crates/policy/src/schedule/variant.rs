@@ -34,13 +34,13 @@ impl Variant {
         Variant::Default,
     ];
 
-    /// Whether points go before all ranges.
+    /// True if points go before all ranges.
     pub fn points_first(self) -> bool {
         matches!(self, Variant::ReS | Variant::ReSP | Variant::A)
     }
 
-    /// Whether a range is sent to all the nodes it needs at once. The default leaves that to the
-    /// caller, which knows whether those nodes are idle.
+    /// True if a range is sent to all the nodes it needs at once. The default leaves that to the caller, which
+    /// knows whether those nodes are idle.
     pub fn parallel(self) -> bool {
         matches!(
             self,
@@ -48,12 +48,12 @@ impl Variant {
         )
     }
 
-    /// Whether ranges are ordered among themselves by nodes left, then rows.
+    /// True if ranges are ordered among themselves by nodes left, then rows.
     pub fn ranges_ordered(self) -> bool {
         matches!(self, Variant::PRaS | Variant::A)
     }
 
-    /// Whether it is one of the paper's: one queue, one fixed window, no permits.
+    /// True if it is one of the paper's: one queue, one fixed window, no permits.
     pub fn is_preset(self) -> bool {
         self != Variant::Default
     }

@@ -24,7 +24,7 @@ pub(super) enum Door {
     Socket,
 }
 
-/// What a request may do.
+/// The rights of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rights {
     Read,
@@ -89,12 +89,12 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Whether any is asked for.
+    /// True if any is asked for.
     pub(super) fn are_set(self) -> bool {
         self.all.is_some() || self.read.is_some()
     }
 
-    /// What the token of a request allows. `header` is its Authorization.
+    /// The rights that a request's token gives. `header` is its Authorization.
     pub(super) fn check(self, header: Option<&HeaderValue>) -> Result<Rights, Refusal> {
         let Some(shown) = header.and_then(|value| bearer(value.as_bytes())) else {
             return Err(Refusal::NoToken);

@@ -1,4 +1,4 @@
-//! What operators do: disconnect a client, pause and resume, reload, connect to nodes anew, drain, log more.
+//! Operators' actions: disconnect a client, pause and resume, reload, connect to nodes anew, drain, log more.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) enum Action<'a> {
     ResetLog,
 }
 
-/// What a path asks for; None if it changes nothing.
+/// The action that a path asks for; None if it changes nothing.
 pub(super) fn named(path: &str) -> Option<Action<'_>> {
     let client = path.strip_prefix("/api/clients/");
     match path {
@@ -93,7 +93,7 @@ fn pause_view(hold: &Hold, now: Instant) -> PauseView {
     }
 }
 
-/// What `/api/pauses` answers.
+/// The answer of `/api/pauses`.
 pub(super) fn pauses(shared: &Process, now: Instant) -> Vec<PauseView> {
     let holds = shared.features.pause.list(now);
     holds.iter().map(|hold| pause_view(hold, now)).collect()

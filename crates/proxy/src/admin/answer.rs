@@ -15,7 +15,7 @@ use crate::places::Busy;
 
 pub(super) type Answer = Response<Either<Full<Bytes>, Stream>>;
 
-/// What has been done, or why it has not.
+/// An action's answer, or why it was not done.
 pub(super) type Done = Result<Answer, (StatusCode, String)>;
 
 pub(super) fn bad(why: String) -> (StatusCode, String) {
@@ -32,8 +32,8 @@ pub(super) fn json(value: &impl Serialize) -> Answer {
 /// From here on an answer is large.
 const LARGE_BYTES: usize = 256 * 1024;
 
-/// The same of what may be large: few such answers are under way at a time, until they are sent, and others are
-/// refused.
+/// [`json`] for answers that may be large: few large ones are under way at a time, until they are sent, and others
+/// are refused.
 pub(super) fn large_json(value: &impl Serialize, permits: &Arc<Semaphore>) -> Answer {
     let json = match serde_json::to_vec(value) {
         Ok(json) if json.len() >= LARGE_BYTES => json,
@@ -80,7 +80,7 @@ pub(super) fn held(answer: Answer, busy: Busy) -> Answer {
     })
 }
 
-/// What is not sent yet of a body that is there as a whole.
+/// The rest, not sent yet, of a body that is there as a whole.
 fn bytes_of(whole: Full<Bytes>) -> Bytes {
     // It is ready at once, and has no trailers.
     let frame = whole.into_data_stream().next().now_or_never().flatten();
@@ -101,7 +101,7 @@ pub(super) fn typed(
     with_body(status, content_type, body)
 }
 
-/// What comes as time passes.
+/// A body that comes as time passes.
 pub(super) fn stream(content_type: &'static str, stream: Stream) -> Answer {
     with_body(StatusCode::OK, content_type, Either::Right(stream))
 }

@@ -52,10 +52,10 @@ struct ClientView {
     held: bool,
 }
 
-/// What `/api/clients` answers.
+/// The answer of `/api/clients`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<ClientsView, String> {
     parameters::only(query, &["sort", "limit"])?;
     let by = order_of(parameters::text(query, "sort")?.as_deref())?;

@@ -13,9 +13,9 @@ use crate::process::Process;
 /// Encoded columns of all tables.
 #[derive(Debug, Serialize)]
 pub(super) struct EncodingsView {
-    /// Whether what is known of the catalogue may be relied on; if not, reads and writes of their tables are refused.
+    /// The catalogue as read may be relied on; if not, reads and writes of the tables are refused.
     lease_held: bool,
-    /// What is wrong, as sentences.
+    /// Problems, as sentences.
     problems: Vec<String>,
     columns: Vec<ColumnView>,
 }
@@ -27,7 +27,7 @@ struct ColumnView {
     column: String,
     /// As the catalogue names it.
     state: &'static str,
-    /// What new values are written with.
+    /// The codec of new values.
     codec: &'static str,
     dictionary: Option<u32>,
 }

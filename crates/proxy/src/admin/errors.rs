@@ -45,10 +45,10 @@ struct ErrorView {
     node: Option<String>,
 }
 
-/// What `/api/errors` answers.
+/// The answer of `/api/errors`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<ErrorsView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;

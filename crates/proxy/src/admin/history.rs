@@ -24,9 +24,9 @@ pub(super) struct HistoryView {
     /// Changes with a restart.
     started_unix_ms: u64,
     now_unix_ms: u64,
-    /// What 0 is in the times of steps and events, by the clock as it is now.
+    /// The zero of the times of steps and events, by the clock as it is now.
     zero_unix_ms: u64,
-    /// What the numbers of `counters` of steps are about.
+    /// Names of the counters that steps have numbers of in `counters`.
     counters: Vec<&'static str>,
     /// Upper bounds of buckets: of latencies, exclusive, and of queries sent together, the last of which has none.
     bounds_us: Vec<u64>,
@@ -135,7 +135,7 @@ impl EventView {
     }
 }
 
-/// What `/api/events` answers: the latest first.
+/// The answer of `/api/events`: the latest first.
 #[derive(Debug, Serialize)]
 pub(super) struct EventsView {
     events: Vec<PastEvent>,
@@ -148,10 +148,10 @@ struct PastEvent {
     event: EventView,
 }
 
-/// What `/api/history` answers.
+/// The answer of `/api/history`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) fn view(
     shared: &Process,
     started: SystemTime,
@@ -268,10 +268,10 @@ fn new_events(shared: &Process, from: u64, details: bool) -> NewEvents {
     }
 }
 
-/// What `/api/events` answers.
+/// The answer of `/api/events`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) fn events(
     shared: &Process,
     query: Option<&str>,

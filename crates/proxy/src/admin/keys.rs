@@ -20,7 +20,7 @@ const WORK_US_MIN: f64 = 1.0;
 /// The hottest partitions of this proxy. Rates are means of the last ten seconds or so.
 #[derive(Debug, Serialize)]
 pub(super) struct KeysView {
-    /// Whether values of keys are shown (`admin.show_keys`).
+    /// Values of keys are shown (`admin.show_keys`).
     keys_shown: bool,
     /// Predicted work of all partitions, in microseconds per second, and of any that is not listed at most.
     work_us_per_s: f64,
@@ -56,7 +56,7 @@ struct KeyView {
     spread: bool,
 }
 
-/// What `/api/keys` answers.
+/// The answer of `/api/keys`.
 pub(super) fn view(shared: &Process) -> KeysView {
     of(shared, PUBLISHED_MAX)
 }

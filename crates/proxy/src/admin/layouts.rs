@@ -15,9 +15,9 @@ use crate::process::Process;
 /// Layouts of all tables for the dashboard.
 #[derive(Debug, Serialize)]
 pub(super) struct LayoutsView {
-    /// Whether what is known of the catalogue may be relied on; if not, writes of their tables are refused.
+    /// The catalogue as read may be relied on; if not, writes of the tables are refused.
     lease_held: bool,
-    /// What is wrong, as sentences.
+    /// Problems, as sentences.
     problems: Vec<String>,
     layouts: Vec<LayoutView>,
 }
@@ -30,7 +30,7 @@ struct LayoutView {
     physical: String,
     /// Clustering columns in its order.
     clustering: Vec<String>,
-    /// Whether it is read, or only written.
+    /// It is read, not only written.
     is_read: bool,
     reads: u64,
 }

@@ -21,7 +21,7 @@ const SECONDS_MAX: u64 = 3_600;
 const FILTER_BYTES_MAX: usize = 1_000;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What whoever may not see lines is told.
+/// The answer to those who may not see lines.
 pub(super) const NOT_SHOWN: &str = "lines of the log may quote values of clients: this needs admin.token, \
     the admin socket, or admin.show_keys\n";
 
@@ -82,10 +82,10 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
     );
 }
 
-/// What `/api/log` answers.
+/// The answer of `/api/log`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) fn view(shared: &Process, query: Option<&str>) -> Result<LogView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", LINES, (1, LINES_MAX))? as usize;
@@ -96,7 +96,7 @@ pub(super) fn view(shared: &Process, query: Option<&str>) -> Result<LogView, Str
     })
 }
 
-/// What is to be logged for a while.
+/// The filter of the log for a while.
 fn wanted(query: Option<&str>) -> Result<LogFilter, String> {
     parameters::only(query, &["filter", "seconds"])?;
     let filter = parameters::text(query, "filter")?.unwrap_or_default();

@@ -7,12 +7,12 @@ use helenus_engine::stats::{Histogram, PackedStats};
 use super::protobuf::Protobuf;
 use super::text::{Labels, Text};
 
-/// What is written of metrics.
+/// A page being written.
 #[derive(Debug)]
 pub(super) enum Page {
     Text(Text),
     Protobuf(Protobuf),
-    /// What there is, for the documentation.
+    /// Names and help only, for the documentation.
     #[cfg(test)]
     Families(Vec<Family>),
 }

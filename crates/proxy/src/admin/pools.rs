@@ -37,10 +37,10 @@ struct PoolView {
     in_flight: usize,
 }
 
-/// What `/api/pools` answers.
+/// The answer of `/api/pools`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<PoolsView, String> {
     parameters::only(query, &["limit"])?;
     let limit = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;

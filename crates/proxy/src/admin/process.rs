@@ -1,4 +1,4 @@
-//! What this process uses, as reported by Linux.
+//! Resources that this process uses, as reported by Linux.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

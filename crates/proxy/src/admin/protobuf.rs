@@ -20,7 +20,7 @@ pub(super) const TYPE: &str =
 /// Eight buckets a power of two.
 const SCHEMA: i32 = 3;
 const PER_POWER: f64 = 8.0;
-/// What took less is counted as zero, in seconds.
+/// Times below this many seconds are counted as zero.
 const ZERO_S: f64 = 1e-6;
 /// So many empty buckets are written as such rather than as a gap.
 const GAP_MAX: i32 = 2;
@@ -145,7 +145,7 @@ impl Protobuf {
     }
 
     pub(super) fn sample(&mut self, labels: Labels, value: &impl Display) {
-        // What is shown in text is a number.
+        // Values in text are numbers.
         let value = value.to_string().parse().unwrap_or(f64::NAN);
         let number = Some(Number { value });
         let mut metric = labelled(labels);
@@ -272,7 +272,7 @@ fn spans(sparse: &BTreeMap<i32, i64>) -> (Vec<Span>, Vec<i64>) {
     (spans, deltas)
 }
 
-/// Whether whoever asks likes Protobuf best, by its Accept header.
+/// True if an Accept header prefers Protobuf.
 pub(super) fn is_preferred(accept: &str) -> bool {
     let mut liked = [0.0_f32; 2];
     for range in accept.split(',') {
@@ -306,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// What Prometheus 2.55 sends with its feature flag for native histograms, and without it.
+    /// Accept headers of Prometheus 2.55 with its feature flag for native histograms, and without it.
     const WITH: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
         encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,\
         application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";

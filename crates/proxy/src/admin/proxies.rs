@@ -21,7 +21,7 @@ pub(super) struct ProxyView {
     version: Option<&'static str>,
 }
 
-/// What `/api/proxies` answers.
+/// The answer of `/api/proxies`.
 pub(super) fn view(shared: &Process) -> Vec<ProxyView> {
     let settings = shared.settings.load();
     let ready = ready::check(shared);

@@ -1,4 +1,4 @@
-//! What waits for each node, by class, as JSON.
+//! Requests that wait for each node, by class, as JSON.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ pub(super) struct QueueView {
     wait_us_p99: Option<u64>,
 }
 
-/// What `/api/queues` answers: classes that have been used.
+/// The answer of `/api/queues`: classes that have been used.
 pub(super) fn view(shared: &Process) -> Vec<QueueView> {
     let (nodes, snapshot) = (shared.stats.nodes(), shared.snapshot.load());
     let mut queues = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn view(shared: &Process) -> Vec<QueueView> {
     queues
 }
 
-/// What so large a share is below; None of nothing.
+/// The upper bound of the bucket with this quantile; None if nothing was recorded.
 fn quantile_us(histogram: &Histogram, share: f64) -> Option<u64> {
     let counts = histogram.counts();
     let all: u64 = counts.iter().sum();

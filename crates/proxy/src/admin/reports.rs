@@ -1,4 +1,4 @@
-//! What nodes report of themselves, as metrics and for the dashboard.
+//! Reports of nodes on themselves, as metrics and for the dashboard.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;

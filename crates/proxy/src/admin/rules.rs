@@ -21,7 +21,7 @@ pub(super) struct RuleView {
     problem: Option<String>,
     matched: u64,
     refused: u64,
-    /// What it would have refused if it were not only tried out.
+    /// Requests that it would have refused if it were not only tried out.
     would_refuse: u64,
     /// Requests answered with UNPREPARED, because it might forbid what is not known here.
     unprepared: u64,
@@ -40,7 +40,7 @@ pub(super) struct RuleView {
 /// Stands for a value.
 const HIDDEN: &str = "?";
 
-/// What `/api/rules` answers.
+/// The answer of `/api/rules`.
 pub(super) fn view(shared: &Process, shows_values: bool) -> Vec<RuleView> {
     let (rules, snapshot) = (shared.features.rules.list(), shared.snapshot.load());
     let shown = rules.iter().map(|rule| {
@@ -50,7 +50,7 @@ pub(super) fn view(shared: &Process, shows_values: bool) -> Vec<RuleView> {
     shown.collect()
 }
 
-/// What `/api/config` answers: the settings, in which rules may name partitions and whole statements.
+/// The answer of `/api/config`: the settings, in which rules may name partitions and whole statements.
 pub(super) fn settings(config: &Config, shows_values: bool) -> Config {
     let mut shown = config.clone();
     for rule in &mut shown.rules {
@@ -78,7 +78,7 @@ fn problem(
 ) -> Option<String> {
     let of_cluster = || {
         let found = rule.never_matches(snapshot)?;
-        // What is wrong with a key quotes it.
+        // A problem with a key quotes it.
         Some(match shows_values || rule.settings.key.is_empty() {
             true => found,
             false => "its key matches nothing: admin.token shows why".to_owned(),

@@ -8,7 +8,7 @@ use helenus_engine::snapshot::Snapshot;
 use helenus_policy::ring::NodeIndex;
 use serde::Serialize;
 
-/// What was asked, and by whom.
+/// A request, and its client.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct AskedView {
     /// With `?` in place of values. Null if nobody here knows what was asked.
@@ -43,7 +43,7 @@ pub(super) fn unix_ms(at: Duration) -> u64 {
     at.as_millis() as u64
 }
 
-/// The same of a time of the wall clock.
+/// [`unix_ms`] of a time of the wall clock.
 pub(super) fn since_1970_ms(time: SystemTime) -> u64 {
     unix_ms(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -58,10 +58,10 @@ struct SlowRequestView {
     error: Option<&'static str>,
 }
 
-/// What `/api/slow` answers.
+/// The answer of `/api/slow`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<SlowView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;

@@ -1,4 +1,4 @@
-//! What statements cost; and the prepared statements that clients ask of a table, and how often.
+//! Costs of statements; and the prepared statements that clients ask of a table, and how often.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -42,11 +42,11 @@ pub(super) struct StatementView {
 #[derive(Debug, Serialize)]
 pub(super) struct CostsView {
     silent_workers: usize,
-    /// What took clients the most time comes first.
+    /// Those that took clients the most time come first.
     statements: Vec<CostView>,
 }
 
-/// What one statement costs with one keyspace and role: means of the last minutes. Counted in a sample of the
+/// Costs of one statement with one keyspace and role: means of the last minutes. Counted in a sample of the
 /// answers, but for errors.
 #[derive(Debug, Serialize)]
 struct CostView {
@@ -70,10 +70,10 @@ struct CostView {
     at_nodes_p99_us: Option<f64>,
 }
 
-/// What `/api/statements` answers.
+/// The answer of `/api/statements`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<CostsView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", COSTS, (1, COSTS_MAX))? as usize;
@@ -126,7 +126,7 @@ fn costs_of(mut records: Vec<StatementRecord>, max: usize) -> Vec<CostView> {
     records.into_iter().take(max).map(view).collect()
 }
 
-/// What is known of the table that a query string names; values in statements are shown to those who may see
+/// The known statements of the table that a query string names; values in statements are shown to those who may see
 /// them.
 ///
 /// # Errors

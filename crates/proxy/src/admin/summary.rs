@@ -1,4 +1,4 @@
-//! What nodes, tables and layouts got in some of the last hour, as JSON (docs/api.md, "History").
+//! Requests of nodes, tables and layouts in some of the last hour, as JSON (docs/api.md, "History").
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -88,10 +88,10 @@ struct LayoutView {
     reads_per_s: f64,
 }
 
-/// What `/api/summary` answers.
+/// The answer of `/api/summary`.
 ///
 /// # Errors
-/// What is wrong with the parameters.
+/// A sentence about the parameter that is wrong.
 pub(super) fn view(shared: &Process, query: Option<&str>) -> Result<SummaryView, String> {
     parameters::only(query, &["seconds", "from_ms", "to_ms", "points"])?;
     let now = boot_time::now();

@@ -282,7 +282,7 @@ fn misspelt_parameters_are_named() {
     }
 }
 
-/// What is answered, as JSON.
+/// An answer, as JSON.
 fn shown(admin: &Admin, uri: &str) -> serde_json::Value {
     let (status, text) = ask(admin, uri, &[("Host", "localhost")]);
     assert_eq!(status, 200, "{uri}: {text}");

@@ -97,7 +97,7 @@ pub(super) fn cumulative(counts: &[u64]) -> Vec<(f64, u64)> {
     all
 }
 
-/// The same of queries sent together, by their number; and how many queries there were.
+/// Cumulative counts of queries sent together, by their number; and how many queries there were.
 pub(super) fn packed_cumulative(packed: &PackedStats) -> (Vec<(f64, u64)>, u64) {
     let mut below = 0;
     let buckets = packed.units.iter().enumerate().map(|(bucket, units)| {

@@ -105,7 +105,7 @@ pub(super) struct NodeView {
     /// In use, and their current number.
     scan_slots_taken: u64,
     scan_slots: u64,
-    /// What replicas are chosen by: predicted finish of a request of one millisecond of work, the parts
+    /// The score by which replicas are chosen: predicted finish of a request of one millisecond of work, the parts
     /// of which it is made, and workers that have ejected the node.
     score_us: u64,
     slowdown: f64,
@@ -114,7 +114,7 @@ pub(super) struct NodeView {
     ejected: u64,
     /// Requests in flight from one worker that the schedule allows now.
     window: u64,
-    /// What it reports of itself: null if `assignment.reports` is off.
+    /// Its report on itself: null if `assignment.reports` is off.
     report: Option<ReportView>,
     counters: BTreeMap<&'static str, u64>,
     latency: Latency,
@@ -225,7 +225,7 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
     }
 }
 
-/// What `/api/nodes` answers.
+/// The answer of `/api/nodes`.
 pub(super) fn nodes(shared: &Process) -> Vec<NodeView> {
     let (snapshot, settings) = (shared.snapshot.load(), shared.settings.load());
     let node_stats = shared.stats.nodes();

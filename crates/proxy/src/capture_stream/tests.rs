@@ -32,7 +32,7 @@ async fn next(stream: &mut Stream) -> Option<Bytes> {
     frame.expect("infallible").into_data().ok()
 }
 
-/// Whether it is the last block, and says this.
+/// True if it is the last block, and says this.
 fn is_end(block: Option<&Bytes>, reason: Reason) -> bool {
     // Behind the head.
     let block = block.expect("a block");

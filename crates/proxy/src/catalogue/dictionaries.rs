@@ -1,4 +1,4 @@
-//! What was learned of encoded columns: each read once and kept, because none ever changes.
+//! Dictionaries of encoded columns: each read once and kept, because none ever changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ pub(crate) struct DictionaryKey {
     pub id: i32,
 }
 
-/// What the largest takes as it is kept; they have about 150 KiB at most.
+/// Size of the largest as it is kept; they have about 150 KiB at most.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
 
-/// What brings a row back that replicas have lost.
+/// The way to restore a row that replicas have lost.
 const MENDED: &str =
     "run `nodetool repair -full helenus` on all nodes, or restore it from a backup";
 
@@ -59,7 +59,7 @@ impl Dictionaries {
         unknown.cloned().collect()
     }
 
-    /// What has been read of one: nothing if the row has gone.
+    /// Keeps the content of one: nothing if the row has gone.
     pub(crate) fn put(&mut self, key: DictionaryKey, learned: Option<&[u8]>) {
         let learned = match learned {
             None => Err(format!("it has no content: {MENDED}")),
@@ -98,7 +98,7 @@ impl Dictionaries {
         .collect()
     }
 
-    /// Whether it is known here and its row is gone: for reading only, since whoever is started later lacks it.
+    /// True if it is known here and its row is gone: for reading only, since whoever is started later lacks it.
     pub(crate) fn is_lost(&self, keyspace: &str, table: &str, id: i32) -> bool {
         let key = DictionaryKey {
             keyspace: keyspace.to_owned(),
@@ -145,7 +145,7 @@ mod tests {
         );
         let first = dictionaries.of_table("shop", "users");
         assert_eq!(first.keys().collect::<Vec<_>>(), [&DictionaryId(1)]);
-        // What could not be used is read again; what is known stays the same value.
+        // One that could not be used is read again; one that is known stays the same value.
         assert_eq!(dictionaries.adopt(&listed, counts), [key("users", 2)]);
         let again = dictionaries.of_table("shop", "users");
         assert!(Arc::ptr_eq(

@@ -17,14 +17,14 @@ use super::schema::Schema;
 #[cfg(test)]
 mod tests;
 
-/// What is known of encoded columns.
+/// Encoded columns as the catalogue and the schema tell of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub encodings: Arc<Encodings>,
     /// Those that do not fit their tables, or whose dictionaries are missing: what a node that lags behind
     /// in its schema may say.
     pub rejected: usize,
-    /// What does not fit, as sentences.
+    /// Problems, as sentences.
     pub problems: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ struct Problems {
 }
 
 impl Problems {
-    /// What a node that lags behind may say.
+    /// Adds a problem of which a node that lags behind may tell, too.
     fn reject(&mut self, entry: Entry<'_>, why: &str) {
         self.rejected += 1;
         self.add(entry, "cannot be read or written", why);
@@ -162,7 +162,7 @@ fn column(
         Err((why, is_missing)) => {
             problems.add(entry, "is written without being encoded", &why);
             problems.rejected += usize::from(is_missing);
-            // What every version reads.
+            // Every version reads raw values.
             (Codec::Raw, None)
         }
     };
@@ -212,7 +212,7 @@ fn misfit(entry: Entry<'_>, table: &EncodedTable, schema: &Schema) -> Option<Str
     }
 }
 
-/// What new values are written with; or why that cannot be, and whether something is missing.
+/// The codec of new values; or why there is none, and whether something is missing.
 fn writer(
     entry: Entry<'_>,
     table: &EncodedTable,

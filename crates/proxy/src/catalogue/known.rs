@@ -1,4 +1,4 @@
-//! What the catalogue means for the tables.
+//! The tables' layouts and encoded columns, as the catalogue and the schema tell of them.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What a node that lags behind in its schema may say.
+    /// Number of problems of which a node that lags behind in its schema may tell, too.
     pub(crate) fn rejected(&self) -> usize {
         self.layouts.rejected + self.encodings.rejected
     }
 
-    /// What does not fit, as sentences.
+    /// Problems, as sentences.
     pub(crate) fn problems(&self) -> impl Iterator<Item = &String> {
         self.layouts.problems.iter().chain(&self.encodings.problems)
     }

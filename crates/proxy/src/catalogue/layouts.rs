@@ -13,7 +13,7 @@ use super::schema::{Definition, Schema};
 #[cfg(test)]
 mod tests;
 
-/// What is known of layouts.
+/// Layouts as the catalogue and the schema tell of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     pub layouts: Arc<Layouts>,
@@ -23,8 +23,7 @@ pub(crate) struct Known {
     pub written: usize,
     /// Layouts that are neither.
     pub rejected: usize,
-    /// What does not fit, as sentences; of a layout that is not even written, or should be read and is
-    /// not.
+    /// Problems, as sentences; of a layout that is not even written, or should be read and is not.
     pub problems: Vec<String>,
 }
 
@@ -140,7 +139,7 @@ fn judge<'a>(
     Ok((own, copy, complaint))
 }
 
-/// What makes a table no copy of another.
+/// The difference that makes a table no copy of another.
 fn difference(own: &Definition, copy: &Definition) -> Option<&'static str> {
     let sorted = |table: &Definition| {
         let columns = table.clustering.values();
@@ -159,7 +158,7 @@ fn difference(own: &Definition, copy: &Definition) -> Option<&'static str> {
     }
 }
 
-/// What makes rows live longer, or shows more of them, in a layout than in its table.
+/// The option that makes rows live longer, or shows more of them, in a layout than in its table.
 fn other_options(own: &Definition, copy: &Definition) -> Option<String> {
     let (of_own, of_copy) = (own.default_ttl_s, copy.default_ttl_s);
     if of_own != of_copy {
@@ -171,8 +170,8 @@ fn other_options(own: &Definition, copy: &Definition) -> Option<String> {
         .then(|| "columns are masked, and masks are not carried over to layouts".to_owned())
 }
 
-/// What is wrong with the columns outside of the key. While an ALTER TABLE … ADD goes from the layouts to the table,
-/// that is so for a moment.
+/// The problem with the columns outside of the key. While an ALTER TABLE … ADD goes from the layouts to the table,
+/// there is one for a moment.
 fn other_columns(own: &Definition, copy: &Definition) -> Option<String> {
     let lacking = own
         .others

@@ -255,7 +255,7 @@ async fn in_time<T>(work: impl Future<Output = Result<T, ConnError>>) -> Result<
     done.unwrap_or(Err(ConnError::Timeout(ANSWER_MAX)))
 }
 
-/// Whether a node says that it does not know a table: nothing was ever put into the catalogue, or the node lags
+/// True if a node says that it does not know a table: nothing was ever put into the catalogue, or the node lags
 /// behind or is of an older version.
 fn does_not_exist(number: i32, message: &str, table: &str) -> bool {
     let message = message.to_ascii_lowercase().replace('\'', "");

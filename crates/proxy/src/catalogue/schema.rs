@@ -14,9 +14,9 @@ pub(crate) struct Definition {
     /// All others: type and whether it is static, by name, as `SELECT *` lists them.
     pub others: BTreeMap<String, (String, bool)>,
     pub indexed: bool,
-    /// What rows get that are written without a time to live; 0: none.
+    /// Time to live of rows that are written without one; 0: none.
     pub default_ttl_s: i32,
-    /// Whether any column is masked.
+    /// Some column is masked.
     pub masked: bool,
     /// Names of columns that it once had.
     pub dropped: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! What nodes answer, for tests.
+//! Answers of nodes, for tests.
 
 use helenus_engine::snapshot::SystemColumn;
 

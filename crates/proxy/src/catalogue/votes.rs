@@ -1,4 +1,4 @@
-//! What one node alone is not believed to say of the catalogue.
+//! Statements of one node on the catalogue that are not believed alone.
 //!
 //! A node that lags behind in its schema does not know a layout's table, or a column, although all others do; or it has
 //! a flag that was dropped. Taken at its word, the proxy would write without the layout, and hold a lease for it. So
@@ -12,7 +12,7 @@ use helenus_catalogue::{Catalogue, Flag};
 
 use super::known::Known;
 
-/// What one node says.
+/// One node's statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     /// When it was asked.
@@ -20,12 +20,12 @@ pub(crate) struct Told {
     pub catalogue: Catalogue,
     /// Flags that the catalogue does not explain.
     pub unexplained: BTreeSet<Flag>,
-    /// What the catalogue means for its own tables.
+    /// Layouts and encoded columns of its own tables.
     pub known: Known,
 }
 
 impl Told {
-    /// Whether it may say so only because its schema is an old one.
+    /// True if it may say so only because its schema is an old one.
     pub(crate) fn is_doubtful(&self) -> bool {
         !self.unexplained.is_empty() || self.known.rejected() > 0
     }
@@ -37,7 +37,7 @@ impl Told {
     }
 }
 
-/// Whether what a node says counts.
+/// The weight of a node's statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It does, as of when this was asked.
@@ -46,13 +46,13 @@ pub(crate) enum Verdict {
     Doubtful,
 }
 
-/// What the nodes have said in one round of asking.
+/// The nodes' statements in one round of asking.
 #[derive(Debug)]
 pub(crate) struct Votes {
     /// So many make a majority.
     needed: usize,
     doubtful: Vec<Told>,
-    /// What a majority has said before, of the schema that there is still.
+    /// A majority's statement before, of the schema that there is still.
     decided: Option<Told>,
 }
 
@@ -82,7 +82,7 @@ impl Votes {
         }
     }
 
-    /// Whether somebody was not believed.
+    /// True if somebody was not believed.
     pub(crate) fn has_doubts(&self) -> bool {
         !self.doubtful.is_empty()
     }

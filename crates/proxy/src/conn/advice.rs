@@ -1,4 +1,4 @@
-//! What to change if a connection to a node fails because of TLS.
+//! Settings to change if a connection to a node fails because of TLS.
 
 use std::io;
 

@@ -142,7 +142,7 @@ impl Linked {
     }
 }
 
-/// What a round has come to.
+/// The result of a round.
 #[derive(Debug, Default)]
 struct Round {
     /// The coordinators whose changes all nodes that are up have.
@@ -154,11 +154,11 @@ struct Round {
 /// The response of a node.
 struct Told {
     schema_version: Option<Vec<u8>>,
-    /// What it knows about its peers, if that was requested.
+    /// Its peers as it knows them, if that was requested.
     peers: Option<Rows>,
 }
 
-/// What has come of asking a node.
+/// The result of asking a node.
 enum Answer {
     Told(Told),
     Silent,
@@ -171,7 +171,7 @@ struct Lagging {
     address: SocketAddr,
     /// Its version as another node knows it.
     version: Option<[u8; 16]>,
-    /// Whether it blocks agreement even if it does not respond.
+    /// It blocks agreement even if it does not respond.
     is_up: bool,
 }
 
@@ -182,9 +182,9 @@ struct Heard {
     /// The nodes that responded, with this version unless they differ.
     from: BTreeSet<SocketAddr>,
     version: Vec<u8>,
-    /// What the first of them knows about its peers.
+    /// The peers of the first of them, as it knows them.
     peers: Rows,
-    /// Whether another version was heard, too.
+    /// Another version was heard, too.
     differ: bool,
 }
 

@@ -22,18 +22,18 @@ pub(super) struct Members {
     pub leaving: Vec<Mover>,
 }
 
-/// What is known of the cluster before its tables are read.
+/// Knowledge of the cluster before its tables are read.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     /// Keeps the nodes' indexes. Nodes that are not there have joined since.
     pub old: Option<&'a Snapshot>,
     /// Of these, those that are to be used; and of those that are not listed any more, those that are not.
     pub settled: &'a [Mover],
-    /// Whether nodes of this data centre are asked anything at all.
+    /// True of a data centre whose nodes are asked anything at all.
     pub serves: &'a dyn Fn(&str) -> bool,
 }
 
-/// What becomes of a node that is listed.
+/// The standing of a node that is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Used,
@@ -65,7 +65,7 @@ impl Known<'_> {
         }
     }
 
-    /// The same of a node with the tokens of the one that lists it, `lister`. That one is used in any case.
+    /// [`Self::standing`] of a node with the tokens of its `lister`, which is used in any case.
     fn standing_beside(&self, lister: &Node, node: &Node) -> Standing {
         if !(self.serves)(&node.dc) {
             return Standing::Ghost;
@@ -198,7 +198,7 @@ impl Members {
     }
 }
 
-/// What becomes of the nodes that are listed.
+/// The nodes that are listed, by their standing.
 struct Chosen<'a> {
     used: Vec<&'a (Node, Vec<String>)>,
     joining: Vec<Mover>,

@@ -43,16 +43,16 @@ const LONG: Duration = Duration::from_secs(300);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Nodes that are asked about it at a time.
 const AT_ONCE: usize = 8;
-/// What `system.local` says of a node in the ring.
+/// The state in `system.local` of a node in the ring.
 const COMPLETED: &str = "COMPLETED";
-/// What it says of one that has left.
+/// The states of one that has left.
 const LEFT: [&str; 2] = ["NEEDS_BOOTSTRAP", "DECOMMISSIONED"];
 
 const LOCAL: &str = "SELECT host_id, bootstrapped FROM system.local";
 const PEERS: &str = "SELECT host_id, tokens FROM system.peers_v2";
 const PEERS_BEFORE_4_0: &str = "SELECT host_id, tokens FROM system.peers";
 
-/// Whether a node that says this of itself has left the ring.
+/// True if a node that says this of itself has left the ring.
 pub(super) fn has_left(bootstrapped: Option<&str>) -> bool {
     bootstrapped.is_some_and(|state| LEFT.contains(&state))
 }
@@ -198,7 +198,7 @@ impl Watch {
         (self.mover, self.way)
     }
 
-    /// Whether the node is in the ring if it joins, or may still coordinate if it leaves.
+    /// True if the node is in the ring if it joins, or may still coordinate if it leaves.
     async fn serves(&self) -> bool {
         let told = self.asking(self.mover.address, Question::Itself).await;
         if let Err(e) = &told {
@@ -263,7 +263,7 @@ impl Watch {
     }
 }
 
-/// Whether an error says that a node's process takes no connections.
+/// True if an error says that a node's process takes no connections.
 fn is_gone(error: &ConnError) -> bool {
     matches!(
         error,
@@ -289,7 +289,7 @@ async fn serves(conn: &mut Conn, mover: Mover, way: Way) -> Result<bool, ConnErr
     Ok(is_it && (way == Way::Out || state.is_none_or(|state| state == COMPLETED)))
 }
 
-/// Whether a node lists another one with its tokens.
+/// True if a node lists another one with its tokens.
 async fn lists(conn: &mut Conn, mover: Mover) -> Result<bool, ConnError> {
     let rows = match query(conn, PEERS).await {
         Err(ConnError::Node {

@@ -21,7 +21,7 @@ use crate::rows::Rows;
 use helenus_engine::features::InSnapshot;
 use helenus_engine::snapshot::{Mover, Node, Snapshot, SystemTable};
 
-/// What a node says of its cluster.
+/// A node's tables about its cluster.
 struct Tables {
     local: Rows,
     peers: Rows,
@@ -45,7 +45,7 @@ impl Control {
         self.read_with(config, old, &[]).await
     }
 
-    /// The same; these nodes have joined or left for good, as all nodes say.
+    /// [`Self::read`] when these nodes have joined or left for good, as all nodes say.
     pub(super) async fn read_with(
         &mut self,
         config: &Config,

@@ -1,4 +1,4 @@
-//! What the schema tables say of keyspaces, tables and functions.
+//! Keyspaces, tables and functions from the schema tables.
 
 use std::sync::Arc;
 
@@ -61,8 +61,8 @@ pub(crate) fn string_map(cell: &[u8]) -> Vec<(String, String)> {
     (0..n).map_while(|_| Some((next()?, next()?))).collect()
 }
 
-/// Whether a node's `MIN` and `MAX` compare the values of descending clustering columns by the
-/// reversed type: those of 5.0 did before 5.0.4 (CASSANDRA-20295).
+/// True if a node's `MIN` and `MAX` compare the values of descending clustering columns by the reversed type: those
+/// of 5.0 did before 5.0.4 (CASSANDRA-20295).
 pub(super) fn compares_reversed_types(release_version: &str) -> bool {
     let Some(patch) = release_version.strip_prefix("5.0") else {
         return false;

@@ -80,7 +80,7 @@ impl Measuring {
     }
 }
 
-/// What was known before, and what a node has told of some of these tables since.
+/// The sizes known before, with those that a node has told of some of these tables since.
 fn merged(known: &TableSizes, told: &TableSizes, names: &[(String, String)]) -> TableSizes {
     let mut sizes = known.clone();
     for (keyspace, table) in names {

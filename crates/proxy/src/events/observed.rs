@@ -19,7 +19,7 @@ const FAILED_MIN: u64 = 10;
 /// How long no request must have been refused until overload is over.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What is seen of a node.
+/// A node as it is seen.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenNode {
     pub host_id: HostId,
@@ -41,14 +41,14 @@ impl SeenNode {
     }
 }
 
-/// What is seen of the proxy. Counters are since it was started.
+/// The proxy as it is seen. Counters are since it was started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeenProxy {
-    /// Whether the cluster is known: before, there is nothing to compare.
+    /// The cluster is known: before, there is nothing to compare.
     pub is_known: bool,
     /// How long a node that is asked something must say nothing, also not to a probe, to count as silent.
     pub silence: Duration,
-    /// Whether it is stopping: then links are closed because nobody needs them.
+    /// It is stopping: then links are closed because nobody needs them.
     pub is_draining: bool,
     /// Why clients should not be sent here.
     pub not_ready: Option<String>,
@@ -64,7 +64,7 @@ pub(crate) struct SeenProxy {
     pub proxies: Vec<SocketAddr>,
 }
 
-/// What was seen of a node before.
+/// A node as it was seen before.
 #[derive(Clone, Debug)]
 struct Known {
     address: SocketAddr,
@@ -90,7 +90,7 @@ struct Episode {
     last: Option<Instant>,
 }
 
-/// What has been seen so far.
+/// The last look, and the episodes under way.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     has_known: bool,
@@ -105,7 +105,7 @@ pub(crate) struct Observed {
     proxies_down: FxHashSet<SocketAddr>,
 }
 
-/// What has happened.
+/// Events of one look.
 type Noted = Vec<(Kind, String)>;
 
 impl Observed {
@@ -377,7 +377,7 @@ fn seconds(lasted: Duration) -> String {
     }
 }
 
-/// What has become of an episode.
+/// The change of an episode.
 enum Turn {
     None,
     Began,

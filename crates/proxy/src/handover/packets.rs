@@ -1,4 +1,4 @@
-//! What two proxies say to each other when one takes over the other's clients: packets with sockets.
+//! Packets with sockets, between two proxies of which one takes over the other's clients.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -101,7 +101,7 @@ pub(crate) async fn receive<T: DeserializeOwned>(
         let why = "it has closed in the middle of a packet";
         return Err(std::io::Error::new(ErrorKind::UnexpectedEof, why).into());
     }
-    // What exactly is wrong is not said: it may quote a password.
+    // The exact error is not said: it may quote a password.
     let said = rmp_serde::from_slice(&said).map_err(|_| anyhow!("a packet is not understood"))?;
     Ok(Some((said, sockets)))
 }

@@ -112,7 +112,7 @@ async fn taken(path: &Path) -> Result<Option<Taken>> {
     .expect("no panic")
 }
 
-/// The same, as soon as it is noticed that whoever was before is gone.
+/// [`taken`], as soon as it is noticed that whoever was before is gone.
 async fn soon_taken(path: &Path) -> Taken {
     for _ in 0..1_000 {
         match taken(path).await {

@@ -1,4 +1,4 @@
-//! What each node, table and layout got in a step.
+//! Requests of each node, table and layout in a step.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(crate) struct Standing {
     pub is_ejected: bool,
 }
 
-/// What has been counted at the end of the last step.
+/// Counters at the end of the last step.
 #[derive(Debug, Default)]
 pub(super) struct Detail {
     before: [Vec<Vec<u64>>; Kind::ALL.len()],
@@ -160,7 +160,7 @@ fn read_table(row: &mut [u64], table: &TableStats) {
     read_histogram(&mut row[TABLE_LATENCY..], &table.latency);
 }
 
-/// What has been packed: of what, which one, and its numbers, packed.
+/// The rows that have been packed: of what, which one, and its numbers, packed.
 fn unpack(mut bytes: &[u8]) -> impl Iterator<Item = (Kind, usize, &[u8])> {
     std::iter::from_fn(move || {
         let key = codec::take(&mut bytes)? as usize;
@@ -172,7 +172,7 @@ fn unpack(mut bytes: &[u8]) -> impl Iterator<Item = (Kind, usize, &[u8])> {
     })
 }
 
-/// What each got in several steps.
+/// Sums of each over several steps.
 #[derive(Debug, Default)]
 pub(crate) struct DetailSum {
     rows: [Vec<Vec<u64>>; Kind::ALL.len()],
@@ -208,7 +208,7 @@ impl DetailSum {
         (!row.is_empty()).then_some(row)
     }
 
-    /// Whether it got anything, was down or was ejected.
+    /// True if it got anything, was down or was ejected.
     pub(crate) fn knows_node(&self, at: usize) -> bool {
         self.row(Kind::Node, at).is_some()
     }
@@ -231,7 +231,7 @@ impl DetailSum {
     }
 }
 
-/// What a node got in some time.
+/// A node's sums of some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeSum<'a> {
     row: &'a [u64],
@@ -281,7 +281,7 @@ impl<'a> NodeSum<'a> {
     }
 }
 
-/// What a table got in some time.
+/// A table's sums of some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TableSum<'a>(&'a [u64]);
 

@@ -20,7 +20,7 @@ pub(crate) enum Resolution {
     Coarse,
 }
 
-/// What there is to record of the moment.
+/// The values of one moment, to be recorded.
 pub(crate) struct Seen<'a> {
     pub stats: &'a Stats,
     pub nodes: &'a [Arc<NodeStats>],
@@ -50,7 +50,7 @@ pub(super) struct Recorded {
     fine_ms: u64,
     coarse_ms: u64,
     now: Sample,
-    /// What had been counted then.
+    /// Counters at that time.
     fine_before: Vec<u64>,
     coarse_before: Vec<u64>,
     /// Of the long step that is under way.
@@ -183,7 +183,7 @@ impl Recorded {
                 sum.add(step);
             }
         }
-        // What has come since the last of them.
+        // Counts since the last of them.
         if to_ms > self.coarse_ms && from_ms < now_ms && now_ms > self.coarse_ms {
             let (tables, layouts) = (stats.tables(), stats.features.layouts.list());
             let counters = Counters {
@@ -209,7 +209,7 @@ impl Recorded {
     }
 }
 
-/// What is packed, in no more bytes than it takes.
+/// The bytes that `pack` writes, in no more memory than they take.
 fn packed(buffer: &mut Vec<u8>, pack: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     buffer.clear();
     pack(buffer);

@@ -1,5 +1,5 @@
-//! What is read of the proxy's counters once a second, as one row of numbers that only grow. What happens in a step
-//! is the difference between two of them, and what happens in several steps the sum of these.
+//! The proxy's counters as read once a second, as one row of numbers that only grow. A step is the difference
+//! between two of them, and several steps are the sum of these.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -191,7 +191,7 @@ pub(super) fn read_histogram(to: &mut [u64], histogram: &Histogram) {
     }
 }
 
-/// What has happened in some time.
+/// Counts of some time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted<'a>(pub(super) &'a [u64]);
 

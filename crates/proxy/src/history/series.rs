@@ -23,7 +23,7 @@ pub(crate) const COARSE: Bounds = Bounds {
     steps_max: 360,
     bytes_max: 6 << 20,
 };
-/// What is kept of a step.
+/// A step as it is kept.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// Its end, in milliseconds since recording began.
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(kept(&series, 0), [(2, 3_000), (3, 4_000), (4, 5_000)]);
         assert_eq!(kept(&series, 4), [(4, 5_000)]);
         assert_eq!(kept(&series, 5), []);
-        // What another run of the proxy has counted.
+        // A number that another run of the proxy has counted.
         assert_eq!(kept(&series, 6).len(), 3);
         assert_eq!(series.next(), 5);
     }

@@ -7,7 +7,7 @@ use super::detail::DetailSum;
 use super::sample::{Counted, CountedValues};
 use super::series::{COARSE, Kept};
 
-/// What happened in some time.
+/// Sums of some time.
 #[derive(Debug)]
 pub(crate) struct Summary {
     asked_ms: (u64, u64),

@@ -249,7 +249,7 @@ fn nodes_and_tables_are_summed_up_with_what_is_not_over_yet() {
     assert!(second.points.is_empty());
     assert_eq!(sum.detail.table(0).map(TableSum::reads), Some(99));
     assert!(sum.detail.table(1).is_none());
-    // What was not over is counted once, also when it is.
+    // A step that was not over is counted once, also when it is.
     ask(7, &mut proxy);
     let sum = proxy.summary(0, 40);
     assert_eq!(sum.detail.node(0).requests(), 400);
@@ -273,7 +273,7 @@ fn a_time_shorter_than_a_step_is_told_by_the_steps_that_share_it() {
     assert_eq!(told(8, 13), ((0, 20_000), 100));
     assert_eq!(told(21, 23), ((20_000, 24_000), 20));
     assert_eq!(told(18, 900), ((10_000, 24_000), 70));
-    // What has not been yet.
+    // A time that is still to come.
     assert_eq!(told(24, 30), ((24_000, 30_000), 0));
     assert_eq!(proxy.summary(24, 30).lasted_ms, 0);
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 pub(super) const PER_SECOND_MAX: f64 = 40.0;
 pub(super) const AT_ONCE_MAX: f64 = 200.0;
 
-/// What one connection may still send.
+/// Number of reports that one connection may still send, as of a time.
 pub(super) struct Allowance {
     left: f64,
     at: Instant,
@@ -25,7 +25,7 @@ impl Allowance {
         }
     }
 
-    /// Whether one more report may come now.
+    /// True if one more report may come now.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = self.at.max(now);

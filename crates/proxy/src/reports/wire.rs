@@ -1,4 +1,4 @@
-//! What a node's agent and a proxy say to each other (docs/agent.md, `ReportProtocol.java`).
+//! Messages between a node's agent and a proxy (docs/agent.md, `ReportProtocol.java`).
 //!
 //! All numbers are big-endian, all messages of fixed length:
 //!
@@ -45,7 +45,7 @@ const TASKS_MAX: u32 = 100_000_000;
 const HEAP_MAX: u64 = 1 << 50;
 const INTERVAL_MS_MAX: u16 = 60_000;
 
-/// What an agent says first.
+/// An agent's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub has_secret: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Report {
     pub resources: Resources,
 }
 
-/// What both sides know of a connection.
+/// The keys of a connection, which both sides have.
 pub(crate) struct Keys {
     secret: hmac::Key,
     agent: [u8; NONCE],
@@ -103,7 +103,7 @@ impl Keys {
             .to_vec()
     }
 
-    /// Whether an agent's acceptance proves that it knows the secret.
+    /// True if an agent's acceptance proves that it knows the secret.
     pub(crate) fn is_proof(&self, proof: &[u8]) -> bool {
         hmac::verify(&self.secret, &self.said(AGENT), proof).is_ok()
     }

@@ -35,7 +35,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Whether the same message may be taken a little later.
+    /// True if a collector may take the message a little later.
     pub(super) fn may_be_repeated(&self) -> bool {
         match self {
             Failure::Connect(_) | Failure::Http(_) | Failure::Late => true,
@@ -106,7 +106,7 @@ pub(super) async fn post(
     }
 }
 
-/// What a collector that has answered says of the spans. What is no message at all says nothing.
+/// A collector's verdict on the spans. A body that is no message at all says nothing.
 fn judge(body: &[u8]) -> Result<(), Failure> {
     let answer = ExportResponse::decode(body).unwrap_or_default();
     match answer.partial_success {

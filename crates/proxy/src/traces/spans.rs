@@ -1,4 +1,4 @@
-//! What a request has come to, as spans: one for the request, and below it its waits and its attempts at nodes.
+//! A request as spans: one for the request, and below it its waits and its attempts at nodes.
 //!
 //! Attributes follow OpenTelemetry's conventions for database spans; `helenus.…` are those that it has no names
 //! for. Statements are shown without values, and messages of errors, which may quote values, not at all.
@@ -200,7 +200,7 @@ fn queued_since(attempt: &Attempt) -> Duration {
     attempt.sent.saturating_sub(waited)
 }
 
-/// What is done: the first word of the statement, or what else was asked.
+/// The operation: the first word of the statement, or what else was asked.
 fn operation(trace: &RequestTrace) -> String {
     let asked = &trace.request.asked;
     let text = asked.statement.as_deref().unwrap_or_default();
@@ -222,7 +222,7 @@ fn name(trace: &RequestTrace) -> String {
     }
 }
 
-/// What all spans say that are about the database.
+/// The attributes of all spans that are about the database.
 fn common_attributes(trace: &RequestTrace) -> Attributes {
     let mut all = Vec::new();
     put_text(&mut all, "db.system.name", "cassandra");

@@ -64,7 +64,7 @@ impl Worker {
         self.engine.is_passing()
     }
 
-    /// What has become of clients that were passed on.
+    /// Takes the fates of clients that were passed on.
     pub(super) fn settle(&mut self, clients: Vec<(SessionKey, Fate)>) {
         let now = Instant::now();
         for (key, fate) in clients {
@@ -100,7 +100,7 @@ impl Worker {
         let Newcomer { key, tcp } = newcomer;
         add(&self.shared.common.stats.global.clients_adopted, 1);
         self.clients.insert(key, Socket::new(Transport::Plain(tcp)));
-        // What waits is written when its task runs for the first time.
+        // Bytes that wait are written when its task runs for the first time.
         self.write_client(Instant::now(), key);
         self.serve_with_a_task(key);
     }

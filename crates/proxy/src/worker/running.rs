@@ -1,4 +1,4 @@
-//! What comes to a worker beside the bytes of its connections: new clients, messages, the time, its end.
+//! A worker's events beside the bytes of its connections: new clients, messages, the time, its end.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -24,7 +24,7 @@ use crate::process::{HANDSHAKE_BUSY_MAX, Leaving, ToWorker};
 use crate::timer::FineTimer;
 use crate::transport::Transport;
 
-/// What a worker does on its way to its end.
+/// A worker's way to its end.
 struct Ending {
     timetable: Option<Timetable>,
     /// Where its clients go.

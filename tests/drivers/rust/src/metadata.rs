@@ -1,4 +1,4 @@
-//! What the driver learns about the cluster before and beside the user's queries.
+//! The driver's metadata of the cluster before and beside the user's queries.
 
 use std::collections::HashSet;
 

@@ -179,7 +179,7 @@ async fn batches(c: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Whether a conditional statement was applied: the first column says so.
+/// True if a conditional statement was applied: the first column says so.
 fn applied(answer: QueryResult) -> Result<bool> {
     let rows = answer.into_rows_result()?;
     let row = rows.first_row::<Row>()?;

@@ -269,7 +269,7 @@ impl Generator {
                 self.insert_json(&mut draft, &table, conditional)
             }
             0..5 if !table.counter => self.insert(&mut draft, &table, conditional),
-            // What a deleted counter counts from depends on which replica takes the next update.
+            // No counter is deleted: its next count would depend on which replica takes the update.
             5 if !table.counter => self.delete(&mut draft, &table, conditional),
             _ => self.update(&mut draft, &table, conditional),
         };

@@ -1,10 +1,10 @@
-//! What is asked page by page, and all its pages.
+//! Requests page by page, and all their pages.
 
 use std::net::TcpStream;
 
 use helenus_tests::raw::{Client, Fault, ONE, Prepared, op};
 
-/// What is asked for, page by page.
+/// A request, page by page.
 pub(crate) enum Ask<'a> {
     Text(&'a str),
     /// The text, without metadata.

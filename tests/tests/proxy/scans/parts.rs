@@ -42,7 +42,7 @@ pub(super) fn parts_are_prepared(nodes: &[SocketAddr], proxy: &Proxy) {
     assert!(regular - before[0] < parts / 2.0);
 }
 
-/// The same text means another table where a request names its keyspace.
+/// A text means another table where a request names its keyspace.
 pub(super) fn keyspaces_of_requests_count(node: SocketAddr, proxy: &Proxy) {
     let mut direct = Client::ready(node, 5).expect("direct");
     let mut through = Client::ready(proxy.address, 5).expect("through");
@@ -334,7 +334,7 @@ pub(super) fn extremes_of_descending_columns_are_those_of_a_node(node: SocketAdd
     }
 }
 
-/// What is wrong with one request is not held against its statement.
+/// An error in one request is not held against its statement.
 pub(super) fn a_read_that_nodes_refuse_switches_nothing_off(node: SocketAddr, proxy: &Proxy) {
     let mut direct = Client::ready(node, 5).expect("direct");
     let mut through = Client::ready(proxy.address, 5).expect("through");

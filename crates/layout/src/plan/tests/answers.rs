@@ -101,7 +101,7 @@ fn random_select(rng: &mut Rng, table: &LogicalTable) -> String {
     text + " ALLOW FILTERING"
 }
 
-/// What a node gives that has these rows sorted in this order of the clustering columns. A function of `v` is
+/// The answer of a node that has these rows sorted in this order of the clustering columns. A function of `v` is
 /// its negative.
 fn carry_out(table: &LogicalTable, order: &[usize], rows: &[Row], asked: &Facts) -> Vec<Vec<i64>> {
     let select = asked.select.as_deref().expect("a SELECT");
@@ -180,7 +180,7 @@ fn number(term: &Term) -> i64 {
     }
 }
 
-/// What becomes of a copy's answer.
+/// A copy's answer, restored.
 fn restored(mut rows: Vec<Vec<i64>>, restore: &Restore) -> Vec<Vec<i64>> {
     rows.sort_by(|one, other| {
         let mut orders = restore.keys.iter().map(|key| {

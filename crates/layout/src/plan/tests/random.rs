@@ -180,8 +180,8 @@ fn check_writes(table: &LogicalTable, text: &str, known: &Facts) -> usize {
     copies.len()
 }
 
-/// The same in everything but what a rewriting may change. Markers are numbered from the start of
-/// the whole text there, and of the statement here.
+/// Everything is equal but what a rewriting may change. Markers are numbered from the start of the whole text
+/// there, and of the statement here.
 fn check_same(physical: &str, text: &str, known: &Facts, of_copy: &Facts, derived: &str) {
     assert_eq!(known.kind, of_copy.kind, "{text} became {derived}");
     assert_eq!(of_copy.table.as_deref(), Some(physical), "{derived}");

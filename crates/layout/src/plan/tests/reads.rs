@@ -245,7 +245,7 @@ fn rows_are_sorted_if_they_are_few_and_a_limit_is_no_shorter_way() {
     assert_eq!(restore.limit, Some(40));
     // Nobody knows how much of the table the limit leaves.
     is_table(&table(&[BAC]), &format!("{text} LIMIT 28"));
-    // What hardly narrows the slice is not worth it.
+    // A copy that hardly narrows the slice is not worth it.
     let mut wide = table(&[BAC]);
     wide.distinct.insert("b".to_owned(), 2.2);
     is_table(&wide, "SELECT a FROM t WHERE k = 1 AND b IN (1, 2)");

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use super::*;
 
-/// What a request takes the node, which serves one at a time.
+/// Time of a request at the node, which serves one at a time.
 const SERVICE_US: u64 = 50;
 const SECOND: u64 = 1_000_000;
 const PATIENCE_US: u64 = 2 * SECOND;
 
-/// What became of the requests of one class.
+/// The fate of the requests of one class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     asked: u64,

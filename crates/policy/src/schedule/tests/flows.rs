@@ -188,7 +188,7 @@ fn what_is_hot_is_not_refused_because_of_others() {
         assert!(is_queued(&mut queue, 7));
     }
     assert!(!is_queued(&mut queue, 7) && !is_queued(&mut queue, 0));
-    // What leaves makes room, however it leaves.
+    // Each departure makes room, of whatever kind.
     assert_eq!(queue.drain().len(), 10);
     for _ in 0..5 {
         assert!(is_queued(&mut queue, 7));

@@ -1,4 +1,4 @@
-//! What is refused at once, for what waits already.
+//! Items that are refused at once, for what waits already.
 
 use super::*;
 

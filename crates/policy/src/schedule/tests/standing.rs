@@ -1,9 +1,9 @@
-//! What is shed from queues that stand, and what is not.
+//! Items that are shed from queues that stand, and those that are not.
 
 use super::*;
 
 const TICK_US: u64 = 100_000;
-/// What a request takes the node, which serves a scan and something else at a time.
+/// Time of a request at the node, which serves a scan and something else at a time.
 const SERVICE_US: u64 = 10_000;
 const PATIENCE_US: u64 = 2_000_000;
 const SECOND: u64 = 1_000_000;
@@ -16,7 +16,7 @@ struct Asked {
     class: Class,
 }
 
-/// What became of the requests of one tenant.
+/// The fate of the requests of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fate {
     asked: u32,

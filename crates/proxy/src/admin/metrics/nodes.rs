@@ -1,4 +1,4 @@
-//! What is counted of each node.
+//! Counters of each node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

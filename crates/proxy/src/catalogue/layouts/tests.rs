@@ -28,7 +28,7 @@ fn entry(layout: &str, clustering: &[&str]) -> Entry {
     }
 }
 
-/// What is known of these layouts of one table.
+/// These layouts of one table, as known.
 fn known(entries: &[Entry], schema: &Schema) -> Known {
     let layouts = Layouts {
         flag: 1,

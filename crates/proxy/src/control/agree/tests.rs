@@ -34,7 +34,7 @@ fn link(shared: &Process, number: u8) {
     stats.links_up.store(1, Ordering::Relaxed);
 }
 
-/// What node 1 knows about its peers, by their numbers and schema versions.
+/// The peers as node 1 knows them, by their numbers and schema versions.
 fn peers(known: &[(u8, &[u8])]) -> Rows {
     let names = [
         "peer",
@@ -70,7 +70,7 @@ fn found(shared: &Process, peers: &Rows) -> Vec<(SocketAddr, bool)> {
     found_with(shared, &Linked::default(), peers)
 }
 
-/// The same if these were up before.
+/// [`found`] if these were up before.
 fn found_with(shared: &Process, linked: &Linked, peers: &Rows) -> Vec<(SocketAddr, bool)> {
     let lagging = lagging(shared, linked, peers, b"new");
     let of = |peer: Lagging| (peer.address, peer.is_up);

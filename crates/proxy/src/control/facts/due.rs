@@ -31,9 +31,9 @@ struct Asked {
     is_under_way: bool,
     last: Option<Instant>,
     not_before: Option<Instant>,
-    /// What it has told is good until then; None if it has told nothing, or may have changed.
+    /// Its last answer is good until then; None if there is none, or it may have changed.
     fresh_until: Option<Instant>,
-    /// What it is telling may have changed already.
+    /// The answer under way may have changed already.
     is_doubted: bool,
     /// Responses without the processors.
     in_vain: u8,
@@ -47,7 +47,7 @@ impl Due {
         }
     }
 
-    /// What a node has told may have changed.
+    /// Notes that a node's answer may have changed.
     pub(super) fn doubt(&mut self, index: usize, now: Instant) {
         let wait = self.share_of(SPREAD, index);
         if let Some(asked) = self.nodes.get_mut(index) {

@@ -42,7 +42,7 @@ fn address(number: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, number], 9042))
 }
 
-/// What the node at 10.0.0.1 lists, given what was known before.
+/// The members as the node at 10.0.0.1 lists them, given what was known before.
 fn read(peers: Vec<Vec<Option<Vec<u8>>>>, old: Option<&Snapshot>, settled: &[Mover]) -> Members {
     try_read(peers, old, settled).expect("it has not been replaced")
 }
@@ -320,7 +320,7 @@ fn a_control_node_that_was_replaced_and_has_not_noticed_is_not_believed() {
     // It serves, and all say so.
     let old = snapshot(members);
     assert!(try_read(replacement(), Some(&old), &[node(3, 3)]).is_none());
-    // The same if another node has told of the replacement since, and of the control node no more.
+    // Another node has told of the replacement since, and of the control node no more.
     let mut old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
     old.nodes[0].gone = true;
     assert!(try_read(replacement(), Some(&old), &[]).is_none());

@@ -2,7 +2,7 @@ use super::*;
 
 const SECRET: &[u8] = b"a secret of some length";
 
-/// The same bytes as in the agent's own test (ReportProtocolTest.java).
+/// The bytes in the agent's own test (ReportProtocolTest.java).
 const REPORT_HEX: &str = "4852505401000098000000000000002a00000000004c4b40000000fa00c8251c0fa02710ffff0019\
          000005dc000001900000000012c00000000000002000000000000000000004d20000000700000002\
          0000002000000001000000030000002100000005000000000123456789abcdef0123456789abcdef\
