@@ -1,4 +1,4 @@
-//! What an event leaves to be done for other requests: one thing after the other, never by recursion.
+//! Work that an event leaves for other requests: one thing after the other, never by recursion.
 //!
 //! An answer may free a place at its node, end a turn, let parked reads go, and each of these may fail
 //! and do the same again; the death of a node does it for thousands of requests at once. So nothing of
@@ -22,7 +22,7 @@ pub(crate) enum Work {
         session: SessionKey,
         is_granted: bool,
     },
-    /// What aggregates have asked the nodes to prepare is known by now, or refused.
+    /// The prepares that an aggregate has waited for are answered, or refused.
     Resume(ClientRequestKey),
     Feature(features::Work),
 }
@@ -36,7 +36,7 @@ pub(crate) struct Failed {
     pub fields: Vec<u8>,
 }
 
-/// What is known of a node request that has come to nothing.
+/// How a node request has come to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// This error is what its client hears.
@@ -49,7 +49,7 @@ pub(crate) enum How {
     TimedOut,
 }
 
-/// What is left to be done.
+/// Work still to be done.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     /// They come first: what belongs to a request that has failed is not sent any more.

@@ -1,4 +1,4 @@
-//! What every station may know: the time, the settings, the cluster; and where wishes go.
+//! The context of every station: the time, the settings, the cluster; and where outputs go.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub features: features::InContext,
     /// Grows with every routed request; spreads them over equals.
     pub rotation: u64,
-    /// What is to be done outside of the engine.
+    /// Work to be done outside of the engine.
     pub outputs: VecDeque<Output>,
     rng: u64,
 }

@@ -27,13 +27,13 @@ pub(crate) use self::moments::*;
 pub(crate) use self::state::*;
 use crate::config::Config;
 
-/// What features keep in a worker, where stations see it too.
+/// State of features in a worker that stations see too.
 #[derive(Default)]
 pub(crate) struct InContext {
     capture: capture::State,
 }
 
-/// What all workers of a proxy share of features.
+/// State of features that all workers of a proxy share.
 pub struct Shared {
     pub rules: rules::Rules,
     pub lwt_turns: lwt_turns::SharedTurns,
@@ -65,20 +65,20 @@ impl Shared {
     }
 }
 
-/// What the snapshot says of features.
+/// Features' part of the snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct InSnapshot {
     pub encodings: Arc<encodings::Encodings>,
     pub layouts: Arc<layouts::Layouts>,
 }
 
-/// What features count by name.
+/// Features' counters, by name.
 #[derive(Debug, Default)]
 pub struct InStats {
     pub layouts: layouts::Counted,
 }
 
-/// What others tell a worker about features.
+/// A message to a worker about features.
 #[derive(Clone, Debug)]
 pub enum Message {
     LwtTurns(lwt_turns::Granted),
@@ -86,19 +86,19 @@ pub enum Message {
     Capture(capture::Message),
 }
 
-/// What features want to have done outside of the engine.
+/// Work that features want done outside of the engine.
 pub enum Output {
     Captured(capture::Captured),
     Traced(Box<records::RequestTrace>),
 }
 
-/// What somebody may want to know of a worker.
+/// A question about a worker that features answer.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
     Records(records::Wanted),
 }
 
-/// What a worker says to that.
+/// A worker's answer to [`Wanted`].
 #[derive(Debug)]
 pub enum Report {
     Records(records::Report),

@@ -32,12 +32,12 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const CHUNK_AGE: Duration = Duration::from_millis(500);
 const PPM: u64 = 1_000_000;
 
-/// What a worker keeps: the capture under way, if somebody wants one.
+/// A worker's capture under way, if one is wanted.
 pub(crate) type State = Option<Box<Capture>>;
-/// What a worker is told: what clients ask is to be recorded, or no longer.
+/// A message to a worker: record this capture, or none any more.
 pub type Message = Option<Arc<Wanted>>;
 
-/// What somebody wants to have recorded.
+/// A capture as it was asked for.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Tells this capture from others.
@@ -126,7 +126,7 @@ impl Capture {
         &self.wanted
     }
 
-    /// Whether requests of a connection are recorded.
+    /// True if requests of a connection are recorded.
     pub(crate) fn takes(&self, session: SessionKey, now: Instant) -> bool {
         if self.is_over(now) {
             return false;
@@ -140,7 +140,7 @@ impl Capture {
         hasher.finish() % PPM < self.wanted.share_ppm.into()
     }
 
-    /// What stands for a partition's key.
+    /// The hash that stands for a partition's key.
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.wanted.salt);
         hasher.write(key);

@@ -17,7 +17,7 @@ impl Engine {
         self.clients.begin_passing(&self.cx, may_be_passed);
     }
 
-    /// Whether there are clients that may still be passed on.
+    /// True if there are clients that may still be passed on.
     pub fn is_passing(&self) -> bool {
         self.clients.is_passing()
     }

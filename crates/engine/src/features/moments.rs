@@ -49,7 +49,7 @@ pub(crate) fn on_read(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Ana
     capture::on_read(engine, arrival, analysis);
 }
 
-/// Whether a request may go on. `has_waited`: it has been here before.
+/// The verdict on a request that has arrived. `has_waited`: it has been here before.
 #[inline]
 pub(crate) fn on_request(
     engine: &mut Engine,
@@ -126,7 +126,7 @@ pub(crate) fn on_made(request: &mut ClientRequest) {
     layouts::on_made(request);
 }
 
-/// What a request's client has asked, if that is not what nodes are asked.
+/// A client's request, if nodes are asked something else.
 #[inline]
 pub(crate) fn asked(slot: &Slot) -> Option<&Query> {
     let mut asked = None;
@@ -134,7 +134,7 @@ pub(crate) fn asked(slot: &Slot) -> Option<&Query> {
     asked
 }
 
-/// Whether nodes are asked for something else than what a request's client has asked.
+/// True if nodes are asked something other than what the request's client has asked.
 #[inline]
 pub(crate) fn is_rewritten(slot: &Slot) -> bool {
     let mut is_rewritten = false;
@@ -142,14 +142,14 @@ pub(crate) fn is_rewritten(slot: &Slot) -> bool {
     is_rewritten
 }
 
-/// What the proxy has made for a request, and had prepared.
+/// Statements that the proxy has made for a request, and had prepared.
 pub(crate) fn prepared(slot: &Slot) -> &[Arc<Prepared>] {
     let mut prepared = None;
     prepared = layouts::prepared(slot).or(prepared);
     prepared.unwrap_or_default()
 }
 
-/// Whether a node request may not be sent any more, because something else is known by now.
+/// True if a node request may not be sent any more, because something else is known by now.
 #[inline]
 pub(crate) fn is_late(engine: &Engine, key: NodeRequestKey) -> bool {
     let mut is_late = false;
@@ -163,7 +163,7 @@ pub(crate) fn on_keep(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slo
     lwt_turns::on_keep(engine, request, slot);
 }
 
-/// Whether a request that is to begin has to wait, or goes with another.
+/// True if a request that is to begin has to wait, or goes with another.
 #[inline]
 pub(crate) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
     let mut waits = false;
@@ -173,7 +173,7 @@ pub(crate) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
     waits
 }
 
-/// Whether the reads of the partition with this token go to all of its replicas.
+/// True if the reads of the partition with this token go to all of its replicas.
 #[inline]
 pub(crate) fn spreads(state: &State, token: i64) -> bool {
     let mut spreads = false;
@@ -331,7 +331,7 @@ pub(crate) fn on_end(engine: &mut Engine, key: ClientRequestKey, slot: &mut Slot
     lwt_turns::on_end(engine, slot);
 }
 
-/// What others tell this worker.
+/// A message for this worker has come.
 pub(crate) fn on_message(engine: &mut Engine, message: Message) {
     match message {
         Message::LwtTurns(granted) => lwt_turns::on_message(engine, granted),
@@ -340,7 +340,7 @@ pub(crate) fn on_message(engine: &mut Engine, message: Message) {
     }
 }
 
-/// What an event has left to be done.
+/// Work that an event has left is to be done.
 pub(crate) fn on_work(engine: &mut Engine, work: Work) {
     match work {
         Work::LwtTurns(granted) => lwt_turns::on_work(engine, granted),
@@ -356,7 +356,7 @@ pub(crate) fn on_snapshot(engine: &mut Engine) {
     encodings::on_snapshot(engine);
 }
 
-/// Whether clients see less of the schema than there is.
+/// True if clients see less of the schema than there is.
 #[inline]
 pub(crate) fn hides(config: &Config) -> bool {
     let mut hides = false;
@@ -365,14 +365,14 @@ pub(crate) fn hides(config: &Config) -> bool {
     hides
 }
 
-/// Whether clients do not see a table.
+/// True if clients do not see a table.
 pub(crate) fn hides_table(cx: &Context, keyspace: &str, table: &str) -> bool {
     let mut hides = false;
     hides |= layouts::hides_table(cx, keyspace, table);
     hides
 }
 
-/// Whether clients do not see a column. Without a keyspace or table: of any.
+/// True if clients do not see a column. Without a keyspace or table: of any.
 pub(crate) fn hides_column(
     snapshot: &Snapshot,
     of: (Option<&str>, Option<&str>),
@@ -444,14 +444,14 @@ pub(crate) fn end_waits(engine: &mut Engine) {
     lwt_turns::end_waits(engine);
 }
 
-/// What somebody wants to know.
+/// The answer to a question about this worker.
 pub(crate) fn report(engine: &Engine, wanted: Wanted) -> Report {
     match wanted {
         Wanted::Records(wanted) => Report::Records(records::report(engine, wanted)),
     }
 }
 
-/// What has not been given back once all clients have left, in words.
+/// State not given back once all clients have left, in words.
 pub(crate) fn residue(engine: &Engine) -> Vec<String> {
     let mut found = Vec::new();
     coalesce::residue(engine, &mut found);

@@ -1,5 +1,5 @@
-//! What a worker remembers of requests that have ended, for people who want to know what is wrong: slow ones,
-//! errors, and what each statement has cost. Nothing here decides anything.
+//! A worker's records of requests that have ended, for people who want to know what is wrong: slow ones, errors, and
+//! the costs of each statement. Nothing here decides anything.
 //!
 //! Bounded, for each worker: [`SLOW_BYTES_MAX`], what `features/records/errors.rs` and `features/records/statements.rs` state.
 //! Nobody waits for it and no lock is taken: who wants to know asks the worker ([`crate::worker_status`]).
@@ -36,10 +36,10 @@ use ring::Ring;
 use statements::{Cost, Costs};
 use traces::Traces;
 
-/// What is kept of a client request: its attempts one by one, if anything is traced.
+/// A client request's attempts one by one, if anything is traced.
 pub(super) type Slot = Option<Box<attempts::Attempts>>;
 
-/// What is wanted of a worker: at most so many.
+/// A question about records: at most so many.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
     Slow { max: usize },
@@ -47,14 +47,14 @@ pub enum Wanted {
     Statements { max: usize },
 }
 
-/// What it says.
+/// The answer to [`Wanted`].
 #[derive(Debug)]
 pub enum Report {
     /// The latest first, and how many were too many to be described.
     Slow(Vec<SlowRequest>, u64),
     /// The latest first; and the latest of each code.
     Errors(Vec<ErrorRecord>, Vec<ErrorRecord>),
-    /// What took the most time first.
+    /// The one that took the most time first.
     Statements(Vec<StatementRecord>),
 }
 
@@ -64,10 +64,10 @@ const SLOW_BYTES_MAX: usize = 256 * 1024;
 /// of each would make it slower.
 const NOTED_MAX: u32 = 16;
 
-/// What a worker keeps.
+/// A worker's state.
 pub(super) type State = Records;
 
-/// What one worker remembers.
+/// Records of one worker.
 pub(crate) struct Records {
     /// From when on a request is slow, in microseconds, by class.
     slow_us: [u64; Class::COUNT],
@@ -105,13 +105,13 @@ impl Records {
         self.traces.adopt(&config.tracing);
     }
 
-    /// Whether a request that took so long is slow for its class.
+    /// True if a request that took so long is slow for its class.
     #[inline]
     pub(crate) fn is_slow(&self, class: Class, took_us: u64) -> bool {
         took_us >= self.slow_us[class as usize]
     }
 
-    /// Whether a slow request is described. Scans and others do not crowd each other out.
+    /// True if a slow request is described. Scans and others do not crowd each other out.
     pub(crate) fn takes_slow(&mut self, class: Class) -> bool {
         let noted = &mut self.noted[usize::from(class == Class::Scan)];
         let is_taken = *noted < NOTED_MAX;
@@ -131,7 +131,7 @@ impl Records {
         (latest.cloned().collect(), self.left_out)
     }
 
-    /// Whether an error is described.
+    /// True if an error is described.
     pub(crate) fn takes_error(&mut self, code: i32) -> bool {
         self.errors.takes(code)
     }
@@ -145,7 +145,7 @@ impl Records {
         (self.errors.recent(max), self.errors.last())
     }
 
-    /// Whether a statement's costs are counted: by the numbers of the statement and of the role.
+    /// True if a statement's costs are counted: by the numbers of the statement and of the role.
     pub(crate) fn knows(&self, key: (u64, u32)) -> bool {
         self.costs.knows(key)
     }

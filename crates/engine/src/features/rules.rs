@@ -28,19 +28,18 @@ use crate::stats::{add, sub};
 pub(crate) use self::advice::Said;
 pub use self::advice::shadowed_by;
 pub(super) use self::check::{on_follower, on_request, on_settings, on_snapshot, residue};
-/// What a worker keeps.
+/// A worker's state.
 pub(super) use self::gate::RuleGate as State;
 pub use self::published::Rules;
 pub use self::used::RuleCounts;
 use self::used::Used;
 pub(crate) use self::who::{Fits, OfClient, Places, Role, Who};
 
-/// What is kept of a client request: what it has of the rules that it has passed, and those whose answer it is have
-/// of theirs.
+/// State of a client request: permits of the rules that it has passed, and those of the requests that get its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Slot(Vec<Permit>);
-/// What is kept of a client: the rules that may be about what it asks, and of which generation these rules are; 0:
-/// not known.
+/// State of a client: the rules that may be about its requests, and of which generation these rules are; 0: not
+/// known.
 pub(super) type InSession = (u32, OfClient);
 
 /// A rule in force.
@@ -57,7 +56,7 @@ pub struct Rule {
     used: Arc<Used>,
 }
 
-/// What rules want to know of a request that they match.
+/// Properties of a request that rules look at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub is_read: bool,
@@ -109,7 +108,7 @@ impl Rule {
         }
     }
 
-    /// The same rule with other settings. What is owed at a rate that stays is owed still.
+    /// The rule with other settings. What is owed at a rate that stays is owed still.
     fn with(&self, settings: RuleSettings) -> Rule {
         let mut rule = Rule::of(settings, self.used.clone());
         if rule.settings.requests_per_second == self.settings.requests_per_second {
@@ -131,7 +130,7 @@ impl Rule {
         self.classes
     }
 
-    /// Whether it is about what this client asks.
+    /// Its fit with the requests of this client.
     pub(crate) fn takes(&self, who: &Who<'_>) -> Fits {
         let RuleSettings {
             role,
@@ -164,7 +163,7 @@ impl Rule {
         self.used.places.now()
     }
 
-    /// What it has counted so far.
+    /// Its counts so far.
     pub fn counts(&self, now: Instant) -> RuleCounts {
         self.used.counts(now)
     }
@@ -209,7 +208,7 @@ impl Rule {
         }
     }
 
-    /// Whether such a request may be carried out at all, and at which level if not at its own.
+    /// The level at which such a request is carried out, if not at its own; an error if it is refused.
     fn may(&self, asked: &Asked) -> Result<Option<Consistency>, Refused> {
         if let Some(message) = &self.settings.deny {
             return Err(self.refused(code::UNAUTHORIZED, format_args!("denies this: {message}")));
@@ -282,7 +281,7 @@ impl Rule {
         Refused { code, text }
     }
 
-    /// Whether a request may be carried out at this level, as far as it goes by this rule.
+    /// True if a request may be carried out at this level, as far as it goes by this rule.
     pub(crate) fn keeps(&self, level: Consistency) -> bool {
         let asked = Asked {
             is_read: true,
@@ -339,8 +338,8 @@ impl Rule {
     }
 }
 
-/// What a request has of a rule until it ends: its place, the bytes that its answer takes, the time that it may
-/// take. Dropped, it gives the place back.
+/// A request's part in a rule until it ends: its place, the bytes that its answer takes, the time that it may take.
+/// Dropped, it gives the place back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     rule: Arc<Rule>,
@@ -380,13 +379,13 @@ impl Drop for Permit {
 }
 
 impl Slot {
-    /// Whether the request has a time of its own: who shares it would have that.
+    /// True if the request has a time of its own: who shares it would have that.
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
         self.0.iter().any(|permit| permit.is_timed)
     }
 
-    /// Whether it has taken longer than a rule allows, in words; that counts.
+    /// Why it is given up, in words, if it has taken longer than a rule allows; that counts.
     pub(super) fn why_late(&self, age: Duration) -> Option<String> {
         let of_rules = self.0.iter();
         let of_rules = of_rules.filter_map(|permit| Some((permit, permit.time_max()?)));
@@ -412,7 +411,7 @@ impl Slot {
         self.0.is_empty()
     }
 
-    /// What is left of it when the request gets the answer of another: it takes no place, and pays for its bytes.
+    /// The permits left when the request gets the answer of another: they hold no place, and count its bytes.
     fn of_follower(mut self) -> Vec<Permit> {
         self.0.retain_mut(|permit| {
             permit.give_back();

@@ -1,4 +1,4 @@
-//! What features keep in a worker, and what they say.
+//! State of features in a worker, and their verdicts.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::pipeline::retry::resendable::Resendable;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
 
-/// What features keep in a worker.
+/// State of features in a worker.
 pub(crate) struct State {
     pub(super) rules: rules::State,
     pub(super) encodings: encodings::State,
@@ -41,33 +41,33 @@ impl State {
     }
 }
 
-/// What features keep with a statement.
+/// State of features, kept with a statement.
 #[derive(Debug, Default)]
 pub(crate) struct InStatement {
     pub(super) encodings: encodings::InStatement,
     pub(super) layouts: layouts::InStatement,
 }
 
-/// What features keep with a write that has a marker for its timestamp.
+/// State of features, kept with a write that has a marker for its timestamp.
 #[derive(Debug, Default)]
 pub(crate) struct InTimedForm {
     pub(super) merge: merge::Refusals,
 }
 
-/// What features keep of a client's connection.
+/// State of features of a client's connection.
 #[derive(Default)]
 pub(crate) struct InSession {
     pub(super) rules: rules::InSession,
 }
 
-/// What features keep of a client's request. It moves with each: what few requests have is one word of it.
+/// State of features of a client's request. It moves with each: what few requests have is one word of it.
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(super) coalesce: coalesce::Slot,
     rare: Option<Box<Rare>>,
 }
 
-/// What features keep of few requests.
+/// State of features that few requests have.
 #[derive(Default)]
 pub(super) struct Rare {
     pub(super) rules: rules::Slot,
@@ -79,7 +79,7 @@ pub(super) struct Rare {
 }
 
 impl Slot {
-    /// What is rare of it, if there is anything.
+    /// Its rare part, if there is one.
     #[inline]
     pub(super) fn rare(&self) -> Option<&Rare> {
         self.rare.as_deref()
@@ -96,7 +96,7 @@ impl Slot {
         self.rare.get_or_insert_default()
     }
 
-    /// Whether the request shares nothing with others.
+    /// True if the request shares nothing with others.
     #[inline]
     pub(crate) fn goes_alone(&self) -> bool {
         let Some(rare) = self.rare() else {
@@ -125,7 +125,7 @@ impl Slot {
         rare.rules.on_reply(bytes, now);
     }
 
-    /// Whether the request waits to begin.
+    /// True if the request waits to begin.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         let mut is_waiting = false;
@@ -134,7 +134,7 @@ impl Slot {
         is_waiting
     }
 
-    /// Whether a read that asks the same may join it.
+    /// True if a read that asks the same may join it.
     #[inline]
     pub(crate) fn may_be_joined(&self, cx: &Context) -> bool {
         let Some(rare) = self.rare() else {
@@ -145,7 +145,7 @@ impl Slot {
         may_be
     }
 
-    /// Whether it goes with another, and has no node request of its own.
+    /// True if it goes with another, and has no node request of its own.
     pub(crate) fn goes_with_another(&self) -> bool {
         let Some(rare) = self.rare() else {
             return false;
@@ -155,7 +155,7 @@ impl Slot {
         goes_so
     }
 
-    /// Whether it may have been applied before, when it begins.
+    /// True if it may have been applied before, when it begins.
     #[inline]
     pub(crate) fn may_be_applied(&self) -> bool {
         let Some(rare) = self.rare() else {
@@ -166,7 +166,7 @@ impl Slot {
         may_be
     }
 
-    /// Whether others may still join it, or have joined it: it is written down when its link's bytes leave.
+    /// True if others may still join it, or have joined it: it is written down when its link's bytes leave.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         let Some(rare) = self.rare() else {
@@ -177,7 +177,7 @@ impl Slot {
         is_open
     }
 
-    /// Whether what is sent for it is for several.
+    /// True if the node request sent for it is for several.
     #[inline]
     pub(crate) fn is_of_several(&self) -> bool {
         let Some(rare) = self.rare() else {
@@ -229,7 +229,7 @@ impl Slot {
         rare.lwt_turns.on_rows(content);
     }
 
-    /// Whether it is its turn.
+    /// True if it is its turn.
     pub(crate) fn has_turn(&self) -> bool {
         let Some(rare) = self.rare() else {
             return false;
@@ -240,7 +240,7 @@ impl Slot {
     }
 }
 
-/// What an event leaves to be done by features.
+/// Work that an event leaves to features.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// A conditional write of this worker may go on, with its turn or without.
@@ -251,7 +251,7 @@ pub(crate) enum Work {
     Prewarm(prewarm::Work),
 }
 
-/// What a feature says of a request.
+/// A feature's verdict on a request.
 pub(crate) enum Verdict {
     GoOn,
     /// It will come back.
@@ -268,6 +268,6 @@ pub(crate) enum Verdict {
 pub(crate) struct Arrived<'a> {
     pub arrival: &'a Arrival<'a>,
     pub analysis: &'a Analysis<'a>,
-    /// What it asks, unless that is several statements, or unknown.
+    /// Its statement, unless there are several, or it is unknown.
     pub statement: Option<&'a Statement>,
 }

@@ -1,4 +1,4 @@
-//! What is recorded of requests while somebody wants a capture ([`crate::features::capture`]).
+//! Records of requests while a capture is wanted ([`crate::features::capture`]).
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ fn recorded(
     recorded.bounded()
 }
 
-/// Whether a client sends on what captures say.
+/// True if a client sends captured requests again.
 fn is_mirror(engine: &Engine, client: SessionKey) -> bool {
     let kind = engine.clients.kind_of(client);
     kind.is_some_and(|kind| &*kind.application == MIRROR_NAME)
@@ -291,7 +291,7 @@ fn shown(statement: &Statement, head: &str) -> (String, u8) {
     (text, of)
 }
 
-/// Whether the answer may differ from time to time. `head`: the beginning of its text.
+/// True if the answer may differ from time to time. `head`: the beginning of its text.
 fn calls(statement: &Statement, head: &str) -> bool {
     const CHANGING: [&str; 3] = ["now(", "uuid(", "current"];
     let select = statement.facts.select.as_ref();

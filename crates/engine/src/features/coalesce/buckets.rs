@@ -26,10 +26,10 @@ pub(crate) enum Ticket {
     Parked(usize),
 }
 
-/// What is kept of a request.
+/// A request's state.
 pub(in crate::features) type Slot = Option<Ticket>;
 
-/// Whether it waits for an identical read to come back.
+/// True if it waits for an identical read to come back.
 #[inline]
 pub(in crate::features) fn is_parked(slot: Slot) -> bool {
     matches!(slot, Some(Ticket::Parked(_)))
@@ -80,7 +80,7 @@ impl Coalescing {
     }
 }
 
-/// What an identical read may do.
+/// The result of looking for identical reads.
 pub(crate) enum Found {
     /// Other reads have its bucket, or it may not be shared.
     Nothing,

@@ -36,7 +36,7 @@ pub(in crate::features) fn join(
     None
 }
 
-/// Whether a request is still in the proxy.
+/// True if a request is still in the proxy.
 fn can_join(engine: &Engine, key: ClientRequestKey) -> bool {
     let Some(request) = engine.requests.clients.get(key) else {
         return false;
@@ -52,7 +52,7 @@ fn can_join(engine: &Engine, key: ClientRequestKey) -> bool {
     attempts.peek().is_some() && attempts.all(|attempt| is_here(engine, attempt))
 }
 
-/// Whether a node request is known not to have left the proxy.
+/// True if a node request is known not to have left the proxy.
 fn is_here(engine: &Engine, key: NodeRequestKey) -> bool {
     let request = engine.requests.nodes.get(key);
     match request.map(|request| &request.stage) {
@@ -129,7 +129,7 @@ fn unpark(engine: &mut Engine, key: ClientRequestKey) {
     engine.start(key);
 }
 
-/// What is left of sharing once all clients have left.
+/// State of sharing left once all clients have left.
 pub(in crate::features) fn residue(engine: &Engine, found: &mut Vec<String>) {
     let coalescing = &engine.features.coalesce;
     if coalescing.is_waiting() {

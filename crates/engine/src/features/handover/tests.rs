@@ -154,7 +154,7 @@ fn next(bench: &mut Bench) -> Option<PassedClient> {
     Some(passed)
 }
 
-/// What is passed on becomes a client of the other.
+/// A passed client becomes a client of the other process.
 fn adopt(bench: &mut Bench, passed: PassedClient) -> Result<SessionKey, NotAdopted> {
     let permit = bench.common.admit_client().expect("room");
     bench.engine.adopt_session(bench.now, passed, permit)

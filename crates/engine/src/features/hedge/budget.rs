@@ -7,7 +7,7 @@ const LATE: Duration = Duration::from_millis(50);
 /// Second attempts for each request sent.
 const SHARE: f32 = 0.02;
 const BUDGET_MAX: f32 = 100.0;
-/// The same of the bytes of their answers: those that take long are the large ones.
+/// Bytes of the answers to second attempts: those that take long are the large ones.
 const BYTES_MAX: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// When slow reads are looked for, and how many may be repeated.

@@ -44,7 +44,7 @@ fn note(engine: &mut Engine, request: &Arrived<'_>, is_shared: bool) {
         .note(&asked, analysis.lwt, (&table, token, key));
 }
 
-/// Whether the partition with this token is a notable part of a node's work.
+/// True if the partition with this token is a notable part of a node's work.
 #[inline]
 pub(in crate::features) fn spreads(state: &HotKeys, token: i64) -> bool {
     state.is_hot(token)

@@ -37,7 +37,7 @@ pub(crate) struct HotKeys {
     sketch: Sketch<Label>,
     set: HotSet,
     ticks: u32,
-    /// Whether it may keep keys.
+    /// It may keep keys.
     keeps_keys: bool,
 }
 
@@ -52,7 +52,7 @@ impl HotKeys {
         }
     }
 
-    /// Whether the next request is looked at.
+    /// True if the next request is looked at.
     #[inline]
     pub(crate) fn is_next(&mut self) -> bool {
         self.sampler.takes()

@@ -15,7 +15,7 @@ pub const PUBLISHED_MAX: usize = 100;
 /// Bytes of a partition's key that are kept at most.
 pub const KEY_BYTES_MAX: usize = 64;
 
-/// What people know a partition by.
+/// A partition's name for people.
 #[derive(Clone, Debug)]
 pub struct Label {
     /// Its counters: beyond `admin.tables_max`, those of all further tables.
@@ -52,14 +52,14 @@ impl Key {
     }
 }
 
-/// What clients store is not for logs.
+/// Without its bytes: values that clients store are not for logs.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({} bytes)", self.len)
     }
 }
 
-/// What one worker knows.
+/// The hot partitions of one worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OfWorker {
     pub summary: Summary<Label>,
@@ -80,7 +80,7 @@ pub struct Hottest {
 }
 
 impl Hottest {
-    /// Whether a partition's reads go to all of its replicas.
+    /// True if a partition's reads go to all of its replicas.
     pub fn is_spread(&self, entry: &Entry<Label>) -> bool {
         self.spread.contains(&entry.partition.token)
     }

@@ -1,15 +1,15 @@
-//! What is kept of conditional writes.
+//! State of conditional writes.
 
 use helenus_policy::turns::Condition;
 
 use crate::features::lwt_turns::queue::{Turn, Write};
 use crate::statement::condition::condition_of;
 
-/// What is kept of a request.
+/// A request's state.
 #[derive(Debug, Default)]
 pub(in crate::features) struct Slot {
     pub(super) turn: Option<Turn>,
-    /// What its answer says of its condition.
+    /// Its condition's outcome, by its answer.
     pub(super) condition: Condition,
 }
 

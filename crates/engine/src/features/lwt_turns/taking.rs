@@ -175,7 +175,7 @@ pub(in crate::features) fn on_work(engine: &mut Engine, granted: Granted) {
     }
 }
 
-/// What is left of turns once all clients have left.
+/// State of turns left once all clients have left.
 pub(in crate::features) fn residue(engine: &Engine, found: &mut Vec<String>) {
     let turns = &engine.cx.shared.features.lwt_turns;
     let (waiting, taken) = (turns.waiting(), turns.partitions());

@@ -14,7 +14,7 @@ fn pass(bench: &mut Bench, time: Duration) {
     bench.engine.on_deadline(bench.now, Duration::ZERO);
 }
 
-/// What a node says to a condition.
+/// A node's answer to a condition.
 fn condition(holds: bool) -> Vec<u8> {
     rows(
         TABLE,

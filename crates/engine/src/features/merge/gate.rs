@@ -25,7 +25,7 @@ pub(crate) const PARTITIONS_MAX: usize = 10;
 const GROUPS: usize = 256;
 /// The most owners of a partition.
 const OWNERS_MAX: usize = 8;
-/// What a node counts for a value beside its bytes: timestamp, time to live and time of deletion.
+/// Bytes that a node counts for a value beside its own: timestamp, time to live and time of deletion.
 const BYTES_PER_VALUE: usize = 32;
 /// A node counts that for each element of a collection, so that it has more bytes than in the request.
 const GROWTH: usize = 4;
@@ -52,7 +52,7 @@ pub(crate) enum Merge {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub members: Vec<ClientRequestKey>,
-    /// What each is sent as, if clients have said when they wrote, and the number of the marker for that.
+    /// Each one's statement with a marker for its timestamp, if clients have sent one, and the marker's number.
     pub timed: Option<(Arc<Prepared>, u16)>,
 }
 
@@ -64,7 +64,7 @@ impl Merge {
         }
     }
 
-    /// Whether others share its batch, which it leads.
+    /// True if others share its batch, which it leads.
     pub(crate) fn leads(&self) -> bool {
         self.members() > 0
     }
@@ -74,7 +74,7 @@ impl Merge {
         self.batch().map_or(0, |batch| batch.members.len())
     }
 
-    /// Whether others may still join it, or have joined it.
+    /// True if others may still join it, or have joined it.
     pub(crate) fn is_open(&self) -> bool {
         self.batch().is_some()
     }
@@ -106,7 +106,7 @@ impl Merge {
         }
     }
 
-    /// The same; `others` if it leads none.
+    /// [`Merge::take_members`]; `others` if it leads none.
     #[inline]
     pub(crate) fn members_or(&mut self, others: Vec<ClientRequestKey>) -> Vec<ClientRequestKey> {
         match self {
@@ -125,7 +125,7 @@ impl Merge {
     }
 }
 
-/// Whether others share the batch of a request.
+/// True if others share the batch of a request.
 #[inline]
 pub(super) fn leads(slot: &Slot) -> bool {
     slot.rare().is_some_and(|rare| rare.merge.leads())
@@ -138,7 +138,7 @@ pub(super) fn take_members(slot: &mut Slot) -> Vec<ClientRequestKey> {
     rare.map_or_else(Vec::new, |rare| rare.merge.take_members())
 }
 
-/// What the writes of a batch have in common.
+/// Properties that all writes of a batch share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Common {
     /// A hash of the prepared statement's id.
@@ -148,7 +148,7 @@ pub(crate) struct Common {
     /// Means nothing to a plain write, but says which nodes may have it.
     pub serial_consistency: Option<Consistency>,
     pub version: Version,
-    /// Whether clients have said when they wrote.
+    /// Clients have said when they wrote.
     pub timed: bool,
     /// In ascending order, the rest is `u16::MAX`.
     pub owners: [u16; OWNERS_MAX],
@@ -208,7 +208,7 @@ struct Group {
 pub(crate) struct Merging {
     /// Keyspaces, and tables as `keyspace.table`; `*` for all.
     tables: Vec<Box<str>>,
-    /// What no node warns of.
+    /// Limits below which no node warns.
     limits: BatchLimits,
     groups: Vec<Option<Group>>,
 }
@@ -232,7 +232,7 @@ impl Merging {
         !self.tables.is_empty()
     }
 
-    /// Whether writes to a table may be merged.
+    /// True if writes to a table may be merged.
     pub(crate) fn covers(&self, keyspace: &str, table: &str) -> bool {
         self.tables.iter().any(|of| match of.split_once('.') {
             Some((of, name)) => of == keyspace && name == table,

@@ -24,7 +24,7 @@ use crate::stats::add;
 const MALFORMED: &str = "a node sent a malformed answer";
 /// How a node refuses a write because it keeps too many for replicas that are away.
 const TOO_MANY_HINTS: &str = "Too many in flight hints";
-/// What a node calls such a batch at the end of its errors, and what a single write.
+/// Names of such a batch at the end of a node's errors, and of a single write.
 const BATCHED: &[u8] = b"\0\x0eUNLOGGED_BATCH";
 const SINGLE: &[u8] = b"\0\x06SIMPLE";
 
@@ -39,7 +39,7 @@ pub(in crate::features) fn on_snapshot(engine: &mut Engine) {
     engine.features.merge.adopt_limits(limits);
 }
 
-/// Whether a write goes with one that has not left yet.
+/// True if a write goes with one that has not left yet.
 #[inline]
 pub(in crate::features) fn waits(engine: &mut Engine, key: ClientRequestKey) -> bool {
     engine.features.merge.is_on() && merge(engine, key)
@@ -84,7 +84,7 @@ fn merge(engine: &mut Engine, key: ClientRequestKey) -> bool {
     false
 }
 
-/// What a request is to a batch; `None` if it must go by itself.
+/// A request as one of a batch; `None` if it must go by itself.
 fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
     let query = &request.query;
     let prepared = query.prepared.as_deref()?;

@@ -32,7 +32,7 @@ impl Refusals {
         }
     }
 
-    /// Whether the next one goes by itself because of that.
+    /// True if the next one goes by itself because of that.
     pub(super) fn goes_alone(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
         let alone = &self.alone;

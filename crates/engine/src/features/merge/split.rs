@@ -47,7 +47,7 @@ pub(in crate::features) fn part(
     true
 }
 
-/// What had joined a write that is no more, or parts from it. `in_doubt`: it may have been applied.
+/// Members of a batch whose write is no more, or that they leave, go alone. `in_doubt`: it may have been applied.
 pub(super) fn go_alone(engine: &mut Engine, members: Vec<ClientRequestKey>, in_doubt: bool) {
     for member in members {
         if let Some(request) = engine.requests.clients.get_mut(member) {
@@ -60,7 +60,7 @@ pub(super) fn go_alone(engine: &mut Engine, members: Vec<ClientRequestKey>, in_d
     }
 }
 
-/// Whether an error tells of all writes of a batch what it would of each: that nodes are away or late.
+/// True if an error tells of all writes of a batch what it would of each: that nodes are away or late.
 fn is_of_all(error: i32) -> bool {
     matches!(
         error,
@@ -68,7 +68,7 @@ fn is_of_all(error: i32) -> bool {
     )
 }
 
-/// Whether an error tells that nothing was done.
+/// True if an error tells that nothing was done.
 fn is_refusal(error: i32) -> bool {
     matches!(
         error,

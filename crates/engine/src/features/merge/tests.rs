@@ -51,7 +51,7 @@ fn write_all(bench: &mut Bench, customers: impl IntoIterator<Item = u8>) {
     }
 }
 
-/// The same, once the nodes know what a write is in a batch.
+/// Makes the nodes know what a write is in a batch: the client writes to a partition.
 fn know_timed(bench: &mut Bench) {
     write_all(bench, [100]);
     let answer = prepared_timed(bench);

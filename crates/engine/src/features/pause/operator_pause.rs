@@ -113,7 +113,7 @@ impl Hold {
         })
     }
 
-    /// What a request is told that has waited for longer than it may.
+    /// The error's text for a request that has waited for longer than it may.
     pub(crate) fn too_long(&self, limit: Duration) -> String {
         format!(
             "Helenus: {} is paused by an operator, and this request has waited for {limit:?}",

@@ -37,7 +37,7 @@ enum Teacher {
 }
 
 impl Teachers {
-    /// Whether this worker is to teach a node: the first that asks.
+    /// True if this worker is to teach a node: the first that asks.
     fn begin(&self, node: NodeIndex, worker: usize) -> bool {
         let Ok(mut teachers) = self.0.lock() else {
             return false;
@@ -58,7 +58,7 @@ impl Teachers {
     }
 }
 
-/// What is left to be taught to one node.
+/// Statements that one node is still to be taught.
 struct Course {
     pool: PoolKey,
     left: VecDeque<Arc<Prepared>>,

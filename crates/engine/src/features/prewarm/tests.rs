@@ -62,7 +62,7 @@ fn prepared() -> Vec<u8> {
     body
 }
 
-/// What the node that has joined is asked.
+/// Requests to the node that has joined.
 fn asked(bench: &mut Bench, link: LinkKey) -> Vec<Envelope> {
     let Some(encoder) = bench.engine.link_bytes(link) else {
         return Vec::new();
@@ -79,7 +79,7 @@ fn say(bench: &mut Bench, link: LinkKey, stream: i16) {
     bench.engine.on_link_bytes(bench.now, link, &bytes);
 }
 
-/// Whether a read goes to the node that has joined, sooner or later.
+/// True if a read goes to the node that has joined, sooner or later.
 fn serves(bench: &mut Bench, link: LinkKey) -> bool {
     let reads = (0..64).filter(|stream| {
         // Identical ones that have not left would share an answer.

@@ -1,4 +1,4 @@
-//! What node requests of a client request have come to, one by one.
+//! Attempts of a client request and their ends, one by one.
 //!
 //! The last attempt of a request that went whole to one node follows from sums that are kept anyway. Others are
 //! noted when they end, while anything is traced: those that failed, those of hedged reads, and parts. Bounded:

@@ -1,11 +1,11 @@
-//! What was asked, by whom, as it may be shown to people: without values.
+//! A request and its client, as they may be shown to people: without values.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use helenus_wire::Opcode;
 
-/// What was asked, and by whom.
+/// A request, and its client.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// With `?` in place of values; None if it is not known, or none was asked.

@@ -59,7 +59,7 @@ impl Default for Errors {
 }
 
 impl Errors {
-    /// Whether an error is described.
+    /// True if an error is described.
     pub(crate) fn takes(&mut self, code: i32) -> bool {
         // A code that was not there before is news, whatever else happens.
         let is_taken = self.noted < NOTED_MAX || !self.last.contains_key(&known(code));
@@ -96,9 +96,9 @@ fn known(error: i32) -> i32 {
     }
 }
 
-/// What is shown of an error's message. Nodes quote values in what they do not understand, and whole queries
-/// in what they have given up; so of theirs only the numbers are shown, and what says who may not do what.
-/// What the proxy says itself holds no values. `may_quote`: values may be shown.
+/// An error's message as it may be shown. Nodes quote values in messages about statements that they do not
+/// understand, and whole queries in those about what they have given up; so of theirs only the numbers are shown, and
+/// those that say who may not do what. The proxy's own messages hold no values. `may_quote`: values may be shown.
 pub(crate) fn shown_message(error: &ErrorBody<'_>, may_quote: bool) -> Option<Box<str>> {
     if may_quote || error.message.starts_with("Helenus:") {
         return Some(cut(error.message));
@@ -112,7 +112,7 @@ pub(crate) fn shown_message(error: &ErrorBody<'_>, may_quote: bool) -> Option<Bo
     }
 }
 
-/// What the fields of an error say.
+/// The fields of an error, in words.
 fn numbers_of(error: &ErrorBody<'_>) -> Option<String> {
     let mut reader = Reader::new(error.fields);
     let what = match error.code {

@@ -41,7 +41,7 @@ pub(in crate::features) fn on_tick(engine: &mut Engine) {
     engine.features.records.on_tick(engine.cx.now_us());
 }
 
-/// What somebody wants to know.
+/// The answer to a question about records.
 pub(in crate::features) fn report(engine: &Engine, wanted: Wanted) -> Report {
     let records = &engine.features.records;
     match wanted {
@@ -165,7 +165,7 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
     }
 }
 
-/// What is said of a request that has ended.
+/// The record of a request that has ended.
 fn ended(
     engine: &Engine,
     request: &ClientRequest,
@@ -268,7 +268,7 @@ fn role_of(engine: &Engine, pool: PoolKey) -> Option<Arc<str>> {
     engine.links.identity_of(pool)?.role().cloned()
 }
 
-/// What tells a statement's costs from those of others: the same on all workers.
+/// The key of a statement's costs: the same on all workers.
 fn key_of(engine: &Engine, query: &Query, digest: &Digest) -> (u64, u32) {
     let mut hasher = FxHasher::default();
     digest.number.hash(&mut hasher);

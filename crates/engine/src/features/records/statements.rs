@@ -1,5 +1,5 @@
-//! What each statement costs: calls, rows, bytes, errors, and how long they take, by text without values,
-//! keyspace and role.
+//! Costs of each statement: calls, rows, bytes, errors, and how long they take, by text without values, keyspace and
+//! role.
 //!
 //! One answer in 16 is looked at and counts for all 16 (`statement/prepared/asked.rs` says which), so that most
 //! requests pay one comparison. Errors are counted one by one. Everything counts half after [`HALF_LIFE_US`]:
@@ -75,7 +75,7 @@ impl Spread {
         (self.count > 0.0).then(|| self.sum_us / f64::from(self.count))
     }
 
-    /// What so large a share of calls takes at most, exact to 25 %.
+    /// The time, in microseconds, within which this share of calls is done, exact to 25 %.
     pub fn quantile_us(&self, share: f32) -> Option<f64> {
         let wanted = self.count * share;
         let mut below = 0.0;
@@ -98,13 +98,13 @@ fn bucket(us: u64) -> usize {
     (power * PER_POWER + quarter).min(BUCKETS - 1)
 }
 
-/// What the times of a bucket are below, in microseconds.
+/// The upper bound of a bucket's times, in microseconds.
 fn bound_us(bucket: usize) -> f64 {
     let (power, quarter) = (bucket / PER_POWER, bucket % PER_POWER);
     (power as f64).exp2() * (1.0 + (quarter + 1) as f64 / PER_POWER as f64)
 }
 
-/// What a statement has cost, as far as it is remembered.
+/// Costs of a statement, as far as they are remembered.
 #[derive(Clone, Debug)]
 pub struct StatementRecord {
     pub asked: Described,
@@ -157,7 +157,7 @@ impl StatementRecord {
         self.at_nodes.fade(left);
     }
 
-    /// What a count is per second: a mean of the last minutes, or since the statement was first met.
+    /// A count per second: a mean of the last minutes, or since the statement was first met.
     pub fn per_second(&self, count: f64) -> f64 {
         let fading = std::f64::consts::LN_2 / (HALF_LIFE_US as f64 / 1e6);
         let known_s = (self.known_us as f64 / 1e6).max(1.0);
@@ -174,7 +174,7 @@ pub(crate) struct Cost {
     pub bytes: usize,
 }
 
-/// What statements cost on one worker.
+/// Costs of statements on one worker.
 #[derive(Default)]
 pub(crate) struct Costs {
     /// Each with when it was first met.

@@ -1,4 +1,4 @@
-//! What is kept of a request for those who trace it, and how it is handed out when it ends.
+//! A request's trace: what is kept for it, and how it is handed out when the request ends.
 
 use std::time::{Duration, Instant};
 
@@ -144,7 +144,7 @@ fn attempt(engine: &Engine, of: &Noted, began: Instant) -> Attempt {
     }
 }
 
-/// What still waits for nodes or is at them, and will be nobody's.
+/// Attempts that still wait for nodes or are at them, and will be nobody's.
 fn open_attempts(engine: &Engine, request: &ClientRequest) -> Vec<Noted> {
     let open = engine.requests.open_of(request);
     open.filter_map(|of| open_attempt(engine, of)).collect()
@@ -178,8 +178,7 @@ fn open_attempt(engine: &Engine, request: &NodeRequest) -> Option<Noted> {
     Some(open)
 }
 
-/// What the sums tell of a request whose answer came to the whole of it: what is in none of the attempts
-/// that were noted is the last one's.
+/// The last attempt of a request whose answer came to the whole of it: the sums, less the attempts that were noted.
 fn last_attempt(
     engine: &Engine,
     trail: Trail,

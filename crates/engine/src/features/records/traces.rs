@@ -1,8 +1,8 @@
 //! Requests that are handed out to be traced: which ones, and what is said of them.
 //!
-//! Whether a request is one of them is decided when it ends: because it is slow, because its turn has come
-//! (`tracing.sample_ratio`), or because its client says that it follows it (`traceparent` in the custom payload;
-//! W3C Trace Context, section 3.2). While nothing is traced, a request pays one comparison for that.
+//! A request is found to be one of them when it ends: because it is slow, because its turn has come
+//! (`tracing.sample_ratio`), or because its client says that it follows it (`traceparent` in the custom payload; W3C
+//! Trace Context, section 3.2). While nothing is traced, a request pays one comparison for that.
 //!
 //! Of most requests nothing is kept for it while they are under way: where their time went follows from what
 //! their node request has come to. Only what is rare, or long by nature, is noted when it happens (`attempts.rs`).
@@ -29,14 +29,14 @@ pub struct RequestTrace {
     pub request: SlowRequest,
     /// When its client asked, since the beginning of 1970.
     pub began: Duration,
-    /// What its client has said that it belongs to.
+    /// The span that it belongs to, by its client's word.
     pub parent: Option<TraceParent>,
     /// Of the table, if it is about one.
     pub keyspace: Option<Box<str>>,
     pub table: Option<Box<str>>,
     pub is_idempotent: bool,
     pub is_slow: bool,
-    /// Whether it waited for its turn on a partition before its first attempt.
+    /// It waited for its turn on a partition before its first attempt.
     pub has_turn: bool,
     /// In the order in which they were sent.
     pub attempts: Vec<Attempt>,
@@ -49,7 +49,7 @@ pub struct RequestTrace {
 pub struct TraceParent {
     pub trace_id: [u8; 16],
     pub span_id: [u8; 8],
-    /// Whether it is followed there.
+    /// It is followed there.
     pub is_sampled: bool,
 }
 
@@ -155,7 +155,7 @@ impl Traces {
         self.rest_due %= TICKS;
     }
 
-    /// Whether anything is traced.
+    /// True if anything is traced.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on
@@ -181,8 +181,8 @@ impl Traces {
         }
     }
 
-    /// Whether a request is traced, and for whom: Ok(None) if its client does not say. `body`: with its custom
-    /// payload. Err: it is not; true if there are too many.
+    /// The span by which a traced request is followed; `Ok(None)` if its client does not say. `body`: with its custom
+    /// payload. `Err`: it is not traced; true if there are too many.
     pub(crate) fn wants(
         &mut self,
         looked: Looked,

@@ -1,4 +1,4 @@
-//! What rules are worth in a cluster as it is, and what they would do, for people.
+//! Effects of rules in a cluster as it is, for people.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::features::rules::{Asked, Refused, Rule};
 use crate::session::login::authenticator::reads_password;
 use crate::snapshot::Snapshot;
 
-/// What a rule does to a request.
+/// A rule's effect on a request.
 pub(crate) struct Said {
     /// In words, without its refusal.
     pub does: Vec<String>,
@@ -63,7 +63,7 @@ impl Rule {
         Ok(Some(murmur3_token(&routing_key)))
     }
 
-    /// What it names that is not there, as far as the cluster is known: it may match nothing.
+    /// Names in it of things that are not there, as far as the cluster is known: it may match nothing.
     pub fn never_matches(&self, snapshot: &Snapshot) -> Option<String> {
         if !snapshot.is_known() {
             return None;
@@ -110,7 +110,7 @@ impl Rule {
         self.settings.networks().first().map(IpNet::addr)
     }
 
-    /// What it does to such a request.
+    /// Its effect on such a request.
     pub(crate) fn says(&self, asked: &Asked) -> Said {
         let settings = &self.settings;
         let mut said = Vec::new();

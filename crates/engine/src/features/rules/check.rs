@@ -23,7 +23,7 @@ use crate::stats::add;
 /// Why a request is not carried out.
 enum Disobeys {
     Refused(Refused),
-    /// What it asks for is not known here, and might be forbidden: its client is to prepare it again.
+    /// Its statement is not known here, and might be forbidden: its client is to prepare it again.
     NotKnown {
         id: Box<[u8]>,
         text: String,
@@ -146,7 +146,7 @@ fn ask_rules(
     ask_rules_of(engine, arrival, analysis, of_client, &[part])
 }
 
-/// The same of a batch, sent as one or written as one.
+/// [`ask_rules`] for a batch, sent as one or written as one.
 fn ask_rules_of_several(
     engine: &mut Engine,
     arrival: &Arrival<'_>,

@@ -1,4 +1,4 @@
-//! What a statement would meet, in words, without carrying it out: `helenus check --explain`.
+//! The proxy's treatment of a statement, in words, without carrying it out: `helenus check --explain`.
 
 #[cfg(test)]
 mod tests;
@@ -42,27 +42,27 @@ pub struct Question {
     pub consistency: Option<String>,
 }
 
-/// What a statement would meet.
+/// The proxy's treatment of a statement.
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub struct Explanation {
     pub kind: &'static str,
     /// The tables that it names, as CQL writes them.
     pub tables: Vec<String>,
-    /// What it is to the scheduler.
+    /// Its class for the scheduler.
     pub class: &'static str,
-    /// What it is to rules.
+    /// Its classes for rules.
     pub rule_classes: Vec<&'static str>,
     /// Where it goes.
     pub route: String,
-    /// Whether it is sent again if nobody knows what became of it.
+    /// It is sent again if nobody knows what became of it.
     pub is_idempotent: bool,
     /// How it is carried out.
     pub execution: String,
-    /// What is to be known of it beside these.
+    /// Remarks beside these.
     pub notes: Vec<String>,
     /// The rules that match it, in their order.
     pub rules: Vec<ExplainedRule>,
-    /// What becomes of it, as far as rules alone decide that.
+    /// Its outcome, as far as rules alone decide that.
     pub outcome: String,
 }
 
@@ -70,7 +70,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, Serialize, PartialEq)]
 pub struct ExplainedRule {
     pub name: String,
-    /// What it matches only for, of what was left open.
+    /// Conditions under which it matches, on what was left open.
     pub only_for: Vec<String>,
     pub does: Vec<String>,
     /// It only counts what it would refuse.
@@ -80,7 +80,7 @@ pub struct ExplainedRule {
 /// Explains what a statement would meet.
 ///
 /// # Errors
-/// What is wrong with the question.
+/// A description of what is wrong with the question.
 pub fn explain(
     config: &Config,
     snapshot: &Snapshot,
@@ -227,7 +227,7 @@ fn of_rules(
     (found, outcome)
 }
 
-/// Whether a rule may be for who asks, as far as that is said.
+/// True if a rule may be for who asks, as far as that is said.
 fn is_for(rule: &Rule, question: &Question) -> bool {
     let RuleSettings {
         role,
@@ -363,7 +363,7 @@ fn execution(
     }
 }
 
-/// What is to be known of it beside the rest.
+/// Remarks beside the rest.
 fn notes(
     config: &Config,
     snapshot: &Snapshot,

@@ -34,10 +34,10 @@ pub(crate) struct Part<'a> {
     pub token: Option<i64>,
 }
 
-/// What is known of a statement.
+/// The proxy's knowledge of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// What it is about.
+    /// Everything that rules ask about.
     Known,
     /// It reads what nodes know of themselves, as drivers do: only for rules that name its keyspace.
     NodeLocal,
@@ -49,7 +49,7 @@ pub(crate) enum Nature {
     Unknown,
 }
 
-/// What a statement is compared by.
+/// The text by which a statement is compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PartText<'a> {
     None,
@@ -63,7 +63,7 @@ struct Matcher {
     rule: Arc<Rule>,
     /// None if it goes for any partition.
     token: Option<i64>,
-    /// What it names is not there: nothing matches.
+    /// Something that it names is not there: nothing matches.
     is_void: bool,
 }
 
@@ -163,12 +163,12 @@ impl RuleGate {
         }
     }
 
-    /// Whether one of these is about partitions.
+    /// True if one of these is about partitions.
     pub(crate) fn names_partitions(&self, among: Places) -> bool {
         self.naming_partitions & among != 0
     }
 
-    /// Whether one of these is about classes.
+    /// True if one of these is about classes.
     pub(crate) fn names_classes(&self, among: Places) -> bool {
         self.naming_classes & among != 0
     }
@@ -196,7 +196,7 @@ impl RuleGate {
         self.fitting_until(of.may, parts, |at, rule| rule.settings.last && is_sure(at))
     }
 
-    /// The same, if something else says where the list ends for what a rule matches.
+    /// [`RuleGate::fitting`], if something else says where the list ends for what a rule matches.
     pub(crate) fn fitting_until(
         &self,
         among: Places,
@@ -327,7 +327,7 @@ impl Matcher {
 }
 
 impl Part<'_> {
-    /// Whether it defines something of a whole keyspace, of which its tables are part.
+    /// True if it defines something of a whole keyspace, of which its tables are part.
     fn is_of_keyspace(&self) -> bool {
         self.kind == Kind::Ddl && self.table.is_none()
     }

@@ -1,4 +1,4 @@
-//! What each statement of a request is to a rule.
+//! Statements of a request as rules see them.
 
 use helenus_cql::lexer::Lexer;
 use helenus_cql::{Facts, Kind};
@@ -16,7 +16,7 @@ use crate::statement::prepared::{Prepared, Statement};
 pub(crate) struct Seen<'s> {
     pub(crate) snapshot: &'s Snapshot,
     pub(crate) opcode: Opcode,
-    /// Whether anything asks for classes.
+    /// Some rule asks for classes.
     pub(crate) with_classes: bool,
 }
 
@@ -176,7 +176,7 @@ impl Part<'_> {
         }
     }
 
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     pub(crate) fn is_read(&self) -> bool {
         match self.kind {
             Kind::Select | Kind::Use | Kind::Describe => true,
@@ -188,12 +188,12 @@ impl Part<'_> {
         }
     }
 
-    /// Whether its consistency level may mean anything.
+    /// True if its consistency level may mean anything.
     pub(crate) fn has_level(&self) -> bool {
         self.is_about_rows() || self.kind == Kind::Opaque
     }
 
-    /// Whether it is known to read or write rows.
+    /// True if it is known to read or write rows.
     pub(crate) fn is_about_rows(&self) -> bool {
         let is_so = matches!(
             self.kind,
@@ -203,7 +203,7 @@ impl Part<'_> {
     }
 }
 
-/// Whether a statement about roles only lists them.
+/// True if a statement about roles only lists them.
 fn lists(text: &str) -> bool {
     let first = Lexer::new(text).next();
     let first = first.and_then(|token| text.get(token.start..token.end));

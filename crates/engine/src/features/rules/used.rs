@@ -1,4 +1,4 @@
-//! What has been used of a rule, and counted.
+//! A rule's places in use, and its counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -20,7 +20,7 @@ pub(super) struct Used {
     pub(super) bytes: AtomicU64,
 }
 
-/// What a rule has counted since the proxy knows it by name.
+/// Counts of a rule since the proxy knows it by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RuleCounts {
     /// Requests that have matched it, and of these those that it has refused, or would have if it were not only

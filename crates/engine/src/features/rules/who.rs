@@ -21,7 +21,7 @@ pub(crate) enum Role<'a> {
     Unknown,
 }
 
-/// Whether a rule is about something.
+/// A rule's fit: it is about something, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fits {
     No,

@@ -52,7 +52,7 @@ fn captured(bench: &mut Bench) -> Vec<Captured> {
         .collect()
 }
 
-/// What blocks say, and their bytes.
+/// The records of blocks, answered and waiting; and their bytes.
 fn read(
     blocks: &[Captured],
 ) -> (

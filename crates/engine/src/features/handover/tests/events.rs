@@ -88,7 +88,7 @@ fn a_client_is_not_told_again_what_it_has_been_told() {
     to.engine.on_message(to.now, event(EventKind::Schema));
     pass(&mut client, &mut from, &mut to);
     assert_eq!(client.read(&mut to), []);
-    // The same once more, when it is on its way back.
+    // The event comes once more, when it is on its way back.
     begin(&mut to, &client);
     let passed = next(&mut to).expect("it is quiet");
     to.now += SECOND / 10;

@@ -1,4 +1,4 @@
-//! What clients have prepared, for the other process.
+//! Statements that clients have prepared, for the other process.
 
 use helenus_wire::{Compression, Opcode, Version};
 
@@ -105,7 +105,7 @@ fn bytes_are_written_as_they_are() {
     let read: Credentials = rmp_serde::from_slice(&written).expect("read");
     assert!(read == token);
 
-    // What a client has sent of a message.
+    // Part of a message that a client has sent.
     let mut client = Client::connect(&mut from, Version::V4, Compression::None);
     let query = client.query(1, &format!("SELECT '{column}'"));
     client.send(&mut from, &query[..query.len() - 1]);

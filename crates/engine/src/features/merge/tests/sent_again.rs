@@ -1,4 +1,4 @@
-//! Whether batches that were lost are sent again.
+//! Lost batches, and their second sending.
 
 use helenus_wire::{ErrorBody, Opcode, Version, code};
 

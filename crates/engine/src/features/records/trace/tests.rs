@@ -36,7 +36,7 @@ fn ask(bench: &mut Bench, stream: i16) {
     bench.ask(Opcode::Query, stream, &body);
 }
 
-/// The same with a custom payload.
+/// [`ask`] with a custom payload.
 fn ask_with_parent(bench: &mut Bench, stream: i16, parent: &str) {
     let mut body = Vec::new();
     write::u16(&mut body, 1);

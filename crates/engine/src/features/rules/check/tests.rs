@@ -71,7 +71,7 @@ fn execute(id: &[u8]) -> Vec<u8> {
     asking.execute(Version::V5, id)
 }
 
-/// What the client is told of a request that reaches no node.
+/// The error for a request that reaches no node.
 fn refused(bench: &mut Bench, opcode: Opcode, body: &[u8]) -> (i32, String) {
     bench.ask(opcode, 9, body);
     assert_eq!(bench.at_node(), [], "{}", String::from_utf8_lossy(body));

@@ -1,4 +1,4 @@
-//! What is forbidden stays so, however it is asked for.
+//! Forbidden statements stay so, however they are asked for.
 
 use helenus_wire::{BatchView, ErrorBody, ExecuteView, QueryView, Reader, code};
 

@@ -1,4 +1,4 @@
-//! What is limited: by whom, by class, by bytes and by time.
+//! Limits: by client, by class, by bytes and by time.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn full(name: &str) -> RuleSettings {
     }
 }
 
-/// Whether a request is refused. What a node has got is answered.
+/// True if a request is refused. One that a node has got is answered.
 fn is_full(bench: &mut Bench, text: &str) -> bool {
     bench.ask(Opcode::Query, 9, &query(text, LOCAL_QUORUM));
     let sent = bench.at_node();
@@ -437,7 +437,7 @@ fn counters_and_places_outlive_changes_of_a_rule() {
     assert_eq!(counts, crate::features::rules::RuleCounts::default());
 }
 
-/// What was asked before is still on its way to the node.
+/// A statement is refused while an earlier request is still on its way to the node.
 fn refused_text_while_waiting(bench: &mut Bench) {
     bench.ask(
         Opcode::Query,
