@@ -1,4 +1,4 @@
-//! What comes to a worker beside the bytes of its clients and nodes: messages, and the time.
+//! Inputs of a worker beside the bytes of its clients and nodes: messages, and the time.
 
 mod adopt;
 mod report;
@@ -56,7 +56,7 @@ impl Engine {
         self.settle();
     }
 
-    /// What the control side or another worker says.
+    /// A message of the control side or another worker has come.
     pub fn on_message(&mut self, now: Instant, message: WorkerMessage) {
         self.set_now(now);
         match message {
@@ -91,7 +91,7 @@ impl Engine {
         self.links.renew(&mut self.cx, is_meant);
     }
 
-    /// What is looked for every [`TICK`].
+    /// The checks of every [`TICK`].
     fn tick(&mut self, since_1970: Duration) {
         let now = self.cx.now;
         self.cx.wall = (since_1970, now);

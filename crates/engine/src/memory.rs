@@ -15,11 +15,11 @@ use crate::support::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A worker tells the others when it holds so much more or less than they know.
 const STEP: usize = 64 * 1024;
-/// What clients hear when the bound is reached.
+/// The error's text for clients when the bound is reached.
 pub(crate) const NO_MEMORY: &str = "Helenus: this proxy holds as much as it may for its clients \
     (limits.memory_max): read answers sooner, ask for smaller pages, or have fewer requests in flight";
 
-/// What all workers of a proxy hold, as far as they have told.
+/// Bytes that all workers of a proxy hold, as far as they have told.
 #[derive(Debug, Default)]
 pub struct Memory {
     held: AtomicUsize,
@@ -34,7 +34,7 @@ impl Memory {
     }
 }
 
-/// What one worker holds.
+/// Bytes that one worker holds.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     memory: Arc<Memory>,
@@ -73,7 +73,7 @@ impl Ledger {
         self.tell();
     }
 
-    /// Whether so much more would be too much, over all workers.
+    /// True if so much more would be too much, over all workers.
     pub(crate) fn is_full(&self, more: usize) -> bool {
         let untold = self.held.get().saturating_sub(self.told.get());
         let full = self.memory.held() + untold + more > self.max.get();
@@ -90,7 +90,7 @@ impl Ledger {
         max.saturating_sub(self.memory.held() + untold)
     }
 
-    /// Whether something was too much, for any worker, since this was last asked.
+    /// True if something was too much, for any worker, since this was last asked.
     pub(crate) fn was_full(&self) -> bool {
         let refusals = self.memory.refusals.load(Ordering::Relaxed);
         self.seen.replace(refusals) != refusals

@@ -1,4 +1,4 @@
-//! What a worker's engine asks to be done outside of it, in the order in which it asks.
+//! Work that a worker's engine asks to be done outside of it, in the order in which it asks.
 //!
 //! The engine calls nobody: it moves no bytes, reads no clock and waits for nothing. Whoever runs it
 //! hands it what has happened and the time at which it did, and then carries out what
@@ -19,7 +19,7 @@ use crate::worker_status::Report;
 pub enum Output {
     /// The way of a client's connection has changed: see [`crate::Engine::next_for_client`].
     Client(SessionKey),
-    /// The same of a connection to a node: see [`crate::Engine::is_link_open`].
+    /// The way of a connection to a node has changed: see [`crate::Engine::is_link_open`].
     Link(LinkKey),
     /// A connection to this address is wanted; [`crate::Engine::on_dialed`] wants to hear of it.
     Dial(LinkKey, SocketAddr),
@@ -29,7 +29,7 @@ pub enum Output {
     Tell(usize, WorkerMessage),
     /// A node shall tell about a prepared statement that nobody here knows.
     Recall(Box<[u8]>),
-    /// What somebody wanted to know, with the number of the question.
+    /// The answer to a question about the worker, with the number of the question.
     Report(u64, Box<Report>),
     Feature(features::Output),
 }
@@ -37,7 +37,7 @@ pub enum Output {
 /// A connection that has been made, TLS included.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dialed {
-    /// Whether the node has been shown a certificate of the proxy, if it has asked for one.
+    /// The node has been shown a certificate of the proxy, if it has asked for one.
     pub shows_certificate: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct HeldAnswer {
     pub version: Version,
 }
 
-/// What became of waiting for the nodes to agree on the schema.
+/// How the wait for the nodes to agree on the schema has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
     Reached,
@@ -101,7 +101,7 @@ impl Outgoing for Encoder {
     }
 }
 
-/// What became of an attempt to write what waits for a connection.
+/// The result of an attempt to write what waits for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub writes: u64,

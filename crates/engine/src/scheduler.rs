@@ -1,4 +1,4 @@
-//! What waits for a node, and when it may go, as [`helenus_policy::schedule`] decides: a queue per node,
+//! Requests that wait for a node, and when they may go, as [`helenus_policy::schedule`] decides: a queue per node,
 //! bounded, in which everything waits that must wait at all.
 
 mod keeping;
@@ -44,7 +44,7 @@ pub(crate) struct Admission {
     pub place: Occupied,
     /// The scan permit of its node that it holds.
     permit: Option<ScanPermit>,
-    /// What the choice of replicas counts it as.
+    /// The request, as the choice of replicas counts it.
     sent: Sent,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Waiting {
     pub work_us: u32,
 }
 
-/// What a node has answered to a node request.
+/// A node's answer to a node request, as the schedule sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     pub service_us: u32,
@@ -86,14 +86,14 @@ pub(crate) struct Candidate {
     pub job: Job,
 }
 
-/// What became of a node request that was offered to a node.
+/// The outcome for a node request that was offered to a node.
 pub(crate) enum Admitted {
     Go(Admission),
     Waits(Waiting),
     Refused(String),
 }
 
-/// Whether a node's queue is to be looked at.
+/// The requests for which a node's queue is to be looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Noted {
     #[default]
@@ -103,11 +103,11 @@ enum Noted {
     ForAll,
 }
 
-/// What waits for one node.
+/// The queue of one node.
 struct Queue {
     schedule: Schedule<NodeRequestKey>,
     shared: Arc<SharedNode>,
-    /// What this worker has in flight there.
+    /// Requests of this worker in flight there.
     inside: Inside,
     noted: Noted,
     /// The schedule's counters as published.
@@ -115,9 +115,9 @@ struct Queue {
     /// Quick queries sent to it by all workers, as published; and when there were more.
     others: u64,
     others_at_us: u64,
-    /// What the choice of replicas has made of it, as published.
+    /// The view that the choice of replicas has of it, as published.
     chosen: View,
-    /// What the node reports of itself, and when what the choice knows of that was measured.
+    /// The node's reports of itself, and when those that the choice knows of were measured.
     reports: Arc<NodeReports>,
     reported: Option<Instant>,
     stats: Arc<NodeStats>,
@@ -127,9 +127,9 @@ struct Queue {
 #[derive(Default)]
 pub(crate) struct Queues {
     nodes: Vec<Queue>,
-    /// What may be in flight on each node.
+    /// Room for requests in flight on each node.
     room: Room,
-    /// What all that is outstanding says of which replica is best.
+    /// The choice of the best replica, by all that is outstanding.
     choice: Choice,
     /// Permits of what has been given up.
     kept: KeptPermits,
@@ -341,8 +341,8 @@ impl Queues {
         is_told
     }
 
-    /// Whether a permit that is free is left to another worker, because a tenant waits there that has had
-    /// less than all that wait here. It is told.
+    /// True if a permit that is free is left to another worker, because a tenant waits there that has had less than
+    /// all that wait here. It is told.
     fn leaves_permit(&self, cx: &mut Context, node: NodeIndex) -> bool {
         let queue = &self.nodes[node.as_usize()];
         if !queue.shared.others_wait(cx.index) || queue.schedule.has_due_scan(cx.now_us()) {
@@ -363,7 +363,7 @@ impl Queues {
         self.wake_scans(cx, node);
     }
 
-    /// Whether a node's queue would let a scan wait.
+    /// True if a node's queue would let a scan wait.
     pub(crate) fn would_queue_scan(&self, node: NodeIndex, job: &Job) -> bool {
         let schedule = &self.nodes[node.as_usize()].schedule;
         schedule.would_queue(Class::Scan, job)
@@ -420,7 +420,7 @@ impl Queues {
         Some((key, admission))
     }
 
-    /// What is said of this worker's scans at a node is true again.
+    /// Updates what is said of this worker's scans at a node.
     pub(crate) fn say_waiting(&self, cx: &Context, node: NodeIndex) {
         let queue = &self.nodes[node.as_usize()];
         let waits = queue.schedule.queued_in(Class::Scan) > 0;
@@ -496,7 +496,7 @@ impl Queues {
         self.choice.policy()
     }
 
-    /// Whether a node takes what is sent to it without letting it wait.
+    /// True if a node takes what is sent to it without letting it wait.
     pub(crate) fn is_free(&self, node: NodeIndex) -> bool {
         let queue = self.nodes.get(node.as_usize());
         queue.is_some_and(|queue| queue.schedule.waiting() == 0)

@@ -1,4 +1,4 @@
-//! What all workers of one proxy share: settings, the snapshot, prepared statements, counters.
+//! State that all workers of one proxy share: settings, the snapshot, prepared statements, counters.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -34,8 +34,8 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// Of `limits.memory_max`, the part that may wait for one client to read it.
 const BACKLOG_SHARE: usize = 4;
 
-/// What an engine holds: the settings in force, which it takes over when a message brings them, and what
-/// all threads have in common.
+/// The settings in force in an engine, which it takes over when a message brings them, and the state that all threads
+/// share.
 pub struct Shared {
     pub config: Arc<Config>,
     common: Arc<Common>,
@@ -67,18 +67,18 @@ pub struct Common {
     pub logins: Logins,
     /// Scans under way.
     pub scans: Arc<ScanCounts>,
-    /// What scans have in common that differ in their values only.
+    /// Properties of scans that differ in their values only.
     pub(crate) shapes: Shapes,
-    /// What workers share of each node.
+    /// State of each node that workers share.
     pub nodes: SharedNodes,
     pub features: features::Shared,
-    /// What nodes report of themselves.
+    /// Nodes' reports of themselves.
     pub reports: Reports,
     /// Until when what is known of flags and catalogue may be relied on.
     pub leases: Leases,
 }
 
-/// What the control side and other workers tell a worker.
+/// A message of the control side or another worker to a worker.
 #[derive(Clone, Debug)]
 pub enum WorkerMessage {
     /// A new snapshot is there.
@@ -152,7 +152,7 @@ impl Shared {
             .min(self.memory_max() / BACKLOG_SHARE)
     }
 
-    /// The same with other settings.
+    /// This state with other settings.
     pub(crate) fn with(&self, config: Arc<Config>) -> Shared {
         let common = self.common.clone();
         Shared { config, common }
@@ -214,8 +214,8 @@ impl Common {
         (before < self.settings.load().limits.clients_max).then_some(permit)
     }
 
-    /// Whether a node is to be asked for a prepared statement that nobody here knows. It will be known
-    /// a little later, or not at all; nothing waits for it.
+    /// True if a node is to be asked for a prepared statement that nobody here knows. It will be known a little
+    /// later, or not at all; nothing waits for it.
     pub(crate) fn wants_recall(&self, id: &[u8], asker: Asker, now: Instant) -> bool {
         let recalled = self.recalled.lock();
         recalled.is_ok_and(|mut recalled| recalled.is_due(id, asker, now))
@@ -228,7 +228,7 @@ impl Common {
         }
     }
 
-    /// Whether a worker has not ended.
+    /// True if a worker has not ended.
     pub fn is_running(&self, worker: usize) -> bool {
         self.ended
             .lock()
@@ -371,7 +371,7 @@ impl Common {
         newest.unwrap_or(prepared)
     }
 
-    /// Whether there is a later snapshot.
+    /// True if there is a later snapshot.
     pub(crate) fn is_newer_than(&self, snapshot: &Snapshot) -> bool {
         self.epoch.load(Ordering::Acquire) != snapshot.epoch
     }

@@ -1,4 +1,4 @@
-//! What a request asks for: statements, prepared ones, what is known of them, system tables.
+//! Statements of requests: texts, prepared ones, what is known of them, system tables.
 
 pub(crate) mod analysis;
 pub mod analyze;
@@ -45,7 +45,7 @@ use crate::statement::prepared::told::{Known, Told};
 use crate::stats::TableStats;
 use crate::support::sampling::{Sampler, Share};
 
-/// What one worker knows of statements.
+/// One worker's knowledge of statements.
 pub(crate) struct Statements {
     texts: TextCache,
     prepared: PreparedCache,
@@ -54,7 +54,7 @@ pub(crate) struct Statements {
     /// The work of requests of which nothing else is known.
     pub typical: Typical,
     tables: TableCounters,
-    /// What clients are shown in place of nodes.
+    /// The proxies, which clients are shown in place of nodes.
     proxies: Proxies,
     /// Which answers count for how often statements are asked.
     counted: Sampler,
@@ -92,7 +92,7 @@ impl Statements {
         }
     }
 
-    /// What a text asks for. `keyspace`: that of names without one.
+    /// The statement of a text. `keyspace`: that of names without one.
     pub(crate) fn of_text(&mut self, keyspace: Option<&str>, text: &str) -> Arc<Statement> {
         self.texts.statement(keyspace, text)
     }
@@ -103,7 +103,7 @@ impl Statements {
         shared.publish_prepared(prepared);
     }
 
-    /// Whether an answer counts for how often its statement is asked.
+    /// True if an answer counts for how often its statement is asked.
     #[inline]
     pub(crate) fn is_counted(&mut self) -> bool {
         self.counted.takes(Share::one_of(COUNTED_ONE_OF))
@@ -145,7 +145,7 @@ impl Statements {
         prepared.standing.note_told();
     }
 
-    /// Whether a client must prepare a statement again before it may use it.
+    /// True if a client must prepare a statement again before it may use it.
     pub(crate) fn is_outdated(&mut self, session: SessionKey, prepared: &Prepared) -> bool {
         let standing = &prepared.standing;
         standing.is_untold()

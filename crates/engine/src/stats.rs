@@ -248,7 +248,7 @@ pub struct NodeStats {
     pub(crate) unjudged_roles: Repeated,
 }
 
-/// What the schedule of one node has done with one class.
+/// Counters of one node's schedule for one class.
 #[derive(Debug, Default)]
 pub struct ScheduleCounters {
     pub dispatched: AtomicU64,
@@ -271,7 +271,7 @@ pub struct TableStats {
     pub writes: AtomicU64,
     pub errors: AtomicU64,
     pub latency: Histogram,
-    /// What the slowest of its filtering scans take over the ring.
+    /// The time that the slowest of its filtering scans take over the ring.
     pace: Mutex<SlowestPace>,
 }
 
@@ -331,7 +331,7 @@ pub struct Stats {
     pub window_us: AtomicU64,
     nodes: RwLock<Vec<Arc<NodeStats>>>,
     tables: RwLock<Vec<Arc<TableStats>>>,
-    /// What features count by name.
+    /// Counters of features, by name.
     pub features: InStats,
 }
 

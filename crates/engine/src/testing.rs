@@ -1,4 +1,4 @@
-//! What tests of several stations need.
+//! Helpers for tests of several stations.
 
 pub(crate) mod asking;
 pub(crate) mod bench;
@@ -113,7 +113,7 @@ pub(crate) fn node(number: u8) -> Node {
     }
 }
 
-/// What an engine has sent to a node.
+/// The bytes that an engine has sent to a node.
 pub(crate) fn take_sent(engine: &mut Engine, key: LinkKey) -> Vec<u8> {
     let Some(encoder) = engine.link_bytes(key) else {
         return Vec::new();
@@ -144,7 +144,7 @@ pub(crate) fn bytes_of(mode: (Version, bool), stream: i16, opcode: Opcode, body:
     written((true, 0), mode, stream, opcode, body)
 }
 
-/// The same with these flags.
+/// A node's answer with these flags.
 pub(crate) fn bytes_with_flags(
     flags: u8,
     mode: (Version, bool),
@@ -165,7 +165,7 @@ pub(crate) fn request_of(
     request_with_flags(0, mode, stream, opcode, body)
 }
 
-/// The same with these flags.
+/// A client's request with these flags.
 pub(crate) fn request_with_flags(
     flags: u8,
     mode: (Version, bool),
@@ -197,7 +197,7 @@ fn written(
     encoder.pending().to_vec()
 }
 
-/// What was written, envelope by envelope.
+/// The written bytes, envelope by envelope.
 pub(crate) fn envelopes(framed: bool, bytes: &[u8]) -> Vec<Envelope> {
     let mut found = Vec::new();
     let mut decoder = Decoder::new(MAX_RESPONSE_BODY);

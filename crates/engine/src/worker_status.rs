@@ -1,6 +1,5 @@
-//! What somebody may want to know of a worker, and what it says. Asked by message
-//! ([`crate::shared::WorkerMessage::Report`]), answered as an output ([`crate::output::Output::Report`]): it
-//! costs nothing while nobody asks.
+//! Questions about a worker, and its answers. Asked by message ([`crate::shared::WorkerMessage::Report`]), answered
+//! as an output ([`crate::output::Output::Report`]): they cost nothing while nobody asks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use crate::features;
 use crate::keys::SessionKey;
 use crate::session::names::Kind;
 
-/// What is wanted: at most so many of each.
+/// A question about a worker: at most so many of each.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     Clients {
@@ -30,12 +29,12 @@ pub enum Wanted {
     Feature(features::Wanted),
 }
 
-/// What a worker says.
+/// A worker's answer to [`Wanted`].
 #[derive(Debug)]
 pub enum Report {
     /// Those that come first in that order, and how many there are.
     Clients(Vec<ClientRow>, usize),
-    /// Whether the client was there.
+    /// True if the client was there.
     Killed(bool),
     /// How many were.
     IdleClosed(usize),
@@ -71,7 +70,7 @@ impl ClientOrder {
     }
 }
 
-/// What is counted of a client.
+/// Counts of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientNumbers {
     pub in_flight: usize,
@@ -92,7 +91,7 @@ pub struct ClientRow {
     pub address: SocketAddr,
     /// Where it can be told.
     pub role: Option<Arc<str>>,
-    /// What it says of itself.
+    /// Its driver and application, as it names them.
     pub kind: Kind,
     /// `CLIENT_ID`, by its word.
     pub client_id: Box<str>,

@@ -4,7 +4,7 @@ use helenus_cql::Kind;
 
 use crate::statement::words::{is_one_of, words};
 
-/// Whether statements of a kind write rows, or take them away.
+/// True if statements of a kind write rows, or take them away.
 pub(crate) fn may_write(kind: Kind) -> bool {
     matches!(
         kind,
@@ -12,7 +12,7 @@ pub(crate) fn may_write(kind: Kind) -> bool {
     )
 }
 
-/// The same of a statement that nobody here understands.
+/// [`may_write`] for a statement that nobody here understands.
 pub(crate) fn begins_as_write(text: &str) -> bool {
     let writes = ["insert", "update", "delete", "begin", "truncate"];
     words(text)

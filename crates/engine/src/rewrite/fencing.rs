@@ -11,7 +11,7 @@ use crate::statement::analysis::Analysis;
 use crate::statement::prepared::{Prepared, Statement};
 
 impl Engine {
-    /// What a request needs to be known of the tables that are flagged for a feature.
+    /// The knowledge of tables flagged for a feature that a request needs.
     pub(crate) fn need(
         &mut self,
         flagged: &Flagged,

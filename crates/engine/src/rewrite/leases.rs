@@ -29,8 +29,8 @@ impl Leases {
         }
     }
 
-    /// What is held of them. The snapshot is looked at after that: whoever renews a lease has stored before what it is
-    /// about.
+    /// The leases that are held. The snapshot is looked at after that: whoever renews a lease has stored before what
+    /// it is about.
     pub(crate) fn held(&self, now: Instant) -> Held {
         Held {
             flags: self.flags.until(now),
@@ -99,12 +99,12 @@ impl Lease {
     }
 }
 
-/// What a request needs to be known, from least to most.
+/// The knowledge that a request needs, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// That none of its tables is flagged.
     Flags,
-    /// What the catalogue says of a table that is flagged, or of one that nobody knows.
+    /// The catalogue's entry of a table that is flagged, or of one that nobody knows.
     Catalogue,
     /// A row of the catalogue that is lost.
     Row,
@@ -121,7 +121,7 @@ impl Flagged {
         self.note(keyspace, table, Need::Catalogue);
     }
 
-    /// What the catalogue said of this one is lost.
+    /// This table's entry in the catalogue is lost.
     pub fn add_lost(&mut self, keyspace: &str, table: &str) {
         self.note(keyspace, table, Need::Row);
     }
@@ -147,7 +147,7 @@ impl Flagged {
         needs.filter(|need| **need == Need::Row).count()
     }
 
-    /// What a request about this table needs; `None`: about one that is not known.
+    /// The need of a request about this table; `None`: about one that is not known.
     pub(crate) fn need(&self, table: Option<(&str, &str)>) -> Need {
         if self.is_empty() {
             return Need::Flags;
@@ -160,20 +160,20 @@ impl Flagged {
         need.copied().unwrap_or(Need::Flags)
     }
 
-    /// The same of a table with this name in a keyspace that is not known.
+    /// The need of a request about a table with this name in a keyspace that is not known.
     pub(crate) fn need_in_any_keyspace(&self, table: &str) -> Need {
         let of_keyspaces = self.tables.values();
         let needs = of_keyspaces.filter_map(|tables| tables.get(table));
         needs.copied().max().unwrap_or(Need::Flags)
     }
 
-    /// The same of a request that may be about any of them.
+    /// The need of a request that may be about any of them.
     pub(crate) fn need_of_any(&self) -> Need {
         let needs = self.tables.values().flat_map(FxHashMap::values);
         needs.copied().max().unwrap_or(Need::Flags)
     }
 
-    /// The same of a request about several.
+    /// The need of a request about several.
     pub(crate) fn most<'t>(
         &self,
         mut tables: impl Iterator<Item = Option<(&'t str, &'t str)>>,

@@ -26,7 +26,7 @@ impl Refusal {
         Refusal::new(code::INVALID, text)
     }
 
-    /// What may not be done, as too little is known of this.
+    /// A refusal because too little is known for the request.
     pub(crate) fn unknown(
         (of, refused): (&str, &str),
         leases: &Leases,

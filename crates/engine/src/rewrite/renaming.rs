@@ -2,7 +2,7 @@
 
 use helenus_wire::{Malformed, Reader, flags, write};
 
-/// What comes before an answer, with other names in its warnings; `None` if it has none of these.
+/// An answer's prelude with other names in its warnings; `None` if it has none of these.
 ///
 /// # Errors
 /// It is not what the flags say.

@@ -1,4 +1,4 @@
-//! What a request becomes on its way to the nodes, and what an answer becomes on its way back.
+//! A request's form on its way to the nodes, and an answer's on its way back.
 
 use std::time::Instant;
 
@@ -6,10 +6,10 @@ use helenus_wire::{ErrorBody, Opcode, is_paging_state};
 
 use crate::rewrite::schema_read::SchemaForm;
 
-/// What Cassandra says of a paging state that is none.
+/// Cassandra's error for a malformed paging state.
 pub(crate) const INVALID_STATE: &str = "Invalid value for the paging state";
 
-/// What is sent in place of a client's request, before that may join another.
+/// A request sent in place of a client's, before that may join another.
 #[derive(Default)]
 pub(crate) struct Instead {
     /// It is not sent later than this: what is known may be another thing by then.
@@ -18,7 +18,7 @@ pub(crate) struct Instead {
     pub sent: Option<(Opcode, Vec<u8>)>,
 }
 
-/// What a request becomes that goes on by itself.
+/// Changes to a request that goes on by itself.
 #[derive(Default)]
 pub(crate) struct Rewritten {
     /// It is not sent later than this.
@@ -30,7 +30,7 @@ pub(crate) struct Rewritten {
 }
 
 impl Rewritten {
-    /// Whether the paging state that is sent, if there is one, is one to the nodes: links are shared, and nodes close
+    /// True if the paging state that is sent, if there is one, is one to the nodes: links are shared, and nodes close
     /// those over which others come.
     pub(crate) fn may_be_sent_with(&self, state: Option<&[u8]>) -> bool {
         let sent = state.map(|state| state.get(self.state_begins_at..).unwrap_or(state));
@@ -47,7 +47,7 @@ pub(crate) enum Tried<'a> {
     No(i32),
 }
 
-/// What becomes of a node's answer to a request that was another one than its client's.
+/// A client's view of a node's answer to a request other than its own.
 pub(crate) enum AsAsked {
     AsItCame,
     Body(Vec<u8>),
@@ -65,7 +65,7 @@ impl AsAsked {
     }
 }
 
-/// What a client gets in place of an answer.
+/// A client's answer in place of a node's.
 pub(crate) struct ShownAnswer {
     pub opcode: Opcode,
     pub header_flags: u8,

@@ -33,13 +33,13 @@ pub(crate) struct SchemaForm {
 #[derive(Debug)]
 pub(crate) struct SchemaRead {
     about: About,
-    /// What is left of the LIMIT, if nodes are asked without it.
+    /// The rest of the LIMIT, if nodes are asked without it.
     left: Option<u32>,
     /// Tells the columns of the result where the answer does not.
     prepared: Option<Arc<Prepared>>,
 }
 
-/// What the rows of an answer are about.
+/// The subject of an answer's rows.
 #[derive(Debug)]
 enum About {
     /// One table each, as far as the statement tells.
@@ -53,7 +53,7 @@ enum About {
     Described { text: Box<str> },
 }
 
-/// What tells a name.
+/// The source of a name.
 #[derive(Debug)]
 enum Told {
     /// The statement, for all rows.
@@ -227,7 +227,7 @@ struct Subject<'a> {
     keyspace: Option<Named<'a>>,
     table: Option<Named<'a>>,
     column: Option<usize>,
-    /// What says whether it is a table.
+    /// The cell that says whether it is a table.
     kind: Option<usize>,
     /// Where its definition stands.
     definition: Option<usize>,
@@ -237,7 +237,7 @@ struct Subject<'a> {
 
 #[derive(Clone, Copy)]
 enum Named<'a> {
-    /// The same for all rows: the client has asked by this name.
+    /// One name for all rows: the client has asked by it.
     Is(&'a str),
     At(usize),
 }
@@ -249,7 +249,7 @@ struct Of<'r> {
     table: Option<Cow<'r, str>>,
 }
 
-/// What clients do not see.
+/// Tables and columns that clients do not see.
 pub(crate) trait Hidden {
     fn table(&self, keyspace: &str, table: &str) -> bool;
     /// Without a keyspace or table: of any.
@@ -333,7 +333,7 @@ fn without_columns(definition: &str, is_hidden: impl Fn(&str) -> bool) -> Option
     Some(out)
 }
 
-/// Whether a text names a table.
+/// True if a text names a table.
 fn names(text: &str, table: &str) -> bool {
     Lexer::new(text).any(|token| {
         let is_name = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
@@ -395,8 +395,8 @@ impl Asking<'_> {
         text(term, &self.options.values, self.names(), self.statement)
     }
 
-    /// What is left of a LIMIT, and the body of a QUERY without it. `None` if there is none, if it does not
-    /// count rows, or if a node has something to say about it.
+    /// The rest of a LIMIT, and the body of a QUERY without it. `None` if there is none, if it does not count rows,
+    /// or if a node has something to say about it.
     fn unlimited(&self, select: &SelectFacts) -> Option<(u32, Vec<u8>)> {
         let term = select.limit.as_ref().filter(|_| !select.group_by)?;
         let limit = limit(term, &self.options.values, self.names(), self.statement)?;

@@ -1,4 +1,4 @@
-//! What clients are told of tables: nothing of those that they do not see, unless they ask for one by its name.
+//! Clients' view of tables: nothing of those that they do not see, unless they ask for one by its name.
 
 use helenus_cql::Kind;
 use helenus_wire::{ExecuteView, Opcode, QueryView, Reader};
@@ -9,7 +9,7 @@ use crate::features::{self, Arrived};
 use crate::rewrite::schema_read::{Asking, Hidden, SchemaForm, SchemaRead};
 use crate::shared::EventKind;
 
-/// What clients do not see of the schema, by what is known now.
+/// Tables and columns that clients do not see, by what is known now.
 pub(crate) struct HiddenFromClients<'a>(&'a Context);
 
 impl Hidden for HiddenFromClients<'_> {
@@ -27,7 +27,7 @@ impl Engine {
         HiddenFromClients(&self.cx)
     }
 
-    /// What becomes of a request that asks for the definitions of tables; `None` if it is no such request.
+    /// The form of a request that asks for the definitions of tables; `None` if it is no such request.
     pub(crate) fn schema_read(&self, request: &Arrived<'_>) -> Option<SchemaForm> {
         let (arrival, analysis) = (request.arrival, request.analysis);
         let statement = request.statement?;
@@ -58,7 +58,7 @@ impl Engine {
         Some(SchemaForm { read, instead })
     }
 
-    /// Whether an event is about a table that clients do not see.
+    /// True if an event is about a table that clients do not see.
     pub(crate) fn is_hidden_event(&self, kind: EventKind, body: &[u8]) -> bool {
         if kind != EventKind::Schema || !features::hides(&self.cx.shared.config) {
             return false;

@@ -23,7 +23,7 @@ pub(crate) fn limit(
     Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?)))
 }
 
-/// The same of a token of the Murmur3 partitioner, which is a bigint.
+/// A token of the Murmur3 partitioner, as it is written, or bound as a bigint.
 pub(crate) fn token(
     term: &Term,
     values: &Values<'_>,
@@ -50,7 +50,7 @@ pub(crate) fn text<'a>(
     }
 }
 
-/// What is bound to a marker.
+/// The value bound to a marker.
 fn bound<'a>(
     term: &Term,
     values: &Values<'a>,

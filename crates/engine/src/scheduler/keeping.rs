@@ -10,7 +10,7 @@ use crate::scheduler::kept::Kept;
 use crate::scheduler::{Admission, Queues};
 
 impl Admission {
-    /// Whether it has a scan permit.
+    /// True if it has a scan permit.
     #[inline]
     pub(crate) fn has_permit(&self) -> bool {
         self.permit.is_some()
@@ -39,7 +39,7 @@ impl Queues {
         }
     }
 
-    /// What has been given up there is over: its answer has come, or there will be none.
+    /// A request that has been given up there is over: its answer has come, or there will be none.
     #[inline]
     pub(crate) fn on_late_answer(&mut self, cx: &mut Context, link: LinkKey, stream: i16) {
         if let Some(node) = self.kept.give_back(link, stream) {

@@ -1,6 +1,6 @@
-//! What a node request is to its node's schedule: long work, which takes one of the node's permits, or
-//! short work, which does not. What counts is how much work it is predicted to be, not what kind of
-//! statement it is.
+//! The lane of a node request in its node's schedule: long work, which takes one of the node's permits, or short
+//! work, which does not. It depends on how much work the request is predicted to be, not on the kind of its
+//! statement.
 //!
 //! - A scan is long, unless its statement is known for little work, or for few rows of which it reads no
 //!   more: a look-up in an index, `LIMIT 1`.

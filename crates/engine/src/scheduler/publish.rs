@@ -1,4 +1,4 @@
-//! What a worker tells of a node's queue once a tick, for metrics and for the other workers.
+//! A worker's view of a node's queue, published once a tick for metrics and for the other workers.
 
 use std::sync::atomic::Ordering;
 

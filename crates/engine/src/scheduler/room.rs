@@ -1,4 +1,4 @@
-//! What may be in flight on a node over all workers.
+//! Room for requests in flight on a node over all workers.
 
 use std::sync::atomic::Ordering;
 
@@ -7,8 +7,8 @@ use helenus_policy::ring::NodeIndex;
 use crate::config::Config;
 use crate::scheduler::shared_node::SharedNode;
 
-/// What may be in flight on a node over all workers: a part of it is each worker's own, so that none
-/// can be kept out by the others, and costs it no look at them; the rest is lent to who needs it.
+/// Room for requests in flight on a node over all workers: a part of it is each worker's own, so that none can be
+/// kept out by the others, and costs it no look at them; the rest is lent to who needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Room {
     own: u32,
@@ -35,7 +35,7 @@ impl Room {
     }
 }
 
-/// What one worker has in flight on a node of its own room.
+/// Requests and bytes that one worker has in flight on a node, in its own room.
 #[derive(Debug, Default)]
 pub(crate) struct Inside {
     requests: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Whether the node takes one more request of this worker.
+    /// True if the node takes one more request of this worker.
     pub(super) fn has_room(&self, shared: &SharedNode, room: &Room) -> bool {
         let requests =
             self.requests < room.own || shared.lent.load(Ordering::Relaxed) < room.lent_max;
@@ -89,7 +89,7 @@ impl Inside {
         }
     }
 
-    /// Whether nothing is.
+    /// True if there is nothing in flight.
     pub(crate) fn is_clear(&self) -> bool {
         self.requests == 0 && self.bytes == 0
     }

@@ -1,4 +1,4 @@
-//! What the settings allow a worker to have at a node.
+//! Settings of a worker's queue for a node.
 
 use helenus_policy::choice;
 use helenus_policy::schedule::{Class, Settings, Variant};

@@ -1,7 +1,7 @@
-//! What the workers share of a node. Each has a queue of its own for it; its scan permits are counted over
-//! all of them, with a bit for each worker whose scans wait for one. Whoever returns a permit wakes the
-//! worker at which the tenant waits that has had the least ([`Shares`]); where several are alike, workers
-//! take turns. A worker leaves a free permit to another one at which somebody waits that has had less.
+//! State of a node that workers share. Each worker has a queue of its own for it; its scan permits are counted over
+//! all workers, with a bit for each whose scans wait for one. Whoever returns a permit wakes the worker at which the
+//! tenant waits that has had the least ([`Shares`]); where several are alike, workers take turns. A worker leaves a
+//! free permit to another one at which somebody waits that has had less.
 
 use std::time::Instant;
 
@@ -29,13 +29,13 @@ impl WorkerSet {
         Some((word, 1 << (worker % BITS)))
     }
 
-    /// Whether a worker is in it: it alone changes that, or its answer may be late.
+    /// True if a worker is in it: it alone changes that, or its answer may be late.
     fn has(&self, worker: usize) -> bool {
         let word = self.word(worker);
         word.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// Whether there are others in it than this one.
+    /// True if there are others in it than this one.
     fn has_others_than(&self, worker: usize) -> bool {
         self.0.iter().enumerate().any(|(at, word)| {
             let own = match worker / BITS == at {
@@ -59,7 +59,7 @@ impl WorkerSet {
     }
 }
 
-/// What workers share of a node: its scan permits, and room that is lent to who needs it.
+/// State of a node that workers share: its scan permits, and room that is lent to who needs it.
 #[derive(Debug)]
 pub(crate) struct SharedNode {
     scans: AtomicU32,
@@ -71,7 +71,7 @@ pub(crate) struct SharedNode {
     wanted: [AtomicU32; WAKEABLE],
     /// A bit for each worker that has been told of a permit and has not looked yet.
     woken: WorkerSet,
-    /// What was served to whom, by all workers.
+    /// Work served for each tenant, by all workers.
     pub(super) shares: Arc<Shares>,
     /// Requests and their bytes in flight beyond what each worker may always have there.
     pub(super) lent: AtomicU32,
@@ -103,7 +103,7 @@ impl SharedNode {
     }
 }
 
-/// What workers share of each node.
+/// State of each node that workers share.
 #[derive(Debug)]
 pub struct SharedNodes {
     nodes: RwLock<Vec<Arc<SharedNode>>>,
@@ -181,13 +181,13 @@ impl SharedNode {
         })
     }
 
-    /// Whether this number of permits, or more, are with scans that nobody waits for any more, and none with another.
+    /// True if this number of permits, or more, are with scans that nobody waits for any more, and none with another.
     pub(super) fn are_all_kept(&self, permits: u32) -> bool {
         let kept = self.kept.load(Ordering::Relaxed);
         kept >= permits.max(1) && kept >= self.scans.load(Ordering::Relaxed)
     }
 
-    /// Whether fewer than this number of permits are taken.
+    /// True if fewer than this number of permits are taken.
     pub(super) fn has_free(&self, permits: u32) -> bool {
         self.scans.load(Ordering::SeqCst) < permits
     }
@@ -210,7 +210,7 @@ impl SharedNode {
         }
     }
 
-    /// Whether scans of other workers than this one wait.
+    /// True if scans of other workers than this one wait.
     pub(super) fn others_wait(&self, worker: usize) -> bool {
         self.waiting.has_others_than(worker)
     }
@@ -251,7 +251,7 @@ impl SharedNode {
         }
     }
 
-    /// What has not been given back, by any worker.
+    /// State not given back, by any worker.
     pub(crate) fn residue(&self) -> Option<String> {
         let scans = self.scans.load(Ordering::Relaxed);
         let waiting = self.waiting.has_others_than(WAKEABLE);

@@ -36,12 +36,12 @@ impl Queues {
         after
     }
 
-    /// Whether scans are in flight, from any worker, or wait here.
+    /// True if scans are in flight, from any worker, or wait here.
     pub(crate) fn scans_about(&self) -> bool {
         self.nodes.iter().any(|queue| queue.scans() > 0)
     }
 
-    /// Whether nodes have had anything else than scans to do a moment ago, from any worker.
+    /// True if nodes have had anything else than scans to do a moment ago, from any worker.
     pub(crate) fn others_lately(&self, now_us: u64) -> bool {
         let lately = |at_us| now_us.saturating_sub(at_us) < LATELY_US;
         let mut nodes = self.nodes.iter();
@@ -60,7 +60,7 @@ impl Queues {
         self.nodes.iter().map(permits).sum()
     }
 
-    /// Whether a node's queue has an order of the paper's, which knows kinds of requests only.
+    /// True if a node's queue has an order of the paper's, which knows kinds of requests only.
     pub(crate) fn is_preset(&self, node: NodeIndex) -> bool {
         let schedule = &self.nodes[node.as_usize()].schedule;
         schedule.settings().variant.is_preset()
@@ -72,7 +72,7 @@ impl Queues {
         (schedule.waiting(), schedule.in_flight())
     }
 
-    /// What has not been given back, in words.
+    /// State not given back, in words.
     pub(crate) fn residue(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (at, queue) in self.nodes.iter().enumerate() {

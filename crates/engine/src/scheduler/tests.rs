@@ -120,7 +120,7 @@ struct Scans {
     /// In the order in which they are answered.
     at_node: VecDeque<(usize, NodeRequestKey, Admission)>,
     messages: VecDeque<usize>,
-    /// Whether messages between workers arrive only after the next answer.
+    /// Messages between workers arrive only after the next answer.
     late: bool,
     served: [u32; 4],
 }

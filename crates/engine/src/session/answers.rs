@@ -1,4 +1,4 @@
-//! What clients are answered, in the version of each.
+//! Answers to clients, in the version of each.
 
 use std::rc::Rc;
 
@@ -185,13 +185,13 @@ impl Clients {
     }
 }
 
-/// Whether an answer may be copied for its client.
+/// True if an answer may be copied for its client.
 fn may_be_copied(memory: &Ledger, kind: (Opcode, u8), body: &[u8]) -> bool {
     body.len() <= REFUSED_MIN || !memory.is_full(body.len()) || !may_be_refused(kind, body)
 }
 
-/// Whether an error may stand in the place of an answer for which there is no memory: rows that were read. What says
-/// that something has been done is passed on, and a prepared statement, which its client is known to have.
+/// True if an error may stand in the place of an answer for which there is no memory: rows that were read. An answer
+/// that says that something has been done is passed on, and a prepared statement, which its client is known to have.
 #[cold]
 pub(super) fn may_be_refused((opcode, header_flags): (Opcode, u8), body: &[u8]) -> bool {
     if opcode != Opcode::Result {

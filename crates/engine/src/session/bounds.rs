@@ -24,14 +24,14 @@ const BACKLOG_MIN: usize = 1 << 20;
 const STALL_MAX: Duration = Duration::from_secs(5);
 
 impl Session {
-    /// Whether it has answers that its client has not begun to read for a while, or more than may wait.
+    /// True if it has answers that its client has not begun to read for a while, or more than may wait.
     fn keeps_memory_busy(&self, backlog_max: usize, stalled: impl Fn(Instant) -> bool) -> bool {
         let waits = self.outbox.len();
         let is_too_much = waits > BACKLOG_MIN && stalled(self.wrote);
         self.write_blocked && (waits > backlog_max || is_too_much)
     }
 
-    /// Whether more waits for it than may, and it stands still. What a client reads may be more while there is
+    /// True if more waits for it than may, and it stands still. More may wait for a client that reads while there is
     /// memory.
     pub(super) fn reads_too_little(&self, backlog_max: usize, now: Instant) -> bool {
         self.write_blocked
@@ -46,7 +46,7 @@ impl Session {
         partial > PARTIAL_MIN && memory.is_full(0)
     }
 
-    /// Whether it has more to read than it may while the memory is full.
+    /// True if it has more to read than it may while the memory is full.
     pub(super) fn is_unread(&self, memory: &Ledger) -> bool {
         self.write_blocked && self.outbox.copied_len() > BACKLOG_MIN && memory.is_full(0)
     }

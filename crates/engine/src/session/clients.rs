@@ -30,14 +30,14 @@ pub(crate) struct Clients {
     have_left: bool,
     /// An answer while it is converted to its client's version.
     pub(super) convert_buf: Vec<u8>,
-    /// What clients were told of late.
+    /// Events that clients were told of late.
     pub(super) events: RecentEvents,
     pub(super) told_elsewhere: ToldElsewhere,
     /// Those that another process takes over.
     pub(super) leavers: Leavers,
 }
 
-/// What the requests of a client that is ready have in common.
+/// The terms of all requests of a client that is ready.
 pub(crate) struct Terms {
     pub version: Version,
     pub keyspace: Option<Rc<str>>,
@@ -82,12 +82,12 @@ impl Clients {
         Some(self.sessions.get(key)?.peer)
     }
 
-    /// What a client calls itself.
+    /// A client's driver and application, as it names them.
     pub(crate) fn kind_of(&self, key: SessionKey) -> Option<&Kind> {
         Some(&self.sessions.get(key)?.names.kind)
     }
 
-    /// What features keep of a client's connection.
+    /// State of features of a client's connection.
     #[inline]
     pub(crate) fn features_of(&mut self, key: SessionKey) -> Option<&mut features::InSession> {
         Some(&mut self.sessions.get_mut(key)?.features)
@@ -135,7 +135,7 @@ impl Clients {
         sessions.map(|(key, session)| (key, session.in_flight))
     }
 
-    /// Whether clients have left with requests in flight since this was last asked.
+    /// True if clients have left with requests in flight since this was last asked.
     pub(crate) fn take_have_left(&mut self) -> bool {
         std::mem::take(&mut self.have_left)
     }

@@ -35,7 +35,7 @@ pub(super) struct Session {
     pub pool: Option<PoolKey>,
     /// As whom it has logged in, if it had to.
     pub member: Option<Member>,
-    /// What it calls itself.
+    /// The names that it gives itself.
     pub names: Box<ClientNames>,
     /// Set while it is ready.
     pub counted: Option<CountedClient>,
@@ -57,7 +57,7 @@ pub(super) struct Session {
     pub write_blocked: bool,
     /// When the socket last took bytes, or a client came.
     pub wrote: Instant,
-    /// Whether it is among those with something to be written.
+    /// It is among those with something to be written.
     pub dirty: bool,
     pub life: Life,
     /// Mode of the decoder from the next byte on.
@@ -67,7 +67,7 @@ pub(super) struct Session {
     pub passing: Passing,
 }
 
-/// What a client has sent and got.
+/// Requests and bytes of a client.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Traffic {
     /// Requests that waited for nodes: not what the proxy answers itself.
@@ -115,7 +115,7 @@ pub(super) enum Passing {
     Offered(Instant),
 }
 
-/// What is to be done next for a client's connection.
+/// The next step for a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// To read from it. If nothing is there while it is `leaving`, its last answer is to leave.
@@ -126,7 +126,7 @@ pub enum Next {
     Wait,
     /// To be told that nothing more comes.
     ShutDown,
-    /// What it still sends until it closes its end is to be thrown away.
+    /// To throw away what it still sends until it closes its end.
     Linger,
     /// To be closed as it is.
     Close,
@@ -181,22 +181,22 @@ impl Session {
         matches!(self.phase, Phase::Ready)
     }
 
-    /// Whether nothing is read from it for the sake of its way to another process.
+    /// True if nothing is read from it for the sake of its way to another process.
     pub(super) fn is_held_back(&self) -> bool {
         matches!(self.passing, Passing::Held(_) | Passing::Offered(_))
     }
 
-    /// Whether another process may have it.
+    /// True if another process may have it.
     pub(super) fn is_offered(&self) -> bool {
         matches!(self.passing, Passing::Offered(_))
     }
 
-    /// Whether it is closed when it is quiet, if the proxy stops.
+    /// True if it is closed when it is quiet, if the proxy stops.
     pub(super) fn stays(&self) -> bool {
         self.passing == Passing::Stays || !self.is_ready()
     }
 
-    /// Whether an answer can still reach it: one after the last would only break the connection.
+    /// True if an answer can still reach it: one after the last would only break the connection.
     pub(super) fn hears_answers(&self) -> bool {
         !matches!(self.life, Life::Lingering(_) | Life::Dead)
     }

@@ -51,7 +51,7 @@ impl Timetable {
         }
     }
 
-    /// The same, with a grace that does not end early when there are no clients.
+    /// This timetable with a grace that does not end early when there are no clients.
     pub fn keeping_grace(self) -> Timetable {
         Timetable {
             keeps_grace: true,
@@ -59,7 +59,7 @@ impl Timetable {
         }
     }
 
-    /// Whether a worker without clients may end.
+    /// True if a worker without clients may end.
     pub fn may_end(&self, now: Instant) -> bool {
         !self.keeps_grace || now >= self.grace_ends
     }
@@ -80,7 +80,7 @@ impl Timetable {
         ((self.deadline - self.grace_ends) / 8).min(HOLD_MAX)
     }
 
-    /// Whether it is too late to pass clients on: those that are still here need the time to be closed.
+    /// True if it is too late to pass clients on: those that are still here need the time to be closed.
     pub fn is_hurrying(&self, now: Instant) -> bool {
         now >= self.hurry_begins
     }

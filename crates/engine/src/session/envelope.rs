@@ -1,4 +1,4 @@
-//! What a client's envelopes mean before and while it is ready.
+//! The meaning of a client's envelopes before and while it is ready.
 
 use helenus_wire::{Flow, Header, Opcode, Reader, Version, code, strip_payload};
 
@@ -14,7 +14,7 @@ use crate::session::versions::{supported, unsupported_version};
 const EARLY_MESSAGES_MAX: u32 = 64;
 
 impl Session {
-    /// What an envelope is and what is in it, or why it cannot be taken.
+    /// An envelope's opcode and content, or why it cannot be taken.
     fn open_envelope<'a>(
         &mut self,
         header: Header,

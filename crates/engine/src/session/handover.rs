@@ -52,7 +52,7 @@ impl Session {
         pending.len() + partial.len() <= UNREAD_MAX && !self.decoder.is_skipping()
     }
 
-    /// Whether it could be offered now, having been held since then.
+    /// True if it could be offered now, having been held since then.
     fn may_be_offered(&self, now: Instant, since: Instant, unsent_after: Duration) -> bool {
         let unsent = match self.has_unsent() {
             false => true,
@@ -116,7 +116,7 @@ impl Clients {
         }
     }
 
-    /// Whether there are clients that may still be passed on.
+    /// True if there are clients that may still be passed on.
     pub(crate) fn is_passing(&self) -> bool {
         !self.leavers.is_empty()
     }

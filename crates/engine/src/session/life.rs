@@ -13,7 +13,7 @@ use crate::session::drain::Timetable;
 const UNREAD_MAX: usize = 1 << 20;
 
 impl Session {
-    /// Whether nothing of it is left to be answered.
+    /// True if nothing of it is left to be answered.
     fn is_quiet(&self, now: Instant, quiet: Duration) -> bool {
         let answered = self.in_flight == 0 && !self.has_unsent();
         let logging_in = matches!(self.phase, Phase::LoggingIn);
@@ -22,7 +22,7 @@ impl Session {
 }
 
 impl Clients {
-    /// What is to be done next for a client's connection; `None` if there is none any more.
+    /// The next step for a client's connection; `None` if there is none any more.
     pub(crate) fn next_for(&mut self, cx: &Context, key: SessionKey) -> Option<Next> {
         let in_flight_max = cx.shared.config.limits.client_in_flight_max;
         let session = self.sessions.get_mut(key)?;
@@ -48,7 +48,7 @@ impl Clients {
         })
     }
 
-    /// Whether nothing is read from a client's connection for now.
+    /// True if nothing is read from a client's connection for now.
     pub(crate) fn is_held(&self, key: SessionKey) -> bool {
         let session = self.sessions.get(key);
         session.is_some_and(|session| session.paused || !session.is_open())

@@ -44,7 +44,7 @@ impl Admitted {
     }
 }
 
-/// What a login needs next from others.
+/// A login's next step with others.
 pub(crate) enum LoginStep {
     /// A connection to this node, which is to ask for the token in these words.
     Dial {

@@ -1,4 +1,4 @@
-//! What clients call themselves in STARTUP: driver, application, id.
+//! Names that clients give themselves in STARTUP: driver, application, id.
 //!
 //! Links say `Helenus` to the nodes, so this is the only place that knows. Every session keeps its own
 //! names; how many clients bear which is counted for all workers, for a bounded number of names.
@@ -21,7 +21,7 @@ pub(crate) struct ClientNames {
     pub id: Box<str>,
 }
 
-/// What many clients have in common; empty where they say nothing.
+/// Names that many clients share; empty where they say nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Kind {
     pub driver: Box<str>,

@@ -2,7 +2,7 @@
 
 use helenus_wire::{Opcode, Version};
 
-/// What a node has said, in the version in which it speaks.
+/// A node's answer, in the version in which it speaks.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeAnswer<'a> {
     pub opcode: Opcode,

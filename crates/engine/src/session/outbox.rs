@@ -1,4 +1,4 @@
-//! What waits to be written to one client, and in which order it leaves.
+//! Answers that wait to be written to one client, and the order in which they leave.
 //!
 //! Small answers are copied behind each other and leave in few frames. A large one is kept as it is,
 //! shared with the other clients that get it, and copied part by part as the client reads. The protocol
@@ -52,7 +52,7 @@ pub struct Outbox {
     passed: u64,
     /// The smallest [`Large::due`].
     first_due: u64,
-    /// What was begun last was a large answer.
+    /// The last answer begun was a large one.
     was_large: bool,
 }
 
@@ -112,7 +112,7 @@ impl Outbox {
         self.behind.get_or_insert_with(like)
     }
 
-    /// Whether a large answer has been overtaken enough.
+    /// True if a large answer has been overtaken enough.
     fn is_overdue(&self) -> bool {
         self.passed >= self.first_due
     }

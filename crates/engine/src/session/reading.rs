@@ -56,7 +56,7 @@ impl Clients {
         })
     }
 
-    /// Whether more of the bytes is to be handed over, in the mode that was agreed meanwhile.
+    /// True if more of the bytes is to be handed over, in the mode that was agreed meanwhile.
     pub(crate) fn reads_on(&mut self, cx: &Context, reading: &mut Reading<'_>) -> bool {
         let Some(session) = self.sessions.get_mut(reading.key) else {
             return false;

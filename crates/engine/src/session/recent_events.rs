@@ -1,5 +1,5 @@
-//! What clients were told of late. A client that comes from another process may have been with neither when
-//! an event came: it is told what it has not been told there.
+//! Recent events. A client that comes from another process may have been with neither when an event came: it is told
+//! what it has not been told there.
 //!
 //! Each process hears of an event over a control connection of its own, a little earlier or later than the
 //! other, and events have no numbers. So two of the same content, at most a second apart, count as one. An
@@ -48,7 +48,7 @@ impl RecentEvents {
         late.map(|(_, body)| body.clone()).collect()
     }
 
-    /// What a client of these kinds has been told of late, for another process.
+    /// Recent events that a client of these kinds has been told, for another process.
     pub(super) fn told(&self, now: Instant, kinds: u8) -> Vec<Told> {
         let late = self.of_kinds(kinds).filter(|(at, _)| !is_old(*at, now));
         let told = late.map(|(at, body)| Told {
@@ -58,8 +58,8 @@ impl RecentEvents {
         told.collect()
     }
 
-    /// What a client of these kinds has not been told that comes from another process, where it has been
-    /// told that. Leaves of the latter what has not been heard of here.
+    /// Recent events for a client of these kinds from another process, but for those that it was told there (`told`).
+    /// Leaves in `told` those that have not been heard of here.
     pub(super) fn untold(&self, now: Instant, kinds: u8, told: &mut Vec<Told>) -> Vec<Rc<[u8]>> {
         let late = self.of_kinds(kinds).filter(|(at, _)| !is_old(*at, now));
         let untold = late.filter(|(at, body)| {
@@ -85,8 +85,8 @@ impl RecentEvents {
     }
 }
 
-/// What clients were told by the process that they came from, and this one may hear of a little later: when each
-/// was told last, and how often.
+/// Events that clients were told by the process that they came from, and this one may hear of a little later: when
+/// each was told last, and how often.
 #[derive(Default)]
 pub(super) struct ToldElsewhere(FxHashMap<(SessionKey, u64), (Instant, u32)>);
 
@@ -103,7 +103,7 @@ impl ToldElsewhere {
         }
     }
 
-    /// Whether a client has been told this, within the last second.
+    /// True if a client has been told this, within the last second.
     pub(super) fn takes(&mut self, now: Instant, client: SessionKey, body: &[u8]) -> bool {
         if self.0.is_empty() {
             return false;

@@ -1,9 +1,8 @@
-//! What clients' bytes leave to be done.
+//! Work that clients' bytes leave to be done.
 
 use helenus_wire::{Flow, Opcode};
 
-/// What a client's envelope leaves to be done by others. Its header and body are with whoever has handed
-/// it over.
+/// Work that a client's envelope leaves to others. Its header and body are with whoever has handed it over.
 pub(crate) enum Step<'a> {
     /// Nothing: it has been answered, or nobody would hear the answer.
     Nothing(Flow),

@@ -22,7 +22,7 @@ pub(super) fn supported(snapshot: &Snapshot) -> Vec<u8> {
     body
 }
 
-/// What Cassandra says to a client of another version.
+/// Cassandra's error for a client of another version.
 pub(super) fn unsupported_version(number: u8, version_max: Version) -> String {
     let supported = versions_up_to(version_max).join(", ");
     format!(

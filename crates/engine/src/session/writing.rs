@@ -28,7 +28,7 @@ impl Clients {
         }
     }
 
-    /// Whether something waits to be written that is not under way.
+    /// True if something waits to be written that is not under way.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.dirty.is_empty()
     }
@@ -38,7 +38,7 @@ impl Clients {
         self.dirty.pop()
     }
 
-    /// What is to be written to a client, if anything may; to be followed by [`Clients::on_sent`].
+    /// The bytes to be written to a client, if any may be; to be followed by [`Clients::on_sent`].
     pub(crate) fn bytes(&mut self, key: SessionKey) -> Option<&mut Outbox> {
         let session = self.sessions.get_mut(key)?;
         session.dirty = false;
@@ -46,7 +46,7 @@ impl Clients {
         (!session.is_offered()).then_some(&mut session.outbox)
     }
 
-    /// What became of an attempt to write a client's bytes.
+    /// An attempt to write a client's bytes has ended.
     pub(crate) fn on_sent(&mut self, cx: &mut Context, key: SessionKey, sent: Sent) {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
@@ -71,7 +71,7 @@ impl Clients {
         }
     }
 
-    /// Whether a client's connection waits to take more bytes.
+    /// True if a client's connection waits to take more bytes.
     pub(crate) fn is_blocked(&self, key: SessionKey) -> bool {
         let session = self.sessions.get(key);
         session.is_some_and(|session| session.write_blocked)

@@ -1,4 +1,4 @@
-//! What is known of a request once its body has been read.
+//! A request's analysis, once its body has been read.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::pipeline::retry::resendable::Resendable;
 use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
 
-/// What the body of a request tells.
+/// A request's properties, as its body tells.
 #[derive(Default)]
 pub(crate) struct Analysis<'a> {
     /// Keyspace of names without one, but for those in prepared statements.

@@ -1,4 +1,4 @@
-//! What a client's bytes ask for: statement, place on the ring, and what follows from them.
+//! Analysis of a client's bytes: statement, place on the ring, and what follows from them.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Statements {
         self.analyze_again(cx, opcode, content, version, session)
     }
 
-    /// The same of what is sent in place of a request that was counted.
+    /// The analysis of a request that is sent in place of one that was counted.
     #[inline]
     pub(crate) fn analyze_again<'a>(
         &mut self,

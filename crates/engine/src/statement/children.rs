@@ -93,7 +93,7 @@ pub(crate) fn place_of_text(
     Placer::default().of_text(statement, keyspace, &Values::default(), snapshot)
 }
 
-/// The same of each of its statements.
+/// The tokens of the statements in such a text, where they are known.
 pub(crate) fn tokens_of_text(
     snapshot: &Snapshot,
     statement: &Statement,

@@ -1,4 +1,4 @@
-//! What a request is to the scheduler.
+//! The scheduler's class of a request.
 
 use helenus_cql::Kind;
 use helenus_policy::schedule::Class;

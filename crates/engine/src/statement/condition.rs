@@ -1,9 +1,9 @@
-//! Whether the condition of a write has held.
+//! The outcome of a write's condition.
 
 use helenus_policy::turns::Condition;
 use helenus_wire::RowsView;
 
-/// What the answer to a conditional write says of its condition.
+/// The outcome of a write's condition, as the answer tells.
 pub(crate) fn condition_of(content: &[u8]) -> Condition {
     let Ok(view) = RowsView::parse(content) else {
         return Condition::Unknown;

@@ -1,8 +1,8 @@
-//! What a statement does that defines something: the one place where rules about definitions ask.
+//! Statements that define something: the one place where rules about definitions ask.
 
 use crate::statement::words::{is_one_of, words};
 
-/// What a definition does, as far as the proxy depends on it.
+/// A definition's effect, as far as the proxy depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Definition {
     DropsKeyspace,

@@ -14,7 +14,7 @@ pub(crate) const DIGEST_BYTES_MAX: usize = 2_048;
 #[derive(Clone, Debug)]
 pub(crate) struct Digest {
     pub text: Arc<str>,
-    /// The same for the same text.
+    /// A number equal for equal texts.
     pub number: u64,
 }
 
@@ -40,7 +40,7 @@ impl From<String> for Digest {
     }
 }
 
-/// Whether nodes have made no sense of a text: what looks like a name in it may be a value. A statement that could be
+/// True if nodes have made no sense of a text: what looks like a name in it may be a value. A statement that could be
 /// prepared has made sense, whatever is said of the values that are bound to it.
 pub(crate) fn is_not_understood(opcode: Opcode, error: Option<i32>) -> bool {
     match error {

@@ -13,7 +13,7 @@ use crate::snapshot::KeyColumn;
 use crate::statement::order::Order;
 use crate::statement::pieces::comes_in_pieces;
 
-/// What is known of such a statement.
+/// The `IN` of such a statement: its keys, and the order of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InKeys {
     /// The columns of the partition key in order.
@@ -149,7 +149,7 @@ impl InKeys {
         Some(all)
     }
 
-    /// What the partition keys of all values have in common; `None` if they have none.
+    /// The part that the partition keys of all values share; `None` if they have none.
     pub(crate) fn key<'a>(&'a self, values: &Values<'a>) -> Option<Key<'a>> {
         let parts = self.key.iter().map(|part| match part {
             Component::In => Some(None),
@@ -259,7 +259,7 @@ mod tests {
         out
     }
 
-    /// What these values become when only some are left in the `IN`, and the key of one.
+    /// These values when only some are left in the `IN`, and the key of one.
     fn bound(cql: &str, values: &[&[u8]], only: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
         let mut body = Vec::new();
         write::short_bytes(&mut body, b"id");

@@ -17,7 +17,7 @@ pub(crate) struct Keyspaces {
 }
 
 impl Keyspaces {
-    /// Whether it is, or may be, about this one.
+    /// True if it is, or may be, about this one.
     pub(crate) fn may_have(&self, keyspace: &str) -> bool {
         self.may_be_any || self.named.iter().any(|named| **named == *keyspace)
     }

@@ -1,4 +1,4 @@
-//! What a statement's answers have been like, learned from those that came.
+//! Properties of a statement's answers, learned from those that came.
 
 pub(crate) mod alike;
 mod keys_per_page;
@@ -33,7 +33,7 @@ const PIECE_ROWS_MIN: usize = 500;
 pub(crate) struct Learned {
     answer_bytes: AtomicU32,
     service_us: AtomicU32,
-    /// What few answers take longer than.
+    /// The time, in microseconds, that few answers take longer than.
     slow_us: AtomicU32,
     /// How the rows that it reads lie on the ring.
     pub spread: Spread,
@@ -48,7 +48,7 @@ pub(crate) struct Learned {
     pace: Mutex<Pace>,
     /// Rows of the pages of scans.
     pub page_rows: PageRows,
-    /// What is known of statements alike, once it has been sent as a scan.
+    /// The shape of statements alike, once it has been sent as a scan.
     alike: OnceLock<Arc<Alike>>,
 }
 
@@ -89,7 +89,7 @@ impl Learned {
         }
     }
 
-    /// What an aggregate goes over is more than was known.
+    /// Forgets how dense rows are: an aggregate goes over more than was known.
     pub(crate) fn forget_density(&self) {
         self.spread.forget_density();
         if let Some(alike) = self.alike.get() {
@@ -126,13 +126,13 @@ impl Learned {
         }
     }
 
-    /// Whether a scan of it has timed out lately.
+    /// True if a scan of it has timed out lately.
     pub(crate) fn has_timed_out(&self, now: Instant) -> bool {
         self.long.is_in_force(now)
     }
 
-    /// Whether a scan of it is not taken for short, whatever is known: one of it has timed out lately, or,
-    /// while its own scans have shown nothing, one of a statement alike.
+    /// True if a scan of it is not taken for short, whatever is known: one of it has timed out lately, or, while its
+    /// own scans have shown nothing, one of a statement alike.
     pub(crate) fn may_be_long(&self, now: Instant) -> bool {
         let is_new = || self.pace().us_of(RING).is_none();
         let alike = || self.alike.get().is_some_and(|of| of.long.is_in_force(now));
@@ -165,27 +165,27 @@ impl Learned {
         }
     }
 
-    /// What about one answer in fifty takes longer than, in microseconds; `None` before the first.
+    /// The time, in microseconds, that about one answer in fifty takes longer than; `None` before the first.
     pub(crate) fn slow_us(&self) -> Option<u32> {
         let known = self.slow_us.load(Ordering::Relaxed);
         (known != 0).then_some(known)
     }
 
-    /// What the work of a query will be said to be once an answer that took this long is noted.
+    /// The predicted work of a query, in microseconds, once an answer that took this long is noted.
     pub(crate) fn service_us_after(&self, service_us: u32) -> u32 {
         let known = self.service_us.load(Ordering::Relaxed);
         moved(known, service_us, service_inertia(known, service_us))
     }
 
-    /// The same of a piece of a scan that was asked for so many rows.
+    /// The predicted work of a piece of so many rows, in microseconds, once such an answer is noted.
     pub(crate) fn piece_us_after(&self, service_us: u32, rows: u32) -> u32 {
         let mut pieces = self.pieces();
         pieces.on_answer(service_us, rows, 0);
         pieces.work_us(rows)
     }
 
-    /// Whether an answer is worth noting that took this long: the first, and those that took far less
-    /// than was known, so that a start on a busy node is soon forgotten.
+    /// True if an answer is worth noting that took this long: the first, and those that took far less than was known,
+    /// so that a start on a busy node is soon forgotten.
     pub(crate) fn is_news(&self, service_us: u32) -> bool {
         let known = self.service_us.load(Ordering::Relaxed);
         known == 0 || service_us < known / 4
@@ -196,7 +196,7 @@ impl Learned {
         self.answer_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether an answer has been noted.
+    /// True if an answer has been noted.
     pub(crate) fn has_answers(&self) -> bool {
         self.service_us.load(Ordering::Relaxed) != 0
     }
@@ -209,7 +209,7 @@ impl Learned {
         }
     }
 
-    /// The same; `typical`: of requests of which nothing is known.
+    /// [`Learned::service_us`]; `typical`: the work of requests of which nothing is known.
     pub(crate) fn service_us_or(&self, class: Class, typical: &Typical) -> u32 {
         match self.service_us.load(Ordering::Relaxed) {
             0 => self.service_us_alike(class, typical),
@@ -270,7 +270,7 @@ impl Learned {
         }
     }
 
-    /// What is known of the pieces of scans; before the first, of those of statements alike.
+    /// The estimate for pieces of its scans; before the first, for those of statements alike.
     pub(crate) fn pieces(&self) -> Estimate {
         let own = match self.scan.lock() {
             Ok(scan) => *scan,
@@ -282,7 +282,7 @@ impl Learned {
         }
     }
 
-    /// What is known of the pieces of statements alike.
+    /// The estimate for pieces of statements alike.
     pub(crate) fn pieces_alike(&self) -> Option<Estimate> {
         self.alike.get()?.pieces()
     }

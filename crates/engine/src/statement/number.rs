@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::config::rules::plain;
 
-/// The same for statements that differ in white space and comments only.
+/// A statement's number, equal for statements that differ in white space and comments only.
 pub(crate) fn statement_number(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     plain(text).hash(&mut hasher);

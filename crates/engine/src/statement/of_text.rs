@@ -1,4 +1,4 @@
-//! What is made of a text once, for whatever is derived from statements.
+//! Values made of a text once, for whatever is derived from statements.
 
 /// A statement, as its text tells.
 pub(crate) trait OfText {

@@ -2,7 +2,7 @@
 
 use helenus_cql::{Facts, SelectFacts};
 
-/// Whether the pages of a statement's result can be joined into larger ones.
+/// True if the pages of a statement's result can be joined into larger ones.
 pub(crate) fn comes_in_pieces(select: &SelectFacts) -> bool {
     // Aggregates go over all rows whatever the page, and user-defined ones look like any function.
     !select.calls
@@ -12,8 +12,8 @@ pub(crate) fn comes_in_pieces(select: &SelectFacts) -> bool {
         && select.order_by.is_empty()
 }
 
-/// Whether a scan may read many rows for each that it returns: it filters them. Restrictions of the ring
-/// alone drop nothing that is read.
+/// True if a scan may read many rows for each that it returns: it filters them. Restrictions of the ring alone drop
+/// nothing that is read.
 pub(crate) fn filters(facts: &Facts, select: &SelectFacts) -> bool {
     let restricts = !facts.key_terms.is_empty()
         || !select.ins.is_empty()

@@ -35,7 +35,7 @@ use crate::statement::prepared::standing::Standing;
 use crate::statement::routing_key::Recipe;
 use crate::statement::system::query::{self, SystemQuery};
 
-/// What a text asks for.
+/// A statement by its text, with properties learned of it.
 #[derive(Debug)]
 pub struct Statement {
     pub text: Box<str>,
@@ -48,14 +48,14 @@ pub struct Statement {
     /// A read of `system.local`, `system.peers` or `system.peers_v2` that the proxy answers.
     pub(super) system: Option<SystemQuery>,
     pub(crate) learned: Learned,
-    /// What the nodes know of the statement that the proxy makes of it over parts of the ring; of itself,
-    /// if it is one that the proxy has made of another.
+    /// The form of the statement over parts of the ring, as far as the nodes know it; of itself, if it is one that
+    /// the proxy has made of another.
     in_range: Mutex<InRange>,
-    /// What features keep with it.
+    /// State of features, kept with it.
     pub(crate) features: InStatement,
-    /// The same for statements that differ in white space and comments only, once somebody has asked.
+    /// A number equal for statements that differ in white space and comments only, once somebody has asked.
     number: OnceLock<u64>,
-    /// What it is shown as, once somebody has asked.
+    /// Its text as it is shown, without values, once somebody has asked.
     digest: OnceLock<Digest>,
     byte_len: usize,
 }
@@ -88,12 +88,12 @@ impl Statement {
         }
     }
 
-    /// The same for statements that differ in white space and comments only.
+    /// A number equal for statements that differ in white space and comments only.
     pub(crate) fn number(&self) -> u64 {
         *self.number.get_or_init(|| statement_number(&self.text))
     }
 
-    /// What it is shown as.
+    /// Its text as it is shown, without values.
     pub(crate) fn digest(&self) -> &Digest {
         self.digest
             .get_or_init(|| Digest::of(&self.text, &self.facts))
@@ -104,7 +104,7 @@ impl Statement {
         self.byte_len
     }
 
-    /// Whether it reads tables that exist once per node and must always come from the same one.
+    /// True if it reads tables that exist once per node and must always come from the same one.
     pub(crate) fn is_node_local(&self, keyspace: Option<&str>) -> bool {
         let unnamed = self.facts.keyspace.is_none() && self.is_read();
         self.node_local || unnamed && keyspace.is_some_and(is_node_local)
@@ -126,17 +126,17 @@ impl Statement {
         Some((keyspace, table.as_str()))
     }
 
-    /// Whether what is made of it is kept with it. A write with its values in the text hardly comes twice.
+    /// True if what is made of it is kept with it. A write with its values in the text hardly comes twice.
     pub(crate) fn keeps_plans(&self) -> bool {
         self.is_read() || self.facts.markers > 0
     }
 
-    /// What the nodes know of it over parts of the ring.
+    /// Its form over parts of the ring, as far as the nodes know it.
     pub(crate) fn in_range(&self) -> MutexGuard<'_, InRange> {
         self.in_range.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the nodes are to be asked to prepare it now; if so, they are being asked from now on.
+    /// True if the nodes are to be asked to prepare it now; if so, they are being asked from now on.
     pub(crate) fn begin_preparing(&self, now: Instant) -> bool {
         let mut known = self.in_range();
         let is_due = match &*known {
@@ -189,15 +189,15 @@ pub struct Prepared {
     pub(crate) description: Description,
     pub(crate) standing: Standing,
     pub(super) key: Recipe,
-    /// What is known of an `IN` on its partition key.
+    /// The keys of an `IN` on its partition key.
     pub(crate) in_keys: Option<InKeys>,
     /// Names of the markers by position.
     pub names: Vec<Box<str>>,
     /// How often clients ask for it.
     pub(crate) asked: Arc<Asked>,
-    /// Whether it gives a list another value as a whole.
+    /// It gives a list another value as a whole.
     pub(crate) replaces_list: OfSchema,
-    /// What it is with a marker for its timestamp, if it can have one.
+    /// Its form with a marker for its timestamp, if it can have one.
     timed_form: OnceLock<Option<Box<TimedForm>>>,
 }
 
@@ -241,7 +241,7 @@ impl Prepared {
         }
     }
 
-    /// What it is with a marker for its timestamp, if it is a write that can have one. It takes as much memory again.
+    /// Its form with a marker for its timestamp, if it is a write that can have one. It takes as much memory again.
     pub(crate) fn timed_form(&self) -> Option<&TimedForm> {
         let made = || TimedForm::of(self).map(Box::new);
         self.timed_form.get_or_init(made).as_deref()
@@ -264,7 +264,7 @@ impl Prepared {
         own + names + self.statement.byte_len()
     }
 
-    /// Whether it may be about something in a keyspace.
+    /// True if it may be about something in a keyspace.
     pub(crate) fn may_be_in(&self, keyspace: &str) -> bool {
         let of_table = self.table.as_ref().map(|(keyspace, _)| &**keyspace);
         // A batch has several.
@@ -276,8 +276,8 @@ impl Prepared {
         self.standing.note_changed();
     }
 
-    /// Whether clients may know it with other columns than its result has by now. Those of v3 and v4 then
-    /// always get the columns with the rows.
+    /// True if clients may know it with other columns than its result has by now. Those of v3 and v4 then always get
+    /// the columns with the rows.
     pub(crate) fn may_have_changed(&self) -> bool {
         self.standing.may_have_changed()
     }
@@ -356,7 +356,7 @@ impl TimedForm {
         })
     }
 
-    /// What the nodes have prepared of it.
+    /// The statement that the nodes have prepared of it.
     pub(crate) fn known(&self) -> Option<Arc<Prepared>> {
         match &*self.timed.in_range() {
             InRange::Known(prepared) => Some(prepared.clone()),
@@ -365,7 +365,7 @@ impl TimedForm {
     }
 }
 
-/// What the nodes know of a statement over parts of the ring.
+/// The nodes' knowledge of a statement over parts of the ring.
 #[derive(Debug)]
 pub(crate) enum InRange {
     /// Nothing. So many pages could have been read in parts.

@@ -8,7 +8,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot::list_columns::ListColumns;
 use crate::statement::prepared::{Prepared, Statement};
 
-/// Whether a write may replace a list. `in_force`: the keyspace where its text names none.
+/// True if a write may replace a list. `in_force`: the keyspace where its text names none.
 pub(crate) fn may_replace_list(facts: &Facts, in_force: Option<&str>, known: &ListColumns) -> bool {
     let may = |facts: &Facts| {
         let keyspace = facts.keyspace.as_deref().or(in_force);
@@ -36,7 +36,7 @@ impl Statement {
 }
 
 impl Prepared {
-    /// The same.
+    /// [`Statement::resendable`], with the keyspace in which it was prepared.
     pub(crate) fn resendable(
         &self,
         snapshot: &Snapshot,
@@ -54,7 +54,7 @@ impl Prepared {
     }
 }
 
-/// Whether a write has a timestamp of its client's: the request's, or one in the statement.
+/// True if a write has a timestamp of its client's: the request's, or one in the statement.
 fn has_client_time(facts: &Facts, options: &Options<'_>, values: &Values<'_>) -> bool {
     // Nodes take this for none where they do not refuse it.
     if options.timestamp.is_some_and(|time| time != i64::MIN) {

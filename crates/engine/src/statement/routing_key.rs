@@ -31,7 +31,7 @@ impl Recipe {
         Recipe::of_terms(whole, session, snapshot, named)
     }
 
-    /// The same for values in the order of the markers, of which several may have the same name.
+    /// The recipe for values in the order of the markers, of which several may have the same name.
     pub(super) fn in_order(whole: &Facts, session: Option<&str>, snapshot: &Snapshot) -> Recipe {
         Recipe::of_terms(whole, session, snapshot, |at| Some(Part::Marker(at)))
     }
@@ -154,7 +154,7 @@ impl Recipe {
     }
 }
 
-/// Whether a node's markers of the partition key are among those of an `IN`: `k IN (?, ?)`.
+/// True if a node's markers of the partition key are among those of an `IN`: `k IN (?, ?)`.
 fn has_several_keys(
     facts: &Facts,
     session: Option<&str>,
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::snapshot::KeyColumn;
 
-    /// What a node says of a statement on `app.orders`, whose key is bound by the last marker.
+    /// A node's description of a statement on `app.orders`, whose key is bound by the last marker.
     fn described(markers: &[&str]) -> Vec<u8> {
         let mut body = Vec::new();
         write::i32(&mut body, 4);

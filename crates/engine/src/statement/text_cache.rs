@@ -16,7 +16,7 @@ use crate::support::recent::Recent;
 /// Longer texts are mostly unique (literals in bulk): not worth their memory.
 const TEXT_KEPT_MAX: usize = 16 * 1024;
 
-/// What is known of texts, up to a bound in bytes.
+/// Statements by their texts, up to a bound in bytes.
 pub(super) struct TextCache {
     seed: u64,
     known: Recent<Known, Arc<Statement>>,
@@ -35,7 +35,7 @@ impl TextCache {
         self.known.set_bytes_max(bytes_max);
     }
 
-    /// What a text asks for. `keyspace`: that of names without one.
+    /// The statement of a text. `keyspace`: that of names without one.
     pub(super) fn statement(&mut self, keyspace: Option<&str>, text: &str) -> Arc<Statement> {
         if text.len() > TEXT_KEPT_MAX {
             return Arc::new(Statement::new(text));
@@ -73,7 +73,7 @@ impl TextCache {
     }
 }
 
-/// Whether no keyspace in force changes what a statement means.
+/// True if no keyspace in force changes what a statement means.
 fn names_its_keyspaces(facts: &Facts) -> bool {
     match facts.inner.is_empty() {
         true => facts.keyspace.is_some(),
@@ -91,7 +91,7 @@ struct Known {
     statement: Arc<Statement>,
 }
 
-/// What is looked for.
+/// A key that is looked for.
 struct Asked<'a> {
     hash: u64,
     keyspace: Option<&'a str>,

@@ -1,5 +1,5 @@
-//! What a request may have the proxy read: its statements' tokens are bounded, and what they become while they
-//! are read is in the account.
+//! Bounds on what a request may have the proxy read: its statements' tokens are bounded, and what they become while
+//! they are read is in the account.
 
 use helenus_cql::lexer::Lexer;
 use helenus_wire::{Malformed, code};
@@ -10,7 +10,7 @@ use crate::memory::{Held, NO_MEMORY};
 
 /// Tokens of all texts of a request.
 const TOKENS_MAX: usize = 256 * 1024;
-/// What a token takes while its text is read, with its part in what becomes of that.
+/// Bytes of a token while its text is read, with its part in what becomes of that.
 const TOKEN_BYTES: usize = 128;
 /// Shorter texts are not looked at: no token is shorter than a byte.
 const UNCOUNTED_MAX: usize = 64 * 1024;

@@ -8,7 +8,7 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     tokens.filter_map(|token| text.get(token.start..token.end))
 }
 
-/// Whether a word is one of these keywords, in lower or upper case.
+/// True if a word is one of these keywords, in lower or upper case.
 pub(crate) fn is_one_of(word: &str, any: &[&str]) -> bool {
     any.iter().any(|of| word.eq_ignore_ascii_case(of))
 }

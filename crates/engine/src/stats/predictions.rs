@@ -5,7 +5,7 @@
 //! geometric mean of actual ÷ predicted, and the rank correlation (Spearman's, ties share their mean
 //! rank).
 //!
-//! The same is kept of all classes together, but of neighbours of one class only few: the many pieces of
+//! All classes together have their latest pairs as well, but of neighbours of one class only few: the many pieces of
 //! a scan are predicted alike, and would say little of how scans and points are told apart.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub struct Predictions {
     last_class: AtomicU8,
 }
 
-/// What some predictions were like.
+/// The quality of some predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quality {
     /// How many have been compared so far, of which the last [`COMPARED`] count.

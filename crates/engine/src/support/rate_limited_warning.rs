@@ -1,5 +1,4 @@
-//! What happens to each role and worker when a node does not do its part: one warning a minute says it for all of
-//! them.
+//! Warnings of a node's failures that every role and worker meets: one a minute for all of them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

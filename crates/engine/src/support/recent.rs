@@ -1,4 +1,4 @@
-//! What was used lately, bounded in bytes.
+//! Recently used values, bounded in bytes.
 //!
 //! Two generations: what is used goes to the young one; when that has filled half of the bound it
 //! becomes the old one, and what was old and not used since is forgotten.

@@ -1,4 +1,4 @@
-//! What there is of a kind, by key.
+//! Values of a kind, by key.
 //!
 //! A slot map has as many slots as it has ever had values at once, and a walk over it passes all of them. What is
 //! looked through every few milliseconds must cost what is there now, whatever a burst has left behind. So the keys

@@ -3,7 +3,7 @@
 //! Which one it is follows from a sequence without a period, steps by the golden ratio: clients that ask their
 //! statements in turn do not meet the same one again and again.
 
-/// What is looked at is below this bound: this share of 2^64.
+/// The bound below which a value of the sequence is looked at: this share of 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share(u64);
 
@@ -25,7 +25,7 @@ impl Share {
 pub(crate) struct Sampler(u64);
 
 impl Sampler {
-    /// Whether the next one is.
+    /// True if the next one is.
     #[inline]
     pub(crate) fn takes(&mut self, share: Share) -> bool {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,5 +1,5 @@
-//! What workers share is built of these: the standard library's here, and those of a scheduler that tries orders of
-//! their steps in `crates/interleavings`, which compiles the same files.
+//! Primitives of which shared state of workers is built: the standard library's here, and those of a scheduler that
+//! tries orders of their steps in `crates/interleavings`, which compiles the same files.
 
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 

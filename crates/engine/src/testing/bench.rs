@@ -101,7 +101,7 @@ impl Bench {
         Bench::with_nodes(1, config, versions)
     }
 
-    /// The same with nodes that own everything together.
+    /// [`Bench::with`] nodes that own everything together.
     pub(crate) fn with_nodes(nodes: u8, mut config: Config, versions: (Version, Version)) -> Bench {
         let now = crate::testing::begin();
         config.links.per_node = 1;
@@ -219,7 +219,7 @@ impl Bench {
         self.ask_as(self.client, opcode, stream, body);
     }
 
-    /// The same with these flags in its header.
+    /// [`Bench::ask`] with these flags in its header.
     pub(crate) fn ask_with_flags(&mut self, flags: u8, opcode: Opcode, stream: i16, body: &[u8]) {
         let framed = self.versions.0 == Version::V5;
         let mode = (self.versions.0, framed);
@@ -251,7 +251,7 @@ impl Bench {
         self.engine.on_client_bytes(self.now, client, &bytes);
     }
 
-    /// What the client has been sent.
+    /// The answers that the client has been sent.
     pub(crate) fn answers(&mut self) -> Vec<Envelope> {
         self.take_answers(self.versions.0 == Version::V5)
     }
@@ -281,12 +281,12 @@ impl Bench {
         envelopes(framed, &bytes)
     }
 
-    /// What the first node has been sent, probes aside.
+    /// The requests that the first node has been sent, probes aside.
     pub(crate) fn at_node(&mut self) -> Vec<Envelope> {
         self.at(0)
     }
 
-    /// What a node has been sent, probes aside.
+    /// The requests that a node has been sent, probes aside.
     pub(crate) fn at(&mut self, node: usize) -> Vec<Envelope> {
         let link = self.links[node];
         let Some(encoder) = self.engine.link_bytes(link) else {
@@ -351,7 +351,7 @@ impl Bench {
         self.prepare_with((None, text), &prepared);
     }
 
-    /// The same at whichever node is asked.
+    /// [`Bench::prepare`] at whichever node is asked.
     pub(crate) fn prepare_at_any(&mut self, text: &str, id: &[u8], markers: &[Spec]) {
         let prepared = self.prepared(id, "others", markers, &[]);
         let mut body = Vec::new();
@@ -366,7 +366,7 @@ impl Bench {
         assert_eq!(self.answer().0, Opcode::Result);
     }
 
-    /// The same of a write on a table.
+    /// [`Bench::prepare`] of a write on a table.
     pub(crate) fn prepare_of(
         &mut self,
         table: (&str, &str),
@@ -378,7 +378,7 @@ impl Bench {
         self.prepare_with((None, text), &prepared);
     }
 
-    /// The same of a read of any table.
+    /// [`Bench::prepare`] of a read of any table.
     pub(crate) fn prepare_read_of(
         &mut self,
         table: (&str, &str),
@@ -389,7 +389,7 @@ impl Bench {
         self.prepare_with((None, text), &prepared);
     }
 
-    /// The same in a keyspace, which only v5 can say.
+    /// [`Bench::prepare`] in a keyspace, which only v5 can say.
     pub(crate) fn prepare_in(&mut self, keyspace: &str, text: &str, id: &[u8], markers: &[Spec]) {
         let prepared = self.prepared(id, TABLE, markers, &[]);
         self.prepare_with((Some(keyspace), text), &prepared);
@@ -457,7 +457,7 @@ impl Bench {
         assert_eq!(self.engine.contradictions(), Vec::<String>::new());
     }
 
-    /// What the engine says when somebody wants to know something.
+    /// The engine's answer to a question about it.
     pub(crate) fn report(&mut self, wanted: Wanted) -> Report {
         let message = WorkerMessage::Report { ticket: 7, wanted };
         self.engine.on_message(self.now, message);
@@ -547,7 +547,7 @@ fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) ->
     }
 }
 
-/// What the schema says of columns.
+/// The columns of the schema's tables.
 fn columns() -> ListColumns {
     let mut known = ListColumns::default();
     for table in [TABLE, LAYOUT, "others", LISTED] {

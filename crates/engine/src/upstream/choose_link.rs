@@ -16,7 +16,7 @@ use crate::upstream::link::Stream;
 use crate::upstream::links::Links;
 use crate::upstream::pool::special::SpecialLink;
 
-/// Whether a query needs a link with a state of its own.
+/// The kind of a link with a state of its own, if a query needs one.
 fn special_kind(query: &Query, version: Version) -> Option<LinkKind> {
     let statement = match &query.statement {
         Some(statement) => statement,
@@ -50,7 +50,7 @@ fn special_kind(query: &Query, version: Version) -> Option<LinkKind> {
     Some(LinkKind::Keyspace(keyspace))
 }
 
-/// Whether a request or its answer is likely to be large.
+/// True if a request or its answer is likely to be large.
 fn is_bulk(cx: &Context, query: &Query) -> bool {
     let limit = cx.shared.config.links.bulk_bytes;
     let answer = query.statement.as_ref();

@@ -155,7 +155,7 @@ impl Links {
         }
     }
 
-    /// Whether a connection is lost before the node has said anything.
+    /// True if a connection is lost before the node has said anything.
     pub(crate) fn is_unheard(&self, key: LinkKey) -> bool {
         let connecting = self.connecting.get(key);
         connecting.is_some_and(|connecting| !connecting.greeting.has_heard())
@@ -178,7 +178,7 @@ impl Links {
             .collect()
     }
 
-    /// Whether a connection is to be kept: as a link, or to become one.
+    /// True if a connection is to be kept: as a link, or to become one.
     pub(crate) fn is_open(&self, key: LinkKey) -> bool {
         self.keys.contains_key(key)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-/// What a node has dropped of what was sent over a link, as long as it is not known what.
+/// Requests sent over a link that its node has dropped, as long as it is not known which.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     number: usize,

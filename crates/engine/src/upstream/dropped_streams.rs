@@ -19,8 +19,8 @@ pub(crate) struct Place {
 }
 
 impl Link {
-    /// What the node has dropped, if that is known by now: streams, and who waits there. `sent`: when a node request
-    /// was.
+    /// The streams of requests that the node has dropped, if they are known by now, and who waits there. `sent`: when
+    /// a node request was.
     fn take_dropped(
         &mut self,
         sent: impl Fn(NodeRequestKey) -> Option<Instant>,

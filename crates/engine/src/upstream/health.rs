@@ -1,4 +1,4 @@
-//! What a worker thinks of a node: whether it can be reached, and whether it is in trouble.
+//! A worker's opinion of a node: whether it can be reached, and whether it is in trouble.
 
 pub(in crate::upstream) mod failure_detector;
 pub(in crate::upstream) mod reach;
@@ -117,7 +117,7 @@ impl Health {
         self.held_back_until = until;
     }
 
-    /// Whether the pause after its last failure is over.
+    /// True if the pause after its last failure is over.
     pub(super) fn may_be_tried(&self, now: Instant) -> bool {
         self.retry_at <= now
     }
@@ -148,7 +148,7 @@ impl Health {
         self.suspect_until = Some(until);
     }
 
-    /// The same, unless it is suspect for longer.
+    /// [`Health::suspect`], unless it is suspect for longer.
     pub(super) fn suspect_at_least(&mut self, until: Instant) {
         self.suspect_until = self.suspect_until.max(Some(until));
     }

@@ -1,4 +1,4 @@
-//! What of links has not been given back, and what in it contradicts itself: for checks from outside.
+//! State of links that has not been given back, and contradictions in it: for checks from outside.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::upstream::pool::Pool;
 const LATE_MAX: Duration = Duration::from_secs(1);
 
 impl Link {
-    /// What does not fit together of it. `flight`: where a node request is in flight.
+    /// Its contradictions. `flight`: where a node request is in flight.
     fn contradictions(
         &self,
         key: LinkKey,
@@ -64,7 +64,7 @@ impl Pool {
 }
 
 impl Links {
-    /// What is under way, in words. `is_known`: whether a node request is.
+    /// State that is under way, in words. `is_known`: whether a node request is.
     pub(crate) fn residue(&self, is_known: impl Fn(NodeRequestKey) -> bool) -> Vec<String> {
         let mut found = Vec::new();
         if !self.repreparing.is_empty() {
@@ -95,7 +95,7 @@ impl Links {
         found
     }
 
-    /// What does not fit together, in words. `flight`: where a node request is in flight.
+    /// Contradictions, in words. `flight`: where a node request is in flight.
     pub(crate) fn contradictions(
         &self,
         now: Instant,
@@ -149,7 +149,7 @@ impl Links {
         pools.chain(self.repreparing.waiting())
     }
 
-    /// Whether a node request is where it says that it is in flight.
+    /// True if a node request is where it says that it is in flight.
     pub(crate) fn carries(&self, key: NodeRequestKey, flight: &Flight) -> bool {
         let link = self.open.get(flight.link);
         let stream = link.and_then(|link| link.streams.get(flight.stream as usize));

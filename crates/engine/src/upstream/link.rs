@@ -20,7 +20,7 @@ use crate::upstream::dropped::Dropped;
 /// and those with which the connection was set up, as a node may answer twice.
 pub(crate) const RESERVED: usize = 1 + greeting::STREAMS;
 
-/// What a stream id stands for.
+/// The use of a stream id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Free,
@@ -44,7 +44,7 @@ impl Stream {
     }
 }
 
-/// Whether a link is to be replaced.
+/// A link's tenure of its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tenure {
     #[default]
@@ -55,7 +55,7 @@ pub(super) enum Tenure {
     Over,
 }
 
-/// What a request may have that others can still join, and with these.
+/// Bytes allowed for a request that others can still join, together with these.
 const OPEN_REQUEST_BYTES: usize = 512;
 
 /// When the memory is full, an answer of which more has come than this is not waited for.
@@ -81,7 +81,7 @@ pub(crate) struct Link {
     /// Those of them on which an answer is waited for.
     busy: Busy,
     pub(super) orphans: usize,
-    /// What the node has dropped without saying which it was.
+    /// Requests that the node has dropped without saying which.
     pub(super) dropped: Dropped,
     /// Its connection takes no more for now; what waits is written as soon as it does.
     pub(super) write_blocked: bool,
@@ -172,7 +172,7 @@ impl Link {
         self.encoder.pending_len() + self.open_requests.len() * OPEN_REQUEST_BYTES
     }
 
-    /// Whether another request fits.
+    /// True if another request fits.
     #[inline]
     pub(super) fn has_room(&self, in_flight_max: usize) -> bool {
         self.closing.is_none()
@@ -274,7 +274,7 @@ impl Link {
         self.probed = Some(now);
     }
 
-    /// Whether it has to be noted that something is to be written.
+    /// True if it has to be noted that something is to be written.
     #[inline]
     pub(super) fn mark(&mut self, now: Instant) -> bool {
         let is_news = !self.dirty && !self.write_blocked;
@@ -285,7 +285,7 @@ impl Link {
         is_news
     }
 
-    /// What became of an attempt to write its bytes.
+    /// Notes the result of an attempt to write its bytes.
     #[inline]
     pub(super) fn note_sent(&mut self, sent: &Sent, stats: &NodeStats) {
         self.writes += sent.writes;

@@ -79,20 +79,20 @@ impl Links {
         self.pools.keys()
     }
 
-    /// Whether a role has a shared link to a node.
+    /// True if a role has a shared link to a node.
     #[inline]
     pub(crate) fn has_link(&self, pool: PoolKey, node: NodeIndex) -> bool {
         self.pools.get(pool).is_some_and(|pool| pool.has_link(node))
     }
 
-    /// Whether a node is not known to be in trouble.
+    /// True if a node is not known to be in trouble.
     #[inline]
     pub(crate) fn is_sound(&self, node: NodeIndex, now: Instant) -> bool {
         let health = self.health.get(node.as_usize());
         health.is_some_and(|health| health.is_sound(now))
     }
 
-    /// The same, and the last attempt to reach it has not failed.
+    /// True if a node is not known to be in trouble, and the last attempt to reach it has not failed.
     pub(crate) fn is_reachable(&self, node: NodeIndex, now: Instant) -> bool {
         let health = &self.health[node.as_usize()];
         health.failures() == 0 && health.is_sound(now)
@@ -103,7 +103,7 @@ impl Links {
         self.health[node.as_usize()].hold_back(until);
     }
 
-    /// Whether there is a link to a node that is not known to be silent.
+    /// True if there is a link to a node that is not known to be silent.
     pub(crate) fn is_linked(&self, node: NodeIndex) -> bool {
         self.linked().any(|linked| linked == node)
     }
@@ -123,7 +123,7 @@ impl Links {
         heard.map(|link| link.node)
     }
 
-    /// Whether a node request that is in flight may have reached its node.
+    /// True if a node request that is in flight may have reached its node.
     pub(crate) fn has_left(&self, flight: &Flight) -> bool {
         let link = self.open.get(flight.link);
         link.is_none_or(|link| link.writes > flight.behind)

@@ -1,5 +1,5 @@
-//! What nodes report of themselves (docs/agent.md): received by the shell, shared by all workers, which look
-//! at it once a tick and without a lock.
+//! Nodes' reports of themselves (docs/agent.md): received by the shell, shared by all workers, which look at them
+//! once a tick and without a lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use crate::stats::{add, sub};
 
-/// What a node uses of what it has. Shares are 0 to 1, `None` if the node cannot measure them.
+/// A node's use of its resources. Shares are 0 to 1, `None` if the node cannot measure them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Resources {
     /// Of the processors that the node may use: by it and all that shares them with it.
     pub cpu: Option<f32>,
-    /// The same, by Cassandra alone.
+    /// Of these processors, by Cassandra alone.
     pub cpu_process: Option<f32>,
     /// Of all processors of the machine.
     pub cpu_machine: Option<f32>,
@@ -121,7 +121,7 @@ impl Rejected {
 #[derive(Debug, Default)]
 pub struct NodeReports {
     latest: ArcSwapOption<NodeReport>,
-    /// Whether the node's reporter is connected and has proved to know the secret.
+    /// The node's reporter is connected and has proved to know the secret.
     pub is_connected: AtomicBool,
     pub received: AtomicU64,
     rejected: [AtomicU64; Rejected::ALL.len()],

@@ -48,7 +48,7 @@ impl Pace {
     }
 }
 
-/// What a worker has completed, for the adaptive window.
+/// Queries that a worker has completed, for the adaptive window.
 #[derive(Debug, Default)]
 pub(crate) struct Completed {
     pub queries: u64,

@@ -39,7 +39,7 @@ pub(crate) struct Pool {
     pub(super) idle_since: Instant,
     /// Requests that came before the first link was up.
     pub(super) waiting: Vec<NodeRequestKey>,
-    /// Whether links are not being opened yet, because the nodes have enough to do with others.
+    /// Links are not being opened yet, because the nodes have enough to do with others.
     pub(super) is_postponed: bool,
     /// The last attempt to open a shared link has failed: others come first.
     pub(super) has_failed: bool,
@@ -110,7 +110,7 @@ impl Pool {
         nodes.filter(|node| self.has_link(*node))
     }
 
-    /// Whether it logs in though the nodes no longer ask for that, or does not though they do.
+    /// True if it logs in though the nodes no longer ask for that, or does not though they do.
     pub(super) fn is_outdated(&self, snapshot: &Snapshot) -> bool {
         snapshot.is_known() && self.identity.is_anonymous() == snapshot.authenticate.is_some()
     }
@@ -120,29 +120,29 @@ impl Pool {
         slots.any(|slot| slot.is_opening())
     }
 
-    /// Whether a link is on its way that is to have the place of another.
+    /// True if a link is on its way that is to have the place of another.
     pub(super) fn is_renewing(&self) -> bool {
         self.slots().any(|slot| matches!(slot, Slot::Renewing(_)))
     }
 
-    /// Whether a shared link is on its way, or will be soon.
+    /// True if a shared link is on its way, or will be soon.
     pub(super) fn awaits_link(&self) -> bool {
         self.is_postponed || self.is_connecting()
     }
 
-    /// Whether a link of any kind is on its way.
+    /// True if a link of any kind is on its way.
     pub(super) fn is_opening(&self) -> bool {
         self.slots().any(|slot| slot.is_opening())
     }
 
-    /// Whether nobody will miss it.
+    /// True if nobody will miss it.
     pub(super) fn is_unused(&self, now: Instant) -> bool {
         let idle = now.saturating_duration_since(self.idle_since) > IDLE_POOL;
         let over = self.identity.has_ended() || idle && !self.identity.is_anonymous();
         self.sessions == 0 && over
     }
 
-    /// Whether new links would be of use.
+    /// True if new links would be of use.
     pub(super) fn may_open(&self, snapshot: &Snapshot) -> bool {
         let outdated = self.sessions == 0 && self.is_outdated(snapshot);
         !self.identity.has_ended() && !outdated

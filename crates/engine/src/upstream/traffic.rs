@@ -37,7 +37,7 @@ impl Lost {
         self.link.node
     }
 
-    /// What has become of one of them.
+    /// The loss of one of them.
     pub(crate) fn loss(&self, flight: &Flight) -> Loss {
         let may_have_reached_it = self.link.writes > flight.behind;
         match (may_have_reached_it, self.end) {
@@ -111,7 +111,7 @@ impl Links {
         Some(Lost { link, end })
     }
 
-    /// Whether it is a link.
+    /// True if it is a link.
     pub(crate) fn is_up(&self, key: LinkKey) -> bool {
         self.open.contains_key(key)
     }
@@ -122,12 +122,12 @@ impl Links {
         busy.flat_map(Link::node_requests)
     }
 
-    /// Whether a link is of no use any more, and only waits to be closed: why.
+    /// The reason for which a link is of no use any more, and only waits to be closed; `None` if it is in use.
     pub(crate) fn closing(&self, key: LinkKey) -> Option<Closing> {
         self.open.get(key)?.closing
     }
 
-    /// Whether a connection waits to take more bytes.
+    /// True if a connection waits to take more bytes.
     pub(crate) fn is_blocked(&self, key: LinkKey) -> bool {
         match self.open.get(key) {
             Some(link) => link.write_blocked,
@@ -169,7 +169,7 @@ impl Links {
         self.open.get_mut(key)?.bring_back(&cx.memory, decoder)
     }
 
-    /// Whether any link has something to be written.
+    /// True if any link has something to be written.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.dirty.is_empty()
     }
@@ -197,7 +197,7 @@ impl Links {
         (due, rest)
     }
 
-    /// What is to be written to a connection.
+    /// The bytes to be written to a connection.
     #[inline]
     pub(crate) fn bytes(&mut self, key: LinkKey) -> Option<&mut Encoder> {
         if !self.open.contains_key(key) {
@@ -208,7 +208,7 @@ impl Links {
         Some(&mut link.encoder)
     }
 
-    /// What became of an attempt to write a connection's bytes.
+    /// Notes the result of an attempt to write a connection's bytes.
     #[inline]
     pub(crate) fn note_sent(&mut self, cx: &mut Context, key: LinkKey, sent: &Sent) {
         let Some(link) = self.open.get_mut(key) else {

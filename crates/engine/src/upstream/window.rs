@@ -14,12 +14,12 @@ impl Links {
         self.pace = Pace::new(settings);
     }
 
-    /// Whether queries wait for others that come a little later.
+    /// True if queries wait for others that come a little later.
     pub(crate) fn has_window(&self) -> bool {
         !self.pace.window().is_zero()
     }
 
-    /// Whether everything leaves behind one connection's bytes.
+    /// True if everything leaves behind one connection's bytes.
     pub(crate) fn is_immediate(&self) -> bool {
         matches!(self.pace, Pace::Immediate)
     }

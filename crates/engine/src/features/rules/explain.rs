@@ -174,7 +174,7 @@ fn of_rules(
     let fitting = gate.fitting_until(among, parts, ends);
     let mut outcome = None;
     let mut found = Vec::new();
-    // What applies for certain.
+    // Rules that apply for certain.
     let mut before: Vec<&Rule> = Vec::new();
     for (at, rule) in gate.rules(fitting) {
         let Said {

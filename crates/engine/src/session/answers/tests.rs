@@ -1,4 +1,4 @@
-//! What clients are answered while little memory is left.
+//! Answers to clients while little memory is left.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn block(bench: &mut Bench, client: SessionKey) {
     bench.engine.on_client_sent(bench.now, client, sent);
 }
 
-/// What is asked on streams from 1 on is one read at the node, which answers with a page of so many bytes.
+/// Requests on streams from 1 on are one read at the node, which answers with a page of so many bytes.
 fn share(bench: &mut Bench, clients: &[SessionKey], each: i16, bytes: usize) {
     for client in clients {
         for stream in 1..=each {

@@ -1,4 +1,4 @@
-//! What a client's session is, as a value: for another process that goes on with it over the same socket.
+//! A client's session as a value: for another process that goes on with it over the same socket.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -95,7 +95,7 @@ impl PassedClient {
         self
     }
 
-    /// Whether it takes something along that is held here.
+    /// True if it takes something along that is held here.
     pub(in crate::session) fn has_bytes(&self) -> bool {
         !self.pending.is_empty() || !self.partial.is_empty() || !self.unsent.is_empty()
     }

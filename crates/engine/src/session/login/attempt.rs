@@ -18,7 +18,7 @@ const TOO_MANY: &str = "Helenus: too many logins at a time (limits.logins_max, \
 const MORE_THAN_ONE_EXCHANGE: &str = "Helenus: the nodes' authenticator wants more than one exchange, \
     which cannot be repeated for the links that clients share";
 
-/// What a login has told of nodes, whatever became of it.
+/// Nodes that a login has met, whatever became of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
     /// Those that could not be reached, and why.
@@ -37,7 +37,7 @@ pub(crate) enum Outcome {
     Failed(i32, String),
 }
 
-/// What the node said.
+/// A node's answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub opcode: Opcode,
@@ -46,7 +46,7 @@ pub(crate) struct Answer {
     pub version: Version,
 }
 
-/// What a login needs next.
+/// A login's next step.
 pub(crate) enum Next {
     /// A connection to this node.
     Dial(SocketAddr),
@@ -102,7 +102,7 @@ impl Login {
         }
     }
 
-    /// Whether it waits for its turn.
+    /// True if it waits for its turn.
     pub(crate) fn is_waiting(&self) -> bool {
         self.stage == Stage::Waiting
     }
@@ -186,14 +186,14 @@ impl Outcome {
         Outcome::Failed(code::OVERLOADED, TOO_MANY.to_owned())
     }
 
-    /// Whether a node says that the credentials are wrong.
+    /// True if a node says that the credentials are wrong.
     pub(crate) fn refuses(&self) -> bool {
         matches!(self, Outcome::NotAccepted(answer) if answer.refuses())
     }
 }
 
 impl Answer {
-    /// Whether it says that the credentials are wrong.
+    /// True if it says that the credentials are wrong.
     pub(crate) fn refuses(&self) -> bool {
         let content = strip_prelude(self.header_flags, &self.body);
         let error = content.map(|(_, content)| ErrorBody::parse(content));

@@ -42,7 +42,7 @@ pub enum Unfit {
     Unknown(String),
 }
 
-/// What is relied on.
+/// Authenticators that are relied on.
 #[derive(Clone, Debug, Default)]
 pub struct Authenticators {
     /// Class names from `cluster.authenticators`.
@@ -56,8 +56,8 @@ impl Authenticators {
         }
     }
 
-    /// Whether a login under this class tells who the client is, on a connection to the node that
-    /// has shown a certificate or not.
+    /// An error unless a login under this class tells who the client is, on a connection to the node that has shown a
+    /// certificate or not.
     pub fn judge(&self, class: &str, certificate_shown: bool) -> Result<(), Unfit> {
         match class {
             PASSWORD => Ok(()),
@@ -72,13 +72,13 @@ impl Authenticators {
     }
 }
 
-/// Whether an authenticator that may be relied on takes name and password out of the token, and
-/// ignores the rest of it.
+/// True if an authenticator that may be relied on takes name and password out of the token, and ignores the rest of
+/// it.
 pub fn reads_password(class: &str) -> bool {
     matches!(class, PASSWORD | CERTIFICATE_OR_PASSWORD)
 }
 
-/// Whether nobody needs to vouch for these, or nobody can.
+/// True if nobody needs to vouch for these, or nobody can.
 pub fn is_known(class: &str) -> bool {
     matches!(class, PASSWORD | CERTIFICATE | CERTIFICATE_OR_PASSWORD)
 }

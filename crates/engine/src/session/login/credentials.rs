@@ -1,4 +1,4 @@
-//! What a client proved with who it is, in the form that its node judged.
+//! A client's proof of who it is, in the form that its node judged.
 //!
 //! Whoever knows a password can write it into any number of tokens: PasswordAuthenticator does not look
 //! at what precedes the name. All of them are one identity, or each would open links of its own, at the
@@ -16,7 +16,7 @@ pub enum Credentials {
     Password { role: Box<str>, password: Box<str> },
     /// The token of another authenticator, which may mean anything.
     Token(#[serde(with = "serde_bytes")] Box<[u8]>),
-    /// The same as `Password` with a password that is no UTF-8, of which Java makes what it likes.
+    /// `Password` with a password that is no UTF-8, of which Java makes what it likes.
     PasswordBytes {
         role: Box<str>,
         #[serde(with = "serde_bytes")]
@@ -25,10 +25,10 @@ pub enum Credentials {
 }
 
 impl Credentials {
-    /// What PasswordAuthenticator of Cassandra 4.1 and 5.0 reads in a token that it accepts: exactly two
-    /// NULs, with the name between them and the password behind. Names and passwords are what Java makes
-    /// of the bytes. Where they are no UTF-8 that is left to Java: of a password its bytes are kept, and with
-    /// such a name the token is taken as it is.
+    /// Credentials as PasswordAuthenticator of Cassandra 4.1 and 5.0 reads them in a token that it accepts: exactly
+    /// two NULs, with the name between them and the password behind. Names and passwords are what Java makes of the
+    /// bytes. Where they are no UTF-8 that is left to Java: of a password its bytes are kept, and with such a name
+    /// the token is taken as it is.
     pub fn of_password(token: &[u8]) -> Credentials {
         let mut parts = token.splitn(3, |byte| *byte == 0).skip(1);
         let (role, password) = (parts.next(), parts.next());

@@ -95,7 +95,7 @@ fn option<'a>(options: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| *value)
 }
 
-/// Whether a STARTUP asks for CQL as the nodes have it, or why not, in their words.
+/// An error, in the nodes' words, if a STARTUP asks for another CQL than theirs.
 fn check_cql_version(options: &[(&str, &str)]) -> Result<(), String> {
     let Some(wanted) = option(options, "CQL_VERSION") else {
         return Err("Missing value CQL_VERSION in STARTUP message".to_owned());

@@ -34,14 +34,14 @@ struct Record {
     check_at: Instant,
     /// Checks begun.
     checks: u32,
-    /// Whether one is under way, or was lost.
+    /// A check is under way, or was lost.
     checking: bool,
     /// Checks in a row that could not be made.
     failures: u32,
     ended: bool,
 }
 
-/// What an identity is worth at the moment.
+/// An identity's worth at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Good,
@@ -83,7 +83,7 @@ impl Identity {
         self.role.as_ref()
     }
 
-    /// The same on all workers, and no other's.
+    /// A number equal on all workers, and no other identity's.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -231,8 +231,8 @@ impl Identities {
         Ok(member)
     }
 
-    /// The same with a client whose credentials a node has accepted then, as the process says that it comes
-    /// from.
+    /// [`Identities::admit`] for a client whose credentials a node has accepted then, as the process says that it
+    /// comes from.
     pub(crate) fn adopt(
         &self,
         credentials: Credentials,

@@ -53,7 +53,7 @@ pub(crate) enum Admission {
     Refused,
 }
 
-/// What a login that has waited is to be told.
+/// A notice to a login that has waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub to: Applicant,
@@ -379,7 +379,7 @@ impl Address {
     }
 }
 
-/// What counts as one address: an IPv4 address, also written as IPv6, or an IPv6 /64.
+/// The address that counts as one: an IPv4 address, also written as IPv6, or an IPv6 /64.
 pub fn block_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),

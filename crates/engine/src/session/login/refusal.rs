@@ -1,4 +1,4 @@
-//! What a node's answer to a login means.
+//! The meaning of a node's answer to a login.
 
 use helenus_wire::code;
 
@@ -9,8 +9,8 @@ const CANNOT_JUDGE: [&str; 2] = [
     "Error during authentication of user",
 ];
 
-/// Whether the error that answers an AUTH_RESPONSE says that the credentials are wrong, and not only
-/// that the node could not judge them.
+/// True if the error that answers an AUTH_RESPONSE says that the credentials are wrong, and not only that the node
+/// could not judge them.
 pub fn is_refusal(code: i32, message: &str) -> bool {
     let unable = CANNOT_JUDGE.iter().any(|text| message.starts_with(text));
     code == code::BAD_CREDENTIALS && !unable

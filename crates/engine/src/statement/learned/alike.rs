@@ -1,6 +1,6 @@
-//! What statements alike have been like: scans of one table that restrict the same columns in the same
-//! way, whatever their values and texts. A statement that nothing is known of begins with that; its own
-//! answers replace it.
+//! Properties that statements alike share: scans of one table that restrict the same columns in the same way,
+//! whatever their values and texts. A statement that nothing is known of begins with these; its own answers replace
+//! them.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use super::suspension::Suspension;
 /// Kinds of scans that are remembered. When there are more, all are forgotten.
 const SHAPES_MAX: usize = 4_096;
 
-/// What is learned of all statements of one shape.
+/// Properties learned of all statements of one shape.
 #[derive(Debug)]
 pub(crate) struct Alike {
     scan: Mutex<Estimate>,
@@ -38,7 +38,7 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// What statements of this shape have in common, of this keyspace and table.
+    /// Properties of the statements of this shape, of this keyspace and table.
     pub(crate) fn of(&self, table: (&str, &str), facts: &Facts) -> Option<Arc<Alike>> {
         let shape = shape(table, facts)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@ impl Default for KeysPerPage {
 }
 
 impl KeysPerPage {
-    /// Whether the rows of so many keys will probably fit into a page.
+    /// True if the rows of so many keys will probably fit into a page.
     pub(crate) fn fit(&self, keys: usize) -> bool {
         u32::try_from(keys).is_ok_and(|keys| keys <= self.max.load(Ordering::Relaxed))
     }

@@ -68,8 +68,8 @@ impl Spread {
         self.error.store(error, Ordering::Relaxed);
     }
 
-    /// Whether a page of `rows` rows is worth examining for its partitions: they are not known yet, or
-    /// were wide lately, or it is this page's turn.
+    /// True if a page of `rows` rows is worth examining for its partitions: they are not known yet, or were wide
+    /// lately, or it is this page's turn.
     pub(crate) fn wants_partitions(&self, rows: usize, random: u64) -> bool {
         let known = self.partition_rows.load(Ordering::Relaxed) as usize;
         known == 0

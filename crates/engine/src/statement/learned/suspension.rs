@@ -1,5 +1,5 @@
-//! What is not done with a statement for a while: its parts are not sent after nodes have refused some, nor
-//! is it taken for short after it has timed out.
+//! Treatments of a statement that are suspended for a while: its parts are not sent after nodes have refused some,
+//! nor is it taken for short after it has timed out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,13 +15,13 @@ pub(super) const LONG_FOR: Duration = Duration::from_secs(60);
 /// Until when something is not done with a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Suspension {
-    /// Whether `until` is worth a look.
+    /// `until` is worth a look.
     is_set: AtomicBool,
     until: Mutex<Option<Instant>>,
 }
 
 impl Suspension {
-    /// Whether it is not done for now.
+    /// True if it is not done for now.
     pub(crate) fn is_in_force(&self, now: Instant) -> bool {
         if !self.is_set.load(Ordering::Relaxed) {
             return false;

@@ -1,5 +1,5 @@
-//! What requests of each class take at present, whatever their statements: the work of those of which nothing else is
-//! known.
+//! Typical work of requests of each class at present, whatever their statements: it counts for those of which nothing
+//! else is known.
 //!
 //! Without it a text that is another one each time would pass for an empty node's read of a row, however busy nodes are:
 //! it would go before all that is known to take what it takes, and be charged next to nothing for it.

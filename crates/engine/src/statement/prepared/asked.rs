@@ -13,7 +13,7 @@ pub(crate) const COUNTED_ONE_OF: u64 = 16;
 /// After this time a request counts half.
 pub const HALF_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
-/// What has been counted of one statement, by all workers.
+/// Counts of one statement, by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Mutex<Option<Count>>);
 
@@ -31,7 +31,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// The same at a later time.
+    /// The count at a later time.
     fn at(mut self, now: Instant) -> Count {
         let passed = now.saturating_duration_since(self.at);
         let left = 0.5_f64.powf(passed.as_secs_f64() / HALF_LIFE.as_secs_f64());

@@ -1,4 +1,4 @@
-//! What is known of a prepared statement, as a value: for another process whose clients have prepared it here.
+//! A prepared statement as a value: for another process whose clients have prepared it here.
 
 use std::sync::{Arc, OnceLock};
 

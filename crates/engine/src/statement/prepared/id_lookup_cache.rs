@@ -26,7 +26,7 @@ pub struct Recalled {
 }
 
 impl Recalled {
-    /// Whether this id is due, which is noted.
+    /// True if this id is due, which is noted.
     pub(crate) fn is_due(&mut self, id: &[u8], asker: Asker, now: Instant) -> bool {
         // No id of Cassandra's is longer; clients may send any.
         if id.len() > ID_MAX

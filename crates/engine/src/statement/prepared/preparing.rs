@@ -1,4 +1,4 @@
-//! What nodes' answers to PREPARE tell of statements.
+//! Nodes' answers to PREPARE, and what they tell of statements.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Preparing<'a> {
     pub session: Option<&'a str>,
 }
 
-/// What an answer to PREPARE has told.
+/// The result of an answer to PREPARE.
 pub(crate) enum Learned {
     /// Nothing new.
     Known(Arc<Prepared>),
@@ -58,7 +58,7 @@ impl Preparing<'_> {
 }
 
 impl Statements {
-    /// What a node has prepared for a client: all workers know it from now on.
+    /// A node has prepared a statement for a client: all workers know it from now on.
     pub(crate) fn learn_prepared(
         &mut self,
         cx: &Context,
@@ -86,10 +86,10 @@ impl Statements {
         Some(Learned::New(prepared))
     }
 
-    /// Whether what a node has prepared is what clients know by this id: all of it, or they would bind
-    /// values of other types, or take new columns for the old. Where it is not they are to hear so, and
-    /// nobody may use it before a client has been told. `is_awaited`: a request is to be sent by it; else a
-    /// node that lags behind the others may have said so.
+    /// True if what a node has prepared is what clients know by this id: all of it, or they would bind values of
+    /// other types, or take new columns for the old. Where it is not they are to hear so, and nobody may use it
+    /// before a client has been told. `is_awaited`: a request is to be sent by it; else a node that lags behind the
+    /// others may have said so.
     pub(crate) fn is_known_as(
         &mut self,
         cx: &Context,

@@ -1,4 +1,4 @@
-//! What has happened to a prepared statement since a node has described it.
+//! Changes to a prepared statement since a node has described it.
 
 use crate::support::sync::atomic::{AtomicU8, Ordering};
 
@@ -43,17 +43,17 @@ impl Standing {
         self.has(REPLACED)
     }
 
-    /// Whether clients may know it by another description.
+    /// True if clients may know it by another description.
     pub(crate) fn may_have_changed(&self) -> bool {
         self.has(REPLACED | CHANGED)
     }
 
-    /// Whether no client knows it by this description.
+    /// True if no client knows it by this description.
     pub(crate) fn is_untold(&self) -> bool {
         self.has(UNTOLD)
     }
 
-    /// Whether a node has to be asked before it is used again.
+    /// True if a node has to be asked before it is used again.
     pub(crate) fn is_doubted(&self) -> bool {
         self.has(DOUBTED)
     }

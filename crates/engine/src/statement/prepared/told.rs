@@ -1,4 +1,4 @@
-//! What connections have been told of statements that they have prepared themselves.
+//! Descriptions that connections have been told of statements that they have prepared themselves.
 
 use std::hash::Hasher;
 

@@ -8,7 +8,7 @@ use super::query::{SystemQuery, Table};
 use super::rows::{Proxies, rows};
 use crate::snapshot::{Snapshot, SystemTable};
 
-/// What Cassandra remarks when rows of no particular partition are counted.
+/// Cassandra's warning when rows of no particular partition are counted.
 const COUNT_WARNING: &str = "Aggregation query used without partition key";
 /// Flags of the metadata of rows.
 const GLOBAL_TABLE: u32 = 1;
@@ -25,7 +25,7 @@ pub(crate) struct SystemAnswer {
     pub body: Vec<u8>,
 }
 
-/// What an answer says of its columns.
+/// An answer's columns: told, or known to the client.
 enum Columns<'a> {
     Told,
     /// Nothing: the client knows them.
@@ -180,7 +180,7 @@ impl SystemAnswer {
 }
 
 impl<'a> Columns<'a> {
-    /// What a client is told that asks like this.
+    /// The columns' form for a client that asks like this.
     fn told(asked: &Asked<'a>, metadata: &[u8]) -> Self {
         let skip = asked.options.flags & query_flags::SKIP_METADATA != 0;
         let Some(prepared) = asked.prepared else {

@@ -19,7 +19,7 @@ pub(crate) struct Asked<'a> {
     /// Of its statement.
     pub facts: &'a Facts,
     pub options: &'a Options<'a>,
-    /// What the proxy knows of the result's columns, if it is an EXECUTE.
+    /// The result's columns, as far as the proxy knows them, if it is an EXECUTE.
     pub prepared: Option<PreparedColumns<'a>>,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct PreparedColumns<'a> {
     pub metadata_id: Option<&'a [u8]>,
     /// The id that the client knows (v5).
     pub client_metadata_id: Option<&'a [u8]>,
-    /// Whether clients may know it with other columns.
+    /// Clients may know it with other columns.
     pub may_have_changed: bool,
 }
 
 impl<'a> Asked<'a> {
-    /// Whether Cassandra would take the options, and give one node's rows whatever they say.
+    /// True if Cassandra would take the options, and give one node's rows whatever they say.
     pub(super) fn is_plain(&self) -> bool {
         let consistency = matches!(
             self.options.consistency,
@@ -120,7 +120,7 @@ impl<'a> Asked<'a> {
         fits.then_some(value)
     }
 
-    /// What is bound to a marker for this column.
+    /// The value bound to a marker for this column.
     fn bound(&self, marker: u16, column: &str) -> Option<ValueRef<'a>> {
         let values = self.options.values;
         if !values.named {

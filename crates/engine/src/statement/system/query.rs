@@ -32,12 +32,12 @@ impl Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SystemQuery {
     pub table: Table,
-    /// Whether the keyspace was written in the statement. If not, the one in force has to be `system`.
+    /// The keyspace was written in the statement. If not, the one in force has to be `system`.
     qualified: bool,
 }
 
 impl SystemQuery {
-    /// Whether the statement is about these tables with this keyspace in force.
+    /// True if the statement is about these tables with this keyspace in force.
     pub(crate) fn applies(self, keyspace: Option<&str>) -> bool {
         self.qualified || keyspace == Some("system")
     }

@@ -1,4 +1,4 @@
-//! What the proxies are shown as.
+//! Rows as which the proxies are shown.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ const TOKENS_MAX: usize = 256;
 
 type Cells = Vec<Option<Vec<u8>>>;
 
-/// What one proxy is shown as.
+/// One proxy's row.
 pub(super) struct Row {
     pub address: SocketAddr,
     /// In the order of the table's columns.

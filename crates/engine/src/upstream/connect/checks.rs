@@ -27,10 +27,10 @@ pub(crate) fn check_every(cx: &Context) -> Duration {
     Duration::from_millis(cx.shared.config.links.check_credentials_ms)
 }
 
-/// What is to be done about a role's credentials.
+/// The next step for a role's credentials.
 enum Check {
     Nothing,
-    /// What was opened with them is to be closed.
+    /// Everything that was opened with them is to be closed.
     Close,
     /// A node is to be asked; how many have been asked before.
     Ask(u32),
@@ -112,8 +112,8 @@ impl Links {
         among.get(check as usize % among.len().max(1)).copied()
     }
 
-    /// What the opening of a link, or of a connection for that purpose alone, has told of a role's
-    /// credentials. Returns whether all that are in use are to be looked at again.
+    /// Notes the judgement of a role's credentials by the opening of a link, or of a connection for that purpose
+    /// alone. Returns whether all that are in use are to be looked at again.
     pub(crate) fn note_judgement(
         &mut self,
         cx: &mut Context,
@@ -174,8 +174,8 @@ impl Links {
         }
     }
 
-    /// Whether a link that is up, or on its way or postponed to another node that is not known to fail, may yet
-    /// tell what credentials are worth that this node refuses.
+    /// True if a link that is up, or on its way or postponed to another node that is not known to fail, may yet tell
+    /// what credentials are worth that this node refuses.
     fn others_may_judge(&self, cx: &Context, pool: PoolKey, node: NodeIndex) -> bool {
         // Of a pool that is gone nobody here is served; other workers may have one.
         let Some(pool) = self.pools.get(pool) else {

@@ -19,7 +19,7 @@ pub(crate) struct Opening {
     pub(in crate::upstream) identity: Arc<Identity>,
 }
 
-/// What a connection is set up for.
+/// The purpose of a connection that is being set up.
 pub(crate) enum Purpose {
     Link(Opening),
     /// To have the login of this client judged.
@@ -41,8 +41,8 @@ pub(in crate::upstream) struct Connecting {
 }
 
 impl Connecting {
-    /// What a node has not done by the deadline of its connection. It has had its time for the token if it asked
-    /// for it no later than `asks_within` after the connection was wanted.
+    /// The error of a node that has missed the deadline of its connection. It has had its time for the token if it
+    /// asked for it no later than `asks_within` after the connection was wanted.
     pub(in crate::upstream) fn overdue(&self, asks_within: Duration) -> OpenError {
         let asked = self.asked.filter(|_| self.greeting.is_judging_link());
         let Some(left) = asked.map(|asked| self.deadline.saturating_duration_since(asked)) else {

@@ -19,7 +19,7 @@ const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
 /// USE.
 pub(in crate::upstream) const STREAMS: usize = 4;
 
-/// What a connection is to become.
+/// The aim of setting up a connection.
 pub(crate) enum Aim {
     Link {
         /// `None` where clients need no login.
@@ -40,7 +40,7 @@ pub(crate) struct Envelope {
     pub(crate) body: Vec<u8>,
 }
 
-/// What a node's bytes have led to.
+/// A milestone to which a node's bytes have led.
 #[derive(Debug)]
 pub(crate) enum Milestone {
     /// It is ready for requests.
@@ -72,21 +72,21 @@ pub(crate) struct Greeting {
     aim: Aim,
     version: Version,
     authenticators: Authenticators,
-    /// Whether the node has seen a certificate of the proxy.
+    /// The node has seen a certificate of the proxy.
     shows_certificate: bool,
     stage: Stage,
     /// Of the last request.
     stream: i16,
     decoder: Decoder,
     encoder: Encoder,
-    /// What has come behind the last answer, in the same bytes.
+    /// Envelopes that have come behind the last answer, in the same bytes.
     behind: Vec<Envelope>,
 }
 
 /// DRIVER_NAME of connections to nodes.
 pub const DRIVER_NAME: &str = "Helenus";
-/// What DRIVER_VERSION ends with if the proxy reads and writes encoded columns. Nodes list it with their clients,
-/// so that nobody encodes a column while a proxy runs that would not understand it.
+/// The end of DRIVER_VERSION if the proxy reads and writes encoded columns. Nodes list it with their clients, so that
+/// nobody encodes a column while a proxy runs that would not understand it.
 pub const VERSION_ENCODES: &str = "+payload";
 
 /// STARTUP options of connections to nodes. They are fixed at opening, while the clients whose requests
@@ -163,17 +163,17 @@ impl Greeting {
         reached
     }
 
-    /// What is to be sent.
+    /// The bytes to be sent.
     pub(crate) fn encoder(&mut self) -> &mut Encoder {
         &mut self.encoder
     }
 
-    /// Whether the node has asked for a link's token, and has not said what it is worth.
+    /// True if the node has asked for a link's token, and has not said what it is worth.
     pub(crate) fn is_judging_link(&self) -> bool {
         self.stage == Stage::LogIn
     }
 
-    /// Whether the node has said anything.
+    /// True if the node has said anything.
     pub(crate) fn has_heard(&self) -> bool {
         !matches!(self.stage, Stage::Dialing | Stage::Startup)
     }

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::session::login::authenticator::Unfit;
 
-/// What a link is for.
+/// The use of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LinkKind {
     /// One of the shared links, at this place.
@@ -82,7 +82,7 @@ pub(crate) enum OpenError {
 }
 
 impl OpenError {
-    /// Whether it is about the credentials, or their absence, and does not tell that the node cannot be reached.
+    /// True if it is about the credentials, or their absence, and does not tell that the node cannot be reached.
     pub(crate) fn is_of_credentials(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What to make of a node that has fallen silent, and of one that is back.
+//! The failure detector: steps for a node that has fallen silent, and for one that is back.
 //!
 //! Being wrong about a silent node must cost little, as it may only collect garbage. So the steps
 //! are: a probe, which is nothing; with it the node is tried last until it answers; then what can be
@@ -28,10 +28,10 @@ mod tests;
 /// A link without anything in flight is probed when it has been silent for so long.
 const IDLE_PROBE: Duration = Duration::from_secs(30);
 
-/// What is to be done about links that have gone silent.
+/// Links that have gone silent, by what is to be done about them.
 #[derive(Default)]
 pub(crate) struct Silent {
-    /// What is in flight on them may be sent to other nodes as well.
+    /// Their node requests may be sent to other nodes as well.
     pub(crate) stuck: Vec<LinkKey>,
     /// Nothing will come any more, and why.
     pub(crate) lost: Vec<(LinkKey, &'static str)>,
@@ -45,7 +45,7 @@ pub(crate) struct Stuck {
     pub(crate) rescues_max: usize,
 }
 
-/// What a link's silence means.
+/// The meaning of a link's silence.
 enum Silence {
     None,
     Probe,
@@ -140,7 +140,7 @@ impl Links {
         self.health[link.node.as_usize()].suspect_at_least(cx.now + patience);
     }
 
-    /// What waits on a link that has been silent for long.
+    /// The node requests that wait on a link that has been silent for long.
     pub(crate) fn stuck(&self, cx: &Context, key: LinkKey) -> Option<Stuck> {
         let link = self.open.get(key)?;
         let orphans_max = cx.shared.config.links.in_flight_max / 2;

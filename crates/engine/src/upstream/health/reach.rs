@@ -16,7 +16,7 @@ impl Links {
         self.put_off(cx, node, why);
     }
 
-    /// The same of a failure that is the proxy's own.
+    /// Notes a failure that is the proxy's own; the next try comes after a pause.
     pub(in crate::upstream) fn back_off_without_means(
         &mut self,
         cx: &mut Context,
@@ -37,7 +37,7 @@ impl Links {
         health.note_failure(cx.now + pause);
     }
 
-    /// Whether the pause after a node's last failure is over.
+    /// True if the pause after a node's last failure is over.
     pub(crate) fn may_be_tried(&self, node: NodeIndex, now: Instant) -> bool {
         self.health[node.as_usize()].may_be_tried(now)
     }

@@ -14,14 +14,14 @@ use crate::upstream::pool::slot::Special;
 /// Until a link is to be replaced again whose replacement could not be opened.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(5);
 
-/// What has become of a connection that was wanted.
+/// The result of waiting for a connection.
 pub(crate) struct Opened {
     /// The node requests that have waited for it.
     pub(crate) waiting: Vec<NodeRequestKey>,
     pub(crate) next: Next,
 }
 
-/// What is to be done with node requests that have waited for a link.
+/// The next step for node requests that have waited for a link.
 pub(crate) enum Next {
     /// It is up: they are routed.
     Route,

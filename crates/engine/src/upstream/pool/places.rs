@@ -44,7 +44,7 @@ fn per_worker(cx: &Context) -> usize {
     links.per_node.div_ceil(cx.workers.max(1)).max(1)
 }
 
-/// Whether a node has left, or may not serve any more.
+/// True if a node has left, or may not serve any more.
 pub(in crate::upstream) fn is_needless(cx: &Context, node: NodeIndex) -> bool {
     let remote = cx.snapshot.places.locality(node) == Some(Locality::Remote);
     cx.snapshot.is_gone(node) || remote && !cx.shared.config.cluster.allow_remote_dc
@@ -60,7 +60,7 @@ fn logins_max(cx: &Context) -> usize {
 }
 
 impl Pool {
-    /// Whether a node may be connected to now.
+    /// True if a node may be connected to now.
     pub(in crate::upstream) fn may_connect(
         &self,
         cx: &Context,

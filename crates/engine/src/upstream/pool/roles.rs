@@ -78,7 +78,7 @@ impl Links {
         }
     }
 
-    /// Whether links of a role wait for those of others.
+    /// True if links of a role wait for those of others.
     pub(crate) fn is_postponed(&self, pool: PoolKey) -> bool {
         self.pools.get(pool).is_some_and(|pool| pool.is_postponed)
     }

@@ -28,7 +28,7 @@ impl Slot {
         }
     }
 
-    /// Whether a link is on its way.
+    /// True if a link is on its way.
     pub(in crate::upstream) fn is_opening(self) -> bool {
         matches!(self, Slot::Connecting | Slot::Renewing(_))
     }
@@ -65,7 +65,7 @@ pub(in crate::upstream) struct Special {
 }
 
 impl Special {
-    /// Whether it could be closed without anybody noticing.
+    /// True if it could be closed without anybody noticing.
     pub(in crate::upstream) fn is_idle(&self, links: &SecondaryMap<LinkKey, Link>) -> bool {
         match self.slot {
             _ if !self.waiting.is_empty() => false,

@@ -192,7 +192,7 @@ fn what_the_proxy_refuses_is_among_the_errors() {
 #[test]
 fn every_error_of_the_proxys_own_is_counted_once() {
     let mut bench = Bench::with(Config::default(), VERSIONS[1]);
-    // What is not a request at all.
+    // Bytes that are no request at all.
     bench.ask(Opcode::Query, 3, &[0, 0, 0, 9, 1]);
     assert_eq!(bench.error().0, code::PROTOCOL);
     assert_eq!(failed_and_refused(&bench), (0, 1));

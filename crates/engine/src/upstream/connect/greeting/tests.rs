@@ -6,8 +6,7 @@ use crate::testing::{bytes_of, error};
 const PASSWORD: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 const TOKEN: &[u8] = b"\0app\0pw";
 
-/// What a node does with one request: on which stream it answers (`None`: on that of the request), and
-/// with what.
+/// A node's answer to one request: the stream (`None`: that of the request), opcode and body.
 type Answer = (Option<i16>, Opcode, Vec<u8>);
 
 fn link(login: bool, keyspace: Option<&str>) -> Aim {
@@ -75,7 +74,7 @@ struct Talk {
     version: Version,
     /// Bytes of the node that come at once.
     piece: usize,
-    /// What the node has been sent: a query's text, or the name of another request.
+    /// Requests to the node: a query's text, or the name of another request.
     sent: Vec<String>,
     stream: i16,
 }

@@ -24,7 +24,7 @@ struct Bench {
     now: Instant,
 }
 
-/// Whether links are wanted that are not being opened for the sake of others, as of the last tick.
+/// True if links are wanted that are not being opened for the sake of others, as of the last tick.
 fn have_postponed(bench: &Bench) -> bool {
     let mut pools = bench.engine.links.pools.values();
     pools.any(|pool| pool.is_postponed)
