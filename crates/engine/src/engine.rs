@@ -6,13 +6,14 @@
 //! when everything that has come together has been handed over. So queries that arrive together leave
 //! together, without any timer.
 
+mod inputs;
 mod leak_check;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::backlog::{Backlog, Work};
+use crate::backlog::{Backlog, Failed, Work};
 use crate::context::Context;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -37,11 +38,12 @@ pub struct Engine {
     pub(crate) statements: Statements,
     /// What waits for nodes.
     pub(crate) queues: Queues,
-    pub(crate) backlog: Backlog,
-    pub(crate) completed: Completed,
-    pub(crate) scratch: Vec<u8>,
     pub(crate) pauses: Pauses,
-    pub(crate) beat: Beat,
+    backlog: Backlog,
+    completed: Completed,
+    /// Lent to whoever takes bytes apart.
+    scratch: Vec<u8>,
+    beat: Beat,
 }
 
 impl Engine {
@@ -79,6 +81,46 @@ impl Engine {
     /// The time of the event that is being dealt with.
     pub fn now(&self) -> Instant {
         self.cx.now
+    }
+
+    /// Leaves this to be done behind what is being dealt with.
+    pub(crate) fn later(&mut self, work: Work) {
+        self.backlog.push(work);
+    }
+
+    /// A node request has come to nothing: whoever waits for it will hear why.
+    pub(crate) fn fail_later(&mut self, key: NodeRequestKey, ended: Failed) {
+        self.backlog.push_failure(key, ended);
+    }
+
+    /// A node request that has come to nothing, and of which nobody has heard.
+    #[inline]
+    pub(crate) fn next_failure(&mut self) -> Option<(NodeRequestKey, Failed)> {
+        self.backlog.pop_failure()
+    }
+
+    /// What is to be done next, once nothing has failed.
+    #[inline]
+    pub(crate) fn next_work(&mut self) -> Option<Work> {
+        self.backlog.pop()
+    }
+
+    /// A client has been answered after this time, in microseconds.
+    #[inline]
+    pub(crate) fn note_completed(&mut self, us: u64) {
+        self.completed.queries += 1;
+        self.completed.latency_sum_us += us;
+    }
+
+    /// A buffer for messages that come in pieces, to be [given back](Engine::give_back_scratch).
+    #[inline]
+    pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.scratch)
+    }
+
+    #[inline]
+    pub(crate) fn give_back_scratch(&mut self, scratch: Vec<u8>) {
+        self.scratch = scratch;
     }
 
     /// Sends a node request to its next candidate.

@@ -12,7 +12,6 @@ mod context;
 mod engine;
 pub mod exec;
 pub mod features;
-mod inputs;
 mod keys;
 pub mod memory;
 pub mod output;

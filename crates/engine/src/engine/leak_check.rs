@@ -26,8 +26,8 @@ impl Engine {
             check(false, &format!("a client's request of {text:?}"));
         }
         for (_, request) in self.requests.nodes.iter() {
-            let owner = &request.owner;
-            match owner.client() {
+            let owner = request.owner();
+            match request.client() {
                 Some(_) => check(false, &format!("a node request for {owner}")),
                 None => check(false, owner),
             }
@@ -73,7 +73,7 @@ impl Engine {
         for at in 0..self.queues.len() {
             let (mut queued, mut inside) = (0, 0);
             for (_, request) in self.requests.nodes.iter() {
-                match &request.stage {
+                match request.stage() {
                     Stage::Queued(waiting) => queued += usize::from(waiting.node.as_usize() == at),
                     Stage::Admitted(admission) | Stage::InFlight(Some(admission), _) => {
                         inside += usize::from(admission.place.node.as_usize() == at);
@@ -92,7 +92,7 @@ impl Engine {
         }
         let mut in_flight: FxHashMap<SessionKey, usize> = FxHashMap::default();
         for request in self.requests.clients.values() {
-            for caller in std::iter::once(&request.caller).chain(&request.followers) {
+            for caller in request.callers() {
                 *in_flight.entry(caller.session).or_default() += 1;
             }
         }
@@ -142,15 +142,15 @@ impl Engine {
     fn requests_nowhere(&self) -> Vec<String> {
         let waiting = self.links.waiting().chain(self.pauses.keys());
         let waiting: FxHashSet<NodeRequestKey> = waiting.collect();
-        let is_somewhere = |(key, request): (NodeRequestKey, &NodeRequest)| match &request.stage {
+        let is_somewhere = |(key, request): (NodeRequestKey, &NodeRequest)| match request.stage() {
             Stage::Queued(_) => true,
             Stage::InFlight(_, flight) => self.links.carries(key, flight),
             Stage::Unplaced | Stage::Admitted(_) => waiting.contains(&key),
         };
         let node_requests = self.requests.nodes.iter();
         let nowhere = node_requests.filter(|entry| !is_somewhere(*entry));
-        let nowhere =
-            nowhere.map(|(_, request)| format!("a node request for {} is nowhere", request.owner));
+        let nowhere = nowhere
+            .map(|(_, request)| format!("a node request for {} is nowhere", request.owner()));
         let clients = self.requests.clients.values();
         let forgotten = clients.filter(|request| {
             let whole = request.execution.whole();

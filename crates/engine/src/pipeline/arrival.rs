@@ -14,7 +14,6 @@ pub(crate) use crate::pipeline::arrived::Arrival;
 use crate::pipeline::node_request::Target;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
-use crate::pipeline::timing::Trail;
 use crate::scheduler::scan_limit::Counted;
 use crate::session::node_answer::NodeAnswer;
 use crate::statement::analysis::Analysis;
@@ -121,38 +120,39 @@ impl Engine {
         let body = self.requests.keep(arrival.body);
         let read_bytes = bytes_read(opcode, statement.as_deref());
         let settled_at = analysis.settled_at();
-        Ok(ClientRequest {
-            caller: Caller {
-                session: arrival.session,
-                stream: header.stream,
-                started: self.cx.now,
-            },
-            followers: Vec::new(),
-            query: Query {
-                header_flags: header.flags,
-                keyspace: keyspace.cloned(),
-                statement,
-                prepared: analysis.prepared,
-                table,
-                pool: arrival.pool,
-                class,
-                resendable: analysis.resendable,
-                consistency: analysis.consistency.unwrap_or(Consistency::ONE),
-                serial_consistency: analysis.serial_consistency,
-                settled_at,
-                ..Query::new(opcode, arrival.version, body)
-            },
-            target: Target::Place {
-                place: analysis.place,
-                primary: analysis.lwt,
-            },
+        let caller = Caller {
+            session: arrival.session,
+            stream: header.stream,
+            started: self.cx.now,
+        };
+        let query = Query {
+            header_flags: header.flags,
+            keyspace: keyspace.cloned(),
+            statement,
+            prepared: analysis.prepared,
+            table,
+            pool: arrival.pool,
+            class,
+            resendable: analysis.resendable,
+            consistency: analysis.consistency.unwrap_or(Consistency::ONE),
+            serial_consistency: analysis.serial_consistency,
+            settled_at,
+            ..Query::new(opcode, arrival.version, body)
+        };
+        let target = Target::Place {
+            place: analysis.place,
+            primary: analysis.lwt,
+        };
+        let read = (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes));
+        let features = std::mem::take(slot);
+        Ok(ClientRequest::new(
+            caller,
+            query,
+            target,
             execution,
-            schema_read: None,
-            trail: Trail::default(),
-            features: std::mem::take(slot),
-            _counted: counted,
-            _read: (read_bytes > 0).then(|| Held::new(&self.cx.memory, read_bytes)),
-        })
+            features,
+            (counted, read),
+        ))
     }
 
     /// A scan begins with what is known of those alike.

@@ -50,7 +50,7 @@ impl Engine {
         let Some(reading) = &mut reading else {
             return;
         };
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = self.take_scratch();
         loop {
             reading.feed(&mut scratch, |header, body| {
                 let flow = self.on_client_envelope(key, header, body);
@@ -62,7 +62,7 @@ impl Engine {
             }
         }
         if scratch.capacity() <= SCRATCH_MAX {
-            self.scratch = scratch;
+            self.give_back_scratch(scratch);
         }
         self.clients.end_reading(&mut self.cx, reading);
     }

@@ -39,7 +39,7 @@ impl Engine {
         let requests = &self.requests;
         let waiting = |key| {
             let request = requests.nodes.get(key)?;
-            match request.stage {
+            match *request.stage() {
                 Stage::Queued(waiting) => Some((requests.query_of(request)?.body.len(), waiting)),
                 _ => None,
             }
@@ -48,7 +48,7 @@ impl Engine {
         let now_us = self.cx.now_us();
         let request = self.requests.nodes.get_mut(key)?;
         request.end_wait(self.cx.now, now_us);
-        request.stage = Stage::Admitted(admission);
+        request.admit(admission);
         Some(key)
     }
 
@@ -77,13 +77,10 @@ impl Engine {
     fn refuse_queued(&mut self, key: NodeRequestKey, text: &str) {
         let now_us = self.cx.now_us();
         if let Some(request) = self.requests.nodes.get_mut(key) {
-            request.end_wait(self.cx.now, now_us);
-            if let Stage::Queued(waiting) = request.stage {
+            let waited = request.refuse(self.cx.now, now_us);
+            if let Some(waiting) = waited {
                 self.queues.on_expired(waiting);
             }
-            request.stage = Stage::Unplaced;
-            // It is refused, and has not timed out as well.
-            request.time_runs_since = self.cx.now;
         }
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
         self.fail_untried(key, code::OVERLOADED, text, &[]);

@@ -13,14 +13,14 @@ use crate::exec::outcome::Outcome;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::fail::timed_out::timed_out;
-use crate::pipeline::node_request::{Owner, Stage};
+use crate::pipeline::node_request::Owner;
 use crate::rewrite::rewritten::Tried;
 
 impl Engine {
     /// Tells whoever waits for a node request why it has come to nothing.
     pub(crate) fn on_failed(&mut self, key: NodeRequestKey, ended: &Failed) {
-        let stage = self.requests.nodes.get(key).map(|request| &request.stage);
-        if matches!(stage, Some(Stage::Queued(_) | Stage::InFlight(..))) {
+        let request = self.requests.nodes.get(key);
+        if request.is_some_and(|request| request.is_queued() || request.is_in_flight()) {
             // It has found another node meanwhile.
             return;
         }
@@ -57,7 +57,7 @@ impl Engine {
         let Some(query) = self.requests.query_of(request) else {
             return;
         };
-        let newest = self.is_newest(request.owner.client());
+        let newest = self.is_newest(request.client());
         let (code, fields) = timed_out(query, newest);
         self.note_read_timeout(key);
         let error = ErrorBody {
@@ -86,7 +86,7 @@ impl Engine {
 
     fn try_as_asked(&mut self, key: NodeRequestKey, code: i32) -> bool {
         let request = self.requests.nodes.get(key);
-        let Some(client) = request.and_then(|request| request.owner.whole()) else {
+        let Some(client) = request.and_then(|request| request.whole()) else {
             return false;
         };
         let request = self.requests.clients.get(client);
@@ -96,7 +96,7 @@ impl Engine {
 
     /// The scan that a node request is for the whole of.
     fn whole_of_scan(&self, key: NodeRequestKey) -> Option<ClientRequestKey> {
-        let client = self.requests.nodes.get(key)?.owner.whole()?;
+        let client = self.requests.nodes.get(key)?.whole()?;
         let execution = &self.requests.clients.get(client)?.execution;
         execution.is_page().then_some(client)
     }
@@ -105,10 +105,10 @@ impl Engine {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
-        let untried = request.target.untried();
-        match &request.owner {
+        let untried = request.untried();
+        match request.owner() {
             Owner::Whole(client) => {
-                let (client, in_doubt) = (*client, request.maybe_applied);
+                let (client, in_doubt) = (*client, request.is_in_doubt());
                 let goes_on = self.goes_on_without(client, key);
                 self.drop_node_request(key);
                 if goes_on || features::on_failed(self, client, error.code, in_doubt) {

@@ -9,7 +9,7 @@ use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::pipeline::client_answer::ClientAnswer;
-use crate::pipeline::node_request::Stage;
+use crate::pipeline::node_request::{NodeRequest, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::Caller;
 use crate::session::large::LargeAnswer;
@@ -47,8 +47,8 @@ impl Engine {
             return;
         };
         request.features.on_reply(reply.body.len(), self.cx.now);
-        let own = request.caller;
-        let followers = std::mem::take(&mut request.followers);
+        let own = request.caller();
+        let followers = request.take_followers();
         let with_it = request.features.take_answered_with();
         let Reply {
             opcode,
@@ -100,8 +100,7 @@ impl Engine {
         let waited = self.cx.now.saturating_duration_since(client.started);
         let us = waited.as_micros() as u64;
         let is_error = answer.opcode == Opcode::Error;
-        self.completed.queries += 1;
-        self.completed.latency_sum_us += us;
+        self.note_completed(us);
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
@@ -214,7 +213,7 @@ impl Engine {
             text: text.to_owned(),
             fields: fields.to_vec(),
         };
-        self.backlog.push_failure(key, ended);
+        self.fail_later(key, ended);
     }
 
     /// No node can take the node request.
@@ -234,14 +233,13 @@ impl Engine {
     pub(crate) fn may_have_written(&self, key: NodeRequestKey) -> bool {
         let request = self.requests.nodes.get(key);
         let query = self.requests.query(key);
-        request.is_some_and(|request| request.maybe_applied)
-            && query.is_some_and(|query| query.is_write())
+        request.is_some_and(NodeRequest::is_in_doubt) && query.is_some_and(|query| query.is_write())
     }
 
     /// Whether a client speaks v5.
     pub(crate) fn is_newest(&self, client: Option<ClientRequestKey>) -> bool {
         let client = client.and_then(|client| self.requests.clients.get(client));
-        let version = client.and_then(|client| self.clients.version_of(client.caller.session));
+        let version = client.and_then(|client| self.clients.version_of(client.caller().session));
         version == Some(Version::V5)
     }
 
@@ -252,7 +250,7 @@ impl Engine {
             query.note_timeout(self.cx.now);
         }
         let request = self.requests.nodes.get(key);
-        let client = request.and_then(|request| request.owner.whole());
+        let client = request.and_then(|request| request.whole());
         let client = client.and_then(|client| self.requests.clients.get(client));
         if let Some(client) = client
             && let Some(statement) = &client.query.statement
@@ -266,9 +264,8 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return false;
         };
-        let followers = request.followers.iter().map(|follower| follower.session);
-        let mut clients = std::iter::once(request.caller.session).chain(followers);
-        clients.any(|client| self.clients.is_there(client))
+        let mut callers = request.callers();
+        callers.any(|caller| self.clients.is_there(caller.session))
     }
 
     /// Whether a node request that has not been sent may be forgotten: its client is gone, and it would
@@ -278,7 +275,7 @@ impl Engine {
             return false;
         };
         let is_read = self.requests.query_of(request).is_some_and(Query::is_read);
-        let client = request.owner.client();
+        let client = request.client();
         is_read && client.is_some_and(|client| !self.is_wanted(client))
     }
 
@@ -287,15 +284,15 @@ impl Engine {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
-        if !matches!(request.stage, Stage::Unplaced) {
+        if !matches!(request.stage(), Stage::Unplaced) {
             self.leave_queue(key, None);
         }
         // Its client request keeps where the time went.
         if let Some(ended) = self.requests.nodes.remove(&self.cx.memory, key)
-            && let Some(client) = ended.owner.client()
+            && let Some(client) = ended.client()
             && let Some(client) = self.requests.clients.get_mut(client)
         {
-            client.trail.note(&ended);
+            client.trail_mut().note(&ended);
         }
     }
 
@@ -319,7 +316,7 @@ impl Engine {
         for part in parts {
             let node_request = self.requests.nodes.get(part);
             // What is in flight comes back to nobody.
-            if node_request.is_some_and(|request| !matches!(request.stage, Stage::InFlight(..))) {
+            if node_request.is_some_and(|request| !request.is_in_flight()) {
                 self.drop_node_request(part);
             }
         }

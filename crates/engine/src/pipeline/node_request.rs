@@ -1,231 +1,49 @@
 //! A *node request*: one request to one node. It belongs to a client request, or to the proxy itself.
 
-use std::fmt::{self, Display, Formatter};
+mod asked;
+mod stage;
+
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
-use helenus_wire::Page;
 
-use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
+pub(crate) use self::asked::{Form, Owner, Prediction, Target};
+pub(crate) use self::stage::{Flight, Landed, Stage};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Ledger;
-use crate::pipeline::nodes::errand::Errand;
 use crate::pipeline::query::Query;
 use crate::pipeline::retry::backoff::Missed;
-use crate::scheduler::{Admission, PartJob, Waiting};
-use crate::statement::place::Place;
+use crate::scheduler::{Admission, Waiting};
 use crate::support::registry::Registry;
-
-/// For whose sake a node request is sent to a node.
-#[derive(Clone, Debug)]
-pub(crate) enum Owner {
-    /// A client request, which waits for nothing else.
-    Whole(ClientRequestKey),
-    /// A client request, one of whose parts it is, by its number.
-    Part(ClientRequestKey, u16),
-    /// The proxy itself.
-    Errand(Errand),
-}
-
-impl Owner {
-    /// The client request that it belongs to.
-    pub(crate) fn client(&self) -> Option<ClientRequestKey> {
-        match self {
-            Owner::Whole(client) | Owner::Part(client, _) => Some(*client),
-            Owner::Errand(_) => None,
-        }
-    }
-
-    /// The client request that waits for nothing else.
-    #[inline]
-    pub(crate) fn whole(&self) -> Option<ClientRequestKey> {
-        match self {
-            Owner::Whole(client) => Some(*client),
-            Owner::Part(..) | Owner::Errand(_) => None,
-        }
-    }
-
-    /// The client request one of whose parts it is, and its number.
-    pub(crate) fn part(&self) -> Option<(ClientRequestKey, u16)> {
-        match self {
-            Owner::Part(client, part) => Some((*client, *part)),
-            Owner::Whole(_) | Owner::Errand(_) => None,
-        }
-    }
-}
-
-impl Display for Owner {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Owner::Whole(_) => f.write_str("a whole request"),
-            Owner::Part(_, number) => write!(f, "part {number}"),
-            Owner::Errand(errand) => errand.fmt(f),
-        }
-    }
-}
-
-/// What is sent.
-pub(crate) enum Form {
-    /// The client's own request.
-    Own,
-    /// The client's own request, for another page.
-    Piece { size: i32, state: Option<Vec<u8>> },
-    /// Something else.
-    Other(Box<Query>),
-}
-
-impl Form {
-    /// The page to ask for, if not the one that the query asks for.
-    pub(crate) fn page(&self) -> Option<Page<'_>> {
-        match self {
-            Form::Piece { size, state } => Some(Page {
-                size: *size,
-                state: state.as_deref(),
-            }),
-            Form::Own | Form::Other(_) => None,
-        }
-    }
-}
-
-/// Where a node request is to go.
-#[derive(Clone, Debug)]
-pub(crate) enum Target {
-    /// To the owners of this place, or, without one, to any node.
-    Place {
-        place: Option<Place>,
-        /// Of a conditional write: always to the same of the owners.
-        primary: bool,
-    },
-    /// To this node, if it can be had.
-    At(NodeIndex),
-    /// To these nodes, in this order.
-    Planned(Plan),
-}
-
-impl Target {
-    pub(crate) const ANY: Target = Target::Place {
-        place: None,
-        primary: false,
-    };
-
-    pub(crate) fn of(place: Option<Place>) -> Target {
-        let primary = false;
-        Target::Place { place, primary }
-    }
-
-    /// The Murmur3 token of its partition's key, if that is known.
-    pub(crate) fn token(&self) -> Option<i64> {
-        match self {
-            Target::Place { place, .. } => place.as_ref()?.token,
-            Target::At(_) | Target::Planned(_) => None,
-        }
-    }
-
-    /// Who owns its place, as far as that is known.
-    pub(crate) fn owners(&self) -> &[NodeIndex] {
-        match self {
-            Target::Place {
-                place: Some(place), ..
-            } => place.owners.of_slot(place.slot),
-            _ => &[],
-        }
-    }
-
-    /// The nodes that have not been tried, once they are planned.
-    pub(crate) fn untried(&self) -> Option<Plan> {
-        match self {
-            Target::Planned(plan) => Some(*plan),
-            Target::Place { .. } | Target::At(_) => None,
-        }
-    }
-}
-
-/// Predicted work, in microseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Prediction {
-    /// What is known of the statement.
-    Learned,
-    /// A piece of a page: of the rest of the page, and of this piece; and how many rows each is expected
-    /// to have.
-    Piece {
-        work_us: u32,
-        piece_us: u32,
-        rows: u32,
-        expected: u32,
-    },
-    /// A stretch of the ring, of so many tokens, in a scan that filters: of what is left of the ring, and
-    /// of this stretch; and whether that is from answers to its statement.
-    Stretch {
-        work_us: u32,
-        piece_us: u32,
-        tokens: u64,
-        known: bool,
-    },
-    /// A scan as it came.
-    Scan { work_us: u32 },
-    /// A part, of which more are to come.
-    Part(PartJob),
-}
-
-/// How far a node request has come.
-#[derive(Debug)]
-pub(crate) enum Stage {
-    /// Between two nodes, or waiting for a link or for a statement to be prepared.
-    Unplaced,
-    /// In a node's queue.
-    Queued(Waiting),
-    /// It may go to a node.
-    Admitted(Admission),
-    /// A node has it, or will have it with the next write to its link.
-    ///
-    /// The proxy's own node requests take no place there.
-    InFlight(Option<Admission>, Flight),
-}
-
-/// Where a node request is in flight.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flight {
-    pub link: LinkKey,
-    pub stream: i16,
-    pub sent: Instant,
-    /// Writes of the link before it was put there.
-    pub behind: u64,
-}
 
 /// One request to one node, or to others if that one fails.
 pub(crate) struct NodeRequest {
-    pub owner: Owner,
-    pub form: Form,
-    pub target: Target,
-    pub work: Prediction,
-    pub stage: Stage,
+    owner: Owner,
+    form: Form,
+    target: Target,
+    work: Prediction,
+    stage: Stage,
     /// The node that it was last sent to.
-    pub node: Option<NodeIndex>,
+    node: Option<NodeIndex>,
     /// Nodes tried.
-    pub attempts: u8,
+    attempts: u8,
     /// How often a node was taught a statement for its sake.
-    pub reprepares: u16,
+    reprepares: u16,
     /// Predicted work of it as its node's schedule was told, in microseconds.
-    pub work_us: u32,
+    work_us: u32,
     /// What it is to its node's schedule.
-    pub lane: Class,
+    lane: Class,
     /// Its time-out runs since then; not while it waits in a node's queue or pauses, where it has other bounds.
-    pub time_runs_since: Instant,
+    time_runs_since: Instant,
     /// A node that it was sent to never answered: it may have taken effect there.
-    pub maybe_applied: bool,
+    maybe_applied: bool,
     /// What coordinators have said that miss replicas.
-    pub missed: Option<Missed>,
+    missed: Option<Missed>,
     /// How long it has waited in queues of nodes, in microseconds, and been at nodes.
-    pub queued_us: u32,
-    pub at_node_us: u32,
-}
-
-/// A node request that is taken off its link.
-pub(crate) struct Landed {
-    pub flight: Flight,
-    /// How long it has been there.
-    pub us: u64,
+    queued_us: u32,
+    at_node_us: u32,
 }
 
 impl NodeRequest {
@@ -255,14 +73,251 @@ impl NodeRequest {
         }
     }
 
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The client request that it belongs to.
+    #[inline]
+    pub(crate) fn client(&self) -> Option<ClientRequestKey> {
+        self.owner.client()
+    }
+
+    /// The client request that waits for nothing else.
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<ClientRequestKey> {
+        self.owner.whole()
+    }
+
+    /// The client request one of whose parts it is, and its number.
+    pub(crate) fn part(&self) -> Option<(ClientRequestKey, u16)> {
+        self.owner.part()
+    }
+
+    pub(crate) fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// What it asks, if that is not what its client request asks.
+    #[inline]
+    pub(crate) fn other(&self) -> Option<&Query> {
+        match &self.form {
+            Form::Other(query) => Some(query),
+            Form::Own | Form::Piece { .. } => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn other_mut(&mut self) -> Option<&mut Query> {
+        match &mut self.form {
+            Form::Other(query) => Some(query),
+            Form::Own | Form::Piece { .. } => None,
+        }
+    }
+
+    pub(crate) fn work(&self) -> &Prediction {
+        &self.work
+    }
+
+    /// What is known of it by now.
+    pub(crate) fn set_work(&mut self, work: Prediction) {
+        self.work = work;
+    }
+
+    /// What its node's schedule is told: its predicted work, in microseconds, and its class.
+    #[inline]
+    pub(crate) fn set_job(&mut self, work_us: u32, lane: Class) {
+        (self.work_us, self.lane) = (work_us, lane);
+    }
+
+    pub(crate) fn work_us(&self) -> u32 {
+        self.work_us
+    }
+
+    pub(crate) fn lane(&self) -> Class {
+        self.lane
+    }
+
+    /// The node that it was last sent to.
+    pub(crate) fn node(&self) -> Option<NodeIndex> {
+        self.node
+    }
+
+    pub(crate) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
     pub(crate) fn is_queued(&self) -> bool {
         matches!(self.stage, Stage::Queued(_))
+    }
+
+    pub(crate) fn is_in_flight(&self) -> bool {
+        matches!(self.stage, Stage::InFlight(..))
     }
 
     pub(crate) fn flight(&self) -> Option<Flight> {
         match &self.stage {
             Stage::InFlight(_, flight) => Some(*flight),
             _ => None,
+        }
+    }
+
+    /// Its place at its node, if it may go there and is not in flight.
+    pub(crate) fn admission(&self) -> Option<&Admission> {
+        match &self.stage {
+            Stage::Admitted(admission) => Some(admission),
+            Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
+        }
+    }
+
+    pub(crate) fn admission_mut(&mut self) -> Option<&mut Admission> {
+        match &mut self.stage {
+            Stage::Admitted(admission) => Some(admission),
+            Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
+        }
+    }
+
+    /// It may go to its node.
+    #[inline]
+    pub(crate) fn admit(&mut self, admission: Admission) {
+        self.stage = Stage::Admitted(admission);
+    }
+
+    /// It waits in a node's queue.
+    pub(crate) fn wait(&mut self, waiting: Waiting) {
+        self.stage = Stage::Queued(waiting);
+    }
+
+    /// It is in flight to a node. What has no place there takes none.
+    #[inline]
+    pub(crate) fn fly(&mut self, node: NodeIndex, flight: Flight) {
+        let admission = match std::mem::replace(&mut self.stage, Stage::Unplaced) {
+            Stage::Admitted(admission) => Some(admission),
+            Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
+        };
+        self.stage = Stage::InFlight(admission, flight);
+        self.node = Some(node);
+    }
+
+    /// It leaves its place, at its node or in a queue. What is in flight has to land first.
+    #[inline]
+    pub(crate) fn leave(&mut self) -> Stage {
+        debug_assert!(!self.is_in_flight(), "it is still on its link");
+        match self.stage {
+            Stage::InFlight(..) => Stage::Unplaced,
+            _ => std::mem::replace(&mut self.stage, Stage::Unplaced),
+        }
+    }
+
+    /// It was taken out of a node's queue, where it has waited too long. It is refused, and has not timed out as well.
+    pub(crate) fn refuse(&mut self, now: Instant, now_us: u64) -> Option<Waiting> {
+        self.end_wait(now, now_us);
+        self.time_runs_since = now;
+        match std::mem::replace(&mut self.stage, Stage::Unplaced) {
+            Stage::Queued(waiting) => Some(waiting),
+            _ => None,
+        }
+    }
+
+    /// Its time-out runs since then.
+    pub(crate) fn time_runs_since(&self) -> Instant {
+        self.time_runs_since
+    }
+
+    /// It may have taken effect on a node that does not say so.
+    pub(crate) fn note_in_doubt(&mut self) {
+        self.maybe_applied = true;
+    }
+
+    /// Whether it may have taken effect on a node that did not say so.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.maybe_applied
+    }
+
+    /// How long it has waited in queues of nodes, in microseconds, so far; from now on that is another wait.
+    pub(crate) fn take_queued_us(&mut self) -> u32 {
+        std::mem::take(&mut self.queued_us)
+    }
+
+    /// How long it has waited in queues of nodes, in microseconds.
+    pub(crate) fn queued_us(&self) -> u32 {
+        self.queued_us
+    }
+
+    /// How long it has been at nodes, in microseconds.
+    pub(crate) fn at_node_us(&self) -> u32 {
+        self.at_node_us
+    }
+
+    /// Nodes tried.
+    pub(crate) fn attempts(&self) -> u8 {
+        self.attempts
+    }
+
+    /// The next node is tried; how many that makes.
+    #[inline]
+    pub(crate) fn begin_attempt(&mut self) -> u8 {
+        self.attempts += 1;
+        self.attempts
+    }
+
+    /// None of the attempts so far counts.
+    pub(crate) fn forget_attempts(&mut self) {
+        self.attempts = 0;
+    }
+
+    /// It has waited for a link, and does not wait for one again.
+    pub(crate) fn end_wait_for_link(&mut self) {
+        self.attempts = 1;
+    }
+
+    /// Whether a node may be taught one more statement for its sake; that counts.
+    pub(crate) fn may_be_taught(&mut self, reprepares_max: usize) -> bool {
+        let may_be = self.client().is_some() && usize::from(self.reprepares) < reprepares_max;
+        self.reprepares = self.reprepares.saturating_add(u16::from(may_be));
+        may_be
+    }
+
+    /// Whether a coordinator has said that it misses replicas.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.missed.is_some()
+    }
+
+    /// A coordinator says that it misses replicas.
+    pub(crate) fn miss(&mut self, now: Instant) -> &mut Missed {
+        self.missed.get_or_insert(Missed::new(now))
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The nodes that have not been tried, once they are planned.
+    #[inline]
+    pub(crate) fn untried(&self) -> Option<Plan> {
+        self.target.untried()
+    }
+
+    /// The next node to try, once they are planned.
+    #[inline]
+    pub(crate) fn next_planned(&mut self) -> Option<Option<NodeIndex>> {
+        match &mut self.target {
+            Target::Planned(plan) => Some(plan.next()),
+            Target::Place { .. } | Target::At(_) => None,
+        }
+    }
+
+    /// It goes there from now on.
+    #[inline]
+    pub(crate) fn set_target(&mut self, target: Target) {
+        self.target = target;
+    }
+
+    /// It goes to this owner in place of the node for which it has waited; that was no attempt.
+    pub(crate) fn move_to(&mut self, owner: NodeIndex) {
+        self.attempts = self.attempts.saturating_sub(1);
+        if let Target::Planned(plan) = &mut self.target {
+            plan.instead(owner);
         }
     }
 
@@ -315,10 +370,7 @@ impl NodeRequest {
     }
 
     fn body_len(&self) -> usize {
-        match &self.form {
-            Form::Other(query) => query.body.len(),
-            Form::Own | Form::Piece { .. } => 0,
-        }
+        self.other().map_or(0, |query| query.body.len())
     }
 }
 

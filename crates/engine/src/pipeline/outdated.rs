@@ -130,13 +130,9 @@ impl Engine {
         let Some(Ok(view)) = view else {
             return Edition::Fits;
         };
-        let client = self
-            .requests
-            .nodes
-            .get(key)
-            .and_then(|of| of.owner.client());
+        let client = self.requests.nodes.get(key).and_then(|of| of.client());
         let client = client.and_then(|client| self.requests.clients.get(client));
-        let session = client.map(|client| client.caller.session);
+        let session = client.map(|client| client.caller().session);
         let mut doubted = None;
         for child in &view.children {
             let BatchChild::Prepared(id, _) = child else {

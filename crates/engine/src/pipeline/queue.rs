@@ -52,8 +52,8 @@ impl Engine {
             job,
         };
         let target = || {
-            let client = self.requests.clients.get(request.owner.client()?)?;
-            Some(&client.target)
+            let client = self.requests.clients.get(request.client()?)?;
+            Some(client.target())
         };
         let features = &self.features;
         let payer = || {
@@ -70,14 +70,14 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return Offered::Waits;
         };
-        (request.work_us, request.lane) = (job.piece_us, lane);
+        request.set_job(job.piece_us, lane);
         match admitted {
             Admitted::Go(admission) => {
-                request.stage = Stage::Admitted(admission);
+                request.admit(admission);
                 Offered::Go
             }
             Admitted::Waits(waiting) => {
-                request.stage = Stage::Queued(waiting);
+                request.wait(waiting);
                 Offered::Waits
             }
             Admitted::Refused(why) => Offered::Refused(why),
@@ -93,13 +93,13 @@ impl Engine {
         let Some(query) = self.requests.query_of(request) else {
             return;
         };
-        let (class, work_us) = (request.lane, request.work_us);
+        let (class, work_us) = (request.lane(), request.work_us());
         let known_us = served.map_or(0, |of| known_us(request, query, of.service_us));
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        match std::mem::replace(&mut request.stage, Stage::Unplaced) {
-            Stage::Unplaced => {}
+        match request.leave() {
+            Stage::Unplaced | Stage::InFlight(..) => {}
             Stage::Queued(waiting) => self.queues.leave_queue(waiting, class),
             Stage::Admitted(admission) => {
                 let answered = served.map(|served| Answered {
@@ -110,10 +110,6 @@ impl Engine {
                 });
                 self.queues
                     .leave_node(&mut self.cx, admission, class, answered);
-            }
-            in_flight @ Stage::InFlight(..) => {
-                debug_assert!(false, "it is still on its link");
-                request.stage = in_flight;
             }
         }
     }
@@ -126,11 +122,11 @@ impl Engine {
         };
         let query = self.requests.query_of(request);
         let is_predicted = |query: &&Query| {
-            query.statement.is_some() && query.opcode != Opcode::Prepare && request.work_us > 0
+            query.statement.is_some() && query.opcode != Opcode::Prepare && request.work_us() > 0
         };
         if let Some(query) = query.filter(is_predicted) {
             let predictions = &self.cx.shared.stats.predictions;
-            predictions.note(query.class, request.work_us, service_us);
+            predictions.note(query.class, request.work_us(), service_us);
         }
     }
 
@@ -139,8 +135,8 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        request.work = Prediction::Part(part);
-        if let Stage::Queued(waiting) = &request.stage {
+        request.set_work(Prediction::Part(part));
+        if let Stage::Queued(waiting) = request.stage() {
             self.queues.reprioritise(waiting, part);
         }
     }
@@ -150,7 +146,10 @@ impl Engine {
 /// statement take longer than: its mean says little where some values cost a thousand times as much as
 /// others.
 fn judged_us(request: &NodeRequest, query: &Query, job: &Job) -> u32 {
-    let is_whole = matches!(request.work, Prediction::Learned | Prediction::Scan { .. });
+    let is_whole = matches!(
+        request.work(),
+        Prediction::Learned | Prediction::Scan { .. }
+    );
     let learned = query.statement.as_ref().map(|s| &s.learned);
     let slow_us = learned.and_then(|learned| learned.slow_us());
     match query.class {
@@ -186,7 +185,7 @@ fn reads_little(query: &Query) -> bool {
 /// statement time out.
 fn is_known(request: &NodeRequest, query: &Query, now: Instant) -> bool {
     let learned = query.statement.as_ref().map(|s| &s.learned);
-    learned.is_some_and(|learned| match request.work {
+    learned.is_some_and(|learned| match *request.work() {
         _ if query.class == Class::Scan && learned.has_timed_out(now) => false,
         Prediction::Piece { .. } | Prediction::Part(_) => learned.pieces().samples() > 0,
         Prediction::Stretch { known, .. } => known,
@@ -203,7 +202,7 @@ fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
     let Some(statement) = &query.statement else {
         return 0;
     };
-    match request.work {
+    match *request.work() {
         // There are parts only of what is known well.
         Prediction::Part(_) => 0,
         Prediction::Piece { expected, .. } => {
@@ -222,7 +221,7 @@ fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
 
 /// The predicted work of a request at its node, in microseconds.
 pub(crate) fn piece_us(request: &NodeRequest, query: &Query, typical: &Typical) -> u32 {
-    match request.work {
+    match *request.work() {
         Prediction::Part(part) => part.piece_us,
         Prediction::Piece { piece_us, .. } | Prediction::Stretch { piece_us, .. } => piece_us,
         Prediction::Scan { work_us } => work_us,
@@ -236,7 +235,7 @@ pub(crate) fn piece_us(request: &NodeRequest, query: &Query, typical: &Typical) 
 /// What the schedule is told of a request, except for its tenant.
 pub(crate) fn job(request: &NodeRequest, query: &Query, typical: &Typical) -> Job {
     let learned = query.statement.as_ref().map(|s| &s.learned);
-    let (work_us, piece_us, rows) = match request.work {
+    let (work_us, piece_us, rows) = match *request.work() {
         Prediction::Part(part) => (part.work_us, part.piece_us, part.rows),
         Prediction::Piece {
             work_us,
@@ -253,7 +252,7 @@ pub(crate) fn job(request: &NodeRequest, query: &Query, typical: &Typical) -> Jo
             (us, us, 1)
         }
     };
-    let part = match request.work {
+    let part = match *request.work() {
         Prediction::Part(part) => Some(part),
         _ => None,
     };

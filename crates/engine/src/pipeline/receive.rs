@@ -268,12 +268,14 @@ impl Engine {
         };
         let is_single = request.execution.has_not_begun();
         if is_single && !matches!(request.query.class, Class::Multi | Class::Scan) {
-            let (owner, target) = (Owner::Whole(key), request.target.clone());
+            let (owner, target) = (Owner::Whole(key), request.target().clone());
             // What it has waited for its turn counts.
-            let since = request.caller.started;
+            let since = request.caller().started;
             let mut node_request =
                 NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
-            node_request.maybe_applied = request.features.may_be_applied();
+            if request.features.may_be_applied() {
+                node_request.note_in_doubt();
+            }
             let node_request = self.requests.nodes.insert(&self.cx.memory, node_request);
             if let Some(request) = self.requests.clients.get_mut(key) {
                 request.execution.sent(node_request);

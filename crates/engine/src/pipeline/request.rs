@@ -6,7 +6,7 @@ use crate::exec::Execution;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::{Held, Ledger};
-use crate::pipeline::node_request::{Form, NodeRequest, NodeRequests, Target};
+use crate::pipeline::node_request::{NodeRequest, NodeRequests, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::timing::Trail;
 use crate::rewrite::schema_read::SchemaRead;
@@ -23,25 +23,101 @@ pub(crate) struct Caller {
 
 /// What a client waits for, once.
 pub(crate) struct ClientRequest {
-    pub caller: Caller,
+    caller: Caller,
     /// Further clients that get the same answer.
-    pub followers: Vec<Caller>,
+    followers: Vec<Caller>,
     pub query: Query,
     /// Where the whole of it goes.
-    pub target: Target,
+    target: Target,
     pub execution: Execution,
     /// What clients do not see is left out of its answer, if it is a read of the schema.
-    pub schema_read: Option<Box<SchemaRead>>,
+    schema_read: Option<Box<SchemaRead>>,
     /// Where its time has gone so far.
-    pub trail: Trail,
+    trail: Trail,
     pub features: features::Slot,
-    /// Counts it among the scans under way, if their number has a limit.
-    pub _counted: Option<Counted>,
-    /// What is kept of the statement in its text, if that is much.
-    pub _read: Option<Held>,
+    _held: Holding,
 }
 
+/// What a client request gives back when it ends: its place among the scans under way, if their number has a limit, and
+/// the memory of what is kept of the statement in its text, if that is much.
+pub(crate) type Holding = (Option<Counted>, Option<Held>);
+
 impl ClientRequest {
+    #[inline]
+    pub(crate) fn new(
+        caller: Caller,
+        query: Query,
+        target: Target,
+        execution: Execution,
+        features: features::Slot,
+        held: Holding,
+    ) -> ClientRequest {
+        ClientRequest {
+            caller,
+            followers: Vec::new(),
+            query,
+            target,
+            execution,
+            schema_read: None,
+            trail: Trail::default(),
+            features,
+            _held: held,
+        }
+    }
+
+    /// Whose request it is.
+    #[inline]
+    pub(crate) fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    /// All clients that get its answer.
+    #[inline]
+    pub(crate) fn callers(&self) -> impl Iterator<Item = Caller> {
+        std::iter::once(self.caller).chain(self.followers.iter().copied())
+    }
+
+    /// Another client gets the same answer.
+    pub(crate) fn join(&mut self, follower: Caller) {
+        self.followers.push(follower);
+    }
+
+    /// Those that have joined it: it does not answer for them any more.
+    #[inline]
+    pub(crate) fn take_followers(&mut self) -> Vec<Caller> {
+        std::mem::take(&mut self.followers)
+    }
+
+    /// Where the whole of it goes.
+    #[inline]
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// How it is carried out, what nodes are asked, and where the whole of it goes.
+    pub(crate) fn carried_out(&mut self) -> (&mut Execution, &Query, &Target) {
+        (&mut self.execution, &self.query, &self.target)
+    }
+
+    /// Where its time has gone so far.
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    #[inline]
+    pub(crate) fn trail_mut(&mut self) -> &mut Trail {
+        &mut self.trail
+    }
+
+    /// What clients do not see of the schema is left out of its answer.
+    pub(crate) fn set_schema_read(&mut self, read: SchemaRead) {
+        self.schema_read = Some(Box::new(read));
+    }
+
+    pub(crate) fn schema_read(&self) -> Option<&SchemaRead> {
+        self.schema_read.as_deref()
+    }
+
     /// What its client has asked.
     pub(crate) fn asked(&self) -> &Query {
         features::asked(&self.features).unwrap_or(&self.query)
@@ -119,18 +195,19 @@ impl Requests {
     }
 
     pub(crate) fn query_of<'a>(&'a self, request: &'a NodeRequest) -> Option<&'a Query> {
-        match (&request.form, &request.owner) {
-            (Form::Other(query), _) => Some(query),
-            (_, owner) => Some(&self.clients.get(owner.client()?)?.query),
+        match request.other() {
+            Some(query) => Some(query),
+            None => Some(&self.clients.get(request.client()?)?.query),
         }
     }
 
     /// The same, to be changed.
     pub(crate) fn query_mut(&mut self, key: NodeRequestKey) -> Option<&mut Query> {
         let request = self.nodes.get_mut(key)?;
-        match (&mut request.form, &request.owner) {
-            (Form::Other(query), _) => Some(query),
-            (_, owner) => Some(&mut self.clients.get_mut(owner.client()?)?.query),
+        let client = request.client();
+        match request.other_mut() {
+            Some(query) => Some(query),
+            None => Some(&mut self.clients.get_mut(client?)?.query),
         }
     }
 
@@ -142,8 +219,7 @@ impl Requests {
     }
 
     pub(crate) fn len(&self) -> usize {
-        let is_other =
-            |(_, request): &(NodeRequestKey, &NodeRequest)| request.owner.whole().is_none();
+        let is_other = |(_, request): &(NodeRequestKey, &NodeRequest)| request.whole().is_none();
         self.clients.len() + self.nodes.iter().filter(is_other).count()
     }
 }

@@ -33,8 +33,8 @@ impl Engine {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
-        let untried = request.target.untried();
-        match &request.owner {
+        let untried = request.untried();
+        match request.owner() {
             Owner::Whole(client) => {
                 let client = *client;
                 self.on_whole_response(client, key, opcode, response, body);
@@ -174,7 +174,7 @@ impl Engine {
             }
         }
         let node = self.requests.nodes.get(key);
-        let untried = node.and_then(|node| node.target.untried());
+        let untried = node.and_then(|node| node.untried());
         if !is_single && opcode == Opcode::Result {
             self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
         }
@@ -213,7 +213,7 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
-        let session = request.caller.session;
+        let session = request.caller().session;
         self.clients.set_keyspace(session, keyspace);
     }
 }

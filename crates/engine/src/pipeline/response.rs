@@ -149,7 +149,7 @@ impl Engine {
             return false;
         }
         let request = self.requests.nodes.get(key);
-        let untried = request.and_then(|request| request.target.untried());
+        let untried = request.and_then(|request| request.untried());
         untried.is_some_and(|plan| !plan.is_empty())
     }
 }

@@ -68,7 +68,7 @@ impl Engine {
             version,
         };
         let request = self.requests.clients.get(client);
-        let Some(read) = request.and_then(|request| request.schema_read.as_deref()) else {
+        let Some(read) = request.and_then(|request| request.schema_read()) else {
             return features::as_asked(self, client, &answer);
         };
         let (prelude, content) = strip_prelude(header_flags, body)?;
@@ -101,6 +101,6 @@ impl ClientRequest {
             self.query.body = body;
             self.query.prepared = None;
         }
-        self.schema_read = Some(Box::new(read));
+        self.set_schema_read(read);
     }
 }

@@ -10,7 +10,7 @@ use helenus_wire::{Opcode, code};
 use crate::engine::Engine;
 use crate::features;
 use crate::keys::NodeRequestKey;
-use crate::pipeline::node_request::{NodeRequest, Stage, Target};
+use crate::pipeline::node_request::{NodeRequest, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::queue::{Offered, piece_us};
 use crate::statement::place::Place;
@@ -85,7 +85,7 @@ impl Engine {
         self.cx.rotation = self.cx.rotation.wrapping_add(1);
         let request = self.requests.nodes.get(key)?;
         let query = self.requests.query_of(request)?;
-        match &request.target {
+        match request.target() {
             Target::Planned(plan) => Some(*plan),
             Target::At(node) => self.plan_at(query, *node),
             Target::Place { place, primary } => {
@@ -256,13 +256,13 @@ impl Engine {
     /// The next node to try.
     fn next_node(&mut self, key: NodeRequestKey) -> Option<NodeIndex> {
         let request = self.requests.nodes.get_mut(key)?;
-        if let Target::Planned(plan) = &mut request.target {
-            return plan.next();
+        if let Some(next) = request.next_planned() {
+            return next;
         }
         let mut plan = self.plan(key)?;
         let next = plan.next();
         if let Some(request) = self.requests.nodes.get_mut(key) {
-            request.target = Target::Planned(plan);
+            request.set_target(Target::Planned(plan));
         }
         next
     }
@@ -277,12 +277,11 @@ impl Engine {
             let Some(request) = self.requests.nodes.get_mut(key) else {
                 return;
             };
-            if matches!(request.stage, Stage::Queued(_) | Stage::InFlight(..)) {
+            if request.is_queued() || request.is_in_flight() {
                 debug_assert!(false, "routed while it is at a node");
                 return;
             }
-            request.attempts += 1;
-            let attempts = request.attempts;
+            let attempts = request.begin_attempt();
             let next = match attempts > ATTEMPTS_MAX {
                 true => None,
                 false => self.next_node(key),
@@ -321,7 +320,7 @@ impl Engine {
             return false;
         }
         if let Some(request) = self.requests.nodes.get_mut(key) {
-            request.attempts = 0;
+            request.forget_attempts();
         }
         true
     }

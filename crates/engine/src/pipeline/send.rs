@@ -6,7 +6,7 @@ use helenus_wire::code;
 use crate::engine::Engine;
 use crate::features;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::pipeline::node_request::{Flight, Form, Prediction, Stage};
+use crate::pipeline::node_request::{Flight, Form, Prediction};
 use crate::stats::add;
 use crate::upstream::choose_link::Choice;
 
@@ -32,8 +32,8 @@ impl Engine {
         match self.links.choose(&mut self.cx, key, query, node) {
             Choice::NoRoom => false,
             Choice::Link(link) => {
-                let client = match request.form {
-                    Form::Own => request.owner.whole(),
+                let client = match request.form() {
+                    Form::Own => request.whole(),
                     Form::Piece { .. } | Form::Other(_) => None,
                 };
                 let client = client.and_then(|client| self.requests.clients.get(client));
@@ -98,14 +98,12 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        let admission = match std::mem::replace(&mut request.stage, Stage::Unplaced) {
-            Stage::Admitted(admission) => Some(admission),
-            Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
-        };
-        request.stage = Stage::InFlight(admission, flight);
+        request.fly(node, flight);
         features::on_flight(&mut self.features);
-        request.node = Some(node);
-        if matches!(request.work, Prediction::Piece { .. } | Prediction::Part(_)) {
+        if matches!(
+            request.work(),
+            Prediction::Piece { .. } | Prediction::Part(_)
+        ) {
             add(&self.cx.shared.stats.global.scan_pieces, 1);
         }
     }

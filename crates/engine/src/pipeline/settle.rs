@@ -15,11 +15,11 @@ impl Engine {
                 self.pump(node, may_scan);
                 continue;
             }
-            if let Some((key, ended)) = self.backlog.pop_failure() {
+            if let Some((key, ended)) = self.next_failure() {
                 self.on_failed(key, &ended);
                 continue;
             }
-            match self.backlog.pop() {
+            match self.next_work() {
                 None => return,
                 Some(Work::Start(key)) => self.start_now(key),
                 Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_node_request(key),
@@ -37,7 +37,7 @@ impl Engine {
     /// Whether a node request is for a part that nobody waits for any more.
     fn is_orphaned(&self, key: NodeRequestKey) -> bool {
         let request = self.requests.nodes.get(key);
-        let Some((client, part)) = request.and_then(|request| request.owner.part()) else {
+        let Some((client, part)) = request.and_then(|request| request.part()) else {
             return false;
         };
         let client = self.requests.clients.get(client);

@@ -23,11 +23,12 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return Step::Wait;
         };
+        let (execution, query, target) = request.carried_out();
         let mut around = Surroundings {
             cx: &mut self.cx,
             key,
-            query: &request.query,
-            target: &request.target,
+            query,
+            target,
             queues: &self.queues,
             links: &self.links,
             requests: &mut self.requests.nodes,
@@ -35,7 +36,7 @@ impl Engine {
             is_wanted,
             todo: Todo::default(),
         };
-        let step = act(&mut request.execution, &mut around);
+        let step = act(execution, &mut around);
         let todo = around.todo;
         request.query.send_before = todo.send_before.or(request.query.send_before);
         for node_request in todo.cancel {

@@ -59,10 +59,10 @@ impl Ended {
     #[inline]
     fn of(request: &NodeRequest) -> Ended {
         Ended {
-            queued_us: request.queued_us,
-            at_node_us: request.at_node_us,
-            attempts: request.attempts,
-            node: request.node,
+            queued_us: request.queued_us(),
+            at_node_us: request.at_node_us(),
+            attempts: request.attempts(),
+            node: request.node(),
         }
     }
 }
@@ -95,7 +95,7 @@ impl Trail {
     /// The same of one that waits or is at a node now.
     pub(crate) fn note_open(&mut self, open: &NodeRequest, now: Instant, now_us: u64) {
         let mut soon = Ended::of(open);
-        match &open.stage {
+        match open.stage() {
             Stage::Queued(waiting) => {
                 soon.queued_us += now_us.saturating_sub(waiting.since_us) as u32;
                 // Not asked yet.
@@ -126,21 +126,17 @@ impl Trail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::ClientRequestKey;
-    use crate::pipeline::node_request::{Form, Owner, Prediction, Target};
 
     #[test]
     fn times_are_added_up_and_the_slowest_node_is_named() {
         let mut trail = Trail::default();
         for (node, queued_us, at_node_us) in [(3, 10, 100), (70, 0, 900), (0, 5, 300)] {
-            let owner = Owner::Whole(ClientRequestKey::default());
-            let now = crate::testing::begin();
-            let work = Prediction::Learned;
-            let mut ended = NodeRequest::new(owner, Form::Own, work, Target::ANY, now);
-            ended.node = Some(NodeIndex(node));
-            (ended.queued_us, ended.at_node_us) = (queued_us, at_node_us);
-            ended.attempts = 2;
-            trail.note(&ended);
+            trail.add(&Ended {
+                queued_us,
+                at_node_us,
+                attempts: 2,
+                node: Some(NodeIndex(node)),
+            });
         }
         assert_eq!((trail.queued_us, trail.at_nodes_us), (15, 1_300));
         let slowest = (trail.slowest(), trail.slowest_us);

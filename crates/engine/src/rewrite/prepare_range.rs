@@ -63,7 +63,7 @@ impl Engine {
     fn settle_waiting(&mut self, statement: &Statement, known: InRange) {
         for Waiter { worker, request } in settle_range(statement, known) {
             match worker == self.cx.index {
-                true => self.backlog.push(Work::Resume(request)),
+                true => self.later(Work::Resume(request)),
                 false => {
                     let message = WorkerMessage::Aggregate(request);
                     self.cx.tell(worker, message);

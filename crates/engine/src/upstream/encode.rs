@@ -20,7 +20,7 @@ fn agent_priority(request: &NodeRequest, query: &Query) -> Option<i32> {
     if query.class != Class::Scan || query.header_flags & flags::CUSTOM_PAYLOAD != 0 {
         return None;
     }
-    let work_us = match request.work {
+    let work_us = match *request.work() {
         Prediction::Part(part) => part.work_us,
         Prediction::Piece { work_us, .. } | Prediction::Stretch { work_us, .. } => work_us,
         Prediction::Learned | Prediction::Scan { .. } => return None,
@@ -73,7 +73,7 @@ impl Link {
             keyspace: carried_keyspace(query),
             result_metadata_id: prepared.and_then(|p| p.result_metadata_id.as_deref()),
             node_statement_id: None,
-            page: request.form.page(),
+            page: request.form().page(),
             full_metadata: query.version < Version::V5
                 && query.opcode == Opcode::Execute
                 && prepared.is_some_and(|prepared| prepared.may_have_changed()),

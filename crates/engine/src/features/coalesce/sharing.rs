@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::features::Arrived;
 use crate::features::coalesce::buckets::{Found, Read, Slot, Ticket, is_parked};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::pipeline::node_request::Stage;
+use crate::pipeline::node_request::{NodeRequest, Stage};
 use crate::pipeline::request::Caller;
 use crate::stats::add;
 
@@ -55,7 +55,7 @@ fn can_join(engine: &Engine, key: ClientRequestKey) -> bool {
 /// True if a node request is known not to have left the proxy.
 fn is_here(engine: &Engine, key: NodeRequestKey) -> bool {
     let request = engine.requests.nodes.get(key);
-    match request.map(|request| &request.stage) {
+    match request.map(NodeRequest::stage) {
         Some(Stage::Queued(_)) => true,
         Some(Stage::InFlight(_, flight)) => !engine.links.has_left(flight),
         Some(Stage::Unplaced | Stage::Admitted(_)) | None => false,
@@ -71,7 +71,7 @@ fn join_one(engine: &mut Engine, key: ClientRequestKey, read: &Read<'_>) -> bool
         return false;
     };
     let session = read.arrival.session;
-    request.followers.push(Caller {
+    request.join(Caller {
         session,
         stream: read.arrival.header.stream,
         started: cx.now,

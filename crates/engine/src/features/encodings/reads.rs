@@ -19,11 +19,7 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
     if !engine.cx.shared.config.payload.enabled {
         return false;
     }
-    let owner = engine
-        .requests
-        .nodes
-        .get(key)
-        .and_then(|of| of.owner.client());
+    let owner = engine.requests.nodes.get(key).and_then(|of| of.client());
     let client = owner.and_then(|owner| engine.requests.clients.get(owner));
     let of = client.and_then(|client| client.features.rare());
     let of = of.map(|rare| &rare.encodings);

@@ -63,8 +63,8 @@ fn hedge_of(
 ) -> Option<(ClientRequestKey, NodeRequestKey, Plan)> {
     let sent = request.flight()?.sent;
     let waited = engine.cx.now.saturating_duration_since(sent);
-    let client_key = request.owner.whole()?;
-    if waited < SLOW_MIN || request.lane == Class::Scan {
+    let client_key = request.whole()?;
+    if waited < SLOW_MIN || request.lane() == Class::Scan {
         return None;
     }
     let client = engine.requests.clients.get(client_key)?;
@@ -81,11 +81,11 @@ fn hedge_of(
     }
     let Target::Place {
         place: Some(place), ..
-    } = &client.target
+    } = client.target()
     else {
         return None;
     };
-    let plan = request.target.untried()?;
+    let plan = request.untried()?;
     let next = *plan.as_slice().first()?;
     let is_owner = place.owners.of_slot(place.slot).contains(&next);
     let is_fit = is_owner
@@ -101,7 +101,7 @@ fn hedge(engine: &mut Engine, client: ClientRequestKey, first: NodeRequestKey, p
         .requests
         .nodes
         .get(first)
-        .map(|of| of.time_runs_since)
+        .map(NodeRequest::time_runs_since)
     else {
         return;
     };
@@ -111,7 +111,7 @@ fn hedge(engine: &mut Engine, client: ClientRequestKey, first: NodeRequestKey, p
     let second = engine.requests.nodes.insert(&engine.cx.memory, request);
     if let Some(request) = engine.requests.clients.get_mut(client) {
         request.execution.hedge_with(second);
-        request.trail.is_hedged = true;
+        request.trail_mut().is_hedged = true;
     }
     engine.features.hedge.spend();
     add(&engine.cx.shared.stats.global.reads_hedged, 1);
@@ -136,7 +136,7 @@ pub(in crate::features) fn on_answered(
     engine.note_attempt(attempt, service_us.into(), AttemptEnd::Answered);
     let (loser, is_won) = (beaten.attempt, beaten.is_first);
     add(&engine.cx.shared.stats.global.hedges_won, u64::from(is_won));
-    let node = engine.requests.nodes.get(loser).and_then(|of| of.node);
+    let node = engine.requests.nodes.get(loser).and_then(NodeRequest::node);
     if let Some(Landed { us, .. }) = engine.give_up(loser) {
         engine.features.hedge.note_repeated(bytes);
         // How long its node has not answered is known; of a second attempt that says nothing.

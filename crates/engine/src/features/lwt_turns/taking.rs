@@ -40,13 +40,13 @@ fn take_turn(engine: &mut Engine, key: ClientRequestKey) -> bool {
     let Some(request) = engine.requests.clients.get_mut(key) else {
         return true;
     };
+    let owner = (worker, request.caller().session);
     let Some(slot) = request.features.rare_mut().map(|rare| &mut rare.lwt_turns) else {
         return true;
     };
     let Some(Turn::Wants(partition)) = slot.turn else {
         return true;
     };
-    let owner = (worker, request.caller.session);
     let write = Write {
         worker,
         request: key,
@@ -155,7 +155,7 @@ fn grant(engine: &mut Engine, write: Write, with_turn: bool) -> bool {
 /// A conditional write of this worker may go on.
 pub(in crate::features) fn on_message(engine: &mut Engine, granted: Granted) {
     let work = features::Work::LwtTurns(granted);
-    engine.backlog.push(Work::Feature(work));
+    engine.later(Work::Feature(work));
 }
 
 /// It goes on.

@@ -15,7 +15,7 @@ use crate::features::merge::gate::{Batch, Common, Merge, One, leads, take_member
 use crate::features::merge::split::{go_alone, part};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::pipeline::fail::timed_out::timed_out;
-use crate::pipeline::node_request::Target;
+use crate::pipeline::node_request::{NodeRequest, Target};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::ClientRequest;
 use crate::statement::prepared::Prepared;
@@ -108,7 +108,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
     let Target::Place {
         place: Some(place),
         primary: false,
-    } = &request.target
+    } = request.target()
     else {
         return None;
     };
@@ -173,7 +173,7 @@ pub(in crate::features) fn on_leaves(
     key: NodeRequestKey,
 ) -> bool {
     let request = engine.requests.nodes.get(key);
-    let Some(client) = request.and_then(|request| request.owner.whole()) else {
+    let Some(client) = request.and_then(|request| request.whole()) else {
         return false;
     };
     let leaves = engine.requests.clients.get_mut(client);
@@ -240,7 +240,7 @@ fn on_batch_failed(
     response: &Response<'_>,
 ) {
     let request = engine.requests.nodes.get(key);
-    let in_doubt = request.is_some_and(|request| request.maybe_applied);
+    let in_doubt = request.is_some_and(NodeRequest::is_in_doubt);
     engine.drop_node_request(key);
     let Ok(error) = ErrorBody::parse(response.content) else {
         return engine.fail_client(client, code::SERVER, MALFORMED, &[]);

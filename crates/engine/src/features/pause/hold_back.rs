@@ -118,9 +118,7 @@ pub(in crate::features) fn on_deadline(engine: &mut Engine) {
         let Some(held) = engine.features.pause.next(engine.cx.now) else {
             return;
         };
-        engine
-            .backlog
-            .push(Work::Feature(features::Work::Pause(Box::new(held))));
+        engine.later(Work::Feature(features::Work::Pause(Box::new(held))));
     }
 }
 

@@ -61,6 +61,6 @@ pub(in crate::features) fn on_joined(engine: &mut Engine, joined: Range<usize>) 
 pub(in crate::features) fn on_prepare_ended(engine: &mut Engine, node: NodeIndex, id: &[u8]) {
     if engine.features.prewarm.note_ended(node, id) {
         let work = features::Work::Prewarm(node);
-        engine.backlog.push(backlog::Work::Feature(work));
+        engine.later(backlog::Work::Feature(work));
     }
 }

@@ -67,7 +67,7 @@ pub(in crate::features) fn on_sampled(
     let Some(request) = engine.requests.clients.get(key) else {
         return;
     };
-    let (query, trail) = (request.asked(), &request.trail);
+    let (query, trail) = (request.asked(), request.trail());
     let cost = Cost {
         took_us: of.us,
         at_nodes_us: trail.at_nodes_us.into(),
@@ -189,8 +189,8 @@ fn ended(
         node_requests: trail.node_requests,
         attempts: trail.attempts,
         is_hedged: trail.is_hedged,
-        is_shared: client.session != request.caller.session
-            || client.stream != request.caller.stream,
+        is_shared: client.session != request.caller().session
+            || client.stream != request.caller().stream,
         bytes: answer.body.len(),
         error,
     }
@@ -242,7 +242,7 @@ fn record_error(
 
 /// Where a request's time has gone, with what is still at nodes or waits for them.
 fn trail_of(engine: &Engine, request: &ClientRequest) -> Trail {
-    let mut trail = request.trail;
+    let mut trail = *request.trail();
     for open in engine.requests.open_of(request) {
         trail.note_open(open, engine.cx.now, engine.cx.now_us());
     }

@@ -42,18 +42,19 @@ fn note(engine: &mut Engine, key: NodeRequestKey, at_node_us: u64, end: AttemptE
     let Some(request) = engine.requests.nodes.get_mut(key) else {
         return;
     };
-    let Some(client) = request.owner.client() else {
+    let Some(client) = request.client() else {
         return;
     };
     let Some(client) = engine.requests.clients.get_mut(client) else {
         return;
     };
     // The next attempt's wait is another.
-    let queued_us = std::mem::take(&mut request.queued_us);
-    client.trail.queued_us = client.trail.queued_us.wrapping_add(queued_us);
+    let queued_us = request.take_queued_us();
+    let trail = client.trail_mut();
+    trail.queued_us = trail.queued_us.wrapping_add(queued_us);
     let noted = &mut client.features.keep().records;
     noted.get_or_insert_default().note(Noted {
-        node: request.node,
+        node: request.node(),
         queued_us,
         at_node_us: at_node_us as u32,
         ended: engine.cx.now,
@@ -110,7 +111,7 @@ fn attempts_of(engine: &Engine, request: &ClientRequest, began: Instant) -> (Vec
     let mut open = open_attempts(engine, request);
     let last = last_attempt(
         engine,
-        request.trail,
+        *request.trail(),
         noted,
         &request.execution,
         open.is_empty(),
@@ -153,19 +154,19 @@ fn open_attempts(engine: &Engine, request: &ClientRequest) -> Vec<Noted> {
 fn open_attempt(engine: &Engine, request: &NodeRequest) -> Option<Noted> {
     let mut open = Noted {
         node: None,
-        queued_us: request.queued_us,
+        queued_us: request.queued_us(),
         at_node_us: 0,
         ended: engine.cx.now,
         end: AttemptEnd::NotSent,
     };
-    match &request.stage {
+    match request.stage() {
         Stage::InFlight(_, flight) => {
             let us = engine
                 .cx
                 .now
                 .saturating_duration_since(flight.sent)
                 .as_micros();
-            open.node = request.node;
+            open.node = request.node();
             open.at_node_us = us as u32;
             open.end = AttemptEnd::GivenUp;
         }

@@ -24,7 +24,7 @@ impl Engine {
         let mut late: Vec<(NodeRequestKey, Duration)> = Vec::new();
         for (key, request) in self.requests.nodes.iter() {
             // In a node's queue and in a pause it has another bound.
-            let age = now.saturating_duration_since(request.time_runs_since);
+            let age = now.saturating_duration_since(request.time_runs_since());
             if request.is_queued() || request.is_pausing() || age <= LIMIT_MIN {
                 continue;
             }
@@ -35,7 +35,7 @@ impl Engine {
                 true => Timed::Range,
                 false => query.timed(),
             };
-            let limit = self.limit_of(timed, request.node);
+            let limit = self.limit_of(timed, request.node());
             if age > limit {
                 late.push((key, limit));
             }
@@ -45,7 +45,7 @@ impl Engine {
         let mut pages: Vec<ClientRequestKey> = Vec::new();
         let mut by_features: Vec<(ClientRequestKey, String)> = Vec::new();
         for (key, request) in self.requests.clients.iter() {
-            let age = now.saturating_duration_since(request.caller.started);
+            let age = now.saturating_duration_since(request.caller().started);
             if age <= LIMIT_MIN {
                 continue;
             }
@@ -98,7 +98,7 @@ impl Engine {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
-        let node = request.node;
+        let node = request.node();
         // What waits elsewhere may have been on a node before.
         let mut silent = None;
         if let Some(landed) = self.give_up(key) {
@@ -132,7 +132,7 @@ impl Engine {
     /// Forgets a node request that nobody waits for, and the client request if that was all of it.
     pub(crate) fn cancel(&mut self, key: NodeRequestKey) {
         let request = self.requests.nodes.get(key);
-        match request.and_then(|request| request.owner.whole()) {
+        match request.and_then(|request| request.whole()) {
             Some(client) => self.end_request(client),
             None => self.drop_node_request(key),
         }

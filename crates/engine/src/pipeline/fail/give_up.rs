@@ -7,8 +7,9 @@ use helenus_policy::schedule::Class;
 
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::pipeline::node_request::{Flight, Landed, NodeRequest, Stage};
+use crate::pipeline::node_request::{Flight, Landed, NodeRequest};
 use crate::pipeline::query::Query;
+use crate::scheduler::Admission;
 use crate::snapshot::timeouts::{Timed, Timeouts};
 
 #[cfg(test)]
@@ -23,8 +24,7 @@ impl Engine {
     pub(crate) fn give_up(&mut self, key: NodeRequestKey) -> Option<Landed> {
         let request = self.requests.nodes.get_mut(key)?;
         let landed = request.land(self.cx.now)?;
-        let is_long =
-            matches!(&request.stage, Stage::Admitted(admission) if admission.has_permit());
+        let is_long = request.admission().is_some_and(Admission::has_permit);
         let until = self.done_by(key, landed.flight.sent);
         self.links.give_up(&landed.flight, until);
         if is_long {
@@ -36,7 +36,7 @@ impl Engine {
     /// A scan that was in flight there keeps its permit, until then at most.
     pub(crate) fn keep_permit(&mut self, key: NodeRequestKey, flight: &Flight, until: Instant) {
         if let Some(request) = self.requests.nodes.get_mut(key)
-            && let Stage::Admitted(admission) = &mut request.stage
+            && let Some(admission) = request.admission_mut()
         {
             let there = (flight.link, flight.stream);
             self.queues.keep_permit(&self.cx, admission, there, until);
@@ -52,15 +52,15 @@ impl Engine {
             return sent;
         };
         match query.timed() {
-            Timed::Pages => self.cx.now + self.page_of(request.node),
-            timed => sent + self.timeouts_of(request.node).limit(timed),
+            Timed::Pages => self.cx.now + self.page_of(request.node()),
+            timed => sent + self.timeouts_of(request.node()).limit(timed),
         }
     }
 
     /// Whether it is a part of a scan that was cut so as to take little. What still takes long after it was halved a few
     /// times is one partition, most likely, and takes what it takes.
     pub(crate) fn is_cut(&self, request: &NodeRequest, query: &Query) -> bool {
-        let Some((client, part)) = request.owner.part() else {
+        let Some((client, part)) = request.part() else {
             return false;
         };
         let halved = || {

@@ -8,6 +8,7 @@ use crate::exec::scan::warnings::with_warning;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::{Agreement, HeldAnswer, Output};
 use crate::pipeline::finish::Reply;
+use crate::pipeline::node_request::NodeRequest;
 use crate::stats::add;
 
 impl Engine {
@@ -19,11 +20,7 @@ impl Engine {
         key: NodeRequestKey,
         reply: Reply<'_>,
     ) {
-        let node = self
-            .requests
-            .nodes
-            .get(key)
-            .and_then(|request| request.node);
+        let node = self.requests.nodes.get(key).and_then(NodeRequest::node);
         let node = node.and_then(|node| self.cx.snapshot.nodes.get(node.as_usize()));
         let coordinator = node.map(|node| node.address);
         self.drop_node_request(key);

@@ -43,11 +43,11 @@ impl Engine {
 
     /// Bytes have come over a connection that is being set up, if it is.
     pub(crate) fn on_greeting_bytes(&mut self, key: LinkKey, bytes: &[u8]) {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = self.take_scratch();
         let reached = self
             .links
             .hear_greeting(self.cx.now, key, bytes, &mut scratch);
-        self.scratch = scratch;
+        self.give_back_scratch(scratch);
         match reached {
             None | Some(Ok(None)) => {}
             Some(Ok(Some(Milestone::Ready))) => self.on_ready(key),
@@ -178,8 +178,8 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        request.target = Target::ANY;
-        let patient = now.saturating_duration_since(request.time_runs_since) < patience
+        request.set_target(Target::ANY);
+        let patient = now.saturating_duration_since(request.time_runs_since()) < patience
             || self.links.is_postponed(pool);
         let plan = self.plan(key);
         if plan.is_none_or(|plan| plan.is_empty()) && patient && self.links.wait_for_link(pool, key)
@@ -187,8 +187,7 @@ impl Engine {
             return;
         }
         if let Some(request) = self.requests.nodes.get_mut(key) {
-            // It does not wait once more.
-            request.attempts = 1;
+            request.end_wait_for_link();
         }
         self.route(key);
     }
@@ -207,9 +206,9 @@ impl Engine {
 
     fn try_any_node(&mut self, key: NodeRequestKey) {
         if let Some(request) = self.requests.nodes.get_mut(key) {
-            request.target = Target::ANY;
+            request.set_target(Target::ANY);
             // Or none of them will ever be.
-            request.attempts += 1;
+            request.begin_attempt();
         }
         self.route(key);
     }

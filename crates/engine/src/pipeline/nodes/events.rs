@@ -17,13 +17,13 @@ impl Engine {
         let Some((node, mut decoder)) = self.links.hear(now, key, bytes.len()) else {
             return self.on_greeting_bytes(key, bytes);
         };
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = self.take_scratch();
         let result = decoder.feed(bytes, &mut scratch, |header, body| {
             self.on_node_envelope(key, header, body);
             self.settle();
             Flow::Continue
         });
-        self.scratch = scratch;
+        self.give_back_scratch(scratch);
         if let Some(header) = self.links.bring_back(&self.cx, key, node, decoder) {
             self.on_node_envelope(key, header, &[]);
             self.settle();

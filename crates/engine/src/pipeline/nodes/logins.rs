@@ -121,7 +121,7 @@ impl Engine {
         while let Some(Notice { to, is_granted }) = notices.pop_front() {
             let Applicant { worker, session } = to;
             if worker == self.cx.index {
-                self.backlog.push(Work::LogIn {
+                self.later(Work::LogIn {
                     session,
                     is_granted,
                 });

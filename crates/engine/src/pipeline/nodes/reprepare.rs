@@ -44,10 +44,9 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return true;
         };
-        if request.owner.client().is_none() || usize::from(request.reprepares) >= reprepares_max {
+        if !request.may_be_taught(reprepares_max) {
             return false;
         }
-        request.reprepares = request.reprepares.saturating_add(1);
         if self.links.repreparing.join(id, node, Some(key)) {
             return true;
         }
@@ -67,7 +66,7 @@ impl Engine {
     /// What the proxy has made for a request, and had prepared.
     fn made_for(&self, key: NodeRequestKey) -> &[Arc<Prepared>] {
         let request = self.requests.nodes.get(key);
-        let client = request.and_then(|request| request.owner.client());
+        let client = request.and_then(|request| request.client());
         let client = client.and_then(|client| self.requests.clients.get(client));
         client.map_or(&[], |client| features::prepared(&client.features))
     }
@@ -154,7 +153,7 @@ impl Engine {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
-        let (Some(query), Some(node)) = (self.requests.query_of(request), request.node) else {
+        let (Some(query), Some(node)) = (self.requests.query_of(request), request.node()) else {
             return;
         };
         let (pool, Some(statement)) = (query.pool, &query.statement) else {
@@ -167,11 +166,11 @@ impl Engine {
             body: &query.body,
             session: query.keyspace.as_deref(),
         };
-        let client = request.owner.client();
+        let client = request.client();
         let client = client.and_then(|client| self.requests.clients.get(client));
         let learned = self.statements.learn_prepared(&self.cx, &preparing, answer);
         if let (Some(client), Some(learned)) = (client, &learned) {
-            let session = client.caller.session;
+            let session = client.caller().session;
             self.statements.note_told(session, learned.prepared());
         }
         let Some(Learned::New(prepared)) = learned else {
@@ -269,10 +268,10 @@ impl Run for Lesson {
         engine.drop_node_request(key);
         for key in waiting {
             if let Some(request) = engine.requests.nodes.get_mut(key)
-                && request.target.untried().is_none_or(|plan| plan.is_empty())
+                && request.untried().is_none_or(|plan| plan.is_empty())
             {
                 // Nodes that were in trouble when it was planned may serve by now.
-                request.target = Target::ANY;
+                request.set_target(Target::ANY);
             }
             engine.route(key);
         }

@@ -40,11 +40,7 @@ impl Engine {
             let now_us = self.cx.now_us();
             if let Some(request) = self.requests.nodes.get_mut(key) {
                 request.end_wait(self.cx.now, now_us);
-                // That was not one: it has not been sent.
-                request.attempts = request.attempts.saturating_sub(1);
-                if let Target::Planned(plan) = &mut request.target {
-                    plan.instead(owner);
-                }
+                request.move_to(owner);
             }
             self.leave_queue(key, None);
             add(&self.cx.shared.stats.global.scans_moved, 1);
@@ -91,9 +87,9 @@ impl Engine {
 
 /// How a scan waits for a node, and where else it could go.
 fn waits_for(request: &NodeRequest) -> Option<(&Waiting, &Plan)> {
-    match (&request.stage, &request.target) {
+    match (request.stage(), request.target()) {
         (Stage::Queued(waiting), Target::Planned(plan))
-            if request.lane == Class::Scan && !plan.owners().is_empty() =>
+            if request.lane() == Class::Scan && !plan.owners().is_empty() =>
         {
             Some((waiting, plan))
         }

@@ -27,7 +27,7 @@ impl Engine {
             rescued += 1;
             if let Some(landed) = self.give_up(key) {
                 if let Some(request) = self.requests.nodes.get_mut(key) {
-                    request.maybe_applied = true;
+                    request.note_in_doubt();
                 }
                 self.note_attempt(key, landed.us, AttemptEnd::Silent);
             }
@@ -53,11 +53,11 @@ impl Engine {
             let sound = self.links.is_sound(node, self.cx.now) && !snapshot.is_gone(node);
             node != silent && sound && self.links.has_link(query.pool, node)
         };
-        if let Owner::Errand(errand) = &request.owner {
+        if let Owner::Errand(errand) = request.owner() {
             return errand.may_be_rescued(self, &is_other);
         }
-        let mut untried = request.target.untried().into_iter().flatten();
-        let client = request.owner.client();
+        let mut untried = request.untried().into_iter().flatten();
+        let client = request.client();
         let client = client.and_then(|client| self.requests.clients.get(client));
         // Another has been asked already.
         let hedged = client.is_some_and(|client| client.execution.is_hedged());
@@ -72,9 +72,11 @@ impl Engine {
         let Some(landed) = request.land(self.cx.now) else {
             return;
         };
-        let node = request.node;
+        let node = request.node();
         let loss = lost.loss(&landed.flight);
-        request.maybe_applied |= loss != Loss::NotBegun;
+        if loss != Loss::NotBegun {
+            request.note_in_doubt();
+        }
         self.note_attempt(key, landed.us, AttemptEnd::Lost);
         if loss == Loss::MayCome {
             let until = self.done_by(key, landed.flight.sent);

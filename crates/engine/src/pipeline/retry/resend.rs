@@ -1,7 +1,6 @@
 //! Whether what was sent for a request may be sent again ([`crate::pipeline::retry::resendable`]).
 
 use crate::keys::NodeRequestKey;
-use crate::pipeline::node_request::Form;
 use crate::pipeline::request::{ClientRequest, Requests};
 use crate::pipeline::retry::resendable::{Loss, Resendable};
 
@@ -18,10 +17,10 @@ impl Requests {
         let Some(request) = self.nodes.get(key) else {
             return false;
         };
-        let resendable = match &request.form {
-            Form::Other(query) => Some(query.resendable),
-            Form::Own | Form::Piece { .. } => {
-                let client = request.owner.client();
+        let resendable = match request.other() {
+            Some(query) => Some(query.resendable),
+            None => {
+                let client = request.client();
                 let client = client.and_then(|client| self.clients.get(client));
                 client.map(ClientRequest::resendable)
             }

@@ -19,7 +19,6 @@ use crate::engine::Engine;
 use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::node_request::Target;
-use crate::pipeline::retry::backoff::Missed;
 use crate::pipeline::retry::resendable::Loss;
 use crate::stats::add;
 
@@ -60,27 +59,24 @@ impl Engine {
         let Some(of_client) = self.requests.clients.get(client) else {
             return false;
         };
-        let owners = of_client.target.owners().len();
+        let owners = of_client.target().owners().len();
         let moves =
             self.pauses.is_ring_moving(now, &self.cx.snapshot) || tells_of_pending(fields, owners);
         // Where a part was to go is not known any more; any node can coordinate it.
         let target = match of_client.execution.whole() == Some(key) {
-            true => of_client.target.clone(),
+            true => of_client.target().clone(),
             false => Target::ANY,
         };
         let jitter = self.cx.random();
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return false;
         };
-        let is_first = request.missed.is_none();
-        let has_next = request
-            .target
-            .untried()
-            .is_some_and(|plan| !plan.is_empty());
-        let missed = request.missed.get_or_insert(Missed::new(now));
+        let is_first = !request.has_missed();
+        let has_next = request.untried().is_some_and(|plan| !plan.is_empty());
+        let missed = request.miss(now);
         if is_first && has_next {
             let stats = &self.cx.shared.stats.global;
-            match request.owner.part() {
+            match request.part() {
                 Some(_) => add(&stats.scan_parts_retried, 1),
                 None => add(&stats.requests_retried, 1),
             }
@@ -91,8 +87,8 @@ impl Engine {
             return false;
         };
         missed.begin_pause(now);
-        request.target = target;
-        request.attempts = 0;
+        request.set_target(target);
+        request.forget_attempts();
         add(&self.cx.shared.stats.global.requests_paused, 1);
         self.pauses.begin(now + pause, key);
         true
@@ -107,7 +103,7 @@ impl Engine {
             let Some(request) = self.requests.nodes.get(key) else {
                 continue;
             };
-            match request.owner.whole() {
+            match request.whole() {
                 Some(client) if self.is_in_vain(key) => self.end_request(client),
                 // A part that nobody waits for is dropped on its way.
                 _ => self.route(key),
@@ -118,7 +114,7 @@ impl Engine {
     /// The client request of a node request that may be sent again.
     fn retried_if_unavailable(&self, key: NodeRequestKey) -> Option<ClientRequestKey> {
         let request = self.requests.nodes.get(key)?;
-        let client_key = request.owner.client()?;
+        let client_key = request.client()?;
         let client = self.requests.clients.get(client_key)?;
         let query = self.requests.query_of(request)?;
         let is_repeatable =

@@ -68,11 +68,11 @@ impl Engine {
             WorkerMessage::LogIn {
                 session,
                 is_granted,
-            } => self.backlog.push(Work::LogIn {
+            } => self.later(Work::LogIn {
                 session,
                 is_granted,
             }),
-            WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
+            WorkerMessage::Aggregate(request) => self.later(Work::Resume(request)),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
             WorkerMessage::Renew(node) => self.renew_links(node),
             WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
