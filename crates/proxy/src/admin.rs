@@ -62,11 +62,11 @@ use self::access::{Door, Refusal, Rights, Tokens};
 use self::answer::{Answer, held, json, large_json, plain, set, typed};
 use self::page::Page;
 use self::protobuf::Protobuf;
-use crate::capture_stream::{IDLE_MAX, Taken};
+use crate::capture::stream::{IDLE_MAX, Taken};
 use crate::places::{Bounds, Place, Places};
 use crate::planted;
 use crate::process::Process;
-use crate::unix_socket::{self, SocketFile};
+use crate::system::unix_socket::{self, SocketFile};
 use helenus_engine::config;
 
 /// Connections of each listener. A probe gets the place of one that has nothing to wait for.

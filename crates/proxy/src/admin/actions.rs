@@ -19,9 +19,9 @@ use super::captures;
 use super::clients::client_of;
 use super::log;
 use super::parameters;
-use crate::events::Kind;
 use crate::idle_clients;
 use crate::process::{self, Process};
+use crate::records::events::Kind;
 
 /// How long a pause is, and how many requests wait, if nothing is said.
 const PAUSE_S: u64 = 30;

@@ -10,7 +10,7 @@ use hyper::{Response, StatusCode, header};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use crate::capture_stream::Stream;
+use crate::capture::stream::Stream;
 use crate::places::Busy;
 
 pub(super) type Answer = Response<Either<Full<Bytes>, Stream>>;

@@ -10,10 +10,12 @@ use serde::Serialize;
 
 use super::parameters;
 use super::shown::since_1970_ms;
-use crate::boot_time;
-use crate::events::Event;
-use crate::history::{Bounds, COARSE, CountedClass, CountedFrames, FINE, Resolution, Step};
 use crate::process::Process;
+use crate::records::events::Event;
+use crate::records::history::{
+    Bounds, COARSE, CountedClass, CountedFrames, FINE, Resolution, Step,
+};
+use crate::system::boot_time;
 
 /// Events that `/api/events` shows if nothing is said, and at most.
 const EVENTS_SHOWN: u64 = 100;

@@ -10,8 +10,8 @@ use super::answer::{Answer, json, plain};
 use super::page::Page;
 use super::parameters;
 use super::shown::since_1970_ms;
-use crate::log_lines::LogLine;
 use crate::process::{self, ChangedFilter, LogChange, LogFilter, Process};
+use crate::records::log_lines::LogLine;
 
 const LINES: u64 = 100;
 const LINES_MAX: u64 = 5_000;

@@ -284,7 +284,7 @@ fn memory(page: &mut Page, shared: &Process) {
         "Bound on helenus_memory_held_bytes (limits.memory_max).",
         shared.memory_max_of(&shared.settings.load()),
     );
-    if let Some(limit) = crate::memory::limit() {
+    if let Some(limit) = crate::system::memory::limit() {
         page.gauge(
             "helenus_memory_limit_bytes",
             "Memory that the whole process may take: the machine's, or its control group's limit.",

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::parameters;
 use super::shown::{rounded, since_1970_ms};
-use crate::boot_time;
-use crate::history::{CountedValues, Summary, TableSum, rate};
 use crate::process::Process;
+use crate::records::history::{CountedValues, Summary, TableSum, rate};
+use crate::system::boot_time;
 
 /// As long as anything is kept.
 const SECONDS_MAX: u64 = 3_600;

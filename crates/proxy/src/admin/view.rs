@@ -17,8 +17,8 @@ use super::layouts::{self, LayoutsView};
 use super::reports::ReportView;
 use super::shown::since_1970_ms;
 use super::{process, ready, reports};
-use crate::node_state::{self, NodeState};
 use crate::process::Process;
+use crate::records::node_state::{self, NodeState};
 use helenus_engine::session::names::Kind;
 use helenus_engine::snapshot::Node;
 use helenus_engine::stats::{

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::boot_time;
+use crate::system::boot_time;
 
 pub(crate) use self::observed::{Observed, SeenNode, SeenProxy};
 

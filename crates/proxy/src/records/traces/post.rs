@@ -122,7 +122,7 @@ fn judge(body: &[u8]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traces::otlp::PartialSuccess;
+    use crate::records::traces::otlp::PartialSuccess;
     use helenus_engine::config::Tracing;
 
     #[test]

@@ -10,7 +10,7 @@ use helenus_engine::snapshot::HostId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Kind;
-use crate::node_state::NodeState;
+use crate::records::node_state::NodeState;
 
 /// Looks in a row that a node must have been down: a link that breaks and is opened again is no event.
 const DOWN_LOOKS: u32 = 2;

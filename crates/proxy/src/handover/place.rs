@@ -12,9 +12,9 @@ use tokio::net::UnixStream;
 
 use crate::admin;
 use crate::config::{Config, Listen};
-use crate::events::Kind;
 use crate::handover::{self, Ports, Successor, Taken, Waiting};
 use crate::process::Process;
+use crate::records::events::Kind;
 
 /// Connections that wait for a worker to accept them.
 const BACKLOG: i32 = 1024;

@@ -11,7 +11,7 @@ use helenus_policy::route::Locality;
 use crate::conn::{ConnError, Dialer};
 use crate::control::{self, Control, NoControl, contact};
 use crate::process::Process;
-use crate::service_manager::{ServiceManager, State};
+use crate::system::service_manager::{ServiceManager, State};
 
 /// Tries the contact points until one responds: the proxy may be started before the cluster.
 /// Settings may change in the meantime.

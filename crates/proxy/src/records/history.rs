@@ -43,7 +43,7 @@ impl History {
         }
     }
 
-    /// Ends a step, by [`crate::boot_time`]. Called once a second, or later if that is not possible.
+    /// Ends a step, by [`crate::system::boot_time`]. Called once a second, or later if that is not possible.
     pub(crate) fn record(&self, now: Duration, seen: &Seen<'_>) {
         let now_ms = self.ms_at(now);
         self.lock().record(now_ms, seen);

@@ -11,11 +11,11 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::time::MissedTickBehavior;
 
 use crate::admin;
-use crate::boot_time;
-use crate::events::{Observed, SeenNode, SeenProxy};
-use crate::history::{Gauges, Seen, Standing};
-use crate::node_state::{self, NodeState};
 use crate::process::Process;
+use crate::records::events::{Observed, SeenNode, SeenProxy};
+use crate::records::history::{Gauges, Seen, Standing};
+use crate::records::node_state::{self, NodeState};
+use crate::system::boot_time;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -169,7 +169,7 @@ fn load(value: &AtomicU64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Resolution;
+    use crate::records::history::Resolution;
 
     fn recorded() -> Process {
         let config = crate::config::from_toml("").expect("settings");
@@ -200,6 +200,6 @@ mod tests {
         assert_eq!(steps, [(5, true), (5, true)]);
         let (events, _) = shared.events.from(0);
         let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
-        assert_eq!(kinds, [crate::events::Kind::OverloadBegan]);
+        assert_eq!(kinds, [crate::records::events::Kind::OverloadBegan]);
     }
 }

@@ -3,7 +3,7 @@
 //! What is found becomes part of the settings in force, as if it had been listed there: workers, checks and the
 //! admin server know one list of proxies, in the order of their addresses. Names of services are empty or missing
 //! for a moment while pods are replaced, and name servers fail; none of that says that a proxy has gone, which
-//! clients are told of by the checks (`proxy_peers`). So only an answer with addresses changes the list.
+//! clients are told of by the checks (`peers`). So only an answer with addresses changes the list.
 
 use std::future::Future;
 use std::io;

@@ -9,9 +9,9 @@ use helenus_wire::{Opcode, Version};
 use tokio::net::TcpStream;
 
 use crate::config::Config;
+use crate::conn::transport::Transport;
 use crate::conn::{Advice, ConnError, Dialer};
 use crate::control::contact;
-use crate::transport::Transport;
 
 /// Who has said how to connect, which decides the words of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::config::{ListenTls, NodeTls};
-use crate::transport::Transport;
+use crate::conn::transport::Transport;
 
 /// An authority, and the certificate that it has signed for a node.
 struct Certificates {
@@ -60,7 +60,7 @@ impl Certificates {
             key: self.file("node.key"),
             client_ca: None,
         };
-        let tls = crate::tls::server(&settings).expect("a server");
+        let tls = crate::conn::tls::server(&settings).expect("a server");
         let (listener, address) = listener().await;
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {

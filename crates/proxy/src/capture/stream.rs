@@ -17,9 +17,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::{Interval, Sleep};
 
 use crate::capture::{Begun, Blocks};
-use crate::events::Kind;
 use crate::places::Busy;
 use crate::process::Process;
+use crate::records::events::Kind;
 
 /// How often the file says how far it has come; also how long workers have for their last blocks.
 const MARK_INTERVAL: Duration = Duration::from_secs(1);
