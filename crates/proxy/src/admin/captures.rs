@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use super::answer::{Done, bad, stream};
-use super::parameters;
+use super::http::answer::{Done, bad, stream};
+use super::http::parameters;
 use crate::capture::stream::{self, Limits};
 use crate::process::Process;
 use crate::records::events::Kind;

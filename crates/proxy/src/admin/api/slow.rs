@@ -5,15 +5,15 @@ use helenus_engine::snapshot::Snapshot;
 use helenus_wire::code;
 use serde::Serialize;
 
-use super::parameters;
 use super::shown::{AskedView, node_name, unix_ms};
+use crate::admin::http::parameters;
 use crate::process::Process;
 
 const ROWS: u64 = 100;
 const ROWS_MAX: u64 = 1_000;
 
 #[derive(Debug, Serialize)]
-pub(super) struct SlowView {
+pub(in crate::admin) struct SlowView {
     /// From when on requests are slow, in milliseconds (`admin.slow_ms`, `admin.slow_scan_ms`); 0: never.
     slow_ms: u64,
     slow_scan_ms: u64,
@@ -62,7 +62,10 @@ struct SlowRequestView {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<SlowView, String> {
+pub(in crate::admin) async fn view(
+    shared: &Process,
+    query: Option<&str>,
+) -> Result<SlowView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
     let (reports, silent) = shared.ask_for_records(Wanted::Slow { max }).await;

@@ -9,7 +9,7 @@ use super::text::{Labels, Text};
 
 /// What is written of metrics.
 #[derive(Debug)]
-pub(super) enum Page {
+pub(in crate::admin) enum Page {
     Text(Text),
     Protobuf(Protobuf),
     /// What there is, for the documentation.
@@ -20,7 +20,7 @@ pub(super) enum Page {
 /// A name with all its series.
 #[cfg(test)]
 #[derive(Debug)]
-pub(super) struct Family {
+pub(in crate::admin) struct Family {
     pub name: String,
     pub kind: String,
     pub labels: Vec<String>,
@@ -35,7 +35,13 @@ impl Default for Page {
 
 impl Page {
     /// Starts a family; its samples must follow before the next one starts. `_labels`: the names that each has.
-    pub(super) fn family(&mut self, name: &str, kind: &str, _labels: &[&str], help: &str) {
+    pub(in crate::admin) fn family(
+        &mut self,
+        name: &str,
+        kind: &str,
+        _labels: &[&str],
+        help: &str,
+    ) {
         match self {
             Page::Text(text) => text.family(name, kind, help),
             Page::Protobuf(protobuf) => protobuf.family(name, kind, help),
@@ -59,7 +65,7 @@ impl Page {
         }
     }
 
-    pub(super) fn sample(&mut self, name: &str, labels: Labels, value: impl Display) {
+    pub(in crate::admin) fn sample(&mut self, name: &str, labels: Labels, value: impl Display) {
         match self {
             Page::Text(text) => text.sample(name, labels, value),
             Page::Protobuf(protobuf) => protobuf.sample(labels, &value),
@@ -69,19 +75,24 @@ impl Page {
     }
 
     /// A gauge without labels.
-    pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(in crate::admin) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", &[], help);
         self.sample(name, &[], value);
     }
 
     /// A counter without labels.
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(in crate::admin) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "counter", &[], help);
         self.sample(name, &[], value);
     }
 
     /// One histogram, in seconds.
-    pub(super) fn histogram(&mut self, name: &str, labels: Labels, histogram: &Histogram) {
+    pub(in crate::admin) fn histogram(
+        &mut self,
+        name: &str,
+        labels: Labels,
+        histogram: &Histogram,
+    ) {
         match self {
             Page::Text(text) => text.histogram(name, labels, histogram),
             Page::Protobuf(protobuf) => protobuf.histogram(labels, histogram),
@@ -91,7 +102,7 @@ impl Page {
     }
 
     /// One histogram of queries sent together.
-    pub(super) fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
+    pub(in crate::admin) fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
         match self {
             Page::Text(text) => text.packed(name, labels, packed),
             Page::Protobuf(protobuf) => protobuf.packed(labels, packed),
@@ -101,7 +112,7 @@ impl Page {
     }
 
     /// The page, and its type.
-    pub(super) fn finish(self) -> (&'static str, Vec<u8>) {
+    pub(in crate::admin) fn finish(self) -> (&'static str, Vec<u8>) {
         match self {
             Page::Text(text) => (super::text::TYPE, text.finish().into_bytes()),
             Page::Protobuf(protobuf) => (super::protobuf::TYPE, protobuf.finish()),
@@ -111,7 +122,7 @@ impl Page {
     }
 
     #[cfg(test)]
-    pub(super) fn into_text(self) -> String {
+    pub(in crate::admin) fn into_text(self) -> String {
         String::from_utf8(self.finish().1).expect("text")
     }
 }

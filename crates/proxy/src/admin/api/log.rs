@@ -6,10 +6,10 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, json, plain};
-use super::page::Page;
-use super::parameters;
 use super::shown::since_1970_ms;
+use crate::admin::http::answer::{Answer, json, plain};
+use crate::admin::http::parameters;
+use crate::admin::metrics::page::Page;
 use crate::process::{self, ChangedFilter, LogChange, LogFilter, Process};
 use crate::records::log_lines::LogLine;
 
@@ -22,11 +22,11 @@ const FILTER_BYTES_MAX: usize = 1_000;
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// What whoever may not see lines is told.
-pub(super) const NOT_SHOWN: &str = "lines of the log may quote values of clients: this needs admin.token, \
+pub(in crate::admin) const NOT_SHOWN: &str = "lines of the log may quote values of clients: this needs admin.token, \
     the admin socket, or admin.show_keys\n";
 
 #[derive(Debug, Serialize)]
-pub(super) struct LogView {
+pub(in crate::admin) struct LogView {
     #[serde(flatten)]
     filter: FilterView,
     /// The latest last.
@@ -74,7 +74,7 @@ fn filter_view(shared: &Process) -> FilterView {
 }
 
 /// Metrics of the log.
-pub(super) fn render(page: &mut Page, shared: &Process) {
+pub(in crate::admin) fn render(page: &mut Page, shared: &Process) {
     page.counter(
         "helenus_log_lines_dropped_total",
         "Lines of the log that were not written, because standard error (a pipe, a terminal, a journal) took none for a while and 8,192 waited.",
@@ -86,7 +86,7 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) fn view(shared: &Process, query: Option<&str>) -> Result<LogView, String> {
+pub(in crate::admin) fn view(shared: &Process, query: Option<&str>) -> Result<LogView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", LINES, (1, LINES_MAX))? as usize;
     let lines = shared.log.latest(max);
@@ -128,14 +128,14 @@ fn is_part(text: &str) -> bool {
     }
 }
 
-pub(super) async fn change(shared: &Process, query: Option<&str>) -> Answer {
+pub(in crate::admin) async fn change(shared: &Process, query: Option<&str>) -> Answer {
     match wanted(query) {
         Ok(wanted) => carry_out(shared, Some(wanted)).await,
         Err(why) => plain(StatusCode::BAD_REQUEST, format!("{why}\n")),
     }
 }
 
-pub(super) async fn reset(shared: &Process, query: Option<&str>) -> Answer {
+pub(in crate::admin) async fn reset(shared: &Process, query: Option<&str>) -> Answer {
     match parameters::only(query, &[]) {
         Ok(()) => carry_out(shared, None).await,
         Err(why) => plain(StatusCode::BAD_REQUEST, format!("{why}\n")),

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use helenus_engine::worker_status::{PoolRow, Report, Wanted};
 use serde::Serialize;
 
-use super::parameters;
 use super::shown::node_name;
+use crate::admin::http::parameters;
 use crate::process::Process;
 
 const ROWS: u64 = 1_000;
 const ROWS_MAX: u64 = 10_000;
 
 #[derive(Debug, Serialize)]
-pub(super) struct PoolsView {
+pub(in crate::admin) struct PoolsView {
     /// There may be more: `limit` says how many are shown.
     has_more: bool,
     silent_workers: usize,
@@ -41,7 +41,10 @@ struct PoolView {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<PoolsView, String> {
+pub(in crate::admin) async fn view(
+    shared: &Process,
+    query: Option<&str>,
+) -> Result<PoolsView, String> {
     parameters::only(query, &["limit"])?;
     let limit = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
     let answers = shared.ask_workers(Wanted::Pools { max: limit + 1 }).await;

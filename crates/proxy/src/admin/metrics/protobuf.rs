@@ -14,7 +14,7 @@ use prost::Message;
 
 use super::text::{self, Labels};
 
-pub(super) const TYPE: &str =
+pub(in crate::admin) const TYPE: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
 /// Eight buckets a power of two.
@@ -113,14 +113,14 @@ struct Span {
 
 /// A page of metrics.
 #[derive(Debug, Default)]
-pub(super) struct Protobuf {
+pub(in crate::admin) struct Protobuf {
     out: Vec<u8>,
     /// The last one that was begun.
     family: MetricFamily,
 }
 
 impl Protobuf {
-    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(in crate::admin) fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.end_family();
         let kind = match kind {
             "counter" => Kind::Counter,
@@ -144,7 +144,7 @@ impl Protobuf {
         }
     }
 
-    pub(super) fn sample(&mut self, labels: Labels, value: &impl Display) {
+    pub(in crate::admin) fn sample(&mut self, labels: Labels, value: &impl Display) {
         // What is shown in text is a number.
         let value = value.to_string().parse().unwrap_or(f64::NAN);
         let number = Some(Number { value });
@@ -157,7 +157,7 @@ impl Protobuf {
         self.family.metric.push(metric);
     }
 
-    pub(super) fn histogram(&mut self, labels: Labels, histogram: &Histogram) {
+    pub(in crate::admin) fn histogram(&mut self, labels: Labels, histogram: &Histogram) {
         let counts = histogram.counts();
         let (zero_count, sparse) = sparse(&counts);
         let (positive_span, positive_delta) = spans(&sparse);
@@ -177,7 +177,7 @@ impl Protobuf {
     }
 
     /// Their buckets are few and say all.
-    pub(super) fn packed(&mut self, labels: Labels, packed: &PackedStats) {
+    pub(in crate::admin) fn packed(&mut self, labels: Labels, packed: &PackedStats) {
         let (cumulative, queries) = text::packed_cumulative(packed);
         self.push_buckets(
             labels,
@@ -196,7 +196,7 @@ impl Protobuf {
         self.family.metric.push(metric);
     }
 
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(in crate::admin) fn finish(mut self) -> Vec<u8> {
         self.end_family();
         self.out
     }
@@ -273,7 +273,7 @@ fn spans(sparse: &BTreeMap<i32, i64>) -> (Vec<Span>, Vec<i64>) {
 }
 
 /// Whether whoever asks likes Protobuf best, by its Accept header.
-pub(super) fn is_preferred(accept: &str) -> bool {
+pub(in crate::admin) fn is_preferred(accept: &str) -> bool {
     let mut liked = [0.0_f32; 2];
     for range in accept.split(',') {
         let mut parts = range.split(';').map(str::trim);

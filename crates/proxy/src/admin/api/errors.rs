@@ -6,16 +6,16 @@ use helenus_engine::stats::ErrorCounts;
 use helenus_wire::code;
 use serde::Serialize;
 
-use super::page::Page;
-use super::parameters;
 use super::shown::{AskedView, node_name, unix_ms};
+use crate::admin::http::parameters;
+use crate::admin::metrics::page::Page;
 use crate::process::Process;
 
 const ROWS: u64 = 100;
 const ROWS_MAX: u64 = 1_000;
 
 #[derive(Debug, Serialize)]
-pub(super) struct ErrorsView {
+pub(in crate::admin) struct ErrorsView {
     /// Since the proxy was started.
     by_code: Vec<CountView>,
     silent_workers: usize,
@@ -49,7 +49,10 @@ struct ErrorView {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<ErrorsView, String> {
+pub(in crate::admin) async fn view(
+    shared: &Process,
+    query: Option<&str>,
+) -> Result<ErrorsView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
     let (reports, silent) = shared.ask_for_records(Wanted::Errors { max }).await;
@@ -106,7 +109,7 @@ fn error_view(error: &ErrorRecord, snapshot: &Snapshot) -> ErrorView {
 }
 
 /// One series for each code that has come.
-pub(super) fn render(page: &mut Page, counts: &ErrorCounts) {
+pub(in crate::admin) fn render(page: &mut Page, counts: &ErrorCounts) {
     let name = "helenus_errors_total";
     let help = "Errors that clients were answered with, of nodes and of the proxy, by code.";
     page.family(name, "counter", &["code", "error"], help);

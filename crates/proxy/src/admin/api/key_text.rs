@@ -10,7 +10,7 @@ use crate::uuid;
 
 /// The key's values, separated by commas; as bytes where they cannot be told. A key that is cut ends with
 /// an ellipsis.
-pub(super) fn key_text(key: &Key, columns: &[KeyColumn]) -> String {
+pub(in crate::admin) fn key_text(key: &Key, columns: &[KeyColumn]) -> String {
     let values = match columns {
         [one] if !key.is_cut => Some(value_text(key.bytes(), &one.cql_type)),
         [_] | [] => None,

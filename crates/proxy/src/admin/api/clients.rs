@@ -6,14 +6,14 @@ use helenus_wire::Compression;
 use serde::Serialize;
 use slotmap::{Key, KeyData};
 
-use super::parameters;
+use crate::admin::http::parameters;
 use crate::process::Process;
 
 const ROWS: u64 = 100;
 const ROWS_MAX: u64 = 1_000;
 
 #[derive(Debug, Serialize)]
-pub(super) struct ClientsView {
+pub(in crate::admin) struct ClientsView {
     /// How many there are, of which those follow that come first in the order asked for.
     all: usize,
     /// Workers that have not answered: their clients are missing.
@@ -56,7 +56,10 @@ struct ClientView {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<ClientsView, String> {
+pub(in crate::admin) async fn view(
+    shared: &Process,
+    query: Option<&str>,
+) -> Result<ClientsView, String> {
     parameters::only(query, &["sort", "limit"])?;
     let by = order_of(parameters::text(query, "sort")?.as_deref())?;
     let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
@@ -124,12 +127,12 @@ fn client_view(start_number: u32, row: ClientRow) -> ClientView {
 
 /// Names a client for as long as the proxy runs: by the number of its start, since the next proxy uses the others
 /// again, its worker, and its connection there.
-pub(super) fn id_of(start_number: u32, worker: usize, key: SessionKey) -> String {
+pub(in crate::admin) fn id_of(start_number: u32, worker: usize, key: SessionKey) -> String {
     format!("{start_number:x}-{worker}-{:x}", key.data().as_ffi())
 }
 
 /// None if it is no such name, or another start's.
-pub(super) fn client_of(start_number: u32, id: &str) -> Option<(usize, SessionKey)> {
+pub(in crate::admin) fn client_of(start_number: u32, id: &str) -> Option<(usize, SessionKey)> {
     let (start, id) = id.split_once('-')?;
     if u32::from_str_radix(start, 16).ok()? != start_number {
         return None;

@@ -19,14 +19,14 @@ use crate::config::{Admin, Secret};
 
 /// How a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
+pub(in crate::admin) enum Door {
     Tcp,
     Socket,
 }
 
 /// What a request may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rights {
+pub(in crate::admin) enum Rights {
     Read,
     /// Change something as well.
     Act,
@@ -34,7 +34,7 @@ pub(super) enum Rights {
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(in crate::admin) enum Refusal {
     NoToken,
     WrongToken,
     /// Not a name of this server.
@@ -47,7 +47,7 @@ pub(super) enum Refusal {
 
 impl Refusal {
     /// The message for the client.
-    pub(super) fn text(self) -> &'static str {
+    pub(in crate::admin) fn text(self) -> &'static str {
         match self {
             Refusal::NoToken => {
                 "a token is needed: send the header 'Authorization: Bearer <admin.token>' (or read_token); \
@@ -74,7 +74,7 @@ impl Refusal {
 
 /// The tokens that are accepted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tokens<'a> {
+pub(in crate::admin) struct Tokens<'a> {
     /// Allows everything.
     pub all: Option<&'a str>,
     /// Allows to read.
@@ -82,7 +82,7 @@ pub(super) struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    pub(super) fn of(settings: &'a Admin) -> Tokens<'a> {
+    pub(in crate::admin) fn of(settings: &'a Admin) -> Tokens<'a> {
         Tokens {
             all: settings.token.as_ref().map(Secret::expose),
             read: settings.read_token.as_ref().map(Secret::expose),
@@ -90,12 +90,12 @@ impl<'a> Tokens<'a> {
     }
 
     /// Whether any is asked for.
-    pub(super) fn are_set(self) -> bool {
+    pub(in crate::admin) fn are_set(self) -> bool {
         self.all.is_some() || self.read.is_some()
     }
 
     /// What the token of a request allows. `header` is its Authorization.
-    pub(super) fn check(self, header: Option<&HeaderValue>) -> Result<Rights, Refusal> {
+    pub(in crate::admin) fn check(self, header: Option<&HeaderValue>) -> Result<Rights, Refusal> {
         let Some(shown) = header.and_then(|value| bearer(value.as_bytes())) else {
             return Err(Refusal::NoToken);
         };
@@ -111,7 +111,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Why a request that may only read must not change anything.
-    pub(super) fn why_not_act(self) -> Refusal {
+    pub(in crate::admin) fn why_not_act(self) -> Refusal {
         match self.are_set() {
             true => Refusal::ReadToken,
             false => Refusal::NoActions,
@@ -120,7 +120,10 @@ impl<'a> Tokens<'a> {
 }
 
 /// `host` is the request's Host; every browser sends one.
-pub(super) fn check_host(host: Option<&[u8]>, configured: &[String]) -> Result<(), Refusal> {
+pub(in crate::admin) fn check_host(
+    host: Option<&[u8]>,
+    configured: &[String],
+) -> Result<(), Refusal> {
     let Some(host) = host else { return Ok(()) };
     let name = std::str::from_utf8(host).map_or("", name_of);
     let is = |other: &str| name.eq_ignore_ascii_case(other);

@@ -8,7 +8,7 @@ use crate::config::Admin;
 const RUNTIME_DIRECTORY: &str = "RUNTIME_DIRECTORY";
 
 /// Where the socket is to be, if anywhere.
-pub(super) fn path_of(settings: &Admin) -> Option<PathBuf> {
+pub(in crate::admin) fn path_of(settings: &Admin) -> Option<PathBuf> {
     let directories = std::env::var_os(RUNTIME_DIRECTORY);
     let directory = directories.as_deref().and_then(|of| of.to_str());
     chosen(settings.socket.as_deref(), directory)

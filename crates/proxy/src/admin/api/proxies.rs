@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::ready;
+use crate::admin::ready;
 use crate::process::Process;
 
 #[derive(Debug, Serialize)]
-pub(super) struct ProxyView {
+pub(in crate::admin) struct ProxyView {
     /// As drivers see it.
     address: String,
     /// The one that has been asked.
@@ -22,7 +22,7 @@ pub(super) struct ProxyView {
 }
 
 /// What `/api/proxies` answers.
-pub(super) fn view(shared: &Process) -> Vec<ProxyView> {
+pub(in crate::admin) fn view(shared: &Process) -> Vec<ProxyView> {
     let settings = shared.settings.load();
     let ready = ready::check(shared);
     let own = ProxyView {

@@ -7,8 +7,8 @@ use helenus_engine::snapshot::Node;
 use helenus_policy::schedule::Class;
 use serde::Serialize;
 
-use super::parameters;
 use super::shown::{rounded, since_1970_ms};
+use crate::admin::http::parameters;
 use crate::process::Process;
 use crate::records::history::{CountedValues, Summary, TableSum, rate};
 use crate::system::boot_time;
@@ -19,7 +19,7 @@ const SECONDS: u64 = 300;
 const POINTS_MAX: u64 = 360;
 
 #[derive(Debug, Serialize)]
-pub(super) struct SummaryView {
+pub(in crate::admin) struct SummaryView {
     /// The time that its steps cover, by the clock of `/api/history`, and how long they have lasted.
     from_ms: u64,
     to_ms: u64,
@@ -92,7 +92,7 @@ struct LayoutView {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) fn view(shared: &Process, query: Option<&str>) -> Result<SummaryView, String> {
+pub(in crate::admin) fn view(shared: &Process, query: Option<&str>) -> Result<SummaryView, String> {
     parameters::only(query, &["seconds", "from_ms", "to_ms", "points"])?;
     let now = boot_time::now();
     let now_ms = shared.history.ms_at(now);

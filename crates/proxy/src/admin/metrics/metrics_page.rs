@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use super::metrics::render_all;
 use super::page::{Family, Page};
+use crate::admin::metrics::render_all;
 use crate::testing::process;
 
 /// Everything that is only shown if it is on, and a rule of each kind.

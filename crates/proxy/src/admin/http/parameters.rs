@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 ///
 /// # Errors
 /// It is no text.
-pub(super) fn text(query: Option<&str>, name: &str) -> Result<Option<String>, String> {
+pub(in crate::admin) fn text(query: Option<&str>, name: &str) -> Result<Option<String>, String> {
     let Some(value) = raw(query, name) else {
         return Ok(None);
     };
@@ -21,7 +21,7 @@ pub(super) fn text(query: Option<&str>, name: &str) -> Result<Option<String>, St
 ///
 /// # Errors
 /// It is none of these.
-pub(super) fn number(
+pub(in crate::admin) fn number(
     query: Option<&str>,
     name: &str,
     default: u64,
@@ -34,7 +34,7 @@ pub(super) fn number(
     number.ok_or_else(|| format!("{name} must be a whole number from {min} to {max}"))
 }
 
-pub(super) fn has(query: Option<&str>, name: &str) -> bool {
+pub(in crate::admin) fn has(query: Option<&str>, name: &str) -> bool {
     raw(query, name).is_some()
 }
 
@@ -42,7 +42,7 @@ pub(super) fn has(query: Option<&str>, name: &str) -> bool {
 ///
 /// # Errors
 /// There is such a one.
-pub(super) fn only(query: Option<&str>, names: &[&str]) -> Result<(), String> {
+pub(in crate::admin) fn only(query: Option<&str>, names: &[&str]) -> Result<(), String> {
     let pairs = query.unwrap_or_default().split('&');
     let mut given = pairs.filter(|pair| !pair.is_empty());
     let unknown = given.find(|pair| {

@@ -12,7 +12,7 @@ use helenus_policy::ring::NodeIndex;
 
 /// One class of requests at one node; counts are since the proxy was started.
 #[derive(Debug, Serialize)]
-pub(super) struct QueueView {
+pub(in crate::admin) struct QueueView {
     node: String,
     class: &'static str,
     /// Waiting now, over all workers.
@@ -31,7 +31,7 @@ pub(super) struct QueueView {
 }
 
 /// What `/api/queues` answers: classes that have been used.
-pub(super) fn view(shared: &Process) -> Vec<QueueView> {
+pub(in crate::admin) fn view(shared: &Process) -> Vec<QueueView> {
     let (nodes, snapshot) = (shared.stats.nodes(), shared.snapshot.load());
     let mut queues = Vec::new();
     for (at, stats) in nodes.iter().enumerate() {

@@ -6,8 +6,8 @@ use helenus_policy::hot::Entry;
 use serde::Serialize;
 
 use super::key_text::key_text;
-use super::page::Page;
 use super::shown::rounded;
+use crate::admin::metrics::page::Page;
 use crate::process::Process;
 
 /// In metrics, whose number of series must not depend on what clients do.
@@ -19,7 +19,7 @@ const WORK_US_MIN: f64 = 1.0;
 
 /// The hottest partitions of this proxy. Rates are means of the last ten seconds or so.
 #[derive(Debug, Serialize)]
-pub(super) struct KeysView {
+pub(in crate::admin) struct KeysView {
     /// Whether values of keys are shown (`admin.show_keys`).
     keys_shown: bool,
     /// Predicted work of all partitions, in microseconds per second, and of any that is not listed at most.
@@ -57,12 +57,12 @@ struct KeyView {
 }
 
 /// What `/api/keys` answers.
-pub(super) fn view(shared: &Process) -> KeysView {
+pub(in crate::admin) fn view(shared: &Process) -> KeysView {
     of(shared, PUBLISHED_MAX)
 }
 
 /// A few of them, for the dashboard.
-pub(super) fn shown(shared: &Process) -> KeysView {
+pub(in crate::admin) fn shown(shared: &Process) -> KeysView {
     of(shared, SHOWN_MAX)
 }
 
@@ -113,7 +113,7 @@ fn busy(hottest: &Hottest) -> impl Iterator<Item = &Entry<Label>> {
     entries.filter(|entry| entry.work_us >= WORK_US_MIN)
 }
 
-pub(super) fn render(page: &mut Page, shared: &Process) {
+pub(in crate::admin) fn render(page: &mut Page, shared: &Process) {
     render_of(page, &shared.features.hot.hottest(RANKS_MAX));
 }
 

@@ -6,29 +6,29 @@ use std::sync::atomic::Ordering;
 use helenus_engine::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
 use helenus_wire::Packed;
 
-pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(in crate::admin) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Smallest and largest exponent of the bounds in microseconds: 32 µs to 17 s, doubling. These are
 /// also bounds of the fine buckets, so counts are exact.
 const BOUND_EXPONENTS: std::ops::RangeInclusive<u32> = 5..=24;
 
 /// Label names and values.
-pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
+pub(in crate::admin) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// A page of metrics.
 #[derive(Debug, Default)]
-pub(super) struct Text {
+pub(in crate::admin) struct Text {
     out: String,
 }
 
 impl Text {
-    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(in crate::admin) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a String cannot fail.
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    pub(super) fn sample(&mut self, name: &str, labels: Labels, value: impl Display) {
+    pub(in crate::admin) fn sample(&mut self, name: &str, labels: Labels, value: impl Display) {
         self.out.push_str(name);
         let mut before = '{';
         for (label, text) in labels {
@@ -45,12 +45,17 @@ impl Text {
         let _ = writeln!(self.out, " {value}");
     }
 
-    pub(super) fn histogram(&mut self, name: &str, labels: Labels, histogram: &Histogram) {
+    pub(in crate::admin) fn histogram(
+        &mut self,
+        name: &str,
+        labels: Labels,
+        histogram: &Histogram,
+    ) {
         let sum_seconds = histogram.sum_us() as f64 / 1e6;
         self.buckets(name, labels, &cumulative(&histogram.counts()), sum_seconds);
     }
 
-    pub(super) fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
+    pub(in crate::admin) fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
         let (cumulative, queries) = packed_cumulative(packed);
         self.buckets(name, labels, &cumulative, queries);
     }
@@ -75,13 +80,13 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, total);
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(in crate::admin) fn finish(self) -> String {
         self.out
     }
 }
 
 /// Bounds in seconds, the last of them infinite, and what lies below each.
-pub(super) fn cumulative(counts: &[u64]) -> Vec<(f64, u64)> {
+pub(in crate::admin) fn cumulative(counts: &[u64]) -> Vec<(f64, u64)> {
     let (mut next, mut below) = (0, 0);
     let mut all: Vec<(f64, u64)> = BOUND_EXPONENTS
         .map(|exponent| {
@@ -98,7 +103,7 @@ pub(super) fn cumulative(counts: &[u64]) -> Vec<(f64, u64)> {
 }
 
 /// The same of queries sent together, by their number; and how many queries there were.
-pub(super) fn packed_cumulative(packed: &PackedStats) -> (Vec<(f64, u64)>, u64) {
+pub(in crate::admin) fn packed_cumulative(packed: &PackedStats) -> (Vec<(f64, u64)>, u64) {
     let mut below = 0;
     let buckets = packed.units.iter().enumerate().map(|(bucket, units)| {
         below += units.load(Ordering::Relaxed);

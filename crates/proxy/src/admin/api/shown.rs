@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// What was asked, and by whom.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct AskedView {
+pub(in crate::admin) struct AskedView {
     /// With `?` in place of values. Null if nobody here knows what was asked.
     statement: Option<String>,
     /// In force where the statement does not name it.
@@ -34,27 +34,27 @@ impl From<Described> for AskedView {
     }
 }
 
-pub(super) fn text(of: Option<Arc<str>>) -> Option<String> {
+pub(in crate::admin) fn text(of: Option<Arc<str>>) -> Option<String> {
     of.map(|of| of.to_string())
 }
 
 /// Milliseconds since the beginning of 1970.
-pub(super) fn unix_ms(at: Duration) -> u64 {
+pub(in crate::admin) fn unix_ms(at: Duration) -> u64 {
     at.as_millis() as u64
 }
 
 /// The same of a time of the wall clock.
-pub(super) fn since_1970_ms(time: SystemTime) -> u64 {
+pub(in crate::admin) fn since_1970_ms(time: SystemTime) -> u64 {
     unix_ms(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// A node's address.
-pub(super) fn node_name(snapshot: &Snapshot, node: NodeIndex) -> String {
+pub(in crate::admin) fn node_name(snapshot: &Snapshot, node: NodeIndex) -> String {
     let node = snapshot.nodes.get(usize::from(node.0));
     node.map_or_else(|| "unknown".to_owned(), |node| node.address.to_string())
 }
 
 /// To a thousandth.
-pub(super) fn rounded(number: f64) -> f64 {
+pub(in crate::admin) fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }

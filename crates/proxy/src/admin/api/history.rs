@@ -8,8 +8,8 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
-use super::parameters;
 use super::shown::since_1970_ms;
+use crate::admin::http::parameters;
 use crate::process::Process;
 use crate::records::events::Event;
 use crate::records::history::{
@@ -22,7 +22,7 @@ const EVENTS_SHOWN: u64 = 100;
 const EVENTS_SHOWN_MAX: u64 = 1_000;
 
 #[derive(Debug, Serialize)]
-pub(super) struct HistoryView {
+pub(in crate::admin) struct HistoryView {
     /// Changes with a restart.
     started_unix_ms: u64,
     now_unix_ms: u64,
@@ -139,7 +139,7 @@ impl EventView {
 
 /// What `/api/events` answers: the latest first.
 #[derive(Debug, Serialize)]
-pub(super) struct EventsView {
+pub(in crate::admin) struct EventsView {
     events: Vec<PastEvent>,
 }
 
@@ -154,7 +154,7 @@ struct PastEvent {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) fn view(
+pub(in crate::admin) fn view(
     shared: &Process,
     started: SystemTime,
     query: Option<&str>,
@@ -274,7 +274,7 @@ fn new_events(shared: &Process, from: u64, details: bool) -> NewEvents {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) fn events(
+pub(in crate::admin) fn events(
     shared: &Process,
     query: Option<&str>,
     details: bool,

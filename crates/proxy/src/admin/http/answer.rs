@@ -13,16 +13,16 @@ use tokio::sync::Semaphore;
 use crate::capture::stream::Stream;
 use crate::places::Busy;
 
-pub(super) type Answer = Response<Either<Full<Bytes>, Stream>>;
+pub(in crate::admin) type Answer = Response<Either<Full<Bytes>, Stream>>;
 
 /// What has been done, or why it has not.
-pub(super) type Done = Result<Answer, (StatusCode, String)>;
+pub(in crate::admin) type Done = Result<Answer, (StatusCode, String)>;
 
-pub(super) fn bad(why: String) -> (StatusCode, String) {
+pub(in crate::admin) fn bad(why: String) -> (StatusCode, String) {
     (StatusCode::BAD_REQUEST, why)
 }
 
-pub(super) fn json(value: &impl Serialize) -> Answer {
+pub(in crate::admin) fn json(value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
         Ok(json) => typed(StatusCode::OK, "application/json", json),
         Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n")),
@@ -34,7 +34,7 @@ const LARGE_BYTES: usize = 256 * 1024;
 
 /// The same of what may be large: few such answers are under way at a time, until they are sent, and others are
 /// refused.
-pub(super) fn large_json(value: &impl Serialize, permits: &Arc<Semaphore>) -> Answer {
+pub(in crate::admin) fn large_json(value: &impl Serialize, permits: &Arc<Semaphore>) -> Answer {
     let json = match serde_json::to_vec(value) {
         Ok(json) if json.len() >= LARGE_BYTES => json,
         Ok(json) => return typed(StatusCode::OK, "application/json", json),
@@ -70,7 +70,7 @@ impl<B: AsRef<[u8]>, H> AsRef<[u8]> for Held<B, H> {
 }
 
 /// An answer whose connection is busy until it is sent.
-pub(super) fn held(answer: Answer, busy: Busy) -> Answer {
+pub(in crate::admin) fn held(answer: Answer, busy: Busy) -> Answer {
     answer.map(|body| match body {
         Either::Left(whole) => Either::Left(Full::new(Bytes::from_owner(Held {
             bytes: bytes_of(whole),
@@ -87,12 +87,12 @@ fn bytes_of(whole: Full<Bytes>) -> Bytes {
     frame.map_or_else(Bytes::new, |Ok(bytes)| bytes)
 }
 
-pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+pub(in crate::admin) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     typed(status, "text/plain; charset=utf-8", text)
 }
 
 /// hyper itself omits the body of a response to HEAD.
-pub(super) fn typed(
+pub(in crate::admin) fn typed(
     status: StatusCode,
     content_type: &'static str,
     body: impl Into<Bytes>,
@@ -102,7 +102,7 @@ pub(super) fn typed(
 }
 
 /// What comes as time passes.
-pub(super) fn stream(content_type: &'static str, stream: Stream) -> Answer {
+pub(in crate::admin) fn stream(content_type: &'static str, stream: Stream) -> Answer {
     with_body(StatusCode::OK, content_type, Either::Right(stream))
 }
 
@@ -119,7 +119,7 @@ fn with_body(
     answer
 }
 
-pub(super) fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
+pub(in crate::admin) fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
     answer
         .headers_mut()
         .insert(name, HeaderValue::from_static(value));

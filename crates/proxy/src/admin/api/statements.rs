@@ -9,8 +9,8 @@ use helenus_engine::statement::prepared::asked::AskedStatement;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use super::parameters;
 use super::shown::{rounded, text};
+use crate::admin::http::parameters;
 use crate::process::Process;
 
 /// Statements shown by what they cost, if nothing is said, and at most.
@@ -25,7 +25,7 @@ const USAGE: &str = "name the table: /api/statements?table=keyspace.table, quote
 
 /// One prepared SELECT.
 #[derive(Debug, Serialize)]
-pub(super) struct StatementView {
+pub(in crate::admin) struct StatementView {
     text: Box<str>,
     /// In force when it was prepared, if the text does not name it.
     keyspace: Option<Box<str>>,
@@ -40,7 +40,7 @@ pub(super) struct StatementView {
 
 /// Statements by what they cost, over all workers.
 #[derive(Debug, Serialize)]
-pub(super) struct CostsView {
+pub(in crate::admin) struct CostsView {
     silent_workers: usize,
     /// What took clients the most time comes first.
     statements: Vec<CostView>,
@@ -74,7 +74,10 @@ struct CostView {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<CostsView, String> {
+pub(in crate::admin) async fn view(
+    shared: &Process,
+    query: Option<&str>,
+) -> Result<CostsView, String> {
     parameters::only(query, &["limit"])?;
     let max = parameters::number(query, "limit", COSTS, (1, COSTS_MAX))? as usize;
     let wanted = Wanted::Statements {
@@ -131,7 +134,7 @@ fn costs_of(mut records: Vec<StatementRecord>, max: usize) -> Vec<CostView> {
 ///
 /// # Errors
 /// It names none.
-pub(super) fn of_table(
+pub(in crate::admin) fn of_table(
     shared: &Process,
     query: Option<&str>,
     (shows_values, now): (bool, Instant),
