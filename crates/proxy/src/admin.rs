@@ -3,40 +3,20 @@
 //! It shares the control thread, so everything is bounded: connections, their lifetime, request heads, rows.
 //! Paths that change something are POSTs, and need rights of their own (`access`).
 
-mod access;
 mod actions;
-mod answer;
+mod api;
 mod captures;
 mod catalogue;
-mod clients;
 mod encodings;
-mod errors;
-mod history;
-mod key_text;
-mod keys;
+mod http;
 mod layouts;
-mod log;
 mod metrics;
-#[cfg(test)]
-mod metrics_page;
-mod page;
-mod parameters;
-mod pools;
 mod process;
-mod protobuf;
-mod proxies;
-mod queues;
 mod ready;
 mod reports;
 mod rules;
-mod shown;
-mod slow;
-mod socket;
-mod statements;
-mod summary;
 #[cfg(test)]
 mod tests;
-mod text;
 mod view;
 
 use std::convert::Infallible;
@@ -58,15 +38,19 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use self::access::{Door, Refusal, Rights, Tokens};
-use self::answer::{Answer, held, json, large_json, plain, set, typed};
-use self::page::Page;
-use self::protobuf::Protobuf;
-use crate::capture_stream::{IDLE_MAX, Taken};
+use self::api::{
+    clients, errors, history, keys, log, pools, proxies, queues, slow, statements, summary,
+};
+use self::http::access::{Door, Refusal, Rights, Tokens};
+use self::http::answer::{Answer, held, json, large_json, plain, set, typed};
+use self::http::{access, parameters, socket};
+use self::metrics::page::Page;
+use self::metrics::protobuf::{self, Protobuf};
+use crate::capture::stream::{IDLE_MAX, Taken};
 use crate::places::{Bounds, Place, Places};
 use crate::planted;
 use crate::process::Process;
-use crate::unix_socket::{self, SocketFile};
+use crate::system::unix_socket::{self, SocketFile};
 use helenus_engine::config;
 
 /// Connections of each listener. A probe gets the place of one that has nothing to wait for.

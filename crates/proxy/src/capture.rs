@@ -2,6 +2,8 @@
 //!
 //! Workers never wait: a block for which there is no room is left out, and its requests are counted.
 
+pub(crate) mod stream;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};

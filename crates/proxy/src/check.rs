@@ -15,12 +15,13 @@ use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_policy::route::Locality;
 use serde::Serialize;
 
+use crate::catalogue;
 use crate::config::Config;
+use crate::conn::tls;
 use crate::conn::{ConnError, Dialer};
 use crate::control::facts::{self, NODE_SETTINGS, POOLS};
 use crate::control::{Control, NoControl, contact};
 use crate::reports::{self, CheckedReport};
-use crate::{catalogue, tls};
 
 /// Nodes that are asked at the same time.
 const AT_ONCE_MAX: usize = 16;

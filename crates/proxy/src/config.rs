@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 pub use helenus_engine::config::*;
 
+pub mod reference;
 #[cfg(test)]
 mod tests;
 mod wrong;

@@ -2,6 +2,9 @@
 //! the control connection and its like. Links are the engine's.
 
 mod advice;
+pub(crate) mod node_access;
+pub(crate) mod tls;
+pub(crate) mod transport;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,9 +23,8 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 
 use self::advice::tls_error;
+use self::transport::Transport;
 use crate::config::Config;
-use crate::tls;
-use crate::transport::Transport;
 use helenus_engine::output::NotDialed;
 use helenus_engine::session::login::authenticator::{Authenticators, Unfit};
 use helenus_engine::session::login::refusal::is_refusal;

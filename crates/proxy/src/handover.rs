@@ -11,7 +11,10 @@
 //! prepared and then the clients themselves (`passing.rs`, `adopting.rs`). Those that it does not get are
 //! closed as they become quiet.
 
+pub(crate) mod adopting;
 pub(crate) mod packets;
+pub(crate) mod passing;
+pub(crate) mod place;
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -35,7 +38,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
-use crate::unix_socket::{self, SocketFile};
+use crate::system::unix_socket::{self, SocketFile};
 
 /// The beginning of the first line; the number is that of this protocol.
 const GREETING: &str = "helenus handover 1";

@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Interval;
 
 use crate::control::Control;
-use crate::first_contact::first_control;
+use crate::control::first_contact::first_control;
 use crate::handover::Successor;
-use crate::last_reload::Reloaded;
 use crate::process::{Action, LogChange, Process};
+use crate::reload::last::Reloaded;
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
-use crate::service_manager::{ServiceManager, State};
+use crate::system::service_manager::{ServiceManager, State};
 
 /// Why a proxy stops.
 pub(crate) enum End {

@@ -20,20 +20,20 @@ use helenus_engine::stats::add;
 use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::boot_time;
 use crate::capture::Captures;
 use crate::catalogue::Known;
 use crate::conn::Dialer;
-use crate::events::Events;
-use crate::history::History;
-use crate::last_reload::{LastReload, Reloaded};
-use crate::log_lines::LogLines;
-use crate::memory;
+use crate::conn::tls::{self, Expiry};
 use crate::places::{Bounds, Places};
 use crate::questions::Questions;
-use crate::rarely::Rarely;
-use crate::tls::{self, Expiry};
-use crate::worker_turns::WorkerTurns;
+use crate::records::events::Events;
+use crate::records::history::History;
+use crate::records::log_lines::LogLines;
+use crate::records::rarely::Rarely;
+use crate::reload::last::{LastReload, Reloaded};
+use crate::system::boot_time;
+use crate::system::memory;
+use crate::worker::turns::WorkerTurns;
 
 /// TLS handshakes of clients at a time: some 40 KiB each. One takes as long as a few messages do, and as those before it
 /// take the proxy. So whoever has sent nothing makes room for others soon, and whoever has begun later

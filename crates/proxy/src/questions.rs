@@ -1,5 +1,7 @@
 //! Questions to workers that wait for their answers.
 
+pub(crate) mod asking;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 

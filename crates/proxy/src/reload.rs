@@ -16,14 +16,15 @@ use serde_json::{Map, Value};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::last::Reloaded;
 use crate::config::Config;
 use crate::conn::Dialer;
-use crate::events::Kind;
-use crate::last_reload::Reloaded;
-use crate::log_lines::LogLines;
+use crate::conn::tls;
 use crate::process::{ChangedFilter, ControlRequest, LogFilter, Process};
-use crate::tls;
+use crate::records::events::Kind;
+use crate::records::log_lines::LogLines;
 
+pub(crate) mod last;
 #[cfg(test)]
 mod tests;
 

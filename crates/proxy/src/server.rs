@@ -15,22 +15,24 @@ use tokio::time::timeout;
 use crate::check::advice_on_dcs;
 use crate::config::Config;
 use crate::conn::Dialer;
+use crate::conn::tls;
 use crate::control;
 use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::recall::RECALLS_MAX;
-use crate::events::Kind;
 use crate::handover::Successor;
+use crate::handover::adopting;
+use crate::handover::passing::Passing;
+use crate::handover::place::{self, Place};
 use crate::operator::{End, Operator};
-use crate::passing::Passing;
-use crate::place::{self, Place};
 use crate::process::{Process, Senders, ToWorker};
+use crate::records::events::Kind;
+use crate::records::{recorder, traces};
 use crate::reload::Program;
-use crate::service_manager::{ServiceManager, State, Watchdog};
+use crate::siblings::{names, peers};
+use crate::system::file_limit;
+use crate::system::service_manager::{ServiceManager, State, Watchdog};
 use crate::worker::{Worker, running};
-use crate::{
-    adopting, catalogue, file_limit, idle_clients, proxy_names, proxy_peers, recorder, reports,
-    tls, traces,
-};
+use crate::{catalogue, idle_clients, reports};
 use helenus_engine::features;
 use helenus_engine::session::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
@@ -112,7 +114,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
     }
-    let names = proxy_names::Finder::start(common.clone()).await;
+    let names = names::Finder::start(common.clone()).await;
     let predecessor = place.enter(&common).await?;
     place::listen(address, &listeners)?;
     let threads = start_workers(&common, listeners)?;
@@ -125,7 +127,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     ));
     tokio::spawn(agree::run(common.clone(), changes));
     tokio::spawn(names.run());
-    tokio::spawn(proxy_peers::watch(common.clone()));
+    tokio::spawn(peers::watch(common.clone()));
     tokio::spawn(idle_clients::watch(common.clone()));
     if let Some(watchdog) = Watchdog::of_environment() {
         tokio::spawn(watchdog.feed(common.clone()));
@@ -314,7 +316,7 @@ fn drain(common: &Process, manager: &ServiceManager) {
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
-    proxy_peers::tell_down(common, config.advertised());
+    peers::tell_down(common, config.advertised());
     let timetable = Timetable::new(Instant::now(), grace, whole);
     let timetable = match listen.drain_grace_idle {
         true => timetable.keeping_grace(),

@@ -4,8 +4,11 @@
 //! accumulates while they run; the flusher task, queued behind all tasks that are ready now, then
 //! writes each connection once.
 
+mod client_socket;
 mod moving;
 pub(crate) mod running;
+mod timer;
+pub(crate) mod turns;
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -21,8 +24,8 @@ use slotmap::SecondaryMap;
 use tokio::sync::oneshot;
 
 use crate::conn::is_hang_up;
+use crate::conn::transport::Transport;
 use crate::process::{Change, Process};
-use crate::transport::Transport;
 use helenus_engine::features;
 use helenus_engine::output::{
     Agreement, Dialed, HeldAnswer, LinkEnd, Outgoing, Output, Sent, Then,

@@ -14,14 +14,14 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, Done, bad, json, plain};
+use super::api::clients::client_of;
+use super::api::log;
 use super::captures;
-use super::clients::client_of;
-use super::log;
-use super::parameters;
-use crate::events::Kind;
+use super::http::answer::{Answer, Done, bad, json, plain};
+use super::http::parameters;
 use crate::idle_clients;
 use crate::process::{self, Process};
+use crate::records::events::Kind;
 
 /// How long a pause is, and how many requests wait, if nothing is said.
 const PAUSE_S: u64 = 30;
@@ -85,7 +85,7 @@ fn pause_view(hold: &Hold, now: Instant) -> PauseView {
     PauseView {
         role,
         keyspace,
-        left_s: super::shown::rounded(left.as_secs_f64()),
+        left_s: super::api::shown::rounded(left.as_secs_f64()),
         waiting: hold.waiting(),
         waiting_max: hold.requests_max,
         held: hold.held.load(Ordering::Relaxed),

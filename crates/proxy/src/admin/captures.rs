@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use super::answer::{Done, bad, stream};
-use super::parameters;
-use crate::capture_stream::{self, Limits};
-use crate::events::Kind;
+use super::http::answer::{Done, bad, stream};
+use super::http::parameters;
+use crate::capture::stream::{self, Limits};
 use crate::process::Process;
+use crate::records::events::Kind;
 
 const SECONDS_MAX: u64 = 24 * 3600;
 const PPM: u64 = 1_000_000;
@@ -25,7 +25,7 @@ pub(super) fn begin(shared: &Arc<Process>, query: Option<&str>) -> Done {
                    values";
         return Err(bad(why.to_owned()));
     }
-    let begun = capture_stream::begin(shared, limits);
+    let begun = stream::begin(shared, limits);
     let begun = begun.map_err(|why| (StatusCode::CONFLICT, why))?;
     let seconds = limits.time.as_secs();
     let values = if limits.has_values {

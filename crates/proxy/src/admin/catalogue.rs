@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::page::Page;
+use super::metrics::page::Page;
 use crate::process::Process;
 
 pub(super) fn render(page: &mut Page, shared: &Process) {

@@ -6,7 +6,7 @@ use helenus_catalogue::Written;
 use helenus_engine::features::encodings::{EncodedColumn, EncodedTable};
 use serde::Serialize;
 
-use super::page::Page;
+use super::metrics::page::Page;
 use crate::catalogue::encodings::Known;
 use crate::process::Process;
 

@@ -8,7 +8,7 @@ use helenus_engine::features::layouts::LayoutStats;
 use helenus_layout::plan::{Copy, LogicalTable};
 use serde::Serialize;
 
-use super::page::Page;
+use super::metrics::page::Page;
 use crate::catalogue::layouts::Known;
 use crate::process::Process;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
+use self::page::Page;
+use super::api::errors;
+use super::api::keys;
+use super::api::log;
 use super::catalogue;
 use super::encodings;
-use super::errors;
-use super::keys;
 use super::layouts;
-use super::log;
-use super::page::Page;
 use super::process;
 use super::ready;
 use super::reports;
@@ -23,10 +23,15 @@ use helenus_engine::stats::{Predictions, Quality, Stats, TableStats};
 use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 
+#[cfg(test)]
+mod metrics_page;
 mod nodes;
+pub(super) mod page;
+pub(super) mod protobuf;
 mod shown;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use shown::{Shown, shown, value};
 
@@ -284,7 +289,7 @@ fn memory(page: &mut Page, shared: &Process) {
         "Bound on helenus_memory_held_bytes (limits.memory_max).",
         shared.memory_max_of(&shared.settings.load()),
     );
-    if let Some(limit) = crate::memory::limit() {
+    if let Some(limit) = crate::system::memory::limit() {
         page.gauge(
             "helenus_memory_limit_bytes",
             "Memory that the whole process may take: the machine's, or its control group's limit.",

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use procfs::WithCurrentSystemInfo;
 use procfs::process::{LimitValue, Process};
 
-use super::page::Page;
+use super::metrics::page::Page;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::process::Process;
-use crate::worker_turns::LastTurn;
+use crate::worker::turns::LastTurn;
 
 /// Why clients should not be sent here.
 #[derive(Clone, Debug, PartialEq, Eq)]

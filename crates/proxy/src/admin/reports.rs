@@ -7,7 +7,7 @@ use helenus_engine::upstream::node_reports::{NodeReport, NodeReports, Rejected, 
 use helenus_policy::ring::NodeIndex;
 use serde::Serialize;
 
-use super::page::Page;
+use super::metrics::page::Page;
 use crate::process::Process;
 
 /// One node's reports for the dashboard.

@@ -9,7 +9,7 @@ use helenus_engine::features::rules::{self, Rule, RuleCounts};
 use helenus_engine::snapshot::Snapshot;
 use serde::Serialize;
 
-use super::page::Page;
+use super::metrics::page::Page;
 use crate::config::Config;
 use crate::process::Process;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::worker_turns::WorkerTurns;
+use crate::worker::turns::WorkerTurns;
 
 /// Before any node has responded.
 fn admin(settings: &str) -> Admin {
@@ -291,12 +291,12 @@ fn shown(admin: &Admin, uri: &str) -> serde_json::Value {
 
 #[test]
 fn the_last_hour_is_told_from_where_one_has_stopped() {
-    use crate::history::{Gauges, Seen};
+    use crate::records::history::{Gauges, Seen};
     use helenus_policy::schedule::Class;
 
     let admin = admin("");
     let shared = &admin.shared;
-    let began = crate::boot_time::now();
+    let began = crate::system::boot_time::now();
     for second in 1..=12 {
         shared.stats.latency[Class::Point as usize].record(700);
         shared
@@ -317,7 +317,7 @@ fn the_last_hour_is_told_from_where_one_has_stopped() {
     }
     shared
         .events
-        .note(crate::events::Kind::NodeDown, "10.0.0.3 is down");
+        .note(crate::records::events::Kind::NodeDown, "10.0.0.3 is down");
     let all = shown(&admin, "/api/history");
     assert_eq!(all["fine"]["steps"].as_array().map(Vec::len), Some(12));
     assert_eq!(all["fine"]["next"], 12);
@@ -362,7 +362,7 @@ fn the_last_hour_is_told_from_where_one_has_stopped() {
 
 #[test]
 fn nodes_that_have_left_are_told_of_in_the_time_in_which_they_were_there() {
-    use crate::history::{Gauges, Seen};
+    use crate::records::history::{Gauges, Seen};
     use helenus_engine::snapshot::{Node, Snapshot};
     use helenus_policy::ring::NodeIndex;
     use std::sync::atomic::Ordering;
@@ -392,7 +392,7 @@ fn nodes_that_have_left_are_told_of_in_the_time_in_which_they_were_there() {
     let stats: Vec<_> = (0..3)
         .map(|at| shared.stats.node(NodeIndex(at), || "n".to_owned()))
         .collect();
-    let began = crate::boot_time::now();
+    let began = crate::system::boot_time::now();
     for second in 1..=20 {
         if second <= 10 {
             let requests = &stats[0].counters.requests;
@@ -433,7 +433,7 @@ fn nodes_that_have_left_are_told_of_in_the_time_in_which_they_were_there() {
 fn what_is_wrong_with_settings_is_told_to_those_who_may_see_values() {
     let texts = |settings| {
         let admin = admin(settings);
-        let kind = crate::events::Kind::SettingsRefused;
+        let kind = crate::records::events::Kind::SettingsRefused;
         let why = "line 3: unknown variant `s3cret`".to_owned();
         let events = &admin.shared.events;
         events.note_detailed(kind, "nothing reloaded", why);

@@ -11,14 +11,14 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
+use super::api::keys::{self, KeysView};
+use super::api::shown::since_1970_ms;
 use super::encodings::{self, EncodingsView};
-use super::keys::{self, KeysView};
 use super::layouts::{self, LayoutsView};
 use super::reports::ReportView;
-use super::shown::since_1970_ms;
 use super::{process, ready, reports};
-use crate::node_state::{self, NodeState};
 use crate::process::Process;
+use crate::records::node_state::{self, NodeState};
 use helenus_engine::session::names::Kind;
 use helenus_engine::snapshot::Node;
 use helenus_engine::stats::{

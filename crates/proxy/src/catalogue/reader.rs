@@ -16,8 +16,8 @@ use super::dictionaries::{Dictionaries, DictionaryKey};
 use super::schema::Schema;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
+use crate::control::rows::Rows;
 use crate::control::schema::string_map;
-use crate::rows::Rows;
 
 /// How long a node may take for one query. Several nodes must fit into a lease.
 const ANSWER_MAX: Duration = Duration::from_secs(3);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rows::Rows;
+use crate::control::rows::Rows;
 
 /// A table's columns.
 #[derive(Clone, Debug, Default, PartialEq)]

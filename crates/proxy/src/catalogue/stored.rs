@@ -3,7 +3,7 @@
 use helenus_catalogue::stored::Stored;
 use helenus_wire::Reader;
 
-use crate::rows::Rows;
+use crate::control::rows::Rows;
 
 /// Rows of the catalogue, as far as they can be read.
 pub(super) fn stored(rows: &Rows) -> Vec<Stored> {

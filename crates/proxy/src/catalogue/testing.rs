@@ -3,7 +3,7 @@
 use helenus_engine::snapshot::SystemColumn;
 
 use super::schema::Schema;
-use crate::rows::Rows;
+use crate::control::rows::Rows;
 
 pub(super) fn rows(columns: &[&str], rows: &[&[&str]]) -> Rows {
     let column = |name: &&str| SystemColumn {

@@ -26,8 +26,8 @@ use tokio::time::timeout;
 use super::looks;
 use super::members::address_of;
 use crate::conn::{Conn, ConnError};
+use crate::control::rows::{Rows, query};
 use crate::process::{Change, ControlRequest, Process};
-use crate::rows::{Rows, query};
 
 use helenus_engine::snapshot::HostId;
 use helenus_engine::upstream::connect::greeting::startup_options;

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::agree::{self, Linked};
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
+use crate::control::rows::{Rows, query};
 use crate::process::Process;
-use crate::rows::{Rows, query};
 use helenus_engine::upstream::connect::greeting::startup_options;
 
 /// Head start of an address before the next one is tried as well.

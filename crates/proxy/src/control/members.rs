@@ -7,7 +7,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::Reader;
 
-use crate::rows::Rows;
+use crate::control::rows::Rows;
 use helenus_engine::snapshot::{HostId, Mover, Node, Snapshot};
 
 /// Nodes by their index, and the tokens of each.

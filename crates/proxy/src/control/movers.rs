@@ -29,8 +29,8 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
 use crate::conn::{Conn, ConnError};
+use crate::control::rows::query;
 use crate::process::Process;
-use crate::rows::query;
 use helenus_engine::snapshot::{Mover, Snapshot};
 use helenus_engine::upstream::connect::greeting::startup_options;
 

@@ -17,7 +17,7 @@ use super::schema::{
 };
 use crate::config::Config;
 use crate::conn::ConnError;
-use crate::rows::Rows;
+use crate::control::rows::Rows;
 use helenus_engine::features::InSnapshot;
 use helenus_engine::snapshot::{Mover, Node, Snapshot, SystemTable};
 

@@ -11,8 +11,8 @@ use helenus_wire::{Opcode, PreparedView, Version, write};
 
 use super::connection::Control;
 use crate::conn::ConnError;
+use crate::control::rows::{ANSWER_MAX, Rows};
 use crate::process::Process;
-use crate::rows::{ANSWER_MAX, Rows};
 use helenus_engine::statement::prepared::{Prepared, Statement};
 use helenus_engine::stats::add;
 

@@ -7,7 +7,7 @@ use helenus_policy::ring::{ReplicaSets, Replication, Ring};
 use helenus_wire::Reader;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::rows::Rows;
+use crate::control::rows::Rows;
 use helenus_engine::snapshot::KeyColumn;
 use helenus_engine::snapshot::list_columns::ListColumns;
 

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
+use crate::control::rows::{Rows, query};
 use crate::process::Process;
-use crate::rows::{Rows, query};
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::snapshot::table_sizes::TableSizes;
 use helenus_engine::upstream::connect::greeting::startup_options;

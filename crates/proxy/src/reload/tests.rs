@@ -178,7 +178,7 @@ fn a_file_that_could_not_be_used_is_tried_again_and_told_once() {
     assert_eq!(token_of(&reloader), "first");
     assert!(!reloader.common.last_reload.succeeded());
     let (events, _) = reloader.common.events.from(0);
-    let refused = |event: &&crate::events::Event| event.kind == Kind::SettingsRefused;
+    let refused = |event: &&crate::records::events::Event| event.kind == Kind::SettingsRefused;
     assert_eq!(events.iter().filter(refused).count(), 1);
     // It is as it was when it was refused, but for what the proxy can do with it.
     reloader.refused = Some("permission denied".to_owned());

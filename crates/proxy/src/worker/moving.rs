@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::{Socket, Worker};
-use crate::client_socket;
+use crate::conn::transport::Transport;
 use crate::process::{Arriving, Fate, Leaving};
-use crate::transport::Transport;
+use crate::worker::client_socket;
 
 /// How often a worker looks which clients can be passed on: they wait for that.
 pub(super) const TICK: Duration = Duration::from_millis(2);
@@ -161,7 +161,7 @@ pub(super) fn adopt(worker: &Rc<RefCell<Worker>>, arriving: Arriving) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client_socket::testing::is_watched;
+    use crate::worker::client_socket::testing::is_watched;
 
     #[tokio::test]
     async fn clients_that_vanish_are_noticed_also_after_they_were_taken_over() {

@@ -18,11 +18,11 @@ use tokio::time::MissedTickBehavior;
 
 use super::moving;
 use super::{Worker, note_failed_handshake, note_tls_failure};
-use crate::client_socket;
+use crate::conn::transport::Transport;
 use crate::planted;
 use crate::process::{HANDSHAKE_BUSY_MAX, Leaving, ToWorker};
-use crate::timer::FineTimer;
-use crate::transport::Transport;
+use crate::worker::client_socket;
+use crate::worker::timer::FineTimer;
 
 /// A worker's way to its end.
 struct Ending {

@@ -7,7 +7,7 @@ use helenus_engine::stats::{NodeStats, ScheduleCounters};
 use helenus_policy::schedule::Class;
 
 use super::shown::{Shown, shown, value};
-use crate::admin::page::Page;
+use crate::admin::metrics::page::Page;
 
 /// Counters of one node.
 #[rustfmt::skip]

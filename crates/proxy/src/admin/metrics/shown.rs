@@ -1,6 +1,6 @@
 //! How a counter is exported.
 
-use crate::admin::text::Labels;
+use crate::admin::metrics::text::Labels;
 
 /// A counter and its metric.
 pub(super) struct Shown {

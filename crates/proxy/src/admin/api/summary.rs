@@ -1,0 +1,232 @@
+//! Requests of nodes, tables and layouts in some of the last hour, as JSON (docs/api.md, "History").
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use helenus_engine::snapshot::Node;
+use helenus_policy::schedule::Class;
+use serde::Serialize;
+
+use super::shown::{rounded, since_1970_ms};
+use crate::admin::http::parameters;
+use crate::process::Process;
+use crate::records::history::{CountedValues, Summary, TableSum, rate};
+use crate::system::boot_time;
+
+/// As long as anything is kept.
+const SECONDS_MAX: u64 = 3_600;
+const SECONDS: u64 = 300;
+const POINTS_MAX: u64 = 360;
+
+#[derive(Debug, Serialize)]
+pub(in crate::admin) struct SummaryView {
+    /// The time that its steps cover, by the clock of `/api/history`, and how long they have lasted.
+    from_ms: u64,
+    to_ms: u64,
+    ms: u64,
+    zero_unix_ms: u64,
+    classes: BTreeMap<&'static str, ClassView>,
+    nodes: Vec<NodeView>,
+    tables: Vec<TableView>,
+    layouts: Vec<LayoutView>,
+}
+
+#[derive(Debug, Serialize)]
+struct ClassView {
+    per_s: f64,
+    #[serde(flatten)]
+    latency: LatencyView,
+}
+
+/// Null without requests.
+#[derive(Debug, Serialize)]
+struct LatencyView {
+    mean_us: Option<f64>,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+    p999_us: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeView {
+    address: String,
+    /// Its place in the list of `/api/snapshot`: a node that has left and its successor may share an address.
+    number: usize,
+    /// It has left the cluster since.
+    gone: bool,
+    requests_per_s: f64,
+    reads_per_s: f64,
+    errors_per_s: f64,
+    timeouts_per_s: f64,
+    bytes_in_per_s: f64,
+    bytes_out_per_s: f64,
+    /// Null if there were no frames.
+    requests_per_frame: Option<f64>,
+    down_s: f64,
+    ejected_s: f64,
+    #[serde(flatten)]
+    latency: LatencyView,
+    /// Requests per second by part of the time; null where nothing is known.
+    points: Vec<Option<f64>>,
+}
+
+#[derive(Debug, Serialize)]
+struct TableView {
+    keyspace: String,
+    table: String,
+    reads_per_s: f64,
+    writes_per_s: f64,
+    errors_per_s: f64,
+    #[serde(flatten)]
+    latency: LatencyView,
+}
+
+#[derive(Debug, Serialize)]
+struct LayoutView {
+    keyspace: String,
+    physical: String,
+    reads_per_s: f64,
+}
+
+/// The answer of `/api/summary`.
+///
+/// # Errors
+/// A sentence about the parameter that is wrong.
+pub(in crate::admin) fn view(shared: &Process, query: Option<&str>) -> Result<SummaryView, String> {
+    parameters::only(query, &["seconds", "from_ms", "to_ms", "points"])?;
+    let now = boot_time::now();
+    let now_ms = shared.history.ms_at(now);
+    let time_ms = time_ms(query, now_ms)?;
+    let points = parameters::number(query, "points", 0, (0, POINTS_MAX))? as usize;
+    let sum = shared.history.summary(now, time_ms, points, &shared.stats);
+    let wall = since_1970_ms(SystemTime::now());
+    let (from_ms, to_ms) = sum.covered_ms();
+    let classes = Class::ALL.iter().map(|class| {
+        let latency = sum.counted().class(*class).latency();
+        let view = ClassView {
+            per_s: rounded(sum.per_s(latency.count())),
+            latency: latency_view(latency),
+        };
+        (class.name(), view)
+    });
+    Ok(SummaryView {
+        from_ms,
+        to_ms,
+        ms: sum.lasted_ms,
+        zero_unix_ms: wall.saturating_sub(now_ms),
+        classes: classes.collect(),
+        nodes: nodes(shared, &sum, points > 0),
+        tables: tables(shared, &sum),
+        layouts: layouts(shared, &sum),
+    })
+}
+
+/// The time that is asked for, by the clock of the history.
+fn time_ms(query: Option<&str>, now_ms: u64) -> Result<(u64, u64), String> {
+    let (from, to) = (
+        parameters::has(query, "from_ms"),
+        parameters::has(query, "to_ms"),
+    );
+    if parameters::has(query, "seconds") && (from || to) {
+        return Err("name either seconds, or from_ms and to_ms".to_owned());
+    }
+    if from != to {
+        return Err("from_ms and to_ms belong together".to_owned());
+    }
+    if !from {
+        let seconds = parameters::number(query, "seconds", SECONDS, (1, SECONDS_MAX))?;
+        return Ok((now_ms.saturating_sub(seconds * 1_000), now_ms));
+    }
+    let any = (0, u64::MAX);
+    let from_ms = parameters::number(query, "from_ms", 0, any)?;
+    let to_ms = parameters::number(query, "to_ms", 0, any)?;
+    match from_ms < to_ms {
+        true => Ok((from_ms, to_ms)),
+        false => Err("from_ms must be less than to_ms".to_owned()),
+    }
+}
+
+fn latency_view(of: CountedValues<'_>) -> LatencyView {
+    let quantile = |share| of.quantile_us(share).map(f64::round);
+    LatencyView {
+        mean_us: of.mean_us().map(f64::round),
+        p50_us: quantile(0.5),
+        p99_us: quantile(0.99),
+        p999_us: quantile(0.999),
+    }
+}
+
+/// All that are in the cluster, and those that have left it and were there in that time.
+fn nodes(shared: &Process, sum: &Summary, shows_points: bool) -> Vec<NodeView> {
+    let snapshot = shared.snapshot.load();
+    let nodes = snapshot.nodes.iter().enumerate();
+    let nodes = nodes.filter(|(at, node)| !node.gone || sum.detail.knows_node(*at));
+    nodes
+        .map(|(at, node)| node_view((at, node), sum, shows_points))
+        .collect()
+}
+
+fn node_view((number, node): (usize, &Node), sum: &Summary, shows_points: bool) -> NodeView {
+    let of = sum.detail.node(number);
+    let per_s = |count| rounded(sum.per_s(count));
+    let parts = of.points.iter().zip(&sum.parts_ms);
+    let points = parts.map(|(count, ms)| (*ms > 0).then(|| rounded(rate(*count, *ms))));
+    let points: Vec<_> = points.filter(|_| shows_points).collect();
+    NodeView {
+        address: node.address.to_string(),
+        number,
+        gone: node.gone,
+        requests_per_s: per_s(of.requests()),
+        reads_per_s: per_s(of.reads()),
+        errors_per_s: per_s(of.errors()),
+        timeouts_per_s: per_s(of.timeouts()),
+        bytes_in_per_s: per_s(of.bytes_in()),
+        bytes_out_per_s: per_s(of.bytes_out()),
+        requests_per_frame: (of.frames() > 0)
+            .then(|| rounded(of.requests() as f64 / of.frames() as f64)),
+        down_s: rounded(of.down_ms() as f64 / 1e3),
+        ejected_s: rounded(of.ejected_ms() as f64 / 1e3),
+        latency: latency_view(of.latency()),
+        points: match points.is_empty() && shows_points {
+            true => no_requests(sum),
+            false => points,
+        },
+    }
+}
+
+fn no_requests(sum: &Summary) -> Vec<Option<f64>> {
+    let parts = sum.parts_ms.iter();
+    parts.map(|ms| (*ms > 0).then_some(0.0)).collect()
+}
+
+fn tables(shared: &Process, sum: &Summary) -> Vec<TableView> {
+    let tables = shared.stats.tables();
+    let tables = tables.iter().enumerate();
+    let used = tables.filter_map(|(at, table)| {
+        let of: TableSum<'_> = sum.detail.table(at)?;
+        let per_s = |count| rounded(sum.per_s(count));
+        Some(TableView {
+            keyspace: table.keyspace.clone(),
+            table: table.table.clone(),
+            reads_per_s: per_s(of.reads()),
+            writes_per_s: per_s(of.writes()),
+            errors_per_s: per_s(of.errors()),
+            latency: latency_view(of.latency()),
+        })
+    });
+    used.collect()
+}
+
+fn layouts(shared: &Process, sum: &Summary) -> Vec<LayoutView> {
+    let layouts = shared.stats.features.layouts.list();
+    let layouts = layouts.iter().enumerate();
+    let read = layouts.filter_map(|(at, layout)| {
+        let reads = sum.detail.layout(at);
+        (reads > 0).then(|| LayoutView {
+            keyspace: layout.keyspace.clone(),
+            physical: layout.physical.clone(),
+            reads_per_s: rounded(sum.per_s(reads)),
+        })
+    });
+    read.collect()
+}
