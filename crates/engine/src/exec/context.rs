@@ -161,8 +161,7 @@ impl<'a> Surroundings<'a> {
 
     /// Whether a near node can be asked, and is not known to be in trouble.
     pub(crate) fn is_usable(&self, node: NodeIndex) -> bool {
-        self.links.has_link(self.query.pool, node)
-            && self.links.is_sound(node, self.cx.now)
+        self.links.is_fit(self.cx, self.query.pool, node)
             && self.cx.snapshot.places.locality(node) != Some(Locality::Remote)
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod gather;
 pub(crate) mod in_range;
 pub(crate) mod last_part;
 pub(crate) mod multi_get;
+mod owners_of_keys;
 pub(crate) mod paged;
 pub(crate) mod piece;
 pub(crate) mod plan_parts;

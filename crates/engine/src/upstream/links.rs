@@ -92,6 +92,12 @@ impl Links {
         health.is_some_and(|health| health.is_sound(now))
     }
 
+    /// True if a node can be asked for a role, and nothing speaks against it.
+    #[inline]
+    pub(crate) fn is_fit(&self, cx: &Context, pool: PoolKey, node: NodeIndex) -> bool {
+        self.has_link(pool, node) && self.is_sound(node, cx.now) && !cx.snapshot.is_gone(node)
+    }
+
     /// True if a node is not known to be in trouble, and the last attempt to reach it has not failed.
     pub(crate) fn is_reachable(&self, node: NodeIndex, now: Instant) -> bool {
         let health = &self.health[node.as_usize()];

@@ -28,7 +28,8 @@ pub(in crate::features) fn join(
         Found::Bucket(at, candidates) => (at, candidates),
     };
     for candidate in candidates.into_iter().flatten() {
-        if can_join(engine, candidate) && join_one(engine, candidate, &read) {
+        if may_be_joined(engine, candidate, &read) {
+            join_one(engine, candidate, request);
             return Some(candidate);
         }
     }
@@ -36,12 +37,15 @@ pub(in crate::features) fn join(
     None
 }
 
-/// True if a request is still in the proxy.
-fn can_join(engine: &Engine, key: ClientRequestKey) -> bool {
+/// True if a read may get the answer of another request: they ask the same, and that one is still in the proxy.
+fn may_be_joined(engine: &Engine, key: ClientRequestKey, read: &Read<'_>) -> bool {
     let Some(request) = engine.requests.clients.get(key) else {
         return false;
     };
-    if request.execution.has_rows() {
+    if request.execution.has_rows()
+        || !read.same_as(request.asked())
+        || !request.features.may_be_joined(&engine.cx)
+    {
         return false;
     }
     if is_parked(request.features.coalesce) {
@@ -62,23 +66,17 @@ fn is_here(engine: &Engine, key: NodeRequestKey) -> bool {
     }
 }
 
-fn join_one(engine: &mut Engine, key: ClientRequestKey, read: &Read<'_>) -> bool {
-    let cx = &engine.cx;
-    let request = engine.requests.clients.get_mut(key);
-    let request = request
-        .filter(|request| read.same_as(request.asked()) && request.features.may_be_joined(cx));
-    let Some(request) = request else {
-        return false;
-    };
-    let session = read.arrival.session;
-    request.join(Caller {
-        session,
-        stream: read.arrival.header.stream,
-        started: cx.now,
-    });
+fn join_one(engine: &mut Engine, key: ClientRequestKey, of: &Arrived<'_>) {
+    let session = of.arrival.session;
+    if let Some(request) = engine.requests.clients.get_mut(key) {
+        request.join(Caller {
+            session,
+            stream: of.arrival.header.stream,
+            started: engine.cx.now,
+        });
+    }
     engine.clients.in_flight_began(session);
-    add(&cx.shared.stats.global.reads_shared, 1);
-    true
+    add(&engine.cx.shared.stats.global.reads_shared, 1);
 }
 
 /// Notes a request that goes on alone; true if it must wait for an identical one to come back.

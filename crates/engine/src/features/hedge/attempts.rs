@@ -71,7 +71,8 @@ fn hedge_of(
     let query = &client.query;
     let is_alone = client.execution.is_by(key);
     let is_short_read = matches!(query.class, Class::Point | Class::Slice | Class::Multi);
-    let may_be_repeated = query.resendable.after(Loss::MayCome) && !query.consistency.is_serial();
+    let may_be_repeated =
+        engine.requests.may_be_sent_again(key, Loss::MayCome) && !query.consistency.is_serial();
     if !is_alone || !is_short_read || !may_be_repeated || !query.is_read() {
         return None;
     }
@@ -90,9 +91,7 @@ fn hedge_of(
     let is_owner = place.owners.of_slot(place.slot).contains(&next);
     let is_fit = is_owner
         && engine.queues.is_free(next)
-        && engine.links.is_sound(next, engine.cx.now)
-        && engine.links.has_link(query.pool, next)
-        && !engine.cx.snapshot.is_gone(next);
+        && engine.links.is_fit(&engine.cx, query.pool, next);
     is_fit.then_some((client_key, key, plan))
 }
 

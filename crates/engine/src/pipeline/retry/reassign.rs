@@ -70,9 +70,7 @@ impl Engine {
         let here = after[0] * scans / (scans + 1.0);
         let can_take = |at: &usize| {
             lagging >> at & 1 == 0
-                && self.links.has_link(pool, nodes[*at])
-                && self.links.is_sound(nodes[*at], self.cx.now)
-                && !self.cx.snapshot.is_gone(nodes[*at])
+                && self.links.is_fit(&self.cx, pool, nodes[*at])
                 && self.queues.would_queue_scan(nodes[*at], &job)
         };
         let best = (1..len).filter(can_take);

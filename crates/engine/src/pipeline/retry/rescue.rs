@@ -48,11 +48,8 @@ impl Engine {
             return false;
         };
         // Without another node to go to, waiting is the best that it can do.
-        let snapshot = &self.cx.snapshot;
-        let is_other = |node: NodeIndex| {
-            let sound = self.links.is_sound(node, self.cx.now) && !snapshot.is_gone(node);
-            node != silent && sound && self.links.has_link(query.pool, node)
-        };
+        let is_other =
+            |node: NodeIndex| node != silent && self.links.is_fit(&self.cx, query.pool, node);
         if let Owner::Errand(errand) = request.owner() {
             return errand.may_be_rescued(self, &is_other);
         }
