@@ -385,8 +385,8 @@ impl<'a> World<'a> {
             assert_eq!((worker.clients.len(), worker.links.len()), (0, 0));
             assert_eq!(worker.engine.requests_in_flight(), 0, "requests");
             assert_eq!(worker.engine.contradictions(), Vec::<String>::new());
-            let residue = worker.engine.residue();
-            assert_eq!(worker.engine.bytes_held(), 0, "bytes, {residue:?}");
+            let leak_check = worker.engine.leak_check();
+            assert_eq!(worker.engine.bytes_held(), 0, "bytes, {leak_check:?}");
         }
         for node in self.common.stats.nodes() {
             let gauges = [&node.links_up, &node.in_flight, &node.scan_slots_taken];

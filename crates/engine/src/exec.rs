@@ -11,7 +11,7 @@ pub(crate) mod strategy;
 
 use helenus_policy::schedule::Class;
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Outcome, Step};
 use crate::exec::scan::multi_get::{MultiGet, Spread};
 use crate::exec::strategy::Strategy;
@@ -57,7 +57,7 @@ impl Execution {
     }
 
     /// Sends what comes first.
-    pub(crate) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    pub(crate) fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         match &mut self.0 {
             State::Single(None) if around.query.class == Class::Multi => {
                 match MultiGet::begin(around) {
@@ -78,7 +78,7 @@ impl Execution {
     /// Takes in what became of one of its node requests: of its part of that number, if it was one.
     pub(crate) fn on_outcome<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         part: Option<u16>,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -96,18 +96,18 @@ impl Execution {
     }
 
     /// What it had asked the nodes to prepare is known by now, or refused.
-    pub(crate) fn on_range_settled(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    pub(crate) fn on_range_settled(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         match &mut self.0 {
             State::By(strategy) => strategy.on_range_settled(around),
             _ => Step::Wait,
         }
     }
 
-    fn send_whole(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn send_whole(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         self.send_to(around, around.target.clone())
     }
 
-    fn send_to(&mut self, around: &mut Surroundings<'_>, target: Target) -> Step<'static> {
+    fn send_to(&mut self, around: &mut ExecContext<'_>, target: Target) -> Step<'static> {
         let is_known = around.learned().is_none_or(Learned::has_answers);
         let work = match around.query.class {
             Class::Scan if !is_known => around.whole_scan(None),

@@ -13,7 +13,7 @@ use crate::pipeline::node_request::{NodeRequest, Stage};
 impl Engine {
     /// What is under way or held, in words. Nothing, once all clients have left and their requests have
     /// been answered or given up: then every place, permit, turn, stream and byte is back.
-    pub fn residue(&self) -> Vec<String> {
+    pub fn leak_check(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut check = |is_clear: bool, what: &dyn Display| {
             if !is_clear {
@@ -34,11 +34,11 @@ impl Engine {
         }
         check(self.backlog.is_empty(), &"work left to be done");
         check(self.cx.outputs.is_empty(), &"outputs");
-        for left in self.queues.residue() {
+        for left in self.queues.leak_check() {
             check(false, &left);
         }
         let is_known = |key: NodeRequestKey| self.requests.nodes.get(key).is_some();
-        for what in self.links.residue(is_known) {
+        for what in self.links.leak_check(is_known) {
             check(false, &what);
         }
         for (_, is_waiting) in self.clients.logins() {
@@ -53,7 +53,7 @@ impl Engine {
             logins == (0, 0),
             &format!("{logins:?} logins are judged and wait in all"),
         );
-        for left in features::residue(self) {
+        for left in features::leak_check(self) {
             check(false, &left);
         }
         let held = self.held_for_requests();

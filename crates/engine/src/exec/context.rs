@@ -46,7 +46,7 @@ pub(crate) struct Todo {
 }
 
 /// What an execution sees.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct ExecContext<'a> {
     pub cx: &'a mut Context,
     /// The client request.
     pub key: ClientRequestKey,
@@ -63,7 +63,7 @@ pub(crate) struct Surroundings<'a> {
     pub todo: Todo,
 }
 
-impl<'a> Surroundings<'a> {
+impl<'a> ExecContext<'a> {
     /// What is known of the statement.
     pub(crate) fn learned(&self) -> Option<&'a Learned> {
         Some(&self.statement()?.learned)

@@ -55,8 +55,8 @@ impl<'a> Outcome<'a> {
     /// The client gets it.
     pub(crate) fn unchanged(self) -> Step<'a> {
         match self {
-            Outcome::Answered(_) => Step::AsItCame,
-            Outcome::Failed(failure) if failure.by != FailedBy::Proxy => Step::AsItCame,
+            Outcome::Answered(_) => Step::PassThrough,
+            Outcome::Failed(failure) if failure.by != FailedBy::Proxy => Step::PassThrough,
             Outcome::Failed(failure) => Step::Failed(failure),
         }
     }
@@ -102,7 +102,7 @@ pub(crate) enum Step<'a> {
     /// It goes whole after all.
     Whole,
     /// Its client gets the node's answer.
-    AsItCame,
+    PassThrough,
     /// Its client gets these rows.
     Done { header_flags: u8, body: JoinedBody },
     /// Its client gets an error.

@@ -12,7 +12,7 @@
 
 use helenus_wire::{Malformed, Reader, Version, code};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{FailedBy, Failure};
 use crate::exec::scan::in_range::table_of;
 use crate::exec::scan::ring_parts::RETRIES_MAX;
@@ -81,7 +81,7 @@ fn fails_everywhere(failure: &Failure<'_>) -> Result<bool, Malformed> {
 }
 
 /// A node has refused a part.
-pub(crate) fn note_refused(around: &Surroundings<'_>, failure: &Failure<'_>) {
+pub(crate) fn note_refused(around: &ExecContext<'_>, failure: &Failure<'_>) {
     if failure.is_unprepared()
         && let Some(statement) = around.statement()
     {

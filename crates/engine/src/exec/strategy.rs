@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Outcome, Step};
 use crate::keys::NodeRequestKey;
 use crate::statement::learned::Learned;
@@ -12,25 +12,25 @@ use crate::statement::learned::Learned;
 /// It has at most one node request for the whole of the client's at a time, or any number for parts of it, by number.
 pub(crate) trait Strategy: Debug {
     /// Sends what comes first, if that was not sent when it was made.
-    fn begin(&mut self, _around: &mut Surroundings<'_>) -> Step<'static> {
+    fn begin(&mut self, _around: &mut ExecContext<'_>) -> Step<'static> {
         Step::Wait
     }
 
     /// Takes in what became of the node request for the whole.
-    fn on_whole<'a>(&mut self, _around: &mut Surroundings<'_>, outcome: Outcome<'a>) -> Step<'a> {
+    fn on_whole<'a>(&mut self, _around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
         outcome.unchanged()
     }
 
     /// Takes in what became of its part of that number. [`Step::Whole`]: nothing of it is under way any more.
     fn on_part<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a>;
 
     /// What it had asked the nodes to prepare is known by now, or refused.
-    fn on_range_settled(&mut self, _around: &mut Surroundings<'_>) -> Step<'static> {
+    fn on_range_settled(&mut self, _around: &mut ExecContext<'_>) -> Step<'static> {
         Step::Wait
     }
 

@@ -9,7 +9,7 @@ mod buckets;
 mod sharing;
 
 pub(super) use self::buckets::{Coalescing as State, Slot, is_parked};
-pub(super) use self::sharing::{end_waits, join, on_end, on_settings, residue, waits};
+pub(super) use self::sharing::{end_waits, join, leak_check, on_end, on_settings, waits};
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ pub use self::queue::SharedTurns;
 pub use self::slot::Granted;
 pub(super) use self::slot::Slot;
 pub(super) use self::taking::{
-    deadline, end_waits, on_deadline, on_end, on_keep, on_message, on_work, residue, waits,
+    deadline, end_waits, leak_check, on_deadline, on_end, on_keep, on_message, on_work, waits,
 };
 
 #[cfg(test)]

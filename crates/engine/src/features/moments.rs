@@ -234,7 +234,7 @@ pub(crate) fn as_asked(
     client: ClientRequestKey,
     answer: &NodeAnswer<'_>,
 ) -> Result<AsAsked, Malformed> {
-    let mut given = AsAsked::AsItCame;
+    let mut given = AsAsked::PassThrough;
     given = layouts::as_asked(engine, client, answer)?.or(given);
     Ok(given)
 }
@@ -452,10 +452,10 @@ pub(crate) fn report(engine: &Engine, wanted: Wanted) -> Report {
 }
 
 /// State not given back once all clients have left, in words.
-pub(crate) fn residue(engine: &Engine) -> Vec<String> {
+pub(crate) fn leak_check(engine: &Engine) -> Vec<String> {
     let mut found = Vec::new();
-    coalesce::residue(engine, &mut found);
-    lwt_turns::residue(engine, &mut found);
-    rules::residue(engine, &mut found);
+    coalesce::leak_check(engine, &mut found);
+    lwt_turns::leak_check(engine, &mut found);
+    rules::leak_check(engine, &mut found);
     found
 }

@@ -27,7 +27,7 @@ use crate::stats::{add, sub};
 
 pub(crate) use self::advice::Said;
 pub use self::advice::shadowed_by;
-pub(super) use self::check::{on_follower, on_request, on_settings, on_snapshot, residue};
+pub(super) use self::check::{leak_check, on_follower, on_request, on_settings, on_snapshot};
 /// A worker's state.
 pub(super) use self::gate::RuleGate as State;
 pub use self::published::Rules;

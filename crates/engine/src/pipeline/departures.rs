@@ -23,7 +23,7 @@ impl Engine {
     /// Sends what waits for a node and may go now.
     pub(crate) fn pump(&mut self, node: NodeIndex, may_scan: bool) {
         while let Some(key) = self.next_of(node, may_scan) {
-            if self.is_in_vain(key) {
+            if self.is_abandoned(key) {
                 add(&self.cx.shared.stats.global.requests_cancelled, 1);
                 self.cancel(key);
             } else if !self.send_as_known(key, node) {

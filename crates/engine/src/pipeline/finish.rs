@@ -270,7 +270,7 @@ impl Engine {
 
     /// Whether a node request that has not been sent may be forgotten: its client is gone, and it would
     /// only have read. What a client has written before it left is written, as it is by a node.
-    pub(crate) fn is_in_vain(&self, key: NodeRequestKey) -> bool {
+    pub(crate) fn is_abandoned(&self, key: NodeRequestKey) -> bool {
         let Some(request) = self.requests.nodes.get(key) else {
             return false;
         };

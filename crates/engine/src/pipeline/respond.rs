@@ -139,7 +139,7 @@ impl Engine {
         let mut stripped: Option<JoinedBody> = None;
         let is_single = request.execution.is_single();
         let is_rewritten = request.is_rewritten();
-        let mut step = Step::AsItCame;
+        let mut step = Step::PassThrough;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
                 stripped =
@@ -188,7 +188,7 @@ impl Engine {
         let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
         if is_rewritten {
             match self.as_asked(client, (opcode, header.flags, version), &body) {
-                Ok(AsAsked::AsItCame) => {}
+                Ok(AsAsked::PassThrough) => {}
                 Ok(AsAsked::Body(changed)) => body = Body::Joined(changed.into()),
                 Ok(AsAsked::Unusable) => return,
                 Err(e) => step = Step::Broken(e.to_string()),

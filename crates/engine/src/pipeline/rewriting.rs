@@ -73,11 +73,11 @@ impl Engine {
         };
         let (prelude, content) = strip_prelude(header_flags, body)?;
         if opcode != Opcode::Result || result_kind(content)? != ResultKind::Rows {
-            return Ok(AsAsked::AsItCame);
+            return Ok(AsAsked::PassThrough);
         }
         Ok(match read.answer(content, &self.hidden())? {
             Some(shown) => AsAsked::Body([prelude, &shown].concat()),
-            None => AsAsked::AsItCame,
+            None => AsAsked::PassThrough,
         })
     }
 }

@@ -4,7 +4,7 @@ use helenus_wire::{ErrorBody, Opcode, code};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
-use crate::exec::context::{Surroundings, Todo};
+use crate::exec::context::{ExecContext, Todo};
 use crate::exec::outcome::{FailedBy, Step};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::{Body, NO_MEMORY};
@@ -15,7 +15,7 @@ impl Engine {
     pub(crate) fn advance<'a>(
         &mut self,
         key: ClientRequestKey,
-        act: impl FnOnce(&mut Execution, &mut Surroundings<'_>) -> Step<'a>,
+        act: impl FnOnce(&mut Execution, &mut ExecContext<'_>) -> Step<'a>,
     ) -> Step<'a> {
         let is_wanted = self.is_wanted(key);
         self.cx.rotation = self.cx.rotation.wrapping_add(1);
@@ -24,7 +24,7 @@ impl Engine {
             return Step::Wait;
         };
         let (execution, query, target) = request.carried_out();
-        let mut around = Surroundings {
+        let mut around = ExecContext {
             cx: &mut self.cx,
             key,
             query,
@@ -65,7 +65,7 @@ impl Engine {
         let version = version.unwrap_or(self.cx.snapshot.version);
         match step {
             Step::Wait | Step::Whole => {}
-            Step::AsItCame => {
+            Step::PassThrough => {
                 if let Some(reply) = reply {
                     self.answer_clients(key, reply);
                 }

@@ -49,7 +49,7 @@ pub(crate) enum Tried<'a> {
 
 /// A client's view of a node's answer to a request other than its own.
 pub(crate) enum AsAsked {
-    AsItCame,
+    PassThrough,
     Body(Vec<u8>),
     /// It cannot be made an answer to what the client has asked, which is asked again.
     Unusable,
@@ -59,7 +59,7 @@ impl AsAsked {
     /// The other, if this changes nothing.
     pub(crate) fn or(self, other: AsAsked) -> AsAsked {
         match self {
-            AsAsked::AsItCame => other,
+            AsAsked::PassThrough => other,
             changed => changed,
         }
     }

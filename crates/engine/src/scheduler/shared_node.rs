@@ -252,7 +252,7 @@ impl SharedNode {
     }
 
     /// State not given back, by any worker.
-    pub(crate) fn residue(&self) -> Option<String> {
+    pub(crate) fn leak_check(&self) -> Option<String> {
         let scans = self.scans.load(Ordering::Relaxed);
         let waiting = self.waiting.has_others_than(WAKEABLE);
         let lent = self.lent.load(Ordering::Relaxed);
@@ -367,9 +367,9 @@ mod tests {
         node.say_waiting(5, Some(0));
         assert_eq!(node.next_waiting(0), None, "it can use none");
         node.say_waiting(5, None);
-        assert!(node.residue().is_some());
+        assert!(node.leak_check().is_some());
         drop(queues);
-        assert_eq!(node.residue(), None);
+        assert_eq!(node.leak_check(), None);
     }
 
     #[test]
@@ -386,7 +386,7 @@ mod tests {
             node.say_waiting(worker, None);
         }
         drop(queues);
-        assert_eq!(node.residue(), None);
+        assert_eq!(node.leak_check(), None);
     }
 
     #[test]

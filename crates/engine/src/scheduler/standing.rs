@@ -73,7 +73,7 @@ impl Queues {
     }
 
     /// State not given back, in words.
-    pub(crate) fn residue(&self) -> Vec<String> {
+    pub(crate) fn leak_check(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (at, queue) in self.nodes.iter().enumerate() {
             let name = &queue.stats.name;
@@ -91,7 +91,7 @@ impl Queues {
             if outstanding != (0, 0, 0) {
                 found.push(format!("{outstanding:?} of predicted work at {name}"));
             }
-            if let Some(shared) = queue.shared.residue() {
+            if let Some(shared) = queue.shared.leak_check() {
                 found.push(format!("{shared} of {name}"));
             }
         }

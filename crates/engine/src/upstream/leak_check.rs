@@ -65,7 +65,7 @@ impl Pool {
 
 impl Links {
     /// State that is under way, in words. `is_known`: whether a node request is.
-    pub(crate) fn residue(&self, is_known: impl Fn(NodeRequestKey) -> bool) -> Vec<String> {
+    pub(crate) fn leak_check(&self, is_known: impl Fn(NodeRequestKey) -> bool) -> Vec<String> {
         let mut found = Vec::new();
         if !self.repreparing.is_empty() {
             found.push("re-prepares".to_owned());

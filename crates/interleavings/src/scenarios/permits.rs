@@ -68,7 +68,7 @@ pub fn permits() {
     for worker in workers {
         worker.join().expect("no worker panics");
     }
-    assert_eq!(common.node.residue(), None);
+    assert_eq!(common.node.leak_check(), None);
 }
 
 impl Worker {

@@ -105,7 +105,7 @@ named! {
 }
 
 impl Station {
-    /// The stations that a line of [`helenus_engine::Engine::residue`] tells of. With a node's address,
+    /// The stations that a line of [`helenus_engine::Engine::leak_check`] tells of. With a node's address,
     /// its queue and what is in flight there count only if they are this node's.
     pub(super) fn of_residue(line: &str, node: Option<&str>) -> Option<Station> {
         let of_node = |station| (node.is_none_or(|node| line.ends_with(node))).then_some(station);

@@ -257,7 +257,7 @@ impl World {
             self.step_alone(Duration::from_secs(5));
         }
         for worker in &self.workers {
-            assert_eq!(worker.engine.residue(), Vec::<String>::new());
+            assert_eq!(worker.engine.leak_check(), Vec::<String>::new());
         }
         held()
     }

@@ -13,7 +13,7 @@ use helenus_cql::Fold;
 use helenus_policy::ring::ReplicaSets;
 use helenus_wire::{RowsJoin, RowsView, code};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Failure, Response, Step};
 use crate::exec::retry::{Remedy, note_refused, remedy};
 use crate::exec::scan::fold::{fold, rows_counted};
@@ -98,7 +98,7 @@ impl Aggregate {
     }
 
     /// Sends the client's own request.
-    fn send_whole(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn send_whole(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         let work = around.whole_scan(self.bounds);
         let sent = around.send_whole(Form::Own, work, around.target.clone());
         self.flow = Flow::AsItIs(Some(sent));
@@ -106,7 +106,7 @@ impl Aggregate {
     }
 
     /// Sends stretches; if they cannot be expressed, the whole.
-    fn launch(&mut self, around: &mut Surroundings<'_>, stretches: Vec<Stretch>) -> Step<'static> {
+    fn launch(&mut self, around: &mut ExecContext<'_>, stretches: Vec<Stretch>) -> Step<'static> {
         let Flow::Parts { parts, .. } = &mut self.flow else {
             return Step::Wait;
         };
@@ -124,7 +124,7 @@ impl Aggregate {
     /// single part may be a text.
     fn launch_rest(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         stretches: Vec<Stretch>,
         rows: f64,
     ) -> Step<'static> {
@@ -145,7 +145,7 @@ impl Aggregate {
     }
 
     /// All parts that were sent have come back: there may be more to send.
-    fn advance(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn advance(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         let Flow::Parts { parts, rest } = &mut self.flow else {
             return Step::Wait;
         };
@@ -167,7 +167,7 @@ impl Aggregate {
 
     fn on_part_answered(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         index: u16,
         response: Response<'_>,
     ) -> Step<'static> {
@@ -206,7 +206,7 @@ impl Aggregate {
 
     fn on_part_failed<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         index: u16,
         failure: Failure<'a>,
     ) -> Step<'a> {
@@ -243,7 +243,7 @@ impl Aggregate {
     }
 
     /// Sends the aggregate as it is.
-    fn abandon_parts(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn abandon_parts(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         if let Flow::Parts { parts, .. } = &self.flow {
             parts.discard(around, 0);
         }
@@ -251,7 +251,7 @@ impl Aggregate {
     }
 
     /// The aggregates of all parts are made into one row.
-    fn fold_parts(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn fold_parts(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         let (Flow::Parts { parts, .. }, Some(statement)) = (&self.flow, around.statement()) else {
             return Step::Wait;
         };
@@ -292,12 +292,7 @@ impl Aggregate {
 impl RingParts {
     /// A part was too much for a node: its halves are sent instead, and those of all other parts as
     /// large that no node has yet.
-    fn halve(
-        &mut self,
-        around: &mut Surroundings<'_>,
-        index: usize,
-        failure: &Failure<'_>,
-    ) -> bool {
+    fn halve(&mut self, around: &mut ExecContext<'_>, index: usize, failure: &Failure<'_>) -> bool {
         debug_assert_eq!(failure.error.code, code::READ_TIMEOUT);
         let tokens = |range: &Range| range.stretch().map_or(0, Stretch::tokens);
         let sent = self.sent();

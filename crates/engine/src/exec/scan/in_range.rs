@@ -12,7 +12,7 @@ use helenus_cql::{
 use helenus_wire::{Opcode, Page, ValueRef, Version, write_execute, write_query};
 
 use crate::context::Context;
-use crate::exec::context::{RangePrepare, Surroundings};
+use crate::exec::context::{ExecContext, RangePrepare};
 use crate::exec::scan::token_splits::{Stretch, options};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::query::Query;
@@ -147,7 +147,7 @@ impl RangeQuery<'_> {
 /// Has the nodes prepare a query's statement over parts of the ring, where that is worth it. `waiter`
 /// goes on when they have answered.
 pub(crate) fn prepare_range(
-    around: &mut Surroundings<'_>,
+    around: &mut ExecContext<'_>,
     waiter: Option<ClientRequestKey>,
 ) -> Preparation {
     let query = around.query;

@@ -8,7 +8,7 @@
 use helenus_policy::token::composite_key;
 use helenus_wire::{PageStart, RowsView};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::scan::in_range::partition_columns;
 
 /// Rows of a part, and the paging state behind them.
@@ -20,7 +20,7 @@ pub(in crate::exec) struct Beginning<'a> {
 /// The first rows of a part. `ends`: nothing comes behind them, because the LIMIT is reached. `None` if
 /// their paging state cannot be known.
 pub(in crate::exec) fn beginning<'a>(
-    around: &Surroundings<'_>,
+    around: &ExecContext<'_>,
     page: &RowsView<'a>,
     rows: usize,
     ends: bool,

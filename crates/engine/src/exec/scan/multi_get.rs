@@ -10,7 +10,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Page, RowsView, flags, write_execute};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Outcome, Response, Step};
 use crate::exec::scan::gather::Gather;
 use crate::exec::scan::owners_of_keys::owners_of_all;
@@ -63,7 +63,7 @@ struct Planned {
 
 impl MultiGet {
     /// Asks the owners of a read's keys, if that is worth it.
-    pub(in crate::exec) fn begin(around: &mut Surroundings<'_>) -> Spread {
+    pub(in crate::exec) fn begin(around: &mut ExecContext<'_>) -> Spread {
         let Some(planned) = plan(around) else {
             return Spread::No;
         };
@@ -106,7 +106,7 @@ impl MultiGet {
     /// One of the reads has been answered, or never will be.
     fn take_in<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         index: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -143,7 +143,7 @@ impl MultiGet {
         }
     }
 
-    fn keep(&mut self, around: &Surroundings<'_>, index: u16, response: &Response<'_>) {
+    fn keep(&mut self, around: &ExecContext<'_>, index: u16, response: &Response<'_>) {
         if !self.gather.keep(index, response.content) {
             return;
         }
@@ -154,12 +154,12 @@ impl MultiGet {
     }
 
     /// Lets go of what has come. What is in flight comes back to nobody.
-    fn abandon(&self, around: &mut Surroundings<'_>) {
+    fn abandon(&self, around: &mut ExecContext<'_>) {
         around.memory().sub(self.gather.byte_len());
         around.cancel_queued(&self.gather.children());
     }
 
-    fn merge(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn merge(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         let Some(prepared) = &around.query.prepared else {
             return Step::Whole;
         };
@@ -197,7 +197,7 @@ impl MultiGet {
 impl Strategy for MultiGet {
     fn on_part<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -226,7 +226,7 @@ impl Strategy for MultiGet {
 }
 
 /// How a read is split, if that is worth it.
-fn plan(around: &Surroundings<'_>) -> Option<Planned> {
+fn plan(around: &ExecContext<'_>) -> Option<Planned> {
     let (query, snapshot) = (around.query, &around.cx.snapshot);
     let prepared = query.prepared.as_ref()?;
     let in_keys = prepared.in_keys.as_ref()?;

@@ -4,7 +4,7 @@ use helenus_policy::choice::CANDIDATES_MAX;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::scattered;
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 
 /// Keys for which it is worth asking a further owner: a request costs a node about as much as two or three
 /// keys.
@@ -14,7 +14,7 @@ const KEYS_MIN: usize = 64;
 /// more if they own enough. Those that are not well are asked only for what no other node has. `None` if
 /// the owners of one are all away.
 pub(super) fn owners_of_all(
-    around: &Surroundings<'_>,
+    around: &ExecContext<'_>,
     replicas: &[&[NodeIndex]],
 ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
     let count = around.cx.snapshot.nodes.len();

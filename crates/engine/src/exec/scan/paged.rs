@@ -13,7 +13,7 @@ use std::sync::Arc;
 use helenus_policy::ring::ReplicaSets;
 use helenus_wire::{JoinedBody, RowsJoin, RowsView, flags, page_key};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Failure, Outcome, Response, Step};
 use crate::exec::scan::piece::{Partitions, look_at_partitions, partitions_of};
 use crate::exec::scan::plan_parts::note_table_pace;
@@ -102,7 +102,7 @@ impl PagedScan {
     /// Asks for the next piece.
     pub(in crate::exec) fn send_piece(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         target: Target,
     ) -> Step<'static> {
         let Planned { rows, work } = self.plan_piece(around);
@@ -115,7 +115,7 @@ impl PagedScan {
     }
 
     /// Asks for the piece behind the rows that have come, where that is kept.
-    pub(in crate::exec) fn go_on(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    pub(in crate::exec) fn go_on(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         if !around.is_wanted {
             return Step::Unwanted;
         }
@@ -124,7 +124,7 @@ impl PagedScan {
     }
 
     /// Where the key of the paging state is kept.
-    fn place_of_state(&self, around: &Surroundings<'_>) -> Option<Place> {
+    fn place_of_state(&self, around: &ExecContext<'_>) -> Option<Place> {
         let ring = around.cx.snapshot.ring.as_ref()?;
         Some(Place {
             slot: ring.slot_of_key(page_key(self.state.as_deref()?)?)?,
@@ -134,7 +134,7 @@ impl PagedScan {
     }
 
     /// Decides how many rows to ask for next, and predicts the work.
-    fn plan_piece(&self, around: &Surroundings<'_>) -> Planned {
+    fn plan_piece(&self, around: &ExecContext<'_>) -> Planned {
         let scheduling = &around.cx.shared.config.scheduling;
         let learned = around.learned();
         let known = learned.map(Learned::pieces);
@@ -193,7 +193,7 @@ impl PagedScan {
     /// What became of a piece, or of the rows behind parts.
     pub(in crate::exec) fn on_piece<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         if let Flow::AsItIs(_) = self.flow {
@@ -202,14 +202,14 @@ impl PagedScan {
         let response = match outcome {
             Outcome::Failed(failure) => return self.on_piece_failed(around, failure),
             Outcome::Answered(response) if response.has_rows() => response,
-            Outcome::Answered(_) => return Step::AsItCame,
+            Outcome::Answered(_) => return Step::PassThrough,
         };
         let page = match RowsView::parse(response.content) {
             Ok(page) => page,
             Err(e) => return Step::Broken(e.to_string()),
         };
         let Some(statement) = around.statement() else {
-            return Step::AsItCame;
+            return Step::PassThrough;
         };
         if std::mem::take(&mut self.parts_refused) {
             around.blame_parts(statement);
@@ -223,7 +223,7 @@ impl PagedScan {
         let enough = page.row_count >= self.wanted().unwrap_or(usize::MAX);
         if !self.has_read() && (enough || page.paging_state.is_none()) {
             self.note_page(learned, page.row_count, page.paging_state, partitions);
-            return Step::AsItCame;
+            return Step::PassThrough;
         }
         self.take_in(around, &page, &response, partitions)
     }
@@ -231,7 +231,7 @@ impl PagedScan {
     /// Joins a page to the rows that have come.
     fn take_in(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         page: &RowsView<'_>,
         response: &Response<'_>,
         partitions: Partitions,
@@ -291,7 +291,7 @@ impl PagedScan {
     /// nobody has told of may be about the piece alone: the client's own request shows that.
     fn on_piece_failed<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         failure: Failure<'a>,
     ) -> Step<'a> {
         if matches!(self.flow, Flow::Tail(..)) && !failure.is_of_overload() {
@@ -309,7 +309,7 @@ impl PagedScan {
     }
 
     /// Lets go of the rows that have come, with what came with them.
-    pub(in crate::exec) fn forget_rows(&mut self, around: &Surroundings<'_>) {
+    pub(in crate::exec) fn forget_rows(&mut self, around: &ExecContext<'_>) {
         around.memory().sub(self.join.byte_len());
         self.join = RowsJoin::default();
         self.warnings = Warnings::default();
@@ -373,7 +373,7 @@ impl PagedScan {
     /// A page is complete with the rows of its parts.
     pub(in crate::exec) fn done_in_parts(
         &self,
-        around: &Surroundings<'_>,
+        around: &ExecContext<'_>,
         join: RowsJoin,
     ) -> Step<'static> {
         if let Some(learned) = around.learned() {
@@ -387,7 +387,7 @@ impl PagedScan {
     /// the nodes take over the ring.
     pub(in crate::exec) fn note_passed(
         &self,
-        around: &Surroundings<'_>,
+        around: &ExecContext<'_>,
         page: &RowsView<'_>,
         service_us: u32,
     ) {

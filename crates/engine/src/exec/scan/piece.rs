@@ -2,7 +2,7 @@
 
 use helenus_wire::RowsView;
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::scan::in_range::partition_columns;
 
 /// Whether a result shows which partitions its rows are in.
@@ -13,7 +13,7 @@ pub(crate) enum Partitions {
 }
 
 /// Whether the query's result shows which partitions its rows are in.
-pub(crate) fn partitions_of(around: &Surroundings<'_>) -> Partitions {
+pub(crate) fn partitions_of(around: &ExecContext<'_>) -> Partitions {
     match partition_columns(around.query, &around.cx.snapshot) {
         Some(_) => Partitions::Visible,
         None => Partitions::Hidden,
@@ -21,7 +21,7 @@ pub(crate) fn partitions_of(around: &Surroundings<'_>) -> Partitions {
 }
 
 /// Learns from rows how many are in a partition, if they show it.
-pub(crate) fn look_at_partitions(around: &mut Surroundings<'_>, page: &RowsView<'_>) -> Partitions {
+pub(crate) fn look_at_partitions(around: &mut ExecContext<'_>, page: &RowsView<'_>) -> Partitions {
     let random = around.cx.random();
     let Some(columns) = partition_columns(around.query, &around.cx.snapshot) else {
         return Partitions::Hidden;

@@ -6,7 +6,7 @@ use helenus_policy::predict::{Pace, RING, SlowestPace, TableSize};
 use helenus_policy::ring::Ring;
 use helenus_policy::token::Partitioner;
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::scan::token_splits::{
     AggregatePlan, Cuts, Stretch, cut_aggregate, cuts, options, stretches_for,
 };
@@ -40,13 +40,13 @@ const FIRST_OF_LEFT: u64 = 16;
 const FIRST_OF_TABLE: u64 = 128;
 
 /// The ring, if a query may be read in parts at all.
-fn ring_to_cut<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
+fn ring_to_cut<'a>(around: &'a ExecContext<'_>) -> Option<&'a Ring> {
     let may = around.cx.shared.config.scheduling.in_parts();
     ring_of(around).filter(|_| may)
 }
 
 /// The ring, if a query may be read over stretches of it.
-fn ring_of<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
+fn ring_of<'a>(around: &'a ExecContext<'_>) -> Option<&'a Ring> {
     let learned = around.learned()?;
     let ring = around.cx.snapshot.ring.as_ref()?;
     let may = ring.partitioner() == Partitioner::Murmur3
@@ -61,7 +61,7 @@ fn ring_of<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
 /// one owner ends and the next begins, so that each part is read where it is kept and nothing is read
 /// in vain; and further where that is too much at a time.
 pub(in crate::exec) fn plan_page(
-    around: &Surroundings<'_>,
+    around: &ExecContext<'_>,
     wanted: Option<usize>,
     left: Option<Stretch>,
 ) -> Option<Cuts> {
@@ -115,7 +115,7 @@ pub(in crate::exec) struct StretchPlan {
 
 /// Whether a page of a scan that filters is read stretch by stretch, and how long the first one is.
 pub(in crate::exec) fn plan_stretches(
-    around: &Surroundings<'_>,
+    around: &ExecContext<'_>,
     left: Stretch,
 ) -> Option<StretchPlan> {
     let scheduling = &around.cx.shared.config.scheduling;
@@ -178,7 +178,7 @@ impl KnownPaces {
 }
 
 /// Short scans of small stretches say little of the table: what they take is mostly not reading.
-pub(in crate::exec) fn note_table_pace(around: &Surroundings<'_>, tokens: u64, us: u32) {
+pub(in crate::exec) fn note_table_pace(around: &ExecContext<'_>, tokens: u64, us: u32) {
     if let Some(table) = &around.query.table
         && (tokens >= RING / 4 || us >= SHORT_US)
     {
@@ -187,7 +187,7 @@ pub(in crate::exec) fn note_table_pace(around: &Surroundings<'_>, tokens: u64, u
 }
 
 /// How long a stretch is to take, in microseconds.
-pub(in crate::exec) fn stretch_us(around: &Surroundings<'_>, alone: bool) -> u32 {
+pub(in crate::exec) fn stretch_us(around: &ExecContext<'_>, alone: bool) -> u32 {
     let larger = match (around.others_lately(), alone) {
         (true, _) => 1,
         (false, true) => STRETCH_ALONE,
@@ -217,7 +217,7 @@ fn plan_as_published(ring: &Ring, wanted: usize, left: Stretch, density: f64) ->
 
 /// How an aggregate over a stretch is to be read.
 pub(in crate::exec) fn plan_aggregate(
-    around: &Surroundings<'_>,
+    around: &ExecContext<'_>,
     left: Option<Stretch>,
 ) -> AggregatePlan {
     let plan = || {

@@ -9,7 +9,7 @@ use helenus_policy::schedule::Class;
 use helenus_policy::token::Token;
 use helenus_wire::{Opcode, Page, RowsView, flags};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::Response;
 use crate::exec::scan::front::Came;
 use crate::exec::scan::gather::Gather;
@@ -125,7 +125,7 @@ pub(crate) struct RingParts {
 
 impl RingParts {
     /// Without parts so far.
-    pub(crate) fn new(around: &Surroundings<'_>, asked: Asked, at_once: AtOnce) -> RingParts {
+    pub(crate) fn new(around: &ExecContext<'_>, asked: Asked, at_once: AtOnce) -> RingParts {
         let seconds = around.cx.since_1970().as_secs();
         RingParts {
             form: range_form(around.query, around.cx),
@@ -144,7 +144,7 @@ impl RingParts {
     }
 
     /// Asks for the rest as is best by now.
-    pub(crate) fn adopt_form(&mut self, around: &Surroundings<'_>) {
+    pub(crate) fn adopt_form(&mut self, around: &ExecContext<'_>) {
         self.form = range_form(around.query, around.cx);
     }
 
@@ -163,7 +163,7 @@ impl RingParts {
 
     /// Adds parts and sends what may be under way at a time; false, with nothing sent, if they cannot be
     /// expressed or there is no room for them.
-    pub(crate) fn launch(&mut self, around: &mut Surroundings<'_>, ranges: Vec<Range>) -> bool {
+    pub(crate) fn launch(&mut self, around: &mut ExecContext<'_>, ranges: Vec<Range>) -> bool {
         let at_once = match self.at_once {
             AtOnce::Few => ranges.len().min(UNDER_WAY_MIN),
             AtOnce::All => ranges.len(),
@@ -182,7 +182,7 @@ impl RingParts {
     }
 
     /// Adds parts that are not sent yet.
-    pub(crate) fn add(&mut self, around: &Surroundings<'_>, ranges: Vec<Range>) {
+    pub(crate) fn add(&mut self, around: &ExecContext<'_>, ranges: Vec<Range>) {
         let scheduling = &around.cx.shared.config.scheduling;
         let ordered = scheduling.order().ranges_ordered();
         let ring = around.cx.snapshot.ring.as_ref().filter(|_| ordered);
@@ -198,7 +198,7 @@ impl RingParts {
     }
 
     /// Sends parts that have not been sent; false if one cannot be.
-    pub(crate) fn send_unsent(&mut self, around: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn send_unsent(&mut self, around: &mut ExecContext<'_>) -> bool {
         let most = match self.at_once {
             AtOnce::All => usize::MAX,
             // Those that come back early make room.
@@ -216,7 +216,7 @@ impl RingParts {
     /// Sends a part: to these nodes, if there are any, or else to its owners.
     pub(crate) fn send(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         at: usize,
         untried: Option<Plan>,
     ) -> bool {
@@ -238,7 +238,7 @@ impl RingParts {
     /// Sends a part again, after a failure.
     pub(crate) fn send_again(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         at: usize,
         untried: Option<Plan>,
     ) -> bool {
@@ -247,7 +247,7 @@ impl RingParts {
     }
 
     /// Where what begins behind a token is kept.
-    pub(crate) fn behind(&self, around: &Surroundings<'_>, token: i64) -> Target {
+    pub(crate) fn behind(&self, around: &ExecContext<'_>, token: i64) -> Target {
         let place = || {
             let ring = around.cx.snapshot.ring.as_ref()?;
             Some(Place {
@@ -260,7 +260,7 @@ impl RingParts {
     }
 
     /// A node request over a part of the ring, of this body.
-    pub(crate) fn query(&self, around: &Surroundings<'_>, body: Vec<u8>) -> Query {
+    pub(crate) fn query(&self, around: &ExecContext<'_>, body: Vec<u8>) -> Query {
         let own = around.query;
         let prepared = self.form.prepared().cloned();
         let keyspace = match (&prepared, &own.prepared) {
@@ -283,7 +283,7 @@ impl RingParts {
     }
 
     /// The body of a part's node request.
-    fn body(&self, around: &Surroundings<'_>, at: usize) -> Option<Vec<u8>> {
+    fn body(&self, around: &ExecContext<'_>, at: usize) -> Option<Vec<u8>> {
         let range = &self.gather.parts().get(at)?.of;
         let page = Page {
             size: self.asked.page_size,
@@ -299,7 +299,7 @@ impl RingParts {
     /// The body of the statement over a part of the ring.
     pub(crate) fn range_body(
         &self,
-        around: &Surroundings<'_>,
+        around: &ExecContext<'_>,
         above: Option<i64>,
         up_to: Option<i64>,
         page: Page<'_>,
@@ -360,7 +360,7 @@ impl RingParts {
     /// Keeps the answer to a part. What is left has another rank among other work then.
     pub(crate) fn keep(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         index: u16,
         (page, rows): (&RowsView<'_>, usize),
         response: &Response<'_>,
@@ -393,7 +393,7 @@ impl RingParts {
     }
 
     /// Releases the parts, of which the first `used` have been used.
-    pub(crate) fn discard(&self, around: &mut Surroundings<'_>, used: usize) {
+    pub(crate) fn discard(&self, around: &mut ExecContext<'_>, used: usize) {
         around.memory().sub(self.gather.byte_len());
         let children = self.gather.children();
         let in_flight = children.iter().filter(|child| around.is_in_flight(**child));

@@ -17,7 +17,7 @@
 
 use helenus_wire::{Page, RowsJoin, RowsView};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Failure, Outcome, Response, Step};
 use crate::exec::retry::{Remedy, note_refused, remedy};
 use crate::exec::scan::front::{Front, Then, front};
@@ -36,7 +36,7 @@ use crate::stats::add;
 impl RingParts {
     /// Whether rows have the columns that the client knows. If not, the columns have changed since the
     /// nodes have prepared the statement over parts of the ring.
-    pub(in crate::exec) fn fits(around: &Surroundings<'_>, page: &RowsView<'_>) -> bool {
+    pub(in crate::exec) fn fits(around: &ExecContext<'_>, page: &RowsView<'_>) -> bool {
         let known = around.query.prepared.as_ref();
         let fits = page.new_metadata_id.is_none()
             && known.is_none_or(|known| page.has_metadata(&known.result_metadata));
@@ -49,7 +49,7 @@ impl RingParts {
 
 impl PagedScan {
     /// Reads the page in parts, if that is worth it; false if it must go piece by piece.
-    pub(in crate::exec) fn begin_parts(&mut self, around: &mut Surroundings<'_>) -> bool {
+    pub(in crate::exec) fn begin_parts(&mut self, around: &mut ExecContext<'_>) -> bool {
         // A part is asked for the rows of the page. A client that wants no pages may have a larger LIMIT.
         if self.wanted().is_some_and(|rows| rows > self.page_rows_max) {
             return false;
@@ -97,7 +97,7 @@ impl PagedScan {
     /// A part has been answered or has failed.
     pub(in crate::exec) fn on_part_outcome<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         index: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -109,7 +109,7 @@ impl PagedScan {
 
     fn on_part_answered(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         index: u16,
         response: Response<'_>,
     ) -> Step<'static> {
@@ -144,7 +144,7 @@ impl PagedScan {
 
     fn on_part_failed<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         index: u16,
         failure: Failure<'a>,
     ) -> Step<'a> {
@@ -177,7 +177,7 @@ impl PagedScan {
     }
 
     /// Reads the page as any other.
-    fn abandon_parts(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn abandon_parts(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         if let Flow::Parts { parts, .. } = &self.flow {
             parts.discard(around, 0);
         }
@@ -187,7 +187,7 @@ impl PagedScan {
     /// Makes a page of the parts at its front.
     fn join_parts(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         Front { parts: count, then }: Front,
         wanted: usize,
     ) -> Step<'static> {
@@ -243,7 +243,7 @@ impl PagedScan {
     /// Takes the rows that are missing from the part behind those that have been used, if that has enough.
     fn use_beginning(
         &self,
-        around: &Surroundings<'_>,
+        around: &ExecContext<'_>,
         parts: &RingParts,
         join: &mut RowsJoin,
         used: usize,
@@ -269,7 +269,7 @@ impl PagedScan {
     /// A page's rows are complete, or the client's statement goes on behind them, piece by piece.
     fn go_on_behind(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         join: RowsJoin,
         wanted: usize,
     ) -> Step<'static> {
@@ -285,7 +285,7 @@ impl PagedScan {
     /// Asks for the rows that are missing behind the parts.
     fn send_tail(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         parts: &RingParts,
         join: RowsJoin,
         tail: Tail,
@@ -316,6 +316,6 @@ impl PagedScan {
 }
 
 /// Whether pages are read in parts as in the paper.
-fn is_as_published(around: &Surroundings<'_>) -> bool {
+fn is_as_published(around: &ExecContext<'_>) -> bool {
     around.cx.shared.config.scheduling.order().parallel()
 }

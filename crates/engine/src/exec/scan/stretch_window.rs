@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use helenus_policy::route::Plan;
 use helenus_wire::{Opcode, Page};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::scan::in_range::{Preparation, prepare_range};
 use crate::exec::scan::plan_parts::{StretchPlan, stretch_us};
 use crate::exec::scan::ring_parts::{Asked, AtOnce, RingParts};
@@ -87,7 +87,7 @@ pub(in crate::exec) struct Lacking<'a> {
 impl Stretches {
     /// Without any so far.
     pub(in crate::exec) fn new(
-        around: &Surroundings<'_>,
+        around: &ExecContext<'_>,
         asked: Asked,
         left: Stretch,
         plan: &StretchPlan,
@@ -127,7 +127,7 @@ impl Stretches {
     }
 
     /// Forgets those behind the first `kept`.
-    pub(in crate::exec) fn discard(&mut self, around: &mut Surroundings<'_>, kept: usize) {
+    pub(in crate::exec) fn discard(&mut self, around: &mut ExecContext<'_>, kept: usize) {
         let gone: Vec<Sent> = self.window.drain(kept.min(self.window.len())..).collect();
         let mut wasted = 0;
         for sent in &gone {
@@ -144,7 +144,7 @@ impl Stretches {
     }
 
     /// How many may be under way now.
-    fn at_once(&self, around: &Surroundings<'_>) -> usize {
+    fn at_once(&self, around: &ExecContext<'_>) -> usize {
         let may = around.cx.shared.config.scheduling.in_parts();
         if !may || !self.alone || around.others_lately() {
             return 1;
@@ -155,7 +155,7 @@ impl Stretches {
     }
 
     /// Rows that are expected of those that are under way.
-    fn rows_expected(&self, around: &Surroundings<'_>) -> f64 {
+    fn rows_expected(&self, around: &ExecContext<'_>) -> f64 {
         let learned = around.learned();
         let density = learned.and_then(|learned| learned.spread.rows_per_token());
         let stretches = self.window.iter().filter_map(Sent::left);
@@ -166,7 +166,7 @@ impl Stretches {
     /// Sends as many as may be under way; false if one cannot be expressed.
     pub(in crate::exec) fn send_more(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         page: &Lacking<'_>,
     ) -> bool {
         let wanted = page.rows.map_or(f64::INFINITY, |rows| rows as f64);
@@ -215,7 +215,7 @@ impl Stretches {
     /// Notes how long a stretch took that went on up to a token, if that is known.
     pub(in crate::exec) fn note_answer(
         &mut self,
-        around: &Surroundings<'_>,
+        around: &ExecContext<'_>,
         number: u16,
         end: impl FnOnce(&Sent) -> Option<i64>,
         service_us: u32,
@@ -241,7 +241,7 @@ impl Stretches {
     /// expressed.
     pub(in crate::exec) fn send(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         at: usize,
         untried: Option<Plan>,
     ) -> bool {
@@ -274,7 +274,7 @@ impl Stretches {
         true
     }
 
-    fn predict(&self, around: &Surroundings<'_>, stretch: Stretch) -> Prediction {
+    fn predict(&self, around: &ExecContext<'_>, stretch: Stretch) -> Prediction {
         let tokens = stretch.tokens();
         let left = Stretch::new(stretch.above, self.end).map_or(tokens, Stretch::tokens);
         let own = around.learned().map(|learned| learned.pace());
@@ -298,7 +298,7 @@ impl Stretches {
     }
 
     /// One of the window, and those behind it, count as not sent; from now on one goes at a time.
-    pub(in crate::exec) fn put_back(&mut self, around: &mut Surroundings<'_>, at: usize) {
+    pub(in crate::exec) fn put_back(&mut self, around: &mut ExecContext<'_>, at: usize) {
         let from = self.window.get(at).map(|sent| sent.from);
         self.discard(around, at);
         if let Some(from) = from {
@@ -310,7 +310,7 @@ impl Stretches {
     /// A stretch takes too long: it is sent again as one of so many tokens, alone.
     pub(in crate::exec) fn shorten(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         at: usize,
         tokens: u64,
     ) -> bool {

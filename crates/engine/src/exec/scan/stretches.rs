@@ -18,7 +18,7 @@
 
 use helenus_wire::{RowsView, flags};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Failure, Outcome, Response, Step};
 use crate::exec::retry::{Remedy, note_refused, remedy};
 use crate::exec::scan::paged::{Flow, PagedScan};
@@ -60,7 +60,7 @@ enum Taken {
 
 impl PagedScan {
     /// Reads the page stretch by stretch, if that is worth it; false if it must go otherwise.
-    pub(in crate::exec) fn begin_stretches(&mut self, around: &mut Surroundings<'_>) -> bool {
+    pub(in crate::exec) fn begin_stretches(&mut self, around: &mut ExecContext<'_>) -> bool {
         let (Some(left), Some(bounds)) = (self.left(), self.bounds) else {
             return false;
         };
@@ -89,7 +89,7 @@ impl PagedScan {
         true
     }
 
-    fn lacking(&self, around: &Surroundings<'_>) -> Lacking<'_> {
+    fn lacking(&self, around: &ExecContext<'_>) -> Lacking<'_> {
         Lacking {
             state: self.state.as_deref(),
             rows: self.wanted(),
@@ -98,7 +98,7 @@ impl PagedScan {
     }
 
     /// Rows that are missing, unless they would be more bytes than a piece has.
-    fn rows_to_ask_for(&self, around: &Surroundings<'_>) -> usize {
+    fn rows_to_ask_for(&self, around: &ExecContext<'_>) -> usize {
         let bytes_max = around.cx.shared.config.scheduling.piece_kib * 1024;
         let wanted = self.wanted().unwrap_or(usize::MAX);
         let learned = around.learned();
@@ -113,7 +113,7 @@ impl PagedScan {
     /// A stretch has been answered or has failed.
     pub(in crate::exec) fn on_stretch<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         number: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -154,7 +154,7 @@ impl PagedScan {
 
     fn on_stretch_answered(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         of: &mut Stretches,
         number: u16,
         response: &Response<'_>,
@@ -211,7 +211,7 @@ impl PagedScan {
         }
     }
 
-    fn send_more(&self, around: &mut Surroundings<'_>, of: &mut Stretches) -> Next<'static> {
+    fn send_more(&self, around: &mut ExecContext<'_>, of: &mut Stretches) -> Next<'static> {
         if around.memory().is_full(0) {
             return Next::NoMemory;
         }
@@ -224,7 +224,7 @@ impl PagedScan {
     /// Adds the rows of the first stretch of the window to the page.
     fn take_first(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         of: &mut Stretches,
         page: &RowsView<'_>,
     ) -> Taken {
@@ -289,7 +289,7 @@ impl PagedScan {
     /// have other columns.
     fn join_first(
         &mut self,
-        around: &Surroundings<'_>,
+        around: &ExecContext<'_>,
         of: &Stretches,
         page: &RowsView<'_>,
     ) -> bool {
@@ -305,7 +305,7 @@ impl PagedScan {
 
     fn on_stretch_failed<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         of: &mut Stretches,
         number: u16,
         failure: Failure<'a>,
@@ -349,7 +349,7 @@ impl PagedScan {
     /// The page is complete.
     fn done_in_stretches(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         of: &mut Stretches,
     ) -> Step<'static> {
         of.discard(around, 0);

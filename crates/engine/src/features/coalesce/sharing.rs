@@ -128,7 +128,7 @@ fn unpark(engine: &mut Engine, key: ClientRequestKey) {
 }
 
 /// State of sharing left once all clients have left.
-pub(in crate::features) fn residue(engine: &Engine, found: &mut Vec<String>) {
+pub(in crate::features) fn leak_check(engine: &Engine, found: &mut Vec<String>) {
     let coalescing = &engine.features.coalesce;
     if coalescing.is_waiting() {
         found.push("reads that wait for others".to_owned());

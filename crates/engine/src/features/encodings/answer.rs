@@ -20,7 +20,7 @@ pub(crate) fn shown(
     let mut out = Vec::with_capacity(prelude.len() + content.len() * 2);
     out.extend_from_slice(prelude);
     let columns = match of {
-        Shown::AsItCame => return Ok(None),
+        Shown::PassThrough => return Ok(None),
         Shown::ByName => by_name(table, &page),
         Shown::Selected(of) if page.column_count < of.behind => {
             return Err(Malformed("an answer has too few columns").into());
@@ -31,7 +31,7 @@ pub(crate) fn shown(
             return Ok(Some(out));
         }
     };
-    if columns.iter().all(|column| *column == Pair::AsItCame) {
+    if columns.iter().all(|column| *column == Pair::PassThrough) {
         return Ok(None);
     }
     let is_kept = |at: usize| columns.get(at) != Some(&Pair::LeftOut);
@@ -52,7 +52,7 @@ pub(crate) fn shown(
             let (text, stored) = match *column {
                 Pair::LeftOut => continue,
                 Pair::Text(hidden) if cell.is_none() => (None, stored_in(hidden)),
-                Pair::AsItCame | Pair::Text(_) => (*cell, None),
+                Pair::PassThrough | Pair::Text(_) => (*cell, None),
                 Pair::EncodedFirst(hidden) => (*cell, stored_in(hidden)),
                 Pair::Encoded(hidden) => (None, stored_in(hidden)),
                 Pair::InPlace(_) => (None, *cell),
@@ -132,7 +132,7 @@ fn by_name(table: &EncodedTable, page: &RowsView<'_>) -> Vec<Pair> {
         }
         let of = table.column(column.name);
         let text = of.and_then(|of| Some(Pair::of(of, place(&of.hidden)?)));
-        text.unwrap_or(Pair::AsItCame)
+        text.unwrap_or(Pair::PassThrough)
     });
     columns.collect()
 }

@@ -89,7 +89,7 @@ fn show(
                     None => None,
                 }
             }
-            ResultKind::Prepared if of.shown == Shown::AsItCame => None,
+            ResultKind::Prepared if of.shown == Shown::PassThrough => None,
             ResultKind::Prepared => {
                 let is_kept = |name: &str| of.table.hidden_by(name).is_none();
                 without_result_columns(content, answer.version, |column| is_kept(column.name))?

@@ -116,7 +116,7 @@ pub(crate) fn shown_document(
             Pair::Text(hidden) if member.value == MemberValue::Null => {
                 (member.value_raw, stored_in(hidden))
             }
-            Pair::AsItCame | Pair::Text(_) => (member.value_raw, None),
+            Pair::PassThrough | Pair::Text(_) => (member.value_raw, None),
             Pair::EncodedFirst(hidden) => (member.value_raw, stored_in(hidden)),
             Pair::Encoded(hidden) => ("null", stored_in(hidden)),
             Pair::InPlace(_) => (member.value_raw, Some(&member.value)),
@@ -151,7 +151,7 @@ fn by_name(table: &EncodedTable, members: &[Member<'_>]) -> Vec<Pair> {
         }
         let of = table.column(&name);
         let text = of.and_then(|of| Some(Pair::of(of, place(&of.hidden)?)));
-        text.unwrap_or(Pair::AsItCame)
+        text.unwrap_or(Pair::PassThrough)
     };
     members.iter().map(pair).collect()
 }

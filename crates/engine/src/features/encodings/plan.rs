@@ -42,8 +42,8 @@ impl<S> Clone for EncodedPlan<S> {
 #[derive(Debug)]
 pub(crate) enum Plan<S> {
     /// As it came.
-    AsItCame,
-    /// [`Self::AsItCame`], and its answer may have all columns of the table.
+    PassThrough,
+    /// [`Self::PassThrough`], and its answer may have all columns of the table.
     All,
     Changed(Changed<S>),
     /// Why it cannot be carried out.
@@ -75,7 +75,7 @@ impl<S: OfText> EncodedPlan<S> {
                     .into(),
             ),
             Ok(None) if shows_all => Plan::All,
-            Ok(None) => Plan::AsItCame,
+            Ok(None) => Plan::PassThrough,
             Err(why) => Plan::Refused(why.into()),
             Ok(Some(shown)) => finished(change, facts, shown),
         };

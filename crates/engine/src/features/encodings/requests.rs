@@ -169,7 +169,7 @@ fn stored_prepare(
         Plan::Refused(why) => Err(Refusal::invalid(&**why)),
         Plan::All => Ok(Stored::default().on(table, Shown::ByName)),
         // Its own columns, whatever they are called.
-        Plan::AsItCame | Plan::Changed(_) => Ok(Stored::default().on(table, Shown::AsItCame)),
+        Plan::PassThrough | Plan::Changed(_) => Ok(Stored::default().on(table, Shown::PassThrough)),
     }
 }
 
@@ -184,7 +184,7 @@ fn stored_statement(
     let facts = &statement.facts;
     let changed = match &*planned.plan {
         Plan::Refused(why) => return Err(Refusal::invalid(&**why)),
-        Plan::AsItCame => return Ok(stored.on(table, Shown::AsItCame)),
+        Plan::PassThrough => return Ok(stored.on(table, Shown::PassThrough)),
         Plan::All => {
             let sent = with_columns(arrival);
             return Ok(Stored {

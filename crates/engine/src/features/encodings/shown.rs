@@ -29,7 +29,7 @@ impl OnEncoded {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shown {
     #[default]
-    AsItCame,
+    PassThrough,
     /// They are told by their names: all columns of the table.
     ByName,
     Selected(Selection),
@@ -71,7 +71,7 @@ impl Selection {
     /// The treatment of so many columns, those behind included.
     pub(super) fn pairs(&self, columns: usize) -> Vec<Pair> {
         let own = columns.saturating_sub(self.behind);
-        let mut pairs = vec![Pair::AsItCame; own];
+        let mut pairs = vec![Pair::PassThrough; own];
         pairs.resize(columns, Pair::LeftOut);
         for text in &self.texts {
             if let Some(pair) = pairs.get_mut(text.at).filter(|_| text.at < own) {
@@ -103,7 +103,7 @@ impl From<Malformed> for Unshown {
 /// The treatment of one column, or of a member of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pair {
-    AsItCame,
+    PassThrough,
     /// A text; where there is none, the encoded value in that column: the text may have been written past the
     /// proxies, and whoever writes the other deletes it.
     Text(usize),

@@ -9,7 +9,7 @@ use std::time::Instant;
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{Opcode, Version, write};
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Outcome, Step};
 use crate::exec::strategy::Strategy;
 use crate::keys::NodeRequestKey;
@@ -43,7 +43,7 @@ impl InSequence {
     }
 
     /// Sends what is next.
-    fn send(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn send(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         let send_before = self.send_before(around);
         self.state = match self.texts.get(self.done) {
             Some(text) => {
@@ -63,7 +63,7 @@ impl InSequence {
 
     /// Until when the next step may be sent: the steps before may have taken longer than a lease. As long as the table has
     /// the layouts that it had, they go on under a new one.
-    fn send_before(&self, around: &Surroundings<'_>) -> Option<Instant> {
+    fn send_before(&self, around: &ExecContext<'_>) -> Option<Instant> {
         let first = around.query.send_before?;
         let held = around.cx.shared.leases.held(around.cx.now);
         let LogicalTable { keyspace, name, .. } = &*self.table;
@@ -79,13 +79,13 @@ impl InSequence {
 }
 
 impl Strategy for InSequence {
-    fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         self.send(around)
     }
 
     fn on_part<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         _part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -122,7 +122,7 @@ impl Strategy for InSequence {
     }
 }
 
-fn query_of(around: &Surroundings<'_>, text: &str, send_before: Option<Instant>) -> Query {
+fn query_of(around: &ExecContext<'_>, text: &str, send_before: Option<Instant>) -> Query {
     let own = around.query;
     let version = around.cx.snapshot.version;
     let mut body = Vec::with_capacity(text.len() + 16);

@@ -317,7 +317,7 @@ pub(in crate::features) fn as_asked(
     }
     let request = engine.requests.clients.get(client);
     let Some(layouts) = request.and_then(|request| on_layouts(&request.features)) else {
-        return Ok(AsAsked::AsItCame);
+        return Ok(AsAsked::PassThrough);
     };
     let (prelude, content) = strip_prelude(header_flags, body)?;
     let renamed = match (layouts, opcode) {
@@ -338,7 +338,7 @@ pub(in crate::features) fn as_asked(
         false => None,
     };
     if renamed.is_none() && warned.is_none() {
-        return Ok(AsAsked::AsItCame);
+        return Ok(AsAsked::PassThrough);
     }
     let mut whole = warned.unwrap_or_else(|| prelude.to_vec());
     whole.extend_from_slice(renamed.as_deref().unwrap_or(content));

@@ -176,7 +176,7 @@ pub(in crate::features) fn on_work(engine: &mut Engine, granted: Granted) {
 }
 
 /// State of turns left once all clients have left.
-pub(in crate::features) fn residue(engine: &Engine, found: &mut Vec<String>) {
+pub(in crate::features) fn leak_check(engine: &Engine, found: &mut Vec<String>) {
     let turns = &engine.cx.shared.features.lwt_turns;
     let (waiting, taken) = (turns.waiting(), turns.partitions());
     if waiting != 0 {

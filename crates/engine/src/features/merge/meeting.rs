@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::exec::outcome::Response;
 use crate::features::Slot;
 use crate::features::merge::gate::{Batch, Common, Merge, One, leads, take_members};
-use crate::features::merge::split::{go_alone, part};
+use crate::features::merge::split::{part, resend_individually};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::pipeline::fail::timed_out::timed_out;
 use crate::pipeline::node_request::{NodeRequest, Target};
@@ -289,7 +289,7 @@ pub(in crate::features) fn on_several_done(request: &ClientRequest) {
 /// A request has ended: what had joined it and was not answered goes by itself.
 #[inline]
 pub(in crate::features) fn on_end(engine: &mut Engine, slot: &mut Slot) {
-    go_alone(engine, take_members(slot), true);
+    resend_individually(engine, take_members(slot), true);
 }
 
 /// The fields of a time-out or failure of a batch as those of a single write; `None` if they are something

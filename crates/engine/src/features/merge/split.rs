@@ -43,12 +43,16 @@ pub(in crate::features) fn part(
     parted.append(&mut take_members(&mut request.features));
     request.execution.restart();
     add(&engine.cx.shared.stats.global.write_batches_parted, 1);
-    go_alone(engine, parted, in_doubt);
+    resend_individually(engine, parted, in_doubt);
     true
 }
 
 /// Members of a batch whose write is no more, or that they leave, go alone. `in_doubt`: it may have been applied.
-pub(super) fn go_alone(engine: &mut Engine, members: Vec<ClientRequestKey>, in_doubt: bool) {
+pub(super) fn resend_individually(
+    engine: &mut Engine,
+    members: Vec<ClientRequestKey>,
+    in_doubt: bool,
+) {
     for member in members {
         if let Some(request) = engine.requests.clients.get_mut(member) {
             request.features.keep().merge = match in_doubt {

@@ -21,7 +21,7 @@ use crate::statement::prepared::Statement;
 use crate::stats::add;
 
 /// Why a request is not carried out.
-enum Disobeys {
+enum RuleViolation {
     Refused(Refused),
     /// Its statement is not known here, and might be forbidden: its client is to prepare it again.
     NotKnown {
@@ -50,11 +50,11 @@ pub(in crate::features) fn on_request(
     if engine.features.rules.is_empty() || request.arrival.opcode == Opcode::Prepare {
         return Verdict::GoOn;
     }
-    obey(engine, request, slot)
+    check_rules(engine, request, slot)
 }
 
 #[inline(never)]
-fn obey(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) -> Verdict {
+fn check_rules(engine: &mut Engine, request: &Arrived<'_>, slot: &mut Slot) -> Verdict {
     let Arrived {
         arrival,
         analysis,
@@ -92,7 +92,7 @@ pub(in crate::features) fn on_follower(
 }
 
 /// Places that are held.
-pub(in crate::features) fn residue(engine: &Engine, found: &mut Vec<String>) {
+pub(in crate::features) fn leak_check(engine: &Engine, found: &mut Vec<String>) {
     for rule in engine.cx.shared.features.rules.list() {
         let (name, places) = (&rule.settings.name, rule.in_flight());
         if places != 0 {
@@ -110,7 +110,7 @@ fn ask_rules(
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
     statement: Option<&Statement>,
-) -> Result<Admitted, Box<Disobeys>> {
+) -> Result<Admitted, Box<RuleViolation>> {
     let of_client = rules_of_client(engine, arrival);
     if of_client.may == 0 {
         return Ok(Admitted::default());
@@ -125,7 +125,7 @@ fn ask_rules(
     let Some(statement) = statement else {
         if let Some(rule) = engine.features.rules.needs_to_know(of_client) {
             let view = ExecuteView::parse(arrival.content, arrival.version);
-            return Err(Box::new(Disobeys::NotKnown {
+            return Err(Box::new(RuleViolation::NotKnown {
                 id: view.map_or(&[][..], |view| view.id).into(),
                 text: rule.cannot_tell(),
             }));
@@ -153,7 +153,7 @@ fn ask_rules_of_several(
     analysis: &Analysis<'_>,
     statement: Option<&Statement>,
     of_client: OfClient,
-) -> Result<Admitted, Box<Disobeys>> {
+) -> Result<Admitted, Box<RuleViolation>> {
     let with_tokens = engine.features.rules.names_partitions(of_client.may);
     let asked = (arrival.opcode, arrival.content, arrival.version);
     let (children, tokens) = match statement {
@@ -183,7 +183,7 @@ fn ask_rules_of_several(
         match child {
             Child::Unknown(id) => {
                 if let Some(rule) = engine.features.rules.needs_to_know(of_client) {
-                    return Err(Box::new(Disobeys::NotKnown {
+                    return Err(Box::new(RuleViolation::NotKnown {
                         id: id.clone(),
                         text: rule.cannot_tell(),
                     }));
@@ -226,7 +226,7 @@ fn ask_rules_of(
     analysis: &Analysis<'_>,
     of_client: OfClient,
     parts: &[Part<'_>],
-) -> Result<Admitted, Box<Disobeys>> {
+) -> Result<Admitted, Box<RuleViolation>> {
     let fitting = engine.features.rules.fitting(of_client, parts);
     if fitting == 0 {
         return Ok(Admitted::default());
@@ -240,7 +240,7 @@ fn ask_rules_of(
         bytes: arrival.body.len(),
     };
     let admitted = engine.features.rules.admit(engine.cx.now, fitting, asked);
-    admitted.map_err(|why| Box::new(Disobeys::Refused(why)))
+    admitted.map_err(|why| Box::new(RuleViolation::Refused(why)))
 }
 
 /// The rules that may be about what a client asks: found once for each client.
@@ -278,18 +278,18 @@ fn refuse(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
     statement: Option<&Statement>,
-    why: &Disobeys,
+    why: &RuleViolation,
 ) {
     let global = &engine.cx.shared.stats.global;
     let mut fields = Vec::new();
     let (code, text) = match why {
-        Disobeys::Refused(why) => {
+        RuleViolation::Refused(why) => {
             add(&global.requests_refused_by_rules, 1);
             let is_overload = why.code == code::OVERLOADED;
             add(&global.requests_overloaded, u64::from(is_overload));
             (why.code, &why.text)
         }
-        Disobeys::NotKnown { id, text } => {
+        RuleViolation::NotKnown { id, text } => {
             write::short_bytes(&mut fields, id);
             (code::UNPREPARED, text)
         }

@@ -73,7 +73,7 @@ fn what_is_too_much_at_a_time_is_overloaded_by_the_rules_name_and_places_come_ba
     );
     let rule = bench.common.features.rules.list().remove(0);
     assert_eq!(
-        (rule.in_flight(), bench.engine.residue().len() > 1),
+        (rule.in_flight(), bench.engine.leak_check().len() > 1),
         (2, true)
     );
     assert_eq!(serve(&mut bench), 2);

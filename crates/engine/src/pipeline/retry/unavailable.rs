@@ -104,7 +104,7 @@ impl Engine {
                 continue;
             };
             match request.whole() {
-                Some(client) if self.is_in_vain(key) => self.end_request(client),
+                Some(client) if self.is_abandoned(key) => self.end_request(client),
                 // A part that nobody waits for is dropped on its way.
                 _ => self.route(key),
             }

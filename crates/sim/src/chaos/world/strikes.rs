@@ -78,8 +78,8 @@ impl World {
                 if of.agreeing > 0 {
                     struck.insert(Station::Agreement);
                 }
-                let residue = of.engine.residue();
-                let stations = residue
+                let leak_check = of.engine.leak_check();
+                let stations = leak_check
                     .iter()
                     .filter_map(|line| Station::of_residue(line, node.as_deref()));
                 struck.extend(stations);

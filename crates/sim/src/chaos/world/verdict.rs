@@ -37,9 +37,11 @@ impl World {
             };
             if let Some((stream, request)) = self.clients[client].in_flight.iter().next() {
                 let at = self.connections[number].at;
-                let residue = self.proxies[at.proxy].workers[at.worker].engine.residue();
+                let leak_check = self.proxies[at.proxy].workers[at.worker]
+                    .engine
+                    .leak_check();
                 let what = format!(
-                    "client {client} has no answer to {request:?} on stream {stream}; {residue:?}"
+                    "client {client} has no answer to {request:?} on stream {stream}; {leak_check:?}"
                 );
                 return self.violate(what);
             }
@@ -85,7 +87,8 @@ impl World {
     pub(super) fn look_for_quiet(&mut self) {
         let all_left = self.clients.iter().all(|c| c.connection.is_none());
         let mut workers = self.proxies.iter().flat_map(|proxy| &proxy.workers);
-        let is_quiet = self.is_calm && all_left && workers.all(|w| w.engine.residue().is_empty());
+        let is_quiet =
+            self.is_calm && all_left && workers.all(|w| w.engine.leak_check().is_empty());
         match is_quiet || self.now_us() > self.trouble_us + ANSWERED_AFTER_US {
             true => self.events.plan(QUIET_FOR_US, Event::Quiet),
             false => self.events.plan(1_000_000, Event::LookForQuiet),
@@ -125,12 +128,12 @@ impl World {
                 ));
             }
             for (worker, of) in of.workers.iter().enumerate() {
-                let residue = of.engine.residue();
-                if !residue.is_empty() {
+                let leak_check = of.engine.leak_check();
+                if !leak_check.is_empty() {
                     left.push(format!(
                         "{:?}: {}",
                         At { proxy, worker },
-                        residue.join("; ")
+                        leak_check.join("; ")
                     ));
                 }
             }

@@ -2,7 +2,7 @@
 
 use helenus_wire::RowsView;
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Outcome, Step};
 use crate::exec::scan::aggregate::{Aggregate, Beside, Flow, NO_PAGE_SIZE, Rest, rows_folded};
 use crate::exec::scan::plan_parts::plan_aggregate;
@@ -13,7 +13,7 @@ use crate::keys::NodeRequestKey;
 use crate::statement::learned::Learned;
 
 impl Strategy for Aggregate {
-    fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         let plan = plan_aggregate(around, self.bounds);
         let Some(bounds) = self.bounds else {
             return self.send_whole(around);
@@ -44,12 +44,12 @@ impl Strategy for Aggregate {
         }
     }
 
-    fn on_whole<'a>(&mut self, around: &mut Surroundings<'_>, outcome: Outcome<'a>) -> Step<'a> {
+    fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
         let (Some(statement), Outcome::Answered(response)) = (around.statement(), &outcome) else {
             return outcome.unchanged();
         };
         if !response.has_rows() {
-            return Step::AsItCame;
+            return Step::PassThrough;
         }
         let page = match RowsView::parse(response.content) {
             Ok(page) => page,
@@ -62,12 +62,12 @@ impl Strategy for Aggregate {
             let rows = rows_folded(&self.folds, &page, response.service_us, Beside::Nothing);
             statement.learned.note_density(rows, stretch.tokens());
         }
-        Step::AsItCame
+        Step::PassThrough
     }
 
     fn on_part<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         index: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -77,7 +77,7 @@ impl Strategy for Aggregate {
         }
     }
 
-    fn on_range_settled(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn on_range_settled(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         let Flow::Parts { parts, rest } = &mut self.flow else {
             return Step::Wait;
         };

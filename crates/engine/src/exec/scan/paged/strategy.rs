@@ -1,26 +1,26 @@
 //! Pages of scans as they are carried out: in pieces, in parts, or in stretches.
 
-use crate::exec::context::Surroundings;
+use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Outcome, Step};
 use crate::exec::scan::paged::{Flow, PagedScan};
 use crate::exec::strategy::Strategy;
 use crate::keys::NodeRequestKey;
 
 impl Strategy for PagedScan {
-    fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         match self.begin_stretches(around) || self.begin_parts(around) {
             true => Step::Wait,
             false => self.send_piece(around, around.target.clone()),
         }
     }
 
-    fn on_whole<'a>(&mut self, around: &mut Surroundings<'_>, outcome: Outcome<'a>) -> Step<'a> {
+    fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
         self.on_piece(around, outcome)
     }
 
     fn on_part<'a>(
         &mut self,
-        around: &mut Surroundings<'_>,
+        around: &mut ExecContext<'_>,
         part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {

@@ -105,7 +105,7 @@ fn stored_child(
     let planned = plan_of(&statement, table, &mut engine.features.encodings);
     let changed = match &*planned.plan {
         Plan::Refused(why) => return Err(Refusal::invalid(&**why)),
-        Plan::AsItCame | Plan::All => {
+        Plan::PassThrough | Plan::All => {
             return Ok(Child {
                 table: Some(table.clone()),
                 ..Child::default()
