@@ -388,7 +388,7 @@ pub fn envelope(version: u8, stream: i16, opcode: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A value of the type [bytes]: the body of an AUTH_RESPONSE.
+/// A value of the type `[bytes]`: the body of an AUTH_RESPONSE.
 pub fn value(of: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     bytes(&mut out, of);

@@ -1,6 +1,6 @@
 //! CQL lexer and statement facts. Pure.
 //!
-//! [`facts`] reads a statement once and returns what a proxy must know to route, retry, split or
+//! [`facts()`] reads a statement once and returns what a proxy must know to route, retry, split or
 //! rewrite it. The text itself is never changed or re-printed. Nothing here fails: a statement that
 //! is not understood is [`Kind::Opaque`]. Nothing recurses, and time is linear in the text.
 #![cfg_attr(

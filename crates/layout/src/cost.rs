@@ -146,7 +146,7 @@ impl Coefficients {
 
 impl Default for Coefficients {
     /// Orders of magnitude of a node whose data is in memory: 200,000 rows filtered in 230 ms, a
-    /// read of one row in 0.3 ms. [`fit`] finds those of a given cluster.
+    /// read of one row in 0.3 ms. [`fit()`] finds those of a given cluster.
     fn default() -> Self {
         Coefficients {
             request_us: 300.0,

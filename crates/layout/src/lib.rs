@@ -10,7 +10,7 @@
 //! 1. [`Table`], [`Layout`], [`Shape`]: what can be sorted in which order, and what a statement asks
 //!    of the columns. [`Access`] is the exact part: which slice of a layout a statement reads.
 //! 2. [`Sample`], [`Statistics`]: rows with their correlations, and what is known of the rows beyond
-//!    the sample. [`draw`] makes queries with values from statements with markers.
+//!    the sample. [`draw()`] makes queries with values from statements with markers.
 //! 3. [`CostModel`]: predicted work of a query on a layout, either as in the paper
 //!    ([`IndependentModel`]) or counted on the sample ([`SampledModel`]); [`calibrate`] finds
 //!    the coefficients from measurements.

@@ -154,7 +154,7 @@ impl Estimate {
     }
 
     /// Rows that take about so long, but at least so many that what an answer costs without rows is at
-    /// most [`BASE_SHARE`] of the whole; at most four times as many as answers have had. While all have
+    /// most `BASE_SHARE` of the whole; at most four times as many as answers have had. While all have
     /// about as many, every eighth gets twice as many: otherwise what one costs without rows would stay
     /// unknown, or what it was at another load.
     pub fn rows_in(&self, us: u32) -> u32 {

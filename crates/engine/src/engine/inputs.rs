@@ -91,7 +91,7 @@ impl Engine {
         self.links.renew(&mut self.cx, is_meant);
     }
 
-    /// The checks of every [`TICK`].
+    /// The checks of every `TICK`.
     fn tick(&mut self, since_1970: Duration) {
         let now = self.cx.now;
         self.cx.wall = (since_1970, now);

@@ -1,6 +1,6 @@
 //! Second attempts of reads that take much longer than usual, at another replica (hedging).
 //!
-//! A read that is slower than about 49 of 50 of its statement, and than [`SLOW_MIN`], is asked of the next
+//! A read that is slower than about 49 of 50 of its statement, and than `SLOW_MIN`, is asked of the next
 //! of its replicas as well. The first answer counts. The other attempt is taken out of its queue, or, if a
 //! node has it, its answer is dropped when it comes. An error counts only if there is no other attempt.
 //!

@@ -68,7 +68,7 @@ struct Measured {
 }
 
 impl JavaClient {
-    /// Starts what [`build`] has left in a folder, and connects it.
+    /// Starts what [`build()`] has left in a folder, and connects it.
     pub async fn start(program: &Path, endpoint: &Endpoint, table: &str) -> Result<Self> {
         ensure!(endpoint.tls.is_none(), "the Java client has no TLS");
         let session = endpoint.connect().await?;

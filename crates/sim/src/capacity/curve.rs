@@ -17,7 +17,7 @@ pub struct Point {
 ///
 /// A node's throughput rises to a peak and then falls, perhaps. Where measurements go up and down beside
 /// that, it is noise, which would make simulated nodes get stuck where no real one would. So the curve is
-/// the closest one (by least squares) with a single peak; see [`single_peak`].
+/// the closest one (by least squares) with a single peak; see `single_peak`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// As measured; by clients, strictly rising.

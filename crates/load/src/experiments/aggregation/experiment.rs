@@ -42,7 +42,7 @@ pub struct Aggregation {
     pub table: Table,
     pub users: UserTable,
     pub counters: Counters,
-    /// The first must be [`TOKEN_AWARE`], the second [`ROUND_ROBIN`].
+    /// The first must be `TOKEN_AWARE`, the second `ROUND_ROBIN`.
     pub arms: Vec<Arm>,
     /// The cells to measure, some of [`CELL_KINDS`](super::CELL_KINDS); all if empty.
     pub only: Vec<String>,

@@ -25,7 +25,7 @@ pub struct Storm {
 #[derive(Clone, Debug)]
 pub struct Scheduling {
     pub tables: Tables,
-    /// The first must be [`TOKEN_AWARE`], the baseline.
+    /// The first must be `TOKEN_AWARE`, the baseline.
     pub arms: Vec<Arm>,
     pub rounds: usize,
     pub mixed: Vec<Mixed>,
