@@ -6,7 +6,7 @@
 //! nodes stop, freeze and come back, forget prepared statements, answer with errors, or not at all;
 //! clients leave in the middle, and proxies are restarted.
 //!
-//! What must hold all the same is checked while it happens ([`checks`]) and when all is quiet again.
+//! What must hold all the same is checked while it happens (`checks`) and when all is quiet again.
 
 mod bounds;
 mod cassandra;
