@@ -10,6 +10,7 @@ mod keys;
 mod layouts;
 mod node;
 mod snapshot;
+pub mod summary;
 
 use std::borrow::Cow;
 

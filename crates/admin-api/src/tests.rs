@@ -59,6 +59,13 @@ fn a_history_is_written_without_what_was_not_asked_for() {
     assert_eq!(again::<history::Events>(events), events);
 }
 
+const SUMMARY: &str = r#"{"from_ms":1,"to_ms":2,"ms":3,"zero_unix_ms":4,"classes":{"point":{"per_s":0.5,"mean_us":1.0,"p50_us":1.0,"p99_us":2.0,"p999_us":null}},"nodes":[{"address":"a","number":0,"gone":false,"requests_per_s":1.5,"reads_per_s":1.0,"errors_per_s":0.0,"timeouts_per_s":0.0,"bytes_in_per_s":9.0,"bytes_out_per_s":8.0,"requests_per_frame":null,"down_s":0.0,"ejected_s":0.0,"mean_us":null,"p50_us":null,"p99_us":null,"p999_us":null,"points":[null,0.5]}],"tables":[{"keyspace":"shop","table":"orders","reads_per_s":1.0,"writes_per_s":0.0,"errors_per_s":0.0,"mean_us":7.0,"p50_us":6.0,"p99_us":9.0,"p999_us":9.0}],"layouts":[{"keyspace":"shop","physical":"orders_1","reads_per_s":0.25}]}"#;
+
+#[test]
+fn a_summary_is_written_with_latencies_beside_rates() {
+    assert_eq!(again::<summary::Summary>(SUMMARY), SUMMARY);
+}
+
 #[test]
 fn answers_of_older_and_later_proxies_are_read() {
     let read: Snapshot = serde_json::from_str("{}").expect("an answer");
@@ -98,6 +105,7 @@ fn interfaces(source: &str) -> BTreeMap<&str, BTreeSet<&str>> {
 fn fields_that_the_dashboard_reads_are_written() {
     let snapshot: Value = serde_json::from_str(&snapshot()).expect("JSON");
     let history: Value = serde_json::from_str(HISTORY).expect("JSON");
+    let summary: Value = serde_json::from_str(SUMMARY).expect("JSON");
     let places = [
         (
             include_str!("../../../dashboard/src/snapshot.ts"),
@@ -128,6 +136,18 @@ fn fields_that_the_dashboard_reads_are_written() {
                 ("FramesAnswer", "/fine/steps/0/sent"),
                 ("Gauges", "/fine/steps/0/gauges"),
                 ("EventAnswer", "/events/events/0"),
+            ],
+        ),
+        (
+            include_str!("../../../dashboard/src/summary.ts"),
+            &summary,
+            &[
+                ("Summary", ""),
+                ("Latency", "/nodes/0"),
+                ("Latency", "/tables/0"),
+                ("NodeSummary", "/nodes/0"),
+                ("TableSummary", "/tables/0"),
+                ("LayoutSummary", "/layouts/0"),
             ],
         ),
     ];
