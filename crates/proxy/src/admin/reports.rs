@@ -9,6 +9,7 @@ use helenus_policy::ring::NodeIndex;
 
 use super::metrics::page::Page;
 use crate::process::Process;
+use crate::reports;
 
 /// One node's reports for the dashboard.
 pub(super) fn view(reports: &NodeReports, now: Instant) -> api::Report {
@@ -23,29 +24,7 @@ pub(super) fn view(reports: &NodeReports, now: Instant) -> api::Report {
             .map(|r| age_s(r, now))
             .map(|s| (s * 1e3) as u64),
         memory: latest.as_ref().and_then(|r| r.resources.memory()),
-        resources: latest.map(|r| resources(&r.resources)),
-    }
-}
-
-fn resources(of: &Resources) -> api::Resources {
-    api::Resources {
-        cpu: of.cpu,
-        cpu_process: of.cpu_process,
-        cpu_machine: of.cpu_machine,
-        disk: of.disk,
-        collecting: of.collecting,
-        disk_queue: of.disk_queue,
-        cores: of.cores,
-        heap_used: of.heap_used,
-        heap_max: of.heap_max,
-        collected_ms: of.collected_ms,
-        read_pending: of.read_pending,
-        read_active: of.read_active,
-        read_max: of.read_max,
-        mutation_pending: of.mutation_pending,
-        mutation_active: of.mutation_active,
-        mutation_max: of.mutation_max,
-        compactions_pending: of.compactions_pending,
+        resources: latest.map(|r| reports::shown(&r.resources)),
     }
 }
 
