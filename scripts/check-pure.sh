@@ -21,7 +21,7 @@ without() {
         fi
     done
 }
-for crate in helenus-wire helenus-cql helenus-policy helenus-layout helenus-payload helenus-capture helenus-catalogue helenus-engine helenus-sim; do
+for crate in helenus-wire helenus-cql helenus-policy helenus-layout helenus-payload helenus-capture helenus-catalogue helenus-admin-api helenus-engine helenus-sim; do
     without "$crate" "pure crates must not (see ARCHITECTURE.md)" "tokio mio socket2 rand getrandom serde_json"
 done
 laboratory="helenus-lab helenus-load helenus-sim helenus-cluster"

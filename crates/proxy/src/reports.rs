@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use helenus_admin_api as api;
 use helenus_engine::config::Config;
 use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_engine::upstream::node_reports::{NodeReport, NodeReports, Rejected, Resources};
@@ -152,7 +153,7 @@ pub struct CheckedReport {
     /// Share of the heap in use.
     pub memory: Option<f32>,
     #[serde(flatten)]
-    pub resources: Resources,
+    pub resources: api::Resources,
 }
 
 /// For `helenus check`: a node's first good report, or why there is none.
@@ -176,8 +177,31 @@ pub(crate) async fn probe(config: &Config, node: &Node) -> Result<CheckedReport,
     Ok(CheckedReport {
         age_ms: report.sampled.elapsed().as_millis() as u64,
         memory: report.resources.memory(),
-        resources: report.resources,
+        resources: shown(&report.resources),
     })
+}
+
+/// As answers have it.
+pub(crate) fn shown(of: &Resources) -> api::Resources {
+    api::Resources {
+        cpu: of.cpu,
+        cpu_process: of.cpu_process,
+        cpu_machine: of.cpu_machine,
+        disk: of.disk,
+        collecting: of.collecting,
+        disk_queue: of.disk_queue,
+        cores: of.cores,
+        heap_used: of.heap_used,
+        heap_max: of.heap_max,
+        collected_ms: of.collected_ms,
+        read_pending: of.read_pending,
+        read_active: of.read_active,
+        read_max: of.read_max,
+        mutation_pending: of.mutation_pending,
+        mutation_active: of.mutation_active,
+        mutation_max: of.mutation_max,
+        compactions_pending: of.compactions_pending,
+    }
 }
 
 #[cfg(test)]

@@ -1,43 +1,16 @@
 //! A proxy's history of the time before somebody looked (`/api/history`).
 
-use std::collections::BTreeMap;
-
+use helenus_admin_api::history::{History, Step};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::snapshot::{Histogram, Moment};
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Step {
-    ms: u64,
-    classes: BTreeMap<String, Class>,
-    cpu_us: u64,
-    gauges: Gauges,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Class {
-    latency: Vec<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Gauges {
-    clients: u64,
-    in_flight: u64,
-    queued: u64,
-    resident_bytes: u64,
-}
-
 /// The moments of a proxy's answer, each about so many milliseconds long, the latest last. What is not understood
 /// is no history.
 pub(super) fn moments(answer: &Value, every_ms: u64) -> Vec<Moment> {
-    let steps = answer.pointer("/fine/steps");
-    let steps: Vec<Step> = steps
-        .and_then(|steps| Deserialize::deserialize(steps).ok())
-        .unwrap_or_default();
+    let history = History::deserialize(answer).unwrap_or_default();
+    let steps = history.fine.unwrap_or_default().steps;
     let mut moments = Vec::new();
     // From the end, so that the last is whole.
     let mut end = steps.len();

@@ -3,37 +3,10 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_admin_api::{Key, Keys};
 use helenus_console::cells::printable;
 use helenus_policy::hot::{Entry, Partition, Rates, Summary};
-use serde::{Deserialize, Serialize};
-
-/// A proxy's answer about hot partitions (`/api/keys`).
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct KeysView {
-    keys_shown: bool,
-    work_us_per_s: f64,
-    floor_us_per_s: f64,
-    reads_per_s: f64,
-    writes_per_s: f64,
-    keys: Vec<KeyView>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct KeyView {
-    keyspace: String,
-    table: String,
-    role: Option<String>,
-    role_number: u32,
-    token: String,
-    key: Option<String>,
-    work_us_per_s: f64,
-    error_us_per_s: f64,
-    shared_us_per_s: f64,
-    reads_per_s: f64,
-    writes_per_s: f64,
-    bytes_per_s: f64,
-    spread: bool,
-}
+use serde::Serialize;
 
 /// All proxies together.
 #[derive(Debug, Serialize)]
@@ -88,7 +61,7 @@ impl<T: Ord> Numbers<T> {
 }
 
 impl Merged {
-    pub(super) fn of(views: &[KeysView], max: usize) -> Merged {
+    pub(super) fn of(views: &[Keys], max: usize) -> Merged {
         let mut tables = Numbers::default();
         let mut roles = Numbers::default();
         let mut spread = Vec::new();
@@ -114,7 +87,7 @@ impl Merged {
                 if key.spread {
                     spread.push(partition);
                 }
-                entries.push(key.entry(partition));
+                entries.push(entry_of(key, partition));
             }
             summaries.push(Summary {
                 entries,
@@ -159,27 +132,25 @@ impl Merged {
     }
 }
 
-impl KeyView {
-    fn entry(&self, partition: Partition) -> Entry<Label> {
-        Entry {
-            partition,
-            label: Label {
-                keyspace: self.keyspace.clone(),
-                table: self.table.clone(),
-                role: self.role.clone(),
-                key: self.key.clone(),
-            },
-            work_us: self.work_us_per_s,
-            error_us: self.error_us_per_s,
-            rates: Rates {
-                reads: self.reads_per_s,
-                writes: self.writes_per_s,
-                bytes: self.bytes_per_s,
-                // Not told apart from what it may have had before it was listed.
-                work_us: 0.0,
-                shared_us: self.shared_us_per_s,
-            },
-        }
+fn entry_of(key: &Key, partition: Partition) -> Entry<Label> {
+    Entry {
+        partition,
+        label: Label {
+            keyspace: key.keyspace.clone(),
+            table: key.table.clone(),
+            role: key.role.clone(),
+            key: key.key.clone(),
+        },
+        work_us: key.work_us_per_s,
+        error_us: key.error_us_per_s,
+        rates: Rates {
+            reads: key.reads_per_s,
+            writes: key.writes_per_s,
+            bytes: key.bytes_per_s,
+            // Not told apart from what it may have had before it was listed.
+            work_us: 0.0,
+            shared_us: key.shared_us_per_s,
+        },
     }
 }
 
@@ -268,7 +239,7 @@ mod tests {
     use serde_json::json;
 
     /// Of one proxy: what is listed with its work, and what is left for all others.
-    fn view(keys: &[(&str, Option<&str>, u32, f64)], floor: f64) -> KeysView {
+    fn view(keys: &[(&str, Option<&str>, u32, f64)], floor: f64) -> Keys {
         let listed: f64 = keys.iter().map(|(.., work)| work).sum();
         let keys = keys.iter().map(|(token, role, role_number, work)| {
             json!({

@@ -24,9 +24,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use helenus_admin_api::Keys;
 use helenus_console::admin::{AdminUrl, Answer, Server, token_of};
 use helenus_console::cells::{json_line, print_error, printable};
-use keys::{KeysView, Merged, table};
+use keys::{Merged, table};
 use serde::Deserialize;
 
 use self::app::App;
@@ -163,11 +164,11 @@ async fn watch_keys(args: &TopArgs, servers: &Servers) -> Result<()> {
 }
 
 /// Asks all proxies at once.
-async fn look_at_keys(servers: &Servers) -> (Vec<KeysView>, Vec<anyhow::Error>) {
+async fn look_at_keys(servers: &Servers) -> (Vec<Keys>, Vec<anyhow::Error>) {
     let token = servers.token.as_deref();
     let asked = servers.list.iter().map(async |server| {
         match server.ask(false, "/api/keys", token, PATIENCE).await? {
-            Answer::Done(value) => Ok(KeysView::deserialize(value)?),
+            Answer::Done(value) => Ok(Keys::deserialize(value)?),
             Answer::Refused(why) | Answer::NotAllowed(why) | Answer::NotKnown(why) => bail!(why),
         }
     });

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use helenus_admin_api::{Keys, Snapshot};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::keys::{KeysView, Merged};
-use super::snapshot::{Moment, Snapshot, layout_rows, node_rows};
+use super::keys::Merged;
+use super::snapshot::{Moment, layout_rows, node_rows};
 use super::tab::{Feed, Tab};
 
 /// Why there is no answer.
@@ -61,7 +62,7 @@ impl Proxy {
     pub(super) fn on_answer(&mut self, feed: Feed, answer: Result<Value, Failed>, now_ms: u64) {
         match (feed, answer) {
             (Feed::Snapshot, Ok(value)) => match Snapshot::deserialize(&value) {
-                Ok(snapshot) => self.on_snapshot(snapshot),
+                Ok(snapshot) => self.on_snapshot(snapshot, &value),
                 Err(e) => {
                     let text = format!("its answer is not understood: {e}");
                     self.on_failure(&text, Why::NoAnswer, now_ms);
@@ -85,10 +86,10 @@ impl Proxy {
         }
     }
 
-    fn on_snapshot(&mut self, snapshot: Snapshot) {
+    fn on_snapshot(&mut self, snapshot: Snapshot, answer: &Value) {
         let before = self.snapshot.as_ref();
-        self.nodes = node_rows(before, &snapshot);
-        self.layouts = layout_rows(before, &snapshot);
+        self.nodes = node_rows(before, &snapshot, answer);
+        self.layouts = layout_rows(before, &snapshot, answer);
         self.moment =
             before.and_then(|before| Moment::between(before, &snapshot, self.errors_per_s));
         self.snapshot = Some(snapshot);
@@ -177,8 +178,8 @@ impl Proxy {
 /// The hottest partitions of several proxies together.
 pub(super) fn merged_keys(proxies: &[&Proxy], max: usize) -> Option<Merged> {
     let views = proxies.iter().filter_map(|proxy| proxy.fed(Feed::Keys));
-    let views: Vec<KeysView> = views
-        .filter_map(|fed| KeysView::deserialize(fed).ok())
+    let views: Vec<Keys> = views
+        .filter_map(|fed| Keys::deserialize(fed).ok())
         .collect();
     (!views.is_empty()).then(|| Merged::of(&views, max))
 }

@@ -2,43 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use helenus_admin_api::{self as api, Layout, Node, Snapshot};
 use serde_json::{Value, json};
 
-/// Of what `/api/snapshot` answers, what is shown. Counters are cumulative.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Snapshot {
-    pub version: String,
-    /// Differs after a restart, when all counters begin anew.
-    pub started_unix_ms: u64,
-    pub now_unix_ms: u64,
-    pub cluster: String,
-    pub ready: bool,
-    pub ready_reason: Option<String>,
-    pub clients: u64,
-    pub resident_bytes: Option<u64>,
-    pub cpu_seconds: Option<f64>,
-    /// Exclusive upper bounds of the buckets of all histograms.
-    pub bounds_us: Vec<u64>,
-    classes: Vec<Class>,
-    pub nodes: Vec<Value>,
-    /// Null if they are off.
-    layouts: Value,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Class {
-    class: String,
-    latency: Histogram,
-    queued: u64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+/// Times by bucket, of one proxy or several together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Histogram {
     /// Index and count of the buckets that are not empty, in order.
     buckets: Vec<(usize, u64)>,
+}
+
+impl From<&api::Histogram> for Histogram {
+    fn from(of: &api::Histogram) -> Histogram {
+        Histogram {
+            buckets: of.buckets.clone(),
+        }
+    }
 }
 
 impl Histogram {
@@ -119,7 +98,7 @@ impl Moment {
         let seconds = seconds_between(before, after)?;
         let class = |of: &Snapshot, name: &str| {
             let found = of.classes.iter().find(|class| class.class == name);
-            found.cloned().unwrap_or_default().latency
+            found.map_or_else(Histogram::default, |class| (&class.latency).into())
         };
         let since = |name: &str| class(after, name).since(Some(&class(before, name)));
         let rate = |names: &[&str]| {
@@ -127,13 +106,6 @@ impl Moment {
             counts.sum::<u64>() as f64 / seconds
         };
         let cpu = after.cpu_seconds.unwrap_or(0.0) - before.cpu_seconds.unwrap_or(0.0);
-        let of_nodes = |name: &str| {
-            after
-                .nodes
-                .iter()
-                .filter_map(|node| node[name].as_u64())
-                .sum()
-        };
         Some(Moment {
             reads_per_s: rate(&["point", "multi", "slice", "scan"]),
             writes_per_s: rate(&["write", "lwt"]),
@@ -141,8 +113,8 @@ impl Moment {
             point: since("point"),
             scan: since("scan"),
             waiting: after.classes.iter().map(|class| class.queued).sum(),
-            in_flight: of_nodes("in_flight"),
-            clients: after.clients,
+            in_flight: after.nodes.iter().map(|node| node.in_flight).sum(),
+            clients: after.clients as u64,
             cpu_cores: cpu.max(0.0) / seconds,
             resident_bytes: after.resident_bytes.unwrap_or(0),
         })
@@ -194,23 +166,23 @@ fn seconds_between(before: &Snapshot, after: &Snapshot) -> Option<f64> {
     (is_one_run && passed_ms > 0).then(|| passed_ms as f64 / 1e3)
 }
 
-/// The nodes of a proxy, with rates and quantiles since the look before.
-pub(super) fn node_rows(before: Option<&Snapshot>, after: &Snapshot) -> Vec<Value> {
+/// The nodes of a proxy, as its answer has them, with rates and quantiles since the look before.
+pub(super) fn node_rows(before: Option<&Snapshot>, after: &Snapshot, answer: &Value) -> Vec<Value> {
     let before = before.and_then(|before| Some((before, seconds_between(before, after)?)));
-    let row = |(at, node): (usize, &Value)| {
-        let mut row = node.clone();
+    let row = |(at, (node, row)): (usize, (&Node, &Value))| {
+        let mut row = row.clone();
         let Some((before, seconds)) = before else {
             return row;
         };
         // Each has its place in one run of the proxy. One that has left may share its address with its successor.
         let old = before.nodes.get(at);
-        let old = old.filter(|old| old["address"] == node["address"]);
+        let old = old.filter(|old| old.address == node.address);
         let rate = |name: &str| {
-            let of = |node: &Value| node["counters"][name].as_u64().unwrap_or(0);
+            let of = |node: &Node| node.counters.get(name).copied().unwrap_or(0);
             let new = of(node).saturating_sub(old.map_or(0, of));
             tenth(new as f64 / seconds)
         };
-        let histogram = |of: &Value| Histogram::deserialize(&of["latency"]).unwrap_or_default();
+        let histogram = |of: &Node| Histogram::from(&of.latency);
         let latency = histogram(node).since(old.map(histogram).as_ref());
         for name in ["requests", "errors", "timeouts"] {
             row[format!("{name}_per_s")] = json!(rate(name));
@@ -220,32 +192,38 @@ pub(super) fn node_rows(before: Option<&Snapshot>, after: &Snapshot) -> Vec<Valu
         }
         row
     };
-    after.nodes.iter().enumerate().map(row).collect()
+    let rows = rows(answer, "/nodes");
+    after.nodes.iter().zip(rows).enumerate().map(row).collect()
 }
 
-/// Layouts of a proxy, with their rates since the look before.
-pub(super) fn layout_rows(before: Option<&Snapshot>, after: &Snapshot) -> Vec<Value> {
+/// Layouts of a proxy, as its answer has them, with their rates since the look before.
+pub(super) fn layout_rows(
+    before: Option<&Snapshot>,
+    after: &Snapshot,
+    answer: &Value,
+) -> Vec<Value> {
     let before = before.and_then(|before| Some((before, seconds_between(before, after)?)));
-    let row = |layout: &Value| {
-        let mut row = layout.clone();
+    let row = |(layout, row): (&Layout, &Value)| {
+        let mut row = row.clone();
         if let Some((before, seconds)) = before {
-            let is_it = |old: &&Value| {
-                ["keyspace", "physical"]
-                    .iter()
-                    .all(|name| old[*name] == layout[*name])
-            };
-            let old = layouts(before).iter().find(is_it);
-            let reads = |of: &Value| of["reads"].as_u64().unwrap_or(0);
-            let new = reads(layout).saturating_sub(old.map_or(0, reads));
+            let name = |of: &Layout| (of.keyspace.clone(), of.physical.clone());
+            let old = layouts(before).iter().find(|old| name(old) == name(layout));
+            let new = layout.reads.saturating_sub(old.map_or(0, |old| old.reads));
             row["reads_per_s"] = json!(tenth(new as f64 / seconds));
         }
         row
     };
-    layouts(after).iter().map(row).collect()
+    let rows = rows(answer, "/layouts/layouts");
+    layouts(after).iter().zip(rows).map(row).collect()
 }
 
-fn layouts(of: &Snapshot) -> &[Value] {
-    of.layouts["layouts"].as_array().map_or(&[], Vec::as_slice)
+fn layouts(of: &Snapshot) -> &[Layout] {
+    of.layouts.as_ref().map_or(&[], |of| &of.layouts)
+}
+
+fn rows<'a>(answer: &'a Value, place: &str) -> &'a [Value] {
+    let rows = answer.pointer(place).and_then(Value::as_array);
+    rows.map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]
@@ -270,6 +248,10 @@ mod tests {
         serde_json::from_value(value).expect("a snapshot")
     }
 
+    fn json(of: &Snapshot) -> Value {
+        serde_json::to_value(of).expect("JSON")
+    }
+
     #[test]
     fn a_moment_is_the_difference_of_two_snapshots() {
         let (before, after) = (
@@ -288,10 +270,13 @@ mod tests {
         assert_eq!(moment.point.quantile_us(0.25, bounds), Some(1.5));
         assert_eq!(moment.point.quantile_us(1.0, bounds), Some(4.0));
         assert_eq!(moment.scan.quantile_us(0.5, bounds), None);
-        let rows = node_rows(Some(&before), &after);
+        let rows = node_rows(Some(&before), &after, &json(&after));
         assert_eq!(rows[0]["requests_per_s"], 30.0);
         assert_eq!(rows[0]["us_p50"], 2.0);
-        assert_eq!(node_rows(None, &after)[0]["us_p50"], Value::Null);
+        assert_eq!(
+            node_rows(None, &after, &json(&after))[0]["us_p50"],
+            Value::Null
+        );
     }
 
     #[test]
@@ -301,9 +286,32 @@ mod tests {
             of.nodes.extend(snapshot(now_ms, &[], requests).nodes);
             of
         };
-        let rows = node_rows(Some(&both(10_000, 40)), &both(12_000, 100));
+        let after = both(12_000, 100);
+        let rows = node_rows(Some(&both(10_000, 40)), &after, &json(&after));
         let rates = rows.iter().map(|row| row["requests_per_s"].as_f64());
         assert_eq!(rates.collect::<Vec<_>>(), [Some(0.0), Some(30.0)]);
+    }
+
+    #[test]
+    fn rows_keep_fields_that_only_a_later_proxy_has() {
+        let answer = |now_ms: u64, reads: u64| {
+            json!({
+                "now_unix_ms": now_ms,
+                "nodes": [{"address": "a", "mood": "good"}],
+                "layouts": {"layouts": [{"keyspace": "k", "physical": "p", "reads": reads, "mood": 1}]},
+            })
+        };
+        let read = |of: &Value| serde_json::from_value(of.clone()).expect("a snapshot");
+        let (before, after): (Snapshot, Value) = (read(&answer(1_000, 5)), answer(3_000, 9));
+        let nodes = node_rows(Some(&before), &read(&after), &after);
+        assert_eq!(
+            (&nodes[0]["mood"], &nodes[0]["dc"]),
+            (&json!("good"), &Value::Null)
+        );
+        let layouts = layout_rows(Some(&before), &read(&after), &after);
+        let expected =
+            json!({"keyspace": "k", "physical": "p", "reads": 9, "mood": 1, "reads_per_s": 2.0});
+        assert_eq!(layouts, [expected]);
     }
 
     #[test]

@@ -8,12 +8,11 @@ use std::time::Instant;
 use arc_swap::ArcSwapOption;
 use helenus_policy::choice;
 use helenus_policy::ring::NodeIndex;
-use serde::Serialize;
 
 use crate::stats::{add, sub};
 
 /// A node's use of its resources. Shares are 0 to 1, `None` if the node cannot measure them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Resources {
     /// Of the processors that the node may use: by it and all that shares them with it.
     pub cpu: Option<f32>,

@@ -2,43 +2,21 @@
 
 use std::time::Instant;
 
+use helenus_admin_api as api;
 use helenus_catalogue::Written;
 use helenus_engine::features::encodings::{EncodedColumn, EncodedTable};
-use serde::Serialize;
 
 use super::metrics::page::Page;
 use crate::catalogue::encodings::Known;
 use crate::process::Process;
 
-/// Encoded columns of all tables.
-#[derive(Debug, Serialize)]
-pub(super) struct EncodingsView {
-    /// The catalogue as read may be relied on; if not, reads and writes of the tables are refused.
-    lease_held: bool,
-    /// Problems, as sentences.
-    problems: Vec<String>,
-    columns: Vec<ColumnView>,
-}
-
-#[derive(Debug, PartialEq, Serialize)]
-struct ColumnView {
-    keyspace: String,
-    table: String,
-    column: String,
-    /// As the catalogue names it.
-    state: &'static str,
-    /// The codec of new values.
-    codec: &'static str,
-    dictionary: Option<u32>,
-}
-
 /// `None` if encoded columns are off.
-pub(super) fn view(shared: &Process) -> Option<EncodingsView> {
+pub(super) fn view(shared: &Process) -> Option<api::Encodings> {
     if !shared.settings.load().payload.enabled {
         return None;
     }
     let known = &shared.catalogue.load().encodings;
-    Some(EncodingsView {
+    Some(api::Encodings {
         lease_held: shared.leases.catalogue.is_held(Instant::now()),
         problems: known.problems.clone(),
         columns: columns(known),
@@ -46,7 +24,7 @@ pub(super) fn view(shared: &Process) -> Option<EncodingsView> {
 }
 
 /// By keyspace, table and name.
-fn columns(known: &Known) -> Vec<ColumnView> {
+fn columns(known: &Known) -> Vec<api::EncodedColumn> {
     let tables = known
         .encodings
         .tables
@@ -59,20 +37,20 @@ fn columns(known: &Known) -> Vec<ColumnView> {
             .iter()
             .map(move |column| column_view(table, column))
     };
-    let mut columns: Vec<ColumnView> = tables.flat_map(|table| of_table(table)).collect();
+    let mut columns: Vec<api::EncodedColumn> = tables.flat_map(|table| of_table(table)).collect();
     columns.sort_by(|a, b| {
         (&a.keyspace, &a.table, &a.column).cmp(&(&b.keyspace, &b.table, &b.column))
     });
     columns
 }
 
-fn column_view(table: &EncodedTable, column: &EncodedColumn) -> ColumnView {
-    ColumnView {
+fn column_view(table: &EncodedTable, column: &EncodedColumn) -> api::EncodedColumn {
+    api::EncodedColumn {
         keyspace: table.keyspace.clone(),
         table: table.name.clone(),
         column: column.name.clone(),
-        state: column.written.name(),
-        codec: column.codec.name(),
+        state: column.written.name().into(),
+        codec: column.codec.name().into(),
         dictionary: column.dictionary.map(|id| id.0),
     }
 }
@@ -142,7 +120,7 @@ mod tests {
         let shown = columns(&known());
         let told: Vec<_> = shown
             .iter()
-            .map(|of| (&*of.column, of.state, of.codec, of.dictionary))
+            .map(|of| (&*of.column, &*of.state, &*of.codec, of.dictionary))
             .collect();
         let expected = [
             ("bio", "text", "smile", None),

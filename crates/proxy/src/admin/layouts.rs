@@ -4,44 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use helenus_admin_api::{Layout, Layouts};
 use helenus_engine::features::layouts::LayoutStats;
 use helenus_layout::plan::{Copy, LogicalTable};
-use serde::Serialize;
 
 use super::metrics::page::Page;
 use crate::catalogue::layouts::Known;
 use crate::process::Process;
 
-/// Layouts of all tables for the dashboard.
-#[derive(Debug, Serialize)]
-pub(super) struct LayoutsView {
-    /// The catalogue as read may be relied on; if not, writes of the tables are refused.
-    lease_held: bool,
-    /// Problems, as sentences.
-    problems: Vec<String>,
-    layouts: Vec<LayoutView>,
-}
-
-#[derive(Debug, PartialEq, Serialize)]
-struct LayoutView {
-    keyspace: String,
-    table: String,
-    /// The table that holds it.
-    physical: String,
-    /// Clustering columns in its order.
-    clustering: Vec<String>,
-    /// It is read, not only written.
-    is_read: bool,
-    reads: u64,
-}
-
 /// `None` if layouts are off.
-pub(super) fn view(shared: &Process) -> Option<LayoutsView> {
+pub(super) fn view(shared: &Process) -> Option<Layouts> {
     if !shared.settings.load().layouts.enabled {
         return None;
     }
     let known = &shared.catalogue.load().layouts;
-    Some(LayoutsView {
+    Some(Layouts {
         lease_held: shared.leases.catalogue.is_held(Instant::now()),
         problems: known.problems.clone(),
         layouts: layouts(known, &shared.stats.features.layouts.list()),
@@ -49,7 +26,7 @@ pub(super) fn view(shared: &Process) -> Option<LayoutsView> {
 }
 
 /// In the order of their tables' names, and of the catalogue.
-fn layouts(known: &Known, stats: &[Arc<LayoutStats>]) -> Vec<LayoutView> {
+fn layouts(known: &Known, stats: &[Arc<LayoutStats>]) -> Vec<Layout> {
     let names = known.layouts.names();
     let tables = names.filter_map(|(keyspace, table)| known.layouts.table(keyspace, table));
     let of_table = |table: &Arc<LogicalTable>| {
@@ -60,11 +37,11 @@ fn layouts(known: &Known, stats: &[Arc<LayoutStats>]) -> Vec<LayoutView> {
     tables.flat_map(of_table).collect()
 }
 
-fn layout_view(table: &LogicalTable, copy: &Copy, stats: &[Arc<LayoutStats>]) -> LayoutView {
+fn layout_view(table: &LogicalTable, copy: &Copy, stats: &[Arc<LayoutStats>]) -> Layout {
     let columns = copy.layout.columns();
     let mut stats = stats.iter();
     let own = stats.find(|of| of.keyspace == table.keyspace && of.physical == copy.physical);
-    LayoutView {
+    Layout {
         keyspace: table.keyspace.clone(),
         table: table.name.clone(),
         physical: copy.physical.clone(),
@@ -102,9 +79,8 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use helenus_engine::features::layouts::Layouts;
+    use helenus_engine::features::layouts;
     use helenus_engine::stats::{Stats, add};
-    use helenus_layout::Layout;
     use helenus_layout::plan::ClusteringColumn;
 
     fn known(copies: Vec<Copy>) -> Known {
@@ -125,7 +101,7 @@ mod tests {
             distinct: std::collections::HashMap::new(),
             rows: None,
         };
-        let mut layouts = Layouts::default();
+        let mut layouts = layouts::Layouts::default();
         let tables = layouts.tables.entry("shop".to_owned()).or_default();
         tables.insert("orders".to_owned(), Arc::new(table));
         Known {
@@ -138,7 +114,7 @@ mod tests {
     fn each_layout_is_shown_with_its_order_and_its_reads() {
         let copy = |physical: &str, order: &[usize], readable| Copy {
             physical: physical.to_owned(),
-            layout: Layout::new(order).expect("a permutation"),
+            layout: helenus_layout::Layout::new(order).expect("a permutation"),
             readable,
             further: Vec::new(),
         };

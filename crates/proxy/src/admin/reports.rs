@@ -3,30 +3,18 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use helenus_admin_api as api;
 use helenus_engine::upstream::node_reports::{NodeReport, NodeReports, Rejected, Resources};
 use helenus_policy::ring::NodeIndex;
-use serde::Serialize;
 
 use super::metrics::page::Page;
 use crate::process::Process;
+use crate::reports;
 
 /// One node's reports for the dashboard.
-#[derive(Debug, Serialize)]
-pub(super) struct ReportView {
-    connected: bool,
-    received: u64,
-    rejected: u64,
-    /// Workers to whom the last one contradicts what they see.
-    contradicted: u64,
-    /// The last one: null if there was none.
-    age_ms: Option<u64>,
-    memory: Option<f32>,
-    resources: Option<Resources>,
-}
-
-pub(super) fn view(reports: &NodeReports, now: Instant) -> ReportView {
+pub(super) fn view(reports: &NodeReports, now: Instant) -> api::Report {
     let latest = reports.latest();
-    ReportView {
+    api::Report {
         connected: reports.is_connected.load(Ordering::Relaxed),
         received: reports.received.load(Ordering::Relaxed),
         rejected: Rejected::ALL.iter().map(|why| reports.rejected(*why)).sum(),
@@ -36,7 +24,7 @@ pub(super) fn view(reports: &NodeReports, now: Instant) -> ReportView {
             .map(|r| age_s(r, now))
             .map(|s| (s * 1e3) as u64),
         memory: latest.as_ref().and_then(|r| r.resources.memory()),
-        resources: latest.map(|r| r.resources),
+        resources: latest.map(|r| reports::shown(&r.resources)),
     }
 }
 

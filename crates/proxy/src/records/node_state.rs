@@ -8,10 +8,8 @@ use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::NodeStats;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
-use serde::Serialize;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeState {
     /// Has a link.
     Up,
@@ -21,6 +19,18 @@ pub(crate) enum NodeState {
     Unused,
     /// Left the cluster.
     Gone,
+}
+
+impl NodeState {
+    /// As the admin server's answers have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            NodeState::Up => "up",
+            NodeState::Down => "down",
+            NodeState::Unused => "unused",
+            NodeState::Gone => "gone",
+        }
+    }
 }
 
 /// True if a node is in another data centre, and not to be asked for that.

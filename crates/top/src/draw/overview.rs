@@ -151,13 +151,12 @@ fn node_line(app: &App, theme: Theme) -> Line<'static> {
         .filter_map(|of| of.snapshot.as_ref())
     {
         for node in &snapshot.nodes {
-            let address = node["address"].as_str().unwrap_or_default();
-            match node["state"].as_str() {
-                Some("gone") => continue,
-                Some("down") => down.push(address),
+            match &*node.state {
+                "gone" => continue,
+                "down" => down.push(&node.address),
                 _ => {}
             }
-            all.push(address);
+            all.push(&node.address);
         }
     }
     for list in [&mut down, &mut all] {

@@ -1,12 +1,11 @@
 //! The last hour as JSON, and what has happened in it (docs/api.md, "History").
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use helenus_admin_api::history as api;
 use helenus_engine::stats::{BUCKETS, bucket_bound_us};
 use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
-use serde::Serialize;
 
 use super::shown::since_1970_ms;
 use crate::admin::http::parameters;
@@ -21,135 +20,6 @@ use crate::system::boot_time;
 const EVENTS_SHOWN: u64 = 100;
 const EVENTS_SHOWN_MAX: u64 = 1_000;
 
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct HistoryView {
-    /// Changes with a restart.
-    started_unix_ms: u64,
-    now_unix_ms: u64,
-    /// The zero of the times of steps and events, by the clock as it is now.
-    zero_unix_ms: u64,
-    /// Names of the counters that steps have numbers of in `counters`.
-    counters: Vec<&'static str>,
-    /// Upper bounds of buckets: of latencies, exclusive, and of queries sent together, the last of which has none.
-    bounds_us: Vec<u64>,
-    packed_bounds: Vec<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fine: Option<SeriesView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    coarse: Option<SeriesView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    events: Option<NewEvents>,
-}
-
-#[derive(Debug, Serialize)]
-struct SeriesView {
-    step_ms: u64,
-    steps_max: usize,
-    /// The number of the next step.
-    next: u64,
-    steps: Vec<StepView>,
-}
-
-#[derive(Debug, Serialize)]
-struct StepView {
-    seq: u64,
-    end_ms: u64,
-    ms: u64,
-    /// Index and value, one after the other, of what is not 0; the same of all that follows in pairs.
-    counters: Vec<u64>,
-    classes: BTreeMap<&'static str, ClassView>,
-    cpu_us: u64,
-    link_calls: u64,
-    sent: FramesView,
-    received: FramesView,
-    gauges: GaugesView,
-}
-
-#[derive(Debug, Serialize)]
-struct ClassView {
-    latency: Vec<u64>,
-    latency_sum_us: u64,
-    waits: Vec<u64>,
-    waits_sum_us: u64,
-    dispatched: u64,
-    aged: u64,
-    refused: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct FramesView {
-    queries: u64,
-    frames: Vec<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct GaugesView {
-    clients: u64,
-    links: u64,
-    nodes: u64,
-    nodes_up: u64,
-    nodes_down: u64,
-    nodes_ejected: u64,
-    nodes_out: u64,
-    in_flight: u64,
-    queued: u64,
-    queued_by_class: [u64; Class::COUNT],
-    resident_bytes: u64,
-    window_us: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct NewEvents {
-    /// The number of the next event.
-    next: u64,
-    events: Vec<NewEvent>,
-}
-
-#[derive(Debug, Serialize)]
-struct NewEvent {
-    at_ms: u64,
-    #[serde(flatten)]
-    event: EventView,
-}
-
-#[derive(Debug, Serialize)]
-struct EventView {
-    seq: u64,
-    kind: &'static str,
-    severity: &'static str,
-    text: Box<str>,
-}
-
-impl EventView {
-    /// `details`: whether values may be seen.
-    fn of(event: Event, details: bool) -> EventView {
-        let text = match event.detail {
-            None => event.text,
-            Some(detail) if details => format!("{}: {detail}", event.text).into(),
-            Some(_) => format!("{}: the log says why", event.text).into(),
-        };
-        EventView {
-            seq: event.number,
-            kind: event.kind.name(),
-            severity: event.kind.severity().name(),
-            text,
-        }
-    }
-}
-
-/// The answer of `/api/events`: the latest first.
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct EventsView {
-    events: Vec<PastEvent>,
-}
-
-#[derive(Debug, Serialize)]
-struct PastEvent {
-    at_unix_ms: u64,
-    #[serde(flatten)]
-    event: EventView,
-}
-
 /// The answer of `/api/history`.
 ///
 /// # Errors
@@ -159,18 +29,18 @@ pub(in crate::admin) fn view(
     started: SystemTime,
     query: Option<&str>,
     details: bool,
-) -> Result<HistoryView, String> {
+) -> Result<api::History, String> {
     parameters::only(query, &["fine", "coarse", "events"])?;
     let (fine, coarse) = (wanted(query, "fine")?, wanted(query, "coarse")?);
     let events = wanted(query, "events")?;
     let (now, wall) = (boot_time::now(), since_1970_ms(SystemTime::now()));
     let totals = shared.stats.global.list();
     let series = |of, bounds, from: u64| series(shared, of, bounds, from);
-    Ok(HistoryView {
+    Ok(api::History {
         started_unix_ms: since_1970_ms(started),
         now_unix_ms: wall,
         zero_unix_ms: wall.saturating_sub(shared.history.ms_at(now)),
-        counters: totals.into_iter().map(|(name, _)| name).collect(),
+        counters: totals.into_iter().map(|(name, _)| name.into()).collect(),
         bounds_us: (0..BUCKETS).map(bucket_bound_us).collect(),
         packed_bounds: (0..PACKED_BUCKETS).filter_map(Packed::bound).collect(),
         fine: fine.map(|from| series(Resolution::Fine, FINE, from)),
@@ -190,8 +60,8 @@ fn wanted(query: Option<&str>, name: &str) -> Result<Option<u64>, String> {
     }
 }
 
-fn series(shared: &Process, of: Resolution, bounds: Bounds, from: u64) -> SeriesView {
-    SeriesView {
+fn series(shared: &Process, of: Resolution, bounds: Bounds, from: u64) -> api::Series {
+    api::Series {
         step_ms: bounds.step_ms,
         steps_max: bounds.steps_max,
         next: shared.history.next(of),
@@ -199,14 +69,14 @@ fn series(shared: &Process, of: Resolution, bounds: Bounds, from: u64) -> Series
     }
 }
 
-fn step_view(step: &Step<'_>) -> StepView {
+fn step_view(step: &Step<'_>) -> api::Step {
     let counted = step.counted;
     let classes = Class::ALL.iter().filter_map(|class| {
         let of = counted.class(*class);
-        (!of.is_empty()).then(|| (class.name(), class_view(of)))
+        (!of.is_empty()).then(|| (class.name().into(), class_view(of)))
     });
     let gauges = &step.gauges;
-    StepView {
+    api::Step {
         seq: step.number,
         end_ms: step.end_ms,
         ms: step.lasted_ms,
@@ -216,7 +86,7 @@ fn step_view(step: &Step<'_>) -> StepView {
         link_calls: counted.link_calls(),
         sent: frames_view(counted.sent()),
         received: frames_view(counted.received()),
-        gauges: GaugesView {
+        gauges: api::Gauges {
             clients: gauges.clients,
             links: gauges.links,
             nodes: gauges.nodes,
@@ -226,16 +96,16 @@ fn step_view(step: &Step<'_>) -> StepView {
             nodes_out: gauges.nodes_out,
             in_flight: gauges.in_flight,
             queued: gauges.queued.iter().sum(),
-            queued_by_class: gauges.queued,
+            queued_by_class: gauges.queued.to_vec(),
             resident_bytes: gauges.resident_bytes,
             window_us: gauges.window_us,
         },
     }
 }
 
-fn class_view(of: CountedClass<'_>) -> ClassView {
+fn class_view(of: CountedClass<'_>) -> api::Class {
     let (latency, waits) = (of.latency(), of.waits());
-    ClassView {
+    api::Class {
         latency: pairs(latency.buckets()),
         latency_sum_us: latency.sum_us(),
         waits: pairs(waits.buckets()),
@@ -246,8 +116,8 @@ fn class_view(of: CountedClass<'_>) -> ClassView {
     }
 }
 
-fn frames_view(of: CountedFrames<'_>) -> FramesView {
-    FramesView {
+fn frames_view(of: CountedFrames<'_>) -> api::Frames {
+    api::Frames {
         queries: of.queries,
         frames: pairs(of.frames),
     }
@@ -258,13 +128,13 @@ fn pairs(numbers: &[u64]) -> Vec<u64> {
     numbers.flat_map(|(at, number)| [at, *number]).collect()
 }
 
-fn new_events(shared: &Process, from: u64, details: bool) -> NewEvents {
+fn new_events(shared: &Process, from: u64, details: bool) -> api::NewEvents {
     let (events, next) = shared.events.from(from);
-    let events = events.into_iter().map(|event| NewEvent {
+    let events = events.into_iter().map(|event| api::NewEvent {
         at_ms: event.at.as_millis() as u64,
-        event: EventView::of(event, details),
+        event: shown(event, details),
     });
-    NewEvents {
+    api::NewEvents {
         next,
         events: events.collect(),
     }
@@ -278,18 +148,33 @@ pub(in crate::admin) fn events(
     shared: &Process,
     query: Option<&str>,
     details: bool,
-) -> Result<EventsView, String> {
+) -> Result<api::Events, String> {
     parameters::only(query, &["limit"])?;
     let limit = parameters::number(query, "limit", EVENTS_SHOWN, (1, EVENTS_SHOWN_MAX))?;
     let wall = since_1970_ms(SystemTime::now());
     let zero_ms = wall.saturating_sub(shared.history.ms_at(boot_time::now()));
     let (events, _) = shared.events.from(0);
     let latest = events.into_iter().rev().take(limit as usize);
-    let events = latest.map(|event| PastEvent {
+    let events = latest.map(|event| api::PastEvent {
         at_unix_ms: zero_ms + event.at.as_millis() as u64,
-        event: EventView::of(event, details),
+        event: shown(event, details),
     });
-    Ok(EventsView {
+    Ok(api::Events {
         events: events.collect(),
     })
+}
+
+/// `details`: whether values may be seen.
+fn shown(event: Event, details: bool) -> api::Event {
+    let text = match event.detail {
+        None => event.text,
+        Some(detail) if details => format!("{}: {detail}", event.text).into(),
+        Some(_) => format!("{}: the log says why", event.text).into(),
+    };
+    api::Event {
+        seq: event.number,
+        kind: event.kind.name().into(),
+        severity: event.kind.severity().name().into(),
+        text,
+    }
 }

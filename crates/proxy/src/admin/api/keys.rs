@@ -1,9 +1,9 @@
 //! The partitions that are asked for most, as JSON, for the dashboard and as metrics.
 
+use helenus_admin_api as api;
 use helenus_engine::features::hot::{Hottest, Label, PUBLISHED_MAX};
 use helenus_engine::snapshot::Snapshot;
 use helenus_policy::hot::Entry;
-use serde::Serialize;
 
 use super::key_text::key_text;
 use super::shown::rounded;
@@ -17,62 +17,23 @@ const SHOWN_MAX: usize = 20;
 /// Microseconds of work per second below which a partition is as good as forgotten.
 const WORK_US_MIN: f64 = 1.0;
 
-/// The hottest partitions of this proxy. Rates are means of the last ten seconds or so.
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct KeysView {
-    /// Values of keys are shown (`admin.show_keys`).
-    keys_shown: bool,
-    /// Predicted work of all partitions, in microseconds per second, and of any that is not listed at most.
-    work_us_per_s: f64,
-    floor_us_per_s: f64,
-    reads_per_s: f64,
-    writes_per_s: f64,
-    keys: Vec<KeyView>,
-}
-
-#[derive(Debug, Serialize)]
-struct KeyView {
-    keyspace: String,
-    table: String,
-    /// Null where it cannot be told, or without authentication.
-    role: Option<String>,
-    /// A number of the role: there may be several with one name, or without.
-    role_number: u32,
-    /// A number, as a text: programs read numbers of this size inexactly.
-    token: String,
-    /// Null unless keys are shown.
-    key: Option<String>,
-    /// Of all predicted work, 0 to 1: at least this.
-    share: f64,
-    /// At most so much, and at least `error_us_per_s` less.
-    work_us_per_s: f64,
-    error_us_per_s: f64,
-    /// Of that, what reads have not cost because they shared another's answer.
-    shared_us_per_s: f64,
-    reads_per_s: f64,
-    writes_per_s: f64,
-    bytes_per_s: f64,
-    /// Its reads go to all of its replicas.
-    spread: bool,
-}
-
 /// The answer of `/api/keys`.
-pub(in crate::admin) fn view(shared: &Process) -> KeysView {
+pub(in crate::admin) fn view(shared: &Process) -> api::Keys {
     of(shared, PUBLISHED_MAX)
 }
 
 /// A few of them, for the dashboard.
-pub(in crate::admin) fn shown(shared: &Process) -> KeysView {
+pub(in crate::admin) fn shown(shared: &Process) -> api::Keys {
     of(shared, SHOWN_MAX)
 }
 
-fn of(shared: &Process, max: usize) -> KeysView {
+fn of(shared: &Process, max: usize) -> api::Keys {
     let hottest = shared.features.hot.hottest(max);
     let keys_shown = shared.settings.load().admin.show_keys;
     keys_view(&hottest, keys_shown, &shared.snapshot.load())
 }
 
-fn keys_view(hottest: &Hottest, keys_shown: bool, snapshot: &Snapshot) -> KeysView {
+fn keys_view(hottest: &Hottest, keys_shown: bool, snapshot: &Snapshot) -> api::Keys {
     let summary = &hottest.summary;
     let keys = busy(hottest).map(|entry| {
         let Label { table, role, key } = &entry.label;
@@ -80,7 +41,7 @@ fn keys_view(hottest: &Hottest, keys_shown: bool, snapshot: &Snapshot) -> KeysVi
         let columns = tables.and_then(|tables| tables.get(&table.table));
         let columns = columns.map(|columns| &**columns).unwrap_or_default();
         let key = key.as_ref().filter(|_| keys_shown);
-        KeyView {
+        api::Key {
             keyspace: table.keyspace.clone(),
             table: table.table.clone(),
             role: role.as_ref().map(|role| role.to_string()),
@@ -97,7 +58,7 @@ fn keys_view(hottest: &Hottest, keys_shown: bool, snapshot: &Snapshot) -> KeysVi
             spread: hottest.is_spread(entry),
         }
     });
-    KeysView {
+    api::Keys {
         keys_shown,
         work_us_per_s: rounded(summary.total.work_us),
         floor_us_per_s: rounded(summary.floor_us),

@@ -1,11 +1,10 @@
 //! Requests of nodes, tables and layouts in some of the last hour, as JSON (docs/api.md, "History").
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use helenus_admin_api::summary as api;
 use helenus_engine::snapshot::Node;
 use helenus_policy::schedule::Class;
-use serde::Serialize;
 
 use super::shown::{rounded, since_1970_ms};
 use crate::admin::http::parameters;
@@ -18,81 +17,14 @@ const SECONDS_MAX: u64 = 3_600;
 const SECONDS: u64 = 300;
 const POINTS_MAX: u64 = 360;
 
-#[derive(Debug, Serialize)]
-pub(in crate::admin) struct SummaryView {
-    /// The time that its steps cover, by the clock of `/api/history`, and how long they have lasted.
-    from_ms: u64,
-    to_ms: u64,
-    ms: u64,
-    zero_unix_ms: u64,
-    classes: BTreeMap<&'static str, ClassView>,
-    nodes: Vec<NodeView>,
-    tables: Vec<TableView>,
-    layouts: Vec<LayoutView>,
-}
-
-#[derive(Debug, Serialize)]
-struct ClassView {
-    per_s: f64,
-    #[serde(flatten)]
-    latency: LatencyView,
-}
-
-/// Null without requests.
-#[derive(Debug, Serialize)]
-struct LatencyView {
-    mean_us: Option<f64>,
-    p50_us: Option<f64>,
-    p99_us: Option<f64>,
-    p999_us: Option<f64>,
-}
-
-#[derive(Debug, Serialize)]
-struct NodeView {
-    address: String,
-    /// Its place in the list of `/api/snapshot`: a node that has left and its successor may share an address.
-    number: usize,
-    /// It has left the cluster since.
-    gone: bool,
-    requests_per_s: f64,
-    reads_per_s: f64,
-    errors_per_s: f64,
-    timeouts_per_s: f64,
-    bytes_in_per_s: f64,
-    bytes_out_per_s: f64,
-    /// Null if there were no frames.
-    requests_per_frame: Option<f64>,
-    down_s: f64,
-    ejected_s: f64,
-    #[serde(flatten)]
-    latency: LatencyView,
-    /// Requests per second by part of the time; null where nothing is known.
-    points: Vec<Option<f64>>,
-}
-
-#[derive(Debug, Serialize)]
-struct TableView {
-    keyspace: String,
-    table: String,
-    reads_per_s: f64,
-    writes_per_s: f64,
-    errors_per_s: f64,
-    #[serde(flatten)]
-    latency: LatencyView,
-}
-
-#[derive(Debug, Serialize)]
-struct LayoutView {
-    keyspace: String,
-    physical: String,
-    reads_per_s: f64,
-}
-
 /// The answer of `/api/summary`.
 ///
 /// # Errors
 /// A sentence about the parameter that is wrong.
-pub(in crate::admin) fn view(shared: &Process, query: Option<&str>) -> Result<SummaryView, String> {
+pub(in crate::admin) fn view(
+    shared: &Process,
+    query: Option<&str>,
+) -> Result<api::Summary, String> {
     parameters::only(query, &["seconds", "from_ms", "to_ms", "points"])?;
     let now = boot_time::now();
     let now_ms = shared.history.ms_at(now);
@@ -103,13 +35,13 @@ pub(in crate::admin) fn view(shared: &Process, query: Option<&str>) -> Result<Su
     let (from_ms, to_ms) = sum.covered_ms();
     let classes = Class::ALL.iter().map(|class| {
         let latency = sum.counted().class(*class).latency();
-        let view = ClassView {
+        let view = api::Class {
             per_s: rounded(sum.per_s(latency.count())),
             latency: latency_view(latency),
         };
-        (class.name(), view)
+        (class.name().into(), view)
     });
-    Ok(SummaryView {
+    Ok(api::Summary {
         from_ms,
         to_ms,
         ms: sum.lasted_ms,
@@ -146,9 +78,9 @@ fn time_ms(query: Option<&str>, now_ms: u64) -> Result<(u64, u64), String> {
     }
 }
 
-fn latency_view(of: CountedValues<'_>) -> LatencyView {
+fn latency_view(of: CountedValues<'_>) -> api::Latency {
     let quantile = |share| of.quantile_us(share).map(f64::round);
-    LatencyView {
+    api::Latency {
         mean_us: of.mean_us().map(f64::round),
         p50_us: quantile(0.5),
         p99_us: quantile(0.99),
@@ -157,7 +89,7 @@ fn latency_view(of: CountedValues<'_>) -> LatencyView {
 }
 
 /// All that are in the cluster, and those that have left it and were there in that time.
-fn nodes(shared: &Process, sum: &Summary, shows_points: bool) -> Vec<NodeView> {
+fn nodes(shared: &Process, sum: &Summary, shows_points: bool) -> Vec<api::Node> {
     let snapshot = shared.snapshot.load();
     let nodes = snapshot.nodes.iter().enumerate();
     let nodes = nodes.filter(|(at, node)| !node.gone || sum.detail.knows_node(*at));
@@ -166,13 +98,13 @@ fn nodes(shared: &Process, sum: &Summary, shows_points: bool) -> Vec<NodeView> {
         .collect()
 }
 
-fn node_view((number, node): (usize, &Node), sum: &Summary, shows_points: bool) -> NodeView {
+fn node_view((number, node): (usize, &Node), sum: &Summary, shows_points: bool) -> api::Node {
     let of = sum.detail.node(number);
     let per_s = |count| rounded(sum.per_s(count));
     let parts = of.points.iter().zip(&sum.parts_ms);
     let points = parts.map(|(count, ms)| (*ms > 0).then(|| rounded(rate(*count, *ms))));
     let points: Vec<_> = points.filter(|_| shows_points).collect();
-    NodeView {
+    api::Node {
         address: node.address.to_string(),
         number,
         gone: node.gone,
@@ -199,13 +131,13 @@ fn no_requests(sum: &Summary) -> Vec<Option<f64>> {
     parts.map(|ms| (*ms > 0).then_some(0.0)).collect()
 }
 
-fn tables(shared: &Process, sum: &Summary) -> Vec<TableView> {
+fn tables(shared: &Process, sum: &Summary) -> Vec<api::Table> {
     let tables = shared.stats.tables();
     let tables = tables.iter().enumerate();
     let used = tables.filter_map(|(at, table)| {
         let of: TableSum<'_> = sum.detail.table(at)?;
         let per_s = |count| rounded(sum.per_s(count));
-        Some(TableView {
+        Some(api::Table {
             keyspace: table.keyspace.clone(),
             table: table.table.clone(),
             reads_per_s: per_s(of.reads()),
@@ -217,12 +149,12 @@ fn tables(shared: &Process, sum: &Summary) -> Vec<TableView> {
     used.collect()
 }
 
-fn layouts(shared: &Process, sum: &Summary) -> Vec<LayoutView> {
+fn layouts(shared: &Process, sum: &Summary) -> Vec<api::Layout> {
     let layouts = shared.stats.features.layouts.list();
     let layouts = layouts.iter().enumerate();
     let read = layouts.filter_map(|(at, layout)| {
         let reads = sum.detail.layout(at);
-        (reads > 0).then(|| LayoutView {
+        (reads > 0).then(|| api::Layout {
             keyspace: layout.keyspace.clone(),
             physical: layout.physical.clone(),
             reads_per_s: rounded(sum.per_s(reads)),
