@@ -159,6 +159,8 @@ impl Execution {
     pub(crate) fn hedge_with(&mut self, second: NodeRequestKey) {
         if let State::Single(Some(first)) = self.0 {
             self.0 = State::Hedged { first, second };
+        } else {
+            debug_assert!(false, "a second attempt beside none");
         }
     }
 

@@ -48,12 +48,15 @@ use crate::engine::Engine;
 use crate::snapshot::Snapshot;
 use crate::statement::prepared::Statement;
 
-/// What is kept of a request.
+/// The part of a request that deals with encoded columns.
 #[derive(Default)]
 pub(crate) struct InRequest {
-    /// What it has to do with encoded columns.
     encoded: Option<Box<OnEncoded>>,
-    /// What was known of encoded columns when it began, if it is a read.
+}
+
+/// Knowledge of encoded columns when a read began.
+#[derive(Default)]
+pub(crate) struct InRead {
     known: Option<Arc<Encodings>>,
 }
 
@@ -68,10 +71,10 @@ pub(super) fn on_snapshot(engine: &mut Engine) {
 
 /// Whether a read may join this request: its answer is shown by what was known of encoded columns when it began.
 #[inline]
-pub(super) fn may_join(cx: &Context, request: &InRequest) -> bool {
+pub(super) fn may_join(cx: &Context, read: &InRead) -> bool {
     let now = &cx.snapshot.features.encodings;
     let is_as_now = |known: &Arc<Encodings>| Arc::ptr_eq(known, now);
-    request.known.as_ref().is_none_or(is_as_now)
+    read.known.as_ref().is_none_or(is_as_now)
 }
 
 /// Whether clients see less of the schema than there is.

@@ -64,6 +64,7 @@ pub(crate) struct InSession {
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(super) coalesce: coalesce::Slot,
+    pub(super) encodings: encodings::InRead,
     rare: Option<Box<Rare>>,
 }
 
@@ -137,11 +138,8 @@ impl Slot {
     /// True if a read that asks the same may join it.
     #[inline]
     pub(crate) fn may_be_joined(&self, cx: &Context) -> bool {
-        let Some(rare) = self.rare() else {
-            return true;
-        };
         let mut may_be = true;
-        may_be &= encodings::may_join(cx, &rare.encodings);
+        may_be &= encodings::may_join(cx, &self.encodings);
         may_be
     }
 

@@ -21,9 +21,8 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
     }
     let owner = engine.requests.nodes.get(key).and_then(|of| of.client());
     let client = owner.and_then(|owner| engine.requests.clients.get(owner));
-    let of = client.and_then(|client| client.features.rare());
-    let of = of.map(|rare| &rare.encodings);
-    let Some(known) = of.and_then(|of| of.known.as_ref()) else {
+    let features = client.map(|client| &client.features);
+    let Some(known) = features.and_then(|of| of.encodings.known.as_ref()) else {
         return false;
     };
     let held = engine.cx.shared.leases.held(engine.cx.now);
@@ -42,7 +41,8 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
     if Arc::ptr_eq(known, &newest.features.encodings) {
         return false;
     }
-    let known = of.and_then(|of| of.encoded.as_deref());
+    let rare = features.and_then(|of| of.rare());
+    let known = rare.and_then(|rare| rare.encodings.encoded.as_deref());
     let asked = client.map(|client| &client.query);
     let known = known.map(|of| &*of.table);
     asked.is_some_and(|query| {

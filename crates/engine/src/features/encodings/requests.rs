@@ -20,7 +20,7 @@ use crate::features::encodings::refusals::{
     unprepared,
 };
 use crate::features::encodings::shown::Shown;
-use crate::features::encodings::{EncodedTable, Encodings, InRequest, plan_of};
+use crate::features::encodings::{EncodedTable, Encodings, InRead, InRequest, plan_of};
 use crate::features::{Arrived, Slot};
 use crate::pipeline::arrival::Arrival;
 use crate::rewrite::catalogue::{CATALOGUE_REFUSED, is_systems};
@@ -54,11 +54,11 @@ fn store(
     let (arrival, analysis) = (request.arrival, request.analysis);
     let stored = find_stored(engine, arrival, analysis, request.statement);
     let stored = stored.map_err(Box::new)?;
-    if stored.encoded.is_some() || stored.known.is_some() {
-        slot.keep().encodings = InRequest {
-            encoded: stored.encoded,
-            known: stored.known,
-        };
+    slot.encodings = InRead {
+        known: stored.known,
+    };
+    if let encoded @ Some(_) = stored.encoded {
+        slot.keep().encodings = InRequest { encoded };
     }
     *instead = Instead {
         until: stored.until,

@@ -84,10 +84,11 @@ pub(in crate::features) fn on_follower(
     slot: &mut Slot,
 ) {
     let held = slot.rare_mut().map(|rare| std::mem::take(&mut rare.rules));
-    if let Some(held) = held.filter(|held| !held.is_empty())
+    let permits = held.map(|held| held.of_follower());
+    if let Some(permits) = permits.filter(|permits| !permits.is_empty())
         && let Some(request) = engine.requests.clients.get_mut(key)
     {
-        request.features.keep().rules.0.extend(held.of_follower());
+        request.features.keep().rules.0.extend(permits);
     }
 }
 
