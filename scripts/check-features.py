@@ -53,7 +53,7 @@ def without(tree, name, compiler):
     folder = tree / LISTS[1].rpartition("/")[0]
     shutil.rmtree(folder / name, ignore_errors=True)
     (folder / f"{name}.rs").unlink(missing_ok=True)
-    run = subprocess.run([*compiler, str(tree / ENGINE / "src/lib.rs")], cwd=tree, capture_output=True, text=True)
+    run = subprocess.run([*compiler, str(tree / ENGINE / "src/lib.rs")], cwd=ROOT, capture_output=True, text=True)
     return run.returncode == 0, run.stderr
 
 

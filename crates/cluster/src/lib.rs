@@ -55,12 +55,12 @@ pub fn fetch(version: &str, progress: Progress) -> Result<std::path::PathBuf> {
 }
 
 /// Archives the classes that a node of a Cassandra version loads, unless the cache has an archive that fits
-/// this machine's Java; returns its file. Nodes with [`ClusterSpec::short_lived`] start from it. It takes the
+/// this machine's Java; returns its file, or none if this Java makes none. Nodes with [`ClusterSpec::short_lived`] start from it. It takes the
 /// start of one node.
 ///
 /// # Errors
 /// If the jars cannot be fetched, or that node does not start.
-pub fn archive_classes(version: &str, progress: Progress) -> Result<std::path::PathBuf> {
+pub fn archive_classes(version: &str, progress: Progress) -> Result<Option<std::path::PathBuf>> {
     let lib = jars::ensure(version, &*progress)?;
     class_archive::ensure(&lib, |arguments| {
         progress("archiving the classes of a node (once)");

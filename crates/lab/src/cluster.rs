@@ -201,8 +201,8 @@ pub fn run(args: ClusterArgs) -> anyhow::Result<()> {
                 "{}",
                 helenus_cluster::fetch(&version, progress())?.display()
             );
-            if class_archive {
-                helenus_cluster::archive_classes(&version, progress())?;
+            if class_archive && helenus_cluster::archive_classes(&version, progress())?.is_none() {
+                eprintln!("this Java makes no archive of classes (it can from version 13 on)");
             }
             Ok(())
         }

@@ -74,10 +74,9 @@ impl Links {
     }
 
     pub(crate) fn kill_all_of(&mut self, cx: &mut Context, pool: PoolKey, why: Closing) {
-        let links: Vec<LinkKey> = match self.pools.get(pool) {
-            Some(pool) => pool.all_links().collect(),
-            None => Vec::new(),
-        };
+        // Those that have been replaced, too.
+        let is_of = |(key, link): (LinkKey, &Link)| (link.pool == pool).then_some(key);
+        let links: Vec<LinkKey> = self.open.iter().filter_map(is_of).collect();
         for link in links {
             self.kill(cx, link, why);
         }

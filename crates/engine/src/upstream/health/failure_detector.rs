@@ -143,11 +143,18 @@ impl Links {
     /// The node requests that wait on a link that has been silent for long.
     pub(crate) fn stuck(&self, cx: &Context, key: LinkKey) -> Option<Stuck> {
         let link = self.open.get(key)?;
-        let orphans_max = cx.shared.config.links.in_flight_max / 2;
+        let rescues_max = match link.tenure {
+            Tenure::Stays => {
+                let orphans_max = cx.shared.config.links.in_flight_max / 2;
+                orphans_max.saturating_sub(link.orphans)
+            }
+            // It has to be replaced, or has been.
+            _ => usize::MAX,
+        };
         Some(Stuck {
             node: link.node,
             node_requests: link.node_requests().collect(),
-            rescues_max: orphans_max.saturating_sub(link.orphans),
+            rescues_max,
         })
     }
 }
