@@ -407,10 +407,6 @@ impl Slot {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The permits left when the request gets the answer of another: they hold no place, and count its bytes.
     fn of_follower(mut self) -> Vec<Permit> {
         self.0.retain_mut(|permit| {
