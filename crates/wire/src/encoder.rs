@@ -8,8 +8,6 @@ use crate::packed::Packed;
 
 /// Room in a buffer when it gets its first bytes: for a small message at once instead of by doubling.
 const ROOM_FIRST: usize = 256;
-/// The largest buffer that is kept for the next messages: a larger one only a large message needed.
-const KEPT_MAX: usize = 256 * 1024;
 
 /// Collects outgoing envelopes of one connection.
 #[derive(Debug)]
@@ -58,15 +56,6 @@ impl Encoder {
     /// Bytes waiting to be written.
     pub fn pending_len(&self) -> usize {
         self.out.len() - self.written
-    }
-
-    /// Bytes that are held for what waits: of a buffer that a large message needed all its room, written bytes
-    /// included, as it goes with them; of one that stays with the connection what waits.
-    pub fn held_len(&self) -> usize {
-        match self.out.capacity() {
-            room if room > KEPT_MAX => room,
-            _ => self.pending_len(),
-        }
     }
 
     /// Frames sealed so far (v5).
@@ -196,7 +185,8 @@ impl Encoder {
         if self.written == self.out.len() {
             self.written = 0;
             self.out.clear();
-            if self.out.capacity() > KEPT_MAX {
+            // Keep a little for the next messages, but no memory that only a large one needed.
+            if self.out.capacity() > 256 * 1024 {
                 self.out = Vec::new();
             }
         } else if self.written > 1 << 20 {

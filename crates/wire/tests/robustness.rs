@@ -402,19 +402,3 @@ fn hostile_bodies_do_not_panic_in_views_and_conversions() {
     }
     assert!(understood > 1_000, "only {understood} bodies made sense");
 }
-
-#[test]
-fn what_is_written_of_a_large_message_is_held_until_all_of_it_is() {
-    let mut dice = Dice::new();
-    let header = header(&mut dice, Version::V4);
-    let mut encoder = encoder(false, Compression::None);
-    encoder.push_slice(header, &[0; 100]);
-    assert_eq!(encoder.held_len(), encoder.pending_len());
-    encoder.push_slice(header, &[0; BODY_LEN_MAX]);
-    let held = encoder.held_len();
-    assert!(held > BODY_LEN_MAX);
-    encoder.advance(BODY_LEN_MAX / 2);
-    assert!(encoder.pending_len() < held && encoder.held_len() == held);
-    encoder.advance(encoder.pending_len());
-    assert_eq!(encoder.held_len(), 0);
-}

@@ -163,7 +163,7 @@ impl Link {
     }
 
     fn note_held(&mut self) {
-        let bytes = self.decoder.buffered_len() + self.encoder.held_len();
+        let bytes = self.decoder.buffered_len() + self.encoder.pending_len();
         self.held.set(bytes);
     }
 
