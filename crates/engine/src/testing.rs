@@ -2,6 +2,7 @@
 
 pub(crate) mod asking;
 pub(crate) mod bench;
+mod tables;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;

@@ -6,43 +6,28 @@ use std::time::{Duration, Instant};
 
 use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
-use helenus_policy::ring::{NodeSpec, Replication, Ring};
-use helenus_policy::route::{Locality, NodeTable};
-use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{ErrorBody, Opcode, Version, flags, write};
 
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::features::InSnapshot;
 use crate::features::encodings::Encodings;
-use crate::features::layouts::Layouts;
 use crate::keys::{LinkKey, SessionKey};
 use crate::output::{LinkEnd, Output};
 use crate::rewrite::leases::Flagged;
 use crate::shared::{Common, Shared, WorkerMessage};
-use crate::snapshot::list_columns::ListColumns;
 use crate::snapshot::page_limits::PageLimits;
-use crate::snapshot::{KeyColumn, Snapshot, SystemColumn};
+use crate::snapshot::{Snapshot, SystemColumn};
 use crate::support::tick::TICK;
 use crate::testing::{
-    Envelope, bytes_of, bytes_with_flags, envelopes, node, open_links, request_of,
-    request_with_flags, take,
+    Envelope, bytes_of, bytes_with_flags, envelopes, open_links, request_of, request_with_flags,
+    take,
 };
 use crate::worker_status::{Report, Wanted};
 
 pub(crate) use crate::testing::asking::{Asking, TABLE, metadata_id};
-
-/// A column and its type's number on the wire.
-pub(crate) type Spec = (&'static str, u16);
-
-pub(crate) const BIGINT: u16 = 0x2;
-pub(crate) const VARCHAR: u16 = 0xd;
-
-/// A table with a list `l`, a frozen list `f` and a set `s`.
-pub(crate) const LISTED: &str = "listed";
-
-/// Of a layout of [`TABLE`].
-pub(crate) const LAYOUT: &str = "orders__layout_a";
+pub(crate) use crate::testing::tables::{BIGINT, LAYOUT, Spec, VARCHAR, no_rows, rows};
+use crate::testing::tables::{snapshot, specs};
 
 /// `app.orders`, by customer, sorted by day and status; its layout is sorted by status and day.
 pub(crate) fn orders(readable: bool) -> LogicalTable {
@@ -508,104 +493,4 @@ impl Bench {
             self.engine.on_deadline(self.now, Duration::ZERO);
         }
     }
-}
-
-fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) -> Snapshot {
-    let spec = |number: u8| NodeSpec {
-        dc: String::new(),
-        rack: String::new(),
-        tokens: vec![Token::Murmur3(i64::from(number))],
-    };
-    let specs: Vec<NodeSpec> = (0..nodes).map(spec).collect();
-    let ring = Ring::new(Partitioner::Murmur3, &specs);
-    let replicas = ring.replica_sets(&Replication::Simple { rf: nodes.into() });
-    let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
-        name: "customer".to_owned(),
-        cql_type: "bigint".to_owned(),
-        is_masked: false,
-    }]);
-    let tables = [TABLE, LAYOUT, "others", LISTED].map(|name| (name.to_owned(), key.clone()));
-    let tables = tables.into_iter().collect();
-    let mut layouts = Layouts::default();
-    layouts.add(Arc::new(table));
-    Snapshot {
-        epoch,
-        version,
-        nodes: (0..nodes).map(node).collect(),
-        places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
-        keyspaces: [("app".to_owned(), Arc::new(replicas))]
-            .into_iter()
-            .collect(),
-        ring: Some(ring),
-        tables: [("app".to_owned(), tables)].into_iter().collect(),
-        lists: Arc::new(columns()),
-        features: InSnapshot {
-            layouts: Arc::new(layouts),
-            ..InSnapshot::default()
-        },
-        ..Snapshot::unknown()
-    }
-}
-
-/// The columns of the schema's tables.
-fn columns() -> ListColumns {
-    let mut known = ListColumns::default();
-    for table in [TABLE, LAYOUT, "others", LISTED] {
-        for (column, cql_type) in [
-            ("customer", "bigint"),
-            ("day", "bigint"),
-            ("status", "text"),
-            ("total", "bigint"),
-            ("x", "bigint"),
-        ] {
-            known.note("app", table, column, cql_type);
-        }
-    }
-    for (column, cql_type) in [
-        ("l", "list<text>"),
-        ("f", "frozen<list<text>>"),
-        ("s", "set<text>"),
-    ] {
-        known.note("app", LISTED, column, cql_type);
-    }
-    known
-}
-
-fn specs(body: &mut Vec<u8>, (keyspace, table): (&str, &str), columns: &[Spec]) {
-    write::string(body, keyspace);
-    write::string(body, table);
-    for (name, column_type) in columns {
-        write::string(body, name);
-        write::u16(body, *column_type);
-    }
-}
-
-/// A page of a table, of a cell in each column of each row.
-pub(crate) fn rows(
-    table: &str,
-    columns: &[Spec],
-    state: Option<&[u8]>,
-    cells: &[&[u8]],
-) -> Vec<u8> {
-    let mut body = Vec::new();
-    write::i32(&mut body, 2);
-    write::u32(&mut body, 1 | state.map_or(0, |_| 2));
-    write::u32(&mut body, columns.len() as u32);
-    if state.is_some() {
-        write::bytes(&mut body, state);
-    }
-    specs(&mut body, ("app", table), columns);
-    write::u32(&mut body, (cells.len() / columns.len()) as u32);
-    for cell in cells {
-        write::bytes(&mut body, Some(cell));
-    }
-    body
-}
-
-/// A page of a table without rows.
-pub(crate) fn no_rows(table: &str, columns: &[Spec]) -> Vec<u8> {
-    let mut page = rows(table, columns, None, &[]);
-    let count = page.len() - 4;
-    page[count..].fill(0);
-    page
 }

@@ -13,7 +13,7 @@ use crate::scheduler::PartJob;
 use crate::statement::place::Place;
 
 /// For whose sake a node request is sent to a node.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Owner {
     /// A client request, which waits for nothing else.
     Whole(ClientRequestKey),

@@ -74,7 +74,7 @@ impl Engine {
     }
 
     fn errand(&self, key: NodeRequestKey) -> Option<Errand> {
-        match &self.requests.nodes.get(key)?.owner() {
+        match self.requests.nodes.get(key)?.owner() {
             Owner::Errand(errand) => Some(errand.clone()),
             Owner::Whole(_) | Owner::Part(..) => None,
         }
