@@ -4,11 +4,13 @@ use crate::command_line::command_line;
 use crate::load::parse_watched;
 use crate::node_cpus::{self, parse_cores};
 use crate::node_storage;
-use crate::testbed::start_nodes;
+use crate::testbed::{Proxy, start_nodes};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
+use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::experiments::arms::Arm;
 use helenus_load::experiments::overhead::HELENUS;
 use helenus_load::measure::Phase;
 use helenus_load::process::Watched;
@@ -82,6 +84,34 @@ impl Common {
     /// Number of nodes to bring up at once.
     pub(super) fn nodes(&self) -> u16 {
         self.nodes.unwrap_or(3)
+    }
+
+    /// An arm without a proxy of its own, with as many connections per host as all arms have.
+    pub(super) fn arm(&self, name: &str, contact_points: Vec<String>, policy: Policy) -> Arm {
+        let mut endpoint = Endpoint::new(name, contact_points, policy);
+        endpoint.connections_per_host = self.connections;
+        Arm {
+            endpoint,
+            proxy_pid: None,
+            admin: None,
+        }
+    }
+
+    /// The arm of a proxy that this program has started.
+    pub(super) fn through(&self, name: &str, proxy: &Proxy) -> Arm {
+        Arm {
+            proxy_pid: Some(proxy.pid()),
+            admin: Some(proxy.admin),
+            ..self.arm(name, vec![proxy.address.to_string()], Policy::TokenAware)
+        }
+    }
+
+    /// The arms of `--arm`.
+    pub(super) fn extra_arms(&self) -> impl Iterator<Item = Arm> {
+        self.arms.iter().map(|extra| Arm {
+            proxy_pid: extra.pid,
+            ..self.arm(&extra.name, vec![extra.address.clone()], Policy::TokenAware)
+        })
     }
 }
 

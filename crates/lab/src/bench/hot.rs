@@ -9,7 +9,7 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::client::endpoint::Policy;
 use helenus_load::experiments::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::experiments::hot::{FIRST_REPLICA, Hot, Rate};
 use helenus_load::measure::{Kind, Phase};
@@ -131,33 +131,19 @@ impl HotArgs {
     ) -> Result<Hot> {
         let common = &self.common;
         let span = |quick, full| Duration::from_secs_f64(if common.quick { quick } else { full });
-        let arm = |name: &str, contact_points: Vec<String>, policy, proxy_pid, admin| {
-            let mut endpoint = Endpoint::new(name, contact_points, policy);
-            endpoint.connections_per_host = common.connections;
-            endpoint.consistency = Consistency::One;
-            endpoint.request_timeout = Duration::from_secs_f64(self.time_out);
-            Arm {
-                endpoint,
-                proxy_pid,
-                admin,
-            }
-        };
-        let direct = |name, policy| arm(name, nodes.contact_points.clone(), policy, None, None);
+        let direct = |name, policy| common.arm(name, nodes.contact_points.clone(), policy);
         let mut arms = vec![
             direct(FIRST_REPLICA, Policy::FirstReplica),
             direct(TOKEN_AWARE, Policy::TokenAware),
             direct(ROUND_ROBIN, Policy::RoundRobin),
         ];
-        let through = |name: &str, address: String, pid, admin| {
-            arm(name, vec![address], Policy::TokenAware, pid, admin)
-        };
-        for (variant, proxy) in proxies {
-            let address = proxy.address.to_string();
-            let (pid, admin) = (Some(proxy.pid()), Some(proxy.admin));
-            arms.push(through(&variant.name, address, pid, admin));
-        }
-        for extra in &common.arms {
-            arms.push(through(&extra.name, extra.address.clone(), extra.pid, None));
+        let through =
+            |(variant, proxy): &(Variant<()>, Proxy)| common.through(&variant.name, proxy);
+        arms.extend(proxies.iter().map(through));
+        arms.extend(common.extra_arms());
+        for arm in &mut arms {
+            arm.endpoint.consistency = Consistency::One;
+            arm.endpoint.request_timeout = Duration::from_secs_f64(self.time_out);
         }
         let clients: &[u32] = match (self.clients.is_empty(), common.quick) {
             (false, _) => &self.clients,

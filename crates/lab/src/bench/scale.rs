@@ -8,8 +8,7 @@ use clap::Args;
 use helenus_cluster::Cluster;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::client::endpoint::{Endpoint, Policy};
-use helenus_load::experiments::arms::Arm;
+use helenus_load::client::endpoint::Policy;
 use helenus_load::experiments::scale::{HELENUS, Scale, Sessions, TOKEN_AWARE};
 use helenus_load::measure::Phase;
 use helenus_load::report::Report;
@@ -188,15 +187,6 @@ impl ScaleArgs {
 
     fn experiment(&self, nodes: &Nodes, proxy: &Proxy) -> Scale {
         let common = &self.common;
-        let arm = |name: &str, contact_points: Vec<String>, proxy: Option<&Proxy>| {
-            let mut endpoint = Endpoint::new(name, contact_points, Policy::TokenAware);
-            endpoint.connections_per_host = common.connections;
-            Arm {
-                endpoint,
-                proxy_pid: proxy.map(Proxy::pid),
-                admin: proxy.map(|proxy| proxy.admin),
-            }
-        };
         let seconds = |given: Option<f64>, quick, full| {
             let by_default = if common.quick { quick } else { full };
             Duration::from_secs_f64(given.unwrap_or(by_default))
@@ -211,8 +201,12 @@ impl ScaleArgs {
                 value_bytes: 100,
             },
             arms: vec![
-                arm(TOKEN_AWARE, nodes.contact_points.clone(), None),
-                arm(HELENUS, vec![proxy.address.to_string()], Some(proxy)),
+                common.arm(
+                    TOKEN_AWARE,
+                    nodes.contact_points.clone(),
+                    Policy::TokenAware,
+                ),
+                common.through(HELENUS, proxy),
             ],
             clients: self
                 .clients

@@ -7,9 +7,9 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::spinner;
-use helenus_load::client::endpoint::{Endpoint, Policy};
+use helenus_load::client::endpoint::Policy;
 use helenus_load::experiments::scheduling::{
-    Arm, CellKind, HELENUS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
+    CellKind, HELENUS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
 };
 use helenus_load::report::Report;
 use std::time::{Duration, Instant};
@@ -303,29 +303,17 @@ impl SchedulingArgs {
             Duration::from_secs_f64(given.unwrap_or(by_default))
         };
         let time_out = seconds(self.time_out, 30.0, 60.0);
-        let arm = |name: &str, contact_points: Vec<String>, policy, proxy_pid| {
-            let mut endpoint = Endpoint::new(name, contact_points, policy);
-            endpoint.connections_per_host = common.connections;
-            endpoint.request_timeout = time_out;
-            Arm {
-                endpoint,
-                proxy_pid,
-                admin: None,
-            }
-        };
-        let direct = |name, policy| arm(name, nodes.contact_points.clone(), policy, None);
+        let direct = |name, policy| common.arm(name, nodes.contact_points.clone(), policy);
         let mut arms = vec![
             direct(TOKEN_AWARE, Policy::TokenAware),
             direct(ROUND_ROBIN, Policy::RoundRobin),
         ];
-        let proxy_arm =
-            |name: &str, address: String, pid| arm(name, vec![address], Policy::TokenAware, pid);
-        for (variant, proxy) in proxies {
-            let address = proxy.address.to_string();
-            arms.push(proxy_arm(&variant.name, address, Some(proxy.pid())));
-        }
-        for extra in &common.arms {
-            arms.push(proxy_arm(&extra.name, extra.address.clone(), extra.pid));
+        let through =
+            |(variant, proxy): &(Variant<()>, Proxy)| common.through(&variant.name, proxy);
+        arms.extend(proxies.iter().map(through));
+        arms.extend(common.extra_arms());
+        for arm in &mut arms {
+            arm.endpoint.request_timeout = time_out;
         }
         arms.retain(|arm| !self.leaves_out(&arm.endpoint.name));
         let storm = Storm {

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits, DiskThrottle};
 use helenus_console::open_files::raise_open_files_limit;
 use helenus_console::terminal::{narrate, spinner};
-use helenus_load::client::endpoint::{Endpoint, Policy};
-use helenus_load::experiments::arms::{Arm, HELENUS, TOKEN_AWARE};
+use helenus_load::client::endpoint::Policy;
+use helenus_load::experiments::arms::{HELENUS, TOKEN_AWARE};
 use helenus_load::experiments::disks::{Disk, Disks, Throttle};
 use helenus_load::report::Report;
 use helenus_load::storage::Figures;
@@ -175,15 +175,6 @@ impl StorageArgs {
 
     fn experiment(&self, nodes: &Nodes, proxy: &Proxy) -> Disks {
         let common = &self.common;
-        let arm = |name: &str, contact_points: Vec<String>, proxy: Option<&Proxy>| {
-            let mut endpoint = Endpoint::new(name, contact_points, Policy::TokenAware);
-            endpoint.connections_per_host = common.connections;
-            Arm {
-                endpoint,
-                proxy_pid: proxy.map(Proxy::pid),
-                admin: proxy.map(|proxy| proxy.admin),
-            }
-        };
         let seconds =
             |quick, full| Duration::from_secs_f64(if common.quick { quick } else { full });
         Disks {
@@ -195,8 +186,12 @@ impl StorageArgs {
                 value_bytes: self.value_bytes,
             },
             arms: vec![
-                arm(TOKEN_AWARE, nodes.contact_points.clone(), None),
-                arm(HELENUS, vec![proxy.address.to_string()], Some(proxy)),
+                common.arm(
+                    TOKEN_AWARE,
+                    nodes.contact_points.clone(),
+                    Policy::TokenAware,
+                ),
+                common.through(HELENUS, proxy),
             ],
             clients: self
                 .clients

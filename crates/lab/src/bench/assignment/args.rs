@@ -6,8 +6,8 @@ use crate::node_cpus::default_share;
 use crate::testbed::Proxy;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use helenus_load::client::endpoint::{Endpoint, Policy, parse_consistency};
-use helenus_load::experiments::arms::{Arm, HELENUS, JAVA, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::client::endpoint::{Policy, parse_consistency};
+use helenus_load::experiments::arms::{HELENUS, JAVA, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::experiments::assignment::{Assignment, Scenario};
 use helenus_load::workload::ycsb::UserTable;
 use std::path::{Path, PathBuf};
@@ -221,17 +221,7 @@ impl AssignmentArgs {
         let seconds = Duration::from_secs_f64;
         let span = |quick, full| seconds(if common.quick { quick } else { full });
         let records = if common.quick { 20_000 } else { 100_000 };
-        let arm = |name: &str, contact_points: Vec<String>, policy, proxy_pid, admin| {
-            let mut endpoint = Endpoint::new(name, contact_points, policy);
-            endpoint.connections_per_host = common.connections;
-            endpoint.request_timeout = seconds(self.time_out);
-            Arm {
-                endpoint,
-                proxy_pid,
-                admin,
-            }
-        };
-        let direct = |name, policy| arm(name, nodes.contact_points.clone(), policy, None, None);
+        let direct = |name, policy| common.arm(name, nodes.contact_points.clone(), policy);
         let mut arms = vec![
             direct(TOKEN_AWARE, Policy::TokenAware),
             direct(ROUND_ROBIN, Policy::RoundRobin),
@@ -239,17 +229,12 @@ impl AssignmentArgs {
         if java.is_some() {
             arms.push(direct(JAVA, Policy::TokenAware));
         }
-        let proxy_arm = |name: &str, address: String, pid, admin| {
-            arm(name, vec![address], Policy::TokenAware, pid, admin)
-        };
-        for (variant, proxy) in proxies {
-            let address = proxy.address.to_string();
-            let (pid, admin) = (Some(proxy.pid()), Some(proxy.admin));
-            arms.push(proxy_arm(&variant.name, address, pid, admin));
-        }
-        for extra in &common.arms {
-            let address = extra.address.clone();
-            arms.push(proxy_arm(&extra.name, address, extra.pid, None));
+        let through =
+            |(variant, proxy): &(Variant<()>, Proxy)| common.through(&variant.name, proxy);
+        arms.extend(proxies.iter().map(through));
+        arms.extend(common.extra_arms());
+        for arm in &mut arms {
+            arm.endpoint.request_timeout = seconds(self.time_out);
         }
         let levels = self.consistency.iter();
         let levels = levels.map(|text| parse_consistency(text));
