@@ -39,7 +39,9 @@ pub struct Layouts {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
     pub name: String,
-    /// The table that holds it, in the keyspace of its own table.
+    /// The keyspace of the table that holds it, if that is not the keyspace of its own table.
+    pub keyspace: Option<String>,
+    /// The table that holds it.
     pub physical: String,
     pub clustering: Vec<String>,
     /// As it is stored, also if it is none that is known here.
@@ -51,6 +53,32 @@ pub struct Layout {
 impl Layout {
     pub fn state(&self) -> Option<LayoutState> {
         LayoutState::of_name(&self.state)
+    }
+
+    /// Whether it is *derived*: written by requests of its own to a keyspace of its own.
+    pub fn is_derived(&self) -> bool {
+        self.keyspace.is_some()
+    }
+
+    /// The keyspace of the table that holds it. `of`: of the table that it is a layout of.
+    pub fn keyspace_in<'a>(&'a self, of: &'a TableKey) -> &'a str {
+        self.keyspace.as_deref().unwrap_or(&of.keyspace)
+    }
+
+    /// Where it is held, as it is stored: no name of a table has a dot.
+    pub(crate) fn stored_place(&self) -> String {
+        match &self.keyspace {
+            Some(keyspace) => format!("{keyspace}.{}", self.physical),
+            None => self.physical.clone(),
+        }
+    }
+}
+
+/// Keyspace, if it has one of its own, and table of a layout, as stored.
+fn place_of(stored: &str) -> (Option<String>, String) {
+    match stored.split_once('.') {
+        Some((keyspace, table)) => (Some(keyspace.to_owned()), table.to_owned()),
+        None => (None, stored.to_owned()),
     }
 }
 
@@ -135,9 +163,11 @@ impl Catalogue {
                 }
                 Kind::Layout => {
                     let layouts = of_table.layouts.get_or_insert_default();
+                    let (keyspace, physical) = place_of(&row.physical.unwrap_or_default());
                     layouts.layouts.push(Layout {
                         name: item,
-                        physical: row.physical.unwrap_or_default(),
+                        keyspace,
+                        physical,
                         clustering: row.clustering,
                         state: row.state.unwrap_or_default(),
                         created: row.created.unwrap_or_default(),
@@ -166,6 +196,17 @@ impl Catalogue {
             }
         }
         catalogue
+    }
+
+    /// The keyspaces of its tables, and of their layouts.
+    pub fn keyspaces(&self) -> BTreeSet<&str> {
+        let mut keyspaces = BTreeSet::new();
+        for (table, of) in &self.tables {
+            keyspaces.insert(&*table.keyspace);
+            let layouts = of.layouts.iter().flat_map(|of| &of.layouts);
+            keyspaces.extend(layouts.map(|layout| layout.keyspace_in(table)));
+        }
+        keyspaces
     }
 
     pub fn layouts(&self, table: &TableKey) -> Option<&Layouts> {
@@ -228,6 +269,7 @@ mod tests {
             row("layout", "b"),
             Stored {
                 state: Some("ready".to_owned()),
+                physical: Some("shop__layouts.orders__layout_a".to_owned()),
                 clustering: vec!["day".to_owned()],
                 ..row("layout", "a")
             },
@@ -254,6 +296,9 @@ mod tests {
         assert_eq!(names, ["a", "b"]);
         assert_eq!(layouts.layouts[0].state(), Some(LayoutState::Ready));
         assert_eq!(layouts.layouts[1].state(), None);
+        let places = layouts.layouts.iter().map(|of| of.keyspace_in(&table));
+        assert_eq!(places.collect::<Vec<_>>(), ["shop__layouts", "shop"]);
+        assert_eq!(layouts.layouts[0].physical, "orders__layout_a");
         let encodings = catalogue.encodings(&table).expect("it has");
         assert_eq!(encodings.columns[0].dictionary, Some(3));
         let flags: Vec<String> = catalogue.flags().iter().map(Flag::to_string).collect();

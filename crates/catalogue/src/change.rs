@@ -56,7 +56,7 @@ fn statement(table: &TableKey, change: &Change<'_>) -> String {
             let columns = layout.clustering.iter().map(|column| literal(column));
             format!(
                 "UPDATE helenus.catalogue SET physical = {}, clustering = [{}], state = {}, created = {} WHERE {}",
-                literal(&layout.physical),
+                literal(&layout.stored_place()),
                 columns.collect::<Vec<_>>().join(", "),
                 literal(&layout.state),
                 layout.created,
@@ -117,6 +117,7 @@ mod tests {
         let table = TableKey::new("shop", "it's");
         let layout = Layout {
             name: "a".to_owned(),
+            keyspace: None,
             physical: "it's__layout_a".to_owned(),
             clustering: vec!["day".to_owned(), "Clerk".to_owned()],
             state: "writing".to_owned(),
@@ -134,6 +135,15 @@ mod tests {
              UPDATE helenus.catalogue SET physical = 'it''s__layout_a', clustering = ['day', 'Clerk'], state = \
              'writing', created = 5 WHERE part = 'all' AND keyspace_name = 'shop' AND table_name = 'it''s' AND kind \
              = 'layout' AND item = 'a'; APPLY BATCH"
+        );
+        let derived = Layout {
+            keyspace: Some("shop__layouts".to_owned()),
+            ..layout.clone()
+        };
+        let put = batch(41, 42, &table, &[Change::PutLayout(&derived)]);
+        assert!(
+            put.contains("SET physical = 'shop__layouts.it''s__layout_a', "),
+            "{put}"
         );
         let end = batch(41, 42, &table, &[Change::End(Feature::Encodings)]);
         assert!(end.contains("SET version = 42 WHERE part = 'all' IF version = 41;"));

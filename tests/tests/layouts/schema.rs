@@ -77,6 +77,7 @@ impl TestTable {
         orders.remove(0);
         orders.shuffle(rng);
         let copy = |(at, layout): (usize, Layout)| Copy {
+            keyspace: None,
             physical: format!("{name}__layout_{at}"),
             layout,
             readable: true,
@@ -188,6 +189,7 @@ impl TestTable {
             let columns = copy.layout.columns();
             catalogue::Layout {
                 name: format!("l{at}"),
+                keyspace: copy.keyspace.clone(),
                 physical: copy.physical.clone(),
                 clustering: columns
                     .map(|at| table.clustering[at].name.clone())

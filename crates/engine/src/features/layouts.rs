@@ -96,7 +96,8 @@ pub(super) fn table_behind<'s>(
 
 /// Whether a table holds a layout of another. Beside those in the catalogue these are tables that are
 /// named so: `helenus layouts` makes them before they are in the catalogue, and drops them later. The
-/// partition key tells them from a table that a user has named so, once both are known.
+/// partition key tells them from a table that a user has named so, once both are known. In a keyspace of layouts
+/// alone, all are of the catalogue.
 fn holds_layout(snapshot: &Snapshot, keyspace: &str, physical: &str) -> bool {
     let layouts = &snapshot.features.layouts;
     if layouts.table_of_layout(keyspace, physical).is_some() {
@@ -133,6 +134,8 @@ pub struct Layouts {
     pub tables: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
     /// These, and all others that may have some.
     pub flagged: Flagged,
+    /// The table of each table that holds a layout, by keyspace and name of that.
+    held: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
 }
 
 impl Layouts {
@@ -143,6 +146,11 @@ impl Layouts {
     /// Adds a table with layouts, which is flagged thereby.
     pub fn add(&mut self, table: Arc<LogicalTable>) {
         self.flagged.add(&table.keyspace, &table.name);
+        for copy in &table.copies {
+            let keyspace = table.keyspace_of(copy).to_owned();
+            let of_keyspace = self.held.entry(keyspace).or_default();
+            of_keyspace.insert(copy.physical.clone(), table.clone());
+        }
         let of_keyspace = self.tables.entry(table.keyspace.clone()).or_default();
         of_keyspace.insert(table.name.clone(), table);
     }
@@ -155,10 +163,7 @@ impl Layouts {
 
     /// The table that this one holds a layout of.
     pub fn table_of_layout(&self, keyspace: &str, physical: &str) -> Option<&Arc<LogicalTable>> {
-        let mut tables = self.tables.get(keyspace)?.values();
-        let holds =
-            |table: &&Arc<LogicalTable>| table.copies.iter().any(|c| c.physical == physical);
-        tables.find(holds)
+        self.held.get(keyspace)?.get(physical)
     }
 
     /// Keyspace and name of all tables, in order.

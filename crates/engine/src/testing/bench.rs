@@ -37,6 +37,7 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
         descending: false,
     };
     let copy = Copy {
+        keyspace: None,
         physical: LAYOUT.to_owned(),
         layout: Layout::new(&[1, 0]).expect("a permutation"),
         readable,

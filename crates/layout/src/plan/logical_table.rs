@@ -44,7 +44,9 @@ pub struct Column {
 /// A table that holds the same rows in another clustering order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Name of the table, in the same keyspace.
+    /// Its keyspace, if that is not the table's: then it is *derived*, written by requests of its own.
+    pub keyspace: Option<String>,
+    /// Name of the table that holds it.
     pub physical: String,
     /// Column numbers are places in [`LogicalTable::clustering`].
     pub layout: Layout,
@@ -54,7 +56,19 @@ pub struct Copy {
     pub further: Vec<Column>,
 }
 
+impl Copy {
+    /// Whether it is written by requests of its own, and is read at ONE and LOCAL_ONE only.
+    pub fn is_derived(&self) -> bool {
+        self.keyspace.is_some()
+    }
+}
+
 impl LogicalTable {
+    /// The keyspace of one of its copies.
+    pub fn keyspace_of<'a>(&'a self, copy: &'a Copy) -> &'a str {
+        copy.keyspace.as_deref().unwrap_or(&self.keyspace)
+    }
+
     /// The place among the clustering columns.
     pub(super) fn clustering_column(&self, name: &str) -> Option<usize> {
         self.clustering.iter().position(|c| c.name == name)

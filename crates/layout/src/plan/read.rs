@@ -209,7 +209,7 @@ fn of_copy(
     appended: &[&str],
 ) -> Option<Vec<(Range<usize>, String)>> {
     let spans = &facts.spans;
-    let mut pieces = vec![(spans.table.clone()?, qualified(table, &copy.physical))];
+    let mut pieces = vec![(spans.table.clone()?, qualified(table, copy))];
     let selection = spans.selection.clone()?;
     let quoted = |columns: &[&str]| {
         let columns: Vec<_> = columns

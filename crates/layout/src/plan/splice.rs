@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use helenus_cql::quote_identifier;
 
-use super::logical_table::LogicalTable;
+use super::logical_table::{Copy, LogicalTable};
 
 /// The bytes `within` of the text, with pieces replaced. None if the spans do not fit.
 pub(super) fn splice(
@@ -33,8 +33,8 @@ fn append(derived: &mut String, piece: &str) {
     derived.push_str(piece);
 }
 
-/// How a table of the same keyspace is named, whichever keyspace the connection uses.
-pub(super) fn qualified(table: &LogicalTable, physical: &str) -> String {
-    let keyspace = quote_identifier(&table.keyspace);
-    format!("{keyspace}.{}", quote_identifier(physical))
+/// How a copy is named, whichever keyspace the connection uses.
+pub fn qualified(table: &LogicalTable, copy: &Copy) -> String {
+    let keyspace = quote_identifier(table.keyspace_of(copy));
+    format!("{keyspace}.{}", quote_identifier(&copy.physical))
 }

@@ -22,6 +22,7 @@ fn table(orders: &[&[usize]]) -> LogicalTable {
         descending,
     };
     let copy = |(at, order): (usize, &&[usize])| Copy {
+        keyspace: None,
         physical: format!("t__layout_{at}"),
         layout: Layout::new(order).expect("a permutation"),
         readable: true,

@@ -8,7 +8,7 @@ use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Call, Change, Facts, Kind, Modification, Name, Op, calls, modification};
 
 use super::functions::is_deterministic;
-use super::logical_table::LogicalTable;
+use super::logical_table::{Copy, LogicalTable};
 use super::splice::{qualified, splice};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +27,11 @@ pub fn write(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
         let of = format!("{}.{} has layouts", table.keyspace, table.name);
         return Write::Refused(format!("{of}: {reason}, or drop the layouts"));
     }
-    let copy = |physical: &str| {
-        let name = (facts.spans.table.clone()?, qualified(table, physical));
+    let copy = |copy: &Copy| {
+        let name = (facts.spans.table.clone()?, qualified(table, copy));
         splice(text, facts.spans.statement.clone(), vec![name])
     };
-    let copies: Option<Vec<String>> = table.copies.iter().map(|c| copy(&c.physical)).collect();
+    let copies: Option<Vec<String>> = table.copies.iter().map(copy).collect();
     match copies {
         Some(copies) => Write::Copies(copies),
         None => Write::Refused(format!("{}: {NOT_UNDERSTOOD}", table.name)),

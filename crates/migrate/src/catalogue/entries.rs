@@ -315,6 +315,7 @@ mod tests {
     fn what_was_changed_is_recognized() {
         let layout = Layout {
             name: "a".to_owned(),
+            keyspace: None,
             physical: "orders__layout_a".to_owned(),
             created: 7,
             ..Layout::default()

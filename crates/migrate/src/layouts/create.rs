@@ -146,6 +146,7 @@ fn writing(table: &TableName, wanted: &[Wanted], known: &Known) -> Result<Vec<La
         Some(entry) => Ok(begun_anew(entry)),
         None => Ok(Layout {
             name: layout.name.clone(),
+            keyspace: None,
             physical: names::physical(&table.table, &layout.name)?,
             clustering: layout.clustering.clone(),
             state: LayoutState::Writing.name().to_owned(),
@@ -287,6 +288,7 @@ mod tests {
             ["a=day,clerk", "b=clerk,day", "c=id,day"].map(|w| request::parse(w).expect(w));
         let entry = |at: usize, state: LayoutState| Layout {
             name: wanted[at].name.clone(),
+            keyspace: None,
             physical: format!("orders__layout_{}", wanted[at].name),
             clustering: wanted[at].clustering.clone(),
             state: state.name().to_owned(),

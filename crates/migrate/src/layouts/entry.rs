@@ -19,7 +19,10 @@ pub(super) const PROGRESS: Notes = Notes {
 /// The table that holds a layout of this one.
 pub(super) fn table_of(layout: &Layout, of: &TableName) -> TableName {
     TableName {
-        keyspace: of.keyspace.clone(),
+        keyspace: match &layout.keyspace {
+            Some(keyspace) => Name::from_stored(keyspace.as_str()),
+            None => of.keyspace.clone(),
+        },
         table: Name::from_stored(&*layout.physical),
     }
 }
@@ -90,6 +93,7 @@ mod tests {
         let created = i64::MAX - 5;
         let ready = Layout {
             name: "a".to_owned(),
+            keyspace: None,
             physical: "orders__layout_a".to_owned(),
             clustering: vec!["clerk".to_owned()],
             state: LayoutState::Ready.name().to_owned(),
@@ -113,6 +117,7 @@ mod tests {
         let table: TableName = "shop.orders".parse().expect("a name");
         let layout = Layout {
             name: "a".to_owned(),
+            keyspace: None,
             physical: "orders__layout_a".to_owned(),
             ..Layout::default()
         };

@@ -282,6 +282,7 @@ mod tests {
         let table: TableName = "shop.orders".parse().expect("a name");
         let layout = |name: &str| Layout {
             name: name.to_owned(),
+            keyspace: None,
             physical: format!("orders__layout_{name}"),
             state: LayoutState::Writing.name().to_owned(),
             created: 7,

@@ -113,6 +113,7 @@ mod tests {
     #[test]
     fn each_layout_is_shown_with_its_order_and_its_reads() {
         let copy = |physical: &str, order: &[usize], readable| Copy {
+            keyspace: None,
             physical: physical.to_owned(),
             layout: helenus_layout::Layout::new(order).expect("a permutation"),
             readable,

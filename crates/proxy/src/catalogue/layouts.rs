@@ -95,20 +95,27 @@ fn judge<'a>(
 ) -> Result<(&'a Definition, Copy, Option<String>), String> {
     let TableKey { keyspace, table } = entry.table;
     let physical = &entry.layout.physical;
+    let held_in = entry.layout.keyspace_in(entry.table);
     let own = schema
         .table(keyspace, table)
         .ok_or_else(|| format!("there is no table {keyspace}.{table}"))?;
-    if physical == table {
+    if (held_in, physical) == (keyspace, table) {
         return Err("its table is the table itself".to_owned());
     }
-    if others.iter().any(|copy| copy.physical == *physical) {
-        return Err(format!("its table {physical} is that of another layout"));
+    let is_held_there = |copy: &Copy| {
+        let other = copy.keyspace.as_deref().unwrap_or(keyspace);
+        (other, &copy.physical) == (held_in, physical)
+    };
+    if others.iter().any(is_held_there) {
+        return Err(format!(
+            "its table {held_in}.{physical} is that of another layout"
+        ));
     }
     let copy = schema
-        .table(keyspace, physical)
-        .ok_or_else(|| format!("its table {keyspace}.{physical} does not exist"))?;
+        .table(held_in, physical)
+        .ok_or_else(|| format!("its table {held_in}.{physical} does not exist"))?;
     if let Some(difference) = difference(own, copy) {
-        return Err(format!("its table {keyspace}.{physical} {difference}"));
+        return Err(format!("its table {held_in}.{physical} {difference}"));
     }
     let position = |name: &String| own.clustering.values().position(|(own, ..)| own == name);
     let order: Option<Vec<usize>> = copy.clustering.values().map(|c| position(&c.0)).collect();
@@ -131,6 +138,7 @@ fn judge<'a>(
         _ => other_options(own, copy).or_else(|| other_columns(own, copy)),
     };
     let copy = Copy {
+        keyspace: entry.layout.keyspace.clone(),
         physical: physical.clone(),
         layout,
         readable: state == Some(LayoutState::Ready) && complaint.is_none(),

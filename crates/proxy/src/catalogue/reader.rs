@@ -195,11 +195,10 @@ impl Reader {
         }
     }
 
-    /// The definitions of all tables in the keyspaces of the catalogue's tables.
+    /// The definitions of all tables in the keyspaces of the catalogue's tables and layouts.
     pub(crate) async fn schema(&mut self, catalogue: &Catalogue) -> Result<Schema, ConnError> {
         let mut schema = Schema::default();
-        let keyspaces = catalogue.tables.keys().map(|table| &*table.keyspace);
-        for keyspace in keyspaces.collect::<BTreeSet<&str>>() {
+        for keyspace in catalogue.keyspaces() {
             let keyspace = quote_text(keyspace);
             let columns = format!(
                 "SELECT keyspace_name, table_name, column_name, clustering_order, kind, position, type \

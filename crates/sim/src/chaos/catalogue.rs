@@ -111,6 +111,7 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows, flagged: bool) -> Arc<Layou
     let copies: Vec<Copy> = copies
         .filter_map(|(table, row)| {
             Some(Copy {
+                keyspace: None,
                 physical: table.name.clone(),
                 layout: Layout::new(&table.order.columns)?,
                 readable: (*row)?,

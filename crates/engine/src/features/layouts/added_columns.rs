@@ -202,6 +202,7 @@ mod tests {
             is_static: *is_static,
         };
         Copy {
+            keyspace: None,
             physical: "orders__layout_a".to_owned(),
             layout: Layout::new(&[1, 0]).expect("a permutation"),
             readable: false,

@@ -2,8 +2,8 @@
 //! to its layouts; whatever changes rows, or what a statement means, is refused.
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
-use helenus_cql::{Name, fold_identifier, quote_identifier};
-use helenus_layout::plan::{Copy, LogicalTable};
+use helenus_cql::{Name, fold_identifier};
+use helenus_layout::plan::{Copy, LogicalTable, qualified};
 
 use crate::features::layouts::added_columns;
 use crate::statement::prepared::Statement;
@@ -56,7 +56,7 @@ pub(crate) fn alter_layouts(
     let on = |copy: &Copy| -> Result<Option<String>, String> {
         let (before, behind) = parts.ok_or("it is not understood")?;
         let behind = on_layout(behind, table, copy)?;
-        let physical = qualified(table, &copy.physical);
+        let physical = qualified(table, copy);
         Ok(behind.map(|behind| format!("{before}{physical}{behind}")))
     };
     let texts: Result<Vec<_>, String> = table.copies.iter().map(on).collect();
@@ -149,12 +149,6 @@ fn options<'a>(text: &'a str, mut tokens: impl Iterator<Item = Token>) -> Option
             Some(_) => return None,
         }
     }
-}
-
-/// A layout's table as CQL names it.
-pub(crate) fn qualified(table: &LogicalTable, physical: &str) -> String {
-    let keyspace = quote_identifier(&table.keyspace);
-    format!("{keyspace}.{}", quote_identifier(physical))
 }
 
 fn text_of<'a>(text: &'a str, token: &Token) -> &'a str {

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, fold_identifier};
-use helenus_layout::plan::{Copy, LogicalTable};
+use helenus_layout::plan::{Copy, LogicalTable, qualified};
 use helenus_wire::code;
 
 use crate::features::layouts::Layouts;
-use crate::features::layouts::alter::{alter_layouts, qualified};
+use crate::features::layouts::alter::alter_layouts;
 use crate::memory::NO_MEMORY;
 use crate::rewrite::catalogue::{CATALOGUE, CATALOGUE_REFUSED};
 use crate::rewrite::leases::{Leases, Need};
@@ -70,8 +70,8 @@ pub(crate) fn write_refused(table: Option<(&str, &str)>, layouts: &Layouts) -> O
     }
     let table = layouts.table_of_layout(keyspace, physical)?;
     Some(format!(
-        "{keyspace}.{physical} is a layout of {keyspace}.{}: write to that, and the layout follows",
-        table.name
+        "{keyspace}.{physical} is a layout of {}.{}: write to that, and the layout follows",
+        table.keyspace, table.name
     ))
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn rights(
     let keyspace = keyspace.as_ref().map(Name::as_str).or(session)?;
     let table = layouts.table(keyspace, table.as_str())?;
     let (before, behind) = (text.get(..span.start)?, text.get(span.end..)?);
-    let on = |copy: &Copy| format!("{before}{}{behind}", qualified(table, &copy.physical));
+    let on = |copy: &Copy| format!("{before}{}{behind}", qualified(table, copy));
     Some((table.clone(), table.copies.iter().map(on).collect()))
 }
 
@@ -188,10 +188,10 @@ fn definition_refused(
     if let Some((keyspace, physical)) = table
         && let Some(table) = layouts.table_of_layout(keyspace, physical)
     {
-        let name = &table.name;
+        let (of, name) = (&table.keyspace, &table.name);
         return Some(format!(
-            "{keyspace}.{physical} is a layout of {keyspace}.{name}: it is changed by the commands of `helenus \
-             layouts` only (helenus layouts drop {keyspace}.{name})"
+            "{keyspace}.{physical} is a layout of {of}.{name}: it is changed by the commands of `helenus \
+             layouts` only (helenus layouts drop {of}.{name})"
         ));
     }
     let definition = Definition::of(&statement.text);

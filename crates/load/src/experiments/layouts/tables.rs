@@ -109,6 +109,7 @@ impl Copies {
             let columns = self.orders[copy].iter().map(|&at| CLUSTERING[at]);
             Layout {
                 name: layout_name(copy).into(),
+                keyspace: None,
                 physical: self.name(copy),
                 clustering: columns.map(str::to_owned).collect(),
                 state: LayoutState::Ready.name().to_owned(),

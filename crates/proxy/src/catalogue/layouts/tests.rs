@@ -20,6 +20,7 @@ fn entry(layout: &str, clustering: &[&str]) -> Entry {
         table: "orders",
         layout: helenus_catalogue::Layout {
             name: layout.to_owned(),
+            keyspace: None,
             physical: format!("orders__layout_{layout}"),
             clustering: clustering.iter().map(|c| (*c).to_owned()).collect(),
             state: State::Ready.name().to_owned(),
