@@ -60,6 +60,15 @@ impl Layout {
         self.keyspace.is_some()
     }
 
+    /// It has missed a write: under a number that no command has seen yet, so that whoever works on it notices.
+    pub fn behind(&self, now_ms: i64) -> Layout {
+        Layout {
+            state: LayoutState::Behind.name().to_owned(),
+            created: now_ms.max(self.created.saturating_add(1)),
+            ..self.clone()
+        }
+    }
+
     /// The keyspace of the table that holds it. `of`: of the table that it is a layout of.
     pub fn keyspace_in<'a>(&'a self, of: &'a TableKey) -> &'a str {
         self.keyspace.as_deref().unwrap_or(&of.keyspace)

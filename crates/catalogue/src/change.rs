@@ -45,6 +45,20 @@ pub fn batch(old: i64, new: i64, table: &TableKey, changes: &[Change<'_>]) -> St
     batch
 }
 
+/// Puts partitions of a table in doubt ([`crate::stored::CREATE_DOUBTS`]).
+pub fn doubt(table: &TableKey, tokens: &[i64]) -> String {
+    let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
+    for token in tokens {
+        batch.push_str(&format!(
+            "INSERT INTO helenus.layout_doubts (keyspace_name, table_name, token) VALUES ({}, {}, {token}); ",
+            literal(&table.keyspace),
+            literal(&table.table)
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
 fn statement(table: &TableKey, change: &Change<'_>) -> String {
     match change {
         Change::Begin(feature, flag) => format!(

@@ -19,6 +19,11 @@ pub const CREATE_DICTIONARIES: &str = "CREATE TABLE IF NOT EXISTS helenus.dictio
     keyspace_name text, table_name text, id int, column_name text, codec text, learned blob, \
     created timestamp, PRIMARY KEY ((keyspace_name, table_name), id))";
 
+/// Partitions of tables with derived layouts of which it is not known whether the table has what the layouts have:
+/// proxies put them in, and a sweep takes them out once they have been compared.
+pub const CREATE_DOUBTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_doubts (\
+    keyspace_name text, table_name text, token bigint, PRIMARY KEY ((keyspace_name, table_name), token))";
+
 /// The whole catalogue.
 pub const SELECT: &str = "SELECT version, keyspace_name, table_name, kind, item, flag, rows, distinct_values, physical, \
     clustering, state, created, hidden, codec, dictionary, goal FROM helenus.catalogue WHERE part = 'all'";

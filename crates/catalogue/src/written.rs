@@ -7,6 +7,8 @@ pub enum LayoutState {
     Writing,
     /// Proxies write it and read it.
     Ready,
+    /// Derived, and known to have missed a write: nobody writes or reads it until it is compared with its table.
+    Behind,
 }
 
 impl LayoutState {
@@ -14,11 +16,16 @@ impl LayoutState {
         match self {
             LayoutState::Writing => "writing",
             LayoutState::Ready => "ready",
+            LayoutState::Behind => "behind",
         }
     }
 
     pub fn of_name(name: &str) -> Option<LayoutState> {
-        let all = [LayoutState::Writing, LayoutState::Ready];
+        let all = [
+            LayoutState::Writing,
+            LayoutState::Ready,
+            LayoutState::Behind,
+        ];
         all.into_iter().find(|state| state.name() == name)
     }
 }

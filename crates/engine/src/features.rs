@@ -40,6 +40,7 @@ pub struct Shared {
     pub pause: pause::Shared,
     prewarm: prewarm::Shared,
     pub hot: hot::HotPartitions,
+    layouts: layouts::Shared,
 }
 
 impl Shared {
@@ -50,6 +51,7 @@ impl Shared {
             pause: pause::Shared::default(),
             prewarm: prewarm::Shared::default(),
             hot: hot::HotPartitions::default(),
+            layouts: layouts::Shared::default(),
         }
     }
 
@@ -90,6 +92,7 @@ pub enum Message {
 pub enum Output {
     Captured(capture::Captured),
     Traced(Box<records::RequestTrace>),
+    Layouts(layouts::Output),
 }
 
 /// A question about a worker that features answer.

@@ -166,6 +166,9 @@ counters! {
         layout_writes,
         layout_writes_refused,
         layout_writes_fenced,
+        /// Writes of which nobody knows whether the table has them, and of derived layouts that no node has taken.
+        layout_writes_doubted,
+        layout_writes_missed,
         worker_sleeps,
         /// Requests whose traces a collector has taken, and those that none has got.
         traces_exported,

@@ -10,6 +10,8 @@ mod dictionaries;
 pub(crate) mod encodings;
 mod known;
 pub(crate) mod layouts;
+mod marks;
+mod news;
 pub(crate) mod reader;
 mod schema;
 mod stored;
@@ -30,6 +32,8 @@ use helenus_wire::{Version, code};
 
 use self::dictionaries::Dictionaries;
 pub(crate) use self::known::Known;
+pub(crate) use self::news::LayoutNews;
+use self::news::Unmarked;
 use self::reader::{Flags, ReadError, Reader, Reading, features};
 use self::schema::Schema;
 use self::votes::{Told, Verdict, Votes};
@@ -63,6 +67,8 @@ struct Seen {
     decided: Option<Told>,
     /// When the tables were looked at.
     looked: Option<Instant>,
+    /// What the catalogue does not tell yet of layouts that have missed writes.
+    unmarked: Unmarked,
     /// Problems that have been logged.
     told: BTreeSet<String>,
 }
@@ -184,12 +190,15 @@ impl Watch {
             let changed = tokio::select! {
                 () = tokio::time::sleep(waits::refresh()) => false,
                 () = self.common.schema_changed.notified() => true,
+                () = self.common.layout_news.come() => false,
             };
+            let news = self.hear_news();
             if changed {
                 tokio::time::sleep(EVENT_DELAY).await;
                 self.seen.looked = None;
             }
             self.renew().await;
+            self.tell_news(news).await;
         }
     }
 
@@ -427,7 +436,8 @@ impl Watch {
             return Ok((self.seen.known.clone(), None));
         }
         let looked_up = look_up(reader, catalogue, &self.seen.looked_up, local_dc).await?;
-        let known = looked_up.known(catalogue, &self.features);
+        let catalogue = self.seen.unmarked.shown_in(catalogue);
+        let known = looked_up.known(&catalogue, &self.features);
         Ok((known, Some((looked_up, schema_version))))
     }
 

@@ -21,7 +21,7 @@ use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::capture::Captures;
-use crate::catalogue::Known;
+use crate::catalogue::{Known, LayoutNews};
 use crate::conn::Dialer;
 use crate::conn::tls::{self, Expiry};
 use crate::places::{Bounds, Places};
@@ -77,6 +77,8 @@ pub(crate) struct Process {
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
     pub schema_changed: Notify,
+    /// What workers tell of derived layouts.
+    pub layout_news: LayoutNews,
     /// Nodes without the schema changes that clients wait for, as was last heard.
     pub schema_awaited_of: ArcSwap<Vec<SocketAddr>>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
@@ -247,6 +249,7 @@ impl Process {
             history: History::new(began),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
+            layout_news: LayoutNews::default(),
             schema_awaited_of: ArcSwap::default(),
             workers: Mutex::new(Vec::new()),
             turns_of_workers: WorkerTurns::new(now),

@@ -191,6 +191,9 @@ impl Worker {
                     self.shared.captures.take(captured)
                 }
                 Output::Feature(features::Output::Traced(trace)) => self.shared.trace(trace),
+                Output::Feature(features::Output::Layouts(news)) => {
+                    self.shared.layout_news.take(news)
+                }
             }
         }
         if self.engine.has_unsent()

@@ -39,7 +39,7 @@ pub use request::{
 pub use result::{
     PreparedView, ResultKind, RowsView, columns_of_table, result_kind, strip_prelude,
 };
-pub use splice::{BatchStatement, same_columns, without_result_columns, write_batch};
+pub use splice::{BatchStatement, TableName, same_columns, without_result_columns, write_batch};
 pub use types::{ColumnSpec, ColumnType};
 
 /// The largest body accepted in either direction, in bytes. Cassandra's own default for

@@ -41,6 +41,32 @@ impl Options<'_> {
         }
     }
 
+    /// Appends these options, which are those of `body`, as they are but for the timestamp, if they have none, and for
+    /// the time at which values begin to live, which only v5 has, likewise.
+    pub fn write_timed(
+        &self,
+        body: &[u8],
+        version: Version,
+        (timestamp, now_in_seconds): (i64, i32),
+        out: &mut Vec<u8>,
+    ) {
+        use query_flags::*;
+        let lacks = |flag: u32| self.flags & flag == 0;
+        let now = (version == Version::V5 && lacks(NOW_IN_SECONDS)).then_some(now_in_seconds);
+        let added_now = now.map_or(0, |_| NOW_IN_SECONDS);
+        write::u16(out, self.consistency.0);
+        write_flags(out, self.flags | TIMESTAMP | added_now, version);
+        let flags_end = self.flags_at + if version == Version::V5 { 4 } else { 1 };
+        out.extend_from_slice(body.get(flags_end..self.keyspace_at).unwrap_or_default());
+        if lacks(TIMESTAMP) {
+            write::i64(out, timestamp);
+        }
+        out.extend_from_slice(body.get(self.keyspace_at..).unwrap_or_default());
+        if let Some(now) = now {
+            write::i32(out, now);
+        }
+    }
+
     /// Appends these options, which are those of `body`, as they are but for the values: these, without
     /// names; and for the keyspace, which only v5 has.
     pub fn write_with_values(
@@ -74,6 +100,9 @@ impl Options<'_> {
         out.extend_from_slice(body.get(behind..).unwrap_or_default());
     }
 }
+
+/// Keyspace and name of a table.
+pub type TableName<'a> = (&'a str, &'a str);
 
 /// The statement of a child of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +193,7 @@ impl RowsView<'_> {
     /// about its own table, so it is left out; the columns themselves stay.
     pub fn write_for_table(
         &self,
-        (from, to): (&str, &str),
+        (from, to): (TableName<'_>, TableName<'_>),
         state: Option<&[u8]>,
         out: &mut Vec<u8>,
     ) {
@@ -177,7 +206,7 @@ impl RowsView<'_> {
     /// that [`RowsView::for_each_row`] gives of them.
     pub fn write_rows_for_table(
         &self,
-        names: (&str, &str),
+        names: (TableName<'_>, TableName<'_>),
         column_count: usize,
         rows: &[&[u8]],
         out: &mut Vec<u8>,
@@ -214,12 +243,11 @@ impl RowsView<'_> {
     /// Everything in front of the number of rows.
     fn write_head_for_table(
         &self,
-        (from, to): (&str, &str),
+        (from, to): (TableName<'_>, TableName<'_>),
         state: Option<&[u8]>,
         column_count: usize,
         out: &mut Vec<u8>,
     ) {
-        let rename = |table| if table == from { to } else { table };
         write::i32(out, 2);
         write::u32(out, self.flags & !METADATA_CHANGED);
         write::i32(out, column_count as i32);
@@ -229,8 +257,10 @@ impl RowsView<'_> {
         let is_global = self.flags & GLOBAL_TABLE != 0;
         for (at, column) in self.columns.iter().take(column_count).enumerate() {
             if !is_global || at == 0 {
-                write::string(out, column.keyspace);
-                write::string(out, rename(column.table));
+                let own = (column.keyspace, column.table);
+                let (keyspace, table) = if own == from { to } else { own };
+                write::string(out, keyspace);
+                write::string(out, table);
             }
             write::string(out, column.name);
             out.extend_from_slice(column.column_type.raw);
@@ -280,32 +310,28 @@ pub fn without_result_columns(
     Ok(Some(out))
 }
 
-/// True if two results have the same columns, one in a table of the same keyspace with another name: of results
-/// whose columns are of one table each. The first one has so many more at its end.
+/// True if two results have the same columns, each in a table of its own: of results whose columns are of one table each.
+/// The first one has so many more at its end.
 pub fn same_columns(
-    (one, table): (&[u8], &str),
-    (other, renamed): (&[u8], &str),
+    (one, table): (&[u8], TableName<'_>),
+    (other, renamed): (&[u8], TableName<'_>),
     more: usize,
 ) -> bool {
-    let split = |metadata: &'_ [u8], of: &str| -> Option<usize> {
+    let split = |metadata: &'_ [u8], of: TableName<'_>| -> Option<usize> {
         let mut reader = Reader::new(metadata);
-        reader.string().ok()?;
-        let named = reader.string().ok()?;
+        let named = (reader.string().ok()?, reader.string().ok()?);
         (named == of).then(|| reader.position())
     };
     let (Some(at), Some(other_at)) = (split(one, table), split(other, renamed)) else {
         return one.is_empty() && other.is_empty() && more == 0;
     };
-    let keyspace_end = |at: usize, table: &str| at - table.len() - 2;
     let Some(rest) = one[at..].strip_prefix(&other[other_at..]) else {
         return false;
     };
     let mut reader = Reader::new(rest);
     let mut columns =
         (0..more).map(|_| reader.string().is_ok() && ColumnType::parse(&mut reader).is_ok());
-    columns.all(|is_column| is_column)
-        && reader.is_empty()
-        && one[..keyspace_end(at, table)] == other[..keyspace_end(other_at, renamed)]
+    columns.all(|is_column| is_column) && reader.is_empty()
 }
 
 #[cfg(test)]
@@ -324,13 +350,71 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_time_gets_one_and_what_has_keeps_it() {
+        use crate::request::QueryView;
+        for version in [Version::V3, Version::V4, Version::V5] {
+            let keyspaces = [None, Some("app")];
+            let keyspaces = keyspaces
+                .iter()
+                .filter(|of| of.is_none() || version == Version::V5);
+            for keyspace in keyspaces {
+                for own in [None, Some(7)] {
+                    for state in [None, Some(&b"state"[..])] {
+                        let mut body = Vec::new();
+                        write::long_string(&mut body, "x");
+                        let options = Options {
+                            consistency: crate::Consistency::QUORUM,
+                            flags: own.map_or(0, |_| query_flags::TIMESTAMP)
+                                | query_flags::SERIAL_CONSISTENCY,
+                            timestamp: own,
+                            serial_consistency: Some(crate::Consistency::SERIAL),
+                            ..QueryView::parse(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0], Version::V5)
+                                .expect("a QUERY without options")
+                                .options
+                        };
+                        let page = crate::Page { size: 10, state };
+                        let is_written = crate::write_query(
+                            "x",
+                            &options,
+                            &[],
+                            page,
+                            version,
+                            *keyspace,
+                            &mut body,
+                        );
+                        assert!(is_written);
+                        let body = body.split_off(5);
+                        let view = QueryView::parse(&body, version).expect("a QUERY");
+                        let mut timed = Vec::new();
+                        write::long_string(&mut timed, "x");
+                        view.options
+                            .write_timed(&body, version, (9, 11), &mut timed);
+                        let timed = QueryView::parse(&timed, version).expect("a QUERY").options;
+                        assert_eq!(timed.timestamp, own.or(Some(9)));
+                        let now = (version == Version::V5).then_some(11);
+                        assert_eq!(timed.now_in_seconds, now);
+                        assert_eq!(timed.keyspace, *keyspace);
+                        assert_eq!((timed.page_size, timed.paging_state), (Some(10), state));
+                        assert_eq!(timed.serial_consistency, Some(crate::Consistency::SERIAL));
+                        assert_eq!(timed.consistency, crate::Consistency::QUORUM);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn columns_are_the_same_whatever_the_table_is_called() {
         let own = metadata("ks", "t", &[("a", 9), ("b", 13)]);
-        let is_same = |other: &[u8], name: &str| same_columns((other, name), (&own, "t"), 0);
+        let is_same =
+            |other: &[u8], name: &str| same_columns((other, ("ks", name)), (&own, ("ks", "t")), 0);
         assert!(is_same(
             &metadata("ks", "longer", &[("a", 9), ("b", 13)]),
             "longer"
         ));
+        let elsewhere = metadata("sk", "u", &[("a", 9), ("b", 13)]);
+        let elsewhere = (&*elsewhere, ("sk", "u"));
+        assert!(same_columns(elsewhere, (&own, ("ks", "t")), 0));
         for (other, name) in [
             (metadata("sk", "u", &[("a", 9), ("b", 13)]), "u"),
             (metadata("ks", "u", &[("a", 9), ("b", 13)]), "v"),
@@ -348,7 +432,8 @@ mod tests {
     fn further_columns_are_counted() {
         let own = metadata("ks", "t", &[("a", 9)]);
         let has = |columns: &[(&str, u16)], more: usize| {
-            same_columns((&metadata("ks", "u", columns), "u"), (&own, "t"), more)
+            let one = metadata("ks", "u", columns);
+            same_columns((&one, ("ks", "u")), (&own, ("ks", "t")), more)
         };
         assert!(has(&[("a", 9), ("b", 13)], 1));
         assert!(has(&[("a", 9), ("b", 13), ("c", 9)], 2));
@@ -361,7 +446,7 @@ mod tests {
         ] {
             assert!(!has(columns, more), "{columns:?} {more}");
         }
-        assert!(!same_columns((&[], "u"), (&[], "t"), 1));
+        assert!(!same_columns((&[], ("ks", "u")), (&[], ("ks", "t")), 1));
     }
 
     #[test]
@@ -394,7 +479,12 @@ mod tests {
             assert_eq!(read, Ok(()));
             assert_eq!(last, [Some(&b"x"[..]), None, Some(b"z")]);
             let mut out = Vec::new();
-            view.write_rows_for_table(("u", "t"), 2, &[first[2], first[0]], &mut out);
+            view.write_rows_for_table(
+                (("ks", "u"), ("ks", "t")),
+                2,
+                &[first[2], first[0]],
+                &mut out,
+            );
             let sorted: [&[&str]; 2] = [&["33", "4"], &["1", "null"]];
             assert_eq!(out, page(&columns[..2], &sorted, flags));
             let cut = RowsView::parse(&sent[..sent.len() - 1]).expect("rows");
@@ -486,7 +576,8 @@ mod tests {
                 let sent = page(flags | changed, "t__layout_a", state, id);
                 let view = RowsView::parse(&sent).expect("rows");
                 let mut out = Vec::new();
-                view.write_for_table(("t__layout_a", "t"), Some(b"longer state"), &mut out);
+                let names = (("ks", "t__layout_a"), ("ks", "t"));
+                view.write_for_table(names, Some(b"longer state"), &mut out);
                 let state = state.map(|_| &b"longer state"[..]);
                 assert_eq!(out, page(flags, "t", state, &[]));
             }

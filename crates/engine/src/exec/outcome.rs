@@ -95,6 +95,16 @@ impl Failure<'_> {
     }
 }
 
+/// An answer that waits for something else.
+#[derive(Debug)]
+pub(crate) struct KeptAnswer {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: Vec<u8>,
+    /// In which it is written.
+    pub version: Version,
+}
+
 /// What is next for a client request.
 pub(crate) enum Step<'a> {
     /// Nothing until another of its node requests is answered.
@@ -103,6 +113,8 @@ pub(crate) enum Step<'a> {
     Whole,
     /// Its client gets the node's answer.
     PassThrough,
+    /// Its client gets an answer that was kept.
+    Kept(KeptAnswer),
     /// Its client gets these rows.
     Done { header_flags: u8, body: JoinedBody },
     /// Its client gets an error.

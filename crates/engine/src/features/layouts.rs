@@ -3,6 +3,7 @@
 mod added_columns;
 mod alter;
 mod counted;
+mod derived;
 mod fan_out_write;
 mod in_sequence;
 mod on_layouts;
@@ -17,6 +18,7 @@ mod writes;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use helenus_layout::plan::LogicalTable;
+use helenus_wire::ErrorBody;
 use rustc_hash::FxHashMap;
 
 pub use self::counted::{Counted, LayoutStats};
@@ -26,7 +28,9 @@ pub(super) use self::reads::{as_asked, read_table_instead};
 pub(super) use self::requests::{on_alone, on_made};
 use crate::config::Config;
 use crate::context::Context;
+use crate::engine::Engine;
 use crate::features::Slot;
+use crate::keys::ClientRequestKey;
 use crate::pipeline::query::Query;
 use crate::rewrite::leases::Flagged;
 use crate::snapshot::Snapshot;
@@ -34,6 +38,34 @@ use crate::statement::prepared::{Prepared, Statement};
 
 /// What is kept of a request: what it has to do with layouts.
 pub(super) type InRequest = Option<Box<OnLayouts>>;
+
+/// News of derived layouts for whoever keeps the catalogue.
+#[derive(Debug)]
+pub enum Output {
+    Doubted(Doubted),
+    Missed(Missed),
+}
+
+/// It is not known whether a table has a write that its layouts have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubted {
+    /// Keyspace and name.
+    pub table: (String, String),
+    /// Of the partitions that were written, where they are known.
+    pub tokens: Vec<Option<i64>>,
+}
+
+/// A layout has missed a write that its table has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// Of the table that holds it.
+    pub keyspace: String,
+    pub physical: String,
+    pub why: String,
+}
+
+/// What all workers share: the times of writes whose clients give none.
+pub(super) type Shared = derived::Clock;
 
 /// What is kept with a statement: what it becomes where its table has layouts.
 #[derive(Debug, Default)]
@@ -63,6 +95,21 @@ pub(super) fn asked(slot: &Slot) -> Option<&Query> {
         Some(OnLayouts::Read(read)) => Some(&read.asked),
         _ => None,
     }
+}
+
+/// What was sent for a request has come to nothing; whether it goes on.
+pub(super) fn on_failed(
+    engine: &mut Engine,
+    client: ClientRequestKey,
+    error: &ErrorBody<'_>,
+) -> bool {
+    let request = engine.requests.clients.get(client);
+    let layouts = request.and_then(|request| on_layouts(&request.features));
+    let is_followed = matches!(layouts, Some(OnLayouts::Write(write)) if write.is_followed);
+    if is_followed {
+        engine.on_whole_failed(client, ErrorBody { ..*error });
+    }
+    is_followed
 }
 
 /// What the proxy has prepared for the layouts that a request writes.
@@ -136,6 +183,7 @@ pub struct Layouts {
     pub flagged: Flagged,
     /// The table of each table that holds a layout, by keyspace and name of that.
     held: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
+    has_derived: bool,
 }
 
 impl Layouts {
@@ -143,10 +191,22 @@ impl Layouts {
         self.tables.is_empty()
     }
 
+    /// Whether any is derived.
+    pub fn has_derived(&self) -> bool {
+        self.has_derived
+    }
+
+    /// A table holds a layout that is neither read nor written now.
+    pub fn set_aside(&mut self, keyspace: &str, physical: &str, table: Arc<LogicalTable>) {
+        let of_keyspace = self.held.entry(keyspace.to_owned()).or_default();
+        of_keyspace.insert(physical.to_owned(), table);
+    }
+
     /// Adds a table with layouts, which is flagged thereby.
     pub fn add(&mut self, table: Arc<LogicalTable>) {
         self.flagged.add(&table.keyspace, &table.name);
         for copy in &table.copies {
+            self.has_derived |= copy.is_derived();
             let keyspace = table.keyspace_of(copy).to_owned();
             let of_keyspace = self.held.entry(keyspace).or_default();
             of_keyspace.insert(copy.physical.clone(), table.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Malformed, Opcode};
+use helenus_wire::{ErrorBody, Malformed, Opcode};
 
 use crate::config::Config;
 use crate::context::Context;
@@ -255,11 +255,12 @@ pub(crate) fn on_error(
 pub(crate) fn on_failed(
     engine: &mut Engine,
     client: ClientRequestKey,
-    error: i32,
+    error: &ErrorBody<'_>,
     in_doubt: bool,
 ) -> bool {
     let mut goes_on = false;
-    goes_on = goes_on || merge::part(engine, client, error, in_doubt);
+    goes_on = goes_on || merge::part(engine, client, error.code, in_doubt);
+    goes_on = goes_on || layouts::on_failed(engine, client, error);
     goes_on
 }
 

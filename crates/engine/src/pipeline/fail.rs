@@ -111,7 +111,7 @@ impl Engine {
                 let (client, in_doubt) = (*client, request.is_in_doubt());
                 let goes_on = self.goes_on_without(client, key);
                 self.drop_node_request(key);
-                if goes_on || features::on_failed(self, client, error.code, in_doubt) {
+                if goes_on || features::on_failed(self, client, &error, in_doubt) {
                     return;
                 }
                 self.fail_client(client, error.code, error.message, error.fields);

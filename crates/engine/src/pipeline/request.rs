@@ -94,6 +94,11 @@ impl ClientRequest {
         &self.target
     }
 
+    /// The whole of it goes elsewhere; where it would have gone.
+    pub(crate) fn retarget(&mut self, target: Target) -> Target {
+        std::mem::replace(&mut self.target, target)
+    }
+
     /// How it is carried out, what nodes are asked, and where the whole of it goes.
     pub(crate) fn carried_out(&mut self) -> (&mut Execution, &Query, &Target) {
         (&mut self.execution, &self.query, &self.target)

@@ -70,6 +70,15 @@ impl Engine {
                     self.answer_clients(key, reply);
                 }
             }
+            Step::Kept(kept) => {
+                let reply = Reply {
+                    opcode: kept.opcode,
+                    header_flags: kept.header_flags,
+                    body: Body::Joined(kept.body.into()),
+                    version: kept.version,
+                };
+                self.answer_clients(key, reply);
+            }
             Step::Done { header_flags, body } => {
                 let reply = Reply {
                     opcode: Opcode::Result,

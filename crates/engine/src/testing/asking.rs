@@ -25,6 +25,8 @@ pub(crate) struct Asking<'a> {
     pub state: Option<&'a [u8]>,
     pub serial: Option<u16>,
     pub timestamp: Option<i64>,
+    /// Consistency level; `None`: LOCAL_QUORUM.
+    pub level: Option<u16>,
 }
 
 impl Asking<'_> {
@@ -37,7 +39,7 @@ impl Asking<'_> {
             | set(self.serial.is_some(), 0x10)
             | set(self.timestamp.is_some(), 0x20)
             | set(!self.names.is_empty(), 0x40);
-        write::u16(body, 6);
+        write::u16(body, self.level.unwrap_or(6));
         match version {
             Version::V5 => write::u32(body, flags),
             _ => body.push(flags as u8),

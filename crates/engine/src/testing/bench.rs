@@ -26,7 +26,9 @@ use crate::testing::{
 use crate::worker_status::{Report, Wanted};
 
 pub(crate) use crate::testing::asking::{Asking, TABLE, metadata_id};
-pub(crate) use crate::testing::tables::{BIGINT, LAYOUT, Spec, VARCHAR, no_rows, rows};
+pub(crate) use crate::testing::tables::{
+    BIGINT, DERIVED, LAYOUT, Spec, VARCHAR, no_rows, rows, rows_in,
+};
 use crate::testing::tables::{snapshot, specs};
 
 /// `app.orders`, by customer, sorted by day and status; its layout is sorted by status and day.
@@ -88,11 +90,31 @@ impl Bench {
     }
 
     /// [`Bench::with`] nodes that own everything together.
-    pub(crate) fn with_nodes(nodes: u8, mut config: Config, versions: (Version, Version)) -> Bench {
+    pub(crate) fn with_nodes(nodes: u8, config: Config, versions: (Version, Version)) -> Bench {
+        Bench::of(nodes, config, versions, orders(true))
+    }
+
+    /// One whose table's layout is in a keyspace of its own.
+    pub(crate) fn derived(client: Version, node: Version) -> Bench {
+        let mut config = Config::default();
+        config.layouts.enabled = true;
+        let mut table = orders(true);
+        table.copies[0].keyspace = Some(DERIVED.to_owned());
+        let bench = Bench::of(1, config, (client, node), table);
+        bench.renew();
+        bench
+    }
+
+    fn of(
+        nodes: u8,
+        mut config: Config,
+        versions: (Version, Version),
+        table: LogicalTable,
+    ) -> Bench {
         let now = crate::testing::begin();
         config.links.per_node = 1;
         let common = Arc::new(Common::new(config, 1 << 30, now));
-        common.store(snapshot(1, (nodes, versions.1), orders(true)));
+        common.store(snapshot(1, (nodes, versions.1), table));
         let shared = Arc::new(Shared::new(common.clone()));
         let mut engine = Engine::new(shared, 0, 1, 1, now, Duration::ZERO);
         let mut links = open_links(&mut engine, now, versions.1);

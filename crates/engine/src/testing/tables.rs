@@ -27,6 +27,9 @@ const LISTED: &str = "listed";
 /// Of a layout of [`TABLE`].
 pub(crate) const LAYOUT: &str = "orders__layout_a";
 
+/// The keyspace of layouts that are not in their table's.
+pub(crate) const DERIVED: &str = "app__layouts";
+
 /// A cluster of so many nodes with the tables of these tests.
 pub(super) fn snapshot(
     epoch: u64,
@@ -55,7 +58,8 @@ pub(super) fn snapshot(
         version,
         nodes: (0..nodes).map(node).collect(),
         places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
-        keyspaces: [("app".to_owned(), Arc::new(replicas))]
+        keyspaces: ["app", DERIVED]
+            .map(|keyspace| (keyspace.to_owned(), Arc::new(replicas.clone())))
             .into_iter()
             .collect(),
         ring: Some(ring),
@@ -109,6 +113,16 @@ pub(crate) fn rows(
     state: Option<&[u8]>,
     cells: &[&[u8]],
 ) -> Vec<u8> {
+    rows_in("app", table, columns, (state, cells))
+}
+
+/// The same of a table in another keyspace.
+pub(crate) fn rows_in(
+    keyspace: &str,
+    table: &str,
+    columns: &[Spec],
+    (state, cells): (Option<&[u8]>, &[&[u8]]),
+) -> Vec<u8> {
     let mut body = Vec::new();
     write::i32(&mut body, 2);
     write::u32(&mut body, 1 | state.map_or(0, |_| 2));
@@ -116,7 +130,7 @@ pub(crate) fn rows(
     if state.is_some() {
         write::bytes(&mut body, state);
     }
-    specs(&mut body, ("app", table), columns);
+    specs(&mut body, (keyspace, table), columns);
     write::u32(&mut body, (cells.len() / columns.len()) as u32);
     for cell in cells {
         write::bytes(&mut body, Some(cell));

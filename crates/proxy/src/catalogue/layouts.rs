@@ -65,11 +65,16 @@ pub(crate) fn known(catalogue: &Catalogue, schema: &Schema) -> Known {
             if let Some(why) = complaint {
                 known.problems.push(problem(entry, "not read", &why));
             }
+            let table = table.get_or_insert_with(|| logical(entry, definition));
+            if layout.state() == Some(LayoutState::Behind) {
+                let held_in = layout.keyspace_in(key);
+                layouts.set_aside(held_in, &layout.physical, Arc::new(table.clone()));
+                continue;
+            }
             match copy.readable {
                 true => known.readable += 1,
                 false => known.written += 1,
             }
-            let table = table.get_or_insert_with(|| logical(entry, definition));
             table.copies.push(copy);
         }
         if let Some(table) = table {
@@ -126,6 +131,10 @@ fn judge<'a>(
     let state = entry.layout.state();
     let complaint = match state {
         None => Some(format!("its state {:?} is unknown", entry.layout.state)),
+        Some(LayoutState::Behind) => Some(
+            "it has missed writes, and is not written either until `helenus layouts sweep` has compared it"
+                .to_owned(),
+        ),
         _ if !is_as_said => Some(format!(
             "its table sorts by ({}), but the catalogue says ({})",
             names(copy),

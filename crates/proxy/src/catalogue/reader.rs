@@ -110,7 +110,24 @@ impl Reader {
     }
 
     /// At which level all that commands have changed is seen: they make sure of a quorum in each data center.
-    async fn level(&mut self, local_dc: &str) -> Result<Consistency, ConnError> {
+    pub(super) async fn level(&mut self, local_dc: &str) -> Result<Consistency, ConnError> {
+        Ok(level_of(&self.replication().await?, local_dc))
+    }
+
+    /// Whether each data centre has replicas of its own.
+    pub(super) async fn is_in_each_dc(&mut self) -> Result<bool, ConnError> {
+        let replication = self.replication().await?;
+        Ok(matches!(replication, Replication::NetworkTopology(_)))
+    }
+
+    /// Writes something; what it answers does not matter.
+    pub(super) async fn write(&mut self, cql: &str, level: Consistency) -> Result<(), ConnError> {
+        let message = in_time(self.conn.query_at(cql, level)).await?;
+        message.content().map(|_| ())
+    }
+
+    /// Of the catalogue's keyspace.
+    async fn replication(&mut self) -> Result<Replication, ConnError> {
         const SELECT: &str =
             "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = 'helenus'";
         let found = self.rows(SELECT, Consistency::ONE).await?;
@@ -120,7 +137,7 @@ impl Reader {
             .and_then(|row| found.cell(row, "replication"));
         let options = cell.map(string_map).unwrap_or_default();
         let options = options.iter().map(|(name, value)| (&**name, &**value));
-        Ok(level_of(&Replication::from_options(options), local_dc))
+        Ok(Replication::from_options(options))
     }
 
     /// Reads what is not known yet of what was learned of the columns of the catalogue. `None`: the node knows no table

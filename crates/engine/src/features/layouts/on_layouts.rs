@@ -6,6 +6,7 @@ use std::sync::Arc;
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{Malformed, Opcode};
 
+use crate::features::layouts::derived::FollowedWrite;
 use crate::features::layouts::in_sequence::InSequence;
 use crate::features::layouts::read::{LayoutRead, ReadOfLayout, named_as_table, names};
 use crate::rewrite::renaming::renamed_warnings;
@@ -19,12 +20,13 @@ pub(crate) enum Rewriting {
 
 /// A write on tables and their layouts, as it is sent.
 pub(crate) struct LayoutWrite {
-    pub opcode: Opcode,
+    /// Opcode, and keyspace of names without one, if they are not the client's own.
+    pub instead: Option<(Opcode, Option<Rc<str>>)>,
     /// In the client's version.
     pub body: Vec<u8>,
-    /// Of names without one.
-    pub keyspace: Option<Rc<str>>,
     pub written: WriteOfLayouts,
+    /// Then these follow, in keyspaces of their own.
+    pub followed_by: Option<Box<FollowedWrite>>,
 }
 
 /// Tables and prepared statements of a write on tables with layouts.
@@ -32,6 +34,8 @@ pub(crate) struct WriteOfLayouts {
     pub tables: Vec<Arc<LogicalTable>>,
     /// Statements that the nodes have prepared for the proxy.
     pub prepared: Vec<Arc<Prepared>>,
+    /// Further requests follow it.
+    pub is_followed: bool,
 }
 
 /// How a client request is carried out by requests that are about layouts.

@@ -11,11 +11,12 @@
 
 use std::sync::Arc;
 
-use helenus_layout::plan::LogicalTable;
+use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_policy::schedule::Class;
-use helenus_wire::{ErrorBody, Malformed, Opcode, RowsView, code};
+use helenus_wire::{ErrorBody, Malformed, Opcode, RowsView, TableName, code};
 
 use crate::features::layouts::restored_order::RestoredOrder;
+use crate::pipeline::node_request::Target;
 use crate::pipeline::query::Query;
 use crate::rewrite::rewritten::Tried;
 use crate::statement::classify::class_of_partition;
@@ -41,6 +42,8 @@ pub(crate) struct LayoutRead {
     pub continues: bool,
     /// How its answer becomes the table's, if the rows come in another order.
     pub order: Option<Arc<RestoredOrder>>,
+    /// Where it goes, if the layout has owners of its own.
+    pub target: Option<Target>,
 }
 
 impl LayoutRead {
@@ -70,6 +73,7 @@ impl LayoutRead {
             at: self.at,
             continues: self.continues,
             order: self.order,
+            of_table: None,
         };
         (query, read)
     }
@@ -83,6 +87,8 @@ pub(crate) struct ReadOfLayout {
     at: usize,
     continues: bool,
     order: Option<Arc<RestoredOrder>>,
+    /// Where the table is read, if that is elsewhere.
+    pub of_table: Option<Target>,
 }
 
 /// Why a read is not carried out on a layout.
@@ -98,6 +104,8 @@ pub(crate) enum Fault {
     Unknown,
     /// The rows cannot be put into the table's order.
     Order,
+    /// The layout has fewer replicas than the table, and they are not there.
+    Away,
 }
 
 /// The fate of a read of a layout that has failed.
@@ -119,7 +127,7 @@ impl ReadOfLayout {
     /// It is not what it says.
     pub(crate) fn answer(&self, content: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
         let page = RowsView::parse(content)?;
-        let names = (self.physical(), &*self.table.name);
+        let names = (self.layout(), (&*self.table.keyspace, &*self.table.name));
         let mut out = Vec::with_capacity(content.len() + WRAPPED_LEN);
         if let Some(order) = &self.order {
             let is_written = order.write(&page, names, &mut out)?;
@@ -131,10 +139,17 @@ impl ReadOfLayout {
         Ok(Some(out))
     }
 
-    /// Which layout of its table it is of.
-    pub(crate) fn physical(&self) -> &str {
+    /// Keyspace and name of the layout that is read.
+    pub(crate) fn layout(&self) -> TableName<'_> {
         let copy = self.table.copies.get(self.at);
-        copy.map_or("", |copy| copy.physical.as_str())
+        copy.map_or(("", ""), |copy| {
+            (self.table.keyspace_of(copy), copy.physical.as_str())
+        })
+    }
+
+    fn is_derived(&self) -> bool {
+        let copy = self.table.copies.get(self.at);
+        copy.is_some_and(Copy::is_derived)
     }
 
     pub(crate) fn instead(&self, tried: &Tried<'_>) -> Instead {
@@ -147,6 +162,13 @@ impl ReadOfLayout {
             code,
             code::INVALID | code::SYNTAX | code::CONFIG | code::UNPREPARED | code::PROTOCOL
         );
+        let is_away = matches!(
+            code,
+            code::UNAVAILABLE | code::READ_FAILURE | code::READ_TIMEOUT
+        );
+        if is_away && self.is_derived() && !self.continues {
+            return Instead::Table(Fault::Away);
+        }
         // More is read to be sorted than the table might read.
         if let (code::READ_FAILURE | code::READ_TIMEOUT, Some(order)) = (code, &self.order) {
             order.note_failed();
@@ -173,12 +195,14 @@ fn says_gone(error: &ErrorBody<'_>) -> bool {
         || says("Undefined column name")
 }
 
-/// Names of a table's layouts, each with the name that the client uses. One may be the beginning of another,
-/// so the longest comes first.
+/// Names of a table's layouts and of their keyspaces, each with the name that the client uses. One may be the beginning
+/// of another, so the longest comes first.
 pub(crate) fn names(table: &LogicalTable) -> Vec<(&str, &str)> {
     let copies = table.copies.iter();
+    let keyspaces = copies.clone().filter_map(|copy| copy.keyspace.as_deref());
     let mut names: Vec<_> = copies
         .map(|copy| (copy.physical.as_str(), table.name.as_str()))
+        .chain(keyspaces.map(|keyspace| (keyspace, table.keyspace.as_str())))
         .collect();
     names.sort_by_key(|(physical, _)| std::cmp::Reverse(physical.len()));
     names

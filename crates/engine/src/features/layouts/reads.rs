@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use helenus_cql::Selected;
-use helenus_layout::plan::LogicalTable;
+use helenus_layout::plan::{Copy, LogicalTable};
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Locality;
 use helenus_wire::{
-    ExecuteView, Malformed, Opcode, Options, QueryView, ResultKind, Version, code, flags,
-    query_flags, result_kind, same_columns, strip_prelude,
+    Consistency, ExecuteView, Malformed, Opcode, Options, QueryView, ResultKind, Version, code,
+    flags, query_flags, result_kind, same_columns, strip_prelude,
 };
 
 use crate::engine::Engine;
@@ -19,11 +21,13 @@ use crate::features::layouts::restored_order::RestoredOrder;
 use crate::features::layouts::{on_layouts, plan_of, take_from};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::arrival::Arrival;
+use crate::pipeline::node_request::Target;
 use crate::rewrite::leases::Need;
 use crate::rewrite::refusal::Refusal;
 use crate::rewrite::rewritten::{AsAsked, INVALID_STATE, Tried};
 use crate::session::node_answer::NodeAnswer;
 use crate::statement::analysis::Analysis;
+use crate::statement::place::Place;
 use crate::statement::prepared::{InRange, Prepared, Statement};
 use crate::stats::add;
 
@@ -82,7 +86,7 @@ pub(crate) fn read_of_layout(
     let of = (statement, table, reads);
     let read = match (continued, options.paging_state) {
         (Some(continued), _) => {
-            let candidate = continue_at(of, continued);
+            let candidate = continue_at(of, continued, options.consistency);
             candidate.and_then(|of| layout_read(engine, arrival, analysis, &options, of))
         }
         // It comes from the table.
@@ -139,7 +143,12 @@ fn allowed_read(
     candidate: Candidate<'_>,
 ) -> Option<LayoutRead> {
     let table = candidate.table;
-    let layout = (&*table.keyspace, &*table.copies.get(candidate.at)?.physical);
+    let copy = table.copies.get(candidate.at)?;
+    let level = options.consistency;
+    if !may_read(copy, level) || !is_there(engine, (arrival, analysis), level, (table, copy)) {
+        return None;
+    }
+    let layout = (table.keyspace_of(copy), &*copy.physical);
     let denied = engine.links.is_denied(arrival.pool, layout, engine.cx.now);
     (!denied).then(|| layout_read(engine, arrival, analysis, options, candidate))?
 }
@@ -200,7 +209,29 @@ fn layout_read(
         at: candidate.at,
         continues: candidate.state.is_some(),
         order: candidate.order.cloned(),
+        target: target_of(engine, analysis, &candidate),
     })
+}
+
+/// Where a layout is read that has owners of its own.
+fn target_of(
+    engine: &Engine,
+    analysis: &Analysis<'_>,
+    candidate: &Candidate<'_>,
+) -> Option<Target> {
+    let table = candidate.table;
+    let copy = table
+        .copies
+        .get(candidate.at)
+        .filter(|copy| copy.is_derived())?;
+    let place = analysis.place.as_ref();
+    Some(Target::of(place.and_then(|place| {
+        let owners = engine.cx.snapshot.keyspaces.get(table.keyspace_of(copy))?;
+        Some(Place {
+            owners: owners.clone(),
+            ..place.clone()
+        })
+    })))
 }
 
 fn prepared_on_layout(
@@ -218,10 +249,14 @@ fn prepared_on_layout(
         return OnNodes::Unknown;
     };
     let known = engine.cx.shared.newest(known);
-    let copy = candidate.table.copies.get(candidate.at);
-    let physical = copy.map_or("", |copy| copy.physical.as_str());
+    let table = candidate.table;
+    let copy = table.copies.get(candidate.at);
+    let physical = copy.map_or(("", ""), |copy| {
+        (table.keyspace_of(copy), copy.physical.as_str())
+    });
     let of_layout = (&*known.result_metadata, physical);
-    let of_table = (&*asked.result_metadata, candidate.table.name.as_str());
+    let own = (table.keyspace.as_str(), table.name.as_str());
+    let of_table = (&*asked.result_metadata, own);
     let appended = candidate.order.map_or(0, |order| order.appended());
     match same_columns(of_layout, of_table, appended) {
         true => OnNodes::Known(known),
@@ -274,13 +309,16 @@ fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
             request.features.keep().layouts = Some(Box::new(OnLayouts::ReadAfter(statement)));
         }
         (Fault::Role, _) => {
-            let layout = (&*read.table.keyspace, read.physical());
+            let layout = read.layout();
             let (pool, now) = (request.query.pool, engine.cx.now);
             engine.links.note_denied(pool, layout, now);
         }
-        (Fault::Lease | Fault::Order, _) | (_, None) => {}
+        (Fault::Lease | Fault::Order | Fault::Away, _) | (_, None) => {}
     }
     let derived = std::mem::replace(&mut request.query, read.asked);
+    if let Some(of_table) = read.of_table {
+        request.retarget(of_table);
+    }
     request.execution.restart();
     engine.cx.memory.sub(derived.body.len());
     add(&engine.cx.shared.stats.global.layout_reads_fallen_back, 1);
@@ -346,16 +384,49 @@ pub(in crate::features) fn as_asked(
 }
 
 /// The read that continues a page of a layout there, with the layout's identity and the node's own state.
-fn continue_at<'a>(of: Reads<'a>, (id, state): (u64, &'a [u8])) -> Option<Candidate<'a>> {
+fn continue_at<'a>(
+    of: Reads<'a>,
+    (id, state): (u64, &'a [u8]),
+    consistency: Consistency,
+) -> Option<Candidate<'a>> {
     let (_, table, _) = of;
     let copies = table.copies.iter().enumerate();
-    let mut readable = copies.filter(|(_, copy)| copy.readable).map(|(at, _)| at);
+    let readable = copies.filter(|(_, copy)| copy.readable && may_read(copy, consistency));
+    let mut readable = readable.map(|(at, _)| at);
     let at = readable.find(|at| identity(table, *at) == id)?;
     let candidate = as_it_comes(of, at)?;
     Some(Candidate {
         state: Some(state),
         ..candidate
     })
+}
+
+/// True if a layout keeps what a level promises: one of its own keyspace has what its coordinators have taken, sooner or
+/// later.
+fn may_read(copy: &Copy, consistency: Consistency) -> bool {
+    let weak = [Consistency::ONE, Consistency::LOCAL_ONE];
+    !copy.is_derived() || weak.contains(&consistency)
+}
+
+/// True if an owner of the partition is, in a layout that has owners of its own: fewer than the table, as a rule.
+fn is_there(
+    engine: &Engine,
+    (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
+    level: Consistency,
+    (table, copy): (&LogicalTable, &Copy),
+) -> bool {
+    if !copy.is_derived() {
+        return true;
+    }
+    let Some(place) = &analysis.place else {
+        return false;
+    };
+    let owners = engine.cx.snapshot.keyspaces.get(table.keyspace_of(copy));
+    let owners = owners.map_or(&[][..], |owners| owners.of_slot(place.slot));
+    let is_remote = |node| engine.cx.snapshot.places.locality(node) == Some(Locality::Remote);
+    let counts = |node: &&NodeIndex| !(level.is_dc_local() && is_remote(**node));
+    let is_fit = |node: &NodeIndex| engine.links.is_fit(&engine.cx, arrival.pool, *node);
+    owners.iter().filter(counts).any(is_fit)
 }
 
 /// The read on one layout, if it has the table's order there.

@@ -238,17 +238,24 @@ fn take_form(request: &mut ClientRequest) {
     };
     match form {
         // Reads of one partition are not divided.
-        Rewriting::Read(read) if request.execution.has_not_begun() => {
-            let (query, read) = read.begin(&mut request.query);
+        Rewriting::Read(mut read) if request.execution.has_not_begun() => {
+            let target = read.target.take();
+            let (query, mut read) = read.begin(&mut request.query);
             request.query = query;
+            read.of_table = target.map(|target| request.retarget(target));
             request.features.keep().layouts = Some(Box::new(OnLayouts::Read(read)));
         }
         // The table is read, for as long as it takes.
         Rewriting::Read(_) => request.query.send_before = None,
         Rewriting::Write(write) => {
-            request.query.opcode = write.opcode;
+            if let Some((opcode, keyspace)) = write.instead {
+                request.query.opcode = opcode;
+                request.query.keyspace = keyspace;
+            }
             request.query.body = write.body;
-            request.query.keyspace = write.keyspace;
+            if let Some(followed) = write.followed_by {
+                request.execution = Execution::by(*followed);
+            }
             request.features.keep().layouts = Some(Box::new(OnLayouts::Write(write.written)));
         }
         Rewriting::InSequence(sequence) => {

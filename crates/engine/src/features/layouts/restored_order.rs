@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use helenus_layout::plan::{ROWS_MAX, Restore};
-use helenus_wire::{Malformed, RowsView};
+use helenus_wire::{Malformed, RowsView, TableName};
 
 use crate::statement::order::Order;
 
@@ -84,7 +84,7 @@ impl RestoredOrder {
     pub(crate) fn write(
         &self,
         page: &RowsView<'_>,
-        names: (&str, &str),
+        names: (TableName<'_>, TableName<'_>),
         out: &mut Vec<u8>,
     ) -> Result<bool, Malformed> {
         let columns = page.column_count.checked_sub(self.appended);

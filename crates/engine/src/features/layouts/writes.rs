@@ -1,29 +1,31 @@
 //! Writes on tables with layouts: a single statement, a batch as text, a client's batch.
 
+mod batch;
+mod text_batch;
+mod timed;
+
 use std::rc::Rc;
 use std::sync::Arc;
 
-use helenus_cql::{Facts, Kind};
-use helenus_layout::plan::{self, LogicalTable};
-use helenus_wire::{
-    BatchChild, BatchStatement, BatchView, ExecuteView, Opcode, Options, QueryView, ValueRef, write,
-};
+use helenus_layout::plan::{Copy, LogicalTable};
+use helenus_wire::{BatchStatement, ExecuteView, Opcode, Options, QueryView, ValueRef};
 
+pub(crate) use self::batch::batch_of_layouts;
+pub(crate) use self::text_batch::text_batch_of_layouts;
 use crate::engine::Engine;
-use crate::features::layouts::fan_out_write::{FanOut, UNLOGGED, bytes_of, known};
+use crate::features::layouts::derived::{FollowedWrite, Parts};
+use crate::features::layouts::fan_out_write::{FanOut, UNLOGGED, known};
 use crate::features::layouts::on_layouts::{LayoutWrite, WriteOfLayouts};
 use crate::features::layouts::plan::{CopyWrite, LayoutPlan, Plan};
 use crate::features::layouts::plan_of;
-use crate::features::layouts::refusals::{
-    LAYOUTS, no_memory, opaque_refused, too_large, unprepared, write_refused,
-};
+use crate::features::layouts::refusals::{LAYOUTS, no_memory, too_large};
+use crate::features::layouts::writes::timed::Timed;
 use crate::keys::PoolKey;
 use crate::pipeline::arrival::Arrival;
-use crate::rewrite::fencing::{named_table, table_of};
 use crate::rewrite::in_order::{Unordered, in_order};
 use crate::rewrite::refusal::Refusal;
 use crate::statement::analysis::Analysis;
-use crate::statement::prepared::Statement;
+use crate::statement::prepared::{Prepared, Statement};
 
 const NOT_READABLE: &str = "the request cannot be understood";
 const TOO_MANY: &str = "a batch has too many statements, together with those on the layouts of its tables: \
@@ -72,26 +74,25 @@ pub(crate) fn write_of_layouts(
 ) -> Result<LayoutWrite, Refusal> {
     let planned = plan_of(statement, table);
     let copies = copies_of(&planned)?;
+    let timed = Timed::of(engine, arrival, has_derived(table));
+    let arrival = &timed.arrival(arrival);
     let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
     let values = in_order(&asked.options.values, &statement.facts, asked.names);
     let values = values.map_err(|why| unordered(table, why))?;
     let is_prepared = asked.names.is_some();
-    let mut batch = FanOut::default();
-    batch.push(asked.statement, values.clone());
-    push_copies(
-        engine,
-        &mut batch,
-        (copies, is_prepared),
-        &values,
-        arrival.pool,
-    );
-    batch.note_table(table);
+    let mut writes = Writes::default();
+    writes.batch.push(asked.statement, values.clone());
+    let copies = (table, copies, is_prepared);
+    writes.push_copies(engine, copies, &values, arrival.pool);
+    writes.is_room(engine)?;
     let keyspace = match is_prepared {
         true => None,
         false => arrival.keyspace.cloned(),
     };
-    is_room_for(engine, batch.byte_len())?;
-    finish(batch, (UNLOGGED, &asked.options), keyspace, arrival)
+    let token = analysis.place.as_ref().and_then(|place| place.token);
+    let asked_by = (arrival, analysis);
+    let follow = writes.followed_by(engine, asked_by, &asked.options, vec![token])?;
+    writes.finish((UNLOGGED, &asked.options), keyspace, arrival, follow)
 }
 
 /// Refuses a write that is larger than clients may send, as nodes would not take it, or than there is
@@ -107,169 +108,129 @@ fn is_room_for(engine: &Engine, bytes: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Adds a statement on each layout: by its id, once the nodes have prepared it.
-fn push_copies<'a>(
-    engine: &mut Engine,
-    batch: &mut FanOut<'a>,
-    (copies, is_prepared): (&'a [CopyWrite<Statement>], bool),
-    values: &[ValueRef<'a>],
-    pool: PoolKey,
-) {
-    if is_prepared {
-        engine.prepare_made(pool, copies.iter().map(CopyWrite::statement));
-    }
-    for copy in copies {
-        let prepared = known(copy).filter(|_| is_prepared);
-        batch.push_copy(copy, prepared, values);
-    }
+/// What is written: by one request to the table and to what is one mutation with it, and by others that follow.
+#[derive(Default)]
+struct Writes<'a> {
+    batch: FanOut<'a>,
+    parts: Parts<'a>,
+    /// Layouts that are one mutation with their table.
+    copies: usize,
 }
 
-/// A client's BATCH with further statements for layouts; `None` if it writes to none.
-pub(crate) fn batch_of_layouts(
-    engine: &mut Engine,
-    arrival: &Arrival<'_>,
-    analysis: &Analysis<'_>,
-) -> Result<Option<LayoutWrite>, Refusal> {
-    let view = BatchView::parse(arrival.content, arrival.version);
-    let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
-    let children = children(engine, &view, analysis.keyspace)?;
-    if children.iter().all(|child| child.planned.is_none()) {
-        return Ok(None);
-    }
-    let mut batch = FanOut::default();
-    for (child, of) in children.iter().zip(&view.children) {
-        let (own, values) = match of {
-            BatchChild::Text(text, values) => (BatchStatement::Text(text), values),
-            BatchChild::Prepared(id, values) => (BatchStatement::Prepared(id), values),
-        };
-        let Some(planned) = &child.planned else {
-            batch.push(own, values.iter().map(|(_, value)| value).collect());
-            continue;
-        };
-        let table = &planned.table;
-        let values = in_order(values, &child.statement.facts, None);
-        let values = values.map_err(|why| unordered(table, why))?;
-        batch.push(own, values.clone());
-        let is_prepared = matches!(of, BatchChild::Prepared(..));
-        let copies = copies_of(planned)?;
-        push_copies(
-            engine,
-            &mut batch,
-            (copies, is_prepared),
-            &values,
-            arrival.pool,
-        );
-        batch.note_table(table);
-    }
-    let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
-    let kind = (view.batch_type, &view.options);
-    is_room_for(engine, batch.byte_len())?;
-    finish(batch, kind, keyspace.cloned(), arrival).map(Some)
-}
-
-/// The statements of a batch, with their plans.
-fn children(
-    engine: &mut Engine,
-    view: &BatchView<'_>,
-    keyspace: Option<&str>,
-) -> Result<Vec<Child>, Refusal> {
-    let layouts = engine.cx.snapshot.features.layouts.clone();
-    let mut children = Vec::with_capacity(view.children.len());
-    for child in &view.children {
-        let (statement, prepared) = match child {
-            BatchChild::Text(text, _) => (engine.statements.of_text(keyspace, text), None),
-            BatchChild::Prepared(id, _) => {
-                let prepared = engine.statements.prepared(&engine.cx.shared, id);
-                let prepared = prepared.ok_or_else(|| unprepared(id))?;
-                (prepared.statement.clone(), Some(prepared))
+impl<'a> Writes<'a> {
+    /// Adds a statement on each layout: by its id, once the nodes have prepared it.
+    fn push_copies(
+        &mut self,
+        engine: &mut Engine,
+        (table, copies, is_prepared): (&Arc<LogicalTable>, &'a [CopyWrite<Statement>], bool),
+        values: &[ValueRef<'a>],
+        pool: PoolKey,
+    ) {
+        if is_prepared {
+            engine.prepare_made(pool, copies.iter().map(CopyWrite::statement));
+        }
+        for (at, copy) in copies.iter().enumerate() {
+            let prepared = known(copy).filter(|_| is_prepared);
+            match table.copies.get(at).is_some_and(Copy::is_derived) {
+                true => self.parts.push((table, at), copy, prepared, values),
+                false => {
+                    self.batch.push_copy(copy, prepared, values);
+                    self.copies += 1;
+                }
             }
-        };
-        let named = table_of(&statement, prepared.as_deref(), keyspace);
-        let in_force = match &prepared {
-            Some(prepared) => prepared.keyspace.as_deref(),
-            None => keyspace,
-        };
-        if let Some(why) = write_refused(named, &layouts) {
-            return Err(Refusal::invalid(why));
         }
-        if statement.facts.kind == Kind::Opaque {
-            let refused = opaque_refused(&statement.text, named, in_force, &layouts);
-            refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))?;
-        }
-        let table = named.and_then(|(keyspace, table)| layouts.table(keyspace, table));
-        let planned = table.map(|table| plan_of(&statement, table));
-        children.push(Child { statement, planned });
+        self.batch.note_table(table);
     }
-    Ok(children)
-}
 
-/// A batch that is one text, with further statements for layouts; `None` if it writes to none.
-pub(crate) fn text_batch_of_layouts(
-    engine: &mut Engine,
-    arrival: &Arrival<'_>,
-    analysis: &Analysis<'_>,
-    statement: &Statement,
-) -> Result<Option<LayoutWrite>, Refusal> {
-    let layouts = engine.cx.snapshot.features.layouts.clone();
-    let in_force = analysis.in_force();
-    let facts = &statement.facts;
-    let mut tables = Vec::with_capacity(facts.inner.len());
-    for inner in &facts.inner {
-        let named = named_table(inner, in_force);
-        if let Some(why) = write_refused(named, &layouts) {
-            return Err(Refusal::invalid(why));
+    /// Refuses a write that is larger than clients may send, or than there is memory for.
+    fn is_room(&self, engine: &Engine) -> Result<(), Refusal> {
+        is_room_for(engine, self.batch.byte_len() + self.parts.byte_len())
+    }
+
+    /// The requests that follow, if there are any. `tokens`: of the partitions that are written.
+    fn followed_by(
+        &mut self,
+        engine: &Engine,
+        asked: (&Arrival<'_>, &Analysis<'_>),
+        options: &Options<'_>,
+        tokens: Vec<Option<i64>>,
+    ) -> Result<Option<Follow>, Refusal> {
+        if self.parts.is_empty() {
+            return Ok(None);
         }
-        tables.push(named.and_then(|(keyspace, table)| layouts.table(keyspace, table)));
+        let parts = std::mem::take(&mut self.parts);
+        follow(engine, asked, options, parts, tokens).map(Some)
     }
-    if tables.iter().all(Option::is_none) {
-        return Ok(None);
-    }
-    let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
-    let max = engine.cx.shared.config.limits.request_bytes_max;
-    let extended = extend_text(&statement.text, facts, &tables, max)?;
-    is_room_for(engine, extended.text.len())?;
-    let mut body = arrival.payload().to_vec();
-    write::long_string(&mut body, &extended.text);
-    let (options, content) = (&asked.options, arrival.content);
-    if options.values.named && asked.names.is_none() {
-        // Values with names keep their meaning.
-        options.write_with_state(content, None, &mut body);
-    } else {
-        let own = in_order(&options.values, facts, asked.names);
-        let own = own.map_err(|why| match tables.iter().flatten().next() {
-            Some(table) => unordered(table, why),
-            None => Refusal::invalid(why.text(LAYOUTS)),
-        })?;
-        let values: Option<Vec<_>> = extended.values.iter().map(|at| own.get(*at)).collect();
-        let values = values.ok_or(Refusal::invalid(Unordered::Number.text(LAYOUTS)))?;
-        let values: Vec<ValueRef<'_>> = values.into_iter().copied().collect();
-        if u16::try_from(values.len()).is_err() {
+
+    /// The request for the table: a batch, if there are layouts of one mutation with it.
+    fn finish(
+        self,
+        (kind, options): (u8, &Options<'_>),
+        keyspace: Option<Rc<str>>,
+        arrival: &Arrival<'_>,
+        follow: Option<Follow>,
+    ) -> Result<LayoutWrite, Refusal> {
+        let written = (self.batch.tables.clone(), self.batch.prepared());
+        let mut body = arrival.payload().to_vec();
+        if self.copies == 0 {
+            body.extend_from_slice(arrival.content);
+            return Ok(made((None, body), written, follow));
+        }
+        if !self.batch.write(kind, options, arrival.version, &mut body) {
             return Err(Refusal::invalid(TOO_MANY));
         }
-        is_room_for(engine, extended.text.len() + bytes_of(&values))?;
-        // The keyspace of a QUERY counts, that of an EXECUTE does not.
-        let own = options.keyspace.filter(|_| asked.names.is_none());
-        options.write_with_values(content, arrival.version, &values, own, &mut body);
+        let instead = Some((Opcode::Batch, keyspace));
+        Ok(made((instead, body), written, follow))
     }
-    let keyspace = match arrival.opcode {
-        Opcode::Execute => in_force.map(Rc::from),
-        _ => arrival.keyspace.cloned(),
-    };
-    let tables = tables.into_iter().flatten().cloned().collect();
-    let prepared = Vec::new();
-    Ok(Some(LayoutWrite {
-        opcode: Opcode::Query,
-        body,
-        keyspace,
-        written: WriteOfLayouts { tables, prepared },
-    }))
 }
 
-/// A statement of a batch.
-struct Child {
-    statement: Arc<Statement>,
-    /// If its table has layouts.
-    planned: Option<LayoutPlan<Statement>>,
+/// Requests that follow a write, and what nodes have prepared for them.
+struct Follow {
+    write: Box<FollowedWrite>,
+    prepared: Vec<Arc<Prepared>>,
+}
+
+/// The requests of these parts, with the time of the write that they follow.
+fn follow(
+    engine: &Engine,
+    (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
+    options: &Options<'_>,
+    parts: Parts<'_>,
+    tokens: Vec<Option<i64>>,
+) -> Result<Follow, Refusal> {
+    let prepared = parts.prepared().collect();
+    let place = (&*engine.cx.snapshot, analysis.place.as_ref());
+    let parts = parts.write(options, arrival.version, arrival.keyspace, place);
+    let parts = parts.ok_or(Refusal::invalid(TOO_MANY))?;
+    let write = Box::new(FollowedWrite::new(parts, tokens));
+    Ok(Follow { write, prepared })
+}
+
+/// A write that is sent so, and what follows it.
+fn made(
+    (instead, body): (Option<(Opcode, Option<Rc<str>>)>, Vec<u8>),
+    (tables, mut prepared): (Vec<Arc<LogicalTable>>, Vec<Arc<Prepared>>),
+    follow: Option<Follow>,
+) -> LayoutWrite {
+    let is_followed = follow.is_some();
+    let followed_by = follow.map(|follow| {
+        prepared.extend(follow.prepared);
+        follow.write
+    });
+    LayoutWrite {
+        instead,
+        body,
+        written: WriteOfLayouts {
+            tables,
+            prepared,
+            is_followed,
+        },
+        followed_by,
+    }
+}
+
+fn has_derived(table: &LogicalTable) -> bool {
+    table.copies.iter().any(Copy::is_derived)
 }
 
 fn copies_of(planned: &LayoutPlan<Statement>) -> Result<&[CopyWrite<Statement>], Refusal> {
@@ -288,81 +249,4 @@ fn unordered(table: &LogicalTable, why: Unordered) -> Refusal {
             Refusal::invalid(format!("{keyspace}.{name}: {}", why.text(LAYOUTS)))
         }
     }
-}
-
-fn finish(
-    batch: FanOut<'_>,
-    (kind, options): (u8, &Options<'_>),
-    keyspace: Option<Rc<str>>,
-    arrival: &Arrival<'_>,
-) -> Result<LayoutWrite, Refusal> {
-    let written = WriteOfLayouts {
-        prepared: batch.prepared(),
-        tables: batch.tables.clone(),
-    };
-    let mut body = arrival.payload().to_vec();
-    if !batch.write(kind, options, arrival.version, &mut body) {
-        return Err(Refusal::invalid(TOO_MANY));
-    }
-    Ok(LayoutWrite {
-        opcode: Opcode::Batch,
-        body,
-        keyspace,
-        written,
-    })
-}
-
-/// The text of a batch with further statements.
-struct Extended {
-    text: String,
-    /// The value of each marker, as a position among those of the client's own text.
-    values: Vec<usize>,
-}
-
-/// Puts behind each statement of a batch the same on each layout of its table. `max`: bytes that it may have.
-fn extend_text(
-    text: &str,
-    facts: &Facts,
-    tables: &[Option<&Arc<LogicalTable>>],
-    max: usize,
-) -> Result<Extended, Refusal> {
-    let of_inner: usize = facts
-        .inner
-        .iter()
-        .map(|inner| usize::from(inner.markers))
-        .sum();
-    // Those of USING come first.
-    let before = usize::from(facts.markers).checked_sub(of_inner);
-    let mut marker = before.ok_or(Refusal::invalid(NOT_READABLE))?;
-    let mut extended = Extended {
-        text: String::with_capacity(2 * text.len()),
-        values: (0..marker).collect(),
-    };
-    let mut at = 0;
-    for (inner, table) in facts.inner.iter().zip(tables) {
-        let own = marker..marker + usize::from(inner.markers);
-        marker = own.end;
-        extended.values.extend(own.clone());
-        let end = inner.spans.statement.end;
-        let piece = text.get(at..end).ok_or(Refusal::invalid(NOT_READABLE))?;
-        extended.text.push_str(piece);
-        at = end;
-        let Some(table) = table else { continue };
-        let is_write = matches!(inner.kind, Kind::Insert | Kind::Update | Kind::Delete);
-        let copies = match plan::write(table, text, inner) {
-            plan::Write::Copies(copies) if is_write => copies,
-            plan::Write::Copies(_) => return Err(Refusal::invalid(NOT_READABLE)),
-            plan::Write::Refused(why) => return Err(Refusal::invalid(why)),
-        };
-        for copy in copies {
-            extended.text.push_str("; ");
-            extended.text.push_str(&copy);
-            extended.values.extend(own.clone());
-        }
-        if extended.text.len() > max {
-            return Err(too_large(extended.text.len(), max));
-        }
-    }
-    extended.text.push_str(text.get(at..).unwrap_or_default());
-    Ok(extended)
 }

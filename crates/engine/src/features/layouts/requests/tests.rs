@@ -2,6 +2,7 @@
 //! test has them say.
 
 mod asked;
+mod derived;
 mod fencing;
 mod reads;
 mod rules;

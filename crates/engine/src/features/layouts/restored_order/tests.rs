@@ -1,9 +1,9 @@
 use helenus_layout::plan::{SORTABLE, SortKey};
-use helenus_wire::write;
+use helenus_wire::{TableName, write};
 
 use super::*;
 
-const NAMES: (&str, &str) = ("t__layout_a", "t");
+const NAMES: (TableName<'_>, TableName<'_>) = (("ks", "t__layout_a"), ("ks", "t"));
 
 /// Sorted by the last column from above, then by the first; the last one was appended.
 fn order(limit: Option<usize>) -> RestoredOrder {

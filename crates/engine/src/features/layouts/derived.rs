@@ -1,0 +1,26 @@
+//! Layouts in keyspaces of their own (*derived*): each is written by a request of its own, behind the table's.
+//!
+//! ```text
+//! client ── INSERT ──> table, at the client's level ──> each layout, at ANY ──> the client is answered
+//! ```
+//!
+//! Both have one timestamp: the client's, or one that the proxy gives where the client gives none. At ANY a
+//! coordinator that is up takes the write, and keeps a hint for each replica that is not: what it has taken comes
+//! there, tombstones included, as all that Cassandra hints. So:
+//!
+//! - What is acknowledged is in the table at its level, and each layout's coordinator has taken it.
+//! - What the table has refused is not sent to layouts. If it is not known whether the table has it, layouts get it,
+//!   and the partition is *doubted*: somebody compares it with the table ([`Output::Doubted`]).
+//! - A layout that no coordinator has taken a write for is *missing* it ([`Output::Missed`]), and its client hears
+//!   that nobody knows: it is not read any more until it has been compared.
+//!
+//! [`Output::Doubted`]: crate::features::layouts::Output::Doubted
+//! [`Output::Missed`]: crate::features::layouts::Output::Missed
+
+mod clock;
+mod followed_write;
+mod parts;
+
+pub(in crate::features) use self::clock::Clock;
+pub(super) use self::followed_write::FollowedWrite;
+pub(super) use self::parts::{Part, Parts, batch_timestamp};

@@ -1,0 +1,313 @@
+//! A write that derived layouts follow: the table first, then all of them side by side.
+
+use helenus_policy::schedule::Class;
+use helenus_wire::{Consistency, ErrorBody, Opcode, Version, code};
+
+use crate::exec::context::ExecContext;
+use crate::exec::outcome::{FailedBy, Failure, KeptAnswer, Outcome, Response, Step};
+use crate::exec::strategy::Strategy;
+use crate::features;
+use crate::features::layouts::derived::Part;
+use crate::features::layouts::{Doubted, Missed, Output as OfLayouts};
+use crate::keys::NodeRequestKey;
+use crate::output::Output;
+use crate::pipeline::fail::timed_out::timed_out;
+use crate::pipeline::node_request::{Form, Prediction, Target};
+use crate::pipeline::query::Query;
+use crate::pipeline::retry::resendable::Resendable;
+use crate::stats::add;
+
+/// How often a layout's request is sent, to another node each time.
+const ATTEMPTS_MAX: u8 = 3;
+
+#[derive(Debug)]
+pub(crate) struct FollowedWrite {
+    state: State,
+    layouts: Vec<OfLayout>,
+    /// The partitions that it writes, where they are known.
+    tokens: Vec<Option<i64>>,
+    /// What its client will hear, once the layouts have been written.
+    answer: Option<KeptAnswer>,
+    /// The table may have it, or not.
+    in_doubt: bool,
+    /// Bytes that it holds, as far as they are counted.
+    counted: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Made,
+    Table(NodeRequestKey),
+    Layouts,
+}
+
+#[derive(Debug)]
+struct OfLayout {
+    part: Part,
+    sent: Option<NodeRequestKey>,
+    attempts: u8,
+    /// Why no coordinator has taken it.
+    missed: Option<String>,
+}
+
+impl FollowedWrite {
+    pub(crate) fn new(parts: Vec<Part>, tokens: Vec<Option<i64>>) -> FollowedWrite {
+        let of_layout = |part| OfLayout {
+            part,
+            sent: None,
+            attempts: 0,
+            missed: None,
+        };
+        FollowedWrite {
+            state: State::Made,
+            layouts: parts.into_iter().map(of_layout).collect(),
+            tokens,
+            answer: None,
+            in_doubt: false,
+            counted: 0,
+        }
+    }
+
+    fn count(&mut self, around: &ExecContext<'_>, bytes: usize) {
+        around.memory().add(bytes);
+        self.counted += bytes;
+    }
+
+    /// The table has been written, or may have been: its layouts follow.
+    fn follow(&mut self, around: &mut ExecContext<'_>, answer: KeptAnswer) -> Step<'static> {
+        self.count(around, answer.body.len());
+        self.answer = Some(answer);
+        self.state = State::Layouts;
+        for at in 0..self.layouts.len() {
+            self.send(around, at, None);
+        }
+        self.go_on(around)
+    }
+
+    /// Sends what is for a layout, to its owners first or as a target says.
+    fn send(&mut self, around: &mut ExecContext<'_>, at: usize, target: Option<Target>) {
+        let Some(of) = self.layouts.get_mut(at) else {
+            return;
+        };
+        of.attempts += 1;
+        let own = around.query;
+        let query = Query {
+            pool: own.pool,
+            class: Class::Write,
+            // It has a timestamp of its own, and lists are written as a whole.
+            resendable: Resendable::Always,
+            consistency: Consistency::ANY,
+            keyspace: of.part.keyspace.clone(),
+            table: own.table.clone(),
+            ..Query::new(Opcode::Batch, own.version, of.part.body.clone())
+        };
+        let part = u16::try_from(at).unwrap_or(u16::MAX);
+        let target = target.unwrap_or_else(|| of.part.target.clone());
+        of.sent = Some(around.send_part(part, query, Prediction::Learned, target));
+    }
+
+    /// No coordinator has taken what is for a layout yet: another one may.
+    fn on_not_taken(&mut self, around: &mut ExecContext<'_>, at: usize, failure: &Failure<'_>) {
+        let Some(of) = self.layouts.get_mut(at) else {
+            return;
+        };
+        if of.attempts < ATTEMPTS_MAX && may_be_taken_elsewhere(failure.error.code) {
+            let untried = failure.untried.filter(|plan| !plan.is_empty());
+            return self.send(around, at, untried.map(Target::Planned));
+        }
+        of.missed = Some(failure.error.message.to_owned());
+    }
+
+    /// Answers once nothing is under way any more.
+    fn go_on(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+        if self.layouts.iter().any(|of| of.sent.is_some()) {
+            return Step::Wait;
+        }
+        let Some(answer) = self.answer.take() else {
+            return Step::Wait;
+        };
+        if self.in_doubt {
+            self.doubt(around);
+        }
+        match self.miss(around) {
+            // Its client hears already that nobody knows.
+            Some(_) if self.in_doubt => Step::Kept(answer),
+            Some(text) => Step::Kept(unknown(around, &text)),
+            None => Step::Kept(answer),
+        }
+    }
+
+    /// Somebody is to compare its partitions with the table.
+    fn doubt(&self, around: &mut ExecContext<'_>) {
+        add(&around.cx.shared.stats.global.layout_writes_doubted, 1);
+        for table in self.tables() {
+            let doubted = Doubted {
+                table,
+                tokens: self.tokens.clone(),
+            };
+            let output = features::Output::Layouts(OfLayouts::Doubted(doubted));
+            around.cx.ask(Output::Feature(output));
+        }
+    }
+
+    /// Keyspace and name of the tables that it is about.
+    fn tables(&self) -> Vec<(String, String)> {
+        let tables = self.layouts.iter().flat_map(|of| &of.part.tables);
+        let mut names: Vec<_> = tables
+            .map(|table| (table.keyspace.clone(), table.name.clone()))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Tells of layouts that no coordinator has taken it for; what its client hears then.
+    fn miss(&self, around: &mut ExecContext<'_>) -> Option<String> {
+        let mut text = None;
+        for of in &self.layouts {
+            let Some(why) = &of.missed else { continue };
+            for (keyspace, physical) in of.part.layouts() {
+                add(&around.cx.shared.stats.global.layout_writes_missed, 1);
+                let missed = Missed {
+                    keyspace: keyspace.to_owned(),
+                    physical: physical.to_owned(),
+                    why: why.clone(),
+                };
+                let output = features::Output::Layouts(OfLayouts::Missed(missed));
+                around.cx.ask(Output::Feature(output));
+                text.get_or_insert_with(|| {
+                    format!(
+                        "Helenus: the table has this write, and no node has taken it for its layout \
+                         {keyspace}.{physical}, which is not read until it has been compared: {why}"
+                    )
+                });
+            }
+        }
+        text
+    }
+}
+
+/// The answer that nobody knows what has become of the write.
+fn unknown(around: &ExecContext<'_>, text: &str) -> KeptAnswer {
+    let newest = around.query.version == Version::V5;
+    let (code, fields) = timed_out(around.query, newest);
+    let error = ErrorBody {
+        code,
+        message: text,
+        fields: &fields,
+    };
+    kept_error(error, around.cx.snapshot.version)
+}
+
+fn kept_error(error: ErrorBody<'_>, version: Version) -> KeptAnswer {
+    let mut body = Vec::with_capacity(error.message.len() + error.fields.len() + 8);
+    error.write(&mut body);
+    KeptAnswer {
+        opcode: Opcode::Error,
+        header_flags: 0,
+        body,
+        version,
+    }
+}
+
+/// True if an error leaves open whether the table has a write.
+fn leaves_open(code: i32) -> bool {
+    matches!(
+        code,
+        code::WRITE_TIMEOUT
+            | code::WRITE_FAILURE
+            | code::CDC_WRITE_FAILURE
+            | code::CAS_WRITE_UNKNOWN
+            | code::SERVER
+    )
+}
+
+/// True if another coordinator may take what one has not.
+fn may_be_taken_elsewhere(code: i32) -> bool {
+    matches!(
+        code,
+        code::SERVER
+            | code::UNAVAILABLE
+            | code::OVERLOADED
+            | code::IS_BOOTSTRAPPING
+            | code::TRUNCATE
+            | code::WRITE_TIMEOUT
+            | code::WRITE_FAILURE
+    )
+}
+
+fn kept(response: &Response<'_>, opcode: Opcode) -> KeptAnswer {
+    KeptAnswer {
+        opcode,
+        header_flags: response.header.flags,
+        body: [response.prelude, response.content].concat(),
+        version: response.version,
+    }
+}
+
+impl Strategy for FollowedWrite {
+    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+        let bytes = self.layouts.iter().map(|of| of.part.body.len()).sum();
+        self.count(around, bytes);
+        let target = around.target.clone();
+        let table = around.send_whole(Form::Own, Prediction::Learned, target);
+        self.state = State::Table(table);
+        Step::Wait
+    }
+
+    fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
+        match outcome {
+            Outcome::Answered(response) => self.follow(around, kept(&response, Opcode::Result)),
+            Outcome::Failed(failure) if leaves_open(failure.error.code) => {
+                self.in_doubt = true;
+                let version = match failure.by {
+                    FailedBy::Node(version) => version,
+                    FailedBy::Proxy => around.cx.snapshot.version,
+                };
+                let answer = kept_error(failure.error, version);
+                self.follow(around, answer)
+            }
+            refused => refused.unchanged(),
+        }
+    }
+
+    fn on_part<'a>(
+        &mut self,
+        around: &mut ExecContext<'_>,
+        part: u16,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        let at = usize::from(part);
+        if let Some(of) = self.layouts.get_mut(at) {
+            of.sent = None;
+        }
+        if let Outcome::Failed(failure) = &outcome {
+            self.on_not_taken(around, at, failure);
+        }
+        self.go_on(around)
+    }
+
+    fn whole(&self) -> Option<NodeRequestKey> {
+        match self.state {
+            State::Table(key) => Some(key),
+            State::Made | State::Layouts => None,
+        }
+    }
+
+    fn children(&self) -> Vec<NodeRequestKey> {
+        self.layouts.iter().filter_map(|of| of.sent).collect()
+    }
+
+    fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+        let of = self.layouts.get(usize::from(part));
+        of.is_some_and(|of| of.sent == Some(child))
+    }
+
+    fn name(&self) -> &'static str {
+        "a write that layouts follow"
+    }
+
+    fn byte_len(&self) -> usize {
+        self.counted
+    }
+}

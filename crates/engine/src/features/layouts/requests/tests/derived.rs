@@ -1,0 +1,324 @@
+//! Layouts in keyspaces of their own.
+
+use helenus_wire::{
+    BatchChild, BatchView, Consistency, ErrorBody, Opcode, QueryView, Version, code, write,
+};
+
+use crate::features::layouts::{Doubted, Missed, Output as OfLayouts};
+use crate::features::{self};
+use crate::output::Output;
+use crate::testing::bench::{
+    Asking, BIGINT, Bench, DERIVED, LAYOUT, Spec, TABLE, VARCHAR, rows, rows_in,
+};
+
+const INSERT: &str = "INSERT INTO app.orders (customer, day, status, total) VALUES (?, ?, ?, ?)";
+const COPY: &str =
+    "INSERT INTO app__layouts.orders__layout_a (customer, day, status, total) VALUES (?, ?, ?, ?)";
+const VALUES: [&[u8]; 4] = [&[1; 8], &[2; 8], b"open", &[3; 8]];
+const MARKERS: [Spec; 4] = [
+    ("customer", BIGINT),
+    ("day", BIGINT),
+    ("status", VARCHAR),
+    ("total", BIGINT),
+];
+const VOID: [u8; 4] = 1_i32.to_be_bytes();
+const VERSIONS: [(Version, Version); 4] = [
+    (Version::V3, Version::V4),
+    (Version::V3, Version::V5),
+    (Version::V4, Version::V5),
+    (Version::V5, Version::V5),
+];
+
+fn asking<'a>(timestamp: Option<i64>) -> Asking<'a> {
+    Asking {
+        values: &VALUES,
+        timestamp,
+        ..Asking::default()
+    }
+}
+
+/// A write by text, as far as the table: its timestamp, and the stream at the node.
+fn table_is_asked(bench: &mut Bench, timestamp: Option<i64>) -> (i64, i16) {
+    let body = asking(timestamp).query(bench.versions.0, INSERT);
+    bench.ask(Opcode::Query, 2, &body);
+    let (opcode, stream, body) = bench.one_at_node();
+    assert_eq!(opcode, Opcode::Query);
+    let view = QueryView::parse(&body, bench.versions.1).expect("a QUERY");
+    assert_eq!(
+        (view.text, view.options.consistency),
+        (INSERT, Consistency(6))
+    );
+    let timestamp = view.options.timestamp.expect("it has a time");
+    (timestamp, stream)
+}
+
+/// The layout's request: its stream.
+fn layout_is_asked(bench: &mut Bench, timestamp: i64) -> i16 {
+    let (opcode, stream, body) = bench.one_at_node();
+    assert_eq!(opcode, Opcode::Batch);
+    let view = BatchView::parse(&body, bench.versions.1).expect("a BATCH");
+    assert_eq!(view.batch_type, 1);
+    assert_eq!(view.options.consistency, Consistency::ANY);
+    assert_eq!(view.options.serial_consistency, None);
+    assert_eq!(view.options.timestamp, Some(timestamp));
+    let [BatchChild::Text(text, values)] = &view.children[..] else {
+        panic!("one text: {:?}", view.children);
+    };
+    assert_eq!((*text, usize::from(values.count)), (COPY, VALUES.len()));
+    stream
+}
+
+fn error(code: i32, message: &str, fields: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    let error = ErrorBody {
+        code,
+        message,
+        fields,
+    };
+    error.write(&mut body);
+    body
+}
+
+/// The fields of a write that has timed out.
+fn timed_out() -> Vec<u8> {
+    let mut fields = Vec::new();
+    write::u16(&mut fields, 6);
+    write::i32(&mut fields, 1);
+    write::i32(&mut fields, 2);
+    write::string(&mut fields, "SIMPLE");
+    fields
+}
+
+fn news(bench: &mut Bench) -> Vec<OfLayouts> {
+    let outputs = std::iter::from_fn(|| bench.engine.poll_output());
+    let news = outputs.filter_map(|output| match output {
+        Output::Feature(features::Output::Layouts(news)) => Some(news),
+        _ => None,
+    });
+    news.collect()
+}
+
+#[test]
+fn the_layout_follows_the_table_with_its_time_at_any() {
+    for versions in VERSIONS {
+        for own in [None, Some(12)] {
+            let mut bench = Bench::derived(versions.0, versions.1);
+            let (timestamp, stream) = table_is_asked(&mut bench, own);
+            assert!(own.is_none_or(|own| own == timestamp));
+            bench.say(Opcode::Result, stream, &VOID);
+            assert_eq!(bench.answers(), [], "its layout does not have it yet");
+            let stream = layout_is_asked(&mut bench, timestamp);
+            bench.say(Opcode::Result, stream, &VOID);
+            assert_eq!(bench.answer(), (Opcode::Result, VOID.to_vec()));
+            assert!(news(&mut bench).is_empty());
+            bench.is_done();
+        }
+    }
+}
+
+#[test]
+fn what_the_table_has_refused_is_not_sent_to_layouts() {
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    let (_, stream) = table_is_asked(&mut bench, None);
+    let refusal = error(code::INVALID, "no", &[]);
+    bench.say(Opcode::Error, stream, &refusal);
+    assert_eq!(bench.error(), (code::INVALID, "no".to_owned()));
+    assert_eq!(bench.at_node(), []);
+    assert!(news(&mut bench).is_empty());
+    bench.is_done();
+}
+
+#[test]
+fn a_write_that_the_table_may_have_is_in_the_layout_and_doubted() {
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    let (timestamp, stream) = table_is_asked(&mut bench, None);
+    let refusal = error(code::WRITE_TIMEOUT, "late", &timed_out());
+    bench.say(Opcode::Error, stream, &refusal);
+    let stream = layout_is_asked(&mut bench, timestamp);
+    bench.say(Opcode::Result, stream, &VOID);
+    assert_eq!(bench.answer(), (Opcode::Error, refusal));
+    let news = news(&mut bench);
+    let [OfLayouts::Doubted(Doubted { table, tokens })] = &news[..] else {
+        panic!("{news:?}");
+    };
+    assert_eq!((&*table.0, &*table.1), ("app", TABLE));
+    assert!(matches!(tokens[..], [Some(_)]), "{tokens:?}");
+    bench.is_done();
+}
+
+#[test]
+fn a_layout_that_no_node_takes_a_write_for_is_told_of_and_its_client_hears_that_nobody_knows() {
+    let mut bench = Bench::derived(Version::V4, Version::V5);
+    let (timestamp, stream) = table_is_asked(&mut bench, Some(5));
+    bench.say(Opcode::Result, stream, &VOID);
+    // Other nodes might take it.
+    for attempt in 0..3 {
+        let stream = layout_is_asked(&mut bench, timestamp);
+        assert_eq!(bench.answers(), [], "{attempt}");
+        let refusal = error(code::OVERLOADED, "too many hints", &[]);
+        bench.say(Opcode::Error, stream, &refusal);
+    }
+    let (code, text) = bench.error();
+    assert_eq!(code, code::WRITE_TIMEOUT);
+    assert!(text.contains("the table has this write"), "{text}");
+    let missed = Missed {
+        keyspace: DERIVED.to_owned(),
+        physical: LAYOUT.to_owned(),
+        why: "too many hints".to_owned(),
+    };
+    assert!(matches!(&news(&mut bench)[..], [OfLayouts::Missed(of)] if *of == missed));
+    bench.is_done();
+}
+
+#[test]
+fn what_no_node_can_take_is_not_sent_again() {
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    let (timestamp, stream) = table_is_asked(&mut bench, Some(5));
+    bench.say(Opcode::Result, stream, &VOID);
+    let stream = layout_is_asked(&mut bench, timestamp);
+    let refusal = error(code::INVALID, "unconfigured table orders__layout_a", &[]);
+    bench.say(Opcode::Error, stream, &refusal);
+    assert_eq!(bench.error().0, code::WRITE_TIMEOUT);
+    assert_eq!(news(&mut bench).len(), 1);
+    bench.is_done();
+}
+
+#[test]
+fn what_is_prepared_is_executed_on_the_layout_once_a_node_knows_it() {
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    bench.prepare(INSERT, b"own", &MARKERS, &[]);
+    let body = asking(None).execute(Version::V5, b"own");
+    for is_known in [false, true] {
+        bench.ask(Opcode::Execute, 2, &body);
+        for (opcode, stream, _) in bench.at_node() {
+            if opcode == Opcode::Prepare {
+                let answer = bench.prepared(b"derived", LAYOUT, &MARKERS, &[]);
+                bench.say(Opcode::Result, stream, &answer);
+                continue;
+            }
+            assert_eq!(opcode, Opcode::Execute);
+            bench.say(Opcode::Result, stream, &VOID);
+        }
+        let (opcode, stream, body) = bench.one_at_node();
+        assert_eq!(opcode, Opcode::Batch);
+        let view = BatchView::parse(&body, Version::V5).expect("a BATCH");
+        let is_by_id = matches!(view.children[..], [BatchChild::Prepared(b"derived", _)]);
+        assert_eq!(is_by_id, is_known, "{:?}", view.children);
+        bench.say(Opcode::Result, stream, &VOID);
+        assert_eq!(bench.answer(), (Opcode::Result, VOID.to_vec()));
+    }
+    bench.is_done();
+}
+
+#[test]
+fn of_a_batch_those_statements_follow_whose_tables_have_layouts() {
+    let other = "INSERT INTO app.others (customer) VALUES (1)";
+    let delete = "DELETE FROM app.orders WHERE customer = 1";
+    let copy = "DELETE FROM app__layouts.orders__layout_a WHERE customer = 1";
+    for versions in VERSIONS {
+        let mut body = vec![0];
+        write::u16(&mut body, 2);
+        for text in [other, delete] {
+            body.push(0);
+            write::long_string(&mut body, text);
+            write::u16(&mut body, 0);
+        }
+        Asking::default().write(versions.0, &mut body);
+        let text = format!("BEGIN BATCH USING TIMESTAMP 9 {other}; {delete}; APPLY BATCH");
+        let as_text = Asking::default().query(versions.0, &text);
+        for (sent, body) in [(Opcode::Batch, body), (Opcode::Query, as_text)] {
+            let mut bench = Bench::derived(versions.0, versions.1);
+            bench.ask(sent, 2, &body);
+            let (opcode, stream, of_table) = bench.one_at_node();
+            assert_eq!(opcode, sent);
+            let timestamp = match sent {
+                Opcode::Batch => {
+                    let view = BatchView::parse(&of_table, versions.1).expect("a BATCH");
+                    assert_eq!((view.batch_type, view.children.len()), (0, 2));
+                    view.options.timestamp
+                }
+                _ => {
+                    let view = QueryView::parse(&of_table, versions.1).expect("a QUERY");
+                    assert_eq!(view.text, text);
+                    Some(9)
+                }
+            };
+            bench.say(Opcode::Result, stream, &VOID);
+            let (opcode, stream, of_layout) = bench.one_at_node();
+            assert_eq!(opcode, Opcode::Batch);
+            let view = BatchView::parse(&of_layout, versions.1).expect("a BATCH");
+            assert!(matches!(view.children[..], [BatchChild::Text(text, _)] if text == copy));
+            assert_eq!(view.options.timestamp, timestamp);
+            bench.say(Opcode::Result, stream, &VOID);
+            assert_eq!(bench.answer(), (Opcode::Result, VOID.to_vec()));
+            bench.is_done();
+        }
+    }
+}
+
+const READ: &str =
+    "SELECT day, total FROM app.orders WHERE customer = 7 AND status = 'open' ALLOW FILTERING";
+const COLUMNS: [Spec; 2] = [("day", BIGINT), ("total", BIGINT)];
+const CELLS: [&[u8]; 2] = [&[1; 8], &[2; 8]];
+
+/// A read at this level: what the node is asked, and its stream.
+fn read(bench: &mut Bench, level: u16) -> (String, i16) {
+    let asking = Asking {
+        level: Some(level),
+        page_size: Some(100),
+        ..Asking::default()
+    };
+    let body = asking.query(bench.versions.0, READ);
+    bench.ask(Opcode::Query, 2, &body);
+    let (_, stream, body) = bench.one_at_node();
+    let view = QueryView::parse(&body, bench.versions.1).expect("a QUERY");
+    assert_eq!(view.options.consistency, Consistency(level));
+    (view.text.to_owned(), stream)
+}
+
+#[test]
+fn derived_layouts_are_read_at_one_and_local_one_only() {
+    for versions in VERSIONS {
+        for level in [1_u16, 2, 4, 5, 6, 10] {
+            let mut bench = Bench::derived(versions.0, versions.1);
+            let (text, stream) = read(&mut bench, level);
+            let is_weak = matches!(level, 1 | 10);
+            assert_eq!(
+                text.contains("app__layouts.orders__layout_a"),
+                is_weak,
+                "{text}"
+            );
+            let of_node = match is_weak {
+                true => rows_in(DERIVED, LAYOUT, &COLUMNS, (None, &CELLS)),
+                false => rows(TABLE, &COLUMNS, None, &CELLS),
+            };
+            bench.say(Opcode::Result, stream, &of_node);
+            let of_table = rows(TABLE, &COLUMNS, None, &CELLS);
+            assert_eq!(bench.answer(), (Opcode::Result, of_table));
+            bench.is_done();
+        }
+    }
+}
+
+#[test]
+fn the_table_answers_while_the_layouts_replicas_are_away() {
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    let (_, stream) = read(&mut bench, 1);
+    let mut fields = Vec::new();
+    write::u16(&mut fields, 1);
+    write::i32(&mut fields, 1);
+    write::i32(&mut fields, 0);
+    let refusal = error(
+        code::UNAVAILABLE,
+        "Cannot achieve consistency level ONE",
+        &fields,
+    );
+    bench.say(Opcode::Error, stream, &refusal);
+    let (_, stream, body) = bench.one_at_node();
+    let view = QueryView::parse(&body, Version::V5).expect("a QUERY");
+    assert_eq!(view.text, READ);
+    let of_table = rows(TABLE, &COLUMNS, None, &CELLS);
+    bench.say(Opcode::Result, stream, &of_table);
+    assert_eq!(bench.answer(), (Opcode::Result, of_table));
+    bench.is_done();
+}

@@ -1,0 +1,129 @@
+//! A client's BATCH.
+
+use std::sync::Arc;
+
+use helenus_cql::Kind;
+use helenus_wire::{BatchChild, BatchStatement, BatchView};
+
+use crate::engine::Engine;
+use crate::features::layouts::on_layouts::LayoutWrite;
+use crate::features::layouts::plan::LayoutPlan;
+use crate::features::layouts::plan_of;
+use crate::features::layouts::refusals::{opaque_refused, unprepared, write_refused};
+use crate::features::layouts::writes::timed::Timed;
+use crate::features::layouts::writes::{NOT_READABLE, Writes, copies_of, unordered};
+use crate::pipeline::arrival::Arrival;
+use crate::rewrite::fencing::table_of;
+use crate::rewrite::in_order::in_order;
+use crate::rewrite::refusal::Refusal;
+use crate::statement::analysis::Analysis;
+use crate::statement::children::Child;
+use crate::statement::prepared::Statement;
+
+/// A client's BATCH with further statements for layouts; `None` if it writes to none.
+pub(crate) fn batch_of_layouts(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+) -> Result<Option<LayoutWrite>, Refusal> {
+    let timed = Timed::of(
+        engine,
+        arrival,
+        engine.cx.snapshot.features.layouts.has_derived(),
+    );
+    let arrival = &timed.arrival(arrival);
+    let view = BatchView::parse(arrival.content, arrival.version);
+    let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
+    let children = children(engine, &view, analysis.keyspace)?;
+    if children.iter().all(|child| child.planned.is_none()) {
+        return Ok(None);
+    }
+    let mut writes = Writes::default();
+    for (child, of) in children.iter().zip(&view.children) {
+        let (own, values) = match of {
+            BatchChild::Text(text, values) => (BatchStatement::Text(text), values),
+            BatchChild::Prepared(id, values) => (BatchStatement::Prepared(id), values),
+        };
+        let Some(planned) = &child.planned else {
+            let values = values.iter().map(|(_, value)| value);
+            writes.batch.push(own, values.collect());
+            continue;
+        };
+        let table = &planned.table;
+        let values = in_order(values, &child.statement.facts, None);
+        let values = values.map_err(|why| unordered(table, why))?;
+        writes.batch.push(own, values.clone());
+        let is_prepared = matches!(of, BatchChild::Prepared(..));
+        let copies = (table, copies_of(planned)?, is_prepared);
+        writes.push_copies(engine, copies, &values, arrival.pool);
+    }
+    let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
+    let kind = (view.batch_type, &view.options);
+    writes.is_room(engine)?;
+    let tokens = match writes.parts.is_empty() {
+        true => Vec::new(),
+        false => tokens_of_batch(engine, arrival, analysis),
+    };
+    let asked_by = (arrival, analysis);
+    let follow = writes.followed_by(engine, asked_by, &view.options, tokens)?;
+    let finished = writes.finish(kind, keyspace.cloned(), arrival, follow);
+    finished.map(Some)
+}
+
+/// The tokens of the partitions of a BATCH, where they are known.
+fn tokens_of_batch(
+    engine: &mut Engine,
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+) -> Vec<Option<i64>> {
+    let body = (arrival.content, arrival.version);
+    let children = engine.statements.children(&engine.cx, body, analysis, true);
+    let token = |child: Child| match child {
+        Child::Text(_, token) | Child::Prepared(_, token) => token,
+        Child::Unknown(_) => None,
+    };
+    children.into_iter().map(token).collect()
+}
+
+/// The statements of a batch, with their plans.
+fn children(
+    engine: &mut Engine,
+    view: &BatchView<'_>,
+    keyspace: Option<&str>,
+) -> Result<Vec<PlannedChild>, Refusal> {
+    let layouts = engine.cx.snapshot.features.layouts.clone();
+    let mut children = Vec::with_capacity(view.children.len());
+    for child in &view.children {
+        let (statement, prepared) = match child {
+            BatchChild::Text(text, _) => (engine.statements.of_text(keyspace, text), None),
+            BatchChild::Prepared(id, _) => {
+                let prepared = engine.statements.prepared(&engine.cx.shared, id);
+                let prepared = prepared.ok_or_else(|| unprepared(id))?;
+                (prepared.statement.clone(), Some(prepared))
+            }
+        };
+        let named = table_of(&statement, prepared.as_deref(), keyspace);
+        let in_force = match &prepared {
+            Some(prepared) => prepared.keyspace.as_deref(),
+            None => keyspace,
+        };
+        if let Some(why) = write_refused(named, &layouts) {
+            return Err(Refusal::invalid(why));
+        }
+        if statement.facts.kind == Kind::Opaque {
+            let refused = opaque_refused(&statement.text, named, in_force, &layouts);
+            refused.map_or(Ok(()), |why| Err(Refusal::invalid(why)))?;
+        }
+        let table = named.and_then(|(keyspace, table)| layouts.table(keyspace, table));
+        let planned = table.map(|table| plan_of(&statement, table));
+        children.push(PlannedChild { statement, planned });
+    }
+    Ok(children)
+}
+
+/// A statement of a batch.
+struct PlannedChild {
+    statement: Arc<Statement>,
+    /// If its table has layouts.
+    planned: Option<LayoutPlan<Statement>>,
+}

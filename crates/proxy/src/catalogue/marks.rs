@@ -1,0 +1,155 @@
+//! Puts into the catalogue what workers have told of derived layouts.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use helenus_catalogue::change::{self, Change};
+use helenus_catalogue::{Layout, TableKey};
+use helenus_wire::{Consistency, code};
+
+use super::Watch;
+use super::news::Told;
+use super::reader::Reader;
+use crate::conn::ConnError;
+
+/// Partitions that one request puts in doubt.
+const DOUBTS_AT_ONCE: usize = 100;
+
+impl Watch {
+    /// Acts on what workers have told: layouts that have missed writes are not read from now on.
+    pub(super) fn hear_news(&mut self) -> Told {
+        let told = self.common.layout_news.drain();
+        let noted = self.seen.unmarked.note(&told, self.seen.belief.catalogue());
+        if noted.is_empty() {
+            return told;
+        }
+        for (table, layout) in &noted {
+            tracing::error!(
+                %table,
+                layout,
+                "a layout has missed writes, and is not read until `helenus layouts sweep` has compared it: {}",
+                why(&told, table)
+            );
+        }
+        let catalogue = self.seen.unmarked.shown_in(self.seen.belief.catalogue());
+        let mut known = self.seen.looked_up.known(&catalogue, &self.features);
+        known
+            .encodings
+            .keep_what_is_still(&self.seen.known.encodings);
+        known.flag(&self.seen.belief, &self.features);
+        self.put_in_force(known);
+        told
+    }
+
+    /// Puts it into the catalogue, so that other proxies hear of it, and a sweep. What fails is tried again with the next
+    /// reading.
+    pub(super) async fn tell_news(&mut self, told: Told) {
+        self.seen.unmarked.settle(self.seen.belief.catalogue());
+        let Some(mut reader) = self.readers.pop() else {
+            return self.keep(told.doubted);
+        };
+        for (table, tokens) in told.doubted {
+            if let Err(e) = doubt(&mut reader, &table, &tokens, &self.local_dc()).await {
+                self.on_untold(&e);
+                self.common.layout_news.give_back(&table, tokens);
+            }
+        }
+        for (table, names) in self.seen.unmarked.tables() {
+            if let Err(e) = self.mark(&mut reader, &table, &names).await {
+                self.on_untold(&e);
+            }
+        }
+        self.readers.push(reader);
+    }
+
+    /// Until there is a node to tell.
+    fn keep(&self, doubted: std::collections::BTreeMap<TableKey, BTreeSet<i64>>) {
+        for (table, tokens) in doubted {
+            self.common.layout_news.give_back(&table, tokens);
+        }
+    }
+
+    /// The catalogue says that layouts of a table have missed writes, unless it has changed meanwhile.
+    async fn mark(
+        &self,
+        reader: &mut Reader,
+        table: &TableKey,
+        names: &[String],
+    ) -> Result<(), ConnError> {
+        let catalogue = self.seen.belief.catalogue();
+        let layouts = catalogue.layouts(table).map(|of| &of.layouts);
+        let layouts = layouts.into_iter().flatten();
+        let behind = layouts.filter(|layout| names.contains(&layout.name));
+        let behind: Vec<Layout> = behind.map(|layout| layout.behind(now_ms())).collect();
+        let changes: Vec<Change<'_>> = behind.iter().map(Change::PutLayout).collect();
+        let later = now_ms().max(catalogue.version.saturating_add(1));
+        let batch = change::batch(catalogue.version, later, table, &changes);
+        reader.change(&batch).await
+    }
+
+    fn local_dc(&self) -> String {
+        self.common.snapshot.load().local_dc.clone()
+    }
+
+    fn on_untold(&mut self, error: &ConnError) {
+        let remedy = match error {
+            ConnError::Node {
+                code: code::UNAUTHORIZED,
+                ..
+            } => {
+                ". The role of cluster.username needs MODIFY on helenus.catalogue and helenus.layout_doubts \
+                 (helenus layouts create --proxy-role)"
+            }
+            _ => "",
+        };
+        tracing::warn!(
+            "what layouts have missed could not be put into the catalogue, which is tried again: {error}{remedy}"
+        );
+    }
+}
+
+fn why(told: &Told, table: &TableKey) -> String {
+    match told.doubted_whole.contains(table) {
+        true => "it is not known whether its table has some of what was written".to_owned(),
+        false => {
+            let reasons: BTreeSet<&str> = told.missed.values().map(String::as_str).collect();
+            reasons.into_iter().collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+async fn doubt(
+    reader: &mut Reader,
+    table: &TableKey,
+    tokens: &BTreeSet<i64>,
+    local_dc: &str,
+) -> Result<(), ConnError> {
+    let tokens: Vec<i64> = tokens.iter().copied().collect();
+    for tokens in tokens.chunks(DOUBTS_AT_ONCE) {
+        reader.put(&change::doubt(table, tokens), local_dc).await?;
+    }
+    Ok(())
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_millis()).unwrap_or(i64::MAX))
+}
+
+impl Reader {
+    /// Writes rows that all who read at a quorum are to see.
+    async fn put(&mut self, cql: &str, local_dc: &str) -> Result<(), ConnError> {
+        let level = self.level(local_dc).await?;
+        self.write(cql, level).await
+    }
+
+    /// Changes the catalogue, at a quorum of every data centre. What is not applied, because somebody else has changed it,
+    /// is tried again with what is read next.
+    async fn change(&mut self, batch: &str) -> Result<(), ConnError> {
+        let level = match self.is_in_each_dc().await? {
+            true => Consistency::EACH_QUORUM,
+            false => Consistency::QUORUM,
+        };
+        self.write(batch, level).await
+    }
+}

@@ -1,0 +1,261 @@
+//! What workers tell of derived layouts, until it is in the catalogue.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use helenus_catalogue::{Catalogue, LayoutState, TableKey};
+use helenus_engine::features::layouts::{Doubted, Missed, Output};
+use tokio::sync::Notify;
+
+/// Partitions that are kept, of all tables; with more, the layouts of their table are taken to have missed writes.
+const DOUBTS_MAX: usize = 10_000;
+
+/// News that have not been put into the catalogue.
+#[derive(Default)]
+pub(crate) struct LayoutNews {
+    told: Mutex<Told>,
+    has_come: Notify,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Keyspace and name of the tables that hold layouts which have missed writes, and why.
+    pub missed: BTreeMap<(String, String), String>,
+    /// Partitions of which it is not known whether their table has what its layouts have.
+    pub doubted: BTreeMap<TableKey, BTreeSet<i64>>,
+    /// The same of tables, where the partitions are not known, or too many.
+    pub doubted_whole: BTreeSet<TableKey>,
+}
+
+impl LayoutNews {
+    /// A worker has told this.
+    pub(crate) fn take(&self, news: Output) {
+        match news {
+            Output::Missed(missed) => self.told().miss(missed),
+            Output::Doubted(doubted) => self.told().doubt(&doubted),
+        }
+        self.has_come.notify_one();
+    }
+
+    /// Returns when there is something.
+    pub(super) async fn come(&self) {
+        self.has_come.notified().await;
+    }
+
+    /// All of it, which is kept no longer.
+    pub(super) fn drain(&self) -> Told {
+        std::mem::take(&mut *self.told())
+    }
+
+    /// Doubts that could not be put into the catalogue.
+    pub(super) fn give_back(&self, table: &TableKey, tokens: BTreeSet<i64>) {
+        let mut told = self.told();
+        told.doubted
+            .entry(table.clone())
+            .or_default()
+            .extend(tokens);
+        told.bound(table);
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Told {
+    fn miss(&mut self, missed: Missed) {
+        let Missed {
+            keyspace,
+            physical,
+            why,
+        } = missed;
+        self.missed.entry((keyspace, physical)).or_insert(why);
+    }
+
+    fn doubt(&mut self, doubted: &Doubted) {
+        let table = TableKey::new(&doubted.table.0, &doubted.table.1);
+        let known: Option<BTreeSet<i64>> = doubted.tokens.iter().copied().collect();
+        match known.filter(|_| !self.doubted_whole.contains(&table)) {
+            Some(tokens) => {
+                self.doubted
+                    .entry(table.clone())
+                    .or_default()
+                    .extend(tokens);
+                self.bound(&table);
+            }
+            None => {
+                self.doubted_whole.insert(table);
+            }
+        }
+    }
+
+    fn bound(&mut self, table: &TableKey) {
+        let all: usize = self.doubted.values().map(BTreeSet::len).sum();
+        if all > DOUBTS_MAX {
+            self.doubted.remove(table);
+            self.doubted_whole.insert(table.clone());
+        }
+    }
+}
+
+/// Layouts that have missed writes although the catalogue does not say so yet: by table and name, with the number of their
+/// filling.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unmarked(BTreeMap<(TableKey, String), i64>);
+
+impl Unmarked {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Notes what is told of layouts of a catalogue; returns which are new.
+    pub(super) fn note(&mut self, told: &Told, catalogue: &Catalogue) -> Vec<(TableKey, String)> {
+        let mut noted = Vec::new();
+        for (table, of) in &catalogue.tables {
+            let layouts = of.layouts.iter().flat_map(|of| &of.layouts);
+            for layout in layouts.filter(|layout| layout.is_derived()) {
+                let held = (
+                    layout.keyspace_in(table).to_owned(),
+                    layout.physical.clone(),
+                );
+                let has_missed =
+                    told.missed.contains_key(&held) || told.doubted_whole.contains(table);
+                let is_marked = layout.state() == Some(LayoutState::Behind);
+                let place = (table.clone(), layout.name.clone());
+                if has_missed
+                    && !is_marked
+                    && self.0.insert(place.clone(), layout.created) != Some(layout.created)
+                {
+                    noted.push(place);
+                }
+            }
+        }
+        noted
+    }
+
+    /// Forgets those that the catalogue tells of, or that are filled anew.
+    pub(super) fn settle(&mut self, catalogue: &Catalogue) {
+        self.0.retain(|(table, name), created| {
+            let layouts = catalogue.layouts(table).map(|of| &of.layouts);
+            let mut layouts = layouts.into_iter().flatten();
+            layouts.any(|layout| layout.name == *name && layout.created == *created)
+        });
+    }
+
+    /// A catalogue as if it told of them.
+    pub(super) fn shown_in(&self, catalogue: &Catalogue) -> Catalogue {
+        let mut shown = catalogue.clone();
+        for ((table, name), created) in &self.0 {
+            let of = shown
+                .tables
+                .get_mut(table)
+                .and_then(|of| of.layouts.as_mut());
+            let layouts = of.map(|of| &mut of.layouts).into_iter().flatten();
+            for layout in layouts {
+                if layout.name == *name && layout.created == *created {
+                    LayoutState::Behind.name().clone_into(&mut layout.state);
+                }
+            }
+        }
+        shown
+    }
+
+    /// Tables with such layouts, and the names of these.
+    pub(super) fn tables(&self) -> BTreeMap<TableKey, Vec<String>> {
+        let mut tables: BTreeMap<TableKey, Vec<String>> = BTreeMap::new();
+        for (table, name) in self.0.keys() {
+            tables.entry(table.clone()).or_default().push(name.clone());
+        }
+        tables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_catalogue::{Layout, Layouts, OfTable};
+
+    use super::*;
+
+    fn table() -> TableKey {
+        TableKey::new("shop", "orders")
+    }
+
+    fn catalogue(created: i64) -> Catalogue {
+        let layout = |name: &str, keyspace: Option<&str>| Layout {
+            name: name.to_owned(),
+            keyspace: keyspace.map(str::to_owned),
+            physical: format!("orders__layout_{name}"),
+            clustering: Vec::new(),
+            state: LayoutState::Ready.name().to_owned(),
+            created,
+        };
+        let layouts = Layouts {
+            layouts: vec![layout("a", Some("shop__layouts")), layout("b", None)],
+            ..Layouts::default()
+        };
+        let of = OfTable {
+            layouts: Some(layouts),
+            encodings: None,
+        };
+        Catalogue {
+            version: 1,
+            tables: [(table(), of)].into(),
+        }
+    }
+
+    fn doubted(tokens: &[Option<i64>]) -> Output {
+        Output::Doubted(Doubted {
+            table: ("shop".to_owned(), "orders".to_owned()),
+            tokens: tokens.to_vec(),
+        })
+    }
+
+    #[test]
+    fn a_layout_that_has_missed_a_write_is_not_read_from_then_on() {
+        let news = LayoutNews::default();
+        news.take(Output::Missed(Missed {
+            keyspace: "shop__layouts".to_owned(),
+            physical: "orders__layout_a".to_owned(),
+            why: "nobody was there".to_owned(),
+        }));
+        let told = news.drain();
+        let mut unmarked = Unmarked::default();
+        let known = catalogue(7);
+        assert_eq!(unmarked.note(&told, &known), [(table(), "a".to_owned())]);
+        assert_eq!(unmarked.note(&told, &known), [], "it is known");
+        let shown = unmarked.shown_in(&known);
+        let states = |of: &Catalogue| {
+            let layouts = &of.layouts(&table()).expect("it has layouts").layouts;
+            layouts
+                .iter()
+                .map(|of| of.state.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(states(&shown), ["behind", "ready"]);
+        unmarked.settle(&known);
+        assert!(!unmarked.is_empty(), "the catalogue does not tell yet");
+        let filled_anew = catalogue(8);
+        assert_eq!(states(&unmarked.shown_in(&filled_anew)), ["ready", "ready"]);
+        unmarked.settle(&filled_anew);
+        assert!(unmarked.is_empty());
+    }
+
+    #[test]
+    fn doubts_of_unknown_or_too_many_partitions_are_of_the_whole_table() {
+        let news = LayoutNews::default();
+        news.take(doubted(&[Some(1), Some(2)]));
+        news.take(doubted(&[Some(2)]));
+        let told = news.drain();
+        assert_eq!(told.doubted[&table()], [1, 2].into());
+        assert_eq!(told.doubted_whole, BTreeSet::new());
+        let many: Vec<Option<i64>> = (0..=DOUBTS_MAX as i64).map(Some).collect();
+        for tokens in [&[Some(1), None][..], &many] {
+            news.take(doubted(tokens));
+            let told = news.drain();
+            assert_eq!(told.doubted, BTreeMap::new());
+            let mut unmarked = Unmarked::default();
+            let noted = unmarked.note(&told, &catalogue(7));
+            assert_eq!(noted, [(table(), "a".to_owned())], "derived ones alone");
+        }
+    }
+}
