@@ -111,6 +111,7 @@ fn the_proxy_answers_for_tables_with_layouts_as_a_node_does_for_plain_ones() -> 
     let mut node = Session::open(address, 5)?;
     through::KEYSPACES
         .iter()
+        .chain([&through::DERIVED])
         .try_for_each(|name| node.run(&create_keyspace(name, nodes)))?;
     schema::CATALOGUE
         .iter()
@@ -122,6 +123,10 @@ fn the_proxy_answers_for_tables_with_layouts_as_a_node_does_for_plain_ones() -> 
         let table = match seed.wrapping_add(number) % 3 {
             0 => table,
             _ => table.counted(),
+        };
+        let table = match number % 2 {
+            0 => table,
+            _ => table.derived(through::DERIVED),
         };
         let mut texts = table.create();
         texts.push(table.create_in(through::KEYSPACES[1]));

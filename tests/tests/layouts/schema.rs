@@ -116,6 +116,14 @@ impl TestTable {
         format!("ALTER TABLE {keyspace}.{name} ADD ({regular} {of}, {fixed} {of_fixed} static)")
     }
 
+    /// Its layouts are in this keyspace.
+    pub(crate) fn derived(mut self, keyspace: &str) -> TestTable {
+        for copy in &mut self.logical.copies {
+            copy.keyspace = Some(keyspace.to_owned());
+        }
+        self
+    }
+
     /// The table as if its rows had been counted: few in a partition, so that most answers may be sorted, even with
     /// a LIMIT.
     pub(crate) fn counted(mut self) -> TestTable {
@@ -139,7 +147,10 @@ impl TestTable {
         let keyspace = self.logical.keyspace.as_str();
         let mut texts = vec![self.create_in(keyspace)];
         let copies = self.logical.copies.iter();
-        texts.extend(copies.map(|copy| self.create_as(keyspace, &copy.physical, &copy.layout)));
+        texts.extend(copies.map(|copy| {
+            let keyspace = self.logical.keyspace_of(copy);
+            self.create_as(keyspace, &copy.physical, &copy.layout)
+        }));
         texts
     }
 

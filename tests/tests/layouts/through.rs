@@ -20,6 +20,9 @@ use crate::{selects, writes};
 /// Keyspaces of the same length, so that nothing else differs: with layouts, and without.
 pub(crate) const KEYSPACES: [&str; 2] = ["ks", "pl"];
 
+/// Where the layouts of half of the tables are.
+pub(crate) const DERIVED: &str = "dl";
+
 /// Proxies look as soon as a node tells of a change.
 const SCHEMA_READ_WITHIN: Duration = Duration::from_secs(5);
 
