@@ -24,6 +24,15 @@ pub const CREATE_DICTIONARIES: &str = "CREATE TABLE IF NOT EXISTS helenus.dictio
 pub const CREATE_DOUBTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_doubts (\
     keyspace_name text, table_name text, token bigint, PRIMARY KEY ((keyspace_name, table_name), token))";
 
+/// The partitions of a table that are in doubt, so many at most.
+pub fn select_doubts(table: &crate::TableKey, max: usize) -> String {
+    format!(
+        "SELECT token FROM helenus.layout_doubts WHERE keyspace_name = {} AND table_name = {} LIMIT {max}",
+        helenus_cql::quote_text(&table.keyspace),
+        helenus_cql::quote_text(&table.table)
+    )
+}
+
 /// The whole catalogue.
 pub const SELECT: &str = "SELECT version, keyspace_name, table_name, kind, item, flag, rows, distinct_values, physical, \
     clustering, state, created, hidden, codec, dictionary, goal FROM helenus.catalogue WHERE part = 'all'";

@@ -40,7 +40,7 @@ pub struct Shared {
     pub pause: pause::Shared,
     prewarm: prewarm::Shared,
     pub hot: hot::HotPartitions,
-    layouts: layouts::Shared,
+    pub layouts: layouts::Shared,
 }
 
 impl Shared {

@@ -22,6 +22,7 @@ use helenus_wire::ErrorBody;
 use rustc_hash::FxHashMap;
 
 pub use self::counted::{Counted, LayoutStats};
+pub use self::derived::{Doubts, Shared, Told};
 use self::on_layouts::OnLayouts;
 use self::plan::LayoutPlan;
 pub(super) use self::reads::{as_asked, read_table_instead};
@@ -63,9 +64,6 @@ pub struct Missed {
     pub physical: String,
     pub why: String,
 }
-
-/// What all workers share: the times of writes whose clients give none.
-pub(super) type Shared = derived::Clock;
 
 /// What is kept with a statement: what it becomes where its table has layouts.
 #[derive(Debug, Default)]

@@ -64,6 +64,11 @@ impl Copy {
 }
 
 impl LogicalTable {
+    /// Whether it has copies, and all of them are derived.
+    pub fn is_derived(&self) -> bool {
+        !self.copies.is_empty() && self.copies.iter().all(Copy::is_derived)
+    }
+
     /// The keyspace of one of its copies.
     pub fn keyspace_of<'a>(&'a self, copy: &'a Copy) -> &'a str {
         copy.keyspace.as_deref().unwrap_or(&self.keyspace)

@@ -16,6 +16,8 @@ pub enum Write {
     /// One text for each copy, with the same markers in the same order. They go into one unlogged
     /// batch with the client's own statement.
     Copies(Vec<String>),
+    /// To the table alone: its copies, which are all derived, cannot be told exactly, and are compared with it afterwards.
+    Compared,
     /// Why it is not possible, for the client.
     Refused(String),
 }
@@ -23,9 +25,14 @@ pub enum Write {
 /// How an INSERT, UPDATE or DELETE on the table is written to its copies. It may be one of a batch:
 /// `text` is the whole text, the facts are of this statement.
 pub fn write(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
-    if let Some(reason) = obstacle(table, text, facts) {
+    let refused = |reason: String| {
         let of = format!("{}.{} has layouts", table.keyspace, table.name);
-        return Write::Refused(format!("{of}: {reason}, or drop the layouts"));
+        Write::Refused(format!("{of}: {reason}, or drop the layouts"))
+    };
+    match obstacle(table, text, facts) {
+        Some(Obstacle::Inexact(_)) if table.is_derived() => return Write::Compared,
+        Some(Obstacle::Inexact(reason) | Obstacle::Impossible(reason)) => return refused(reason),
+        None => {}
     }
     let copy = |copy: &Copy| {
         let name = (facts.spans.table.clone()?, qualified(table, copy));
@@ -41,42 +48,51 @@ pub fn write(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
 const NOT_UNDERSTOOD: &str =
     "this statement is not understood; write it as an INSERT, UPDATE or DELETE";
 
-/// Why the copies would not stay equal, and what to do instead.
-fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
+/// Why the copies would not stay equal by the same statement, and what to do instead.
+enum Obstacle {
+    /// Rows of the table tell what they should have become.
+    Inexact(String),
+    /// Not even these do, or it is not known which.
+    Impossible(String),
+}
+
+fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Obstacle> {
+    use Obstacle::{Impossible, Inexact};
     let is_write = matches!(facts.kind, Kind::Insert | Kind::Update | Kind::Delete);
     let here = facts
         .table
         .as_ref()
         .is_some_and(|name| *name == *table.name);
     if !is_write || !here {
-        return Some(NOT_UNDERSTOOD.to_owned());
-    }
-    if facts.lwt {
-        return Some(
-            "conditional writes (IF) cannot be applied to them; write without IF".to_owned(),
-        );
+        return Some(Impossible(NOT_UNDERSTOOD.to_owned()));
     }
     if table.columns.iter().any(|c| c.cql_type == "counter") {
-        return Some(
+        return Some(Impossible(
             "counters cannot be copied exactly; keep them in a table of their own".to_owned(),
-        );
+        ));
+    }
+    if facts.lwt {
+        return Some(Inexact(
+            "conditional writes (IF) cannot be applied to them; write without IF".to_owned(),
+        ));
     }
     let (piece, called) = called(text, facts);
     if let Some(function) = changing_function(&called) {
-        return Some(format!(
+        return Some(Inexact(format!(
             "{function}() may give something else for each of them; let the client compute the value"
-        ));
+        )));
     }
     if let Some(reason) = time_as_text(table, (text, facts), (piece, &called)) {
-        return Some(reason);
+        return Some(Inexact(reason));
     }
     if facts.kind == Kind::Insert {
         return None;
     }
     let Some(modified) = modification(text, facts) else {
-        return Some(NOT_UNDERSTOOD.to_owned());
+        return Some(Impossible(NOT_UNDERSTOOD.to_owned()));
     };
-    list_change(table, &modified).or_else(|| restriction(table, facts, &modified))
+    let of_list = list_change(table, &modified).map(Impossible);
+    of_list.or_else(|| restriction(table, facts, &modified).map(Inexact))
 }
 
 /// The function called that is not known to give the same result each time.

@@ -1,19 +1,22 @@
 //! Puts into the catalogue what workers have told of derived layouts.
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use helenus_catalogue::change::{self, Change};
-use helenus_catalogue::{Layout, TableKey};
+use helenus_catalogue::{Layout, OfTable, TableKey, stored};
+use helenus_engine::features::layouts;
 use helenus_wire::{Consistency, code};
 
 use super::Watch;
-use super::news::Told;
+use super::news::{DOUBTS_MAX, Told};
 use super::reader::Reader;
 use crate::conn::ConnError;
 
 /// Partitions that one request puts in doubt.
 const DOUBTS_AT_ONCE: usize = 100;
+/// A worker tells of what it has noted within this time.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 impl Watch {
     /// Acts on what workers have told: layouts that have missed writes are not read from now on.
@@ -59,7 +62,42 @@ impl Watch {
                 self.on_untold(&e);
             }
         }
+        if let Err(e) = self.read_doubts(&mut reader).await {
+            tracing::debug!("partitions in doubt could not be read: {e}");
+        }
         self.readers.push(reader);
+    }
+
+    /// What other proxies have put in doubt, and what has been compared since.
+    async fn read_doubts(&self, reader: &mut Reader) -> Result<(), ConnError> {
+        let asked = Instant::now();
+        let mut told = Vec::new();
+        for table in self.derived_tables() {
+            let found = reader
+                .doubts(&table, DOUBTS_MAX + 1, &self.local_dc())
+                .await?;
+            told.push((table, found));
+        }
+        let pending = self.common.layout_news.pending();
+        for (table, tokens) in told.iter_mut() {
+            tokens.extend(pending.get(table).into_iter().flatten());
+        }
+        let told: Vec<_> = told.into_iter().map(as_told).collect();
+        // A worker may have just noted some, and not told of them yet.
+        let doubts = &self.common.features.layouts.doubts;
+        doubts.adopt(&told, asked.checked_sub(TOLD_WITHIN).unwrap_or(asked));
+        Ok(())
+    }
+
+    /// Tables with derived layouts.
+    fn derived_tables(&self) -> Vec<TableKey> {
+        let tables = self.seen.belief.catalogue().tables.iter();
+        let is_derived = |of: &OfTable| {
+            let layouts = of.layouts.iter().flat_map(|of| &of.layouts);
+            layouts.clone().any(Layout::is_derived)
+        };
+        let derived = tables.filter(|(_, of)| is_derived(of));
+        derived.map(|(table, _)| table.clone()).collect()
     }
 
     /// Until there is a node to tell.
@@ -108,6 +146,14 @@ impl Watch {
     }
 }
 
+fn as_told((table, tokens): (TableKey, BTreeSet<i64>)) -> ((String, String), layouts::Told) {
+    let told = match tokens.len() > DOUBTS_MAX {
+        true => layouts::Told::All,
+        false => layouts::Told::Tokens(tokens.into_iter().collect()),
+    };
+    ((table.keyspace, table.table), told)
+}
+
 fn why(told: &Told, table: &TableKey) -> String {
     match told.doubted_whole.contains(table) {
         true => "it is not known whether its table has some of what was written".to_owned(),
@@ -141,6 +187,23 @@ impl Reader {
     async fn put(&mut self, cql: &str, local_dc: &str) -> Result<(), ConnError> {
         let level = self.level(local_dc).await?;
         self.write(cql, level).await
+    }
+
+    /// The partitions of a table that are in doubt, so many at most.
+    async fn doubts(
+        &mut self,
+        table: &TableKey,
+        max: usize,
+        local_dc: &str,
+    ) -> Result<BTreeSet<i64>, ConnError> {
+        let level = self.level(local_dc).await?;
+        let select = stored::select_doubts(table, max);
+        let rows = self.known(&select, "layout_doubts", level).await?;
+        let Some(rows) = rows else {
+            return Ok(BTreeSet::new());
+        };
+        let tokens = rows.rows.iter().filter_map(|row| rows.bigint(row, "token"));
+        Ok(tokens.collect())
     }
 
     /// Changes the catalogue, at a quorum of every data centre. What is not applied, because somebody else has changed it,

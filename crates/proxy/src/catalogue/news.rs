@@ -8,7 +8,7 @@ use helenus_engine::features::layouts::{Doubted, Missed, Output};
 use tokio::sync::Notify;
 
 /// Partitions that are kept, of all tables; with more, the layouts of their table are taken to have missed writes.
-const DOUBTS_MAX: usize = 10_000;
+pub(super) const DOUBTS_MAX: usize = 10_000;
 
 /// News that have not been put into the catalogue.
 #[derive(Default)]
@@ -45,6 +45,11 @@ impl LayoutNews {
     /// All of it, which is kept no longer.
     pub(super) fn drain(&self) -> Told {
         std::mem::take(&mut *self.told())
+    }
+
+    /// Doubts that have not been put into the catalogue.
+    pub(super) fn pending(&self) -> BTreeMap<TableKey, BTreeSet<i64>> {
+        self.told().doubted.clone()
     }
 
     /// Doubts that could not be put into the catalogue.

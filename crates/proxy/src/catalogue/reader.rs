@@ -197,7 +197,7 @@ impl Reader {
     }
 
     /// `None`: the node does not know the table.
-    async fn known(
+    pub(super) async fn known(
         &mut self,
         select: &str,
         table: &str,

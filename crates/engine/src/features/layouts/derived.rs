@@ -11,6 +11,8 @@
 //! - What is acknowledged is in the table at its level, and each layout's coordinator has taken it.
 //! - What the table has refused is not sent to layouts. If it is not known whether the table has it, layouts get it,
 //!   and the partition is *doubted*: somebody compares it with the table ([`Output::Doubted`]).
+//! - A write that the layouts cannot be told exactly, a conditional one for instance, is the table's alone, and the
+//!   partition is doubted. While it is, the table is read ([`Doubts`]).
 //! - A layout that no coordinator has taken a write for is *missing* it ([`Output::Missed`]), and its client hears
 //!   that nobody knows: it is not read any more until it has been compared.
 //!
@@ -18,9 +20,19 @@
 //! [`Output::Missed`]: crate::features::layouts::Output::Missed
 
 mod clock;
+mod doubts;
 mod followed_write;
 mod parts;
 
-pub(in crate::features) use self::clock::Clock;
+use self::clock::Clock;
+pub use self::doubts::{Doubts, Told};
 pub(super) use self::followed_write::FollowedWrite;
 pub(super) use self::parts::{Part, Parts, batch_timestamp};
+
+/// What all workers of a proxy share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The times of writes whose clients give none.
+    pub(super) clock: Clock,
+    pub doubts: Doubts,
+}

@@ -24,6 +24,8 @@ pub(crate) enum Plan<S> {
     Read(CopyReads<S>),
     /// A write, with one more statement for each layout.
     Write(Box<[CopyWrite<S>]>),
+    /// A write on the table alone, with which its layouts are compared afterwards.
+    Compared,
     /// Why it cannot be carried out on layouts.
     Refused(Box<str>),
     /// As it came.
@@ -82,6 +84,7 @@ impl<S: OfText> LayoutPlan<S> {
             Kind::Select => Plan::Read(CopyReads::of(table, text, facts)),
             Kind::Insert | Kind::Update | Kind::Delete => match plan::write(table, text, facts) {
                 plan::Write::Copies(texts) => Plan::Write(texts.into_iter().map(write).collect()),
+                plan::Write::Compared => Plan::Compared,
                 plan::Write::Refused(why) => Plan::Refused(why.into()),
             },
             _ => Plan::Table,

@@ -408,7 +408,8 @@ fn may_read(copy: &Copy, consistency: Consistency) -> bool {
     !copy.is_derived() || weak.contains(&consistency)
 }
 
-/// True if an owner of the partition is, in a layout that has owners of its own: fewer than the table, as a rule.
+/// True if a layout that has owners of its own may have the partition as its table has it, and one of these is there: they
+/// are fewer than the table's, as a rule.
 fn is_there(
     engine: &Engine,
     (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
@@ -421,6 +422,10 @@ fn is_there(
     let Some(place) = &analysis.place else {
         return false;
     };
+    let doubts = &engine.cx.shared.features.layouts.doubts;
+    if doubts.holds((&table.keyspace, &table.name), place.token) {
+        return false;
+    }
     let owners = engine.cx.snapshot.keyspaces.get(table.keyspace_of(copy));
     let owners = owners.map_or(&[][..], |owners| owners.of_slot(place.slot));
     let is_remote = |node| engine.cx.snapshot.places.locality(node) == Some(Locality::Remote);

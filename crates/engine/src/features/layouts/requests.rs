@@ -17,7 +17,9 @@ use crate::features::layouts::refusals::{
     changes_rights, creation_refused, definition, fenced, opaque_refused, rights,
     serial_read_refused, truncate_refused, unprepared, write_refused,
 };
-use crate::features::layouts::writes::{batch_of_layouts, text_batch_of_layouts, write_of_layouts};
+use crate::features::layouts::writes::{
+    batch_of_layouts, serial_read, text_batch_of_layouts, write_of_layouts,
+};
 use crate::features::layouts::{is_rewritten, take_from};
 use crate::features::{Arrived, Slot};
 use crate::pipeline::arrival::Arrival;
@@ -140,6 +142,9 @@ fn rewrite_on_layouts(
     }
     let of_table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
     let form = match (kind, statement, of_table) {
+        (Kind::Select, _, Some(table)) if is_serial && table.is_derived() => {
+            Some(Rewriting::Write(serial_read(arrival, analysis, table)))
+        }
         (Kind::Select, _, Some(table)) if is_serial => {
             return Err(Refusal::invalid(serial_read_refused(table)));
         }

@@ -74,13 +74,17 @@ pub(crate) fn write_of_layouts(
 ) -> Result<LayoutWrite, Refusal> {
     let planned = plan_of(statement, table);
     let copies = copies_of(&planned)?;
+    let is_compared = is_compared(&planned);
     let timed = Timed::of(engine, arrival, has_derived(table));
     let arrival = &timed.arrival(arrival);
     let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
     let values = in_order(&asked.options.values, &statement.facts, asked.names);
     let values = values.map_err(|why| unordered(table, why))?;
     let is_prepared = asked.names.is_some();
-    let mut writes = Writes::default();
+    let mut writes = Writes {
+        is_compared,
+        ..Writes::default()
+    };
     writes.batch.push(asked.statement, values.clone());
     let copies = (table, copies, is_prepared);
     writes.push_copies(engine, copies, &values, arrival.pool);
@@ -93,6 +97,23 @@ pub(crate) fn write_of_layouts(
     let asked_by = (arrival, analysis);
     let follow = writes.followed_by(engine, asked_by, &asked.options, vec![token])?;
     writes.finish((UNLOGGED, &asked.options), keyspace, arrival, follow)
+}
+
+/// A read at SERIAL or LOCAL_SERIAL: it may complete a conditional write of the table.
+pub(crate) fn serial_read(
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    table: &Arc<LogicalTable>,
+) -> LayoutWrite {
+    let token = analysis.place.as_ref().and_then(|place| place.token);
+    let tables = vec![table.clone()];
+    let write = FollowedWrite::new(Vec::new(), vec![token], tables.clone());
+    let follow = Follow {
+        write: Box::new(write),
+        prepared: Vec::new(),
+    };
+    let as_it_came = (None, arrival.body.to_vec());
+    made(as_it_came, (tables, Vec::new()), Some(follow))
 }
 
 /// Refuses a write that is larger than clients may send, as nodes would not take it, or than there is
@@ -115,6 +136,8 @@ struct Writes<'a> {
     parts: Parts<'a>,
     /// Layouts that are one mutation with their table.
     copies: usize,
+    /// Derived layouts are compared with their tables afterwards.
+    is_compared: bool,
 }
 
 impl<'a> Writes<'a> {
@@ -142,6 +165,18 @@ impl<'a> Writes<'a> {
         self.batch.note_table(table);
     }
 
+    /// Whether something is to be done once the table has it.
+    fn is_followed(&self) -> bool {
+        self.is_compared || !self.parts.is_empty()
+    }
+
+    /// The tables with which derived layouts are to be compared.
+    fn compared(&self) -> Vec<Arc<LogicalTable>> {
+        let tables = self.batch.tables.iter();
+        let derived = tables.filter(|table| self.is_compared && has_derived(table));
+        derived.cloned().collect()
+    }
+
     /// Refuses a write that is larger than clients may send, or than there is memory for.
     fn is_room(&self, engine: &Engine) -> Result<(), Refusal> {
         is_room_for(engine, self.batch.byte_len() + self.parts.byte_len())
@@ -155,11 +190,12 @@ impl<'a> Writes<'a> {
         options: &Options<'_>,
         tokens: Vec<Option<i64>>,
     ) -> Result<Option<Follow>, Refusal> {
-        if self.parts.is_empty() {
+        if !self.is_followed() {
             return Ok(None);
         }
         let parts = std::mem::take(&mut self.parts);
-        follow(engine, asked, options, parts, tokens).map(Some)
+        let compared = self.compared();
+        follow(engine, asked, options, (parts, compared), tokens).map(Some)
     }
 
     /// The request for the table: a batch, if there are layouts of one mutation with it.
@@ -195,14 +231,14 @@ fn follow(
     engine: &Engine,
     (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
     options: &Options<'_>,
-    parts: Parts<'_>,
+    (parts, compared): (Parts<'_>, Vec<Arc<LogicalTable>>),
     tokens: Vec<Option<i64>>,
 ) -> Result<Follow, Refusal> {
     let prepared = parts.prepared().collect();
     let place = (&*engine.cx.snapshot, analysis.place.as_ref());
     let parts = parts.write(options, arrival.version, arrival.keyspace, place);
     let parts = parts.ok_or(Refusal::invalid(TOO_MANY))?;
-    let write = Box::new(FollowedWrite::new(parts, tokens));
+    let write = Box::new(FollowedWrite::new(parts, tokens, compared));
     Ok(Follow { write, prepared })
 }
 
@@ -236,9 +272,14 @@ fn has_derived(table: &LogicalTable) -> bool {
 fn copies_of(planned: &LayoutPlan<Statement>) -> Result<&[CopyWrite<Statement>], Refusal> {
     match &*planned.plan {
         Plan::Write(copies) => Ok(copies),
+        Plan::Compared => Ok(&[]),
         Plan::Refused(why) => Err(Refusal::invalid(&**why)),
         Plan::Read(_) | Plan::Table => Err(Refusal::invalid(NOT_READABLE)),
     }
+}
+
+fn is_compared(planned: &LayoutPlan<Statement>) -> bool {
+    matches!(*planned.plan, Plan::Compared)
 }
 
 fn unordered(table: &LogicalTable, why: Unordered) -> Refusal {

@@ -1,7 +1,10 @@
 //! A write that derived layouts follow: the table first, then all of them side by side.
 
+use std::sync::Arc;
+
+use helenus_layout::plan::LogicalTable;
 use helenus_policy::schedule::Class;
-use helenus_wire::{Consistency, ErrorBody, Opcode, Version, code};
+use helenus_wire::{Consistency, ErrorBody, Opcode, RowsView, Version, code};
 
 use crate::exec::context::ExecContext;
 use crate::exec::outcome::{FailedBy, Failure, KeptAnswer, Outcome, Response, Step};
@@ -28,6 +31,8 @@ pub(crate) struct FollowedWrite {
     tokens: Vec<Option<i64>>,
     /// What its client will hear, once the layouts have been written.
     answer: Option<KeptAnswer>,
+    /// Tables whose layouts cannot be told exactly, and are compared with them.
+    compared: Vec<Arc<LogicalTable>>,
     /// The table may have it, or not.
     in_doubt: bool,
     /// Bytes that it holds, as far as they are counted.
@@ -51,7 +56,11 @@ struct OfLayout {
 }
 
 impl FollowedWrite {
-    pub(crate) fn new(parts: Vec<Part>, tokens: Vec<Option<i64>>) -> FollowedWrite {
+    pub(crate) fn new(
+        parts: Vec<Part>,
+        tokens: Vec<Option<i64>>,
+        compared: Vec<Arc<LogicalTable>>,
+    ) -> FollowedWrite {
         let of_layout = |part| OfLayout {
             part,
             sent: None,
@@ -63,6 +72,7 @@ impl FollowedWrite {
             layouts: parts.into_iter().map(of_layout).collect(),
             tokens,
             answer: None,
+            compared,
             in_doubt: false,
             counted: 0,
         }
@@ -126,9 +136,7 @@ impl FollowedWrite {
         let Some(answer) = self.answer.take() else {
             return Step::Wait;
         };
-        if self.in_doubt {
-            self.doubt(around);
-        }
+        self.doubt(around);
         match self.miss(around) {
             // Its client hears already that nobody knows.
             Some(_) if self.in_doubt => Step::Kept(answer),
@@ -137,10 +145,16 @@ impl FollowedWrite {
         }
     }
 
-    /// Somebody is to compare its partitions with the table.
+    /// Somebody is to compare its partitions with the table. Until then the table is read.
     fn doubt(&self, around: &mut ExecContext<'_>) {
-        add(&around.cx.shared.stats.global.layout_writes_doubted, 1);
-        for table in self.tables() {
+        let tables = self.doubted_tables();
+        add(
+            &around.cx.shared.stats.global.layout_writes_doubted,
+            u64::from(!tables.is_empty()),
+        );
+        for table in tables {
+            let doubts = &around.cx.shared.features.layouts.doubts;
+            doubts.add((&table.0, &table.1), &self.tokens, around.cx.now);
             let doubted = Doubted {
                 table,
                 tokens: self.tokens.clone(),
@@ -150,9 +164,11 @@ impl FollowedWrite {
         }
     }
 
-    /// Keyspace and name of the tables that it is about.
-    fn tables(&self) -> Vec<(String, String)> {
-        let tables = self.layouts.iter().flat_map(|of| &of.part.tables);
+    /// Keyspace and name of the tables that may have something else than their layouts.
+    fn doubted_tables(&self) -> Vec<(String, String)> {
+        let of_layouts = self.layouts.iter().flat_map(|of| &of.part.tables);
+        let in_doubt = of_layouts.filter(|_| self.in_doubt);
+        let tables = in_doubt.chain(&self.compared);
         let mut names: Vec<_> = tables
             .map(|table| (table.keyspace.clone(), table.name.clone()))
             .collect();
@@ -222,6 +238,21 @@ fn leaves_open(code: i32) -> bool {
     )
 }
 
+/// True if the conditions of a write did not hold.
+fn is_not_applied(response: &Response<'_>) -> bool {
+    if !response.has_rows() {
+        return false;
+    }
+    let Ok(page) = RowsView::parse(response.content) else {
+        return false;
+    };
+    let applied = page.column("[applied]");
+    let mut rows = page.rows();
+    let first = rows.next().and_then(Result::ok);
+    let cell = applied.and_then(|at| *first?.get(at)?);
+    cell == Some(&[0])
+}
+
 /// True if another coordinator may take what one has not.
 fn may_be_taken_elsewhere(code: i32) -> bool {
     matches!(
@@ -257,7 +288,12 @@ impl Strategy for FollowedWrite {
 
     fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
         match outcome {
-            Outcome::Answered(response) => self.follow(around, kept(&response, Opcode::Result)),
+            Outcome::Answered(response) => {
+                if is_not_applied(&response) {
+                    self.compared.clear();
+                }
+                self.follow(around, kept(&response, Opcode::Result))
+            }
             Outcome::Failed(failure) if leaves_open(failure.error.code) => {
                 self.in_doubt = true;
                 let version = match failure.by {

@@ -11,7 +11,7 @@ use crate::features::layouts::plan::LayoutPlan;
 use crate::features::layouts::plan_of;
 use crate::features::layouts::refusals::{opaque_refused, unprepared, write_refused};
 use crate::features::layouts::writes::timed::Timed;
-use crate::features::layouts::writes::{NOT_READABLE, Writes, copies_of, unordered};
+use crate::features::layouts::writes::{NOT_READABLE, Writes, copies_of, is_compared, unordered};
 use crate::pipeline::arrival::Arrival;
 use crate::rewrite::fencing::table_of;
 use crate::rewrite::in_order::in_order;
@@ -38,7 +38,11 @@ pub(crate) fn batch_of_layouts(
     if children.iter().all(|child| child.planned.is_none()) {
         return Ok(None);
     }
-    let mut writes = Writes::default();
+    let mut planned = children.iter().filter_map(|child| child.planned.as_ref());
+    let mut writes = Writes {
+        is_compared: planned.any(is_compared),
+        ..Writes::default()
+    };
     for (child, of) in children.iter().zip(&view.children) {
         let (own, values) = match of {
             BatchChild::Text(text, values) => (BatchStatement::Text(text), values),
@@ -54,15 +58,20 @@ pub(crate) fn batch_of_layouts(
         let values = values.map_err(|why| unordered(table, why))?;
         writes.batch.push(own, values.clone());
         let is_prepared = matches!(of, BatchChild::Prepared(..));
-        let copies = (table, copies_of(planned)?, is_prepared);
+        let mut copies = copies_of(planned)?;
+        if analysis.lwt {
+            // Nothing of a batch is done unless all its conditions hold.
+            copies = &[];
+        }
+        let copies = (table, copies, is_prepared);
         writes.push_copies(engine, copies, &values, arrival.pool);
     }
     let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
     let kind = (view.batch_type, &view.options);
     writes.is_room(engine)?;
-    let tokens = match writes.parts.is_empty() {
-        true => Vec::new(),
-        false => tokens_of_batch(engine, arrival, analysis),
+    let tokens = match writes.is_followed() {
+        true => tokens_of_batch(engine, arrival, analysis),
+        false => Vec::new(),
     };
     let asked_by = (arrival, analysis);
     let follow = writes.followed_by(engine, asked_by, &view.options, tokens)?;

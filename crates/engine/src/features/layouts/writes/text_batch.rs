@@ -58,11 +58,17 @@ pub(crate) fn text_batch_of_layouts(
     let values = in_order(&asked.options.values, facts, asked.names);
     // Values with names keep their meaning in the text that is sent to the table.
     let are_named = asked.options.values.named && asked.names.is_none();
-    if extended.followers.is_empty() && !extended.is_longer {
+    let mut extended = extended;
+    if analysis.lwt {
+        // Nothing of a batch is done unless all its conditions hold.
+        extended.followers.clear();
+    }
+    let is_followed = !extended.followers.is_empty() || !extended.compared.is_empty();
+    if !is_followed && !extended.is_longer {
         return Ok(None);
     }
     let mut follow = None;
-    if !extended.followers.is_empty() {
+    if is_followed {
         let values = values.clone().map_err(|why| unordered_in(&tables, why))?;
         let of = (arrival, analysis, statement);
         follow = Some(followed_by(
@@ -130,7 +136,14 @@ fn followed_by(
     let tokens = engine
         .statements
         .inner_tokens(&engine.cx, asked, analysis, statement);
-    follow(engine, (arrival, analysis), &options, parts, tokens)
+    let compared = extended.compared.clone();
+    follow(
+        engine,
+        (arrival, analysis),
+        &options,
+        (parts, compared),
+        tokens,
+    )
 }
 
 /// The text of a batch with further statements.
@@ -142,6 +155,8 @@ struct Extended {
     is_longer: bool,
     /// What is written to derived layouts.
     followers: Vec<Follower>,
+    /// Tables with which derived layouts are compared afterwards.
+    compared: Vec<Arc<LogicalTable>>,
 }
 
 /// A statement on a derived layout.
@@ -187,6 +202,7 @@ fn extend_text(
         values: (0..marker).collect(),
         is_longer: false,
         followers: Vec::new(),
+        compared: Vec::new(),
     };
     let mut at = 0;
     for (inner, table) in facts.inner.iter().zip(tables) {
@@ -201,7 +217,13 @@ fn extend_text(
         let is_write = matches!(inner.kind, Kind::Insert | Kind::Update | Kind::Delete);
         let copies = match plan::write(table, text, inner) {
             plan::Write::Copies(copies) if is_write => copies,
-            plan::Write::Copies(_) => return Err(Refusal::invalid(NOT_READABLE)),
+            plan::Write::Compared if is_write => {
+                extended.compared.push((*table).clone());
+                continue;
+            }
+            plan::Write::Copies(_) | plan::Write::Compared => {
+                return Err(Refusal::invalid(NOT_READABLE));
+            }
             plan::Write::Refused(why) => return Err(Refusal::invalid(why)),
         };
         for (at, copy) in copies.into_iter().enumerate() {

@@ -33,7 +33,13 @@ impl Timed {
         let since_1970 = engine.cx.since_1970();
         let timestamp = match options.timestamp {
             Some(own) => own,
-            None => engine.cx.shared.features.layouts.timestamp(since_1970),
+            None => engine
+                .cx
+                .shared
+                .features
+                .layouts
+                .clock
+                .timestamp(since_1970),
         };
         let now = i32::try_from(since_1970.as_secs()).unwrap_or(i32::MAX);
         let mut body = Vec::with_capacity(arrival.body.len() + 12);

@@ -322,3 +322,73 @@ fn the_table_answers_while_the_layouts_replicas_are_away() {
     assert_eq!(bench.answer(), (Opcode::Result, of_table));
     bench.is_done();
 }
+
+/// Rows that say whether a conditional write was applied.
+fn applied(is_applied: bool) -> Vec<u8> {
+    const BOOLEAN: u16 = 4;
+    rows(
+        TABLE,
+        &[("[applied]", BOOLEAN)],
+        None,
+        &[&[u8::from(is_applied)]],
+    )
+}
+
+#[test]
+fn what_layouts_cannot_be_told_is_the_tables_and_the_partition_is_doubted() {
+    for (text, answer, is_doubted) in [
+        (
+            "DELETE FROM app.orders WHERE customer = 7 AND day > 3",
+            VOID.to_vec(),
+            true,
+        ),
+        (
+            "INSERT INTO app.orders (customer, day, status) VALUES (7, 1, 'x') IF NOT EXISTS",
+            applied(true),
+            true,
+        ),
+        (
+            "INSERT INTO app.orders (customer, day, status) VALUES (7, 1, 'x') IF NOT EXISTS",
+            applied(false),
+            false,
+        ),
+        (
+            "BEGIN BATCH INSERT INTO app.orders (customer, day, status) VALUES (7, 1, 'x'); \
+             UPDATE app.orders SET total = 5 WHERE customer = 7 AND day = 1 AND status = 'y' IF EXISTS \
+             APPLY BATCH",
+            applied(true),
+            true,
+        ),
+    ] {
+        let mut bench = Bench::derived(Version::V5, Version::V5);
+        let body = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 2, &body);
+        let (opcode, stream, body) = bench.one_at_node();
+        assert_eq!(opcode, Opcode::Query, "{text}");
+        let view = QueryView::parse(&body, Version::V5).expect("a QUERY");
+        assert_eq!(view.text, text);
+        bench.say(Opcode::Result, stream, &answer);
+        assert_eq!(bench.answer(), (Opcode::Result, answer), "{text}");
+        assert_eq!(bench.at_node(), [], "nothing follows");
+        let told = news(&mut bench);
+        assert_eq!(told.len(), usize::from(is_doubted), "{text}: {told:?}");
+        // The partition is read from the table from now on.
+        let (read, stream) = read(&mut bench, 1);
+        assert_eq!(read.contains(LAYOUT), !is_doubted, "{read}");
+        bench.say(Opcode::Result, stream, &rows(TABLE, &COLUMNS, None, &CELLS));
+        bench.answer();
+        bench.is_done();
+    }
+}
+
+#[test]
+fn a_read_at_serial_may_complete_a_write_and_is_doubted() {
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    let (text, stream) = read(&mut bench, 8);
+    assert_eq!(text, READ);
+    bench.say(Opcode::Result, stream, &rows(TABLE, &COLUMNS, None, &CELLS));
+    bench.answer();
+    assert!(matches!(news(&mut bench)[..], [OfLayouts::Doubted(_)]));
+    let (text, _) = read(&mut bench, 1);
+    assert_eq!(text, READ);
+}

@@ -1,0 +1,135 @@
+//! Partitions that derived layouts may not have as their table has them: until they have been compared, the table is
+//! read.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+
+/// Those of all tables, as far as this proxy knows.
+#[derive(Debug, Default)]
+pub struct Doubts {
+    /// There are some: without any, nobody waits for a lock.
+    has_any: AtomicBool,
+    /// By keyspace and table.
+    known: RwLock<FxHashMap<String, FxHashMap<String, OfTable>>>,
+}
+
+/// Partitions of one table, with the time since which they are known here.
+#[derive(Clone, Debug, Default)]
+struct OfTable {
+    tokens: FxHashMap<i64, Instant>,
+    /// All of it.
+    whole: Option<Instant>,
+}
+
+/// The partitions of a table that are said to be in doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Tokens(Vec<i64>),
+    /// There are more than are kept.
+    All,
+}
+
+impl Doubts {
+    /// Partitions of a table are in doubt, all of them if one is not known.
+    pub(crate) fn add(&self, table: (&str, &str), tokens: &[Option<i64>], now: Instant) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let of_keyspace = known.entry(table.0.to_owned()).or_default();
+        let of = of_keyspace.entry(table.1.to_owned()).or_default();
+        for token in tokens {
+            match token {
+                Some(token) => {
+                    of.tokens.insert(*token, now);
+                }
+                None => of.whole = Some(now),
+            }
+        }
+        self.has_any.store(true, Ordering::Release);
+    }
+
+    /// Whether a partition of a table is in doubt; without a token, whether any is.
+    pub(crate) fn holds(&self, table: (&str, &str), token: Option<i64>) -> bool {
+        if !self.has_any.load(Ordering::Acquire) {
+            return false;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let of = known.get(table.0).and_then(|tables| tables.get(table.1));
+        of.is_some_and(|of| {
+            let has = |token: i64| of.tokens.contains_key(&token);
+            of.whole.is_some() || token.is_none_or(has)
+        })
+    }
+
+    /// What is stored of all tables, as it was asked for then: it tells of all that was doubted before, and of nothing later.
+    pub fn adopt(&self, told: &[((String, String), Told)], asked: Instant) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        for tables in known.values_mut() {
+            for of in tables.values_mut() {
+                of.tokens.retain(|_, since| *since >= asked);
+                of.whole = of.whole.filter(|since| *since >= asked);
+            }
+            tables.retain(|_, of| of.whole.is_some() || !of.tokens.is_empty());
+        }
+        known.retain(|_, tables| !tables.is_empty());
+        for ((keyspace, table), told) in told {
+            let of_keyspace = known.entry(keyspace.clone()).or_default();
+            let of = of_keyspace.entry(table.clone()).or_default();
+            match told {
+                // Known only from there: the next reading may forget it.
+                Told::Tokens(tokens) => {
+                    for token in tokens {
+                        of.tokens.entry(*token).or_insert(asked);
+                    }
+                }
+                Told::All => of.whole = of.whole.or(Some(asked)),
+            }
+        }
+        self.has_any.store(!known.is_empty(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::begin;
+
+    const ORDERS: (&str, &str) = ("shop", "orders");
+
+    fn orders(told: Told) -> ((String, String), Told) {
+        ((ORDERS.0.to_owned(), ORDERS.1.to_owned()), told)
+    }
+
+    #[test]
+    fn a_partition_is_in_doubt_until_a_later_reading_does_not_tell_of_it() {
+        let at = |ms| begin() + Duration::from_millis(ms);
+        let doubts = Doubts::default();
+        assert!(!doubts.holds(ORDERS, None));
+        doubts.add(ORDERS, &[Some(7)], at(10));
+        assert!(doubts.holds(ORDERS, Some(7)) && !doubts.holds(ORDERS, Some(8)));
+        assert!(doubts.holds(ORDERS, None) && !doubts.holds(("shop", "users"), None));
+        doubts.adopt(&[], at(5));
+        assert!(doubts.holds(ORDERS, Some(7)), "asked for before");
+        doubts.adopt(&[orders(Told::Tokens(vec![7, 9]))], at(20));
+        assert!(doubts.holds(ORDERS, Some(7)) && doubts.holds(ORDERS, Some(9)));
+        doubts.adopt(&[orders(Told::Tokens(vec![9]))], at(30));
+        assert!(!doubts.holds(ORDERS, Some(7)) && doubts.holds(ORDERS, Some(9)));
+        doubts.adopt(&[], at(40));
+        assert!(!doubts.holds(ORDERS, Some(9)));
+    }
+
+    #[test]
+    fn of_an_unknown_partition_or_too_many_the_whole_table_is_in_doubt() {
+        let at = |ms| begin() + Duration::from_millis(ms);
+        let doubts = Doubts::default();
+        doubts.add(ORDERS, &[Some(7), None], at(10));
+        assert!(doubts.holds(ORDERS, Some(8)));
+        doubts.adopt(&[orders(Told::All)], at(20));
+        assert!(doubts.holds(ORDERS, Some(8)));
+        doubts.adopt(&[], at(30));
+        assert!(!doubts.holds(ORDERS, Some(8)));
+    }
+}
