@@ -12,8 +12,8 @@ use helenus_console::terminal::{narrate, spinner};
 use helenus_load::client::endpoint::{Endpoint, Policy, parse_consistency};
 use helenus_load::experiments::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::experiments::layouts::{
-    Contender, Copies, DECLARED, Form, HAND_COPIED, Instances, Layouts, Nodes as NodesBelow,
-    Orders, SAI, Synthetic, VIEWS, create,
+    Contender, Copies, DECLARED, DERIVED, EQUAL_DISK, Form, HAND_COPIED, Instances, Layouts,
+    Nodes as NodesBelow, Orders, SAI, Synthetic, VIEWS, create,
 };
 use helenus_load::report::Report;
 use nodes::OwnNodes;
@@ -43,6 +43,7 @@ enum Part {
     Views,
     HandCopied,
     Layouts,
+    Derived,
     Synthetic,
 }
 
@@ -177,7 +178,8 @@ fn describe(report: &mut Report, designs: &Designs, parts: &[Held]) {
         report.notes.push(line.into());
     }
     let line = "A layout is one more copy on each replica of its table, as are views and tables copied by hand: \
-                disk grows with their number.";
+                disk grows with their number. Derived layouts have one replica each: beside all of the table's \
+                (helenus-derived), or in place of one of these (helenus-equal-disk).";
     report.notes.push(line.into());
 }
 
@@ -265,12 +267,13 @@ impl LayoutsArgs {
     /// The first is the best single order.
     fn parts(&self, designs: &Designs, with_layouts: bool, skipped: &mut Vec<String>) -> Vec<Held> {
         let mut parts = Vec::new();
-        let mut add = |name: &str, form, writer, chosen: &Chosen, reads| {
+        let add = |parts: &mut Vec<Held>, name: &str, form, writer, chosen: &Chosen, reads| {
             let copies = Copies {
                 keyspace: format!("helenus_layouts_{name}"),
                 form,
                 orders: chosen.orders.clone(),
                 reads,
+                derived: None,
             };
             parts.push(Held {
                 copies,
@@ -280,29 +283,64 @@ impl LayoutsArgs {
         };
         let wanted = |part| !self.without.contains(&part);
         let Designs { single, exact, .. } = designs;
-        add("tr", Form::Plain, TOKEN_AWARE, single, [0, 0]);
+        add(&mut parts, "tr", Form::Plain, TOKEN_AWARE, single, [0, 0]);
         if wanted(Part::Declared) {
-            add("declared", Form::Plain, DECLARED, &designs.declared, [0, 0]);
+            add(
+                &mut parts,
+                "declared",
+                Form::Plain,
+                DECLARED,
+                &designs.declared,
+                [0, 0],
+            );
         }
         // The client knows the table only.
         if with_layouts {
-            add("hr", Form::Layouts, HELENUS, exact, [0, 0]);
+            add(&mut parts, "hr", Form::Layouts, HELENUS, exact, [0, 0]);
+            // At one copy more, and at the disk of a single order.
+            let replicas = self.replication();
+            let kinds = [
+                ("3p1", DERIVED, replicas),
+                ("2p1", EQUAL_DISK, replicas - 1),
+            ];
+            for (name, writer, of_table) in kinds {
+                if wanted(Part::Derived) && of_table > 0 {
+                    add(&mut parts, name, Form::Layouts, writer, exact, [0, 0]);
+                    if let Some(held) = parts.last_mut() {
+                        held.copies.derived = Some(of_table);
+                    }
+                }
+            }
             if let Some(annealed) = &designs.annealed {
-                add("hrca", Form::Layouts, ANNEALED, annealed, [0, 0]);
+                add(
+                    &mut parts,
+                    "hrca",
+                    Form::Layouts,
+                    ANNEALED,
+                    annealed,
+                    [0, 0],
+                );
             }
         }
         let has_sai = !self.common.cassandra.starts_with("4.");
         if wanted(Part::Sai) && has_sai {
-            add("sai", Form::Indexed, SAI, single, [0, 0]);
+            add(&mut parts, "sai", Form::Indexed, SAI, single, [0, 0]);
         } else if wanted(Part::Sai) {
             let version = &self.common.cassandra;
             skipped.push(format!("Cassandra {version} has no SAI indexes."));
         }
         if wanted(Part::Views) {
-            add("views", Form::Views, VIEWS, exact, exact.reads);
+            add(&mut parts, "views", Form::Views, VIEWS, exact, exact.reads);
         }
         if wanted(Part::HandCopied) {
-            add("copies", Form::HandCopied, HAND_COPIED, exact, exact.reads);
+            add(
+                &mut parts,
+                "copies",
+                Form::HandCopied,
+                HAND_COPIED,
+                exact,
+                exact.reads,
+            );
         }
         parts
     }

@@ -37,7 +37,7 @@ mod tables;
 mod writes;
 
 pub use cells::{DISK, DISK_BYTES};
-pub use compare::{DECLARED, HAND_COPIED, LAYOUTS_KEYS, SAI, VIEWS, latency};
+pub use compare::{DECLARED, DERIVED, EQUAL_DISK, HAND_COPIED, LAYOUTS_KEYS, SAI, VIEWS, latency};
 pub use experiment::{Contender, Layouts, Nodes, Open};
 pub use orders::{CLUSTERING, Order, Orders, PARTITION, clerk_name};
 pub use queries::{Instance, Instances, KINDS, Kind};

@@ -109,7 +109,8 @@ impl Told {
 pub(super) struct Unmarked(BTreeMap<(TableKey, String), i64>);
 
 impl Unmarked {
-    pub(super) fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

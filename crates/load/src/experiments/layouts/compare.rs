@@ -15,9 +15,12 @@ pub const DECLARED: &str = "direct-declared";
 pub const SAI: &str = "direct-sai";
 pub const VIEWS: &str = "direct-views";
 pub const HAND_COPIED: &str = "direct-hand-copied";
+/// Arms with derived layouts: beside all replicas of the table, and in place of one of them.
+pub const DERIVED: &str = "helenus-derived";
+pub const EQUAL_DISK: &str = "helenus-equal-disk";
 
 /// The documented keys, but for `anneal_gap_max`, which needs no cluster.
-pub const LAYOUTS_KEYS: [&str; 11] = [
+pub const LAYOUTS_KEYS: [&str; 13] = [
     "hr_speedup_vs_tr",
     "hr_speedup_vs_sai",
     "hr_speedup_vs_views",
@@ -29,6 +32,8 @@ pub const LAYOUTS_KEYS: [&str; 11] = [
     "cost_rank_correlation",
     "quorum_vs_one",
     "reads_with_a_node_down_failed",
+    "hr_vs_best_single_at_equal_disk",
+    "write_one_derived_vs_table",
 ];
 
 /// Of one query's reads, with failures at the client's time-out; None if there were none.
@@ -55,6 +60,7 @@ impl Layouts {
             self.compare_reads(report, arm);
             self.compare_writes(report, arm);
         }
+        self.compare_derived(report);
         self.compare_failures(report);
         let cells = self.synthetic.iter().map(|each| each.cell());
         let phases = cells.flat_map(|cell| report.phases(SYNTHETIC, &cell).to_vec());
@@ -105,6 +111,15 @@ impl Layouts {
         report.set_ratio(ratio_key(arm, "load_time_vs_tr"), &values);
         let values = ratios(report, (arm, TOKEN_AWARE), DISK, disk_bytes);
         report.set_ratio(ratio_key(arm, "disk_vs_tr"), &values);
+    }
+
+    /// Derived layouts at the disk of a single order, and what one costs writes.
+    fn compare_derived(&self, report: &mut Report) {
+        let one = Consistency::One;
+        let reads = self.slower(report, (TOKEN_AWARE, one), (EQUAL_DISK, one), &Kind::ALL);
+        report.set_ratio("hr_vs_best_single_at_equal_disk", &reads);
+        let writes = ratios(report, (DERIVED, TOKEN_AWARE), WRITES, rows_per_second);
+        report.set_ratio("write_one_derived_vs_table", &writes);
     }
 
     /// In each round, over all cells with a paused node that were measured.

@@ -172,7 +172,11 @@ impl Layouts {
 
     pub(super) fn weigh(&self, nodes: &dyn Nodes, report: &mut Report) -> Result<()> {
         for arm in self.arms.iter().filter(|arm| arm.writes) {
-            let bytes = nodes.disk_bytes(&self.copies[arm.copies].keyspace)?;
+            let copies = &self.copies[arm.copies];
+            let mut bytes = 0;
+            for (keyspace, _) in copies.keyspaces(self.replication) {
+                bytes += nodes.disk_bytes(&keyspace)?;
+            }
             let mut phase = Recorder::new(1).into_phase(&INSERT, Duration::ZERO, None);
             phase.extra.insert(DISK_BYTES.into(), bytes as f64);
             report.add(&arm.arm.endpoint.name, DISK, phase);

@@ -42,12 +42,30 @@ pub struct Copies {
     pub orders: Vec<ClusteringOrder>,
     /// The copy that the client asks for each kind of query.
     pub reads: [usize; 2],
+    /// The layouts have a keyspace of their own, with one replica each. Then: replicas of the table.
+    pub derived: Option<usize>,
 }
 
 impl Copies {
     /// The full name of a copy.
     pub(super) fn table(&self, copy: usize) -> String {
-        format!("{}.{}", self.keyspace, self.name(copy))
+        match self.layouts_keyspace().filter(|_| copy > 0) {
+            Some(keyspace) => format!("{keyspace}.{}", self.name(copy)),
+            None => format!("{}.{}", self.keyspace, self.name(copy)),
+        }
+    }
+
+    /// The keyspace of the layouts, if that is not the table's.
+    fn layouts_keyspace(&self) -> Option<String> {
+        let keyspace = || format!("{}__layouts", self.keyspace);
+        self.derived.map(|_| keyspace())
+    }
+
+    /// Its keyspaces, with the replicas of each; `replication`: of tables that say nothing else.
+    pub(super) fn keyspaces(&self, replication: usize) -> Vec<(String, usize)> {
+        let own = (self.keyspace.clone(), self.derived.unwrap_or(replication));
+        let of_layouts = self.layouts_keyspace().map(|keyspace| (keyspace, 1));
+        [own].into_iter().chain(of_layouts).collect()
     }
 
     fn name(&self, copy: usize) -> String {
@@ -109,7 +127,7 @@ impl Copies {
             let columns = self.orders[copy].iter().map(|&at| CLUSTERING[at]);
             Layout {
                 name: layout_name(copy).into(),
-                keyspace: None,
+                keyspace: self.layouts_keyspace(),
                 physical: self.name(copy),
                 clustering: columns.map(str::to_owned).collect(),
                 state: LayoutState::Ready.name().to_owned(),
@@ -179,15 +197,14 @@ pub async fn create(
     if all.iter().any(|copies| copies.form == Form::Layouts) {
         create_keyspace(&session, KEYSPACE, replication).await?;
         run(&session, stored::CREATE).await?;
+        run(&session, stored::CREATE_DOUBTS).await?;
     }
     for copies in all {
         say(format!("creating {}", copies.keyspace));
-        run(
-            &session,
-            &format!("DROP KEYSPACE IF EXISTS {}", copies.keyspace),
-        )
-        .await?;
-        create_keyspace(&session, &copies.keyspace, replication).await?;
+        for (keyspace, replicas) in copies.keyspaces(replication) {
+            run(&session, &format!("DROP KEYSPACE IF EXISTS {keyspace}")).await?;
+            create_keyspace(&session, &keyspace, replicas).await?;
+        }
         for statement in copies.statements() {
             run(&session, &statement).await?;
         }
@@ -225,6 +242,7 @@ mod tests {
             form,
             orders: vec![vec![0, 1, 2, 3], vec![2, 1, 0, 3]],
             reads: [1, 0],
+            derived: None,
         }
     }
 

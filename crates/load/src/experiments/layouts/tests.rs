@@ -26,6 +26,7 @@ fn experiment() -> Layouts {
         form,
         orders: vec![vec![0, 1, 2, 3], vec![2, 1, 0, 3]],
         reads: [0, 0],
+        derived: None,
     };
     let orders = Orders::generate(0.001, 2).unwrap();
     let mut synthetic = Synthetic::draw(2, 50, 4, 1);
