@@ -203,7 +203,9 @@ pub(crate) async fn original(cluster: &Cluster, copy: &TableName) -> Result<Opti
     let is_it = |(table, of): &(&TableKey, &OfTable)| {
         let layouts = of.layouts.as_ref().map(|of| &of.layouts);
         let mut layouts = layouts.into_iter().flatten();
-        table.keyspace == *copy.keyspace && layouts.any(|layout| layout.physical == *copy.table)
+        layouts.any(|layout| {
+            layout.keyspace_in(table) == &*copy.keyspace && layout.physical == *copy.table
+        })
     };
     let mut tables = catalogue.tables.iter();
     Ok(tables.find(is_it).map(|(table, _)| name(table)))
