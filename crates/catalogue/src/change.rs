@@ -59,6 +59,15 @@ pub fn doubt(table: &TableKey, tokens: &[i64]) -> String {
     batch
 }
 
+/// Takes all partitions of a table out of doubt.
+pub fn forget_doubts(table: &TableKey) -> String {
+    format!(
+        "DELETE FROM helenus.layout_doubts WHERE keyspace_name = {} AND table_name = {}",
+        literal(&table.keyspace),
+        literal(&table.table)
+    )
+}
+
 fn statement(table: &TableKey, change: &Change<'_>) -> String {
     match change {
         Change::Begin(feature, flag) => format!(

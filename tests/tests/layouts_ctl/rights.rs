@@ -98,11 +98,11 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
     layouts(&cluster, Some(("other", "o")), &create).failed("");
     layouts(&cluster, superuser, &create).succeeded();
     layouts(&cluster, superuser, &["status", "app.t"]).succeeded();
-    check_derived(&cluster, superuser);
     assert_eq!(
         rights_on_catalogue(&mut node, "proxies"),
         ["data/helenus SELECT"]
     );
+    check_derived(&cluster, superuser);
     let proxy = Proxy::start(
         &[cluster.address(1).expect("an address")],
         &[
@@ -236,8 +236,18 @@ fn check_derived(cluster: &Cluster, superuser: Option<(&str, &str)>) {
     }
     let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
     let create = ["create", "apart.t", "--no-proxies", "--layout", "x=b,a"];
-    let create = [&create[..], &["--replication", replication]].concat();
+    let more = ["--replication", replication, "--proxy-role", "proxies"];
+    let create = [&create[..], &more].concat();
     layouts(cluster, superuser, &create).succeeded();
+    // They tell what layouts have missed.
+    assert_eq!(
+        rights_on_catalogue(&mut node, "proxies"),
+        [
+            "data/helenus SELECT",
+            "data/helenus/catalogue MODIFY",
+            "data/helenus/layout_doubts MODIFY"
+        ]
+    );
     layouts(cluster, superuser, &["status", "apart.t"]).succeeded();
     let insert = "INSERT INTO apart__layouts.t__layout_x (k, a, b, v) VALUES (1, 2, 3, 4)";
     let select = "SELECT v FROM apart__layouts.t__layout_x WHERE k = 1";

@@ -9,8 +9,8 @@
 //!
 //! A proxy writes a derived layout once the table's write has been answered, which may be as late as the sum above. That
 //! second request, sent with what was relied on for the first, can wait at its node and be carried out for as long again
-//! ([`Settle::with_derived`]). What nodes keep as hints comes later still, and is the business of whoever drops or fills a
-//! layout.
+//! ([`Settle::with_derived`]). Not counted are further attempts, where the first coordinator has failed with it, and hints,
+//! which come whenever their replica is back: both bring what the table has, with its time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ use super::fill::{self, Filled};
 use super::following::{add_columns, copy_grants};
 use super::{home, ranges, request, rules, tables};
 use crate::catalogue::settle::{Emptying, Others, Settle};
-use crate::catalogue::{self, Known, flags};
+use crate::catalogue::{self, Known, Needs, flags};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 
@@ -59,8 +59,11 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     tables::make(&cluster, &table, &layouts, &known).await?;
     let tables = news.iter().map(|layout| table_of(layout, &args.table));
     let tables: Vec<TableName> = tables.collect();
-    let needed = (Feature::Layouts, PROGRESS);
-    catalogue::create(&cluster, &args.table, &args.proxy_role, needed).await?;
+    let needs = Needs::Layouts {
+        progress: PROGRESS,
+        are_derived: news.iter().any(|layout| layout.is_derived()),
+    };
+    catalogue::create(&cluster, &args.table, &args.proxy_role, needs).await?;
     // Before proxies write the layouts: a role that may not write one could not write the table any more.
     let role = cluster.role.as_deref();
     copy_grants(&cluster, &args.table, &tables, role).await?;

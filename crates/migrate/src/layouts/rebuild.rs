@@ -7,7 +7,7 @@ use helenus_catalogue::{Feature, Layout, LayoutState};
 use helenus_rows::{Table, TableName};
 use serde_json::json;
 
-use super::entry::{begun_anew, claim, table_of};
+use super::entry::{begun_anew, check_unchanged, claim, table_of};
 use super::fill::Filled;
 use super::following::copy_grants;
 use super::replication::{self, Replication};
@@ -15,7 +15,7 @@ use super::verdict::{check_copies, chosen};
 use super::work::Work;
 use super::{fill, ranges, rebuild_table, rules, tables};
 use crate::catalogue::settle::{Emptying, Others, Settle};
-use crate::catalogue::{self, flags};
+use crate::catalogue::{self, flags, now_ms};
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
@@ -83,10 +83,6 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     let role = cluster.role.as_deref();
     copy_grants(&cluster, &args.table, &names_of(&there, &args.table), role).await?;
     flags::raise(&cluster, &args.table, Feature::Layouts).await?;
-    // Ranges that were copied before count no longer.
-    let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
-    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
-    catalogue::change(&cluster, &args.table, &known, &changes).await?;
     // Another may be emptying one of them, which must not happen to what is filled here.
     let is_filling = |entry: &Layout| entry.state() != Some(LayoutState::Ready);
     let emptying = match chosen.iter().any(is_filling) {
@@ -95,18 +91,21 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     };
     let others = Others::of(args.no_proxies, emptying == Emptying::Perhaps);
     let settle = Settle::of(&cluster, others).await;
-    let settle = settle.with_derived(entries.iter().any(Layout::is_derived));
+    let settle = settle.with_derived(chosen.iter().any(Layout::is_derived));
+    let chosen = match gone.is_empty() {
+        true => chosen,
+        false => make_anew(&cluster, &table, (&chosen, &gone), replication, settle).await?,
+    };
+    // Ranges that were copied before count no longer.
+    let known = catalogue::read(&cluster, &args.table).await?;
+    check_unchanged(&known, &args.table, &chosen)?;
+    let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
+    catalogue::change(&cluster, &args.table, &known, &changes).await?;
     settle
         .wait_longer(settle.for_emptying(emptying), "no longer read")
         .await;
     empty(&cluster, &args.table, &entries, &there).await?;
-    if !gone.is_empty() {
-        // Read by nobody by now. Proxies that still miss it write it once they have seen it.
-        claim(&cluster, &args.table, &entries).renew().await?;
-        tables::make_anew(&cluster, &table, &gone, replication).await?;
-        copy_grants(&cluster, &args.table, &names_of(&gone, &args.table), role).await?;
-        settle.wait("the layouts are there again").await;
-    }
     // A column that was added meanwhile has lost what was in it.
     cluster.agree().await?;
     let table = table::load(&cluster, &args.table).await?;
@@ -120,6 +119,32 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
 fn names_of(entries: &[Layout], table: &TableName) -> Vec<TableName> {
     let names = entries.iter().map(|entry| table_of(entry, table));
     names.collect()
+}
+
+/// Makes the tables of derived layouts that are gone, while nobody reads or writes these: who reads one would miss all rows,
+/// and who fails to write one would tell that it has missed that. Returns the chosen ones as they are then.
+async fn make_anew(
+    cluster: &Cluster,
+    table: &Table,
+    (chosen, gone): (&[Layout], &[Layout]),
+    replication: Option<&Replication>,
+    settle: Settle,
+) -> Result<Vec<Layout>> {
+    let name = &table.name;
+    let known = catalogue::read(cluster, name).await?;
+    check_unchanged(&known, name, chosen)?;
+    let there = chosen.iter().filter(|entry| !gone.contains(entry));
+    let there: Vec<Layout> = there.cloned().collect();
+    let now = now_ms();
+    let gone: Vec<Layout> = gone.iter().map(|entry| entry.behind(now)).collect();
+    let changes: Vec<Change<'_>> = gone.iter().map(Change::PutLayout).collect();
+    catalogue::change(cluster, name, &known, &changes).await?;
+    settle.wait("no longer read or written").await;
+    claim(cluster, name, &gone).renew().await?;
+    tables::make_anew(cluster, table, &gone, replication).await?;
+    let role = cluster.role.as_deref();
+    copy_grants(cluster, name, &names_of(&gone, name), role).await?;
+    Ok([there, gone].concat())
 }
 
 /// Empties those of the layouts, which are about to be filled, whose tables were there.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use helenus_catalogue::change::Change;
+use helenus_catalogue::change::{self, Change};
 use helenus_catalogue::{Feature, Flag, Layout, LayoutState};
 use helenus_console::cells::print_error;
 use helenus_cql::Name;
@@ -68,6 +68,9 @@ pub async fn run(args: DropArgs) -> Result<()> {
         emptied = drop_keyspace(&cluster, table, &layouts).await?;
     }
     let is_last = flags::lower(&cluster, table, Feature::Layouts, &lost).await?;
+    if is_last {
+        forget_doubts(&cluster, table).await?;
+    }
     if layouts.is_empty() && !is_last {
         bail!("{table} has no layouts");
     }
@@ -90,6 +93,17 @@ pub async fn run(args: DropArgs) -> Result<()> {
         println!("dropped the keyspace {keyspace}, which held nothing else");
     }
     Ok(())
+}
+
+/// Nobody will compare its partitions with layouts any more.
+async fn forget_doubts(cluster: &Cluster, table: &TableName) -> Result<()> {
+    let tables = catalogue::tables_of_keyspace(cluster).await?;
+    if !tables.contains("layout_doubts") {
+        return Ok(());
+    }
+    cluster
+        .run(&change::forget_doubts(&catalogue::key(table)))
+        .await
 }
 
 fn is_of(flag: &Flag, table: &TableName) -> bool {

@@ -138,6 +138,11 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<S
             "its state {state:?} is unknown: it was made by another version of helenus"
         ));
     }
+    if entry.state() == Some(LayoutState::Behind) {
+        found.problems.push(
+            "it has missed writes, and is neither read nor written: `helenus layouts rebuild` fills it anew".to_owned(),
+        );
+    }
     if !table::exists(cluster, &copy_name.keyspace, &copy_name.table).await? {
         let advice = match (entry.is_derived(), has_keyspace) {
             (false, _) => "drop the layout and create it again",

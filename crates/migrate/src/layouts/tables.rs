@@ -114,17 +114,13 @@ async fn refuse_rows(
     );
 }
 
-/// Creates the tables of derived layouts that are gone, with their keyspaces; returns those that were. Nobody may read
-/// such a layout meanwhile.
+/// Creates the tables of derived layouts that are gone, with their keyspaces. Nobody may read such a layout meanwhile.
 pub(super) async fn make_anew(
     cluster: &Cluster,
     table: &Table,
     gone: &[Layout],
     replication: Option<&Replication>,
 ) -> Result<()> {
-    if gone.is_empty() {
-        return Ok(());
-    }
     make_keyspaces(cluster, gone, replication).await?;
     let options = definition::options(cluster, &table.name).await?;
     for layout in gone {

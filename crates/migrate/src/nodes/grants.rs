@@ -194,6 +194,13 @@ pub(crate) async fn let_read(cluster: &Cluster, role: &str) -> Result<()> {
     cluster.run(&grant).await
 }
 
+/// Lets the role of the proxies change a table of the keyspace helenus.
+pub(crate) async fn let_write(cluster: &Cluster, table: &str, role: &str) -> Result<()> {
+    let role = Name::from_stored(role);
+    let grant = format!("GRANT MODIFY ON TABLE helenus.{table} TO {}", role.to_cql());
+    cluster.run(&grant).await
+}
+
 /// True if the cluster checks its clients' permissions.
 pub(crate) async fn are_checked(cluster: &Cluster) -> bool {
     let list = "LIST ALL PERMISSIONS ON KEYSPACE system_schema";
