@@ -50,7 +50,7 @@ pub fn doubt(table: &TableKey, tokens: &[i64]) -> String {
     let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
     for token in tokens {
         batch.push_str(&format!(
-            "INSERT INTO helenus.layout_doubts (keyspace_name, table_name, token) VALUES ({}, {}, {token}); ",
+            "INSERT INTO helenus.layout_doubts (keyspace_name, table_name, ring_token) VALUES ({}, {}, {token}); ",
             literal(&table.keyspace),
             literal(&table.table)
         ));
