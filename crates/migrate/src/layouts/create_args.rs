@@ -89,7 +89,7 @@ mod tests {
                 "a keyspace's name",
             ),
         ] {
-            let refused = parse(wrong).err().expect(told).to_string();
+            let refused = parse(wrong).expect_err(told).to_string();
             assert!(refused.contains(told), "{refused}");
         }
     }
