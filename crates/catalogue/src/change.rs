@@ -50,13 +50,22 @@ pub fn doubt(table: &TableKey, tokens: &[i64]) -> String {
     let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
     for token in tokens {
         batch.push_str(&format!(
-            "INSERT INTO helenus.layout_doubts (keyspace_name, table_name, token) VALUES ({}, {}, {token}); ",
+            "INSERT INTO helenus.layout_doubts (keyspace_name, table_name, ring_token) VALUES ({}, {}, {token}); ",
             literal(&table.keyspace),
             literal(&table.table)
         ));
     }
     batch.push_str("APPLY BATCH");
     batch
+}
+
+/// Takes all partitions of a table out of doubt.
+pub fn forget_doubts(table: &TableKey) -> String {
+    format!(
+        "DELETE FROM helenus.layout_doubts WHERE keyspace_name = {} AND table_name = {}",
+        literal(&table.keyspace),
+        literal(&table.table)
+    )
 }
 
 fn statement(table: &TableKey, change: &Change<'_>) -> String {

@@ -22,7 +22,7 @@ pub const CREATE_DICTIONARIES: &str = "CREATE TABLE IF NOT EXISTS helenus.dictio
 /// Partitions of tables with derived layouts of which it is not known whether the table has what the layouts have:
 /// proxies put them in, and a sweep takes them out once they have been compared.
 pub const CREATE_DOUBTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_doubts (\
-    keyspace_name text, table_name text, token bigint, PRIMARY KEY ((keyspace_name, table_name), token))";
+    keyspace_name text, table_name text, ring_token bigint, PRIMARY KEY ((keyspace_name, table_name), ring_token))";
 
 /// The partitions of a table that are in doubt, so many at most.
 pub fn select_doubts(table: &crate::TableKey, max: usize) -> String {
@@ -98,5 +98,25 @@ impl Kind {
 
     pub(crate) fn of_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_cql::is_reserved;
+
+    use super::*;
+
+    #[test]
+    fn columns_need_no_quotation_marks() {
+        for create in [CREATE, CREATE_DICTIONARIES, CREATE_DOUBTS] {
+            let (_, columns) = create.split_once('(').expect("columns");
+            let (columns, _) = columns.split_once("PRIMARY KEY").expect("a key");
+            let names = columns.split(", ").filter_map(|of| of.split_once(' '));
+            let names: Vec<&str> = names.map(|(name, _)| name).collect();
+            assert!(names.len() > 2, "{names:?}");
+            let reserved = names.into_iter().find(|name| is_reserved(name));
+            assert_eq!(reserved, None, "{create}");
+        }
     }
 }

@@ -32,6 +32,8 @@ const OP_AUTH_SUCCESS: u8 = 0x10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Consistency {
+    /// One replica answers, or the node keeps hints for all of them.
+    Any = 0x0000,
     /// One replica answers.
     One = 0x0001,
     /// More than half of the replicas answer.

@@ -1,6 +1,7 @@
 //! A table as the schema defines it: its columns and options.
 
 use helenus_cql::Name;
+use helenus_cql::lexer::{Lexer, Token, TokenKind};
 
 use crate::names::TableName;
 
@@ -183,15 +184,56 @@ impl Table {
         }
     }
 
+    /// A column whose type names one that the keyspace defines.
+    pub fn of_user_type(&self) -> Option<&Column> {
+        let mut all = self.keys().chain(self.others());
+        all.find(|column| names_user_type(&column.cql_type))
+    }
+
     /// A column of which CQL does not tell when its values were written.
     pub fn untimed(&self) -> Option<&Column> {
         self.others().find(|column| column.shape == Shape::Untimed)
     }
 }
 
+/// True unless all words of a type are Cassandra's own.
+fn names_user_type(cql_type: &str) -> bool {
+    const OF_TYPES: [&str; 7] = ["frozen", "list", "set", "map", "tuple", "vector", "counter"];
+    let is_own = |token: Token| {
+        let word = cql_type.get(token.start..token.end).unwrap_or_default();
+        match token.kind {
+            TokenKind::Word => OF_TYPES.contains(&word) || NATIVE.contains(&word),
+            TokenKind::QuotedName => false,
+            _ => true,
+        }
+    };
+    !Lexer::new(cql_type).all(is_own)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_of_the_keyspace_are_found_inside_others() {
+        for ty in [
+            "frozen<address>",
+            "\"Address\"",
+            "map<text, frozen<list<frozen<address>>>>",
+            "frozen<tuple<int, \"int\">>",
+        ] {
+            assert!(names_user_type(ty), "{ty}");
+        }
+        for ty in [
+            "int",
+            "counter",
+            "map<text, frozen<tuple<uuid, list<varint>>>>",
+            "vector<float, 3>",
+            "'org.apache.cassandra.db.marshal.DynamicCompositeType(s=>address)'",
+        ] {
+            assert!(!names_user_type(ty), "{ty}");
+        }
+    }
 
     #[test]
     fn collections_and_user_types_have_several_cells_unless_frozen() {

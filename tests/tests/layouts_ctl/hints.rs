@@ -16,6 +16,8 @@ fn a_layout_is_not_dropped_while_hints_of_it_are_kept() {
     // come, and for longer after that one was killed than usual.
     let spec = helenus_tests::ephemeral()
         .nodes(2)
+        .place("near", "rack1")
+        .place("far", "rack1")
         .yaml("hints_flush_period", "1s")
         .yaml("phi_convict_threshold", "16");
     let mut cluster = Cluster::up(spec).expect("two nodes");
@@ -25,10 +27,28 @@ fn a_layout_is_not_dropped_while_hints_of_it_are_kept() {
         node.query(cql, Consistency::One)
             .unwrap_or_else(|e| panic!("{cql}: {e}"))
     };
-    run(
-        "CREATE KEYSPACE h WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
-    );
-    run("CREATE TABLE h.t (k int, a int, b int, PRIMARY KEY (k, a, b))");
+    for (keyspace, replicas) in [("d", "'near': 1"), ("h", "'near': 1, 'far': 1")] {
+        run(&format!(
+            "CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy', {replicas}}}"
+        ));
+        run(&format!(
+            "CREATE TABLE {keyspace}.t (k int, a int, b int, PRIMARY KEY (k, a, b))"
+        ));
+    }
+    // Before the others: the catalogue is where this table is.
+    let create = [
+        "layouts",
+        "create",
+        "d.t",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+        "--replication",
+        "{'class': 'NetworkTopologyStrategy', 'far': 1}",
+        "--contact",
+        &contact,
+    ];
+    Outcome::of(&mut helenus(&create).expect("a program")).succeeded();
     let create = [
         "layouts",
         "create",
@@ -65,7 +85,8 @@ fn a_layout_is_not_dropped_while_hints_of_it_are_kept() {
     let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'h' AND table_name = 'u__layout_x'";
     assert!(run(tables).is_empty());
     run("DROP TABLE h.u");
-    // Kept also when the other node is back: the catalogue is changed by both.
+    drop_derived(&cluster, &contact);
+    // Kept also when the other node is back.
     cluster
         .nodetool(1, &["pausehandoff"])
         .expect("no hints are delivered");
@@ -112,4 +133,34 @@ fn a_layout_is_not_dropped_while_hints_of_it_are_kept() {
             rows.is_ok_and(|rows| rows.len() == 1)
         },
     );
+}
+
+/// Drops the layout of `d.t`, of which one node keeps hints for the other, which is down: they are about the layout alone.
+fn drop_derived(cluster: &Cluster, contact: &str) {
+    let mut node = cluster.connect(1).expect("a connection");
+    let insert = "INSERT INTO d__layouts.t__layout_x (k, a, b) VALUES (1, 2, 3)";
+    let at_one = node.query(insert, Consistency::One);
+    at_one.expect_err("its only replica is down");
+    node.query(insert, Consistency::Any).expect("a hint");
+    let kept = node.query("SELECT * FROM system_views.pending_hints", Consistency::One);
+    assert!(!kept.expect("rows").is_empty());
+    let drop = [
+        "layouts",
+        "drop",
+        "d.t",
+        "--all",
+        "--no-proxies",
+        "--contact",
+        contact,
+    ];
+    let dropped = Outcome::of(&mut helenus(&drop).expect("a program")).succeeded();
+    assert!(
+        dropped.out.contains("dropped the keyspace d__layouts"),
+        "{dropped:?}"
+    );
+    let kept = node.query("SELECT * FROM system_views.pending_hints", Consistency::One);
+    assert!(!kept.expect("rows").is_empty());
+    let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'd__layouts'";
+    let tables = node.query(tables, Consistency::One).expect("rows");
+    assert!(tables.is_empty(), "{tables:?}");
 }

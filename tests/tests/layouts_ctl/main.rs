@@ -7,6 +7,7 @@
 mod calibrate;
 mod catalogue;
 mod commands;
+mod derived;
 mod encrypted;
 mod hints;
 mod in_use;

@@ -102,6 +102,7 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
         rights_on_catalogue(&mut node, "proxies"),
         ["data/helenus SELECT"]
     );
+    check_derived(&cluster, superuser);
     let proxy = Proxy::start(
         &[cluster.address(1).expect("an address")],
         &[
@@ -220,4 +221,52 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
         &["drop", "app.t", "--no-proxies", "--all"],
     )
     .succeeded();
+}
+
+/// What a role may do with all tables of a keyspace, it may do with derived layouts of them, which are elsewhere.
+fn check_derived(cluster: &Cluster, superuser: Option<(&str, &str)>) {
+    let mut node = cluster.connect(1).expect("a connection");
+    for cql in [
+        "CREATE KEYSPACE apart WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE apart.t (k int, a int, b int, v int, PRIMARY KEY (k, a, b))",
+        "GRANT MODIFY ON KEYSPACE apart TO writer",
+        "GRANT SELECT ON apart.t TO \"Reader\"",
+    ] {
+        run(&mut node, cql);
+    }
+    let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    let create = ["create", "apart.t", "--no-proxies", "--layout", "x=b,a"];
+    let more = ["--replication", replication, "--proxy-role", "proxies"];
+    let create = [&create[..], &more].concat();
+    layouts(cluster, superuser, &create).succeeded();
+    // They tell what layouts have missed.
+    assert_eq!(
+        rights_on_catalogue(&mut node, "proxies"),
+        [
+            "data/helenus SELECT",
+            "data/helenus/catalogue MODIFY",
+            "data/helenus/layout_doubts MODIFY"
+        ]
+    );
+    layouts(cluster, superuser, &["status", "apart.t"]).succeeded();
+    let insert = "INSERT INTO apart__layouts.t__layout_x (k, a, b, v) VALUES (1, 2, 3, 4)";
+    let select = "SELECT v FROM apart__layouts.t__layout_x WHERE k = 1";
+    for (role, password, may, may_not) in [
+        ("writer", "w", insert, select),
+        ("Reader", "r", select, insert),
+    ] {
+        let address = cluster.address(1).expect("an address");
+        let mut client = Client::connect(address, 5).expect("a client");
+        client
+            .startup(Some((role, password)))
+            .expect("an answer")
+            .expect("logged in");
+        client.try_query(may, ONE).expect("an answer").expect(may);
+        let refused = client.try_query(may_not, ONE).expect("an answer");
+        assert_eq!(
+            refused.err().map(|fault| fault.code),
+            Some(0x2100),
+            "{may_not}"
+        );
+    }
 }

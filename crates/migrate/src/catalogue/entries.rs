@@ -115,18 +115,35 @@ pub(crate) fn name(table: &TableKey) -> TableName {
     }
 }
 
-/// Creates the keyspace, replicated as that of the table `like`, and what this feature needs in it, where that is missing.
+/// What the keyspace has to have, beside the catalogue itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Needs {
+    Layouts { progress: Notes, are_derived: bool },
+    Encodings { progress: Notes },
+}
+
+/// Creates the keyspace, replicated as that of the table `like`, and what is needed in it, where that is missing.
 pub(crate) async fn create(
     cluster: &Cluster,
     like: &TableName,
     proxy_roles: &[String],
-    (feature, progress): (Feature, Notes),
+    needs: Needs,
 ) -> Result<()> {
+    let (progress, more) = match needs {
+        Needs::Layouts {
+            progress,
+            are_derived,
+        } => (progress, are_derived.then_some(stored::CREATE_DOUBTS)),
+        Needs::Encodings { progress } => (progress, Some(stored::CREATE_DICTIONARIES)),
+    };
     let mut tables = vec![stored::CREATE.to_owned(), progress.create()];
-    if feature == Feature::Encodings {
-        tables.push(stored::CREATE_DICTIONARIES.to_owned());
-    }
-    keyspace::create(cluster, like, proxy_roles, &tables).await
+    tables.extend(more.map(str::to_owned));
+    // Of what they have missed, or doubt.
+    let written: &[&str] = match needs {
+        Needs::Layouts { are_derived, .. } if are_derived => &["catalogue", "layout_doubts"],
+        _ => &[],
+    };
+    keyspace::create(cluster, like, proxy_roles, (&tables, written)).await
 }
 
 type Row = (
@@ -203,7 +220,9 @@ pub(crate) async fn original(cluster: &Cluster, copy: &TableName) -> Result<Opti
     let is_it = |(table, of): &(&TableKey, &OfTable)| {
         let layouts = of.layouts.as_ref().map(|of| &of.layouts);
         let mut layouts = layouts.into_iter().flatten();
-        table.keyspace == *copy.keyspace && layouts.any(|layout| layout.physical == *copy.table)
+        layouts.any(|layout| {
+            layout.keyspace_in(table) == &*copy.keyspace && layout.physical == *copy.table
+        })
     };
     let mut tables = catalogue.tables.iter();
     Ok(tables.find(is_it).map(|(table, _)| name(table)))

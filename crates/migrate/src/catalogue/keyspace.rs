@@ -15,12 +15,13 @@ use crate::nodes::cluster::Cluster;
 use crate::nodes::{grants, table};
 
 /// Creates the keyspace, replicated as that of the table `like`, and these of its tables, where they are missing;
-/// and lets the roles of proxies read it, without which they would refuse what they have to know it for.
+/// and lets the roles of proxies read it, without which they would refuse what they have to know it for, and change the
+/// tables that are named as `written`.
 pub(crate) async fn create(
     cluster: &Cluster,
     like: &TableName,
     proxy_roles: &[String],
-    tables: &[String],
+    (tables, written): (&[String], &[&str]),
 ) -> Result<()> {
     let exists = exists(cluster).await?;
     let is_checked = grants::are_checked(cluster).await;
@@ -46,6 +47,9 @@ pub(crate) async fn create(
     if is_checked {
         for role in &roles {
             grants::let_read(cluster, role).await?;
+            for table in written {
+                grants::let_write(cluster, table, role).await?;
+            }
         }
     }
     Ok(())

@@ -6,6 +6,11 @@
 //! time-out (2 s). After the sum, every write that a node had received knows of the change. Not counted is
 //! what a node has not received: bytes in the socket of a node that stands still may be read much later. Nor
 //! is a TRUNCATE of the table, which may take a minute. `verify` finds what either has done.
+//!
+//! A proxy writes a derived layout once the table's write has been answered, which may be as late as the sum above. That
+//! second request, sent with what was relied on for the first, can wait at its node and be carried out for as long again
+//! ([`Settle::with_derived`]). Not counted are further attempts, where the first coordinator has failed with it, and hints,
+//! which come whenever their replica is back: both bring what the table has, with its time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,6 +77,8 @@ impl Timeouts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settle {
     time: Duration,
+    /// How much longer a request takes that a proxy sends once the last one has been answered.
+    second_more: Duration,
     /// How much longer than a write a TRUNCATE may take.
     truncate_more: Duration,
     others: Others,
@@ -117,6 +124,7 @@ impl Settle {
         if others == Others::None {
             return Settle {
                 time: Duration::ZERO,
+                second_more: Duration::ZERO,
                 truncate_more: Duration::ZERO,
                 others,
             };
@@ -130,10 +138,27 @@ impl Settle {
 
     /// Where nodes take no longer than that.
     fn after(longest: Timeouts, others: Others) -> Settle {
+        let request = longest.queue + longest.write;
         Settle {
-            time: lease() + longest.queue + longest.write,
+            time: lease() + request,
+            second_more: match others {
+                Others::Proxies => request,
+                // Commands write a layout by itself.
+                Others::Command | Others::None => Duration::ZERO,
+            },
             truncate_more: longest.truncate.saturating_sub(longest.write),
             others,
+        }
+    }
+
+    /// Where `is_derived`, also until proxies' writes of derived layouts, which follow those of the table, have ended.
+    pub(crate) fn with_derived(self, is_derived: bool) -> Settle {
+        match is_derived {
+            true => Settle {
+                time: self.time + self.second_more,
+                ..self
+            },
+            false => self,
         }
     }
 
@@ -220,6 +245,19 @@ mod tests {
             assert_eq!(waits(Emptying::Perhaps), ends, "{others:?}");
             assert!(waits(Emptying::No) < ends);
         }
+    }
+
+    #[test]
+    fn a_derived_layout_is_written_after_its_table() {
+        let longest = Timeouts::told(&[]);
+        let request = QUEUE_DEFAULT + WRITE_DEFAULT;
+        let time = |others, is_derived| {
+            let settle = Settle::after(longest, others);
+            settle.with_derived(is_derived).time
+        };
+        assert_eq!(time(Others::Proxies, false), lease() + request);
+        assert_eq!(time(Others::Proxies, true), lease() + request * 2);
+        assert_eq!(time(Others::Command, true), lease() + request);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Copies the rows of a table to layouts that are already being written: range by range, several at a
-//! time, with the times at which they were written. An interrupted filling goes on where it was.
+//! time, with the times at which they were written. An interrupted filling goes on where it was. A table that has lost its
+//! rows gets those of a layout in the same way.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,39 +29,78 @@ pub(super) async fn fill(
     (work, claim): (&Work, &Claim<'_>),
 ) -> Result<u64> {
     let (ranges, done) = plan(cluster, table, entries).await?;
-    let throttle = Throttle::new(work.rows_per_second);
-    let reader = Reader::new(cluster, table, &table.name, work.level()).await?;
     let into = entries.iter().map(|entry| table_of(entry, &table.name));
     let into: Vec<TableName> = into.collect();
     let writer = Writer::new(cluster, table, &into, work, claim);
-    let copied = AtomicU64::new(0);
     let bar = bar("copying rows", ranges.len() as u64);
     bar.inc(done.len() as u64);
-    let todo = ranges.iter().filter(|range| !done.contains(&range.end));
-    let fills = todo.map(|range| {
-        let (reader, writer, throttle) = (&reader, &writer, &throttle);
-        let (bar, copied, count) = (&bar, &copied, ranges.len());
+    let count = ranges.len();
+    let mut todo = ranges;
+    todo.retain(|range| !done.contains(&range.end));
+    let note = async |range, rows| {
+        ranges::note_done(cluster, &table.name, entries, range, count).await?;
+        bar.set_message(format!("{rows} rows"));
+        bar.inc(1);
+        Ok(())
+    };
+    let copied = copy(cluster, (table, &table.name), &todo, (&writer, work), note).await;
+    bar.finish_and_clear();
+    copied
+}
+
+/// Copies the rows of a layout to its table, from where the table has lost them. Returns how many these were.
+pub(super) async fn restore(
+    cluster: &Cluster,
+    table: &Table,
+    entry: &Layout,
+    (work, claim): (&Work, &Claim<'_>),
+) -> Result<u64> {
+    let from = table_of(entry, &table.name);
+    let ranges = helenus_rows::split(ring::suitable(cluster, &from).await);
+    let into = [table.name.clone()];
+    let writer = Writer::new(cluster, table, &into, work, claim);
+    let bar = bar("copying rows", ranges.len() as u64);
+    let tell = async |_, rows| {
+        bar.set_message(format!("{rows} rows"));
+        bar.inc(1);
+        Ok(())
+    };
+    let copied = copy(cluster, (table, &from), &ranges, (&writer, work), tell).await;
+    bar.finish_and_clear();
+    copied
+}
+
+/// Copies the rows that `from`, the table or a layout of it, has in these ranges, several at a time. Says of each when it
+/// is done, with how many rows have been copied by then. Returns how many these were.
+async fn copy(
+    cluster: &Cluster,
+    (table, from): (&Table, &TableName),
+    ranges: &[Range],
+    (writer, work): (&Writer<'_>, &Work),
+    done: impl AsyncFn(Range, u64) -> Result<()>,
+) -> Result<u64> {
+    let throttle = Throttle::new(work.rows_per_second);
+    let reader = Reader::new(cluster, table, from, work.level()).await?;
+    let copied = AtomicU64::new(0);
+    let copies = ranges.iter().map(|range| {
+        let (reader, throttle, copied, done) = (&reader, &throttle, &copied, &done);
         async move {
             let take = async |rows: Vec<Row>, asked: Asked| {
                 refuse_untimed(table, &rows)?;
                 writer.copy(&rows, asked).await?;
                 let rows = rows.iter().filter(|row| !row.is_static()).count() as u64;
-                let all = copied.fetch_add(rows, Ordering::Relaxed) + rows;
-                bar.set_message(format!("{all} rows"));
+                copied.fetch_add(rows, Ordering::Relaxed);
                 Ok(())
             };
             reader.each_page(*range, throttle, take).await?;
-            ranges::note_done(cluster, &table.name, entries, *range, count).await?;
-            bar.inc(1);
-            Ok::<(), anyhow::Error>(())
+            done(*range, copied.load(Ordering::Relaxed)).await
         }
     });
-    let filled: Result<()> = stream::iter(fills)
+    let all: Result<()> = stream::iter(copies)
         .buffer_unordered(work.parallel.into())
         .try_collect()
         .await;
-    bar.finish_and_clear();
-    filled?;
+    all?;
     Ok(copied.into_inner())
 }
 

@@ -7,18 +7,16 @@
 use anyhow::{Result, bail};
 use helenus_catalogue::change::Change;
 use helenus_catalogue::{Feature, Layout, LayoutState};
-use helenus_rows::{Table, TableName};
+use helenus_rows::TableName;
 use serde_json::json;
 
 use super::create_args::CreateArgs;
-use super::entry::{PROGRESS, begun_anew};
+use super::entry::{PROGRESS, begun_anew, table_of};
 use super::fill::{self, Filled};
 use super::following::{add_columns, copy_grants};
-use super::names;
-use super::request::{self, Wanted};
-use super::{definition, ranges, rules};
+use super::{home, ranges, request, rules, tables};
 use crate::catalogue::settle::{Emptying, Others, Settle};
-use crate::catalogue::{self, Known, flags, now_ms};
+use crate::catalogue::{self, Known, Needs, flags};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 
@@ -42,33 +40,36 @@ pub async fn run(args: CreateArgs) -> Result<()> {
             args.table
         );
     }
-    let news = news(&wanted, &known)?;
+    let layouts = home::entries(&wanted, &args.said(), &args.table, &known)?;
+    let news = news(&layouts, &known)?;
     if news.is_empty() {
-        return report(&args, &wanted, None);
+        return report(&args, &layouts, None);
+    }
+    if news.iter().any(|layout| layout.is_derived()) {
+        home::check_table(&table)?;
     }
     // Of one that is written already, rows that it misses are found when it is compared.
     if news
         .iter()
         .any(|layout| known.layout(&layout.name).is_none())
     {
-        fill::refuse_untimed(&cluster, &table, &args.work).await?;
+        fill::refuse_untimed(&cluster, &table, &args.table, &args.work).await?;
     }
-    make_tables(&cluster, &table, &wanted, &known).await?;
-    let tables: Vec<TableName> = news
-        .iter()
-        .map(|layout| {
-            let physical = names::physical(&args.table.table, &layout.name)?;
-            Ok(copy_name(&args.table, &physical))
-        })
-        .collect::<Result<_>>()?;
-    let needed = (Feature::Layouts, PROGRESS);
-    catalogue::create(&cluster, &args.table, &args.proxy_role, needed).await?;
+    tables::make_keyspaces(&cluster, &layouts, args.replication.as_ref()).await?;
+    tables::make(&cluster, &table, &layouts, &known).await?;
+    let tables = news.iter().map(|layout| table_of(layout, &args.table));
+    let tables: Vec<TableName> = tables.collect();
+    let needs = Needs::Layouts {
+        progress: PROGRESS,
+        are_derived: news.iter().any(|layout| layout.is_derived()),
+    };
+    catalogue::create(&cluster, &args.table, &args.proxy_role, needs).await?;
     // Before proxies write the layouts: a role that may not write one could not write the table any more.
     let role = cluster.role.as_deref();
     copy_grants(&cluster, &args.table, &tables, role).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
     check_not_encoded(&known, &args.table)?;
-    let entries = writing(&args.table, &wanted, &known)?;
+    let entries = writing(&layouts, &known)?;
     let changes: Vec<Change<'_>> = entries.iter().map(Change::PutLayout).collect();
     catalogue::change(&cluster, &args.table, &known, &changes).await?;
     flags::raise(&cluster, &args.table, Feature::Layouts).await?;
@@ -76,6 +77,7 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     let is_begun = |entry: &Layout| known.layout(&entry.name).is_some();
     let others = Others::of(args.no_proxies, entries.iter().any(is_begun));
     let settle = Settle::of(&cluster, others).await;
+    let settle = settle.with_derived(entries.iter().any(Layout::is_derived));
     let more = settle.for_emptying(taken_over);
     settle
         .wait_longer(more, "the layouts are being announced")
@@ -91,7 +93,7 @@ pub async fn run(args: CreateArgs) -> Result<()> {
     for entry in &entries {
         ranges::forget(&cluster, &args.table, &entry.name).await?;
     }
-    report(&args, &wanted, Some(&filled))
+    report(&args, &layouts, Some(&filled))
 }
 
 fn check_not_encoded(known: &Known, table: &TableName) -> Result<()> {
@@ -105,8 +107,8 @@ fn check_not_encoded(known: &Known, table: &TableName) -> Result<()> {
     }
 }
 
-/// Those that are not ready yet. Fails if a layout of that name has another order.
-fn news<'a>(wanted: &'a [Wanted], known: &Known) -> Result<Vec<&'a Wanted>> {
+/// Those that are not ready yet. Fails if a layout of that name has another order, or is held elsewhere.
+fn news<'a>(wanted: &'a [Layout], known: &Known) -> Result<Vec<&'a Layout>> {
     let mut news = Vec::new();
     for layout in wanted {
         let Some(entry) = known.layout(&layout.name) else {
@@ -120,11 +122,18 @@ fn news<'a>(wanted: &'a [Wanted], known: &Known) -> Result<Vec<&'a Wanted>> {
                 entry.clustering.join(", ")
             );
         }
+        if entry.keyspace != layout.keyspace {
+            bail!(
+                "layout {} was created by somebody else meanwhile, in another keyspace: look with `helenus layouts \
+                 status`, and run this again",
+                entry.name
+            );
+        }
         if entry.state() != Some(LayoutState::Ready) {
             news.push(layout);
         }
     }
-    let same = |layout: &Wanted| {
+    let same = |layout: &Layout| {
         let mut others = known.layouts().iter();
         others.find(|e| e.name != layout.name && e.clustering == layout.clustering)
     };
@@ -135,25 +144,24 @@ fn news<'a>(wanted: &'a [Wanted], known: &Known) -> Result<Vec<&'a Wanted>> {
             other.name
         );
     }
+    let is_of_other_kind = |layout: &Layout| {
+        let mut others = known.layouts().iter();
+        others.any(|other| other.is_derived() != layout.is_derived())
+    };
+    if news.iter().any(|layout| is_of_other_kind(layout)) {
+        bail!("a table's layouts are all of one kind: look with `helenus layouts status`");
+    }
     Ok(news)
 }
 
 /// The entries to fill. One that is being filled already gets a new number: whoever was at it, and may only
 /// be slow, notices.
-fn writing(table: &TableName, wanted: &[Wanted], known: &Known) -> Result<Vec<Layout>> {
-    let created = now_ms();
-    let entry = |layout: &Wanted| match known.layout(&layout.name) {
-        Some(entry) => Ok(begun_anew(entry)),
-        None => Ok(Layout {
-            name: layout.name.clone(),
-            keyspace: None,
-            physical: names::physical(&table.table, &layout.name)?,
-            clustering: layout.clustering.clone(),
-            state: LayoutState::Writing.name().to_owned(),
-            created,
-        }),
+fn writing(wanted: &[Layout], known: &Known) -> Result<Vec<Layout>> {
+    let entry = |layout: &Layout| match known.layout(&layout.name) {
+        Some(entry) => begun_anew(entry),
+        None => layout.clone(),
     };
-    news(wanted, known)?.into_iter().map(entry).collect()
+    Ok(news(wanted, known)?.into_iter().map(entry).collect())
 }
 
 /// Goes on with what others have begun: what they have copied counts. What they were doing to those that
@@ -176,71 +184,13 @@ async fn take_over(
     Ok(found)
 }
 
-/// Creates the tables of layouts that the catalogue does not have.
-async fn make_tables(
-    cluster: &Cluster,
-    table: &Table,
-    wanted: &[Wanted],
-    known: &Known,
-) -> Result<()> {
-    let keyspace = &table.name.keyspace;
-    let options = definition::options(cluster, &table.name).await?;
-    for layout in wanted {
-        let physical = names::physical(&table.name.table, &layout.name)?;
-        let name = copy_name(&table.name, &physical);
-        let is_known = known.layout(&layout.name).is_some();
-        let holder = catalogue::original(cluster, &name).await?;
-        if let Some(other) = holder.filter(|other| *other != table.name) {
-            bail!("{name} holds a layout of {other}: choose another name for the layout");
-        }
-        if !is_known && !table::exists(cluster, keyspace, &physical).await? {
-            let create = definition::create(table, &options, &name, &layout.clustering);
-            cluster.run(&create).await?;
-        }
-        let found = table::load(cluster, &name).await?;
-        // Columns that the table has got since are added later.
-        let fits = match is_known {
-            true => table.has_keys_of(&found, &layout.clustering),
-            false => table.is_copied_by(&found, &layout.clustering),
-        };
-        if !fits || found.lacking(table).next().is_some() {
-            bail!(
-                "{name} exists and is not a copy of {}: drop it, or choose another name for the layout",
-                table.name
-            );
-        }
-        if !is_known {
-            // Left behind when it was created, or when another was dropped.
-            let rows: Vec<scylla::value::Row> = cluster
-                .rows(format!("SELECT * FROM {} LIMIT 1", name.to_cql()))
-                .await?;
-            if !rows.is_empty() {
-                bail!(
-                    "{name} exists, is not in the catalogue and has rows: finish dropping it with `helenus \
-                     layouts drop {} --layout {}`, or choose another name",
-                    table.name,
-                    layout.name
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A layout's table.
-fn copy_name(table: &TableName, physical: &str) -> TableName {
-    TableName {
-        keyspace: table.keyspace.clone(),
-        table: helenus_cql::Name::from_stored(physical),
-    }
-}
-
-fn report(args: &CreateArgs, wanted: &[Wanted], filled: Option<&Filled>) -> Result<()> {
+fn report(args: &CreateArgs, layouts: &[Layout], filled: Option<&Filled>) -> Result<()> {
     if args.json {
-        let layouts = wanted.iter().map(|layout| {
+        let layouts = layouts.iter().map(|layout| {
             json!({
                 "name": layout.name,
-                "physical": names::physical(&args.table.table, &layout.name).ok(),
+                "keyspace": &*table_of(layout, &args.table).keyspace,
+                "physical": layout.physical,
                 "clustering": layout.clustering,
                 "state": LayoutState::Ready.name(),
             })
@@ -256,7 +206,7 @@ fn report(args: &CreateArgs, wanted: &[Wanted], filled: Option<&Filled>) -> Resu
         println!("{report:#}");
         return Ok(());
     }
-    for layout in wanted {
+    for layout in layouts {
         println!(
             "{} {}: ready, sorted by {}",
             args.table,
@@ -279,6 +229,7 @@ fn report(args: &CreateArgs, wanted: &[Wanted], filled: Option<&Filled>) -> Resu
 mod tests {
     use super::*;
     use crate::layouts::entry::check_unchanged;
+    use crate::layouts::home::Said;
     use crate::layouts::testing::known;
 
     #[test]
@@ -296,11 +247,33 @@ mod tests {
         };
         let begun = entry(1, LayoutState::Writing);
         let before = known(&[&entry(0, LayoutState::Ready), &begun]);
-        let entries = writing(&table, &wanted, &before).expect("they can be made");
+        let wanted = home::entries(&wanted, &Said::default(), &table, &before);
+        let wanted = wanted.expect("they are of one kind");
+        let entries = writing(&wanted, &before).expect("they can be made");
         let names: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
         assert_eq!(names, ["b", "c"], "the first is ready");
         // Whoever had begun it stops.
         let entries: Vec<&Layout> = entries.iter().collect();
         assert!(check_unchanged(&known(&entries), &table, &[begun]).is_err());
+    }
+    #[test]
+    fn layouts_that_another_command_has_made_elsewhere_are_noticed() {
+        let layout = |name: &str, keyspace: Option<&str>, order: [&str; 2]| Layout {
+            name: name.to_owned(),
+            keyspace: keyspace.map(str::to_owned),
+            physical: format!("orders__layout_{name}"),
+            clustering: order.map(str::to_owned).to_vec(),
+            state: LayoutState::Writing.name().to_owned(),
+            created: 7,
+        };
+        let wanted = [layout("a", Some("far"), ["x", "y"])];
+        let of = |others: &[&Layout]| writing(&wanted, &known(others));
+        assert!(of(&[]).is_ok());
+        assert!(of(&[&layout("b", Some("near"), ["y", "x"])]).is_ok());
+        for keyspace in [None, Some("near")] {
+            assert!(of(&[&layout("a", keyspace, ["x", "y"])]).is_err());
+        }
+        let mixed = of(&[&layout("b", None, ["y", "x"])]).expect_err("another kind");
+        assert!(mixed.to_string().contains("all of one kind"), "{mixed}");
     }
 }

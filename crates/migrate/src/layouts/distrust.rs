@@ -43,6 +43,7 @@ pub async fn run(args: DistrustArgs) -> Result<()> {
     let changes: Vec<Change<'_>> = closed.iter().map(Change::PutLayout).collect();
     catalogue::change(&cluster, table, &known, &changes).await?;
     let settle = Settle::of(&cluster, Others::of(args.no_proxies, false)).await;
+    let settle = settle.with_derived(closed.iter().any(Layout::is_derived));
     settle.wait("no longer read").await;
     let names: Vec<&str> = closed.iter().map(|layout| &*layout.name).collect();
     match args.json {

@@ -43,18 +43,18 @@ pub(super) fn begun_anew(layout: &Layout) -> Layout {
     }
 }
 
-/// Fails if a layout of that name, or with that table, is in the catalogue: then its table is not to be dropped.
+/// Fails if a layout of that name, or held in that table, is in the catalogue: then the table is not to be dropped.
 pub(super) fn check_free(
     known: &Known,
     table: &TableName,
     layout: &str,
-    physical: &str,
+    held_in: &TableName,
 ) -> Result<()> {
-    let is_it = |of: &&Layout| of.name == layout || of.physical == physical;
+    let is_it = |of: &&Layout| of.name == layout || table_of(of, table) == *held_in;
     match known.layouts().iter().find(is_it) {
         None => Ok(()),
         Some(of) => bail!(
-            "{physical} is not dropped: layout {} of {table}, which was created meanwhile, uses it",
+            "{held_in} is not dropped: layout {} of {table}, which was created meanwhile, uses it",
             of.name
         ),
     }
@@ -121,11 +121,25 @@ mod tests {
             physical: "orders__layout_a".to_owned(),
             ..Layout::default()
         };
-        let known = known(&[&layout]);
-        let check = |layout, physical| check_free(&known, &table, layout, physical);
-        assert!(check("a", "orders__layout_a").is_err());
-        assert!(check("a", "another").is_err());
-        assert!(check("b", "orders__layout_a").is_err());
-        assert!(check("b", "orders__layout_b").is_ok());
+        let derived = Layout {
+            name: "c".to_owned(),
+            keyspace: Some("shop__layouts".to_owned()),
+            physical: "orders__layout_c".to_owned(),
+            ..Layout::default()
+        };
+        let known = known(&[&layout, &derived]);
+        let check = |layout: &str, held_in: &str| {
+            let held_in = held_in.parse().expect("a name");
+            check_free(&known, &table, layout, &held_in)
+        };
+        assert!(check("a", "shop.orders__layout_a").is_err());
+        assert!(check("a", "shop.another").is_err());
+        assert!(check("b", "shop.orders__layout_a").is_err());
+        assert!(check("b", "shop.orders__layout_b").is_ok());
+        assert!(check("d", "shop__layouts.orders__layout_c").is_err());
+        assert!(
+            check("d", "shop.orders__layout_c").is_ok(),
+            "the other is held elsewhere"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use helenus_catalogue::change::Change;
 use helenus_catalogue::{Layout, LayoutState};
-use helenus_rows::Table;
+use helenus_rows::{Table, TableName};
 
 use super::backfill;
 use super::compare::Compared;
@@ -29,21 +29,26 @@ pub(super) struct Filled {
     pub time: Duration,
 }
 
-/// Only an empty table can have layouts if CQL does not tell when some of its values were written.
-pub(super) async fn refuse_untimed(cluster: &Cluster, table: &Table, work: &Work) -> Result<()> {
+/// Only an empty table can have layouts if CQL does not tell when some of its values were written. `from`: the table, or a
+/// layout of it, whose rows are to be copied.
+pub(super) async fn refuse_untimed(
+    cluster: &Cluster,
+    table: &Table,
+    from: &TableName,
+    work: &Work,
+) -> Result<()> {
     let Some(column) = table.untimed() else {
         return Ok(());
     };
-    let reader = Reader::new(cluster, table, &table.name, work.level()).await?;
+    let reader = Reader::new(cluster, table, from, work.level()).await?;
     if reader.is_empty().await? {
         return Ok(());
     }
     bail!(
-        "{} has rows, and column {} is a {}: CQL does not tell when the elements of lists, the fields of user \
+        "{from} has rows, and column {} is a {}: CQL does not tell when the elements of lists, the fields of user \
          types and, before Cassandra 5.0, the elements of sets and maps that are not frozen were written, so \
          the rows cannot be copied exactly. A layout can be made while the table is empty, or with the \
          column frozen",
-        table.name,
         column.name,
         column.cql_type
     )

@@ -22,7 +22,7 @@ pub(super) async fn add_columns(
     if has_more {
         let checked = async {
             rules::check(&table, cluster).await?;
-            fill::refuse_untimed(cluster, &table, work).await
+            fill::refuse_untimed(cluster, &table, name, work).await
         };
         checked.await.with_context(|| {
             format!("{name} was altered meanwhile: drop the layouts (helenus layouts drop {name})")

@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use helenus_catalogue::change::Change;
+use helenus_catalogue::change::{self, Change};
 use helenus_catalogue::{Feature, Flag, Layout, LayoutState};
 use helenus_console::cells::print_error;
 use helenus_cql::Name;
-use helenus_rows::{TableName, in_keyspace};
+use helenus_rows::TableName;
 use serde_json::json;
 
-use super::entry::{PROGRESS, begun_anew, check_free, check_unchanged};
-use super::names;
-use super::ranges;
+use super::entry::{PROGRESS, begun_anew, check_free, check_unchanged, table_of};
+use super::{home, names, ranges, tables};
 use crate::catalogue::claim::look_right_before;
 use crate::catalogue::settle::{Others, Settle};
 use crate::catalogue::{self, Known, flags};
@@ -21,8 +20,9 @@ use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::{grants, hints, table};
 
-/// A write to a table with layouts is one mutation for all of them, and so is its hint. A node that gets a hint
-/// with a table that no longer exists throws the whole of it away, what is in it for the table itself included.
+/// A write to a table with layouts in its keyspace is one mutation for all of them, and so is its hint. A node that gets
+/// a hint with a table that no longer exists throws the whole of it away, what is in it for the table itself included. A
+/// hint for a derived layout is about that alone.
 const HINTS_LEFT: &str = "the layout's table cannot be dropped yet, because hints of writes to the table would \
      be lost with it. The layout is neither read nor written any more";
 
@@ -40,6 +40,10 @@ pub struct DropArgs {
     /// All layouts of the table
     #[arg(long, conflicts_with = "layouts")]
     all: bool,
+    /// Where to look also for layouts that the catalogue does not have any more [default: the table's keyspace, and that
+    /// with __layouts]
+    #[arg(long, value_name = "NAME", value_parser = home::parse_keyspace)]
+    keyspace: Option<Name>,
     #[command(flatten)]
     access: Access,
     /// Do not wait for proxies, because none is running
@@ -58,23 +62,48 @@ pub async fn run(args: DropArgs) -> Result<()> {
     lost.retain(|flag| args.all && is_of(flag, table));
     let known = catalogue::read_with_losses(&cluster, table).await?;
     let layouts = chosen(&cluster, &args, &known, !lost.is_empty()).await?;
+    let mut emptied = None;
     if !layouts.is_empty() {
         drop_layouts(&cluster, &args, &known, &layouts).await?;
+        emptied = drop_keyspace(&cluster, table, &layouts).await?;
     }
     let is_last = flags::lower(&cluster, table, Feature::Layouts, &lost).await?;
+    if is_last {
+        forget_doubts(&cluster, table).await?;
+    }
     if layouts.is_empty() && !is_last {
         bail!("{table} has no layouts");
     }
     let names: Vec<&str> = layouts.iter().map(|layout| &*layout.name).collect();
     if args.json {
-        let report = json!({ "table": table.to_string(), "dropped": names });
+        let report = json!({
+            "table": table.to_string(),
+            "dropped": names,
+            "keyspace_dropped": emptied.as_deref(),
+        });
         println!("{report:#}");
-    } else if names.is_empty() {
+        return Ok(());
+    }
+    if names.is_empty() {
         println!("dropped what was left of the layouts of {table}");
     } else {
         println!("dropped from {table}: {}", names.join(", "));
     }
+    if let Some(keyspace) = emptied {
+        println!("dropped the keyspace {keyspace}, which held nothing else");
+    }
     Ok(())
+}
+
+/// Nobody will compare its partitions with layouts any more.
+async fn forget_doubts(cluster: &Cluster, table: &TableName) -> Result<()> {
+    let tables = catalogue::tables_of_keyspace(cluster).await?;
+    if !tables.contains("layout_doubts") {
+        return Ok(());
+    }
+    cluster
+        .run(&change::forget_doubts(&catalogue::key(table)))
+        .await
 }
 
 fn is_of(flag: &Flag, table: &TableName) -> bool {
@@ -84,7 +113,13 @@ fn is_of(flag: &Flag, table: &TableName) -> bool {
 /// A layout that is to be dropped.
 struct Chosen {
     name: String,
-    physical: String,
+    held_in: TableName,
+}
+
+impl Chosen {
+    fn is_derived(&self, table: &TableName) -> bool {
+        self.held_in.keyspace != table.keyspace
+    }
 }
 
 async fn chosen(
@@ -96,15 +131,16 @@ async fn chosen(
     let table = &args.table;
     let of_entry = |layout: &Layout| Chosen {
         name: layout.name.clone(),
-        physical: layout.physical.clone(),
+        held_in: table_of(layout, table),
     };
+    let places = places(args);
     let mut chosen = Vec::new();
     if !args.all {
         for name in &args.layouts {
             chosen.push(match known.layout(name) {
                 Some(layout) => of_entry(layout),
                 // Its entry may be gone already, and only its table be left.
-                None => left_behind(cluster, table, name).await?,
+                None => left_behind(cluster, table, name, &places).await?,
             });
         }
         return Ok(chosen);
@@ -114,17 +150,44 @@ async fn chosen(
     if !is_lost && !is_interrupted {
         return Ok(chosen);
     }
-    for physical in table::names(cluster, &table.keyspace).await? {
-        let name = names::layout_of(&table.table, &physical);
-        let Some(name) = name.filter(|name| known.layout(name).is_none()) else {
-            continue;
-        };
-        match left_behind(cluster, table, name).await {
-            Ok(left) => chosen.push(left),
-            Err(why) => eprintln!("helenus: {why:#}"),
+    for place in &places {
+        for held_in in table::names(cluster, place).await? {
+            let name = names::layout_of(&table.table, &held_in);
+            let Some(name) = name.filter(|name| known.layout(name).is_none()) else {
+                continue;
+            };
+            match left_behind(cluster, table, name, std::slice::from_ref(place)).await {
+                Ok(left) => chosen.push(left),
+                Err(why) => eprintln!("helenus: {why:#}"),
+            }
         }
     }
     Ok(chosen)
+}
+
+/// The keyspaces in which tables of layouts may be left.
+fn places(args: &DropArgs) -> Vec<Name> {
+    let own = &args.table.keyspace;
+    let by_default = [own, &names::derived_keyspace(own)];
+    let mut places: Vec<Name> = Vec::new();
+    for keyspace in args.keyspace.iter().chain(by_default) {
+        if !places.contains(keyspace) {
+            places.push(keyspace.clone());
+        }
+    }
+    places
+}
+
+/// Drops the keyspace in which derived layouts are held unless another is named, if nothing is left there.
+async fn drop_keyspace(
+    cluster: &Cluster,
+    table: &TableName,
+    layouts: &[Chosen],
+) -> Result<Option<Name>> {
+    let keyspace = names::derived_keyspace(&table.keyspace);
+    let was_there = layouts.iter().any(|of| of.held_in.keyspace == keyspace);
+    let is_dropped = was_there && tables::drop_keyspace_if_empty(cluster, &keyspace).await?;
+    Ok(is_dropped.then_some(keyspace))
 }
 
 /// Takes layouts out of the catalogue, then drops their tables.
@@ -142,6 +205,7 @@ async fn drop_layouts(
     let is_filling = |entry: &&Layout| entry.state() != Some(LayoutState::Ready);
     let others = Others::of(args.no_proxies, entries.iter().any(is_filling));
     let settle = Settle::of(cluster, others).await;
+    let settle = settle.with_derived(layouts.iter().any(|of| of.is_derived(table)));
     // Also those that are not read: a command that fills one must not open it any more.
     let closed: Vec<Layout> = entries.into_iter().map(begun_anew).collect();
     if closed.is_empty() {
@@ -161,18 +225,20 @@ async fn drop_layouts(
         catalogue::change(cluster, table, &known, &changes).await?;
     }
     settle.wait("no longer written").await;
-    let quiet = match args.no_proxies {
-        true => Duration::ZERO,
-        false => hints::unseen_max(cluster),
-    };
-    hints::wait_for_none(cluster, quiet, HINTS_LEFT).await?;
+    if layouts.iter().any(|of| !of.is_derived(table)) {
+        let quiet = match args.no_proxies {
+            true => Duration::ZERO,
+            false => hints::unseen_max(cluster),
+        };
+        hints::wait_for_none(cluster, quiet, HINTS_LEFT).await?;
+    }
     let has_notes = catalogue::tables_of_keyspace(cluster)
         .await?
         .contains(PROGRESS.name);
-    for Chosen { name, physical } in layouts {
-        let full = in_keyspace(&table.keyspace, physical);
-        if names::is_of_layout(&table.table, name, physical) {
-            look_right_before(async || check_unused(cluster, table, name, physical).await).await?;
+    for Chosen { name, held_in } in layouts {
+        let full = held_in.to_cql();
+        if names::is_of_layout(&table.table, name, &held_in.table) {
+            look_right_before(async || check_unused(cluster, table, name, held_in).await).await?;
             cluster.run(&format!("DROP TABLE IF EXISTS {full}")).await?;
         } else {
             // Whatever wrote that: the table of somebody else is not dropped.
@@ -197,8 +263,8 @@ fn check_ours(
 ) -> Result<()> {
     check_unchanged(known, table, closed)?;
     let has_entry = |of: &&Chosen| closed.iter().any(|layout| layout.name == of.name);
-    for Chosen { name, physical } in layouts.iter().filter(|of| !has_entry(of)) {
-        check_free(known, table, name, physical)?;
+    for Chosen { name, held_in } in layouts.iter().filter(|of| !has_entry(of)) {
+        check_free(known, table, name, held_in)?;
     }
     Ok(())
 }
@@ -209,18 +275,14 @@ async fn take_reading(cluster: &Cluster, table: &TableName, layouts: &[Chosen]) 
     if !grants::are_checked(cluster).await {
         return;
     }
-    for Chosen { name, physical } in layouts {
+    for Chosen { name, held_in } in layouts {
         // The catalogue may say anything.
-        if !names::is_of_layout(&table.table, name, physical) {
+        if !names::is_of_layout(&table.table, name, &held_in.table) {
             continue;
         }
-        let copy = TableName {
-            keyspace: table.keyspace.clone(),
-            table: Name::from_stored(physical.as_str()),
-        };
-        if let Err(why) = grants::take_reading(cluster, &copy).await {
+        if let Err(why) = grants::take_reading(cluster, held_in).await {
             print_error(&why.context(format!(
-                "until it is dropped, {copy} can be read by those who had the right to"
+                "until it is dropped, {held_in} can be read by those who had the right to"
             )));
         }
     }
@@ -232,42 +294,51 @@ async fn check_unused(
     cluster: &Cluster,
     table: &TableName,
     layout: &str,
-    physical: &str,
+    held_in: &TableName,
 ) -> Result<()> {
     let now = catalogue::read_with_losses(cluster, table).await?;
-    check_free(&now, table, layout, physical)?;
-    let name = TableName {
-        keyspace: table.keyspace.clone(),
-        table: Name::from_stored(physical),
-    };
-    match catalogue::original(cluster, &name).await? {
+    check_free(&now, table, layout, held_in)?;
+    match catalogue::original(cluster, held_in).await? {
         None => Ok(()),
-        Some(other) => bail!("{name} is not dropped: it holds a layout of {other}"),
+        Some(other) => bail!("{held_in} is not dropped: it holds a layout of {other}"),
     }
 }
 
-/// The table of a layout that the catalogue does not have, if that is what it is.
-async fn left_behind(cluster: &Cluster, table: &TableName, layout: &str) -> Result<Chosen> {
+/// The table of a layout that the catalogue does not have, if that is what it is: in the first of these keyspaces that has
+/// one.
+async fn left_behind(
+    cluster: &Cluster,
+    table: &TableName,
+    layout: &str,
+    places: &[Name],
+) -> Result<Chosen> {
     names::check_layout(layout)?;
     let physical = names::physical(&table.table, layout)?;
-    check_unused(cluster, table, layout, &physical).await?;
-    if !table::exists(cluster, &table.keyspace, &physical).await? {
-        bail!("{table} has no layout {layout}: `helenus layouts status {table}` lists them");
+    let mut found = None;
+    for keyspace in places {
+        if table::exists(cluster, keyspace, &physical).await? {
+            found = Some(keyspace.clone());
+            break;
+        }
     }
-    let own = table::load(cluster, table).await?;
-    let name = TableName {
-        keyspace: table.keyspace.clone(),
-        table: Name::from_stored(physical.as_str()),
+    let Some(keyspace) = found else {
+        bail!("{table} has no layout {layout}: `helenus layouts status {table}` lists them");
     };
-    let found = table::load(cluster, &name).await?;
+    let held_in = TableName {
+        keyspace,
+        table: Name::from_stored(physical),
+    };
+    check_unused(cluster, table, layout, &held_in).await?;
+    let own = table::load(cluster, table).await?;
+    let found = table::load(cluster, &held_in).await?;
     let order: Vec<String> = found.clustering.iter().map(|c| c.name.clone()).collect();
     // It may lack what the table has got since.
     if !own.has_keys_of(&found, &order) || found.lacking(&own).next().is_some() {
-        bail!("{name} is not in the catalogue and no copy of {table}: it is not touched");
+        bail!("{held_in} is not in the catalogue and no copy of {table}: it is not touched");
     }
     Ok(Chosen {
         name: layout.to_owned(),
-        physical,
+        held_in,
     })
 }
 
@@ -291,7 +362,7 @@ mod tests {
         let (closed, left) = (layout("a"), layout("b"));
         let chosen = [&closed, &left].map(|of| Chosen {
             name: of.name.clone(),
-            physical: of.physical.clone(),
+            held_in: table_of(of, &table),
         });
         // The second has no entry any more.
         let check = |entries: &[&Layout]| {

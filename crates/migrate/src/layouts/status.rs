@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{Table as TextTable, presets};
 use helenus_catalogue::{Feature, Layout, LayoutState};
+use helenus_cql::Name;
 use helenus_rows::{Column, Table, TableName};
 use serde_json::{Value, json};
 
@@ -35,6 +36,9 @@ pub struct StatusArgs {
 /// A layout with its problems, progress and rights.
 struct Shown {
     entry: Layout,
+    held_in: TableName,
+    /// Of the keyspace that holds it, if that is there.
+    replication: Option<String>,
     problems: Vec<String>,
     /// Ranges copied and all ranges, while it is being filled.
     progress: Option<(usize, u64)>,
@@ -46,7 +50,7 @@ struct Of {
     known: Known,
     layouts: Vec<Shown>,
     /// Tables that are named as those of layouts, and are none: of an interrupted `drop`, as a rule.
-    left_behind: Vec<String>,
+    left_behind: Vec<TableName>,
     /// The advice if the catalogue has lost the table's entries.
     lost: Option<String>,
 }
@@ -115,8 +119,15 @@ pub async fn run(args: StatusArgs) -> Result<()> {
 }
 
 async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<Shown> {
+    let copy_name = table_of(entry, name);
+    let has_keyspace = table::keyspace_exists(cluster, &copy_name.keyspace).await?;
     let mut found = Shown {
         entry: entry.clone(),
+        held_in: copy_name.clone(),
+        replication: match has_keyspace {
+            true => Some(table::replication(cluster, &copy_name.keyspace).await?),
+            false => None,
+        },
         problems: Vec::new(),
         progress: None,
         rights: Differing::default(),
@@ -127,10 +138,21 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<S
             "its state {state:?} is unknown: it was made by another version of helenus"
         ));
     }
-    let copy_name = table_of(entry, name);
+    if entry.state() == Some(LayoutState::Behind) {
+        found.problems.push(
+            "it has missed writes, and is neither read nor written: `helenus layouts rebuild` fills it anew".to_owned(),
+        );
+    }
     if !table::exists(cluster, &copy_name.keyspace, &copy_name.table).await? {
+        let advice = match (entry.is_derived(), has_keyspace) {
+            (false, _) => "drop the layout and create it again",
+            (true, true) => "`helenus layouts rebuild` makes it anew",
+            (true, false) => {
+                "nor does its keyspace: `helenus layouts rebuild` with --replication makes both anew"
+            }
+        };
         found.problems.push(format!(
-            "its table {} does not exist: drop the layout and create it again",
+            "its table {} does not exist: {advice}",
             copy_name.to_cql()
         ));
         return Ok(found);
@@ -236,13 +258,52 @@ fn problems_of(rights: &Differing, full: &str) -> Vec<String> {
     missing.chain(excess).collect()
 }
 
-async fn left_behind(cluster: &Cluster, name: &TableName, known: &Known) -> Result<Vec<String>> {
-    let is_one = |table: &String| {
-        let layout = names::layout_of(&name.table, table);
-        layout.is_some_and(|layout| known.layout(layout).is_none())
-    };
-    let found = table::names(cluster, &name.keyspace).await?.into_iter();
-    Ok(found.filter(is_one).collect())
+/// In the table's keyspace, and in those that hold derived layouts of it, or would.
+async fn left_behind(cluster: &Cluster, name: &TableName, known: &Known) -> Result<Vec<TableName>> {
+    let mut places = vec![
+        name.keyspace.clone(),
+        names::derived_keyspace(&name.keyspace),
+    ];
+    for entry in known.layouts() {
+        let place = table_of(entry, name).keyspace;
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    let mut left = Vec::new();
+    for keyspace in places {
+        for table in table::names(cluster, &keyspace).await? {
+            let layout = names::layout_of(&name.table, &table);
+            if layout.is_none_or(|layout| known.layout(layout).is_some()) {
+                continue;
+            }
+            let held_in = TableName {
+                keyspace: keyspace.clone(),
+                table: Name::from_stored(table),
+            };
+            // Tables of the same name in other keyspaces may have layouts there as well.
+            if catalogue::original(cluster, &held_in).await?.is_none() {
+                left.push(held_in);
+            }
+        }
+    }
+    Ok(left)
+}
+
+/// As people are shown it: without the keyspace if that is the table's own.
+fn short(held_in: &TableName, table: &TableName) -> String {
+    match held_in.keyspace == table.keyspace {
+        true => held_in.table.to_string(),
+        false => held_in.to_string(),
+    }
+}
+
+/// As JSON names it.
+fn kind(entry: &Layout) -> &'static str {
+    match entry.is_derived() {
+        true => "derived",
+        false => "in_keyspace",
+    }
 }
 
 fn as_json(table: &Of) -> Value {
@@ -250,6 +311,9 @@ fn as_json(table: &Of) -> Value {
         json!({
             "name": layout.entry.name,
             "state": layout.entry.state,
+            "kind": kind(&layout.entry),
+            "keyspace": &*layout.held_in.keyspace,
+            "replication": layout.replication,
             "physical": layout.entry.physical,
             "clustering": layout.entry.clustering,
             "created_ms": layout.entry.created,
@@ -270,7 +334,8 @@ fn as_json(table: &Of) -> Value {
         "lost": table.lost,
         "interrupted_drop": table.is_interrupted(),
         "layouts": layouts.collect::<Vec<_>>(),
-        "left_behind": table.left_behind,
+        "left_behind": table.left_behind.iter().map(|left| short(left, &table.name))
+            .collect::<Vec<_>>(),
     })
 }
 
@@ -294,10 +359,15 @@ fn print_text(tables: &[Of]) {
             );
         }
         for left in &table.left_behind {
-            let layout = names::layout_of(&table.name.table, left).unwrap_or_default();
+            let layout = names::layout_of(&table.name.table, &left.table).unwrap_or_default();
+            let place = match left.keyspace == table.name.keyspace {
+                true => String::new(),
+                false => format!(" --keyspace {}", left.keyspace.to_cql()),
+            };
             println!(
-                "  {left} is in no catalogue: unless a command is at work, `helenus layouts drop {} --layout {layout}` \
+                "  {} is in no catalogue: unless a command is at work, `helenus layouts drop {} --layout {layout}{place}` \
                  drops it",
+                short(left, &table.name),
                 table.name
             );
         }
@@ -316,7 +386,12 @@ fn print_text(tables: &[Of]) {
                 entry.name.clone(),
                 entry.state.clone(),
                 entry.clustering.join(", "),
-                entry.physical.clone(),
+                short(&layout.held_in, &table.name),
+                match (entry.is_derived(), &layout.replication) {
+                    (true, Some(replication)) => format!("derived, {replication}"),
+                    (true, None) => "derived".to_owned(),
+                    (false, _) => "in the table's keyspace".to_owned(),
+                },
                 copied,
             ]);
         }

@@ -1,5 +1,6 @@
 //! The cluster as the layout commands see it: a driver session straight to the nodes.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,6 +111,12 @@ impl Cluster {
     /// All nodes that are known, whether they answer or not.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         self.session.get_cluster_state().get_nodes_info().to_vec()
+    }
+
+    /// The names of all data centers.
+    pub fn data_centers(&self) -> BTreeSet<String> {
+        let nodes = self.nodes().into_iter();
+        nodes.filter_map(|node| node.datacenter.clone()).collect()
     }
 
     /// Where a node is. The driver may know it by another port.

@@ -1,8 +1,8 @@
 //! Rights on layouts: a role needs on a layout's table what it has on the table.
 //!
 //! Requests run under the client's own role, and a role without the right would be refused. What a role
-//! has on the whole keyspace holds for layouts anyway. A right that it has on the layout alone would show it
-//! the table's rows.
+//! has on the whole keyspace holds for layouts in it anyway; on a derived layout, which is in another keyspace, it needs
+//! that as well. A right that it has on the layout alone would show it the table's rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,18 +20,43 @@ const LOOKS: u32 = 5;
 /// Permissions by role.
 pub(crate) type Grants = BTreeMap<String, BTreeSet<String>>;
 
-/// The rights on one table itself, if they can be read and the cluster knows rights at all.
-pub(crate) async fn on_table(cluster: &Cluster, name: &TableName) -> Result<Grants> {
-    let rows: Vec<(String, String, Option<Vec<String>>)> = cluster
+/// All rights on data: role, resource, permissions.
+type Rights = Vec<(String, String, Option<Vec<String>>)>;
+
+async fn all(cluster: &Cluster) -> Result<Rights> {
+    cluster
         .rows("SELECT role, resource, permissions FROM system_auth.role_permissions")
-        .await?;
-    let wanted = format!("data/{}/{}", name.keyspace, name.table);
-    let mut grants = Grants::new();
-    for (role, _, permissions) in rows.into_iter().filter(|(_, of, _)| *of == wanted) {
-        let names = permissions.unwrap_or_default();
-        grants.entry(role).or_default().extend(names);
+        .await
+}
+
+/// The rights on one table itself.
+fn of_table(rights: &Rights, name: &TableName) -> Grants {
+    of_resources(rights, &[format!("data/{}/{}", name.keyspace, name.table)])
+}
+
+/// The rights on one table that roles have on itself, or on all tables of its keyspace.
+fn reaching(rights: &Rights, name: &TableName) -> Grants {
+    let keyspace = format!("data/{}", name.keyspace);
+    let tables = format!("{keyspace}/*");
+    let mut grants = of_resources(rights, &[keyspace, tables]);
+    // Of keyspaces only.
+    for permissions in grants.values_mut() {
+        permissions.remove("CREATE");
     }
-    Ok(grants)
+    grants.retain(|_, permissions| !permissions.is_empty());
+    for (role, permissions) in of_table(rights, name) {
+        grants.entry(role).or_default().extend(permissions);
+    }
+    grants
+}
+
+fn of_resources(rights: &Rights, wanted: &[String]) -> Grants {
+    let mut grants = Grants::new();
+    for (role, _, permissions) in rights.iter().filter(|(_, of, _)| wanted.contains(of)) {
+        let names = permissions.iter().flatten().cloned();
+        grants.entry(role.clone()).or_default().extend(names);
+    }
+    grants
 }
 
 /// Where a layout's rights are not those of the table.
@@ -69,12 +94,23 @@ pub(crate) async fn differing(
 }
 
 async fn look(cluster: &Cluster, table: &TableName, copy: &TableName) -> Result<Differing> {
-    let own = on_table(cluster, table).await?;
-    let copied = on_table(cluster, copy).await?;
-    Ok(Differing {
-        missing: less(&own, &copied),
+    Ok(compared(&all(cluster).await?, table, copy))
+}
+
+fn compared(rights: &Rights, table: &TableName, copy: &TableName) -> Differing {
+    let copied = of_table(rights, copy);
+    if table.keyspace == copy.keyspace {
+        let own = of_table(rights, table);
+        return Differing {
+            missing: less(&own, &copied),
+            excess: less(&copied, &own),
+        };
+    }
+    let own = reaching(rights, table);
+    Differing {
+        missing: less(&own, &reaching(rights, copy)),
         excess: less(&copied, &own),
-    })
+    }
 }
 
 /// Grants that are in the first and not in the second.
@@ -132,7 +168,7 @@ pub(crate) async fn make_equal(
 
 /// Takes the right to read a layout's table from all roles that have it on the table itself.
 pub(crate) async fn take_reading(cluster: &Cluster, copy: &TableName) -> Result<()> {
-    for (role, permissions) in on_table(cluster, copy).await? {
+    for (role, permissions) in of_table(&all(cluster).await?, copy) {
         if permissions.contains("SELECT") {
             let role = Name::from_stored(role.as_str());
             let (full, role) = (copy.to_cql(), role.to_cql());
@@ -155,6 +191,13 @@ fn authorize_last(permissions: &BTreeSet<String>) -> Vec<&str> {
 pub(crate) async fn let_read(cluster: &Cluster, role: &str) -> Result<()> {
     let role = Name::from_stored(role);
     let grant = format!("GRANT SELECT ON KEYSPACE helenus TO {}", role.to_cql());
+    cluster.run(&grant).await
+}
+
+/// Lets the role of the proxies change a table of the keyspace helenus.
+pub(crate) async fn let_write(cluster: &Cluster, table: &str, role: &str) -> Result<()> {
+    let role = Name::from_stored(role);
+    let grant = format!("GRANT MODIFY ON TABLE helenus.{table} TO {}", role.to_cql());
     cluster.run(&grant).await
 }
 
@@ -199,6 +242,42 @@ mod tests {
             both(&excess, &grants(&[("c", "ALTER"), ("d", "DROP")])),
             grants(&[("c", "ALTER")])
         );
+    }
+
+    #[test]
+    fn a_derived_layout_needs_what_roles_have_on_the_keyspace_of_the_table() {
+        let rights: Rights = [
+            ("a", "data/shop", &["CREATE", "MODIFY"][..]),
+            ("b", "data/shop/*", &["SELECT"]),
+            ("b", "data/shop/orders", &["MODIFY"]),
+            ("c", "data/shop/others", &["SELECT"]),
+            ("d", "data/shop/orders", &["SELECT"]),
+            ("d", "data/far", &["SELECT"]),
+            ("e", "data/far/orders__layout_a", &["SELECT"]),
+            ("f", "data/shop/orders__layout_a", &["SELECT"]),
+            ("g", "data/shop", &["CREATE"]),
+        ]
+        .map(|(role, resource, permissions)| {
+            let permissions = permissions.iter().map(|of| (*of).to_owned()).collect();
+            (role.to_owned(), resource.to_owned(), Some(permissions))
+        })
+        .into();
+        let [table, near, far] = [
+            "shop.orders",
+            "shop.orders__layout_a",
+            "far.orders__layout_a",
+        ]
+        .map(|name| name.parse::<TableName>().expect(name));
+        let derived = Differing {
+            missing: grants(&[("a", "MODIFY"), ("b", "SELECT"), ("b", "MODIFY")]),
+            excess: grants(&[("e", "SELECT")]),
+        };
+        assert_eq!(compared(&rights, &table, &far), derived);
+        let beside = Differing {
+            missing: grants(&[("b", "MODIFY"), ("d", "SELECT")]),
+            excess: grants(&[("f", "SELECT")]),
+        };
+        assert_eq!(compared(&rights, &table, &near), beside);
     }
 
     #[test]

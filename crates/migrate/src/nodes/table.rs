@@ -169,6 +169,32 @@ pub async fn replication_options(
     }
 }
 
+/// True if there is a keyspace of this name.
+pub async fn keyspace_exists(cluster: &Cluster, keyspace: &Name) -> Result<bool> {
+    let found: Vec<(String,)> = cluster
+        .rows(format!(
+            "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = {}",
+            quote_text(keyspace)
+        ))
+        .await?;
+    Ok(!found.is_empty())
+}
+
+/// True if a keyspace has no tables, types or functions.
+pub async fn is_empty_keyspace(cluster: &Cluster, keyspace: &Name) -> Result<bool> {
+    for kind in ["tables", "types", "functions", "aggregates"] {
+        let text = format!(
+            "SELECT keyspace_name FROM system_schema.{kind} WHERE keyspace_name = {} LIMIT 1",
+            quote_text(keyspace)
+        );
+        let found: Vec<(String,)> = cluster.rows(text).await?;
+        if !found.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The names of all tables in a keyspace.
 pub async fn names(cluster: &Cluster, keyspace: &Name) -> Result<Vec<String>> {
     let rows: Vec<(String,)> = cluster

@@ -10,7 +10,7 @@ use helenus_rows::TableName;
 
 use super::entry::{PROGRESS, announced};
 use super::{dictionary, entry, target};
-use crate::catalogue::{self, flags};
+use crate::catalogue::{self, Needs, flags};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 
@@ -21,7 +21,8 @@ pub async fn encode<'a>(
     codec: Codec,
     columns: impl IntoIterator<Item = (&'a str, &'a Learned)>,
 ) -> Result<()> {
-    catalogue::create(cluster, name, &[], (Feature::Encodings, PROGRESS)).await?;
+    let needs = Needs::Encodings { progress: PROGRESS };
+    catalogue::create(cluster, name, &[], needs).await?;
     let table = table::load(cluster, name).await?;
     let mut entries = Vec::new();
     for (column, learned) in columns {

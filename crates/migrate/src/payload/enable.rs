@@ -28,7 +28,7 @@ use super::pace::Pace;
 use super::sample::Sample;
 use super::{documents, proxies, target};
 use crate::catalogue::settle::{Others, Settle};
-use crate::catalogue::{self, Known, flags};
+use crate::catalogue::{self, Known, Needs, flags};
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
@@ -131,8 +131,8 @@ pub async fn run(args: EnableArgs) -> Result<()> {
     if !is_wanted(&args, &column, &plan, preview.as_ref())? {
         return Ok(());
     }
-    let needed = (Feature::Encodings, PROGRESS);
-    catalogue::create(&cluster, &args.table, &args.proxy_role, needed).await?;
+    let needs = Needs::Encodings { progress: PROGRESS };
+    catalogue::create(&cluster, &args.table, &args.proxy_role, needs).await?;
     let learned = preview.and_then(|preview| preview.learned);
     let dictionary = match &learned {
         Some(learned) => {

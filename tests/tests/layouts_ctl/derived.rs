@@ -1,0 +1,233 @@
+//! Derived layouts, which are held in a keyspace of their own.
+
+use crate::Node;
+
+const ONE: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+const COLUMNS: &str = "k, a, b, v, s, WRITETIME(v), WRITETIME(s)";
+
+/// A table with rows of several times, one without values, and one partition with a static column only.
+fn fill(node: &mut Node, keyspace: &str) {
+    node.table(
+        keyspace,
+        &format!(
+            "CREATE TABLE {keyspace}.t (k int, a int, b text, v int, s text static, PRIMARY KEY (k, a, b)) WITH \
+             CLUSTERING ORDER BY (a DESC, b ASC) AND gc_grace_seconds = 86401 AND comment = 'it''s'"
+        ),
+    );
+    for k in 0..4 {
+        let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
+        for at in 0..50 {
+            batch.push_str(&format!(
+                "INSERT INTO {keyspace}.t (k, a, b, v, s) VALUES ({k}, {}, 'b{at}', {at}, 's{k}') USING TIMESTAMP {}; ",
+                at % 7,
+                1_000 + at
+            ));
+        }
+        batch.push_str("APPLY BATCH");
+        node.run(&batch);
+    }
+    for cql in [
+        "INSERT INTO {}.t (k, a, b) VALUES (5, 1, 'bare') USING TIMESTAMP 0",
+        "UPDATE {}.t USING TIMESTAMP 78 SET s = 'alone' WHERE k = -1",
+    ] {
+        node.run(&cql.replace("{}", keyspace));
+    }
+}
+
+fn create(keyspace: &str, more: &[&'static str]) -> Vec<String> {
+    let table = format!("{keyspace}.t");
+    let create = ["create", &table, "--no-proxies", "--layout", "x=b,a"];
+    create.iter().chain(more).map(ToString::to_string).collect()
+}
+
+impl Node {
+    fn layouts_of(&self, arguments: &[String]) -> crate::Outcome {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.layouts(&arguments)
+    }
+
+    /// Of one name.
+    fn has_keyspace(&mut self, name: &str) -> bool {
+        let text = format!(
+            "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{name}'"
+        );
+        !self.run(&text).is_empty()
+    }
+}
+
+#[test]
+fn a_derived_layout_is_filled_compared_and_repaired() {
+    let mut node = Node::take();
+    fill(&mut node, "apart");
+    // Nothing is changed by what is refused.
+    for (more, why) in [
+        (&["--keyspace", "far"][..], "--replication"),
+        (&["--replication", "dc1: 1"], "is no replication"),
+    ] {
+        node.layouts_of(&create("apart", more)).usage(why);
+    }
+    for (keyspace, why) in [
+        ("apart", "the keyspace of apart.t itself"),
+        ("helenus", "choose another"),
+        ("system_auth", "choose another"),
+    ] {
+        let more = ["--replication", ONE, "--keyspace", keyspace];
+        node.layouts_of(&create("apart", &more)).failed(why);
+    }
+    node.run(
+        "CREATE TABLE apart.u (k int, a int, b int, f frozen<set<int>>, PRIMARY KEY (k, a, b))",
+    );
+    assert!(!node.has_keyspace("apart__layouts"));
+    node.layouts_of(&create("apart", &["--replication", ONE]))
+        .succeeded();
+    let own = node.rows("apart.t", COLUMNS);
+    assert_eq!(own.len(), 202);
+    assert_eq!(node.rows("apart__layouts.t__layout_x", COLUMNS), own);
+    let options = "SELECT comment, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = '{}' AND \
+                   table_name = '{}'";
+    let options =
+        |keyspace: &str, table: &str| options.replacen("{}", keyspace, 1).replace("{}", table);
+    let of_table = node.run(&options("apart", "t"));
+    assert_eq!(
+        node.run(&options("apart__layouts", "t__layout_x")),
+        of_table
+    );
+    let status = node.layouts(&["status", "apart.t", "--json"]).succeeded();
+    let layout = &status.json()["tables"][0]["layouts"][0];
+    assert_eq!(
+        (&layout["kind"], &layout["keyspace"], &layout["physical"]),
+        (
+            &"derived".into(),
+            &"apart__layouts".into(),
+            &"t__layout_x".into()
+        )
+    );
+    let replication = layout["replication"].as_str().expect("a text");
+    assert!(
+        replication.contains("'replication_factor': '1'"),
+        "{layout}"
+    );
+    // A table's layouts are all of one kind, and a keyspace is replicated in one way.
+    let another = ["create", "apart.t", "--no-proxies", "--layout", "y=b,a"];
+    node.layouts(&another).failed("all of one kind");
+    let two = "{'class': 'SimpleStrategy', 'replication_factor': 2}";
+    node.layouts(&[
+        "create",
+        "apart.u",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+        "--replication",
+        two,
+    ])
+    .failed("choose another with --keyspace");
+    // Interrupted, it goes on, also if the replication is not said again.
+    node.layouts(&["distrust", "apart.t", "--no-proxies"])
+        .succeeded();
+    assert_eq!(node.states("apart", "t")["x"], "writing");
+    node.layouts_of(&create(
+        "apart",
+        &["--replication", ONE, "--keyspace", "far"],
+    ))
+    .failed("held in the keyspace apart__layouts");
+    node.layouts_of(&create("apart", &[])).succeeded();
+    assert_eq!(node.states("apart", "t")["x"], "ready");
+    // What proxies' requests have missed, and what somebody has written there.
+    for cql in [
+        "DELETE FROM apart__layouts.t__layout_x USING TIMESTAMP 1003 WHERE k = 1 AND a = 3 AND b = 'b3'",
+        "DELETE FROM apart.t WHERE k = 2 AND a = 4 AND b = 'b4'",
+        "UPDATE apart.t SET v = 99, s = 'new' WHERE k = 3 AND a = 5 AND b = 'b5'",
+        "INSERT INTO apart__layouts.t__layout_x (k, a, b, v) VALUES (9, 9, 'extra', 9)",
+    ] {
+        node.run(cql);
+    }
+    // The first was deleted with its own time, and cannot be written again.
+    node.layouts(&["verify", "apart.t"]).failed("5 rows");
+    node.layouts(&["verify", "apart.t", "--repair"])
+        .failed("1 rows");
+    node.layouts(&["rebuild", "apart.t", "--no-proxies"])
+        .succeeded();
+    node.layouts(&["verify", "apart.t"]).succeeded();
+    let own = node.rows("apart.t", COLUMNS);
+    assert_eq!(node.rows("apart__layouts.t__layout_x", COLUMNS), own);
+}
+
+#[test]
+fn a_derived_layout_that_is_gone_is_made_anew() {
+    let mut node = Node::take();
+    fill(&mut node, "lost");
+    node.layouts_of(&create("lost", &["--replication", ONE]))
+        .succeeded();
+    let own = node.rows("lost.t", COLUMNS);
+    let rebuild = ["rebuild", "lost.t", "--no-proxies"];
+    node.run("DROP TABLE lost__layouts.t__layout_x");
+    let status = node.layouts(&["status", "lost.t"]);
+    let status = status.failed("not as they should be");
+    assert!(status.out.contains("rebuild` makes it anew"), "{status:?}");
+    node.layouts(&rebuild).succeeded();
+    assert_eq!(node.rows("lost__layouts.t__layout_x", COLUMNS), own);
+    node.run("DROP KEYSPACE lost__layouts");
+    node.layouts(&rebuild).failed("say with --replication");
+    assert_eq!(node.states("lost", "t")["x"], "ready", "nothing was begun");
+    node.layouts(&[&rebuild[..], &["--replication", ONE]].concat())
+        .succeeded();
+    assert_eq!(node.rows("lost__layouts.t__layout_x", COLUMNS), own);
+    node.layouts(&["status", "lost.t"]).succeeded();
+    // The entry was removed, and then the program died: its table is still there.
+    let place = helenus_tests::catalogue::place("lost", "t", "layout", "x");
+    node.change(&format!("DELETE FROM helenus.catalogue WHERE {place}"));
+    let status = node.layouts(&["status", "lost.t", "--json"]);
+    let status = status.failed("1 tables of layouts are in no catalogue");
+    let left = &status.json()["tables"][0]["left_behind"];
+    assert_eq!(left[0], "lost__layouts.t__layout_x");
+    // In a keyspace with something else, that is left.
+    node.run("CREATE TABLE lost__layouts.mine (k int PRIMARY KEY)");
+    let drop = ["drop", "lost.t", "--no-proxies", "--layout", "x", "--json"];
+    let dropped = node.layouts(&drop).succeeded();
+    assert!(dropped.json()["keyspace_dropped"].is_null(), "{dropped:?}");
+    let tables =
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'lost__layouts'";
+    assert_eq!(node.run(tables).len(), 1);
+    node.run("DROP TABLE lost__layouts.mine");
+    node.layouts_of(&create("lost", &["--replication", ONE]))
+        .succeeded();
+    let dropped = node.layouts(&drop).succeeded();
+    assert_eq!(dropped.json()["keyspace_dropped"], "lost__layouts");
+    assert!(!node.has_keyspace("lost__layouts"));
+    assert_eq!(node.rows("lost.t", COLUMNS), own);
+}
+
+#[test]
+fn a_table_that_has_lost_its_rows_is_filled_from_a_derived_layout() {
+    let mut node = Node::take();
+    fill(&mut node, "origin");
+    node.run(
+        "CREATE TABLE origin.u (k int, a int, b int, f frozen<set<int>>, PRIMARY KEY (k, a, b))",
+    );
+    node.layouts(&["create", "origin.u", "--no-proxies", "--layout", "x=b,a"])
+        .succeeded();
+    let own = node.rows("origin.t", COLUMNS);
+    let more = ["--replication", ONE, "--keyspace", "origin_far"];
+    node.layouts_of(&create("origin", &more)).succeeded();
+    node.run("TRUNCATE origin.t");
+    let restore = |table| ["rebuild", table, "--no-proxies", "--table", "--from", "x"];
+    node.layouts(&restore("origin.u"))
+        .failed("only a derived layout");
+    node.layouts(&restore("origin.t"))
+        .failed("deletions are not carried");
+    assert!(node.rows("origin.t", COLUMNS).is_empty());
+    node.layouts(&["rebuild", "origin.t", "--table"])
+        .usage("--from");
+    let agreed = [&restore("origin.t")[..], &["--yes", "--json"]].concat();
+    let report = node.layouts(&agreed).succeeded().json();
+    assert_eq!(
+        (&report["rows"], &report["from"]),
+        (&201.into(), &"x".into())
+    );
+    assert_eq!(node.rows("origin.t", COLUMNS), own);
+    node.layouts(&["verify", "origin.t"]).succeeded();
+    // Of a keyspace that was named, nobody knows whose it is.
+    node.layouts(&["drop", "origin.t", "--no-proxies", "--all"])
+        .succeeded();
+    assert!(node.has_keyspace("origin_far"));
+}
