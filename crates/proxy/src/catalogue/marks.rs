@@ -202,7 +202,7 @@ impl Reader {
         let Some(rows) = rows else {
             return Ok(BTreeSet::new());
         };
-        let tokens = rows.rows.iter().filter_map(|row| rows.bigint(row, "token"));
+        let tokens = rows.rows.iter().filter_map(|row| rows.bigint(row, "ring_token"));
         Ok(tokens.collect())
     }
 
