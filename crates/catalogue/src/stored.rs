@@ -27,7 +27,7 @@ pub const CREATE_DOUBTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_doubt
 /// The partitions of a table that are in doubt, so many at most.
 pub fn select_doubts(table: &crate::TableKey, max: usize) -> String {
     format!(
-        "SELECT token FROM helenus.layout_doubts WHERE keyspace_name = {} AND table_name = {} LIMIT {max}",
+        "SELECT ring_token FROM helenus.layout_doubts WHERE keyspace_name = {} AND table_name = {} LIMIT {max}",
         helenus_cql::quote_text(&table.keyspace),
         helenus_cql::quote_text(&table.table)
     )

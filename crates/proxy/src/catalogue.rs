@@ -32,6 +32,7 @@ use helenus_wire::{Version, code};
 
 use self::dictionaries::Dictionaries;
 pub(crate) use self::known::Known;
+use self::marks::Marks;
 pub(crate) use self::news::LayoutNews;
 use self::news::Unmarked;
 use self::reader::{Flags, ReadError, Reader, Reading, features};
@@ -240,6 +241,52 @@ impl Watch {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(waits::refresh());
         }
+    }
+
+    /// Acts on what workers have told: layouts that have missed writes are not read from now on.
+    fn hear_news(&mut self) -> news::Told {
+        let told = self.common.layout_news.drain();
+        let noted = self.seen.unmarked.note(&told, self.seen.belief.catalogue());
+        if noted.is_empty() {
+            return told;
+        }
+        for (table, layout) in &noted {
+            tracing::error!(
+                %table,
+                layout,
+                "a layout has missed writes, and is not read until `helenus layouts sweep` has compared it: {}",
+                told.why(table)
+            );
+        }
+        let catalogue = self.seen.unmarked.shown_in(self.seen.belief.catalogue());
+        let mut known = self.seen.looked_up.known(&catalogue, &self.features);
+        known
+            .encodings
+            .keep_what_is_still(&self.seen.known.encodings);
+        known.flag(&self.seen.belief, &self.features);
+        self.put_in_force(known);
+        told
+    }
+
+    /// Tells others of it, and hears what they tell.
+    async fn tell_news(&mut self, told: news::Told) {
+        self.seen.unmarked.settle(self.seen.belief.catalogue());
+        let Some(mut reader) = self.readers.pop() else {
+            // Until there is a node to tell.
+            for (table, tokens) in told.doubted {
+                self.common.layout_news.give_back(&table, tokens);
+            }
+            return;
+        };
+        let local_dc = self.common.snapshot.load().local_dc.clone();
+        let marks = Marks {
+            common: &self.common,
+            catalogue: self.seen.belief.catalogue(),
+            unmarked: &self.seen.unmarked,
+            local_dc: &local_dc,
+        };
+        marks.tell(&mut reader, told).await;
+        self.readers.push(reader);
     }
 
     /// A majority's verdict on the present schema.

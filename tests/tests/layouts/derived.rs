@@ -39,7 +39,7 @@ pub(crate) fn fill(
         let text = writes::write(rng, table).with_literals();
         let copies = match write(&table.logical, &text, &facts(&text)) {
             Write::Copies(copies) => copies,
-            Write::Refused(_) => {
+            Write::Refused(_) | Write::Compared => {
                 counts.refused += 1;
                 continue;
             }

@@ -22,7 +22,7 @@ use helenus_wire::ErrorBody;
 use rustc_hash::FxHashMap;
 
 pub use self::counted::{Counted, LayoutStats};
-pub use self::derived::{Doubts, Shared, Told};
+pub use self::derived::{Doubted, Doubts, Missed, Output, Shared, Told};
 use self::on_layouts::OnLayouts;
 use self::plan::LayoutPlan;
 pub(super) use self::reads::{as_asked, read_table_instead};
@@ -39,31 +39,6 @@ use crate::statement::prepared::{Prepared, Statement};
 
 /// What is kept of a request: what it has to do with layouts.
 pub(super) type InRequest = Option<Box<OnLayouts>>;
-
-/// News of derived layouts for whoever keeps the catalogue.
-#[derive(Debug)]
-pub enum Output {
-    Doubted(Doubted),
-    Missed(Missed),
-}
-
-/// It is not known whether a table has a write that its layouts have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubted {
-    /// Keyspace and name.
-    pub table: (String, String),
-    /// Of the partitions that were written, where they are known.
-    pub tokens: Vec<Option<i64>>,
-}
-
-/// A layout has missed a write that its table has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
-    /// Of the table that holds it.
-    pub keyspace: String,
-    pub physical: String,
-    pub why: String,
-}
 
 /// What is kept with a statement: what it becomes where its table has layouts.
 #[derive(Debug, Default)]

@@ -4,68 +4,47 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use helenus_catalogue::change::{self, Change};
-use helenus_catalogue::{Layout, OfTable, TableKey, stored};
+use helenus_catalogue::{Catalogue, Layout, OfTable, TableKey, stored};
 use helenus_engine::features::layouts;
 use helenus_wire::{Consistency, code};
 
-use super::Watch;
-use super::news::{DOUBTS_MAX, Told};
+use super::news::{DOUBTS_MAX, Told, Unmarked};
 use super::reader::Reader;
 use crate::conn::ConnError;
+use crate::process::Process;
 
 /// Partitions that one request puts in doubt.
 const DOUBTS_AT_ONCE: usize = 100;
 /// A worker tells of what it has noted within this time.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
-impl Watch {
-    /// Acts on what workers have told: layouts that have missed writes are not read from now on.
-    pub(super) fn hear_news(&mut self) -> Told {
-        let told = self.common.layout_news.drain();
-        let noted = self.seen.unmarked.note(&told, self.seen.belief.catalogue());
-        if noted.is_empty() {
-            return told;
-        }
-        for (table, layout) in &noted {
-            tracing::error!(
-                %table,
-                layout,
-                "a layout has missed writes, and is not read until `helenus layouts sweep` has compared it: {}",
-                why(&told, table)
-            );
-        }
-        let catalogue = self.seen.unmarked.shown_in(self.seen.belief.catalogue());
-        let mut known = self.seen.looked_up.known(&catalogue, &self.features);
-        known
-            .encodings
-            .keep_what_is_still(&self.seen.known.encodings);
-        known.flag(&self.seen.belief, &self.features);
-        self.put_in_force(known);
-        told
-    }
+/// What is to be put into the catalogue, and what is known of it.
+pub(super) struct Marks<'a> {
+    pub common: &'a Process,
+    pub catalogue: &'a Catalogue,
+    /// Layouts that have missed writes although it does not say so.
+    pub unmarked: &'a Unmarked,
+    pub local_dc: &'a str,
+}
 
-    /// Puts it into the catalogue, so that other proxies hear of it, and a sweep. What fails is tried again with the next
-    /// reading.
-    pub(super) async fn tell_news(&mut self, told: Told) {
-        self.seen.unmarked.settle(self.seen.belief.catalogue());
-        let Some(mut reader) = self.readers.pop() else {
-            return self.keep(told.doubted);
-        };
+impl Marks<'_> {
+    /// Puts it into the catalogue, so that other proxies hear of it, and a sweep; and hears what these have put there. What
+    /// fails is tried again with the next reading.
+    pub(super) async fn tell(&self, reader: &mut Reader, told: Told) {
         for (table, tokens) in told.doubted {
-            if let Err(e) = doubt(&mut reader, &table, &tokens, &self.local_dc()).await {
-                self.on_untold(&e);
+            if let Err(e) = doubt(reader, &table, &tokens, self.local_dc).await {
+                on_untold(&e);
                 self.common.layout_news.give_back(&table, tokens);
             }
         }
-        for (table, names) in self.seen.unmarked.tables() {
-            if let Err(e) = self.mark(&mut reader, &table, &names).await {
-                self.on_untold(&e);
+        for (table, names) in self.unmarked.tables() {
+            if let Err(e) = self.mark(reader, &table, &names).await {
+                on_untold(&e);
             }
         }
-        if let Err(e) = self.read_doubts(&mut reader).await {
+        if let Err(e) = self.read_doubts(reader).await {
             tracing::debug!("partitions in doubt could not be read: {e}");
         }
-        self.readers.push(reader);
     }
 
     /// What other proxies have put in doubt, and what has been compared since.
@@ -73,13 +52,11 @@ impl Watch {
         let asked = Instant::now();
         let mut told = Vec::new();
         for table in self.derived_tables() {
-            let found = reader
-                .doubts(&table, DOUBTS_MAX + 1, &self.local_dc())
-                .await?;
+            let found = reader.doubts(&table, DOUBTS_MAX + 1, self.local_dc).await?;
             told.push((table, found));
         }
         let pending = self.common.layout_news.pending();
-        for (table, tokens) in told.iter_mut() {
+        for (table, tokens) in &mut told {
             tokens.extend(pending.get(table).into_iter().flatten());
         }
         let told: Vec<_> = told.into_iter().map(as_told).collect();
@@ -91,20 +68,13 @@ impl Watch {
 
     /// Tables with derived layouts.
     fn derived_tables(&self) -> Vec<TableKey> {
-        let tables = self.seen.belief.catalogue().tables.iter();
         let is_derived = |of: &OfTable| {
-            let layouts = of.layouts.iter().flat_map(|of| &of.layouts);
-            layouts.clone().any(Layout::is_derived)
+            let mut layouts = of.layouts.iter().flat_map(|of| &of.layouts);
+            layouts.any(Layout::is_derived)
         };
+        let tables = self.catalogue.tables.iter();
         let derived = tables.filter(|(_, of)| is_derived(of));
         derived.map(|(table, _)| table.clone()).collect()
-    }
-
-    /// Until there is a node to tell.
-    fn keep(&self, doubted: std::collections::BTreeMap<TableKey, BTreeSet<i64>>) {
-        for (table, tokens) in doubted {
-            self.common.layout_news.give_back(&table, tokens);
-        }
     }
 
     /// The catalogue says that layouts of a table have missed writes, unless it has changed meanwhile.
@@ -114,7 +84,7 @@ impl Watch {
         table: &TableKey,
         names: &[String],
     ) -> Result<(), ConnError> {
-        let catalogue = self.seen.belief.catalogue();
+        let catalogue = self.catalogue;
         let layouts = catalogue.layouts(table).map(|of| &of.layouts);
         let layouts = layouts.into_iter().flatten();
         let behind = layouts.filter(|layout| names.contains(&layout.name));
@@ -124,26 +94,22 @@ impl Watch {
         let batch = change::batch(catalogue.version, later, table, &changes);
         reader.change(&batch).await
     }
+}
 
-    fn local_dc(&self) -> String {
-        self.common.snapshot.load().local_dc.clone()
-    }
-
-    fn on_untold(&mut self, error: &ConnError) {
-        let remedy = match error {
-            ConnError::Node {
-                code: code::UNAUTHORIZED,
-                ..
-            } => {
-                ". The role of cluster.username needs MODIFY on helenus.catalogue and helenus.layout_doubts \
-                 (helenus layouts create --proxy-role)"
-            }
-            _ => "",
-        };
-        tracing::warn!(
-            "what layouts have missed could not be put into the catalogue, which is tried again: {error}{remedy}"
-        );
-    }
+fn on_untold(error: &ConnError) {
+    let remedy = match error {
+        ConnError::Node {
+            code: code::UNAUTHORIZED,
+            ..
+        } => {
+            ". The role of cluster.username needs MODIFY on helenus.catalogue and helenus.layout_doubts \
+             (helenus layouts create --proxy-role)"
+        }
+        _ => "",
+    };
+    tracing::warn!(
+        "what layouts have missed could not be put into the catalogue, which is tried again: {error}{remedy}"
+    );
 }
 
 fn as_told((table, tokens): (TableKey, BTreeSet<i64>)) -> ((String, String), layouts::Told) {
@@ -152,16 +118,6 @@ fn as_told((table, tokens): (TableKey, BTreeSet<i64>)) -> ((String, String), lay
         false => layouts::Told::Tokens(tokens.into_iter().collect()),
     };
     ((table.keyspace, table.table), told)
-}
-
-fn why(told: &Told, table: &TableKey) -> String {
-    match told.doubted_whole.contains(table) {
-        true => "it is not known whether its table has some of what was written".to_owned(),
-        false => {
-            let reasons: BTreeSet<&str> = told.missed.values().map(String::as_str).collect();
-            reasons.into_iter().collect::<Vec<_>>().join("; ")
-        }
-    }
 }
 
 async fn doubt(
@@ -202,7 +158,10 @@ impl Reader {
         let Some(rows) = rows else {
             return Ok(BTreeSet::new());
         };
-        let tokens = rows.rows.iter().filter_map(|row| rows.bigint(row, "ring_token"));
+        let tokens = rows
+            .rows
+            .iter()
+            .filter_map(|row| rows.bigint(row, "ring_token"));
         Ok(tokens.collect())
     }
 

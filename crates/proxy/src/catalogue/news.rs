@@ -68,6 +68,17 @@ impl LayoutNews {
 }
 
 impl Told {
+    /// Why layouts of a table have missed writes.
+    pub(super) fn why(&self, table: &TableKey) -> String {
+        match self.doubted_whole.contains(table) {
+            true => "it is not known whether its table has some of what was written".to_owned(),
+            false => {
+                let reasons: BTreeSet<&str> = self.missed.values().map(String::as_str).collect();
+                reasons.into_iter().collect::<Vec<_>>().join("; ")
+            }
+        }
+    }
+
     fn miss(&mut self, missed: Missed) {
         let Missed {
             keyspace,

@@ -15,19 +15,17 @@
 //!   partition is doubted. While it is, the table is read ([`Doubts`]).
 //! - A layout that no coordinator has taken a write for is *missing* it ([`Output::Missed`]), and its client hears
 //!   that nobody knows: it is not read any more until it has been compared.
-//!
-//! [`Output::Doubted`]: crate::features::layouts::Output::Doubted
-//! [`Output::Missed`]: crate::features::layouts::Output::Missed
-
 mod clock;
 mod doubts;
 mod followed_write;
+mod news;
 mod parts;
 
 use self::clock::Clock;
 pub use self::doubts::{Doubts, Told};
 pub(super) use self::followed_write::FollowedWrite;
-pub(super) use self::parts::{Part, Parts, batch_timestamp};
+pub use self::news::{Doubted, Missed, Output};
+pub(super) use self::parts::{Parts, batch_timestamp};
 
 /// What all workers of a proxy share.
 #[derive(Debug, Default)]

@@ -20,13 +20,19 @@ pub(crate) enum Rewriting {
 
 /// A write on tables and their layouts, as it is sent.
 pub(crate) struct LayoutWrite {
-    /// Opcode, and keyspace of names without one, if they are not the client's own.
-    pub instead: Option<(Opcode, Option<Rc<str>>)>,
+    /// If it is not the client's own.
+    pub instead: Option<Instead>,
     /// In the client's version.
     pub body: Vec<u8>,
     pub written: WriteOfLayouts,
     /// Then these follow, in keyspaces of their own.
     pub followed_by: Option<Box<FollowedWrite>>,
+}
+
+/// Opcode, and keyspace of names without one.
+pub(crate) struct Instead {
+    pub opcode: Opcode,
+    pub keyspace: Option<Rc<str>>,
 }
 
 /// Tables and prepared statements of a write on tables with layouts.

@@ -10,7 +10,7 @@ use helenus_wire::{ExecuteView, Opcode};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features::layouts::in_sequence::InSequence;
-use crate::features::layouts::on_layouts::{OnLayouts, Rewriting};
+use crate::features::layouts::on_layouts::{Instead, OnLayouts, Rewriting};
 use crate::features::layouts::read::WRAPPED_LEN;
 use crate::features::layouts::reads::read_of_layout;
 use crate::features::layouts::refusals::{
@@ -253,7 +253,7 @@ fn take_form(request: &mut ClientRequest) {
         // The table is read, for as long as it takes.
         Rewriting::Read(_) => request.query.send_before = None,
         Rewriting::Write(write) => {
-            if let Some((opcode, keyspace)) = write.instead {
+            if let Some(Instead { opcode, keyspace }) = write.instead {
                 request.query.opcode = opcode;
                 request.query.keyspace = keyspace;
             }

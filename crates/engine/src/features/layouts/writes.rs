@@ -15,7 +15,7 @@ pub(crate) use self::text_batch::text_batch_of_layouts;
 use crate::engine::Engine;
 use crate::features::layouts::derived::{FollowedWrite, Parts};
 use crate::features::layouts::fan_out_write::{FanOut, UNLOGGED, known};
-use crate::features::layouts::on_layouts::{LayoutWrite, WriteOfLayouts};
+use crate::features::layouts::on_layouts::{Instead, LayoutWrite, WriteOfLayouts};
 use crate::features::layouts::plan::{CopyWrite, LayoutPlan, Plan};
 use crate::features::layouts::plan_of;
 use crate::features::layouts::refusals::{LAYOUTS, no_memory, too_large};
@@ -215,7 +215,10 @@ impl<'a> Writes<'a> {
         if !self.batch.write(kind, options, arrival.version, &mut body) {
             return Err(Refusal::invalid(TOO_MANY));
         }
-        let instead = Some((Opcode::Batch, keyspace));
+        let instead = Some(Instead {
+            opcode: Opcode::Batch,
+            keyspace,
+        });
         Ok(made((instead, body), written, follow))
     }
 }
@@ -244,7 +247,7 @@ fn follow(
 
 /// A write that is sent so, and what follows it.
 fn made(
-    (instead, body): (Option<(Opcode, Option<Rc<str>>)>, Vec<u8>),
+    (instead, body): (Option<Instead>, Vec<u8>),
     (tables, mut prepared): (Vec<Arc<LogicalTable>>, Vec<Arc<Prepared>>),
     follow: Option<Follow>,
 ) -> LayoutWrite {

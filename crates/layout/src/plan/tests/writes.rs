@@ -16,8 +16,33 @@ fn check(text: &str, expected: &str) {
 fn refused(text: &str, reason: &str) {
     match written(text) {
         Write::Refused(why) => assert!(why.contains(reason), "{text}: {why}"),
-        Write::Copies(_) => panic!("{text} is not refused"),
+        Write::Copies(_) | Write::Compared => panic!("{text} is not refused"),
     }
+}
+
+#[test]
+fn derived_layouts_are_compared_where_they_cannot_be_told_exactly() {
+    let mut derived = table(&[&[1, 0, 2]]);
+    for copy in &mut derived.copies {
+        copy.keyspace = Some("elsewhere".to_owned());
+    }
+    let of = |text: &str| write(&derived, text, &helenus_cql::facts(text));
+    for text in [
+        "INSERT INTO t (k, a, b, c, v) VALUES (1, 2, 3, 4, 5) IF NOT EXISTS",
+        "UPDATE t SET v = 1 WHERE k = 1 AND a = 2 AND b = 3 AND c = 4 IF v = 2",
+        "DELETE FROM t WHERE k = 1 AND a > 2",
+        "DELETE FROM t WHERE k = 1 AND a = 2",
+        "UPDATE t SET v = unknown(1) WHERE k = 1 AND a = 2 AND b = 3 AND c = 4",
+    ] {
+        refused(text, "or drop the layouts");
+        assert_eq!(of(text), Write::Compared, "{text}");
+    }
+    let plain = "INSERT INTO t (k, a, b, c, v) VALUES (1, 2, 3, 4, 5)";
+    let copy = plain.replace("INTO t", "INTO elsewhere.t__layout_0");
+    assert_eq!(of(plain), Write::Copies(vec![copy]));
+    // Rows do not tell when elements of lists were written.
+    let list = of("UPDATE t SET l = l + [1] WHERE k = 1 AND a = 2 AND b = 3 AND c = 4");
+    assert!(matches!(list, Write::Refused(_)), "{list:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use helenus_wire::{Opcode, Options, ValueRef, write};
 use crate::engine::Engine;
 use crate::features::layouts::derived::{Parts, batch_timestamp};
 use crate::features::layouts::fan_out_write::bytes_of;
-use crate::features::layouts::on_layouts::LayoutWrite;
+use crate::features::layouts::on_layouts::{Instead, LayoutWrite};
 use crate::features::layouts::refusals::{LAYOUTS, too_large, write_refused};
 use crate::features::layouts::writes::timed::Timed;
 use crate::features::layouts::writes::{
@@ -101,7 +101,10 @@ pub(crate) fn text_batch_of_layouts(
         Opcode::Execute => in_force.map(Rc::from),
         _ => arrival.keyspace.cloned(),
     };
-    let instead = extended.is_longer.then_some((Opcode::Query, keyspace));
+    let instead = extended.is_longer.then_some(Instead {
+        opcode: Opcode::Query,
+        keyspace,
+    });
     let tables = tables.iter().copied().flatten().cloned().collect();
     Ok(Some(made((instead, body), (tables, Vec::new()), follow)))
 }
