@@ -199,6 +199,12 @@ impl Layouts {
         self.held.get(keyspace)?.get(physical)
     }
 
+    /// A table of another keyspace that has layouts in this one.
+    pub(crate) fn table_with_layouts_in(&self, keyspace: &str) -> Option<&Arc<LogicalTable>> {
+        let mut tables = self.held.get(keyspace)?.values();
+        tables.find(|table| table.keyspace != keyspace)
+    }
+
     /// Keyspace and name of all tables, in order.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut names: Vec<(&str, &str)> = Vec::new();

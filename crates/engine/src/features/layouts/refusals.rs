@@ -197,6 +197,12 @@ fn definition_refused(
     let definition = Definition::of(&statement.text);
     if definition == Definition::DropsKeyspace {
         let keyspace = facts.keyspace.as_ref()?.as_str();
+        if let Some(table) = layouts.table_with_layouts_in(keyspace) {
+            let (of, name) = (&table.keyspace, &table.name);
+            return Some(format!(
+                "keyspace {keyspace} holds layouts of {of}.{name}: drop these first (helenus layouts drop {of}.{name})"
+            ));
+        }
         let mut names = layouts.names();
         let (_, table) = names.find(|(of, _)| *of == keyspace)?;
         return Some(format!(

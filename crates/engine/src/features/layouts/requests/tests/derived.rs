@@ -392,3 +392,24 @@ fn a_read_at_serial_may_complete_a_write_and_is_doubted() {
     let (text, _) = read(&mut bench, 1);
     assert_eq!(text, READ);
 }
+
+#[test]
+fn what_holds_layouts_is_neither_written_nor_dropped() {
+    for text in [
+        "DROP KEYSPACE app__layouts",
+        "DROP TABLE app__layouts.orders__layout_a",
+        "INSERT INTO app__layouts.orders__layout_a (customer, day, status) VALUES (1, 2, 'x')",
+        "TRUNCATE app__layouts.orders__layout_a",
+    ] {
+        let mut bench = Bench::derived(Version::V5, Version::V5);
+        let body = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 2, &body);
+        let (code, why) = bench.error();
+        assert_eq!(code, code::INVALID, "{text}");
+        assert!(
+            why.contains("app.orders") || why.contains("helenus layouts"),
+            "{why}"
+        );
+        bench.is_done();
+    }
+}
