@@ -51,7 +51,7 @@ impl Shared {
             pause: pause::Shared::default(),
             prewarm: prewarm::Shared::default(),
             hot: hot::HotPartitions::default(),
-            layouts: layouts::Shared::default(),
+            layouts: layouts::Shared::new(now),
         }
     }
 

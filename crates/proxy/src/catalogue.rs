@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use helenus_catalogue::{Belief, Catalogue, Doubt, Feature, Flag, Written, waits};
 use helenus_engine::snapshot::Snapshot;
 use helenus_wire::{Version, code};
+use tokio::sync::watch;
 
 use self::dictionaries::Dictionaries;
 pub(crate) use self::known::Known;
@@ -45,6 +46,8 @@ use crate::process::Process;
 
 /// Events come in bursts, and before their node answers for what has changed.
 const EVENT_DELAY: Duration = Duration::from_millis(200);
+/// How long what workers have told may take on its way into the catalogue.
+const TELL_MAX: Duration = Duration::from_secs(3);
 /// After the first round in which no node could tell. The pauses grow up to [`waits::refresh`]: each round may be a login at each
 /// node.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -183,17 +186,31 @@ impl Watch {
                 watch.refused()
             );
         }
+        watch.tell_news(news::Told::default()).await;
         Some(watch)
     }
 
-    pub(crate) async fn run(mut self) {
+    /// `end`: the proxy ends. What workers have told by then is put into the catalogue.
+    pub(crate) async fn run(mut self, mut end: watch::Receiver<()>) {
         loop {
+            let before = Instant::now();
             let changed = tokio::select! {
+                _ = end.changed() => {
+                    let news = self.hear_news();
+                    return self.tell_news(news).await;
+                }
                 () = tokio::time::sleep(waits::refresh()) => false,
                 () = self.common.schema_changed.notified() => true,
-                () = self.common.layout_news.come() => false,
+                () = self.common.layout_news.come() => {
+                    // There may be many.
+                    tokio::time::sleep(EVENT_DELAY).await;
+                    false
+                }
             };
             let news = self.hear_news();
+            if self.seen.unmarked.has_run_out(before, Instant::now()) {
+                self.show_unmarked();
+            }
             if changed {
                 tokio::time::sleep(EVENT_DELAY).await;
                 self.seen.looked = None;
@@ -258,26 +275,37 @@ impl Watch {
                 told.why(table)
             );
         }
-        let catalogue = self.seen.unmarked.shown_in(self.seen.belief.catalogue());
+        self.show_unmarked();
+        told
+    }
+
+    /// Puts in force what is known of layouts that have missed writes.
+    fn show_unmarked(&mut self) {
+        let catalogue = self.seen.belief.catalogue();
+        let catalogue = self.seen.unmarked.shown_in(catalogue, Instant::now());
         let mut known = self.seen.looked_up.known(&catalogue, &self.features);
         known
             .encodings
             .keep_what_is_still(&self.seen.known.encodings);
         known.flag(&self.seen.belief, &self.features);
         self.put_in_force(known);
-        told
     }
 
     /// Tells others of it, and hears what they tell.
-    async fn tell_news(&mut self, told: news::Told) {
-        self.seen.unmarked.settle(self.seen.belief.catalogue());
-        let Some(mut reader) = self.readers.pop() else {
-            // Until there is a node to tell.
-            for (table, tokens) in told.doubted {
-                self.common.layout_news.give_back(&table, tokens);
+    async fn tell_news(&mut self, mut told: news::Told) {
+        if let Some(reader) = self.readers.pop() {
+            let telling = self.tell_by(reader, &mut told);
+            // The lease must not be lost over it.
+            if let Ok(reader) = tokio::time::timeout(TELL_MAX, telling).await {
+                self.readers.push(reader);
             }
-            return;
-        };
+        }
+        for (table, tokens) in told.doubted {
+            self.common.layout_news.give_back(&table, tokens);
+        }
+    }
+
+    async fn tell_by(&self, mut reader: Reader, told: &mut news::Told) -> Reader {
         let local_dc = self.common.snapshot.load().local_dc.clone();
         let marks = Marks {
             common: &self.common,
@@ -286,7 +314,7 @@ impl Watch {
             local_dc: &local_dc,
         };
         marks.tell(&mut reader, told).await;
-        self.readers.push(reader);
+        reader
     }
 
     /// A majority's verdict on the present schema.
@@ -451,6 +479,7 @@ impl Watch {
         let mut belief = self.seen.belief.clone();
         belief.on_catalogue(catalogue, flags)?;
         let catalogue = belief.catalogue();
+        self.seen.unmarked.settle(catalogue, Instant::now());
         let (known, looked_up) = self.compare(reader, catalogue, &local_dc).await?;
         let told = Told {
             sent,
@@ -483,7 +512,7 @@ impl Watch {
             return Ok((self.seen.known.clone(), None));
         }
         let looked_up = look_up(reader, catalogue, &self.seen.looked_up, local_dc).await?;
-        let catalogue = self.seen.unmarked.shown_in(catalogue);
+        let catalogue = self.seen.unmarked.shown_in(catalogue, Instant::now());
         let known = looked_up.known(&catalogue, &self.features);
         Ok((known, Some((looked_up, schema_version))))
     }

@@ -111,9 +111,9 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     common.contact_failure.store(None);
     common.publish(snapshot);
     // Before the first client, whose requests would be refused otherwise.
-    if let Some(watch) = catalogue::Watch::start(common.clone()).await {
-        tokio::spawn(watch.run());
-    }
+    let (end_catalogue, catalogue_end) = watch::channel(());
+    let follower = catalogue::Watch::start(common.clone()).await;
+    let follower = follower.map(|of| tokio::spawn(of.run(catalogue_end)));
     let names = names::Finder::start(common.clone()).await;
     let predecessor = place.enter(&common).await?;
     place::listen(address, &listeners)?;
@@ -150,6 +150,10 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(passing) = passing {
         // It ends with the workers, and says what has become of the clients.
         let _ = timeout(LAST_WORDS, passing).await;
+    }
+    drop(end_catalogue);
+    if let Some(follower) = follower {
+        let _ = timeout(LAST_WORDS, follower).await;
     }
     drop(end_traces);
     let _ = exporter.await;

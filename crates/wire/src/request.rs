@@ -325,6 +325,20 @@ pub fn write_query(
     true
 }
 
+/// The same with other values, by position.
+pub fn write_query_of<'a>(
+    text: &str,
+    options: &Options<'_>,
+    values: &[ValueRef<'a>],
+    page: Page<'_>,
+    to: Version,
+    out: &mut Vec<u8>,
+) {
+    write::long_string(out, text);
+    let values = (values.len(), values.iter().copied());
+    write_options(options, values, page, to, options.keyspace, out);
+}
+
 /// Appends the body of an EXECUTE of version `to` with another request's options, but other values,
 /// another page, and metadata with the rows.
 pub fn write_execute<'a>(

@@ -157,11 +157,13 @@ pub struct Layouts {
     /// The table of each table that holds a layout, by keyspace and name of that.
     held: FxHashMap<String, FxHashMap<String, Arc<LogicalTable>>>,
     has_derived: bool,
+    /// A layout that is neither read nor written, of each table that has such.
+    aside: FxHashMap<(String, String), String>,
 }
 
 impl Layouts {
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.tables.is_empty() && self.aside.is_empty()
     }
 
     /// Whether any is derived.
@@ -171,6 +173,8 @@ impl Layouts {
 
     /// A table holds a layout that is neither read nor written now.
     pub fn set_aside(&mut self, keyspace: &str, physical: &str, table: Arc<LogicalTable>) {
+        let of = (table.keyspace.clone(), table.name.clone());
+        self.aside.insert(of, format!("{keyspace}.{physical}"));
         let of_keyspace = self.held.entry(keyspace.to_owned()).or_default();
         of_keyspace.insert(physical.to_owned(), table);
     }
@@ -197,6 +201,24 @@ impl Layouts {
     /// The table that this one holds a layout of.
     pub fn table_of_layout(&self, keyspace: &str, physical: &str) -> Option<&Arc<LogicalTable>> {
         self.held.get(keyspace)?.get(physical)
+    }
+
+    /// A layout of a table that is neither read nor written.
+    pub(crate) fn aside(&self, keyspace: &str, table: &str) -> Option<&str> {
+        if self.aside.is_empty() {
+            return None;
+        }
+        let of = (keyspace.to_owned(), table.to_owned());
+        self.aside.get(&of).map(String::as_str)
+    }
+
+    /// The name of a table in this keyspace that has derived layouts.
+    pub(crate) fn derived_in(&self, keyspace: &str) -> Option<&str> {
+        let own = self.tables.get(keyspace)?.values();
+        let mut derived = own.filter(|table| table.is_derived());
+        let aside = self.aside.keys().find(|(of, _)| of == keyspace);
+        let named = derived.next().map(|table| table.name.as_str());
+        named.or(aside.map(|(_, name)| name.as_str()))
     }
 
     /// A table of another keyspace that has layouts in this one.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, JoinedBody, Opcode, Reader, ResultKind, flags, result_kind};
+use helenus_wire::{ErrorBody, Opcode, Reader, ResultKind, flags, result_kind};
 
 use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
@@ -136,14 +136,13 @@ impl Engine {
             return self.drop_node_request(key);
         };
         debug_assert_eq!(request.execution.whole(), Some(key));
-        let mut stripped: Option<JoinedBody> = None;
+        let mut stripped: Option<Vec<u8>> = None;
         let is_single = request.execution.is_single();
         let is_rewritten = request.is_rewritten();
         let mut step = Step::PassThrough;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
-                stripped =
-                    without_own_warnings(&mut header, prelude, content, of_several).map(Into::into);
+                stripped = without_own_warnings(&mut header, prelude, of_several);
             }
             if of_several {
                 features::on_several_done(request);
@@ -180,12 +179,21 @@ impl Engine {
         }
         self.drop_node_request(key);
         if !is_single {
-            let outcome = Outcome::of_response(Response { header, ..response }, untried);
+            let prelude = stripped.as_deref().unwrap_or(prelude);
+            let response = Response {
+                header,
+                prelude,
+                ..response
+            };
+            let outcome = Outcome::of_response(response, untried);
             step = self.advance(client, |execution, around| {
                 execution.on_outcome(around, None, outcome)
             });
         }
-        let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
+        let mut body = match &stripped {
+            Some(prelude) => Body::Joined([prelude, content].concat().into()),
+            None => Body::Borrowed(body),
+        };
         if is_rewritten {
             match self.as_asked(client, (opcode, header.flags, version), &body) {
                 Ok(AsAsked::PassThrough) => {}

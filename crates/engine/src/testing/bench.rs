@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::features::InSnapshot;
 use crate::features::encodings::Encodings;
+use crate::features::layouts::Layouts;
 use crate::keys::{LinkKey, SessionKey};
 use crate::output::{LinkEnd, Output};
 use crate::rewrite::leases::Flagged;
@@ -142,6 +143,7 @@ impl Bench {
     pub(crate) fn renew(&self) {
         self.renew_flags();
         self.common.leases.catalogue.renew(self.now);
+        self.common.features.layouts.doubts.adopt(&[], self.now);
     }
 
     /// The flags alone could be read.
@@ -189,6 +191,17 @@ impl Bench {
         snapshot.epoch += 1;
         self.common.store(snapshot);
         self.wait(TICK);
+    }
+
+    /// The only layout of a table is behind.
+    pub(crate) fn set_aside(&self, table: LogicalTable) {
+        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
+        let mut layouts = Layouts::default();
+        layouts.flagged.add(&table.keyspace, &table.name);
+        layouts.set_aside(DERIVED, LAYOUT, Arc::new(table));
+        snapshot.features.layouts = Arc::new(layouts);
+        snapshot.epoch += 1;
+        self.common.store(snapshot);
     }
 
     /// The catalogue says something else.

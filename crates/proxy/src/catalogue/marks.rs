@@ -8,7 +8,7 @@ use helenus_catalogue::{Catalogue, Layout, OfTable, TableKey, stored};
 use helenus_engine::features::layouts;
 use helenus_wire::{Consistency, code};
 
-use super::news::{DOUBTS_MAX, Told, Unmarked};
+use super::news::{DOUBTS_MAX, Doubted, Told, Unmarked};
 use super::reader::Reader;
 use crate::conn::ConnError;
 use crate::process::Process;
@@ -30,11 +30,15 @@ pub(super) struct Marks<'a> {
 impl Marks<'_> {
     /// Puts it into the catalogue, so that other proxies hear of it, and a sweep; and hears what these have put there. What
     /// fails is tried again with the next reading.
-    pub(super) async fn tell(&self, reader: &mut Reader, told: Told) {
-        for (table, tokens) in told.doubted {
-            if let Err(e) = doubt(reader, &table, &tokens, self.local_dc).await {
-                on_untold(&e);
-                self.common.layout_news.give_back(&table, tokens);
+    pub(super) async fn tell(&self, reader: &mut Reader, told: &mut Told) {
+        let tables: Vec<TableKey> = told.doubted.keys().cloned().collect();
+        for table in &tables {
+            let Some(tokens) = told.doubted.get(table) else {
+                continue;
+            };
+            match doubt(reader, table, tokens, self.local_dc).await {
+                Ok(()) => drop(told.doubted.remove(table)),
+                Err(e) => on_untold(&e),
             }
         }
         for (table, names) in self.unmarked.tables() {
@@ -42,13 +46,15 @@ impl Marks<'_> {
                 on_untold(&e);
             }
         }
-        if let Err(e) = self.read_doubts(reader).await {
-            tracing::debug!("partitions in doubt could not be read: {e}");
+        if let Err(e) = self.read_doubts(reader, &told.doubted).await {
+            tracing::warn!(
+                "partitions in doubt could not be read, so that tables are read in place of derived layouts: {e}"
+            );
         }
     }
 
     /// What other proxies have put in doubt, and what has been compared since.
-    async fn read_doubts(&self, reader: &mut Reader) -> Result<(), ConnError> {
+    async fn read_doubts(&self, reader: &mut Reader, untold: &Doubted) -> Result<(), ConnError> {
         let asked = Instant::now();
         let mut told = Vec::new();
         for table in self.derived_tables() {
@@ -57,7 +63,9 @@ impl Marks<'_> {
         }
         let pending = self.common.layout_news.pending();
         for (table, tokens) in &mut told {
-            tokens.extend(pending.get(table).into_iter().flatten());
+            for of in [&pending, untold] {
+                tokens.extend(of.get(table).into_iter().flatten());
+            }
         }
         let told: Vec<_> = told.into_iter().map(as_told).collect();
         // A worker may have just noted some, and not told of them yet.

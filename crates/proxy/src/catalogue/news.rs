@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
+use helenus_catalogue::waits::lease;
 use helenus_catalogue::{Catalogue, LayoutState, TableKey};
-use helenus_engine::features::layouts::{Doubted, Missed, Output};
+use helenus_engine::features::layouts::{Doubted as OfWrite, Missed, Output};
 use tokio::sync::Notify;
 
 /// Partitions that are kept, of all tables; with more, the layouts of their table are taken to have missed writes.
@@ -17,12 +19,15 @@ pub(crate) struct LayoutNews {
     has_come: Notify,
 }
 
+/// Partitions in doubt, by table.
+pub(super) type Doubted = BTreeMap<TableKey, BTreeSet<i64>>;
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     /// Keyspace and name of the tables that hold layouts which have missed writes, and why.
     pub missed: BTreeMap<(String, String), String>,
     /// Partitions of which it is not known whether their table has what its layouts have.
-    pub doubted: BTreeMap<TableKey, BTreeSet<i64>>,
+    pub doubted: Doubted,
     /// The same of tables, where the partitions are not known, or too many.
     pub doubted_whole: BTreeSet<TableKey>,
 }
@@ -48,7 +53,7 @@ impl LayoutNews {
     }
 
     /// Doubts that have not been put into the catalogue.
-    pub(super) fn pending(&self) -> BTreeMap<TableKey, BTreeSet<i64>> {
+    pub(super) fn pending(&self) -> Doubted {
         self.told().doubted.clone()
     }
 
@@ -88,7 +93,7 @@ impl Told {
         self.missed.entry((keyspace, physical)).or_insert(why);
     }
 
-    fn doubt(&mut self, doubted: &Doubted) {
+    fn doubt(&mut self, doubted: &OfWrite) {
         let table = TableKey::new(&doubted.table.0, &doubted.table.1);
         let known: Option<BTreeSet<i64>> = doubted.tokens.iter().copied().collect();
         match known.filter(|_| !self.doubted_whole.contains(&table)) {
@@ -117,12 +122,18 @@ impl Told {
 /// Layouts that have missed writes although the catalogue does not say so yet: by table and name, with the number of their
 /// filling.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unmarked(BTreeMap<(TableKey, String), i64>);
+pub(super) struct Unmarked {
+    /// The catalogue does not say so yet.
+    open: BTreeMap<(TableKey, String), i64>,
+    /// It does, since when this proxy knows it. Others may read them for as long as what they have read before is good:
+    /// until then they are written.
+    told: BTreeMap<(TableKey, String), (i64, Instant)>,
+}
 
 impl Unmarked {
     #[cfg(test)]
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.open.is_empty()
     }
 
     /// Notes what is told of layouts of a catalogue; returns which are new.
@@ -141,7 +152,7 @@ impl Unmarked {
                 let place = (table.clone(), layout.name.clone());
                 if has_missed
                     && !is_marked
-                    && self.0.insert(place.clone(), layout.created) != Some(layout.created)
+                    && self.open.insert(place.clone(), layout.created) != Some(layout.created)
                 {
                     noted.push(place);
                 }
@@ -150,19 +161,46 @@ impl Unmarked {
         noted
     }
 
-    /// Forgets those that the catalogue tells of, or that are filled anew.
-    pub(super) fn settle(&mut self, catalogue: &Catalogue) {
-        self.0.retain(|(table, name), created| {
+    /// Forgets those that the catalogue tells of, or that are filled anew, and notes since when it tells of some. Whether any
+    /// is shown otherwise from now on.
+    pub(super) fn settle(&mut self, catalogue: &Catalogue, now: Instant) -> bool {
+        let is_there = |(table, name): &(TableKey, String), created: i64| {
             let layouts = catalogue.layouts(table).map(|of| &of.layouts);
             let mut layouts = layouts.into_iter().flatten();
-            layouts.any(|layout| layout.name == *name && layout.created == *created)
-        });
+            layouts.any(|layout| layout.name == *name && layout.created == created)
+        };
+        self.open.retain(|place, created| is_there(place, *created));
+        for (table, of) in &catalogue.tables {
+            let layouts = of.layouts.iter().flat_map(|of| &of.layouts);
+            for layout in layouts.filter(|of| of.state() == Some(LayoutState::Behind)) {
+                let place = (table.clone(), layout.name.clone());
+                let since = self.told.entry(place).or_insert((layout.created, now));
+                if since.0 != layout.created {
+                    *since = (layout.created, now);
+                }
+            }
+        }
+        let before = self.told.len();
+        self.told
+            .retain(|place, (created, _)| is_there(place, *created));
+        before != self.told.len()
     }
 
-    /// A catalogue as if it told of them.
-    pub(super) fn shown_in(&self, catalogue: &Catalogue) -> Catalogue {
+    /// Whether some are written only because others may read them, and need not be any more.
+    pub(super) fn has_run_out(&self, before: Instant, now: Instant) -> bool {
+        let mut ends = self.told.values().map(|(_, since)| *since + lease());
+        ends.any(|end| before < end && end <= now)
+    }
+
+    /// A catalogue as if it told of them: written, and not read.
+    pub(super) fn shown_in(&self, catalogue: &Catalogue, now: Instant) -> Catalogue {
         let mut shown = catalogue.clone();
-        for ((table, name), created) in &self.0 {
+        let read = self
+            .told
+            .iter()
+            .filter(|(_, (_, since))| now < *since + lease());
+        let read = read.map(|(place, (created, _))| (place, created));
+        for ((table, name), created) in self.open.iter().chain(read) {
             let of = shown
                 .tables
                 .get_mut(table)
@@ -170,7 +208,7 @@ impl Unmarked {
             let layouts = of.map(|of| &mut of.layouts).into_iter().flatten();
             for layout in layouts {
                 if layout.name == *name && layout.created == *created {
-                    LayoutState::Behind.name().clone_into(&mut layout.state);
+                    LayoutState::Writing.name().clone_into(&mut layout.state);
                 }
             }
         }
@@ -180,7 +218,7 @@ impl Unmarked {
     /// Tables with such layouts, and the names of these.
     pub(super) fn tables(&self) -> BTreeMap<TableKey, Vec<String>> {
         let mut tables: BTreeMap<TableKey, Vec<String>> = BTreeMap::new();
-        for (table, name) in self.0.keys() {
+        for (table, name) in self.open.keys() {
             tables.entry(table.clone()).or_default().push(name.clone());
         }
         tables
@@ -221,7 +259,7 @@ mod tests {
     }
 
     fn doubted(tokens: &[Option<i64>]) -> Output {
-        Output::Doubted(Doubted {
+        Output::Doubted(OfWrite {
             table: ("shop".to_owned(), "orders".to_owned()),
             tokens: tokens.to_vec(),
         })
@@ -240,7 +278,8 @@ mod tests {
         let known = catalogue(7);
         assert_eq!(unmarked.note(&told, &known), [(table(), "a".to_owned())]);
         assert_eq!(unmarked.note(&told, &known), [], "it is known");
-        let shown = unmarked.shown_in(&known);
+        let now = Instant::now();
+        let shown = unmarked.shown_in(&known, now);
         let states = |of: &Catalogue| {
             let layouts = &of.layouts(&table()).expect("it has layouts").layouts;
             layouts
@@ -248,13 +287,30 @@ mod tests {
                 .map(|of| of.state.clone())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(states(&shown), ["behind", "ready"]);
-        unmarked.settle(&known);
+        assert_eq!(states(&shown), ["writing", "ready"]);
+        unmarked.settle(&known, now);
         assert!(!unmarked.is_empty(), "the catalogue does not tell yet");
         let filled_anew = catalogue(8);
-        assert_eq!(states(&unmarked.shown_in(&filled_anew)), ["ready", "ready"]);
-        unmarked.settle(&filled_anew);
+        let shown = unmarked.shown_in(&filled_anew, now);
+        assert_eq!(states(&shown), ["ready", "ready"]);
+        unmarked.settle(&filled_anew, now);
         assert!(unmarked.is_empty());
+        // Others may read it for as long as what they have read is good: until then it is written.
+        let mut told = catalogue(9);
+        let of = told
+            .tables
+            .get_mut(&table())
+            .and_then(|of| of.layouts.as_mut());
+        let layout = &mut of.expect("it has layouts").layouts[0];
+        *layout = layout.behind(9);
+        unmarked.settle(&told, now);
+        let later = now + lease();
+        assert_eq!(states(&unmarked.shown_in(&told, now)), ["writing", "ready"]);
+        assert!(unmarked.has_run_out(now, later) && !unmarked.has_run_out(later, later));
+        assert_eq!(
+            states(&unmarked.shown_in(&told, later)),
+            ["behind", "ready"]
+        );
     }
 
     #[test]

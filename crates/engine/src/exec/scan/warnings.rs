@@ -85,12 +85,11 @@ pub(crate) fn with_warning(
     Ok((header_flags | flags::WARNING, out))
 }
 
-/// The body of an answer to an EXECUTE without Cassandra's remarks about what the proxy has made of it:
+/// The prelude of an answer to an EXECUTE without Cassandra's remarks about what the proxy has made of it:
 /// about USE, and, if it was sent as one `of_several`, about the batch. `None` if it has none.
 pub(crate) fn without_own_warnings(
     header: &mut Header,
     prelude: &[u8],
-    content: &[u8],
     of_several: bool,
 ) -> Option<Vec<u8>> {
     let is_own = |warning: &str| {
@@ -98,7 +97,7 @@ pub(crate) fn without_own_warnings(
         warning.starts_with(USE_WARNING) || of_several && of_batch()
     };
     let mut reader = Reader::new(prelude);
-    let mut body = Vec::with_capacity(prelude.len() + content.len());
+    let mut body = Vec::with_capacity(prelude.len());
     if header.flags & flags::TRACING != 0 {
         body.extend_from_slice(&reader.uuid().ok()?);
     }
@@ -116,6 +115,5 @@ pub(crate) fn without_own_warnings(
         write::string_list(&mut body, &kept);
     }
     body.extend_from_slice(reader.rest());
-    body.extend_from_slice(content);
     Some(body)
 }

@@ -15,6 +15,8 @@
 //!   partition is doubted. While it is, the table is read ([`Doubts`]).
 //! - A layout that no coordinator has taken a write for is *missing* it ([`Output::Missed`]), and its client hears
 //!   that nobody knows: it is not read any more until it has been compared.
+use std::time::Instant;
+
 mod clock;
 mod doubts;
 mod followed_write;
@@ -28,9 +30,18 @@ pub use self::news::{Doubted, Missed, Output};
 pub(super) use self::parts::{Parts, batch_timestamp};
 
 /// What all workers of a proxy share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Shared {
     /// The times of writes whose clients give none.
     pub(super) clock: Clock,
     pub doubts: Doubts,
+}
+
+impl Shared {
+    pub(in crate::features) fn new(now: Instant) -> Shared {
+        Shared {
+            clock: Clock::default(),
+            doubts: Doubts::new(now),
+        }
+    }
 }

@@ -63,6 +63,14 @@ impl<'a> FanOut<'a> {
         }
     }
 
+    /// Its statement and values, if it has only one.
+    pub(crate) fn only(&self) -> Option<(&Sent<'a>, &[ValueRef<'a>])> {
+        match &self.children[..] {
+            [(sent, values)] => Some((sent, values)),
+            _ => None,
+        }
+    }
+
     /// The layouts' statements that are prepared.
     pub(crate) fn prepared(&self) -> Vec<Arc<Prepared>> {
         let of = |(sent, _): &(Sent<'_>, _)| match sent {

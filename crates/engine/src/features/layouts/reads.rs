@@ -423,7 +423,7 @@ fn is_there(
         return false;
     };
     let doubts = &engine.cx.shared.features.layouts.doubts;
-    if doubts.holds((&table.keyspace, &table.name), place.token) {
+    if doubts.holds((&table.keyspace, &table.name), place.token, engine.cx.now) {
         return false;
     }
     let owners = engine.cx.snapshot.keyspaces.get(table.keyspace_of(copy));

@@ -14,13 +14,14 @@ use crate::features::layouts::on_layouts::{Instead, OnLayouts, Rewriting};
 use crate::features::layouts::read::WRAPPED_LEN;
 use crate::features::layouts::reads::read_of_layout;
 use crate::features::layouts::refusals::{
-    changes_rights, creation_refused, definition, fenced, opaque_refused, rights,
-    serial_read_refused, truncate_refused, unprepared, write_refused,
+    aside_refused, changes_rights, creation_refused, definition, fenced, keyspace_rights_refused,
+    opaque_refused, rights, rights_on, serial_read_refused, truncate_refused, unprepared,
+    write_refused,
 };
 use crate::features::layouts::writes::{
     batch_of_layouts, serial_read, text_batch_of_layouts, write_of_layouts,
 };
-use crate::features::layouts::{is_rewritten, take_from};
+use crate::features::layouts::{Layouts, is_rewritten, take_from};
 use crate::features::{Arrived, Slot};
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::request::ClientRequest;
@@ -141,9 +142,10 @@ fn rewrite_on_layouts(
         return Err(Refusal::invalid(why));
     }
     let of_table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
+    refuse_aside(analysis, (kind, statement), table, &layouts)?;
     let form = match (kind, statement, of_table) {
         (Kind::Select, _, Some(table)) if is_serial && table.is_derived() => {
-            Some(Rewriting::Write(serial_read(arrival, analysis, table)))
+            Some(Rewriting::Write(serial_read(arrival, analysis, table)?))
         }
         (Kind::Select, _, Some(table)) if is_serial => {
             return Err(Refusal::invalid(serial_read_refused(table)));
@@ -192,6 +194,29 @@ fn rewrite_on_layouts(
         add(&engine.cx.shared.stats.global.layout_writes, 1);
     }
     Ok((send_before, form))
+}
+
+/// Refuses what would reach a table and not all of its layouts.
+fn refuse_aside(
+    analysis: &Analysis<'_>,
+    (kind, statement): (Kind, Option<&Statement>),
+    table: Option<(&str, &str)>,
+    layouts: &Layouts,
+) -> Result<(), Refusal> {
+    let in_force = analysis.in_force();
+    let why = match (kind, statement) {
+        (Kind::Auth, Some(statement)) => {
+            let of_keyspace = keyspace_rights_refused(&statement.text, in_force, layouts);
+            let of_table = || {
+                let (keyspace, name) = rights_on(&statement.text, in_force)?;
+                aside_refused((&keyspace, &name), layouts)
+            };
+            of_keyspace.or_else(of_table)
+        }
+        (Kind::Ddl | Kind::Truncate, _) => table.and_then(|table| aside_refused(table, layouts)),
+        _ => None,
+    };
+    why.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
 }
 
 /// Until when a request with this need may be sent.

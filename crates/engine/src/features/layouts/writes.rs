@@ -28,6 +28,8 @@ use crate::statement::analysis::Analysis;
 use crate::statement::prepared::{Prepared, Statement};
 
 const NOT_READABLE: &str = "the request cannot be understood";
+const NO_TOKEN: &str = "the table has layouts, and Helenus does not know which partition this is about: name it by = and a \
+                        value for each column of the partition key";
 const TOO_MANY: &str = "a batch has too many statements, together with those on the layouts of its tables: \
                         divide it";
 
@@ -94,6 +96,7 @@ pub(crate) fn write_of_layouts(
         false => arrival.keyspace.cloned(),
     };
     let token = analysis.place.as_ref().and_then(|place| place.token);
+    is_known(&writes, &[token])?;
     let asked_by = (arrival, analysis);
     let follow = writes.followed_by(engine, asked_by, &asked.options, vec![token])?;
     writes.finish((UNLOGGED, &asked.options), keyspace, arrival, follow)
@@ -104,8 +107,11 @@ pub(crate) fn serial_read(
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
     table: &Arc<LogicalTable>,
-) -> LayoutWrite {
+) -> Result<LayoutWrite, Refusal> {
     let token = analysis.place.as_ref().and_then(|place| place.token);
+    if token.is_none() {
+        return Err(Refusal::invalid(NO_TOKEN));
+    }
     let tables = vec![table.clone()];
     let write = FollowedWrite::new(Vec::new(), vec![token], tables.clone());
     let follow = Follow {
@@ -113,7 +119,15 @@ pub(crate) fn serial_read(
         prepared: Vec::new(),
     };
     let as_it_came = (None, arrival.body.to_vec());
-    made(as_it_came, (tables, Vec::new()), Some(follow))
+    Ok(made(as_it_came, (tables, Vec::new()), Some(follow)))
+}
+
+/// Refuses what layouts are to be compared for, if it is not known in which partitions.
+fn is_known(writes: &Writes<'_>, tokens: &[Option<i64>]) -> Result<(), Refusal> {
+    match writes.is_compared && tokens.iter().any(Option::is_none) {
+        true => Err(Refusal::invalid(NO_TOKEN)),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a write that is larger than clients may send, as nodes would not take it, or than there is

@@ -7,9 +7,13 @@ use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
+use crate::rewrite::leases::Lease;
+
 /// Those of all tables, as far as this proxy knows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Doubts {
+    /// Until when what was read of those of others is good.
+    read: Lease,
     /// There are some: without any, nobody waits for a lock.
     has_any: AtomicBool,
     /// By keyspace and table.
@@ -33,6 +37,14 @@ pub enum Told {
 }
 
 impl Doubts {
+    pub(crate) fn new(now: Instant) -> Doubts {
+        Doubts {
+            read: Lease::new(now),
+            has_any: AtomicBool::new(false),
+            known: RwLock::default(),
+        }
+    }
+
     /// Partitions of a table are in doubt, all of them if one is not known.
     pub(crate) fn add(&self, table: (&str, &str), tokens: &[Option<i64>], now: Instant) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -49,8 +61,12 @@ impl Doubts {
         self.has_any.store(true, Ordering::Release);
     }
 
-    /// Whether a partition of a table is in doubt; without a token, whether any is.
-    pub(crate) fn holds(&self, table: (&str, &str), token: Option<i64>) -> bool {
+    /// Whether a partition of a table is in doubt; without a token, whether any is. All are while it is not known what others
+    /// have put in doubt.
+    pub(crate) fn holds(&self, table: (&str, &str), token: Option<i64>, now: Instant) -> bool {
+        if !self.read.is_held(now) {
+            return true;
+        }
         if !self.has_any.load(Ordering::Acquire) {
             return false;
         }
@@ -87,12 +103,16 @@ impl Doubts {
             }
         }
         self.has_any.store(!known.is_empty(), Ordering::Release);
+        drop(known);
+        self.read.renew(asked);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use helenus_catalogue::waits::lease;
 
     use super::*;
     use crate::testing::begin;
@@ -106,30 +126,39 @@ mod tests {
     #[test]
     fn a_partition_is_in_doubt_until_a_later_reading_does_not_tell_of_it() {
         let at = |ms| begin() + Duration::from_millis(ms);
-        let doubts = Doubts::default();
-        assert!(!doubts.holds(ORDERS, None));
+        let doubts = Doubts::new(at(0));
+        let holds = |table, token| doubts.holds(table, token, at(50));
+        assert!(holds(ORDERS, None), "nobody has asked");
+        doubts.adopt(&[], at(1));
+        assert!(!holds(ORDERS, None));
         doubts.add(ORDERS, &[Some(7)], at(10));
-        assert!(doubts.holds(ORDERS, Some(7)) && !doubts.holds(ORDERS, Some(8)));
-        assert!(doubts.holds(ORDERS, None) && !doubts.holds(("shop", "users"), None));
+        assert!(holds(ORDERS, Some(7)) && !holds(ORDERS, Some(8)));
+        assert!(holds(ORDERS, None) && !holds(("shop", "users"), None));
         doubts.adopt(&[], at(5));
-        assert!(doubts.holds(ORDERS, Some(7)), "asked for before");
+        assert!(holds(ORDERS, Some(7)), "asked for before");
         doubts.adopt(&[orders(Told::Tokens(vec![7, 9]))], at(20));
-        assert!(doubts.holds(ORDERS, Some(7)) && doubts.holds(ORDERS, Some(9)));
+        assert!(holds(ORDERS, Some(7)) && holds(ORDERS, Some(9)));
         doubts.adopt(&[orders(Told::Tokens(vec![9]))], at(30));
-        assert!(!doubts.holds(ORDERS, Some(7)) && doubts.holds(ORDERS, Some(9)));
+        assert!(!holds(ORDERS, Some(7)) && holds(ORDERS, Some(9)));
         doubts.adopt(&[], at(40));
-        assert!(!doubts.holds(ORDERS, Some(9)));
+        assert!(!holds(ORDERS, Some(9)));
+        assert!(
+            doubts.holds(ORDERS, Some(9), at(40) + lease()),
+            "that is long ago"
+        );
     }
 
     #[test]
     fn of_an_unknown_partition_or_too_many_the_whole_table_is_in_doubt() {
         let at = |ms| begin() + Duration::from_millis(ms);
-        let doubts = Doubts::default();
+        let doubts = Doubts::new(at(0));
+        let holds = |table, token| doubts.holds(table, token, at(50));
+        doubts.adopt(&[], at(1));
         doubts.add(ORDERS, &[Some(7), None], at(10));
-        assert!(doubts.holds(ORDERS, Some(8)));
+        assert!(holds(ORDERS, Some(8)));
         doubts.adopt(&[orders(Told::All)], at(20));
-        assert!(doubts.holds(ORDERS, Some(8)));
+        assert!(holds(ORDERS, Some(8)));
         doubts.adopt(&[], at(30));
-        assert!(!doubts.holds(ORDERS, Some(8)));
+        assert!(!holds(ORDERS, Some(8)));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::schedule::Class;
-use helenus_wire::{Consistency, ErrorBody, Opcode, RowsView, Version, code};
+use helenus_wire::{Consistency, ErrorBody, Opcode, Version, code};
 
 use crate::exec::context::ExecContext;
 use crate::exec::outcome::{FailedBy, Failure, KeptAnswer, Outcome, Response, Step};
@@ -51,8 +51,15 @@ struct OfLayout {
     part: Part,
     sent: Option<NodeRequestKey>,
     attempts: u8,
-    /// Why no coordinator has taken it.
-    missed: Option<String>,
+    missed: Option<NotTaken>,
+}
+
+/// Why no coordinator has taken what is for a layout.
+#[derive(Debug)]
+struct NotTaken {
+    why: String,
+    /// Others will be taken: what is missed is these partitions.
+    may_pass: bool,
 }
 
 impl FollowedWrite {
@@ -83,6 +90,24 @@ impl FollowedWrite {
         self.counted += bytes;
     }
 
+    /// Whether the table may have something of it nevertheless.
+    fn leaves_open(&self, failure: &Failure<'_>) -> bool {
+        let is_of_one_partition = matches!(self.tokens[..], [Some(_)]);
+        match failure.error.code {
+            code::WRITE_TIMEOUT
+            | code::WRITE_FAILURE
+            | code::CDC_WRITE_FAILURE
+            | code::CAS_WRITE_UNKNOWN
+            | code::SERVER => true,
+            // Of several partitions some may have been written before; and what is compared may have completed an
+            // earlier conditional write.
+            code if failure.by != FailedBy::Proxy && !is_refusal(code) => {
+                !is_of_one_partition || !self.compared.is_empty()
+            }
+            _ => false,
+        }
+    }
+
     /// The table has been written, or may have been: its layouts follow.
     fn follow(&mut self, around: &mut ExecContext<'_>, answer: KeptAnswer) -> Step<'static> {
         self.count(around, answer.body.len());
@@ -101,6 +126,7 @@ impl FollowedWrite {
         };
         of.attempts += 1;
         let own = around.query;
+        let prepared = of.part.prepared.clone();
         let query = Query {
             pool: own.pool,
             class: Class::Write,
@@ -109,7 +135,9 @@ impl FollowedWrite {
             consistency: Consistency::ANY,
             keyspace: of.part.keyspace.clone(),
             table: own.table.clone(),
-            ..Query::new(Opcode::Batch, own.version, of.part.body.clone())
+            statement: prepared.as_ref().map(|of| of.statement.clone()),
+            prepared,
+            ..Query::new(of.part.opcode, own.version, of.part.body.clone())
         };
         let part = u16::try_from(at).unwrap_or(u16::MAX);
         let target = target.unwrap_or_else(|| of.part.target.clone());
@@ -121,11 +149,15 @@ impl FollowedWrite {
         let Some(of) = self.layouts.get_mut(at) else {
             return;
         };
-        if of.attempts < ATTEMPTS_MAX && may_be_taken_elsewhere(failure.error.code) {
+        // What one does not know, of schema or rights, the next one may.
+        if of.attempts < ATTEMPTS_MAX {
             let untried = failure.untried.filter(|plan| !plan.is_empty());
             return self.send(around, at, untried.map(Target::Planned));
         }
-        of.missed = Some(failure.error.message.to_owned());
+        of.missed = Some(NotTaken {
+            why: failure.error.message.to_owned(),
+            may_pass: may_pass(failure.error.code),
+        });
     }
 
     /// Answers once nothing is under way any more.
@@ -166,8 +198,10 @@ impl FollowedWrite {
 
     /// Keyspace and name of the tables that may have something else than their layouts.
     fn doubted_tables(&self) -> Vec<(String, String)> {
-        let of_layouts = self.layouts.iter().flat_map(|of| &of.part.tables);
-        let in_doubt = of_layouts.filter(|_| self.in_doubt);
+        let is_missed = |of: &OfLayout| of.missed.as_ref().is_some_and(|missed| missed.may_pass);
+        let of_layouts = self.layouts.iter();
+        let in_doubt = of_layouts.filter(|of| self.in_doubt || is_missed(of));
+        let in_doubt = in_doubt.flat_map(|of| &of.part.tables);
         let tables = in_doubt.chain(&self.compared);
         let mut names: Vec<_> = tables
             .map(|table| (table.keyspace.clone(), table.name.clone()))
@@ -181,9 +215,20 @@ impl FollowedWrite {
     fn miss(&self, around: &mut ExecContext<'_>) -> Option<String> {
         let mut text = None;
         for of in &self.layouts {
-            let Some(why) = &of.missed else { continue };
+            let Some(NotTaken { why, may_pass }) = &of.missed else {
+                continue;
+            };
             for (keyspace, physical) in of.part.layouts() {
                 add(&around.cx.shared.stats.global.layout_writes_missed, 1);
+                text.get_or_insert_with(|| {
+                    format!(
+                        "Helenus: the table has this write, and no node has taken it for its layout \
+                         {keyspace}.{physical}, which is not read there until it has been compared: {why}"
+                    )
+                });
+                if *may_pass {
+                    continue;
+                }
                 let missed = Missed {
                     keyspace: keyspace.to_owned(),
                     physical: physical.to_owned(),
@@ -191,12 +236,6 @@ impl FollowedWrite {
                 };
                 let output = features::Output::Layouts(OfLayouts::Missed(missed));
                 around.cx.ask(Output::Feature(output));
-                text.get_or_insert_with(|| {
-                    format!(
-                        "Helenus: the table has this write, and no node has taken it for its layout \
-                         {keyspace}.{physical}, which is not read until it has been compared: {why}"
-                    )
-                });
             }
         }
         text
@@ -226,45 +265,23 @@ fn kept_error(error: ErrorBody<'_>, version: Version) -> KeptAnswer {
     }
 }
 
-/// True if an error leaves open whether the table has a write.
-fn leaves_open(code: i32) -> bool {
+/// True if no node has begun a statement that it has answered so.
+fn is_refusal(code: i32) -> bool {
     matches!(
         code,
-        code::WRITE_TIMEOUT
-            | code::WRITE_FAILURE
-            | code::CDC_WRITE_FAILURE
-            | code::CAS_WRITE_UNKNOWN
-            | code::SERVER
+        code::PROTOCOL
+            | code::SYNTAX
+            | code::UNAUTHORIZED
+            | code::INVALID
+            | code::CONFIG
+            | code::ALREADY_EXISTS
+            | code::UNPREPARED
     )
 }
 
-/// True if the conditions of a write did not hold.
-fn is_not_applied(response: &Response<'_>) -> bool {
-    if !response.has_rows() {
-        return false;
-    }
-    let Ok(page) = RowsView::parse(response.content) else {
-        return false;
-    };
-    let applied = page.column("[applied]");
-    let mut rows = page.rows();
-    let first = rows.next().and_then(Result::ok);
-    let cell = applied.and_then(|at| *first?.get(at)?);
-    cell == Some(&[0])
-}
-
-/// True if another coordinator may take what one has not.
-fn may_be_taken_elsewhere(code: i32) -> bool {
-    matches!(
-        code,
-        code::SERVER
-            | code::UNAVAILABLE
-            | code::OVERLOADED
-            | code::IS_BOOTSTRAPPING
-            | code::TRUNCATE
-            | code::WRITE_TIMEOUT
-            | code::WRITE_FAILURE
-    )
+/// True if a coordinator did not take a write for a reason that is not of the layout.
+fn may_pass(code: i32) -> bool {
+    !is_refusal(code)
 }
 
 fn kept(response: &Response<'_>, opcode: Opcode) -> KeptAnswer {
@@ -288,13 +305,8 @@ impl Strategy for FollowedWrite {
 
     fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
         match outcome {
-            Outcome::Answered(response) => {
-                if is_not_applied(&response) {
-                    self.compared.clear();
-                }
-                self.follow(around, kept(&response, Opcode::Result))
-            }
-            Outcome::Failed(failure) if leaves_open(failure.error.code) => {
+            Outcome::Answered(response) => self.follow(around, kept(&response, Opcode::Result)),
+            Outcome::Failed(failure) if self.leaves_open(&failure) => {
                 self.in_doubt = true;
                 let version = match failure.by {
                     FailedBy::Node(version) => version,

@@ -5,20 +5,29 @@ use std::sync::Arc;
 
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_layout::plan::LogicalTable;
-use helenus_wire::{BatchStatement, Consistency, Options, ValueRef, Version};
+use helenus_wire::{
+    BatchStatement, Consistency, Opcode, Options, Page, ValueRef, Version, write_execute,
+    write_query_of,
+};
 
-use crate::features::layouts::fan_out_write::{FanOut, UNLOGGED};
+use crate::features::layouts::fan_out_write::{FanOut, Sent, UNLOGGED};
 use crate::features::layouts::plan::CopyWrite;
 use crate::pipeline::node_request::Target;
 use crate::snapshot::Snapshot;
 use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
 
-/// One request: an unlogged batch of what is written to the layouts of one number, of all tables of the write.
+const PAGE_SIZE: i32 = 100;
+
+/// One request: what is written to the layouts of one number, of all tables of the write; of several statements, an
+/// unlogged batch. Of one, no batch: that would have bounds of its own.
 #[derive(Debug)]
 pub(crate) struct Part {
+    pub opcode: Opcode,
     /// In the client's version.
     pub body: Vec<u8>,
+    /// Of an EXECUTE.
+    pub prepared: Option<Arc<Prepared>>,
     pub keyspace: Option<Rc<str>>,
     pub target: Target,
     /// Which of their layouts.
@@ -106,9 +115,11 @@ impl<'a> Parts<'a> {
         let parts = self.0.into_iter().map(|(at, batch)| {
             let tables = batch.tables.clone();
             let mut body = Vec::with_capacity(batch.byte_len() + 64);
-            let is_written = batch.write(UNLOGGED, &options, version, &mut body);
-            is_written.then(|| Part {
+            let (opcode, prepared) = write_one(batch, &options, version, &mut body)?;
+            Some(Part {
+                opcode,
                 body,
+                prepared,
                 keyspace: keyspace.cloned(),
                 target: Target::of(owned(snapshot, place, (&tables, at))),
                 at,
@@ -116,6 +127,35 @@ impl<'a> Parts<'a> {
             })
         });
         parts.collect()
+    }
+}
+
+/// Appends one request, and tells its opcode and, of an EXECUTE, the statement; `None` if it has too many.
+fn write_one(
+    batch: FanOut<'_>,
+    options: &Options<'_>,
+    version: Version,
+    body: &mut Vec<u8>,
+) -> Option<(Opcode, Option<Arc<Prepared>>)> {
+    // A node reads it, and goes on without it.
+    let page = Page {
+        size: PAGE_SIZE,
+        state: None,
+    };
+    match batch.only() {
+        Some((Sent::Text(text) | Sent::Own(BatchStatement::Text(text)), values)) => {
+            write_query_of(text, options, values, page, version, body);
+            Some((Opcode::Query, None))
+        }
+        Some((Sent::Prepared(prepared), values)) => {
+            let id = (&*prepared.id, prepared.result_metadata_id.as_deref());
+            write_execute(id, options, values, page, version, body);
+            Some((Opcode::Execute, Some(prepared.clone())))
+        }
+        _ => {
+            let is_written = batch.write(UNLOGGED, options, version, body);
+            is_written.then_some((Opcode::Batch, None))
+        }
     }
 }
 

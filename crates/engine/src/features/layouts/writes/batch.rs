@@ -11,7 +11,9 @@ use crate::features::layouts::plan::LayoutPlan;
 use crate::features::layouts::plan_of;
 use crate::features::layouts::refusals::{opaque_refused, unprepared, write_refused};
 use crate::features::layouts::writes::timed::Timed;
-use crate::features::layouts::writes::{NOT_READABLE, Writes, copies_of, is_compared, unordered};
+use crate::features::layouts::writes::{
+    NOT_READABLE, Writes, copies_of, is_compared, is_known, unordered,
+};
 use crate::pipeline::arrival::Arrival;
 use crate::rewrite::fencing::table_of;
 use crate::rewrite::in_order::in_order;
@@ -70,20 +72,22 @@ pub(crate) fn batch_of_layouts(
     let kind = (view.batch_type, &view.options);
     writes.is_room(engine)?;
     let tokens = match writes.is_followed() {
-        true => tokens_of_batch(engine, arrival, analysis),
+        true => tokens_of_batch(engine, arrival, analysis, &children),
         false => Vec::new(),
     };
+    is_known(&writes, &tokens)?;
     let asked_by = (arrival, analysis);
     let follow = writes.followed_by(engine, asked_by, &view.options, tokens)?;
     let finished = writes.finish(kind, keyspace.cloned(), arrival, follow);
     finished.map(Some)
 }
 
-/// The tokens of the partitions of a BATCH, where they are known.
+/// The tokens of the partitions of tables with layouts in a BATCH, where they are known.
 fn tokens_of_batch(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
+    planned: &[PlannedChild],
 ) -> Vec<Option<i64>> {
     let body = (arrival.content, arrival.version);
     let children = engine.statements.children(&engine.cx, body, analysis, true);
@@ -91,7 +95,9 @@ fn tokens_of_batch(
         Child::Text(_, token) | Child::Prepared(_, token) => token,
         Child::Unknown(_) => None,
     };
-    children.into_iter().map(token).collect()
+    let of_layouts = children.into_iter().zip(planned);
+    let of_layouts = of_layouts.filter(|(_, planned)| planned.planned.is_some());
+    of_layouts.map(|(child, _)| token(child)).collect()
 }
 
 /// The statements of a batch, with their plans.

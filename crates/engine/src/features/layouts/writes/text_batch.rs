@@ -15,7 +15,8 @@ use crate::features::layouts::on_layouts::{Instead, LayoutWrite};
 use crate::features::layouts::refusals::{LAYOUTS, too_large, write_refused};
 use crate::features::layouts::writes::timed::Timed;
 use crate::features::layouts::writes::{
-    Asked, Follow, NOT_READABLE, TOO_MANY, follow, has_derived, is_room_for, made, unordered,
+    Asked, Follow, NO_TOKEN, NOT_READABLE, TOO_MANY, follow, has_derived, is_room_for, made,
+    unordered,
 };
 use crate::pipeline::arrival::Arrival;
 use crate::rewrite::fencing::named_table;
@@ -139,6 +140,12 @@ fn followed_by(
     let tokens = engine
         .statements
         .inner_tokens(&engine.cx, asked, analysis, statement);
+    let of_layouts = tokens.into_iter().zip(&extended.has_layouts);
+    let of_layouts = of_layouts.filter(|(_, has_layouts)| **has_layouts);
+    let tokens: Vec<Option<i64>> = of_layouts.map(|(token, _)| token).collect();
+    if !extended.compared.is_empty() && tokens.iter().any(Option::is_none) {
+        return Err(Refusal::invalid(NO_TOKEN));
+    }
     let compared = extended.compared.clone();
     follow(
         engine,
@@ -158,6 +165,8 @@ struct Extended {
     is_longer: bool,
     /// What is written to derived layouts.
     followers: Vec<Follower>,
+    /// Whether the table of each statement has layouts.
+    has_layouts: Vec<bool>,
     /// Tables with which derived layouts are compared afterwards.
     compared: Vec<Arc<LogicalTable>>,
 }
@@ -206,6 +215,7 @@ fn extend_text(
         is_longer: false,
         followers: Vec::new(),
         compared: Vec::new(),
+        has_layouts: tables.iter().map(Option::is_some).collect(),
     };
     let mut at = 0;
     for (inner, table) in facts.inner.iter().zip(tables) {

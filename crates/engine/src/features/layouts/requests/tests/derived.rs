@@ -1,7 +1,8 @@
 //! Layouts in keyspaces of their own.
 
 use helenus_wire::{
-    BatchChild, BatchView, Consistency, ErrorBody, Opcode, QueryView, Version, code, write,
+    BatchView, Consistency, ErrorBody, ExecuteView, Opcode, QueryView, ValueRef, Version, code,
+    write,
 };
 
 use crate::features::layouts::{Doubted, Missed, Output as OfLayouts};
@@ -55,16 +56,16 @@ fn table_is_asked(bench: &mut Bench, timestamp: Option<i64>) -> (i64, i16) {
 /// The layout's request: its stream.
 fn layout_is_asked(bench: &mut Bench, timestamp: i64) -> i16 {
     let (opcode, stream, body) = bench.one_at_node();
-    assert_eq!(opcode, Opcode::Batch);
-    let view = BatchView::parse(&body, bench.versions.1).expect("a BATCH");
-    assert_eq!(view.batch_type, 1);
-    assert_eq!(view.options.consistency, Consistency::ANY);
-    assert_eq!(view.options.serial_consistency, None);
-    assert_eq!(view.options.timestamp, Some(timestamp));
-    let [BatchChild::Text(text, values)] = &view.children[..] else {
-        panic!("one text: {:?}", view.children);
-    };
-    assert_eq!((*text, usize::from(values.count)), (COPY, VALUES.len()));
+    assert_eq!(opcode, Opcode::Query);
+    let view = QueryView::parse(&body, bench.versions.1).expect("a QUERY");
+    let options = &view.options;
+    assert_eq!(options.consistency, Consistency::ANY);
+    assert_eq!(options.serial_consistency, None);
+    assert_eq!(options.timestamp, Some(timestamp));
+    assert_eq!(
+        (view.text, usize::from(options.values.count)),
+        (COPY, VALUES.len())
+    );
     stream
 }
 
@@ -147,7 +148,7 @@ fn a_write_that_the_table_may_have_is_in_the_layout_and_doubted() {
 }
 
 #[test]
-fn a_layout_that_no_node_takes_a_write_for_is_told_of_and_its_client_hears_that_nobody_knows() {
+fn what_no_node_takes_for_a_layout_is_in_doubt_and_its_client_hears_that_nobody_knows() {
     let mut bench = Bench::derived(Version::V4, Version::V5);
     let (timestamp, stream) = table_is_asked(&mut bench, Some(5));
     bench.say(Opcode::Result, stream, &VOID);
@@ -161,26 +162,60 @@ fn a_layout_that_no_node_takes_a_write_for_is_told_of_and_its_client_hears_that_
     let (code, text) = bench.error();
     assert_eq!(code, code::WRITE_TIMEOUT);
     assert!(text.contains("the table has this write"), "{text}");
+    assert!(matches!(news(&mut bench)[..], [OfLayouts::Doubted(_)]));
+    bench.is_done();
+}
+
+#[test]
+fn a_layout_that_cannot_be_written_is_told_of() {
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    let (timestamp, stream) = table_is_asked(&mut bench, Some(5));
+    bench.say(Opcode::Result, stream, &VOID);
+    let why = "unconfigured table orders__layout_a";
+    for _ in 0..3 {
+        let stream = layout_is_asked(&mut bench, timestamp);
+        bench.say(Opcode::Error, stream, &error(code::INVALID, why, &[]));
+    }
+    assert_eq!(bench.error().0, code::WRITE_TIMEOUT);
     let missed = Missed {
         keyspace: DERIVED.to_owned(),
         physical: LAYOUT.to_owned(),
-        why: "too many hints".to_owned(),
+        why: why.to_owned(),
     };
     assert!(matches!(&news(&mut bench)[..], [OfLayouts::Missed(of)] if *of == missed));
     bench.is_done();
 }
 
 #[test]
-fn what_no_node_can_take_is_not_sent_again() {
+fn warnings_about_the_link_are_left_out_before_the_layouts_are_written() {
     let mut bench = Bench::derived(Version::V5, Version::V5);
-    let (timestamp, stream) = table_is_asked(&mut bench, Some(5));
-    bench.say(Opcode::Result, stream, &VOID);
-    let stream = layout_is_asked(&mut bench, timestamp);
-    let refusal = error(code::INVALID, "unconfigured table orders__layout_a", &[]);
-    bench.say(Opcode::Error, stream, &refusal);
-    assert_eq!(bench.error().0, code::WRITE_TIMEOUT);
-    assert_eq!(news(&mut bench).len(), 1);
-    bench.is_done();
+    bench.prepare(INSERT, b"own", &MARKERS, &[]);
+    for warnings in [
+        &["`USE <keyspace>` with prepared statements is considered to be an anti-pattern: x"][..],
+        &["other"],
+    ] {
+        let body = asking(None).execute(Version::V5, b"own");
+        bench.ask(Opcode::Execute, 2, &body);
+        for (opcode, stream, _) in bench.at_node() {
+            match opcode {
+                Opcode::Prepare => {
+                    let answer = bench.prepared(b"derived", LAYOUT, &MARKERS, &[]);
+                    bench.say(Opcode::Result, stream, &answer);
+                }
+                _ => bench.say_warned(stream, warnings, &VOID),
+            }
+        }
+        let (_, stream, _) = bench.one_at_node();
+        bench.say(Opcode::Result, stream, &VOID);
+        let (opcode, body) = bench.answer();
+        let mut expected = Vec::new();
+        if warnings == ["other"] {
+            write::string_list(&mut expected, warnings);
+        }
+        expected.extend(VOID);
+        assert_eq!((opcode, body), (Opcode::Result, expected));
+        bench.is_done();
+    }
 }
 
 #[test]
@@ -200,10 +235,19 @@ fn what_is_prepared_is_executed_on_the_layout_once_a_node_knows_it() {
             bench.say(Opcode::Result, stream, &VOID);
         }
         let (opcode, stream, body) = bench.one_at_node();
-        assert_eq!(opcode, Opcode::Batch);
-        let view = BatchView::parse(&body, Version::V5).expect("a BATCH");
-        let is_by_id = matches!(view.children[..], [BatchChild::Prepared(b"derived", _)]);
-        assert_eq!(is_by_id, is_known, "{:?}", view.children);
+        match is_known {
+            false => assert_eq!(opcode, Opcode::Query),
+            true => {
+                assert_eq!(opcode, Opcode::Execute);
+                let view = ExecuteView::parse(&body, Version::V5).expect("an EXECUTE");
+                assert_eq!(
+                    (view.id, view.options.consistency),
+                    (&b"derived"[..], Consistency::ANY)
+                );
+                let values: Vec<_> = view.options.values.iter().map(|(_, value)| value).collect();
+                assert_eq!(values, VALUES.map(ValueRef::Set));
+            }
+        }
         bench.say(Opcode::Result, stream, &VOID);
         assert_eq!(bench.answer(), (Opcode::Result, VOID.to_vec()));
     }
@@ -245,10 +289,9 @@ fn of_a_batch_those_statements_follow_whose_tables_have_layouts() {
             };
             bench.say(Opcode::Result, stream, &VOID);
             let (opcode, stream, of_layout) = bench.one_at_node();
-            assert_eq!(opcode, Opcode::Batch);
-            let view = BatchView::parse(&of_layout, versions.1).expect("a BATCH");
-            assert!(matches!(view.children[..], [BatchChild::Text(text, _)] if text == copy));
-            assert_eq!(view.options.timestamp, timestamp);
+            assert_eq!(opcode, Opcode::Query);
+            let view = QueryView::parse(&of_layout, versions.1).expect("a QUERY");
+            assert_eq!((view.text, view.options.timestamp), (copy, timestamp));
             bench.say(Opcode::Result, stream, &VOID);
             assert_eq!(bench.answer(), (Opcode::Result, VOID.to_vec()));
             bench.is_done();
@@ -349,8 +392,9 @@ fn what_layouts_cannot_be_told_is_the_tables_and_the_partition_is_doubted() {
         ),
         (
             "INSERT INTO app.orders (customer, day, status) VALUES (7, 1, 'x') IF NOT EXISTS",
+            // Its first round may have completed an earlier one.
             applied(false),
-            false,
+            true,
         ),
         (
             "BEGIN BATCH INSERT INTO app.orders (customer, day, status) VALUES (7, 1, 'x'); \
@@ -411,5 +455,94 @@ fn what_holds_layouts_is_neither_written_nor_dropped() {
             "{why}"
         );
         bench.is_done();
+    }
+}
+
+#[test]
+fn what_is_compared_must_be_about_partitions_that_are_known() {
+    for text in [
+        "DELETE FROM app.orders WHERE customer IN (7, 8) AND day > 3",
+        "BEGIN BATCH DELETE FROM app.orders WHERE customer = 7 AND day > 3; DELETE FROM app.orders WHERE customer \
+         IN (1, 2) APPLY BATCH",
+    ] {
+        let mut bench = Bench::derived(Version::V5, Version::V5);
+        let body = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 2, &body);
+        let (code, why) = bench.error();
+        assert_eq!(code, code::INVALID, "{text}");
+        assert!(why.contains("which partition"), "{why}");
+        assert!(news(&mut bench).is_empty());
+        bench.is_done();
+    }
+}
+
+#[test]
+fn of_several_partitions_some_may_be_written_when_a_node_refuses() {
+    let text = "DELETE FROM app.orders WHERE customer IN (7, 8)";
+    let mut fields = Vec::new();
+    write::u16(&mut fields, 6);
+    write::i32(&mut fields, 2);
+    write::i32(&mut fields, 1);
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    let body = Asking::default().query(Version::V5, text);
+    bench.ask(Opcode::Query, 2, &body);
+    // It may be tried again.
+    let refusal = error(code::UNAVAILABLE, "no", &fields);
+    let (mut asked, mut stream) = (text.to_owned(), 0);
+    while asked == text {
+        let (_, at, body) = bench.one_at_node();
+        let view = QueryView::parse(&body, Version::V5).expect("a QUERY");
+        (asked, stream) = (view.text.to_owned(), at);
+        if asked == text {
+            bench.say(Opcode::Error, stream, &refusal);
+        }
+    }
+    assert!(asked.contains(LAYOUT), "{asked}");
+    bench.say(Opcode::Result, stream, &VOID);
+    assert_eq!(bench.answer().0, Opcode::Error);
+    assert!(matches!(news(&mut bench)[..], [OfLayouts::Doubted(_)]));
+}
+
+#[test]
+fn rights_on_a_keyspace_with_derived_layouts_are_given_table_by_table() {
+    for (text, is_refused) in [
+        ("GRANT SELECT ON KEYSPACE app TO reader", true),
+        ("REVOKE SELECT ON KEYSPACE \"app\" FROM reader", true),
+        ("GRANT MODIFY ON ALL TABLES IN KEYSPACE app TO writer", true),
+        ("GRANT SELECT ON KEYSPACE other TO reader", false),
+        ("GRANT SELECT ON ALL KEYSPACES TO reader", false),
+    ] {
+        let mut bench = Bench::derived(Version::V5, Version::V5);
+        let body = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 2, &body);
+        match is_refused {
+            true => {
+                let (code, why) = bench.error();
+                assert_eq!(code, code::INVALID, "{text}");
+                assert!(why.contains("app.orders"), "{why}");
+            }
+            false => assert_eq!(bench.one_at_node().0, Opcode::Query),
+        }
+    }
+}
+
+#[test]
+fn a_table_is_not_defined_otherwise_while_a_layout_of_it_is_behind() {
+    for text in [
+        "ALTER TABLE app.orders ADD more int",
+        "DROP TABLE app.orders",
+        "TRUNCATE app.orders",
+        "REVOKE SELECT ON app.orders FROM reader",
+        "GRANT SELECT ON app.orders TO reader",
+    ] {
+        let mut bench = Bench::derived(Version::V5, Version::V5);
+        let mut table = crate::testing::bench::orders(true);
+        table.copies.clear();
+        bench.set_aside(table);
+        let body = Asking::default().query(Version::V5, text);
+        bench.ask(Opcode::Query, 2, &body);
+        let (code, why) = bench.error();
+        assert_eq!(code, code::INVALID, "{text}");
+        assert!(why.contains("sweep"), "{why}");
     }
 }
