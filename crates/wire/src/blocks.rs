@@ -21,8 +21,13 @@ impl Blocks {
         self.room
     }
 
+    /// The first one: nearly always there is none.
+    #[inline]
     pub(crate) fn first(&self) -> Option<&Vec<u8>> {
-        self.blocks.front()
+        match self.len {
+            0 => None,
+            _ => self.blocks.front(),
+        }
     }
 
     /// Adds one behind the others.

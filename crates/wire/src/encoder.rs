@@ -257,8 +257,9 @@ impl Encoder {
     }
 
     /// Room for a body of so many bytes, also while it is compressed.
+    #[inline]
     fn body_room(&self, body_len: usize) -> usize {
-        match self.framed {
+        match self.framed || self.compression == Compression::None {
             true => body_len,
             false => compressed_len_max(self.compression, body_len),
         }
@@ -267,8 +268,12 @@ impl Encoder {
     /// Makes room for so many bytes behind each other, in the next block if there is none in this one.
     #[inline]
     fn make_room(&mut self, bytes: usize) {
-        if self.out.capacity() - self.out.len() < bytes {
-            self.grow(bytes);
+        if self.out.capacity() - self.out.len() >= bytes {
+            return;
+        }
+        match self.out.capacity() {
+            0 => self.out.reserve_exact(bytes.max(ROOM_FIRST)),
+            _ => self.grow(bytes),
         }
     }
 
