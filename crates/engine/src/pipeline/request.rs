@@ -158,15 +158,19 @@ pub(crate) struct Requests {
     pub nodes: NodeRequests,
     /// Buffers of bodies, to be used again.
     spare_bodies: Vec<Vec<u8>>,
+    /// Bytes that they take.
+    spare_bytes: usize,
 }
 
-/// Buffers that are kept at most.
+/// Buffers that are kept at most, and bytes of all of them.
 const SPARE_MAX: usize = 1_024;
+const SPARES_BYTES_MAX: usize = 512 * 1024;
 
 impl Requests {
     /// A copy of a body.
     pub(crate) fn keep(&mut self, body: &[u8]) -> Vec<u8> {
         let mut kept = self.spare_bodies.pop().unwrap_or_default();
+        self.spare_bytes -= kept.capacity();
         kept.clear();
         kept.extend_from_slice(body);
         kept
@@ -187,7 +191,12 @@ impl Requests {
         let request = self.clients.remove(key)?;
         memory.sub(request.held_len() + request.execution.byte_len());
         let body = request.query.body;
-        if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
+        let room = body.capacity();
+        if room <= SPARE_BYTES_MAX
+            && self.spare_bodies.len() < SPARE_MAX
+            && self.spare_bytes < SPARES_BYTES_MAX
+        {
+            self.spare_bytes += room;
             self.spare_bodies.push(body);
         }
         Some(request.features)
