@@ -237,10 +237,8 @@ impl PagedScan {
         partitions: Partitions,
     ) -> Step<'static> {
         let joined = self.join_page(around, page);
-        if joined {
-            if response.header.flags & flags::WARNING != 0 {
-                self.warnings.note(response.prelude);
-            }
+        if joined && response.header.flags & flags::WARNING != 0 {
+            self.warnings.note(response.prelude);
         }
         if let Flow::Tail(_, tail) = &self.flow {
             if !joined {
