@@ -168,8 +168,9 @@ pub(crate) struct SharedBody {
 
 impl SharedBody {
     pub(crate) fn new(body: impl Into<JoinedBody>, ledger: &Rc<Ledger>) -> Rc<SharedBody> {
-        let body = body.into();
-        let held = Held::new(ledger, body.len());
+        let mut body: JoinedBody = body.into();
+        body.shrink();
+        let held = Held::new(ledger, body.held_len());
         Rc::new(SharedBody { body, _held: held })
     }
 }

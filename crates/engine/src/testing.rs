@@ -195,7 +195,7 @@ fn written(
         body_len: 0,
     };
     encoder.push_slice(header, body);
-    encoder.pending().to_vec()
+    encoder.take_pending()
 }
 
 /// The written bytes, envelope by envelope.

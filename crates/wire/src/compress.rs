@@ -2,6 +2,9 @@
 
 use crate::reader::Malformed;
 
+/// Bytes of the uncompressed length before an LZ4 block.
+const LZ4_LENGTH: usize = 4;
+
 /// The compression that the peer asked for in STARTUP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
@@ -11,24 +14,30 @@ pub enum Compression {
     Snappy,
 }
 
+/// Room that [`compress_body`] needs behind `out` for a body of so many bytes.
+pub(crate) fn compressed_len_max(compression: Compression, body_len: usize) -> usize {
+    match compression {
+        Compression::None => body_len,
+        Compression::Lz4 => LZ4_LENGTH + lz4_flex::block::get_maximum_output_size(body_len),
+        Compression::Snappy => snap::raw::max_compress_len(body_len),
+    }
+}
+
 /// Appends the compressed form of `body` to `out`.
 pub fn compress_body(compression: Compression, body: &[u8], out: &mut Vec<u8>) {
+    let room = compressed_len_max(compression, body.len());
     match compression {
         Compression::None => out.extend_from_slice(body),
         Compression::Lz4 => {
             // In the native protocol the big-endian uncompressed length comes first.
             out.extend_from_slice(&(body.len() as u32).to_be_bytes());
-            append(
-                out,
-                lz4_flex::block::get_maximum_output_size(body.len()),
-                |room| lz4_flex::block::compress_into(body, room).unwrap_or(0),
-            );
-        }
-        Compression::Snappy => {
-            append(out, snap::raw::max_compress_len(body.len()), |room| {
-                snap::raw::Encoder::new().compress(body, room).unwrap_or(0)
+            append(out, room - LZ4_LENGTH, |room| {
+                lz4_flex::block::compress_into(body, room).unwrap_or(0)
             });
         }
+        Compression::Snappy => append(out, room, |room| {
+            snap::raw::Encoder::new().compress(body, room).unwrap_or(0)
+        }),
     }
 }
 

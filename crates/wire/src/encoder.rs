@@ -1,21 +1,35 @@
 //! Encodes envelopes into bytes for a socket: those pushed between two flushes are packed into as
 //! few frames as possible (v5), or placed back to back (v3, v4), and sent in one write.
+//!
+//! The bytes lie in blocks. One doubles until it has the room of a frame ([`BLOCK_ROOM`]); what does not fit then
+//! begins the next one, and a message that is larger has a block of its own, of its size. So what is copied does not
+//! grow with what waits, and what has been written is freed block by block: the room is at most twice what waits, and
+//! twice a block or the message that is being written. [`Encoder::pending`] gives one block at a time.
 
-use crate::compress::{Compression, compress_body};
+use crate::blocks::Blocks;
+use crate::compress::{Compression, compress_body, compressed_len_max};
 use crate::envelope::{HEADER_LEN, Header, flags};
 use crate::frame;
 use crate::packed::Packed;
 
 /// Room in a buffer when it gets its first bytes: for a small message at once instead of by doubling.
 const ROOM_FIRST: usize = 256;
+/// Header and trailer of a frame at most.
+const AROUND_FRAME: usize = frame::HEADER_LEN_LZ4 + frame::TRAILER_LEN;
+/// Bytes of a block, unless one message needs more: a whole frame. An empty one that is not larger is kept for the next
+/// messages.
+const BLOCK_ROOM: usize = frame::PAYLOAD_MAX + AROUND_FRAME;
 
 /// Collects outgoing envelopes of one connection.
 #[derive(Debug)]
 pub struct Encoder {
     framed: bool,
     compression: Compression,
+    /// Blocks before `out`, to which nothing is added.
+    full: Blocks,
+    /// The block that is being filled.
     out: Vec<u8>,
-    /// Bytes of `out` already written to the socket.
+    /// Bytes already written to the socket, of the first block.
     written: usize,
     /// Start of the open frame's header in `out`.
     open: Option<usize>,
@@ -37,6 +51,7 @@ impl Encoder {
         Encoder {
             framed: false,
             compression: Compression::None,
+            full: Blocks::default(),
             out: Vec::new(),
             written: 0,
             open: None,
@@ -55,7 +70,16 @@ impl Encoder {
 
     /// Bytes waiting to be written.
     pub fn pending_len(&self) -> usize {
-        self.out.len() - self.written
+        self.full.len() + self.out.len() - self.written
+    }
+
+    /// Bytes of memory that are held because something waits: the room of all blocks, which includes what of the first
+    /// has been written. 0 if nothing waits, though one block may be kept for the next messages.
+    pub fn held_len(&self) -> usize {
+        match self.pending_len() {
+            0 => 0,
+            _ => self.full.room() + self.out.capacity(),
+        }
     }
 
     /// Frames sealed so far (v5).
@@ -68,12 +92,15 @@ impl Encoder {
         &mut self.packed
     }
 
-    /// Appends an envelope whose body `write_body` appends to the vector. The header's `body_len`
-    /// is filled in here.
-    pub fn push(&mut self, header: Header, write_body: impl FnOnce(&mut Vec<u8>)) {
-        if self.out.capacity() == 0 {
-            self.out.reserve(ROOM_FIRST);
-        }
+    /// Appends an envelope whose body `write_body` appends to the vector, of at most so many bytes if its block is not
+    /// to grow beyond its room. The header's `body_len` is filled in here.
+    pub fn push(
+        &mut self,
+        header: Header,
+        body_len_max: usize,
+        write_body: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.make_room(HEADER_LEN + self.body_room(body_len_max) + AROUND_FRAME);
         if self.framed && self.open.is_none() {
             self.open = Some(self.out.len());
             self.out.resize(self.out.len() + self.frame_header_len(), 0);
@@ -94,14 +121,20 @@ impl Encoder {
 
     /// Appends an envelope with this body.
     pub fn push_slice(&mut self, header: Header, body: &[u8]) {
-        let around = self.frame_header_len() + HEADER_LEN + frame::TRAILER_LEN;
-        self.out.reserve(around + body.len());
-        self.push(header, |out| out.extend_from_slice(body));
+        if self.framed && HEADER_LEN + body.len() > frame::PAYLOAD_MAX {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = self.push_part(header, body, from);
+            }
+            return;
+        }
+        self.push(header, body.len(), |out| out.extend_from_slice(body));
     }
 
     /// Appends an envelope of a version with another header. Only without frames.
     pub fn push_foreign(&mut self, envelope: &[u8]) {
         debug_assert!(!self.framed, "a foreign envelope inside frames");
+        self.make_room(envelope.len());
         self.out.extend_from_slice(envelope);
     }
 
@@ -121,6 +154,8 @@ impl Encoder {
             self.seal();
             self.packed.record(1);
         }
+        let left = (HEADER_LEN + body.len()).saturating_sub(from);
+        self.make_room(left.min(frame::PAYLOAD_MAX) + AROUND_FRAME);
         let start = self.out.len();
         if self.framed {
             self.out.resize(start + self.frame_header_len(), 0);
@@ -168,38 +203,89 @@ impl Encoder {
     /// Puts bytes that an encoder of the same connection has left before all that comes. Only while nothing
     /// waits.
     pub fn resume(&mut self, pending: Vec<u8>) {
-        debug_assert!(self.out.is_empty() && self.open.is_none());
+        debug_assert!(self.pending_len() == 0 && self.open.is_none());
         self.out = pending;
     }
 
-    /// The bytes to write next; seals the open frame.
+    /// The bytes to write next: those of one block. Empty if there are none. Seals the open frame.
     pub fn pending(&mut self) -> &[u8] {
         self.seal();
-        &self.out[self.written..]
+        let first = self.full.first().unwrap_or(&self.out);
+        &first[self.written..]
     }
 
-    /// Notes that `n` of the pending bytes have been written.
+    /// Notes that `n` of the bytes that [`Encoder::pending`] has given have been written.
     pub fn advance(&mut self, n: usize) {
         self.written += n;
+        if let Some(first) = self.full.first() {
+            debug_assert!(self.written <= first.len());
+            if self.written == first.len() {
+                self.full.free_first();
+                self.written = 0;
+            }
+            return;
+        }
         debug_assert!(self.written <= self.out.len());
         if self.written == self.out.len() {
             self.written = 0;
             self.out.clear();
-            // Keep a little for the next messages, but no memory that only a large one needed.
-            if self.out.capacity() > 256 * 1024 {
+            if self.out.capacity() > BLOCK_ROOM {
                 self.out = Vec::new();
             }
-        } else if self.written > 1 << 20 {
-            self.out.drain(..self.written);
-            self.written = 0;
+        }
+    }
+
+    /// All bytes that wait, which count as written.
+    pub fn take_pending(&mut self) -> Vec<u8> {
+        let mut taken = Vec::with_capacity(self.pending_len());
+        loop {
+            let pending = self.pending();
+            let len = pending.len();
+            if len == 0 {
+                return taken;
+            }
+            taken.extend_from_slice(pending);
+            self.advance(len);
         }
     }
 
     /// Frees the buffer of a connection that has become idle.
     pub fn shrink(&mut self) {
-        if self.out.is_empty() {
+        if self.pending_len() == 0 {
             self.out = Vec::new();
         }
+    }
+
+    /// Room for a body of so many bytes, also while it is compressed.
+    #[inline]
+    fn body_room(&self, body_len: usize) -> usize {
+        match self.framed || self.compression == Compression::None {
+            true => body_len,
+            false => compressed_len_max(self.compression, body_len),
+        }
+    }
+
+    /// Makes room for so many bytes behind each other, in the next block if there is none in this one.
+    #[inline]
+    fn make_room(&mut self, bytes: usize) {
+        if self.out.capacity() - self.out.len() >= bytes {
+            return;
+        }
+        match self.out.capacity() {
+            0 => self.out.reserve_exact(bytes.max(ROOM_FIRST)),
+            _ => self.grow(bytes),
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        if self.out.len() + bytes > BLOCK_ROOM && !self.out.is_empty() {
+            self.seal();
+            self.full.push(std::mem::take(&mut self.out));
+        }
+        let needed = self.out.len() + bytes;
+        let doubled = (2 * self.out.capacity()).clamp(ROOM_FIRST, BLOCK_ROOM);
+        self.out.reserve_exact(needed.max(doubled) - self.out.len());
     }
 
     fn frame_header_len(&self) -> usize {
@@ -218,6 +304,10 @@ impl Encoder {
         let body = self.out.split_off(body_at);
         self.out[start + 1] |= flags::COMPRESSED;
         compress_body(self.compression, &body, &mut self.out);
+        // It may have become far shorter.
+        if self.out.capacity() > BLOCK_ROOM.max(2 * self.out.len()) {
+            self.out.shrink_to_fit();
+        }
     }
 
     /// Called after an envelope was appended at `start` to the open frame: cuts where it exceeds
@@ -237,6 +327,7 @@ impl Encoder {
             self.seal();
         }
         if tail.len() <= frame::PAYLOAD_MAX {
+            self.make_room(tail.len() + AROUND_FRAME);
             self.open = Some(self.out.len());
             self.open_envelopes = 1;
             self.out.resize(self.out.len() + self.frame_header_len(), 0);
@@ -246,6 +337,7 @@ impl Encoder {
         self.open_envelopes = 0;
         self.packed.record(1);
         for part in tail.chunks(frame::PAYLOAD_MAX) {
+            self.make_room(part.len() + AROUND_FRAME);
             let at = self.out.len();
             self.out.resize(at + self.frame_header_len(), 0);
             self.out.extend_from_slice(part);

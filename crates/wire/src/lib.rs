@@ -5,6 +5,7 @@
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
+mod blocks;
 mod compress;
 mod convert;
 mod decoder;

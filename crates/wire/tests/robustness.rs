@@ -127,7 +127,7 @@ fn an_envelope_given_up_in_its_middle_is_skipped_and_what_comes_behind_it_is_rea
         let of_short = header(&mut dice, version);
         encoder.push_slice(of_long, &long);
         encoder.push_slice(of_short, &short);
-        let bytes = encoder.pending().to_vec();
+        let bytes = encoder.take_pending();
         let mut decoder = Decoder::new(BODY_LEN_MAX);
         decoder.set_mode(framed, Compression::None);
         decoder.skip_longer_than(BODY_LEN_MAX);
@@ -170,7 +170,7 @@ fn what_is_encoded_is_decoded_however_it_is_cut() {
             encoder.push_slice(header, &body);
             sent.push((header, body));
         }
-        let bytes = encoder.pending().to_vec();
+        let bytes = encoder.take_pending();
         let mut decoder = Decoder::new(BODY_LEN_MAX);
         decoder.set_mode(framed, compression);
         let piece_max = [40_000, 100_000, 2_000_000][dice.below(3)];
@@ -225,7 +225,7 @@ fn envelopes_that_are_sent_in_parts_arrive_whole() {
         let part_max = edge - 1;
         assert_eq!(parts, (HEADER_LEN + sent.len()).div_ceil(part_max));
         encoder.push_slice(plain, b"behind it");
-        let bytes = encoder.pending().to_vec();
+        let bytes = encoder.take_pending();
         let mut decoder = Decoder::new(BODY_LEN_MAX);
         decoder.set_mode(framed, compression);
         let mut received = Vec::new();
@@ -273,7 +273,7 @@ fn hostile_streams_do_not_panic_and_earn_the_memory_they_take() {
                 let header = header(&mut dice, Version::V4);
                 encoder.push_slice(header, &body);
             }
-            encoder.pending().to_vec()
+            encoder.take_pending()
         };
         if !bytes.is_empty() {
             dice.mutate(&mut bytes);
@@ -401,4 +401,64 @@ fn hostile_bodies_do_not_panic_in_views_and_conversions() {
         assert!(out.capacity() <= room, "an answer of {} grew", body.len());
     }
     assert!(understood > 1_000, "only {understood} bodies made sense");
+}
+
+#[test]
+fn what_waits_is_held_in_at_most_twice_the_room_and_a_block() {
+    const BLOCK: usize = 128 << 10;
+    const MESSAGE_MAX: usize = 400_000;
+    let mut dice = Dice::new();
+    let mut far = 0;
+    for (framed, compression) in [(false, 0), (false, 1), (false, 2), (true, 0), (true, 1)] {
+        let mut encoder = encoder(framed, COMPRESSIONS[compression]);
+        let version = if framed { Version::V5 } else { Version::V4 };
+        let (mut larger, mut most) = (0, 0);
+        let (mut all, mut got) = (Vec::new(), Vec::new());
+        for round in 0..3_000 {
+            // It fills, and it empties again, but seldom to the end.
+            let is_filled = round / 300 % 2 == 0;
+            if is_filled || dice.below(3) == 0 {
+                let len = match dice.below(100) {
+                    0 => MESSAGE_MAX,
+                    1..20 => 32_000,
+                    _ => dice.below(2_000),
+                };
+                larger = larger.max(len);
+                let body = match dice.below(2) {
+                    0 => dice.bytes(len),
+                    _ => vec![7; len],
+                };
+                encoder.push_slice(header(&mut dice, version), &body);
+                all.push(body);
+            }
+            if !is_filled || dice.below(4) == 0 {
+                let pending = encoder.pending();
+                let taken = pending.len().min(dice.below(60_000));
+                got.extend_from_slice(&pending[..taken]);
+                encoder.advance(taken);
+            }
+            let (waits, held) = (encoder.pending_len(), encoder.held_len());
+            let more = 2 * BLOCK.max(larger) + 1_024;
+            assert!(
+                waits <= held && held <= 2 * waits + more,
+                "{waits} bytes wait in {held}"
+            );
+            assert_eq!(waits == 0, held == 0);
+            far += usize::from(most > 2 * waits + more);
+            most = most.max(held);
+        }
+        got.extend_from_slice(&encoder.take_pending());
+        assert_eq!((encoder.pending_len(), encoder.held_len()), (0, 0));
+        let mut decoder = Decoder::new(BODY_LEN_MAX);
+        decoder.set_mode(framed, COMPRESSIONS[compression]);
+        let mut bodies = all.iter();
+        let fine = feed_in_pieces(&mut dice, &mut decoder, &got, 500_000, |_, body| {
+            assert_eq!(bodies.next().map(Vec::as_slice), Some(body));
+        });
+        assert!(fine && bodies.next().is_none());
+    }
+    assert!(
+        far > 1_000,
+        "a buffer that keeps its room would have broken the bound {far} times only"
+    );
 }

@@ -369,8 +369,9 @@ impl NodeRequest {
         self.attempts = self.attempts.saturating_sub(1);
     }
 
-    fn body_len(&self) -> usize {
-        self.other().map_or(0, |query| query.body.len())
+    /// Bytes of memory that its own body takes.
+    fn held_len(&self) -> usize {
+        self.other().map_or(0, Query::held_len)
     }
 }
 
@@ -388,14 +389,14 @@ impl NodeRequests {
     }
 
     pub(crate) fn insert(&mut self, memory: &Ledger, request: NodeRequest) -> NodeRequestKey {
-        memory.add(request.body_len());
+        memory.add(request.held_len());
         self.0.insert(request)
     }
 
     /// Forgets one that is nowhere any more.
     pub(crate) fn remove(&mut self, memory: &Ledger, key: NodeRequestKey) -> Option<NodeRequest> {
         let request = self.0.remove(key)?;
-        memory.sub(request.body_len());
+        memory.sub(request.held_len());
         Some(request)
     }
 

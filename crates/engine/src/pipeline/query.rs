@@ -41,6 +41,9 @@ pub(crate) struct Query {
     pub send_before: Option<Instant>,
 }
 
+/// Room of a body's buffer at most, if it is kept for another.
+pub(super) const SPARE_BYTES_MAX: usize = 4_096;
+
 impl Query {
     /// Nothing is known of it but its bytes.
     pub(crate) fn new(opcode: Opcode, version: Version, body: Vec<u8>) -> Query {
@@ -60,6 +63,15 @@ impl Query {
             serial_consistency: None,
             settled_at: None,
             send_before: None,
+        }
+    }
+
+    /// Bytes of memory that its body takes: all its room, unless it is in a buffer that is kept for other bodies.
+    #[inline]
+    pub(crate) fn held_len(&self) -> usize {
+        match self.body.capacity() {
+            room if room > SPARE_BYTES_MAX => room,
+            _ => self.body.len(),
         }
     }
 

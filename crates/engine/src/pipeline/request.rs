@@ -7,7 +7,7 @@ use crate::features;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{NodeRequest, NodeRequests, Target};
-use crate::pipeline::query::Query;
+use crate::pipeline::query::{Query, SPARE_BYTES_MAX};
 use crate::pipeline::timing::Trail;
 use crate::rewrite::schema_read::SchemaRead;
 use crate::scheduler::scan_limit::Counted;
@@ -139,10 +139,10 @@ impl ClientRequest {
         1 + (self.followers.len() + others) as u64
     }
 
-    /// Bytes of what was asked and what is sent.
-    fn body_len(&self) -> usize {
-        let asked = features::asked(&self.features).map_or(0, |asked| asked.body.len());
-        self.query.body.len() + asked
+    /// Bytes of memory that what was asked and what is sent take.
+    fn held_len(&self) -> usize {
+        let asked = features::asked(&self.features).map_or(0, Query::held_len);
+        self.query.held_len() + asked
     }
 
     /// Whether it waits to begin.
@@ -158,23 +158,26 @@ pub(crate) struct Requests {
     pub nodes: NodeRequests,
     /// Buffers of bodies, to be used again.
     spare_bodies: Vec<Vec<u8>>,
+    /// Bytes that they take.
+    spare_bytes: usize,
 }
 
-/// Buffers that are kept at most, and their capacity.
+/// Buffers that are kept at most, and bytes of all of them.
 const SPARE_MAX: usize = 1_024;
-const SPARE_BYTES_MAX: usize = 4_096;
+const SPARES_BYTES_MAX: usize = 512 * 1024;
 
 impl Requests {
     /// A copy of a body.
     pub(crate) fn keep(&mut self, body: &[u8]) -> Vec<u8> {
         let mut kept = self.spare_bodies.pop().unwrap_or_default();
+        self.spare_bytes -= kept.capacity();
         kept.clear();
         kept.extend_from_slice(body);
         kept
     }
 
     pub(crate) fn insert(&mut self, memory: &Ledger, request: ClientRequest) -> ClientRequestKey {
-        memory.add(request.body_len());
+        memory.add(request.held_len());
         self.clients.insert(request)
     }
 
@@ -186,9 +189,14 @@ impl Requests {
         key: ClientRequestKey,
     ) -> Option<features::Slot> {
         let request = self.clients.remove(key)?;
-        memory.sub(request.body_len() + request.execution.byte_len());
+        memory.sub(request.held_len() + request.execution.byte_len());
         let body = request.query.body;
-        if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
+        let room = body.capacity();
+        if room <= SPARE_BYTES_MAX
+            && self.spare_bodies.len() < SPARE_MAX
+            && self.spare_bytes < SPARES_BYTES_MAX
+        {
+            self.spare_bytes += room;
             self.spare_bodies.push(body);
         }
         Some(request.features)

@@ -104,9 +104,9 @@ impl Clients {
         }
         session.active = cx.now;
         // What comes next in the same event must know of it.
-        let copied = session.outbox.copied_len();
-        if copied > session.backlog_held.bytes() + UNCOUNTED_MAX {
-            session.backlog_held.set(copied);
+        let held = session.outbox.held_len();
+        if held > session.backlog_held.bytes() + UNCOUNTED_MAX {
+            session.backlog_held.set(held);
         }
         let backlog_max = cx.shared.client_backlog_max();
         if session.reads_too_little(backlog_max, cx.now) {

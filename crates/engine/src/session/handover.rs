@@ -76,7 +76,7 @@ impl Session {
         // They stay here as well, in case that they are not taken.
         let unsent = self.outbox.take_bytes();
         self.outbox.resume(unsent.clone());
-        self.backlog_held.set(self.outbox.copied_len());
+        self.backlog_held.set(self.outbox.held_len());
         let (pending, partial) = self.decoder.unfinished();
         let identity = self.member.as_ref().map(Member::identity);
         PassedClient {
@@ -301,7 +301,7 @@ impl Clients {
         session.hold_part(&cx.memory);
         session.outbox.set_mode(framed, compression);
         session.outbox.resume(passed.unsent);
-        session.backlog_held.set(session.outbox.copied_len());
+        session.backlog_held.set(session.outbox.held_len());
         session.keyspace = passed.keyspace.map(Into::into);
         session.events = passed.events;
         session.names = Box::new(passed.names);

@@ -90,6 +90,12 @@ impl Outbox {
         self.encoder.pending_len() + behind.map_or(0, |behind| behind.pending_len())
     }
 
+    /// Bytes of memory that are held for this client alone because something waits.
+    pub(crate) fn held_len(&self) -> usize {
+        let behind = self.behind.as_ref();
+        self.encoder.held_len() + behind.map_or(0, |behind| behind.held_len())
+    }
+
     /// Adds an answer, copying it.
     pub(crate) fn push(&mut self, header: Header, body: &[u8]) {
         self.for_small(body.len()).push_slice(header, body);

@@ -59,7 +59,7 @@ impl Clients {
             add(&stats.client_bytes_out, sent.bytes);
         }
         session.write_blocked = sent.then == Then::Blocked;
-        session.backlog_held.set(session.outbox.copied_len());
+        session.backlog_held.set(session.outbox.held_len());
         if sent.then == Then::Broken {
             session.life = Life::Dead;
         }

@@ -13,6 +13,8 @@ use crate::upstream::link::Link;
 const AGENT_PRIORITY: &str = "helenus-priority";
 /// The binary logarithm of the microseconds of work that are neither urgent nor not.
 const AGENT_PRIORITY_ZERO: i32 = 16;
+/// Bytes that a body grows by on its way, but for a long paging state: a keyspace, ids, flags, a priority.
+const ADDED_MAX: usize = 256;
 
 /// A scan's priority among the scans of a node, from what is left of it: smaller is sooner. `None` for
 /// what is no scan, and where the client has a payload of its own.
@@ -83,7 +85,7 @@ impl Link {
             && context.page.is_none()
             && !context.full_metadata;
         let (body, to) = (&query.body, self.version);
-        self.encoder.push(header, |out| {
+        self.encoder.push(header, body.len() + ADDED_MAX, |out| {
             write_priority(out, priority);
             if as_it_came {
                 return out.extend_from_slice(body);

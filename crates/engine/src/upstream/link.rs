@@ -163,7 +163,7 @@ impl Link {
     }
 
     fn note_held(&mut self) {
-        let bytes = self.decoder.buffered_len() + self.encoder.pending_len();
+        let bytes = self.decoder.buffered_len() + self.encoder.held_len();
         self.held.set(bytes);
     }
 
@@ -281,6 +281,9 @@ impl Link {
         if is_news {
             self.dirty = true;
             self.dirty_since = now;
+        } else if self.write_blocked {
+            // Nothing is written that would say so.
+            self.note_held();
         }
         is_news
     }

@@ -46,11 +46,13 @@ impl Links {
         }
     }
 
-    /// Writes down something else in the place of an open request: with this body, in the link's version.
+    /// Writes down something else in the place of an open request: with this body, in the link's version, of at most
+    /// about so many bytes.
     pub(crate) fn push_instead(
         &mut self,
         (link, stream): (LinkKey, i16),
         opcode: Opcode,
+        body_len_max: usize,
         body: impl FnOnce(Version, &mut Vec<u8>),
     ) {
         let Some(link) = self.open.get_mut(link) else {
@@ -65,6 +67,7 @@ impl Links {
             opcode: opcode as u8,
             body_len: 0,
         };
-        link.encoder.push(header, |out| body(version, out));
+        link.encoder
+            .push(header, body_len_max, |out| body(version, out));
     }
 }

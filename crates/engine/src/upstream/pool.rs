@@ -2,6 +2,7 @@
 
 pub(crate) mod opening;
 pub(in crate::upstream) mod places;
+pub(in crate::upstream) mod renewals;
 pub(in crate::upstream) mod roles;
 pub(in crate::upstream) mod slot;
 pub(crate) mod special;
@@ -19,6 +20,7 @@ use crate::session::login::identity::Identity;
 use crate::snapshot::Snapshot;
 use crate::upstream::connect::kind::LinkKind;
 use crate::upstream::link::Link;
+use crate::upstream::pool::renewals::Renewals;
 use crate::upstream::pool::slot::{Slot, Special};
 
 /// Requests that may wait for one link.
@@ -47,6 +49,7 @@ pub(crate) struct Pool {
     pub(super) unjudged: FxHashMap<NodeIndex, Pause>,
     /// Tables that this role may not read.
     pub(super) denied: Vec<Denied>,
+    pub(super) renewals: Renewals,
 }
 
 /// A table that a role may not read, as a node has said.
@@ -78,6 +81,7 @@ impl Pool {
             has_failed: false,
             unjudged: FxHashMap::default(),
             denied: Vec::new(),
+            renewals: Renewals::default(),
         }
     }
 

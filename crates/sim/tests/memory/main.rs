@@ -3,7 +3,8 @@
 //! slowly anybody reads.
 //!
 //! Windows of 4 to 64 KiB, short writes, values up to 1 MiB. `HELENUS_SEED` runs one seed, `HELENUS_SEEDS` so many,
-//! `HELENUS_SECONDS` so much virtual time of each.
+//! `HELENUS_SECONDS` so much virtual time of each; `HELENUS_LONG` lets the test of rounds, of `HELENUS_SEED` or seed 1,
+//! last an hour.
 
 mod client;
 mod counting;
@@ -18,10 +19,10 @@ use std::time::Duration;
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 const MIB: usize = 1 << 20;
-/// What may be held beside `limits.memory_max` when a call is over: caches (2 MiB), what is counted by its length but has
-/// up to twice the room (parts of messages on 12 clients' connections and the links), tables of the engines. 12 MiB were
-/// seen.
-const SLACK: usize = 16 * MIB;
+/// What may be held beside `limits.memory_max` when a call is over: caches (2 MiB), tables of the engines, blocks that are
+/// kept for the next messages (128 KiB each), and what comes though the memory is full (1 MiB of an answer on a link, 64 KiB
+/// of a client's message). 15 MiB were seen in five runs of an hour.
+const SLACK: usize = 20 * MIB;
 /// The same in the middle of a call, in which messages of up to 2 MiB are copied and taken apart. 23 MiB were seen.
 const SLACK_WITHIN: usize = 32 * MIB;
 /// Of what is allocated for a message nothing may stay: far less than the smallest of those that count.
@@ -31,23 +32,27 @@ const LEAKED_MAX: usize = 4 << 10;
 const ROUNDS: usize = 60;
 const ROUNDS_SOME: usize = 5;
 
-/// Caches and what engines are made of.
-const LEFT_MAX: usize = 4 * MIB;
+/// Caches (2 MiB) and what engines are made of, whose tables keep the room of their busiest moment. 4.2 MiB were seen.
+const LEFT_MAX: usize = 6 * MIB;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
 
 #[test]
 fn after_an_hour_no_more_is_left_than_after_a_minute() {
     let is_long = std::env::var_os("HELENUS_LONG").is_some();
     world::run(0, Duration::from_secs(1), SLACK);
+    let seed = number("HELENUS_SEED").unwrap_or(1);
     let rounds = if is_long { ROUNDS } else { ROUNDS_SOME };
-    let (left, leaked) = world::run_in_rounds(1, rounds, SLACK);
-    println!("when all have left, every minute: {left:?} bytes; {leaked} leaked");
+    let (left, leaked) = world::run_in_rounds(seed, rounds, SLACK);
+    println!("seed {seed}: when all have left, every minute: {left:?} bytes; {leaked} leaked");
     assert!(left.iter().all(|of| *of < LEFT_MAX), "{left:?} bytes");
     assert!(leaked < LEAKED_MAX, "{leaked} bytes");
 }
 
 #[test]
 fn engines_hold_no_more_than_they_may() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seeds: Vec<u64> = match (number("HELENUS_SEED"), number("HELENUS_SEEDS")) {
         (Some(seed), _) => vec![seed],
         (None, Some(count)) => (0..count).collect(),

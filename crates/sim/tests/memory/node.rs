@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use helenus_engine::LinkKey;
 use helenus_sim::dice::Dice;
 use helenus_wire::{
-    Compression, Decoder, Encoder, ErrorBody, ExecuteView, Flow, Header, MAX_REQUEST_BODY, Opcode,
-    Options, PageStart, PrepareView, QueryView, Version, code, query_flags, write,
+    Compression, Decoder, Encoder, ErrorBody, ExecuteView, Flow, Header, MAX_REQUEST_BODY,
+    MAX_RESPONSE_BODY, Opcode, Options, PageStart, PrepareView, QueryView, Version, code,
+    query_flags, write,
 };
 
 use crate::client::VALUE_MAX;
@@ -18,6 +19,8 @@ const BIGINT: u16 = 0x02;
 const BLOB: u16 = 0x03;
 /// Bytes of a page that has many rows.
 const PAGE_MAX: usize = 1 << 20;
+/// Bytes of the values of a row that is longer than an answer may be.
+const TOO_LONG: usize = MAX_RESPONSE_BODY + (1 << 20);
 /// What all nodes have prepared; with more they forget all of it, as nodes do.
 const KNOWN_MAX: usize = 100;
 
@@ -251,12 +254,18 @@ fn answer_rows(text: &str, rows_max: usize, skips: bool, dice: &mut Dice) -> Vec
     let is_point = text.contains("k = ");
     let (mut all, mut bytes) = (Vec::new(), 0);
     let rows_max = if is_point { 1 } else { rows_max.min(200) };
+    let mut left = [4 * PAGE_MAX, TOO_LONG][usize::from(dice.below(16) == 0)];
     for key in 0..dice.below(rows_max as u64 + 1) {
-        let cell = |(name, _): &(&str, u16)| match *name {
-            "v" => Cow::Borrowed(value(dice)),
+        let mut cell = |(name, _): &(&str, u16)| match *name {
+            "v" => {
+                let value = value(dice);
+                let value = &value[..value.len().min(left)];
+                left -= value.len();
+                Cow::Borrowed(value)
+            }
             _ => Cow::Owned(key.to_be_bytes().to_vec()),
         };
-        let row: Row = columns.iter().map(cell).collect();
+        let row: Row = columns.iter().map(&mut cell).collect();
         bytes += row.iter().map(|cell| cell.len()).sum::<usize>();
         all.push(row);
         if bytes > PAGE_MAX {

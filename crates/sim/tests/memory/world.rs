@@ -97,8 +97,6 @@ const ROUND: Duration = Duration::from_secs(60);
 pub(crate) fn run_in_rounds(seed: u64, rounds: usize, slack: usize) -> (Vec<usize>, usize) {
     let before = held();
     let mut world = World::new(seed, slack);
-    // In so long a time nearly all that is counted is in buffers at some moment, which have up to twice the room.
-    world.meter.bound += world.meter.bound - slack;
     let mut left = Vec::new();
     for _ in 0..rounds {
         let end = world.now + ROUND;
@@ -109,6 +107,11 @@ pub(crate) fn run_in_rounds(seed: u64, rounds: usize, slack: usize) -> (Vec<usiz
         left.push(world.leave() - before);
     }
     assert!(world.answers.results > 0);
+    println!(
+        "{} bytes at most, of {} allowed",
+        world.meter.most - before,
+        world.meter.bound
+    );
     drop(world);
     (left, held() - before)
 }

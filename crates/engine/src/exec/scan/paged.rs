@@ -236,12 +236,9 @@ impl PagedScan {
         response: &Response<'_>,
         partitions: Partitions,
     ) -> Step<'static> {
-        let joined = self.join.push(page).is_ok();
-        if joined {
-            if response.header.flags & flags::WARNING != 0 {
-                self.warnings.note(response.prelude);
-            }
-            around.memory().add(page.byte_len());
+        let joined = self.join_page(around, page);
+        if joined && response.header.flags & flags::WARNING != 0 {
+            self.warnings.note(response.prelude);
         }
         if let Flow::Tail(_, tail) = &self.flow {
             if !joined {
@@ -274,7 +271,7 @@ impl PagedScan {
                 let (rows, state) = (self.join.row_count(), self.join.paging_state());
                 self.note_page(learned, rows, state, partitions);
             }
-            around.memory().sub(self.join.byte_len());
+            around.memory().sub(self.join.held_len());
             let join = std::mem::take(&mut self.join);
             return self.done(join);
         }
@@ -283,6 +280,18 @@ impl PagedScan {
         }
         self.state = self.join.paging_state().map(<[u8]>::to_vec);
         self.go_on(around)
+    }
+
+    /// Joins a page to the rows that have come; false if it has other columns.
+    pub(in crate::exec) fn join_page(
+        &mut self,
+        around: &ExecContext<'_>,
+        page: &RowsView<'_>,
+    ) -> bool {
+        let held = self.join.held_len();
+        let joined = self.join.push(page).is_ok();
+        around.memory().add(self.join.held_len() - held);
+        joined
     }
 
     /// A piece has failed: its client hears of it. Rows that were missing behind parts are something
@@ -310,7 +319,7 @@ impl PagedScan {
 
     /// Lets go of the rows that have come, with what came with them.
     pub(in crate::exec) fn forget_rows(&mut self, around: &ExecContext<'_>) {
-        around.memory().sub(self.join.byte_len());
+        around.memory().sub(self.join.held_len());
         self.join = RowsJoin::default();
         self.warnings = Warnings::default();
     }

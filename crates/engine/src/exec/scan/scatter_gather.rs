@@ -276,7 +276,7 @@ impl PagedScan {
         if join.row_count() >= wanted || join.paging_state().is_none() {
             return self.done_in_parts(around, join);
         }
-        around.memory().add(join.byte_len());
+        around.memory().add(join.held_len());
         self.state = join.paging_state().map(<[u8]>::to_vec);
         self.join = join;
         self.go_on(around)
@@ -297,7 +297,7 @@ impl PagedScan {
         let Some(body) = parts.range_body(around, Some(above), None, page) else {
             return self.send_piece(around, around.target.clone());
         };
-        around.memory().add(join.byte_len());
+        around.memory().add(join.held_len());
         self.join = join;
         let rows = self.wanted().map_or(u32::MAX, clamp);
         let learned = around.learned();

@@ -293,12 +293,9 @@ impl PagedScan {
         of: &Stretches,
         page: &RowsView<'_>,
     ) -> bool {
-        let joined = self.join.push(page).is_ok();
-        if joined {
-            around.memory().add(page.byte_len());
-            if let Some(first) = of.window.front() {
-                self.warnings.extend(&first.warnings);
-            }
+        let joined = self.join_page(around, page);
+        if joined && let Some(first) = of.window.front() {
+            self.warnings.extend(&first.warnings);
         }
         joined
     }
@@ -360,7 +357,7 @@ impl PagedScan {
             skip_metadata: of.parts.skip_metadata && skips_metadata(around.query),
         };
         tail.finish(&mut self.join);
-        around.memory().sub(self.join.byte_len());
+        around.memory().sub(self.join.held_len());
         let join = std::mem::take(&mut self.join);
         self.done_in_parts(around, join)
     }

@@ -80,7 +80,7 @@ impl Client {
             body_len: 0,
         };
         encoder.push_slice(header, body);
-        encoder.pending().to_vec()
+        encoder.take_pending()
     }
 
     /// A request's bytes.

@@ -320,7 +320,7 @@ fn leave_layout(engine: &mut Engine, client: ClientRequestKey, fault: Fault) {
         request.retarget(of_table);
     }
     request.execution.restart();
-    engine.cx.memory.sub(derived.body.len());
+    engine.cx.memory.sub(derived.held_len());
     add(&engine.cx.shared.stats.global.layout_reads_fallen_back, 1);
     engine.start(client);
 }

@@ -25,6 +25,9 @@ const MALFORMED: &str = "a node sent a malformed answer";
 /// How a node refuses a write because it keeps too many for replicas that are away.
 const TOO_MANY_HINTS: &str = "Too many in flight hints";
 /// Names of such a batch at the end of a node's errors, and of a single write.
+/// Bytes that a write has more in a batch than in an EXECUTE of its own, with its part of the batch's end: the kind of
+/// statement, a timestamp as a value.
+const ADDED_MAX: usize = 32;
 const BATCHED: &[u8] = b"\0\x0eUNLOGGED_BATCH";
 const SINGLE: &[u8] = b"\0\x06SIMPLE";
 
@@ -197,6 +200,8 @@ pub(in crate::features) fn on_leaves(
     let queries = std::iter::once(leader).chain(members.map(|member| &member.query));
     // They were read when they joined, so this cannot fail; if it does, the node refuses the empty body
     // and each goes by itself. None may be left out.
+    let body_len_max = queries.clone().map(|query| query.body.len() + ADDED_MAX);
+    let body_len_max = body_len_max.sum();
     let views = queries.map(|query| ExecuteView::parse(&query.body, query.version).ok());
     let views: Option<Vec<ExecuteView<'_>>> = views.collect();
     debug_assert!(views.is_some(), "a write of a batch cannot be read");
@@ -206,7 +211,9 @@ pub(in crate::features) fn on_leaves(
             write_batch(leader, &views, timed, version, out);
         }
     };
-    engine.links.push_instead(at, Opcode::Batch, body);
+    engine
+        .links
+        .push_instead(at, Opcode::Batch, body_len_max, body);
     true
 }
 

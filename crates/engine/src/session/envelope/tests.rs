@@ -101,7 +101,7 @@ fn a_compressed_request_that_is_too_long_is_refused_too() {
             body_len: 0,
         };
         encoder.push_slice(header, &vec![b' '; 2 * MAX]);
-        engine.on_client_bytes(now, client, encoder.pending());
+        engine.on_client_bytes(now, client, &encoder.take_pending());
         let (bytes, _) = take(engine.client_bytes(client).expect("it is there"));
         let mut decoder = Decoder::new(MAX);
         decoder.set_mode(false, compression);

@@ -12,6 +12,8 @@
 //! - the link is replaced, and closed when it has answered what it carries, if their nodes may still answer most of them;
 //! - it is closed if their time is over;
 //! - it is closed if they are all that it has: nothing can be sent there, and nothing is lost.
+//!
+//! The next one at that node has to wait for that, and keeps its place until then ([`crate::upstream::pool::renewals`]).
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,7 @@ use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::upstream::link::{Link, RESERVED, Stream, Tenure};
 use crate::upstream::links::Links;
+use crate::upstream::pool::renewals::Renewals;
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +55,8 @@ enum Silence {
     Stuck,
     /// It has few streams left.
     Crowded,
+    /// It is of no more use, as too many answers are missing.
+    Exhausted(&'static str),
     Lost(&'static str),
 }
 
@@ -87,19 +92,25 @@ impl Link {
         };
         let used = self.streams.iter().skip(RESERVED);
         if used.filter(is_overdue).count() > in_flight_max / 2 {
-            return Silence::Lost("too many answers never came");
+            return Silence::Exhausted("too many answers never came");
         }
         match self.in_flight() == 0 && !self.has_room(in_flight_max) {
-            true => Silence::Lost("no stream is left"),
+            true => Silence::Exhausted("no stream is left"),
             false => Silence::Crowded,
         }
     }
 
-    /// Another one is to have its place.
-    fn end_tenure(&mut self, now: Instant) {
+    /// Another one is to have its place; true if it may have it now.
+    fn end_tenure(&mut self, renewals: Option<&mut Renewals>, now: Instant) -> bool {
+        // Nobody wants one in its place.
+        let Some(renewals) = renewals else {
+            return true;
+        };
         if self.tenure == Tenure::Stays {
-            self.tenure = Tenure::Ends { from: now };
+            let from = renewals.claim(self.node, now);
+            self.tenure = Tenure::Ends { from };
         }
+        self.tenure == Tenure::Over || renewals.are_due(self.node, now)
     }
 }
 
@@ -109,16 +120,29 @@ impl Links {
         let mut found = Silent::default();
         let mut silent = Vec::new();
         for (key, link) in &mut self.open {
-            match link.silence(cx) {
-                Silence::None => {}
-                Silence::Probe => silent.push(key),
-                Silence::Stuck => found.stuck.push(key),
-                Silence::Crowded => link.end_tenure(cx.now),
-                Silence::Lost(why) => {
-                    let address = cx.snapshot.nodes[link.node.as_usize()].address;
-                    tracing::warn!(node = %address, "closing a link: {why}");
-                    found.lost.push((key, why));
+            let pool = self.pools.get_mut(link.pool);
+            let renewals = pool.map(|pool| &mut pool.renewals);
+            let lost = match link.silence(cx) {
+                Silence::None => None,
+                Silence::Probe => {
+                    silent.push(key);
+                    None
                 }
+                Silence::Stuck => {
+                    found.stuck.push(key);
+                    None
+                }
+                Silence::Crowded => {
+                    link.end_tenure(renewals, cx.now);
+                    None
+                }
+                Silence::Exhausted(why) => link.end_tenure(renewals, cx.now).then_some(why),
+                Silence::Lost(why) => Some(why),
+            };
+            if let Some(why) = lost {
+                let address = cx.snapshot.nodes[link.node.as_usize()].address;
+                tracing::warn!(node = %address, "closing a link: {why}");
+                found.lost.push((key, why));
             }
         }
         for key in silent {

@@ -5,7 +5,7 @@ use helenus_policy::ring::NodeIndex;
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::upstream::connect::kind::LinkKind;
-use crate::upstream::link::Closing;
+use crate::upstream::link::{Closing, Tenure};
 use crate::upstream::links::Links;
 use crate::upstream::pool::WAITING_MAX;
 use crate::upstream::pool::slot::{Slot, Special};
@@ -73,8 +73,18 @@ impl Links {
         None
     }
 
-    /// The place of a special link, made on first use. When there are too many, the one goes that has
-    /// not been wanted for longest; `None` if all are in use.
+    /// Special links of a pool that have given up their places and still carry something.
+    fn special_replaced(&self, pool: PoolKey) -> usize {
+        let replaced = self.open.values().filter(|link| {
+            link.pool == pool
+                && link.tenure == Tenure::Over
+                && !matches!(link.kind, LinkKind::Shared(_))
+        });
+        replaced.count()
+    }
+
+    /// The place of a special link, made on first use. When there are too many, with those that have been replaced, the
+    /// one goes that has not been wanted for longest; `None` if all are in use.
     fn special_place(
         &mut self,
         cx: &mut Context,
@@ -82,13 +92,15 @@ impl Links {
         node: NodeIndex,
         kind: &LinkKind,
     ) -> Option<&mut Special> {
-        let special = &mut self.pools.get_mut(pool)?.special;
         let is_wanted = |special: &Special| special.kind == *kind && special.node == node;
-        let at = match special.iter().position(is_wanted) {
+        let known = self.pools.get(pool)?.special.iter().position(is_wanted);
+        let at = match known {
             Some(at) => at,
             None => {
+                let replaced = self.special_replaced(pool);
+                let special = &mut self.pools.get_mut(pool)?.special;
                 let mut closed = None;
-                if special.len() >= cx.shared.config.limits.special_links_max {
+                if special.len() + replaced >= cx.shared.config.limits.special_links_max {
                     let idle = special.iter().enumerate();
                     let (oldest, _) = idle
                         .filter(|(_, special)| special.is_idle(&self.open))
@@ -114,3 +126,6 @@ impl Links {
         Some(place)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,7 @@ impl Connection {
                 opcode: opcode as u8,
                 body_len: 0,
             };
-            state.encoder.push(header, write_body);
+            state.encoder.push(header, 0, write_body);
         }
         self.shared.to_write.notify_one();
         answer.await.map_err(|_| BROKEN)
@@ -192,9 +192,7 @@ async fn write(mut half: Writing, shared: Arc<Shared>) {
     loop {
         let bytes = {
             let mut state = shared.state();
-            let bytes = state.encoder.pending().to_vec();
-            state.encoder.advance(bytes.len());
-            bytes
+            state.encoder.take_pending()
         };
         if bytes.is_empty() {
             shared.to_write.notified().await;

@@ -68,8 +68,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, together: usize)
                 );
             }
         }
-        let bytes = encoder.pending().to_vec();
-        encoder.advance(bytes.len());
+        let bytes = encoder.take_pending();
         stream.write_all(&bytes).await.unwrap();
         stream.flush().await.unwrap();
     }

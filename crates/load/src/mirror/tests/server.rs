@@ -161,8 +161,7 @@ async fn answer(mut stream: TcpStream, script: Arc<Script>, suffix: &[u8]) {
                 }
             }
         }
-        let bytes = encoder.pending().to_vec();
-        encoder.advance(bytes.len());
+        let bytes = encoder.take_pending();
         stream.write_all(&bytes).await.expect("written");
     }
 }

@@ -80,6 +80,6 @@ impl Strategy for PagedScan {
             Flow::Stretches(stretches) => stretches.byte_len(),
             Flow::Pieces(_) | Flow::Tail(..) | Flow::AsItIs(_) => 0,
         };
-        self.join.byte_len() + parts
+        self.join.held_len() + parts
     }
 }

@@ -125,3 +125,26 @@ fn a_link_without_any_stream_left_is_closed_at_once() {
     assert!(dialed(&mut bench).is_some());
     assert!(bench.engine.contradictions().is_empty());
 }
+
+#[test]
+fn a_node_that_answers_nothing_gets_a_new_link_every_five_seconds_at_most() {
+    let mut bench = bench();
+    let (begin, mut opened) = (bench.now, 0);
+    while bench.now < begin + MS(60_000) {
+        for stream in 0..3 {
+            let text = format!("SELECT total FROM app.others WHERE customer = {stream}");
+            let body = Asking::default().query(VERSION, &text);
+            bench.ask(Opcode::Query, stream, &body);
+        }
+        opened += open_links(&mut bench.engine, bench.now, VERSION).len();
+        let all: Vec<LinkKey> = bench.engine.links.open.keys().collect();
+        for link in all {
+            take_sent(&mut bench.engine, link);
+        }
+        bench.wait(MS(1_200));
+        assert_eq!(bench.answers().len(), 3);
+        assert!(links(&bench) <= 2);
+        assert_eq!(bench.engine.contradictions(), Vec::<String>::new());
+    }
+    assert!((10..=13).contains(&opened), "{opened} in 60 s");
+}
