@@ -21,7 +21,16 @@ pub(crate) struct Response<'a> {
     pub link: LinkKey,
 }
 
-impl Response<'_> {
+impl<'a> Response<'a> {
+    /// The same with this in front of its content.
+    pub(crate) fn with(self, header: Header, prelude: &'a [u8]) -> Response<'a> {
+        Response {
+            header,
+            prelude,
+            ..self
+        }
+    }
+
     pub(crate) fn has_rows(&self) -> bool {
         self.header.opcode == Opcode::Result as u8
             && matches!(result_kind(self.content), Ok(ResultKind::Rows))

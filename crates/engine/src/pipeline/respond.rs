@@ -180,12 +180,7 @@ impl Engine {
         self.drop_node_request(key);
         if !is_single {
             let prelude = stripped.as_deref().unwrap_or(prelude);
-            let response = Response {
-                header,
-                prelude,
-                ..response
-            };
-            let outcome = Outcome::of_response(response, untried);
+            let outcome = Outcome::of_response(response.with(header, prelude), untried);
             step = self.advance(client, |execution, around| {
                 execution.on_outcome(around, None, outcome)
             });
