@@ -372,8 +372,10 @@ fn write_options<'a>(
     use query_flags::*;
     let keyspace = keyspace.filter(|_| to == Version::V5);
     let now_in_seconds = options.now_in_seconds.filter(|_| to == Version::V5);
-    let mut flags = options.flags & (SKIP_METADATA | SERIAL_CONSISTENCY | TIMESTAMP) | PAGE_SIZE;
+    let mut flags = options.flags & SKIP_METADATA | PAGE_SIZE;
     let set = |on: bool, bit: u32| if on { bit } else { 0 };
+    flags |= set(options.serial_consistency.is_some(), SERIAL_CONSISTENCY);
+    flags |= set(options.timestamp.is_some(), TIMESTAMP);
     flags |= set(count > 0, VALUES);
     flags |= set(page.state.is_some(), PAGING_STATE);
     flags |= set(keyspace.is_some(), KEYSPACE);

@@ -33,6 +33,7 @@ const VERSIONS: [(Version, Version); 4] = [
 fn asking<'a>(timestamp: Option<i64>) -> Asking<'a> {
     Asking {
         values: &VALUES,
+        serial: Some(9),
         timestamp,
         ..Asking::default()
     }
@@ -220,9 +221,15 @@ fn warnings_about_the_link_are_left_out_before_the_layouts_are_written() {
 
 #[test]
 fn what_is_prepared_is_executed_on_the_layout_once_a_node_knows_it() {
-    let mut bench = Bench::derived(Version::V5, Version::V5);
+    for versions in VERSIONS {
+        executes_what_is_prepared(versions);
+    }
+}
+
+fn executes_what_is_prepared((of_client, of_node): (Version, Version)) {
+    let mut bench = Bench::derived(of_client, of_node);
     bench.prepare(INSERT, b"own", &MARKERS, &[]);
-    let body = asking(None).execute(Version::V5, b"own");
+    let body = asking(None).execute(of_client, b"own");
     for is_known in [false, true] {
         bench.ask(Opcode::Execute, 2, &body);
         for (opcode, stream, _) in bench.at_node() {
@@ -239,7 +246,7 @@ fn what_is_prepared_is_executed_on_the_layout_once_a_node_knows_it() {
             false => assert_eq!(opcode, Opcode::Query),
             true => {
                 assert_eq!(opcode, Opcode::Execute);
-                let view = ExecuteView::parse(&body, Version::V5).expect("an EXECUTE");
+                let view = ExecuteView::parse(&body, of_node).expect("an EXECUTE");
                 assert_eq!(
                     (view.id, view.options.consistency),
                     (&b"derived"[..], Consistency::ANY)
