@@ -5,7 +5,7 @@ use helenus_cql::quote_text as literal;
 
 use crate::catalogue::{Encoding, Layout};
 use crate::flag::Feature;
-use crate::stored::{Kind, PARTITION};
+use crate::stored::{Kind, PARTITION, of_table};
 use crate::table::TableKey;
 
 /// One change of what the catalogue says of a table.
@@ -50,9 +50,24 @@ pub fn doubt(table: &TableKey, tokens: &[i64]) -> String {
     let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
     for token in tokens {
         batch.push_str(&format!(
-            "INSERT INTO helenus.layout_doubts (keyspace_name, table_name, ring_token) VALUES ({}, {}, {token}); ",
+            "INSERT INTO helenus.layout_doubts (keyspace_name, table_name, ring_token, doubted) VALUES ({}, {}, {token}, \
+             true); ",
             literal(&table.keyspace),
             literal(&table.table)
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Takes partitions of a table out of doubt, each with the time at which it was put in: one that was put in again since
+/// stays.
+pub fn settle_doubts(table: &TableKey, settled: &[(i64, i64)]) -> String {
+    let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
+    for (token, written_us) in settled {
+        batch.push_str(&format!(
+            "DELETE FROM helenus.layout_doubts USING TIMESTAMP {written_us} WHERE {} AND ring_token = {token}; ",
+            of_table(table)
         ));
     }
     batch.push_str("APPLY BATCH");
@@ -62,9 +77,39 @@ pub fn doubt(table: &TableKey, tokens: &[i64]) -> String {
 /// Takes all partitions of a table out of doubt.
 pub fn forget_doubts(table: &TableKey) -> String {
     format!(
-        "DELETE FROM helenus.layout_doubts WHERE keyspace_name = {} AND table_name = {}",
-        literal(&table.keyspace),
-        literal(&table.table)
+        "DELETE FROM helenus.layout_doubts WHERE {}",
+        of_table(table)
+    )
+}
+
+/// Ranges that end there, of so many, have been compared with a layout, at that time.
+pub fn sweep(
+    table: &TableKey,
+    layout: &str,
+    (ends, ranges): (&[i64], usize),
+    compared_ms: i64,
+) -> String {
+    let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();
+    for end in ends {
+        batch.push_str(&format!(
+            "INSERT INTO helenus.layout_sweeps (keyspace_name, table_name, layout, range_end, ranges, compared) VALUES \
+             ({}, {}, {}, {end}, {ranges}, {compared_ms}); ",
+            literal(&table.keyspace),
+            literal(&table.table),
+            literal(layout),
+        ));
+    }
+    batch.push_str("APPLY BATCH");
+    batch
+}
+
+/// Forgets which ranges of a layout have been compared; without its name, of all layouts of the table.
+pub fn forget_sweeps(table: &TableKey, layout: Option<&str>) -> String {
+    let layout = layout.map(|layout| format!(" AND layout = {}", literal(layout)));
+    format!(
+        "DELETE FROM helenus.layout_sweeps WHERE {}{}",
+        of_table(table),
+        layout.unwrap_or_default()
     )
 }
 
@@ -171,5 +216,20 @@ mod tests {
         let end = batch(41, 42, &table, &[Change::End(Feature::Encodings)]);
         assert!(end.contains("SET version = 42 WHERE part = 'all' IF version = 41;"));
         assert!(end.contains("DELETE FROM helenus.catalogue WHERE part = 'all'"));
+    }
+    #[test]
+    fn a_doubt_is_taken_out_with_its_own_time() {
+        let table = TableKey::new("shop", "it's");
+        assert_eq!(
+            doubt(&table, &[7]),
+            "BEGIN UNLOGGED BATCH INSERT INTO helenus.layout_doubts (keyspace_name, table_name, ring_token, doubted) \
+             VALUES ('shop', 'it''s', 7, true); APPLY BATCH"
+        );
+        assert_eq!(
+            settle_doubts(&table, &[(7, 1_000), (-8, 2_000)]),
+            "BEGIN UNLOGGED BATCH DELETE FROM helenus.layout_doubts USING TIMESTAMP 1000 WHERE keyspace_name = 'shop' \
+             AND table_name = 'it''s' AND ring_token = 7; DELETE FROM helenus.layout_doubts USING TIMESTAMP 2000 WHERE \
+             keyspace_name = 'shop' AND table_name = 'it''s' AND ring_token = -8; APPLY BATCH"
+        );
     }
 }

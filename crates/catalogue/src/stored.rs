@@ -1,5 +1,6 @@
 //! How the catalogue is stored: its tables, and the rows of its one partition.
 
+use crate::TableKey;
 use crate::flag::Feature;
 
 /// The key of the one partition.
@@ -20,14 +21,45 @@ pub const CREATE_DICTIONARIES: &str = "CREATE TABLE IF NOT EXISTS helenus.dictio
     created timestamp, PRIMARY KEY ((keyspace_name, table_name), id))";
 
 /// Partitions of tables with derived layouts of which it is not known whether the table has what the layouts have:
-/// proxies put them in, and a sweep takes them out once they have been compared.
+/// proxies put them in, and a sweep takes them out once they have been compared. The time at which `doubted` was written
+/// tells whether that has happened again since.
 pub const CREATE_DOUBTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_doubts (\
-    keyspace_name text, table_name text, ring_token bigint, PRIMARY KEY ((keyspace_name, table_name), ring_token))";
+    keyspace_name text, table_name text, ring_token bigint, doubted boolean, \
+    PRIMARY KEY ((keyspace_name, table_name), ring_token))";
+
+/// When ranges of the ring were compared with a derived layout.
+pub const CREATE_SWEEPS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_sweeps (\
+    keyspace_name text, table_name text, layout text, range_end bigint, ranges int, compared timestamp, \
+    PRIMARY KEY ((keyspace_name, table_name), layout, range_end))";
 
 /// The partitions of a table that are in doubt, so many at most.
-pub fn select_doubts(table: &crate::TableKey, max: usize) -> String {
+pub fn select_doubts(table: &TableKey, max: usize) -> String {
     format!(
-        "SELECT ring_token FROM helenus.layout_doubts WHERE keyspace_name = {} AND table_name = {} LIMIT {max}",
+        "SELECT ring_token FROM helenus.layout_doubts WHERE {} LIMIT {max}",
+        of_table(table)
+    )
+}
+
+/// The same, with the times at which they were put in, in microseconds.
+pub fn select_timed_doubts(table: &TableKey, max: usize) -> String {
+    format!(
+        "SELECT ring_token, WRITETIME(doubted) FROM helenus.layout_doubts WHERE {} LIMIT {max}",
+        of_table(table)
+    )
+}
+
+/// Layout, end and number of ranges, and when each was compared.
+pub fn select_sweeps(table: &TableKey) -> String {
+    format!(
+        "SELECT layout, range_end, ranges, compared FROM helenus.layout_sweeps WHERE {}",
+        of_table(table)
+    )
+}
+
+/// Of tables whose partition is a table.
+pub(crate) fn of_table(table: &TableKey) -> String {
+    format!(
+        "keyspace_name = {} AND table_name = {}",
         helenus_cql::quote_text(&table.keyspace),
         helenus_cql::quote_text(&table.table)
     )
@@ -109,7 +141,7 @@ mod tests {
 
     #[test]
     fn columns_need_no_quotation_marks() {
-        for create in [CREATE, CREATE_DICTIONARIES, CREATE_DOUBTS] {
+        for create in [CREATE, CREATE_DICTIONARIES, CREATE_DOUBTS, CREATE_SWEEPS] {
             let (_, columns) = create.split_once('(').expect("columns");
             let (columns, _) = columns.split_once("PRIMARY KEY").expect("a key");
             let names = columns.split(", ").filter_map(|of| of.split_once(' '));
