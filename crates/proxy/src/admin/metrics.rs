@@ -93,6 +93,8 @@ const GLOBAL: &[Shown] = &[
     shown("layout_reads_fallen_back", "helenus_layout_reads_fallen_back_total", &[], "Reads of layouts that were repeated on the table, because the layout could not be read, or its rows were too many to be sorted."),
     shown("layout_writes", "helenus_layout_writes_total", &[], "Writes to tables with layouts."),
     shown("layout_writes_refused", "helenus_layout_writes_refused_total", &[], "Requests refused because layouts could not be kept equal to their table."),
+    shown("layout_writes_doubted", "helenus_layout_writes_doubted_total", &[], "Writes after which it is not known whether derived layouts have what their table has: their partitions are read from the table until they have been compared."),
+    shown("layout_writes_missed", "helenus_layout_writes_missed_total", &[], "Writes that a derived layout has missed, because no node took them: it is not read until it has been compared."),
     shown("layout_writes_fenced", "helenus_layout_writes_fenced_total", &[], "Requests about tables with layouts that the proxy itself answered with OVERLOADED: the catalogue could not be read."),
     shown("scans_in_parts", "helenus_scans_in_parts_total", &[], "Pages of scans that were read from several parts of the ring at once."),
     shown("scans_in_stretches", "helenus_scans_in_stretches_total", &[], "Pages of filtering scans that were read stretch by stretch of the ring."),
