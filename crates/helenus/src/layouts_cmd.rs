@@ -3,7 +3,9 @@
 use clap::{Args, Subcommand};
 use helenus_advise::layouts::{advise, calibrate};
 use helenus_console::terminal::{run_orderly, run_to_end};
-use helenus_migrate::layouts::{CreateArgs, create, distrust, rebuild, remove, status, verify};
+use helenus_migrate::layouts::{
+    CreateArgs, create, distrust, rebuild, remove, status, sweep, verify,
+};
 
 /// Copies of a table in different clustering orders, designed from the workload.
 #[derive(Args)]
@@ -21,6 +23,7 @@ enum Action {
     Create(CreateArgs),
     Status(status::StatusArgs),
     Verify(verify::VerifyArgs),
+    Sweep(sweep::SweepArgs),
     Distrust(distrust::DistrustArgs),
     Rebuild(rebuild::RebuildArgs),
     Drop(remove::DropArgs),
@@ -33,6 +36,7 @@ pub(crate) fn run(args: LayoutsArgs) -> anyhow::Result<()> {
         Action::Create(args) => run_to_end(create::run(args)),
         Action::Status(args) => run_to_end(status::run(args)),
         Action::Verify(args) => run_to_end(verify::run(args)),
+        Action::Sweep(args) => run_orderly(sweep::run(args)),
         Action::Distrust(args) => run_to_end(distrust::run(args)),
         Action::Rebuild(args) => run_to_end(rebuild::run(args)),
         Action::Drop(args) => run_to_end(remove::run(args)),

@@ -21,6 +21,7 @@ mod replication;
 mod request;
 mod rules;
 pub mod status;
+pub mod sweep;
 mod tables;
 #[cfg(test)]
 mod testing;

@@ -129,18 +129,21 @@ pub(crate) async fn create(
     proxy_roles: &[String],
     needs: Needs,
 ) -> Result<()> {
-    let (progress, more) = match needs {
+    let (progress, more): (_, &[&str]) = match needs {
         Needs::Layouts {
             progress,
-            are_derived,
-        } => (progress, are_derived.then_some(stored::CREATE_DOUBTS)),
-        Needs::Encodings { progress } => (progress, Some(stored::CREATE_DICTIONARIES)),
+            are_derived: true,
+        } => (progress, &[stored::CREATE_DOUBTS, stored::CREATE_SWEEPS]),
+        Needs::Layouts { progress, .. } => (progress, &[]),
+        Needs::Encodings { progress } => (progress, &[stored::CREATE_DICTIONARIES]),
     };
     let mut tables = vec![stored::CREATE.to_owned(), progress.create()];
-    tables.extend(more.map(str::to_owned));
+    tables.extend(more.iter().map(|create| (*create).to_owned()));
     // Of what they have missed, or doubt.
     let written: &[&str] = match needs {
-        Needs::Layouts { are_derived, .. } if are_derived => &["catalogue", "layout_doubts"],
+        Needs::Layouts { are_derived, .. } if are_derived => {
+            &["catalogue", "layout_doubts", "layout_sweeps"]
+        }
         _ => &[],
     };
     keyspace::create(cluster, like, proxy_roles, (&tables, written)).await
@@ -212,6 +215,16 @@ pub(crate) async fn read_with_losses(cluster: &Cluster, table: &TableName) -> Re
         version: catalogue.version,
         of: catalogue.tables.remove(&key(table)).unwrap_or_default(),
     })
+}
+
+/// All tables with layouts.
+pub(crate) async fn entries_of_all(cluster: &Cluster) -> Result<Vec<(TableKey, Vec<Layout>)>> {
+    let catalogue = read_all(cluster).await?;
+    let tables = catalogue.tables.into_iter().filter_map(|(table, of)| {
+        let layouts = of.layouts?.layouts;
+        Some((table, layouts))
+    });
+    Ok(tables.collect())
 }
 
 /// The table of which this one holds a layout.

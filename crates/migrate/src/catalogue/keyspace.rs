@@ -76,6 +76,14 @@ async fn has_data_centers(cluster: &Cluster) -> Result<bool> {
     Ok(class.ends_with("NetworkTopologyStrategy"))
 }
 
+/// The level at which all is seen that proxies have written, and at which they see what is written.
+pub(crate) async fn level(cluster: &Cluster) -> Result<Consistency> {
+    Ok(match has_data_centers(cluster).await? {
+        true => Consistency::EachQuorum,
+        false => Consistency::Quorum,
+    })
+}
+
 /// Makes sure that what was agreed on is at a quorum of each data center, where proxies read it. `read` must select all
 /// columns: what replicas lack, they are given with the read.
 pub(crate) async fn spread(cluster: &Cluster, read: &str) -> Result<()> {

@@ -27,6 +27,12 @@ const WRITE_DEFAULT: Duration = Duration::from_secs(2);
 
 const TRUNCATE_DEFAULT: Duration = Duration::from_secs(60);
 
+/// How long after it was sent a node may still carry out a request.
+pub(crate) async fn request_max(cluster: &Cluster) -> Duration {
+    let longest = Timeouts::longest(cluster).await;
+    longest.queue + longest.write
+}
+
 /// How long nodes may still carry out what they have been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Timeouts {
@@ -36,6 +42,14 @@ struct Timeouts {
 }
 
 impl Timeouts {
+    async fn longest(cluster: &Cluster) -> Timeouts {
+        let mut longest = Timeouts::default();
+        for node in cluster.nodes() {
+            longest = longest.max(Timeouts::of(cluster, &node).await);
+        }
+        longest
+    }
+
     async fn of(cluster: &Cluster, node: &Arc<Node>) -> Timeouts {
         let told: Result<Vec<(String, Option<String>)>> = cluster
             .rows_of(
@@ -129,11 +143,7 @@ impl Settle {
                 others,
             };
         }
-        let mut longest = Timeouts::default();
-        for node in cluster.nodes() {
-            longest = longest.max(Timeouts::of(cluster, &node).await);
-        }
-        Settle::after(longest, others)
+        Settle::after(Timeouts::longest(cluster).await, others)
     }
 
     /// Where nodes take no longer than that.
@@ -198,7 +208,7 @@ async fn wait_for(time: Duration, (what, then): (&str, &str)) {
 }
 
 /// `12s`, `2000ms`, or milliseconds without a unit.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit());
     let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
     let number: u64 = number.parse().ok()?;

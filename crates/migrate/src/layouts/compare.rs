@@ -66,7 +66,7 @@ pub(super) struct Differences {
 
 /// Readers of the table and its layouts.
 pub(super) struct Readers<'a> {
-    table: &'a Table,
+    pub table: &'a Table,
     pub own: Reader<'a>,
     pub copies: Vec<Reader<'a>>,
 }
@@ -107,15 +107,24 @@ impl<'a> Comparison<'a> {
         work: &'a Work,
     ) -> (Comparison<'a>, Vec<Range>) {
         let ranges = helenus_rows::split(ring::suitable(cluster, &readers.table.name).await);
-        let comparison = Comparison {
+        let bar = bar("comparing", ranges.len() as u64);
+        (Comparison::new(readers, work, bar), ranges)
+    }
+
+    /// Of which nobody sees how far it has come.
+    pub(super) fn silent(readers: &'a Readers<'a>, work: &'a Work) -> Comparison<'a> {
+        Comparison::new(readers, work, ProgressBar::hidden())
+    }
+
+    fn new(readers: &'a Readers<'a>, work: &'a Work, bar: ProgressBar) -> Comparison<'a> {
+        Comparison {
             readers,
             work,
             throttle: Throttle::new(work.rows_per_second),
             counter: Mutex::new(Counter::new(readers.table)),
             rows: AtomicU64::new(0),
-            bar: bar("comparing", ranges.len() as u64),
-        };
-        (comparison, ranges)
+            bar,
+        }
     }
 
     /// All rows of the table, and distinct values.

@@ -46,7 +46,7 @@ pub async fn run(args: CreateArgs) -> Result<()> {
         return report(&args, &layouts, None);
     }
     if news.iter().any(|layout| layout.is_derived()) {
-        home::check_table(&table)?;
+        rules::check_derived(&table)?;
     }
     // Of one that is written already, rows that it misses are found when it is compared.
     if news
@@ -221,6 +221,12 @@ fn report(args: &CreateArgs, layouts: &[Layout], filled: Option<&Filled>) -> Res
             filled.time.as_secs_f64()
         ),
         None => println!("they were there already"),
+    }
+    if layouts.iter().any(Layout::is_derived) {
+        println!(
+            "derived layouts are compared with their table by `helenus layouts sweep`, which must run from now on, once for \
+             the cluster (systemctl enable --now helenus-sweep)"
+        );
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use helenus_rows::{Table, TableName};
 use super::backfill;
 use super::compare::Compared;
 use super::entry::{check_unchanged, claim, in_state};
-use super::verdict::{self, Verdict, verify};
+use super::verdict::{self, Repairing, Verdict, verify};
 use super::work::Work;
 use crate::catalogue;
 use crate::catalogue::claim::Claim;
@@ -101,7 +101,11 @@ async fn copy_and_compare(
         Some(_) => 0,
         None => backfill::fill(cluster, table, entries, (work, claim)).await?,
     };
-    let (compared, verdicts) = verify(cluster, table, entries, work, Some(claim)).await?;
+    let repairing = Repairing {
+        claim,
+        may_delete: work.may_delete(),
+    };
+    let (compared, verdicts) = verify(cluster, table, entries, work, Some(repairing)).await?;
     Ok((copied, compared, verdicts))
 }
 

@@ -22,6 +22,12 @@ pub(super) async fn add_columns(
     if has_more {
         let checked = async {
             rules::check(&table, cluster).await?;
+            if layouts
+                .iter()
+                .any(|(held_in, _)| held_in.keyspace != name.keyspace)
+            {
+                rules::check_derived(&table)?;
+            }
             fill::refuse_untimed(cluster, &table, name, work).await
         };
         checked.await.with_context(|| {

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use helenus_catalogue::{KEYSPACE, Layout, LayoutState};
 use helenus_cql::{Name, fold_identifier};
-use helenus_rows::{Table, TableName};
+use helenus_rows::TableName;
 
 use super::names::{self, NAME_MAX};
 use super::replication::Replication;
@@ -116,20 +116,6 @@ fn check_keyspace(keyspace: &Name, table: &TableName) -> Result<()> {
         bail!("{keyspace} is not a keyspace for tables of layouts: choose another with --keyspace");
     }
     Ok(())
-}
-
-/// Refuses a table whose layouts no other keyspace could hold.
-pub(super) fn check_table(table: &Table) -> Result<()> {
-    match table.of_user_type() {
-        None => Ok(()),
-        Some(column) => bail!(
-            "column {} of {} has the type {}, which only its own keyspace has: its layouts cannot be derived. Leave \
-             --replication out",
-            column.name,
-            table.name,
-            column.cql_type
-        ),
-    }
 }
 
 /// Checks that the keyspace of derived layouts is there and replicated as was said, or that it can be made. Returns

@@ -76,6 +76,9 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
         .cloned()
         .collect();
     check_copies(&cluster, &table, &there).await?;
+    if chosen.iter().any(Layout::is_derived) {
+        rules::check_derived(&table)?;
+    }
     let replication = args.replication.as_ref();
     tables::missing_keyspaces(&cluster, &chosen, replication).await?;
     fill::refuse_untimed(&cluster, &table, &args.table, &args.work).await?;

@@ -69,7 +69,7 @@ pub async fn run(args: DropArgs) -> Result<()> {
     }
     let is_last = flags::lower(&cluster, table, Feature::Layouts, &lost).await?;
     if is_last {
-        forget_doubts(&cluster, table).await?;
+        forget_sweeps(&cluster, table).await?;
     }
     if layouts.is_empty() && !is_last {
         bail!("{table} has no layouts");
@@ -96,14 +96,18 @@ pub async fn run(args: DropArgs) -> Result<()> {
 }
 
 /// Nobody will compare its partitions with layouts any more.
-async fn forget_doubts(cluster: &Cluster, table: &TableName) -> Result<()> {
+async fn forget_sweeps(cluster: &Cluster, table: &TableName) -> Result<()> {
     let tables = catalogue::tables_of_keyspace(cluster).await?;
-    if !tables.contains("layout_doubts") {
-        return Ok(());
+    let key = catalogue::key(table);
+    for (name, forget) in [
+        ("layout_doubts", change::forget_doubts(&key)),
+        ("layout_sweeps", change::forget_sweeps(&key, None)),
+    ] {
+        if tables.contains(name) {
+            cluster.run(&forget).await?;
+        }
     }
-    cluster
-        .run(&change::forget_doubts(&catalogue::key(table)))
-        .await
+    Ok(())
 }
 
 fn is_of(flag: &Flag, table: &TableName) -> bool {

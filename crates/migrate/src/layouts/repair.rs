@@ -1,11 +1,13 @@
 //! Makes rows of a layout what they are in the table, by the times at which they were written.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
+use helenus_policy::token::{composite_key, murmur3_token};
 use helenus_rows::{Row, Table, expires_untold, remove};
 
 use super::compare::{Difference, Readers, Settled, settled};
-use super::work::Work;
 use super::writer::Writer;
 use crate::nodes::asked::Asked;
 
@@ -18,22 +20,24 @@ fn can_be_copied(table: &Table, row: &Row) -> bool {
 }
 
 /// Differences that remain after a repair.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Left {
     /// Rows that differ still. They hold something newer than the table, or of which CQL does not tell when
     /// it was written, or what was not deleted.
     pub rows: u64,
-    /// Rows with something that would have been deleted, had all replicas been asked.
+    /// Rows with something that would have been deleted, had that been allowed.
     pub undeleted: u64,
+    /// Tokens of their partitions.
+    pub tokens: BTreeSet<i64>,
 }
 
-/// Repairs rows of the layout with this number. The writer writes to that.
+/// Repairs rows of the layout with this number. The writer writes to that. Without `may_delete`, nothing is deleted.
 pub(super) async fn repair(
     writer: &Writer<'_>,
     table: &Table,
     (readers, at): (&Readers<'_>, usize),
     differences: &[Difference],
-    work: &Work,
+    may_delete: bool,
 ) -> Result<Left> {
     let Some(copy) = readers.copies.get(at) else {
         return Ok(Left::default());
@@ -55,9 +59,8 @@ pub(super) async fn repair(
         }
         let removals = extra.map(|extra| remove(&extra, own.as_ref()));
         let removals = removals.unwrap_or_default();
-        let is_deleted = work.may_delete();
-        let has_removals = !is_deleted && !removals.is_empty();
-        if is_deleted {
+        let has_removals = !may_delete && !removals.is_empty();
+        if may_delete {
             writer.send(removals).await?;
         }
         let settled = settled(row, &readers.own, copy).await?;
@@ -65,6 +68,7 @@ pub(super) async fn repair(
         Ok::<Left, anyhow::Error>(Left {
             rows: u64::from(differs),
             undeleted: u64::from(differs && has_removals),
+            tokens: differs.then(|| token_of(row)).into_iter().collect(),
         })
     });
     let mut left = Left::default();
@@ -72,6 +76,17 @@ pub(super) async fn repair(
     while let Some(one) = repairs.try_next().await? {
         left.rows += one.rows;
         left.undeleted += one.undeleted;
+        left.tokens.extend(one.tokens);
     }
     Ok(left)
+}
+
+/// Where the row's partition is on the ring.
+fn token_of(row: &Row) -> i64 {
+    let values = row.partition.iter();
+    let values = values.map(|value| value.as_deref().unwrap_or_default());
+    let mut key = Vec::new();
+    // Cassandra has taken it, so it is not too long.
+    composite_key(values, &mut key);
+    murmur3_token(&key)
 }

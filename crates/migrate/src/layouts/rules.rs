@@ -6,6 +6,33 @@ use helenus_rows::Table;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 
+/// Refuses tables that cannot have derived layouts, with the reason and the way out.
+///
+/// # Errors
+/// Their rows could not be compared and repaired by their times, which is how derived layouts get what they have missed; or
+/// no other keyspace can hold them.
+pub(super) fn check_derived(table: &Table) -> Result<()> {
+    let name = &table.name;
+    if let Some(column) = table.of_user_type() {
+        bail!(
+            "column {} of {name} has the type {}, which only its own keyspace has: its layouts cannot be derived. Leave \
+             --replication out",
+            column.name,
+            column.cql_type
+        );
+    }
+    if let Some(column) = table.untimed() {
+        bail!(
+            "column {} of {name} is a {}: CQL does not tell when the elements of lists and, before Cassandra 5.0, of sets \
+             and maps that are not frozen were written, and derived layouts get what they have missed by such times. Leave \
+             --replication out, or make the column frozen",
+            column.name,
+            column.cql_type
+        );
+    }
+    Ok(())
+}
+
 /// Refuses tables that cannot have layouts, with the reason and the way out.
 pub(super) async fn check(table: &Table, cluster: &Cluster) -> Result<()> {
     let name = &table.name;

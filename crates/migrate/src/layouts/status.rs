@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::entry::table_of;
 use super::names;
 use super::ranges;
+use super::sweep::Swept;
 use crate::catalogue::{self, Known, told_lost};
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
@@ -49,6 +50,8 @@ struct Of {
     name: TableName,
     known: Known,
     layouts: Vec<Shown>,
+    /// Of derived ones that are read.
+    swept: Option<Swept>,
     /// Tables that are named as those of layouts, and are none: of an interrupted `drop`, as a rule.
     left_behind: Vec<TableName>,
     /// The advice if the catalogue has lost the table's entries.
@@ -87,6 +90,7 @@ pub async fn run(args: StatusArgs) -> Result<()> {
         tables.push(Of {
             left_behind: left_behind(&cluster, &name, &known).await?,
             lost: lost.find(|flag| flag.table == key).map(told_lost),
+            swept: Swept::of(&cluster, &name, known.layouts()).await?,
             name,
             known,
             layouts,
@@ -115,6 +119,11 @@ pub async fn run(args: StatusArgs) -> Result<()> {
     if wrong > 0 {
         bail!("{wrong} layouts are not as they should be");
     }
+    let swept = tables.iter().filter_map(|table| table.swept.as_ref());
+    let unswept = swept.filter(|swept| !swept.problems().is_empty()).count();
+    if unswept > 0 {
+        bail!("the derived layouts of {unswept} tables are not compared as they should be");
+    }
     Ok(())
 }
 
@@ -140,7 +149,9 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<S
     }
     if entry.state() == Some(LayoutState::Behind) {
         found.problems.push(
-            "it has missed writes, and is neither read nor written: `helenus layouts rebuild` fills it anew".to_owned(),
+            "it has missed writes, and is neither read nor written: `helenus layouts sweep` compares it, or `helenus layouts \
+             rebuild` fills it anew"
+                .to_owned(),
         );
     }
     if !table::exists(cluster, &copy_name.keyspace, &copy_name.table).await? {
@@ -331,6 +342,7 @@ fn as_json(table: &Of) -> Value {
         "rows": counted.and_then(|of| of.rows),
         "distinct_values": distinct.map(|(name, n)| (name.clone(), json!(n)))
             .collect::<serde_json::Map<_, _>>(),
+        "sweep": table.swept.as_ref().map(Swept::as_json),
         "lost": table.lost,
         "interrupted_drop": table.is_interrupted(),
         "layouts": layouts.collect::<Vec<_>>(),
@@ -396,6 +408,12 @@ fn print_text(tables: &[Of]) {
             ]);
         }
         println!("{lines}");
+        if let Some(swept) = &table.swept {
+            println!("  {}", swept.line());
+            for problem in swept.problems() {
+                println!("  problem: {problem}");
+            }
+        }
         for layout in &table.layouts {
             for problem in &layout.problems {
                 println!("  problem with {}: {problem}", layout.entry.name);

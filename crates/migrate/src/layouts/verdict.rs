@@ -1,6 +1,8 @@
 //! The findings of a comparison of a table with its layouts, for `verify`, and for `create` and `rebuild` before a
 //! layout is read.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use helenus_catalogue::Layout;
 use helenus_catalogue::change::Change;
@@ -38,8 +40,10 @@ pub(super) struct Verdict {
     pub unsettled: u64,
     /// Of those that differ; none if nothing was to be repaired.
     pub repaired: u64,
-    /// Rows with something to delete that was left, because not all replicas were asked.
+    /// Rows with something to delete that was left.
     pub undeleted: u64,
+    /// Tokens of the partitions that differ after a repair.
+    pub tokens: BTreeSet<i64>,
 }
 
 impl Verdict {
@@ -117,32 +121,54 @@ pub(super) async fn check_copies(
     Ok(())
 }
 
-/// Compares layouts with their table, and repairs them if there is a claim to them.
+/// The right to repair layouts.
+#[derive(Clone, Copy)]
+pub(super) struct Repairing<'a> {
+    pub claim: &'a Claim<'a>,
+    /// What the table does not have is deleted.
+    pub may_delete: bool,
+}
+
+/// Compares layouts with their table, and repairs them if that is wanted.
 pub(super) async fn verify(
     cluster: &Cluster,
     table: &Table,
     entries: &[Layout],
     work: &Work,
-    repairing: Option<&Claim<'_>>,
+    repairing: Option<Repairing<'_>>,
 ) -> Result<(Compared, Vec<Verdict>)> {
     let readers = Readers::new(cluster, table, entries, work).await?;
     let (comparison, ranges) = Comparison::begin(cluster, &readers, work).await;
     let found = comparison.compare(&ranges).await?;
+    let verdicts = judged(cluster, (&readers, entries), &found, work, repairing).await?;
+    Ok((comparison.finish(), verdicts))
+}
+
+/// The verdicts on what was found, for each layout, which are repaired if that is wanted.
+pub(super) async fn judged(
+    cluster: &Cluster,
+    (readers, entries): (&Readers<'_>, &[Layout]),
+    found: &[Differences],
+    work: &Work,
+    repairing: Option<Repairing<'_>>,
+) -> Result<Vec<Verdict>> {
+    let table = readers.table;
     let mut verdicts = Vec::new();
-    for (at, (entry, found)) in entries.iter().zip(&found).enumerate() {
+    for (at, (entry, found)) in entries.iter().zip(found).enumerate() {
         let mut verdict = judge(entry, found);
-        if let Some(claim) = repairing
+        if let Some(Repairing { claim, may_delete }) = repairing
             && !found.rows.is_empty()
         {
             let into = table_of(entry, &table.name);
             let writer = Writer::new(cluster, table, &[into], work, claim);
-            let left = repair(&writer, table, (&readers, at), &found.rows, work).await?;
+            let left = repair(&writer, table, (readers, at), &found.rows, may_delete).await?;
             verdict.repaired = verdict.differing().saturating_sub(left.rows);
             verdict.undeleted = left.undeleted;
+            verdict.tokens = left.tokens;
         }
         verdicts.push(verdict);
     }
-    Ok((comparison.finish(), verdicts))
+    Ok(verdicts)
 }
 
 fn judge(entry: &Layout, found: &Differences) -> Verdict {

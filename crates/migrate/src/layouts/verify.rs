@@ -7,7 +7,7 @@ use helenus_rows::TableName;
 
 use super::entry::claim;
 use super::verdict::{
-    UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
+    Repairing, UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
 };
 use super::work::Work;
 use crate::catalogue;
@@ -44,7 +44,9 @@ pub async fn run(args: VerifyArgs) -> Result<()> {
     let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     let claim = args.repair.then(|| claim(&cluster, &args.table, &chosen));
-    let verified = verify(&cluster, &table, &chosen, &args.work, claim.as_ref()).await;
+    let may_delete = args.work.may_delete();
+    let repairing = claim.as_ref().map(|claim| Repairing { claim, may_delete });
+    let verified = verify(&cluster, &table, &chosen, &args.work, repairing).await;
     let (compared, verdicts) = match &claim {
         Some(claim) => claim.explained(verified).await?,
         None => verified?,

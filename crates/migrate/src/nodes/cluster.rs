@@ -99,6 +99,14 @@ impl Cluster {
         done.map(|_| ()).with_context(|| text.to_owned())
     }
 
+    /// [`Cluster::run`] at a level of its own.
+    pub(crate) async fn run_at(&self, text: &str, level: Consistency) -> Result<()> {
+        let mut statement = Statement::new(text);
+        statement.set_consistency(level);
+        let done = self.session.query_unpaged(statement, ()).await;
+        done.map(|_| ()).with_context(|| text.to_owned())
+    }
+
     /// A conditional statement; whether it was applied.
     pub async fn is_applied(&self, text: &str) -> Result<bool, ExecutionError> {
         let answer = self.session.query_unpaged(text, ()).await?;

@@ -54,6 +54,18 @@ pub(crate) async fn wait_for_none(
     }
 }
 
+/// Looks from time to time whether nodes keep hints.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Free);
+
+impl Watched {
+    /// True if all nodes have answered, and none has kept hints, at each look for `quiet`.
+    pub(crate) async fn look(&mut self, cluster: &Cluster, quiet: Duration) -> bool {
+        let kept = kept(cluster).await;
+        self.0.is_for(Instant::now(), kept.is_empty(), quiet)
+    }
+}
+
 /// Since when all nodes have answered at each look, and none had hints.
 #[derive(Debug, Default)]
 struct Free(Option<Instant>);

@@ -1,0 +1,26 @@
+//! How a sweep does its work.
+
+use std::time::Duration;
+
+use super::super::work::Work;
+use super::pending::Waits;
+
+/// How the work is done.
+pub(super) struct How {
+    pub work: Work,
+    pub no_proxies: bool,
+    pub doubts_every: Duration,
+    /// How long after it was sent a request may be carried out.
+    pub request_max: Duration,
+    /// How long hints may be kept before they show.
+    pub hints_unseen: Duration,
+}
+
+impl How {
+    pub(super) fn waits(&self) -> Waits {
+        Waits {
+            request_max: self.request_max,
+            hints_unseen: self.hints_unseen,
+        }
+    }
+}

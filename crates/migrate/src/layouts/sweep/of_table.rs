@@ -1,0 +1,272 @@
+//! The sweep of one table.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use helenus_catalogue::{Layout, LayoutState};
+use helenus_rows::TableName;
+
+use super::super::work::Work;
+use super::how::How;
+use super::pending::{Due, Left, Pending};
+use super::round::{self, Round};
+use super::told::Told;
+use super::view::View;
+use super::{behind, doubts, parts};
+use crate::catalogue::now_ms;
+use crate::nodes::cluster::Cluster;
+use crate::nodes::hints::Watched;
+use crate::nodes::ring;
+
+/// Ranges that are compared before what is to be done is looked at again.
+const RANGES: usize = 4;
+/// A range is compared no more often than this.
+const ROUND_MIN: Duration = Duration::from_secs(600);
+/// Pause if there is nothing to do, or after an error.
+const PAUSE: Duration = Duration::from_secs(10);
+/// One that is asked for once waits no longer than this for partitions that are put in doubt again and again.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What has been done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    /// Rows of the table that were compared in rounds.
+    pub rows: u64,
+    /// Rows of layouts.
+    pub repaired: u64,
+    /// Layouts that were behind, and are read again.
+    pub opened: u64,
+    /// Partitions that were in doubt.
+    pub settled: u64,
+    /// Partitions that are in doubt still.
+    pub left: u64,
+}
+
+/// What is to be done next.
+enum Next {
+    GoOn,
+    Nothing,
+    /// The table has no derived layouts any more.
+    Over,
+}
+
+pub(super) struct OfTable<'a> {
+    pub name: TableName,
+    cluster: &'a Cluster,
+    how: &'a How,
+    done: RefCell<Done>,
+    pending: RefCell<Pending>,
+    round: RefCell<Option<Round>>,
+    /// Layouts that this sweep, or an earlier one that was stopped, has taken on: names, and numbers of their fillings.
+    taken_on: RefCell<Option<Vec<(String, i64)>>>,
+    is_over: Cell<bool>,
+}
+
+impl<'a> OfTable<'a> {
+    pub(super) fn new(cluster: &'a Cluster, name: TableName, how: &'a How) -> OfTable<'a> {
+        OfTable {
+            name,
+            cluster,
+            how,
+            done: RefCell::default(),
+            pending: RefCell::default(),
+            round: RefCell::default(),
+            taken_on: RefCell::default(),
+            is_over: Cell::new(false),
+        }
+    }
+
+    /// Everything once.
+    pub(super) async fn once(&self) -> Result<Done> {
+        let begin_ms = now_ms();
+        let mut hints = Watched::default();
+        // Time is counted from when what is in doubt was first seen.
+        self.look_for_doubts().await?;
+        while matches!(self.step(begin_ms).await?, Next::GoOn) {}
+        let begin = Instant::now();
+        loop {
+            self.settle_doubts(&mut hints).await?;
+            let is_done = self.pending.borrow().is_stuck();
+            if is_done || begin.elapsed() > PATIENCE {
+                break;
+            }
+            tokio::time::sleep(self.how.doubts_every).await;
+        }
+        let mut done = self.done.borrow_mut();
+        done.left = self.pending.borrow().len();
+        Ok(*done)
+    }
+
+    /// For as long as the table has derived layouts.
+    pub(super) async fn while_it_has_layouts(&self) {
+        futures::future::join(self.settle_on_and_on(), self.step_on_and_on()).await;
+    }
+
+    async fn settle_on_and_on(&self) {
+        let (mut told, mut hints) = (Told::default(), Watched::default());
+        while !self.is_over.get() {
+            let settled = self.settle_doubts(&mut hints).await;
+            told.hear(&self.name.to_string(), &settled);
+            tokio::time::sleep(match settled {
+                Ok(()) => self.how.doubts_every,
+                Err(_) => PAUSE,
+            })
+            .await;
+        }
+    }
+
+    async fn step_on_and_on(&self) {
+        let mut told = Told::default();
+        loop {
+            let round_min = i64::try_from(ROUND_MIN.as_millis()).unwrap_or(i64::MAX);
+            let next = self.step(now_ms() - round_min).await;
+            told.hear(&self.name.to_string(), &next);
+            match next {
+                Ok(Next::GoOn) => {}
+                Ok(Next::Nothing) | Err(_) => tokio::time::sleep(PAUSE).await,
+                Ok(Next::Over) => return self.is_over.set(true),
+            }
+        }
+    }
+
+    async fn look_for_doubts(&self) -> Result<()> {
+        let stored = doubts::read(self.cluster, &self.name).await?;
+        let mut pending = self.pending.borrow_mut();
+        pending.note(&stored, Instant::now(), self.how.waits());
+        Ok(())
+    }
+
+    /// Compares the partitions whose time has come.
+    async fn settle_doubts(&self, hints: &mut Watched) -> Result<()> {
+        self.look_for_doubts().await?;
+        if self.pending.borrow().is_empty() {
+            *hints = Watched::default();
+            return Ok(());
+        }
+        let waits = self.how.waits();
+        let no_hints =
+            waits.hints_unseen.is_zero() || hints.look(self.cluster, waits.hints_unseen).await;
+        let due = self.pending.borrow().due(Instant::now(), waits, no_hints);
+        if due.is_empty() {
+            return Ok(());
+        }
+        let Some(view) = View::load(self.cluster, &self.name).await? else {
+            return Ok(());
+        };
+        let written = view.written();
+        let parts: Vec<_> = due
+            .iter()
+            .map(|due| (due.range(), due.may_delete))
+            .collect();
+        let mut equal: Vec<Due> = Vec::new();
+        let each = |compared: parts::Compared| {
+            self.done.borrow_mut().repaired += compared.repaired();
+            let Some(due) = due.iter().find(|due| due.token == compared.range.end) else {
+                return;
+            };
+            if compared.is_equal() {
+                return equal.push(*due);
+            }
+            let left = match self.how.work.may_delete() && compared.is_left_for_now() {
+                true => Left::ForNow,
+                false => Left::Stuck,
+            };
+            self.pending.borrow_mut().leave(*due, left, Instant::now());
+        };
+        let work = Work {
+            rows_per_second: None,
+            ..self.how.work.clone()
+        };
+        parts::compare(self.cluster, (&view, &written), &parts, &work, each).await?;
+        let settled: Vec<_> = equal
+            .iter()
+            .map(|due| (due.token, due.written_us))
+            .collect();
+        doubts::settle(self.cluster, &self.name, &settled).await?;
+        self.done.borrow_mut().settled += settled.len() as u64;
+        let mut pending = self.pending.borrow_mut();
+        equal.into_iter().for_each(|due| pending.settle(due));
+        Ok(())
+    }
+
+    /// Layouts that are behind, or the next ranges that were not compared since then.
+    async fn step(&self, before_ms: i64) -> Result<Next> {
+        let Some(view) = View::load(self.cluster, &self.name).await? else {
+            return Ok(Next::Over);
+        };
+        if self.taken_on.borrow().is_none() {
+            let (_, notes) = round::notes(self.cluster, &self.name).await?;
+            let notes = notes
+                .into_iter()
+                .map(|note| (note.layout, note.compared_ms));
+            self.taken_on.replace(Some(notes.collect()));
+        }
+        if self.catch_up(&view).await? {
+            return Ok(Next::GoOn);
+        }
+        let ready = view.ready();
+        if ready.is_empty() {
+            return Ok(Next::Nothing);
+        }
+        let known = self
+            .round
+            .take()
+            .filter(|round| round.is_of(&ready) && round.age() < ROUND_MIN);
+        let mut round = match known {
+            Some(round) => round,
+            None => self.round_of(&ready).await?,
+        };
+        let ranges = round.next(before_ms, RANGES);
+        if ranges.is_empty() {
+            self.round.replace(Some(round));
+            return Ok(Next::Nothing);
+        }
+        let parts: Vec<_> = ranges.iter().map(|range| (*range, false)).collect();
+        let mut differing = Vec::new();
+        let each = |compared: parts::Compared| {
+            self.done.borrow_mut().repaired += compared.repaired();
+            differing.extend(compared.differing());
+        };
+        let of = (&view, &*ready);
+        let rows = parts::compare(self.cluster, of, &parts, &self.how.work, each).await?;
+        self.done.borrow_mut().rows += rows;
+        differing.sort_unstable();
+        differing.dedup();
+        doubts::add(self.cluster, &self.name, &differing).await?;
+        round
+            .note(self.cluster, &self.name, (&ranges, now_ms()))
+            .await?;
+        self.round.replace(Some(round));
+        Ok(Next::GoOn)
+    }
+
+    async fn round_of(&self, ready: &[Layout]) -> Result<Round> {
+        let (notes, _) = round::notes(self.cluster, &self.name).await?;
+        let suitable = ring::suitable(self.cluster, &self.name).await;
+        Ok(Round::of(ready, &notes, suitable))
+    }
+
+    /// Layouts that are behind, and those with which a sweep was interrupted. Returns whether there were any.
+    async fn catch_up(&self, view: &View) -> Result<bool> {
+        let behind = view.of(|state| state == Some(LayoutState::Behind));
+        if !behind.is_empty() {
+            let begun = behind::begin(self.cluster, (view, &behind), self.how).await?;
+            let mut taken_on = self.taken_on.borrow_mut();
+            let begun = begun.into_iter().map(|of| (of.name, of.created));
+            taken_on.get_or_insert_default().extend(begun);
+            return Ok(true);
+        }
+        let taken_on = self.taken_on.borrow().clone().unwrap_or_default();
+        let mut begun = view.of(|state| state == Some(LayoutState::Writing));
+        begun.retain(|of: &Layout| taken_on.contains(&(of.name.clone(), of.created)));
+        if begun.is_empty() {
+            return Ok(false);
+        }
+        let repaired = behind::finish(self.cluster, (view, &begun), self.how).await?;
+        let mut done = self.done.borrow_mut();
+        done.repaired += repaired;
+        done.opened += begun.len() as u64;
+        Ok(true)
+    }
+}

@@ -1,0 +1,194 @@
+//! When partitions in doubt are compared.
+//!
+//! A partition is compared once requests have ended that were under way when it was last put in doubt: time is counted
+//! from when it was first seen with that time of writing, so no clocks are compared. If it is put in again, the time
+//! begins anew, and what was compared before does not take it out of doubt.
+//!
+//! Hints come later, and show only after a while. Rows are deleted once they would have shown since then, and none did.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use helenus_rows::Range;
+
+/// Partitions that are compared before new ones are looked for.
+const DUE_MAX: usize = 1_000;
+/// What can be equal soon is compared again after this time.
+const AGAIN: Duration = Duration::from_secs(5);
+/// What cannot be repaired is compared again after this time.
+const AGAIN_MUCH_LATER: Duration = Duration::from_secs(60);
+
+/// The times that are waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    pub request_max: Duration,
+    pub hints_unseen: Duration,
+}
+
+/// Those of one table.
+#[derive(Debug, Default)]
+pub(super) struct Pending(BTreeMap<i64, Seen>);
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    written_us: i64,
+    since: Instant,
+    next: Instant,
+    /// It was compared, and more than time is needed.
+    is_stuck: bool,
+}
+
+/// A partition that is to be compared now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Due {
+    pub token: i64,
+    pub written_us: i64,
+    /// Rows that only a layout has can be deleted.
+    pub may_delete: bool,
+}
+
+impl Due {
+    pub(super) fn range(&self) -> Range {
+        Range {
+            after: self.token.saturating_sub(1),
+            end: self.token,
+        }
+    }
+}
+
+/// What came of it, if the partition is not equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Time will tell.
+    ForNow,
+    Stuck,
+}
+
+impl Pending {
+    /// These are stored now.
+    pub(super) fn note(&mut self, stored: &[(i64, i64)], now: Instant, waits: Waits) {
+        let mut before = std::mem::take(&mut self.0);
+        for (token, written_us) in stored {
+            let known = before.remove(token);
+            let known = known.filter(|seen| seen.written_us == *written_us);
+            let seen = known.unwrap_or(Seen {
+                written_us: *written_us,
+                since: now,
+                next: now + waits.request_max,
+                is_stuck: false,
+            });
+            self.0.insert(*token, seen);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// True if time alone changes nothing.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.0.values().all(|seen| seen.is_stuck)
+    }
+
+    /// `no_hints`: no node has kept hints for as long as they may go unseen.
+    pub(super) fn due(&self, now: Instant, waits: Waits, no_hints: bool) -> Vec<Due> {
+        let due = self.0.iter().filter(|(_, seen)| seen.next <= now);
+        let due = due.take(DUE_MAX).map(|(token, seen)| Due {
+            token: *token,
+            written_us: seen.written_us,
+            may_delete: no_hints
+                && now.duration_since(seen.since) >= waits.request_max + waits.hints_unseen,
+        });
+        due.collect()
+    }
+
+    pub(super) fn settle(&mut self, due: Due) {
+        self.0.remove(&due.token);
+    }
+
+    pub(super) fn leave(&mut self, due: Due, left: Left, now: Instant) {
+        if let Some(seen) = self.0.get_mut(&due.token) {
+            seen.is_stuck = left == Left::Stuck;
+            seen.next = now
+                + match left {
+                    Left::ForNow => AGAIN,
+                    Left::Stuck => AGAIN_MUCH_LATER,
+                };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAITS: Waits = Waits {
+        request_max: Duration::from_secs(14),
+        hints_unseen: Duration::from_secs(20),
+    };
+
+    fn due(pending: &Pending, at: Instant, no_hints: bool) -> Vec<(i64, bool)> {
+        let due = pending.due(at, WAITS, no_hints).into_iter();
+        due.map(|due| (due.token, due.may_delete)).collect()
+    }
+
+    #[test]
+    fn a_partition_is_compared_after_requests_and_rows_are_deleted_after_hints() {
+        let begin = Instant::now();
+        let at = |s| begin + Duration::from_secs(s);
+        let mut pending = Pending::default();
+        pending.note(&[(7, 100), (9, 100)], at(0), WAITS);
+        assert_eq!(due(&pending, at(13), true), []);
+        // One of them is put in doubt again.
+        pending.note(&[(7, 100), (9, 200)], at(13), WAITS);
+        assert_eq!(due(&pending, at(14), true), [(7, false)]);
+        let first = pending.due(at(14), WAITS, true)[0];
+        pending.leave(first, Left::ForNow, at(14));
+        assert_eq!(due(&pending, at(18), true), []);
+        assert_eq!(due(&pending, at(33), true), [(7, false), (9, false)]);
+        assert_eq!(due(&pending, at(34), false), [(7, false), (9, false)]);
+        assert_eq!(due(&pending, at(34), true), [(7, true), (9, false)]);
+        assert_eq!(due(&pending, at(47), true), [(7, true), (9, true)]);
+        pending.settle(first);
+        assert_eq!(due(&pending, at(47), true), [(9, true)]);
+    }
+
+    #[test]
+    fn what_is_stuck_is_looked_at_again_later() {
+        let begin = Instant::now();
+        let at = |s| begin + Duration::from_secs(s);
+        let mut pending = Pending::default();
+        pending.note(&[(7, 100)], at(0), WAITS);
+        let first = pending.due(at(40), WAITS, true)[0];
+        assert!(first.may_delete && !pending.is_stuck());
+        pending.leave(first, Left::Stuck, at(40));
+        assert!(pending.is_stuck() && !pending.is_empty());
+        pending.note(&[(7, 100)], at(50), WAITS);
+        assert_eq!(due(&pending, at(99), true), []);
+        assert_eq!(due(&pending, at(100), true), [(7, true)]);
+        // Put in again, it is another matter.
+        pending.note(&[(7, 101)], at(101), WAITS);
+        assert!(!pending.is_stuck());
+        assert_eq!(due(&pending, at(115), true), [(7, false)]);
+        // Somebody else has compared it.
+        pending.note(&[], at(116), WAITS);
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn the_range_of_a_partition_holds_its_token_alone() {
+        let of = |token| Due {
+            token,
+            written_us: 0,
+            may_delete: false,
+        };
+        let range = of(i64::MAX).range();
+        assert_eq!((range.after, range.end), (i64::MAX - 1, i64::MAX));
+        let range = of(i64::MIN + 1).range();
+        assert_eq!((range.after, range.end), (i64::MIN, i64::MIN + 1));
+    }
+}
