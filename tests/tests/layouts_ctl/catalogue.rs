@@ -12,6 +12,7 @@ use helenus_tests::scenes;
 use helenus_tests::scenes::Scenes;
 
 use crate::in_use::command;
+use crate::sweep::a_replica_is_away;
 use crate::{Node, Outcome, eventually, second};
 
 const COLUMNS: &str = "k int, a int, b int, v int, PRIMARY KEY (k, a, b)";
@@ -118,8 +119,8 @@ fn commands_on_several_tables_do_not_disturb_each_other() {
 }
 
 /// Three nodes of which one holds the catalogue, and a table with a layout and one without, on all of them.
-struct Three {
-    cluster: Cluster,
+pub(crate) struct Three {
+    pub(crate) cluster: Cluster,
     /// The node with the catalogue.
     holder: u16,
 }
@@ -170,12 +171,12 @@ impl Three {
         (1..=3).filter(|number| *number != self.holder).collect()
     }
 
-    fn proxy(&self) -> Proxy {
+    pub(crate) fn proxy(&self) -> Proxy {
         let others = self.others().into_iter().map(|number| self.address(number));
         Proxy::start(&others.collect::<Vec<_>>(), &ON).expect("a proxy")
     }
 
-    fn layouts(&self, by: u16, arguments: &[&str]) -> Outcome {
+    pub(crate) fn layouts(&self, by: u16, arguments: &[&str]) -> Outcome {
         let contact = self.address(by).to_string();
         let mut command = helenus(&["layouts"]).expect("a program");
         Outcome::of(command.args(arguments).args(["--contact", &contact]))
@@ -189,7 +190,7 @@ fn replicated(verb: &str, keyspace: &str, replicas: u32) -> String {
     )
 }
 
-fn run(node: &mut Connection, cql: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+pub(crate) fn run(node: &mut Connection, cql: &str) -> Vec<Vec<Option<Vec<u8>>>> {
     node.query(cql, Consistency::Quorum)
         .unwrap_or_else(|e| panic!("{cql}: {e}"))
 }
@@ -212,6 +213,7 @@ scenes!(
     the_catalogue_is_away;
     a_table_without_layouts_is_written_while_the_catalogue_cannot_be_read,
     no_write_misses_the_layouts_of_a_table_that_the_catalogue_has_lost,
+    no_read_and_no_write_fails_while_a_replica_of_a_derived_layout_is_away,
 );
 
 fn the_catalogue_is_away(scenes: &mut Scenes) {
@@ -225,6 +227,10 @@ fn the_catalogue_is_away(scenes: &mut Scenes) {
     scenes.scene(
         "no_write_misses_the_layouts_of_a_table_that_the_catalogue_has_lost",
         || it_has_lost_a_table(&mut three),
+    );
+    scenes.scene(
+        "no_read_and_no_write_fails_while_a_replica_of_a_derived_layout_is_away",
+        || a_replica_is_away(&mut three),
     );
 }
 

@@ -16,6 +16,7 @@ mod learned;
 mod mishaps;
 mod proxies;
 mod rights;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
