@@ -245,7 +245,8 @@ fn check_derived(cluster: &Cluster, superuser: Option<(&str, &str)>) {
         [
             "data/helenus SELECT",
             "data/helenus/catalogue MODIFY",
-            "data/helenus/layout_doubts MODIFY"
+            "data/helenus/layout_doubts MODIFY",
+            "data/helenus/layout_sweeps MODIFY"
         ]
     );
     layouts(cluster, superuser, &["status", "apart.t"]).succeeded();
