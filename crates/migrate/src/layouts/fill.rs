@@ -11,6 +11,7 @@ use helenus_rows::{Table, TableName};
 use super::backfill;
 use super::compare::Compared;
 use super::entry::{check_unchanged, claim, in_state};
+use super::sweep::doubts;
 use super::verdict::{self, Repairing, Verdict, verify};
 use super::work::Work;
 use crate::catalogue;
@@ -54,6 +55,10 @@ pub(super) async fn refuse_untimed(
     )
 }
 
+fn is_derived(entries: &[Layout]) -> bool {
+    entries.iter().any(Layout::is_derived)
+}
+
 /// Copies the rows and compares them.
 pub(super) async fn fill(
     cluster: &Cluster,
@@ -65,8 +70,11 @@ pub(super) async fn fill(
     let claim = claim(cluster, &table.name, entries);
     let done = copy_and_compare(cluster, table, entries, (work, &claim)).await;
     let (copied, compared, verdicts) = claim.explained(done).await?;
-    let left: u64 = verdicts.iter().map(Verdict::left).sum();
-    if verdicts.iter().any(|verdict| verdict.undeleted > 0) {
+    let mut left: u64 = verdicts.iter().map(Verdict::left).sum();
+    if is_derived(entries) {
+        doubts::leave(cluster, &table.name, &verdicts).await?;
+        left = 0;
+    } else if verdicts.iter().any(|verdict| verdict.undeleted > 0) {
         bail!(
             "{left} rows of layouts of {} differ, so these are not read yet: {}",
             table.name,
@@ -103,7 +111,8 @@ async fn copy_and_compare(
     };
     let repairing = Repairing {
         claim,
-        may_delete: work.may_delete(),
+        // A write that the table may still get must not be taken for too much.
+        may_delete: work.may_delete() && !is_derived(entries),
     };
     let (compared, verdicts) = verify(cluster, table, entries, work, Some(repairing)).await?;
     Ok((copied, compared, verdicts))

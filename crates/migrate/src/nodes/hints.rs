@@ -68,7 +68,17 @@ impl Watched {
 
 /// Since when all nodes have answered at each look, and none had hints.
 #[derive(Debug, Default)]
-struct Free(Option<Instant>);
+struct Free(Option<Looks>);
+
+/// The first and the last of several looks.
+#[derive(Clone, Copy, Debug)]
+struct Looks {
+    first: Instant,
+    last: Instant,
+}
+
+/// What came and went between looks that are further apart is not known.
+const APART_MAX: Duration = Duration::from_secs(15);
 
 impl Free {
     /// True if all nodes have been free for that long, by the look that has just ended.
@@ -77,7 +87,12 @@ impl Free {
             self.0 = None;
             return false;
         }
-        now.duration_since(*self.0.get_or_insert(now)) >= time
+        let known = self
+            .0
+            .filter(|looks| now.duration_since(looks.last) <= APART_MAX);
+        let first = known.map_or(now, |looks| looks.first);
+        self.0 = Some(Looks { first, last: now });
+        now.duration_since(first) >= time
     }
 }
 
@@ -117,11 +132,18 @@ mod tests {
         let (begin, s) = (Instant::now(), Duration::from_secs);
         let mut free = Free::default();
         assert!(!free.is_for(begin, true, s(20)));
+        assert!(!free.is_for(begin + s(10), true, s(20)));
         assert!(!free.is_for(begin + s(19), true, s(20)));
         assert!(!free.is_for(begin + s(20), false, s(20)));
         assert!(!free.is_for(begin + s(22), true, s(20)));
+        assert!(!free.is_for(begin + s(32), true, s(20)));
         assert!(!free.is_for(begin + s(41), true, s(20)));
         assert!(free.is_for(begin + s(42), true, s(20)));
+        // Nobody has looked for a while.
+        let later = begin + s(60);
+        assert!(!free.is_for(later, true, s(20)));
+        assert!(!free.is_for(later + s(10), true, s(20)));
+        assert!(free.is_for(later + s(20), true, s(20)));
         assert!(Free::default().is_for(begin, true, s(0)), "one node");
     }
 }

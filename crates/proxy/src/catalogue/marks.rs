@@ -36,7 +36,7 @@ impl Marks<'_> {
             let Some(tokens) = told.doubted.get(table) else {
                 continue;
             };
-            match doubt(reader, table, tokens, self.local_dc).await {
+            match doubt(reader, table, tokens).await {
                 Ok(()) => drop(told.doubted.remove(table)),
                 Err(e) => on_untold(&e),
             }
@@ -132,11 +132,10 @@ async fn doubt(
     reader: &mut Reader,
     table: &TableKey,
     tokens: &BTreeSet<i64>,
-    local_dc: &str,
 ) -> Result<(), ConnError> {
     let tokens: Vec<i64> = tokens.iter().copied().collect();
     for tokens in tokens.chunks(DOUBTS_AT_ONCE) {
-        reader.put(&change::doubt(table, tokens), local_dc).await?;
+        reader.change(&change::doubt(table, tokens)).await?;
     }
     Ok(())
 }
@@ -147,12 +146,6 @@ fn now_ms() -> i64 {
 }
 
 impl Reader {
-    /// Writes rows that all who read at a quorum are to see.
-    async fn put(&mut self, cql: &str, local_dc: &str) -> Result<(), ConnError> {
-        let level = self.level(local_dc).await?;
-        self.write(cql, level).await
-    }
-
     /// The partitions of a table that are in doubt, so many at most.
     async fn doubts(
         &mut self,

@@ -1,13 +1,11 @@
 //! Layouts that have missed writes, and that nobody writes or reads: they are written again, compared with the table as a
 //! whole, and read again. What cannot be repaired at once is put in doubt before.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use anyhow::Result;
 use helenus_catalogue::Layout;
 use helenus_catalogue::change::Change;
-use helenus_catalogue::waits::lease;
 
 use super::super::entry::{begun_anew, claim};
 use super::super::fill::{self, Filled};
@@ -59,13 +57,7 @@ pub(super) async fn finish(
     };
     let verified = verify(cluster, table, entries, &how.work, Some(repairing)).await;
     let (compared, verdicts) = claim.explained(verified).await?;
-    let left: BTreeSet<i64> = verdicts.iter().flat_map(|of| of.tokens.clone()).collect();
-    if !left.is_empty() {
-        let left: Vec<i64> = left.into_iter().collect();
-        doubts::add(cluster, &table.name, &left).await?;
-        // Proxies read them as often as the catalogue, which must not be first.
-        tokio::time::sleep(lease()).await;
-    }
+    doubts::leave(cluster, &table.name, &verdicts).await?;
     let repaired = verdicts.iter().map(|verdict| verdict.repaired).sum();
     let filled = Filled {
         copied: 0,

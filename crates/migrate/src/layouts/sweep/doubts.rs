@@ -1,10 +1,14 @@
 //! Partitions in doubt as they are stored.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
+use helenus_catalogue::waits::lease;
 use helenus_catalogue::{change, stored};
 use helenus_rows::TableName;
 use scylla::statement::unprepared::Statement;
 
+use super::super::verdict::Verdict;
 use crate::catalogue;
 use crate::nodes::cluster::Cluster;
 
@@ -45,6 +49,23 @@ pub(super) async fn settle(
         let batch = change::settle_doubts(&key, settled);
         cluster.run_at(&batch, level).await?;
     }
+    Ok(())
+}
+
+/// What a comparison has left differing: proxies read these partitions from the table from now on.
+pub(in crate::layouts) async fn leave(
+    cluster: &Cluster,
+    table: &TableName,
+    verdicts: &[Verdict],
+) -> Result<()> {
+    let left: BTreeSet<i64> = verdicts.iter().flat_map(|of| of.tokens.clone()).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let left: Vec<i64> = left.into_iter().collect();
+    add(cluster, table, &left).await?;
+    // Proxies read them as often as the catalogue, which must not be first.
+    tokio::time::sleep(lease()).await;
     Ok(())
 }
 

@@ -155,20 +155,22 @@ impl<'a> OfTable<'a> {
             return Ok(());
         };
         let written = view.written();
-        let parts: Vec<_> = due
-            .iter()
-            .map(|due| (due.range(), due.may_delete))
-            .collect();
+        let parts: Vec<_> = due.iter().map(|due| (due.range(), due.is_quiet)).collect();
         let mut equal: Vec<Due> = Vec::new();
+        let mut failed = due.clone();
         let each = |compared: parts::Compared| {
+            failed.retain(|due| due.token != compared.range.end);
             self.done.borrow_mut().repaired += compared.repaired();
             let Some(due) = due.iter().find(|due| due.token == compared.range.end) else {
                 return;
             };
-            if compared.is_equal() {
+            let is_equal = compared.is_equal();
+            if is_equal && due.is_quiet {
                 return equal.push(*due);
             }
-            let left = match self.how.work.may_delete() && compared.is_left_for_now() {
+            // A hint may still make it differ, or equal.
+            let is_left = self.how.work.may_delete() && compared.is_left_for_now();
+            let left = match is_equal || is_left {
                 true => Left::ForNow,
                 false => Left::Stuck,
             };
@@ -178,7 +180,12 @@ impl<'a> OfTable<'a> {
             rows_per_second: None,
             ..self.how.work.clone()
         };
-        parts::compare(self.cluster, (&view, &written), &parts, &work, each).await?;
+        let compared = parts::compare(self.cluster, (&view, &written), &parts, &work, each).await;
+        for due in failed {
+            // It must not keep the others waiting.
+            let now = Instant::now();
+            self.pending.borrow_mut().leave(due, Left::Stuck, now);
+        }
         let settled: Vec<_> = equal
             .iter()
             .map(|due| (due.token, due.written_us))
@@ -187,7 +194,7 @@ impl<'a> OfTable<'a> {
         self.done.borrow_mut().settled += settled.len() as u64;
         let mut pending = self.pending.borrow_mut();
         equal.into_iter().for_each(|due| pending.settle(due));
-        Ok(())
+        compared.map(|_| ())
     }
 
     /// Layouts that are behind, or the next ranges that were not compared since then.

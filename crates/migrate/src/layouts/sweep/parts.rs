@@ -42,7 +42,7 @@ impl Compared {
 }
 
 /// Compares these parts, some at a time, and repairs what differs. Rows that only a layout has are deleted in those parts
-/// of which that is said. Returns how many rows the table has there.
+/// of which that is said. Returns how many rows the table has there. If some fail, the others are compared all the same.
 pub(super) async fn compare(
     cluster: &Cluster,
     (view, entries): (&View, &[Layout]),
@@ -69,9 +69,16 @@ pub(super) async fn compare(
         }
     });
     let mut compared = stream::iter(compared).buffer_unordered(work.parallel.into());
+    let mut failed = None;
     while let Some(compared) = compared.next().await {
-        each(compared?);
+        match compared {
+            Ok(compared) => each(compared),
+            Err(e) => failed = Some(e),
+        }
     }
     drop(compared);
-    Ok(comparison.finish().rows)
+    match failed {
+        Some(e) => Err(e),
+        None => Ok(comparison.finish().rows),
+    }
 }

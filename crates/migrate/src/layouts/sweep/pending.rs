@@ -4,7 +4,8 @@
 //! from when it was first seen with that time of writing, so no clocks are compared. If it is put in again, the time
 //! begins anew, and what was compared before does not take it out of doubt.
 //!
-//! Hints come later, and show only after a while. Rows are deleted once they would have shown since then, and none did.
+//! Hints come later, and show only after a while. Rows are deleted, and partitions are taken out of doubt, once they would
+//! have shown since then, and none did.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use helenus_rows::Range;
 
 /// Partitions that are compared before new ones are looked for.
-const DUE_MAX: usize = 1_000;
+const DUE_MAX: usize = 100;
 /// What can be equal soon is compared again after this time.
 const AGAIN: Duration = Duration::from_secs(5);
 /// What cannot be repaired is compared again after this time.
@@ -43,8 +44,8 @@ struct Seen {
 pub(super) struct Due {
     pub token: i64,
     pub written_us: i64,
-    /// Rows that only a layout has can be deleted.
-    pub may_delete: bool,
+    /// Nothing is under way to it any more: rows that only a layout has can be deleted.
+    pub is_quiet: bool,
 }
 
 impl Due {
@@ -97,10 +98,12 @@ impl Pending {
     /// `no_hints`: no node has kept hints for as long as they may go unseen.
     pub(super) fn due(&self, now: Instant, waits: Waits, no_hints: bool) -> Vec<Due> {
         let due = self.0.iter().filter(|(_, seen)| seen.next <= now);
-        let due = due.take(DUE_MAX).map(|(token, seen)| Due {
+        let mut due: Vec<(&i64, &Seen)> = due.collect();
+        due.sort_by_key(|(_, seen)| seen.next);
+        let due = due.into_iter().take(DUE_MAX).map(|(token, seen)| Due {
             token: *token,
             written_us: seen.written_us,
-            may_delete: no_hints
+            is_quiet: no_hints
                 && now.duration_since(seen.since) >= waits.request_max + waits.hints_unseen,
         });
         due.collect()
@@ -132,8 +135,10 @@ mod tests {
     };
 
     fn due(pending: &Pending, at: Instant, no_hints: bool) -> Vec<(i64, bool)> {
-        let due = pending.due(at, WAITS, no_hints).into_iter();
-        due.map(|due| (due.token, due.may_delete)).collect()
+        let mut due = pending.due(at, WAITS, no_hints);
+        due.sort_by_key(|due| due.token);
+        let due = due.into_iter();
+        due.map(|due| (due.token, due.is_quiet)).collect()
     }
 
     #[test]
@@ -164,7 +169,7 @@ mod tests {
         let mut pending = Pending::default();
         pending.note(&[(7, 100)], at(0), WAITS);
         let first = pending.due(at(40), WAITS, true)[0];
-        assert!(first.may_delete && !pending.is_stuck());
+        assert!(first.is_quiet && !pending.is_stuck());
         pending.leave(first, Left::Stuck, at(40));
         assert!(pending.is_stuck() && !pending.is_empty());
         pending.note(&[(7, 100)], at(50), WAITS);
@@ -184,7 +189,7 @@ mod tests {
         let of = |token| Due {
             token,
             written_us: 0,
-            may_delete: false,
+            is_quiet: false,
         };
         let range = of(i64::MAX).range();
         assert_eq!((range.after, range.end), (i64::MAX - 1, i64::MAX));

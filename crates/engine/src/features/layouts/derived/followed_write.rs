@@ -99,6 +99,8 @@ impl FollowedWrite {
             | code::CDC_WRITE_FAILURE
             | code::CAS_WRITE_UNKNOWN
             | code::SERVER => true,
+            // It may have completed a conditional write.
+            code::READ_TIMEOUT | code::READ_FAILURE => !self.compared.is_empty(),
             // Of several partitions some may have been written before; and what is compared may have completed an
             // earlier conditional write.
             code if failure.by != FailedBy::Proxy && !is_refusal(code) => {
