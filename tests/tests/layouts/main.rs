@@ -124,7 +124,7 @@ fn the_proxy_answers_for_tables_with_layouts_as_a_node_does_for_plain_ones() -> 
             0 => table,
             _ => table.counted(),
         };
-        let table = match number % 2 {
+        let table = match seed.wrapping_add(number) % 2 {
             0 => table,
             _ => table.derived(through::DERIVED),
         };
@@ -140,12 +140,21 @@ fn the_proxy_answers_for_tables_with_layouts_as_a_node_does_for_plain_ones() -> 
     let began = Instant::now();
     let all_tables: Vec<&TestTable> = histories.iter().map(|(_, _, table)| table).collect();
     let hidden = told::compare(proxy.address, address, &all_tables)?;
-    told::alter(proxy.address, address, all_tables[0])?;
+    let mut beside = all_tables
+        .iter()
+        .filter(|table| !table.logical.is_derived());
+    let beside = beside.next();
+    if let Some(table) = beside {
+        told::alter(proxy.address, address, table)?;
+    }
     println!(
         "{hidden} rows about layouts left out in {:.1?}",
         began.elapsed()
     );
-    assert!(hidden > 0, "there is nothing to leave out");
+    assert!(
+        hidden > 0 || beside.is_none(),
+        "there is nothing to leave out"
+    );
     let began = Instant::now();
     let mut all = Vec::new();
     for (seed, rng, table) in histories {

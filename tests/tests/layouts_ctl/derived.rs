@@ -58,47 +58,49 @@ impl Node {
 #[test]
 fn a_derived_layout_is_filled_compared_and_repaired() {
     let mut node = Node::take();
-    fill(&mut node, "apart");
+    fill(&mut node, "elsewhere");
     // Nothing is changed by what is refused.
     for (more, why) in [
         (&["--keyspace", "far"][..], "--replication"),
         (&["--replication", "dc1: 1"], "is no replication"),
     ] {
-        node.layouts_of(&create("apart", more)).usage(why);
+        node.layouts_of(&create("elsewhere", more)).usage(why);
     }
     for (keyspace, why) in [
-        ("apart", "the keyspace of apart.t itself"),
+        ("elsewhere", "the keyspace of elsewhere.t itself"),
         ("helenus", "choose another"),
         ("system_auth", "choose another"),
     ] {
         let more = ["--replication", ONE, "--keyspace", keyspace];
-        node.layouts_of(&create("apart", &more)).failed(why);
+        node.layouts_of(&create("elsewhere", &more)).failed(why);
     }
     node.run(
-        "CREATE TABLE apart.u (k int, a int, b int, f frozen<set<int>>, PRIMARY KEY (k, a, b))",
+        "CREATE TABLE elsewhere.u (k int, a int, b int, f frozen<set<int>>, PRIMARY KEY (k, a, b))",
     );
-    assert!(!node.has_keyspace("apart__layouts"));
-    node.layouts_of(&create("apart", &["--replication", ONE]))
+    assert!(!node.has_keyspace("elsewhere__layouts"));
+    node.layouts_of(&create("elsewhere", &["--replication", ONE]))
         .succeeded();
-    let own = node.rows("apart.t", COLUMNS);
+    let own = node.rows("elsewhere.t", COLUMNS);
     assert_eq!(own.len(), 202);
-    assert_eq!(node.rows("apart__layouts.t__layout_x", COLUMNS), own);
+    assert_eq!(node.rows("elsewhere__layouts.t__layout_x", COLUMNS), own);
     let options = "SELECT comment, gc_grace_seconds FROM system_schema.tables WHERE keyspace_name = '{}' AND \
                    table_name = '{}'";
     let options =
         |keyspace: &str, table: &str| options.replacen("{}", keyspace, 1).replace("{}", table);
-    let of_table = node.run(&options("apart", "t"));
+    let of_table = node.run(&options("elsewhere", "t"));
     assert_eq!(
-        node.run(&options("apart__layouts", "t__layout_x")),
+        node.run(&options("elsewhere__layouts", "t__layout_x")),
         of_table
     );
-    let status = node.layouts(&["status", "apart.t", "--json"]).succeeded();
+    let status = node
+        .layouts(&["status", "elsewhere.t", "--json"])
+        .succeeded();
     let layout = &status.json()["tables"][0]["layouts"][0];
     assert_eq!(
         (&layout["kind"], &layout["keyspace"], &layout["physical"]),
         (
             &"derived".into(),
-            &"apart__layouts".into(),
+            &"elsewhere__layouts".into(),
             &"t__layout_x".into()
         )
     );
@@ -108,12 +110,12 @@ fn a_derived_layout_is_filled_compared_and_repaired() {
         "{layout}"
     );
     // A table's layouts are all of one kind, and a keyspace is replicated in one way.
-    let another = ["create", "apart.t", "--no-proxies", "--layout", "y=b,a"];
+    let another = ["create", "elsewhere.t", "--no-proxies", "--layout", "y=b,a"];
     node.layouts(&another).failed("all of one kind");
     let two = "{'class': 'SimpleStrategy', 'replication_factor': 2}";
     node.layouts(&[
         "create",
-        "apart.u",
+        "elsewhere.u",
         "--no-proxies",
         "--layout",
         "x=b,a",
@@ -122,79 +124,90 @@ fn a_derived_layout_is_filled_compared_and_repaired() {
     ])
     .failed("choose another with --keyspace");
     // Interrupted, it goes on, also if the replication is not said again.
-    node.layouts(&["distrust", "apart.t", "--no-proxies"])
+    node.layouts(&["distrust", "elsewhere.t", "--no-proxies"])
         .succeeded();
-    assert_eq!(node.states("apart", "t")["x"], "writing");
+    assert_eq!(node.states("elsewhere", "t")["x"], "writing");
     node.layouts_of(&create(
-        "apart",
+        "elsewhere",
         &["--replication", ONE, "--keyspace", "far"],
     ))
-    .failed("held in the keyspace apart__layouts");
-    node.layouts_of(&create("apart", &[])).succeeded();
-    assert_eq!(node.states("apart", "t")["x"], "ready");
+    .failed("held in the keyspace elsewhere__layouts");
+    node.layouts_of(&create("elsewhere", &[])).succeeded();
+    assert_eq!(node.states("elsewhere", "t")["x"], "ready");
     // What proxies' requests have missed, and what somebody has written there.
     for cql in [
-        "DELETE FROM apart__layouts.t__layout_x USING TIMESTAMP 1003 WHERE k = 1 AND a = 3 AND b = 'b3'",
-        "DELETE FROM apart.t WHERE k = 2 AND a = 4 AND b = 'b4'",
-        "UPDATE apart.t SET v = 99, s = 'new' WHERE k = 3 AND a = 5 AND b = 'b5'",
-        "INSERT INTO apart__layouts.t__layout_x (k, a, b, v) VALUES (9, 9, 'extra', 9)",
+        "DELETE FROM elsewhere__layouts.t__layout_x USING TIMESTAMP 1003 WHERE k = 1 AND a = 3 AND b = 'b3'",
+        "DELETE FROM elsewhere.t WHERE k = 2 AND a = 4 AND b = 'b4'",
+        "UPDATE elsewhere.t SET v = 99, s = 'new' WHERE k = 3 AND a = 5 AND b = 'b5'",
+        "INSERT INTO elsewhere__layouts.t__layout_x (k, a, b, v) VALUES (9, 9, 'extra', 9)",
     ] {
         node.run(cql);
     }
     // The first was deleted with its own time, and cannot be written again.
-    node.layouts(&["verify", "apart.t"]).failed("5 rows");
-    node.layouts(&["verify", "apart.t", "--repair"])
+    node.layouts(&["verify", "elsewhere.t"]).failed("5 rows");
+    node.layouts(&["verify", "elsewhere.t", "--repair"])
         .failed("1 rows");
-    node.layouts(&["rebuild", "apart.t", "--no-proxies"])
+    node.layouts(&["rebuild", "elsewhere.t", "--no-proxies"])
         .succeeded();
-    node.layouts(&["verify", "apart.t"]).succeeded();
-    let own = node.rows("apart.t", COLUMNS);
-    assert_eq!(node.rows("apart__layouts.t__layout_x", COLUMNS), own);
+    node.layouts(&["verify", "elsewhere.t"]).succeeded();
+    let own = node.rows("elsewhere.t", COLUMNS);
+    assert_eq!(node.rows("elsewhere__layouts.t__layout_x", COLUMNS), own);
 }
 
 #[test]
 fn a_derived_layout_that_is_gone_is_made_anew() {
     let mut node = Node::take();
-    fill(&mut node, "lost");
-    node.layouts_of(&create("lost", &["--replication", ONE]))
+    fill(&mut node, "unheld");
+    node.layouts_of(&create("unheld", &["--replication", ONE]))
         .succeeded();
-    let own = node.rows("lost.t", COLUMNS);
-    let rebuild = ["rebuild", "lost.t", "--no-proxies"];
-    node.run("DROP TABLE lost__layouts.t__layout_x");
-    let status = node.layouts(&["status", "lost.t"]);
+    let own = node.rows("unheld.t", COLUMNS);
+    let rebuild = ["rebuild", "unheld.t", "--no-proxies"];
+    node.run("DROP TABLE unheld__layouts.t__layout_x");
+    let status = node.layouts(&["status", "unheld.t"]);
     let status = status.failed("not as they should be");
     assert!(status.out.contains("rebuild` makes it anew"), "{status:?}");
     node.layouts(&rebuild).succeeded();
-    assert_eq!(node.rows("lost__layouts.t__layout_x", COLUMNS), own);
-    node.run("DROP KEYSPACE lost__layouts");
+    assert_eq!(node.rows("unheld__layouts.t__layout_x", COLUMNS), own);
+    node.run("DROP KEYSPACE unheld__layouts");
     node.layouts(&rebuild).failed("say with --replication");
-    assert_eq!(node.states("lost", "t")["x"], "ready", "nothing was begun");
+    assert_eq!(
+        node.states("unheld", "t")["x"],
+        "ready",
+        "nothing was begun"
+    );
     node.layouts(&[&rebuild[..], &["--replication", ONE]].concat())
         .succeeded();
-    assert_eq!(node.rows("lost__layouts.t__layout_x", COLUMNS), own);
-    node.layouts(&["status", "lost.t"]).succeeded();
+    assert_eq!(node.rows("unheld__layouts.t__layout_x", COLUMNS), own);
+    node.layouts(&["status", "unheld.t"]).succeeded();
     // The entry was removed, and then the program died: its table is still there.
-    let place = helenus_tests::catalogue::place("lost", "t", "layout", "x");
+    let place = helenus_tests::catalogue::place("unheld", "t", "layout", "x");
     node.change(&format!("DELETE FROM helenus.catalogue WHERE {place}"));
-    let status = node.layouts(&["status", "lost.t", "--json"]);
+    let status = node.layouts(&["status", "unheld.t", "--json"]);
     let status = status.failed("1 tables of layouts are in no catalogue");
     let left = &status.json()["tables"][0]["left_behind"];
-    assert_eq!(left[0], "lost__layouts.t__layout_x");
+    assert_eq!(left[0], "unheld__layouts.t__layout_x");
     // In a keyspace with something else, that is left.
-    node.run("CREATE TABLE lost__layouts.mine (k int PRIMARY KEY)");
-    let drop = ["drop", "lost.t", "--no-proxies", "--layout", "x", "--json"];
+    node.run("CREATE TABLE unheld__layouts.mine (k int PRIMARY KEY)");
+    let drop = [
+        "drop",
+        "unheld.t",
+        "--no-proxies",
+        "--layout",
+        "x",
+        "--json",
+    ];
     let dropped = node.layouts(&drop).succeeded();
     assert!(dropped.json()["keyspace_dropped"].is_null(), "{dropped:?}");
     let tables =
-        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'lost__layouts'";
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'unheld__layouts'";
     assert_eq!(node.run(tables).len(), 1);
-    node.run("DROP TABLE lost__layouts.mine");
-    node.layouts_of(&create("lost", &["--replication", ONE]))
+    node.run("DROP TABLE unheld__layouts.mine");
+    node.layouts_of(&create("unheld", &["--replication", ONE]))
         .succeeded();
     let dropped = node.layouts(&drop).succeeded();
-    assert_eq!(dropped.json()["keyspace_dropped"], "lost__layouts");
-    assert!(!node.has_keyspace("lost__layouts"));
-    assert_eq!(node.rows("lost.t", COLUMNS), own);
+    assert_eq!(dropped.json()["keyspace_dropped"], "unheld__layouts");
+    assert!(!node.has_keyspace("unheld__layouts"));
+    assert_eq!(node.rows("unheld.t", COLUMNS), own);
 }
 
 #[test]
