@@ -28,7 +28,7 @@ const SELECTS: [(&str, usize); 7] = [
     ),
     (
         "SELECT keyspace_name, column_name, table_name AS t FROM system_schema.columns WHERE keyspace_name \
-         IN ('ks', 'pl')",
+         IN ('ks', 'zq')",
         2,
     ),
     (
