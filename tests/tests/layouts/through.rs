@@ -249,8 +249,14 @@ impl History<'_> {
                 None => (writes::write(&mut self.rng, self.table), None),
             });
         }
-        let mut all = statements.iter();
-        if all.any(|(statement, _)| self.is_unlike(&statement.with_literals())) {
+        // As one text: what one of them is compared for, all of them are.
+        let all: Vec<String> = statements.iter().map(|(s, _)| s.with_literals()).collect();
+        let is_compared = all.iter().any(|text| self.is_compared(text));
+        let leaves_open = |text: &String| is_compared && leaves_partition_open(text);
+        if all
+            .iter()
+            .any(|text| self.is_unlike(text) || leaves_open(text))
+        {
             return Ok(());
         }
         let refused = statements
@@ -302,12 +308,13 @@ impl History<'_> {
     /// Whether the two sides differ in what they are told: each calls functions by itself, and the proxy refuses what it has
     /// to compare in partitions that it does not know.
     fn is_unlike(&self, text: &str) -> bool {
-        let plan = write(&self.table.logical, text, &facts(text));
-        let is_compared = matches!(plan, Write::Compared);
-        let leaves_open = [" IN ", " JSON ", ":m"];
-        let names_no_partition = leaves_open.iter().any(|of| text.contains(of));
         self.table.logical.is_derived()
-            && (text.contains("now()") || is_compared && names_no_partition)
+            && (text.contains("now()") || self.is_compared(text) && leaves_partition_open(text))
+    }
+
+    fn is_compared(&self, text: &str) -> bool {
+        let plan = write(&self.table.logical, text, &facts(text));
+        matches!(plan, Write::Compared)
     }
 
     fn is_refused(&self, text: &str) -> bool {
@@ -374,4 +381,9 @@ fn same<T: std::fmt::Debug + PartialEq>(
         "{text}: {through:?} through the proxy, {direct:?} directly"
     );
     Ok(())
+}
+
+/// Whether a text may not tell the proxy which partition it is about.
+fn leaves_partition_open(text: &str) -> bool {
+    [" IN ", " JSON ", ":m"].iter().any(|of| text.contains(of))
 }
