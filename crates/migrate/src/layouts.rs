@@ -3,7 +3,6 @@
 mod backfill;
 mod compare;
 pub mod create;
-mod create_args;
 mod definition;
 pub mod distrust;
 mod entry;
@@ -13,12 +12,10 @@ mod home;
 pub mod names;
 mod ranges;
 pub mod rebuild;
-mod rebuild_table;
 pub mod remove;
 pub mod removed;
 mod repair;
 mod replication;
-mod request;
 mod rules;
 pub mod status;
 pub mod sweep;
@@ -30,4 +27,4 @@ pub mod verify;
 mod work;
 mod writer;
 
-pub use create_args::CreateArgs;
+pub use create::CreateArgs;

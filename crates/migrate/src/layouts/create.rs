@@ -4,17 +4,20 @@
 //! rows there were are copied, and compared; then the catalogue says `ready`. The same command goes on
 //! with what was interrupted.
 
+mod args;
+pub(super) mod request;
+
 use anyhow::{Result, bail};
 use helenus_catalogue::change::Change;
 use helenus_catalogue::{Feature, Layout, LayoutState};
 use helenus_rows::TableName;
 use serde_json::json;
 
-use super::create_args::CreateArgs;
+pub use self::args::CreateArgs;
 use super::entry::{PROGRESS, begun_anew, table_of};
 use super::fill::{self, Filled};
 use super::following::{add_columns, copy_grants};
-use super::{home, ranges, request, rules, tables};
+use super::{home, ranges, rules, tables};
 use crate::catalogue::settle::{Emptying, Others, Settle};
 use crate::catalogue::{self, Known, Needs, flags};
 use crate::nodes::cluster::Cluster;

@@ -5,9 +5,9 @@ use helenus_catalogue::{KEYSPACE, Layout, LayoutState};
 use helenus_cql::{Name, fold_identifier};
 use helenus_rows::TableName;
 
+use super::create::request::Wanted;
 use super::names::{self, NAME_MAX};
 use super::replication::Replication;
-use super::request::Wanted;
 use crate::catalogue::{Known, now_ms};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
@@ -150,8 +150,9 @@ pub(super) async fn missing(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layouts::create::request;
+    use crate::layouts::replication;
     use crate::layouts::testing;
-    use crate::layouts::{replication, request};
 
     fn said(keyspace: Option<&str>) -> Said {
         let map = "{'class': 'NetworkTopologyStrategy', 'dc1': 1}";

@@ -1,5 +1,7 @@
 //! `helenus layouts rebuild`: empties a layout and fills it anew, or makes it anew if it is gone.
 
+mod of_table;
+
 use anyhow::Result;
 use clap::Args;
 use helenus_catalogue::change::Change;
@@ -13,7 +15,7 @@ use super::following::copy_grants;
 use super::replication::{self, Replication};
 use super::verdict::{check_copies, chosen};
 use super::work::Work;
-use super::{fill, ranges, rebuild_table, rules, tables};
+use super::{fill, ranges, rules, tables};
 use crate::catalogue::settle::{Emptying, Others, Settle};
 use crate::catalogue::{self, flags, now_ms};
 use crate::nodes::access::Access;
@@ -60,7 +62,7 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     cluster.check_partitioner().await?;
     if let Some(from) = &args.from {
         let (work, has_agreed) = (&args.work, args.yes);
-        let done = rebuild_table::run(&cluster, (&args.table, from), work, has_agreed).await?;
+        let done = of_table::run(&cluster, (&args.table, from), work, has_agreed).await?;
         done.print(args.json);
         return Ok(());
     }

@@ -164,15 +164,8 @@ fn names(entries: &[Layout]) -> Vec<(String, i64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::testing::layout;
     use super::*;
-
-    fn layout(name: &str, created: i64) -> Layout {
-        Layout {
-            name: name.to_owned(),
-            created,
-            ..Layout::default()
-        }
-    }
 
     fn note(layout: &str, (at, ranges): (usize, u64), compared_ms: i64) -> Note {
         Note {

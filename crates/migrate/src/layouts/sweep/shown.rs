@@ -163,15 +163,8 @@ fn told(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::testing::layout;
     use super::*;
-
-    fn layout(name: &str, created: i64) -> Layout {
-        Layout {
-            name: name.to_owned(),
-            created,
-            ..Layout::default()
-        }
-    }
 
     #[test]
     fn a_range_that_no_sweep_has_compared_is_as_old_as_the_filling() {

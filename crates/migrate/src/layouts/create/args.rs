@@ -6,52 +6,52 @@ use clap::Args;
 use helenus_cql::Name;
 use helenus_rows::TableName;
 
-use super::home::{self, Said};
-use super::removed::Removed;
-use super::replication::{self, Replication};
+use super::super::home::{self, Said};
+use super::super::removed::Removed;
+use super::super::replication::{self, Replication};
+use super::super::work::Work;
 use super::request::{self, Wanted};
-use super::work::Work;
 use crate::nodes::access::Access;
 
 /// Make layouts of a table, while clients use it.
 #[derive(Args)]
 pub struct CreateArgs {
     /// KEYSPACE.TABLE
-    pub(super) table: TableName,
+    pub(in crate::layouts) table: TableName,
     /// A layout: its name, and all clustering columns in its order; may be repeated
     #[arg(long = "layout", value_name = "NAME=COLUMN,…", value_parser = request::parse)]
-    pub(super) layouts: Vec<Wanted>,
+    pub(in crate::layouts) layouts: Vec<Wanted>,
     /// The layouts of this design, as `layouts advise --json` prints it
     #[arg(long, value_name = "FILE.json", conflicts_with = "layouts")]
-    pub(super) design: Option<PathBuf>,
+    pub(in crate::layouts) design: Option<PathBuf>,
     /// Make the layouts derived: hold them in a keyspace of their own, replicated like this, such as
     /// "{'class': 'NetworkTopologyStrategy', 'dc1': 1}". They are written after the table, and read at ONE and LOCAL_ONE
     #[arg(long, value_name = "MAP", value_parser = replication::parse)]
-    pub(super) replication: Option<Replication>,
+    pub(in crate::layouts) replication: Option<Replication>,
     /// That keyspace, which is created if it is not there [default: the table's keyspace and __layouts]
     #[arg(long, value_name = "NAME", requires = "replication", value_parser = home::parse_keyspace)]
-    pub(super) keyspace: Option<Name>,
+    pub(in crate::layouts) keyspace: Option<Name>,
     /// The role of the proxies (cluster.username), which is then allowed to read the catalogue; may be repeated
     /// [default: --user]
     #[arg(long, value_name = "ROLE")]
-    pub(super) proxy_role: Vec<String>,
+    pub(in crate::layouts) proxy_role: Vec<String>,
     #[command(flatten)]
-    pub(super) access: Access,
+    pub(in crate::layouts) access: Access,
     #[command(flatten)]
-    pub(super) work: Work,
+    pub(in crate::layouts) work: Work,
     #[command(flatten)]
     _removed: Removed,
     /// Do not wait for proxies, because none is running
     #[arg(long, hide = true)]
-    pub(super) no_proxies: bool,
+    pub(in crate::layouts) no_proxies: bool,
     /// Print JSON.
     #[arg(long)]
-    pub(super) json: bool,
+    pub(in crate::layouts) json: bool,
 }
 
 impl CreateArgs {
     /// What is said of where the layouts are to be held.
-    pub(super) fn said(&self) -> Said {
+    pub(in crate::layouts) fn said(&self) -> Said {
         Said {
             replication: self.replication.clone(),
             keyspace: self.keyspace.clone(),

@@ -8,10 +8,10 @@ use helenus_catalogue::{Layout, LayoutState};
 use helenus_rows::TableName;
 use serde_json::json;
 
-use super::entry::{claim, table_of};
-use super::verdict::{check_copies, chosen};
-use super::work::Work;
-use super::{backfill, fill, rules};
+use super::super::entry::{claim, table_of};
+use super::super::verdict::{check_copies, chosen};
+use super::super::work::Work;
+use super::super::{backfill, fill, rules};
 use crate::catalogue;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;

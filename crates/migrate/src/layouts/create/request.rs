@@ -7,17 +7,17 @@ use helenus_cql::fold_identifier;
 use helenus_rows::{Table, TableName};
 use serde_json::Value;
 
-use super::names;
+use super::super::names;
 
 /// A layout to create: its name, and the clustering columns in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(in crate::layouts) struct Wanted {
     pub name: String,
     pub clustering: Vec<String>,
 }
 
 /// `NAME=column,column`.
-pub(super) fn parse(text: &str) -> Result<Wanted> {
+pub(in crate::layouts) fn parse(text: &str) -> Result<Wanted> {
     let Some((name, columns)) = text.split_once('=') else {
         bail!("{text}: write NAME=column,column,… with all clustering columns");
     };
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Result<Wanted> {
 }
 
 /// The layouts of a design made by `layouts advise --json`.
-pub(super) fn of_design(path: &Path, table: &TableName) -> Result<Vec<Wanted>> {
+pub(in crate::layouts) fn of_design(path: &Path, table: &TableName) -> Result<Vec<Wanted>> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     let design: Value = serde_json::from_str(&text)
@@ -66,7 +66,7 @@ pub(super) fn of_design(path: &Path, table: &TableName) -> Result<Vec<Wanted>> {
 }
 
 /// Refuses what is no layout of the table, or useless.
-pub(super) fn check(wanted: &[Wanted], table: &Table) -> Result<()> {
+pub(in crate::layouts) fn check(wanted: &[Wanted], table: &Table) -> Result<()> {
     if wanted.is_empty() {
         bail!("there is no layout to create: give --layout NAME=column,… or --design FILE");
     }
