@@ -14,6 +14,7 @@ mod marks;
 mod news;
 pub(crate) mod reader;
 mod schema;
+mod seen;
 mod stored;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -31,13 +32,12 @@ use helenus_engine::snapshot::Snapshot;
 use helenus_wire::{Version, code};
 use tokio::sync::watch;
 
-use self::dictionaries::Dictionaries;
 pub(crate) use self::known::Known;
 use self::marks::Marks;
 pub(crate) use self::news::LayoutNews;
-use self::news::Unmarked;
 use self::reader::{Flags, ReadError, Reader, Reading, features};
-use self::schema::Schema;
+pub use self::seen::SCHEMA_AGE_MAX;
+use self::seen::{LookedUp, Seen, look_up};
 use self::votes::{Told, Verdict, Votes};
 use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
@@ -51,77 +51,11 @@ const TELL_MAX: Duration = Duration::from_secs(3);
 /// After the first round in which no node could tell. The pauses grow up to [`waits::refresh`]: each round may be a login at each
 /// node.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The tables are looked at again after this time, even if nothing is known to have changed.
-pub const SCHEMA_AGE_MAX: Duration = Duration::from_secs(30);
 /// The proxy serves clients after this time even if the catalogue could not be read: it can be read
 /// from, and refuses writes with the reason.
 const FIRST_MAX: Duration = Duration::from_secs(5);
 /// Reasons why the catalogue cannot be read that are logged until it can be.
 const FAILURES_TOLD: usize = 16;
-
-/// The last reading, to notice a change.
-#[derive(Default)]
-struct Seen {
-    belief: Belief,
-    looked_up: LookedUp,
-    /// The tables' layouts and encoded columns.
-    known: Known,
-    schema_version: [u8; 16],
-    /// Problems and losses, if a majority of the nodes has told of them.
-    decided: Option<Told>,
-    /// When the tables were looked at.
-    looked: Option<Instant>,
-    /// What the catalogue does not tell yet of layouts that have missed writes.
-    unmarked: Unmarked,
-    /// Problems that have been logged.
-    told: BTreeSet<String>,
-}
-
-/// Schema and dictionaries, with which the catalogue is compared.
-#[derive(Default)]
-struct LookedUp {
-    schema: Schema,
-    /// `None`: there is no table of them.
-    dictionaries: Option<Dictionaries>,
-}
-
-impl Seen {
-    /// True if the tables still are as they were looked at, as far as is known.
-    fn is_still(&self, catalogue: &Catalogue, schema_version: [u8; 16], now: Instant) -> bool {
-        catalogue == self.belief.catalogue()
-            && self.schema_version == schema_version
-            && (self.decided.is_some() || !self.looked_up.may_be_mended())
-            && self
-                .looked
-                .is_some_and(|looked| now < looked + SCHEMA_AGE_MAX)
-    }
-}
-
-impl LookedUp {
-    /// True if something in it is wrong that may be right a moment later although neither catalogue nor schema have
-    /// changed: dictionaries are rows. Problems with tables last as long as their schema.
-    fn may_be_mended(&self) -> bool {
-        let dictionaries = self.dictionaries.as_ref();
-        dictionaries.is_some_and(|of| !of.problems.is_empty())
-    }
-
-    fn is_like(&self, other: &LookedUp) -> bool {
-        let keys = |of: &LookedUp| of.dictionaries.as_ref().map(Dictionaries::keys);
-        self.schema == other.schema && keys(self) == keys(other)
-    }
-
-    /// The layouts or encoded columns of the catalogue, for these features.
-    fn known(&self, catalogue: &Catalogue, features: &[Feature]) -> Known {
-        let mut known = Known::default();
-        if features.contains(&Feature::Layouts) {
-            known.layouts = layouts::known(catalogue, &self.schema);
-        }
-        if features.contains(&Feature::Encodings) {
-            known.encodings = encodings::known(catalogue, self.dictionaries.as_ref(), &self.schema);
-        }
-        known
-    }
-}
 
 /// Why nothing is renewed by what a node tells.
 #[derive(Debug, thiserror::Error)]
@@ -601,20 +535,6 @@ fn voters(snapshot: &Snapshot, mut used: Vec<SocketAddr>) -> (Vec<SocketAddr>, u
     let owners = used.len() + snapshot.joining_owners;
     used.extend(snapshot.joining.iter().map(|mover| mover.address));
     (control::contact::in_order_once(used), owners)
-}
-
-async fn look_up(
-    reader: &mut Reader,
-    catalogue: &Catalogue,
-    before: &LookedUp,
-    local_dc: &str,
-) -> Result<LookedUp, ConnError> {
-    let none = Dictionaries::default();
-    let known = before.dictionaries.as_ref().unwrap_or(&none);
-    Ok(LookedUp {
-        schema: reader.schema(catalogue).await?,
-        dictionaries: reader.dictionaries(known, catalogue, local_dc).await?,
-    })
 }
 
 /// For `helenus check`: what a node says of what is switched on.

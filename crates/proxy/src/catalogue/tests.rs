@@ -1,5 +1,6 @@
 use helenus_engine::snapshot::Mover;
 
+use super::dictionaries::Dictionaries;
 use super::*;
 use crate::catalogue::dictionaries::DictionaryKey;
 
