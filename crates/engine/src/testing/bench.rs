@@ -66,6 +66,18 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
     }
 }
 
+/// The body of an ERROR.
+pub(crate) fn error_body(code: i32, message: &str, fields: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    let error = ErrorBody {
+        code,
+        message,
+        fields,
+    };
+    error.write(&mut body);
+    body
+}
+
 pub(crate) struct Bench {
     pub common: Arc<Common>,
     pub engine: Engine,
@@ -356,14 +368,7 @@ impl Bench {
     }
 
     pub(crate) fn say_error(&mut self, stream: i16, code: i32, message: &str, fields: &[u8]) {
-        let mut body = Vec::new();
-        let error = ErrorBody {
-            code,
-            message,
-            fields,
-        };
-        error.write(&mut body);
-        self.say(Opcode::Error, stream, &body);
+        self.say(Opcode::Error, stream, &error_body(code, message, fields));
     }
 
     /// The client prepares a statement, which the node knows by this id then.

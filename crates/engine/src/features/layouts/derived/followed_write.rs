@@ -158,7 +158,7 @@ impl FollowedWrite {
         }
         of.missed = Some(NotTaken {
             why: failure.error.message.to_owned(),
-            may_pass: may_pass(failure.error.code),
+            may_pass: !is_refusal(failure.error.code),
         });
     }
 
@@ -281,14 +281,9 @@ fn is_refusal(code: i32) -> bool {
     )
 }
 
-/// True if a coordinator did not take a write for a reason that is not of the layout.
-fn may_pass(code: i32) -> bool {
-    !is_refusal(code)
-}
-
-fn kept(response: &Response<'_>, opcode: Opcode) -> KeptAnswer {
+fn kept(response: &Response<'_>) -> KeptAnswer {
     KeptAnswer {
-        opcode,
+        opcode: Opcode::Result,
         header_flags: response.header.flags,
         body: [response.prelude, response.content].concat(),
         version: response.version,
@@ -307,7 +302,7 @@ impl Strategy for FollowedWrite {
 
     fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
         match outcome {
-            Outcome::Answered(response) => self.follow(around, kept(&response, Opcode::Result)),
+            Outcome::Answered(response) => self.follow(around, kept(&response)),
             Outcome::Failed(failure) if self.leaves_open(&failure) => {
                 self.in_doubt = true;
                 let version = match failure.by {

@@ -1,6 +1,6 @@
 //! Writes that derived layouts follow have a time that both share.
 
-use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView};
+use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, Version};
 
 use crate::engine::Engine;
 use crate::pipeline::arrival::Arrival;
@@ -30,6 +30,10 @@ impl Timed {
         let Ok(options) = options else {
             return nothing;
         };
+        let has_now = options.now_in_seconds.is_some() || version < Version::V5;
+        if options.timestamp.is_some() && has_now {
+            return nothing;
+        }
         let since_1970 = engine.cx.since_1970();
         let timestamp = match options.timestamp {
             Some(own) => own,

@@ -1,15 +1,14 @@
 //! Layouts in keyspaces of their own.
 
 use helenus_wire::{
-    BatchView, Consistency, ErrorBody, ExecuteView, Opcode, QueryView, ValueRef, Version, code,
-    write,
+    BatchView, Consistency, ExecuteView, Opcode, QueryView, ValueRef, Version, code, write,
 };
 
 use crate::features::layouts::{Doubted, Missed, Output as OfLayouts};
 use crate::features::{self};
 use crate::output::Output;
 use crate::testing::bench::{
-    Asking, BIGINT, Bench, DERIVED, LAYOUT, Spec, TABLE, VARCHAR, rows, rows_in,
+    Asking, BIGINT, Bench, DERIVED, LAYOUT, Spec, TABLE, VARCHAR, error_body, rows, rows_in,
 };
 
 const INSERT: &str = "INSERT INTO app.orders (customer, day, status, total) VALUES (?, ?, ?, ?)";
@@ -70,17 +69,6 @@ fn layout_is_asked(bench: &mut Bench, timestamp: i64) -> i16 {
     stream
 }
 
-fn error(code: i32, message: &str, fields: &[u8]) -> Vec<u8> {
-    let mut body = Vec::new();
-    let error = ErrorBody {
-        code,
-        message,
-        fields,
-    };
-    error.write(&mut body);
-    body
-}
-
 /// The fields of a write that has timed out.
 fn timed_out() -> Vec<u8> {
     let mut fields = Vec::new();
@@ -122,7 +110,7 @@ fn the_layout_follows_the_table_with_its_time_at_any() {
 fn what_the_table_has_refused_is_not_sent_to_layouts() {
     let mut bench = Bench::derived(Version::V5, Version::V5);
     let (_, stream) = table_is_asked(&mut bench, None);
-    let refusal = error(code::INVALID, "no", &[]);
+    let refusal = error_body(code::INVALID, "no", &[]);
     bench.say(Opcode::Error, stream, &refusal);
     assert_eq!(bench.error(), (code::INVALID, "no".to_owned()));
     assert_eq!(bench.at_node(), []);
@@ -134,7 +122,7 @@ fn what_the_table_has_refused_is_not_sent_to_layouts() {
 fn a_write_that_the_table_may_have_is_in_the_layout_and_doubted() {
     let mut bench = Bench::derived(Version::V5, Version::V5);
     let (timestamp, stream) = table_is_asked(&mut bench, None);
-    let refusal = error(code::WRITE_TIMEOUT, "late", &timed_out());
+    let refusal = error_body(code::WRITE_TIMEOUT, "late", &timed_out());
     bench.say(Opcode::Error, stream, &refusal);
     let stream = layout_is_asked(&mut bench, timestamp);
     bench.say(Opcode::Result, stream, &VOID);
@@ -157,7 +145,7 @@ fn what_no_node_takes_for_a_layout_is_in_doubt_and_its_client_hears_that_nobody_
     for attempt in 0..3 {
         let stream = layout_is_asked(&mut bench, timestamp);
         assert_eq!(bench.answers(), [], "{attempt}");
-        let refusal = error(code::OVERLOADED, "too many hints", &[]);
+        let refusal = error_body(code::OVERLOADED, "too many hints", &[]);
         bench.say(Opcode::Error, stream, &refusal);
     }
     let (code, text) = bench.error();
@@ -175,7 +163,7 @@ fn a_layout_that_cannot_be_written_is_told_of() {
     let why = "unconfigured table orders__layout_a";
     for _ in 0..3 {
         let stream = layout_is_asked(&mut bench, timestamp);
-        bench.say(Opcode::Error, stream, &error(code::INVALID, why, &[]));
+        bench.say(Opcode::Error, stream, &error_body(code::INVALID, why, &[]));
     }
     assert_eq!(bench.error().0, code::WRITE_TIMEOUT);
     let missed = Missed {
@@ -358,7 +346,7 @@ fn the_table_answers_while_the_layouts_replicas_are_away() {
     write::u16(&mut fields, 1);
     write::i32(&mut fields, 1);
     write::i32(&mut fields, 0);
-    let refusal = error(
+    let refusal = error_body(
         code::UNAVAILABLE,
         "Cannot achieve consistency level ONE",
         &fields,
@@ -494,7 +482,7 @@ fn of_several_partitions_some_may_be_written_when_a_node_refuses() {
     let body = Asking::default().query(Version::V5, text);
     bench.ask(Opcode::Query, 2, &body);
     // It may be tried again.
-    let refusal = error(code::UNAVAILABLE, "no", &fields);
+    let refusal = error_body(code::UNAVAILABLE, "no", &fields);
     let (mut asked, mut stream) = (text.to_owned(), 0);
     while asked == text {
         let (_, at, body) = bench.one_at_node();
