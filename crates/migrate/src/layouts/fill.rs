@@ -72,7 +72,7 @@ pub(super) async fn fill(
     let (copied, compared, verdicts) = claim.explained(done).await?;
     let mut left: u64 = verdicts.iter().map(Verdict::left).sum();
     if is_derived(entries) {
-        doubts::leave(cluster, &table.name, &verdicts).await?;
+        doubts::leave_before_reading(cluster, &table.name, &verdicts).await?;
         left = 0;
     } else if verdicts.iter().any(|verdict| verdict.undeleted > 0) {
         bail!(

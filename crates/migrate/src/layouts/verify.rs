@@ -2,10 +2,12 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use helenus_catalogue::Layout;
 use helenus_console::cells::print_error;
 use helenus_rows::TableName;
 
 use super::entry::claim;
+use super::sweep::doubts;
 use super::verdict::{
     Repairing, UNDELETED, Verdict, as_json, check_copies, chosen, keep_counts, print_text, verify,
 };
@@ -44,13 +46,18 @@ pub async fn run(args: VerifyArgs) -> Result<()> {
     let chosen = chosen(known.layouts(), &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;
     let claim = args.repair.then(|| claim(&cluster, &args.table, &chosen));
-    let may_delete = args.work.may_delete();
+    // A write that the table may still get must not be taken for too much.
+    let is_derived = chosen.iter().any(Layout::is_derived);
+    let may_delete = args.work.may_delete() && !is_derived;
     let repairing = claim.as_ref().map(|claim| Repairing { claim, may_delete });
     let verified = verify(&cluster, &table, &chosen, &args.work, repairing).await;
     let (compared, verdicts) = match &claim {
         Some(claim) => claim.explained(verified).await?,
         None => verified?,
     };
+    if args.repair && is_derived {
+        doubts::leave(&cluster, &args.table, &verdicts).await?;
+    }
     if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {
         print_error(&why.context("what was counted could not be kept in the catalogue"));
     }
@@ -63,6 +70,10 @@ pub async fn run(args: VerifyArgs) -> Result<()> {
     if left > 0 {
         let undeleted: u64 = verdicts.iter().map(|verdict| verdict.undeleted).sum();
         let advice = match args.repair {
+            true if is_derived => {
+                "the table is read there until `helenus layouts sweep` has compared them, which deletes what layouts have too \
+                 much once no write can be under way"
+            }
             true if undeleted > 0 => UNDELETED,
             true => {
                 "what is left cannot be repaired by its times: `helenus layouts rebuild` makes it anew"

@@ -57,7 +57,7 @@ pub(super) async fn finish(
     };
     let verified = verify(cluster, table, entries, &how.work, Some(repairing)).await;
     let (compared, verdicts) = claim.explained(verified).await?;
-    doubts::leave(cluster, &table.name, &verdicts).await?;
+    doubts::leave_before_reading(cluster, &table.name, &verdicts).await?;
     let repaired = verdicts.iter().map(|verdict| verdict.repaired).sum();
     let filled = Filled {
         copied: 0,

@@ -59,13 +59,21 @@ pub(in crate::layouts) async fn leave(
     verdicts: &[Verdict],
 ) -> Result<()> {
     let left: BTreeSet<i64> = verdicts.iter().flat_map(|of| of.tokens.clone()).collect();
-    if left.is_empty() {
-        return Ok(());
-    }
     let left: Vec<i64> = left.into_iter().collect();
-    add(cluster, table, &left).await?;
-    // Proxies read them as often as the catalogue, which must not be first.
-    tokio::time::sleep(lease()).await;
+    add(cluster, table, &left).await
+}
+
+/// The same for layouts that are about to be read.
+pub(in crate::layouts) async fn leave_before_reading(
+    cluster: &Cluster,
+    table: &TableName,
+    verdicts: &[Verdict],
+) -> Result<()> {
+    leave(cluster, table, verdicts).await?;
+    if verdicts.iter().any(|verdict| !verdict.tokens.is_empty()) {
+        // Proxies read them as often as the catalogue, which must not be first.
+        tokio::time::sleep(lease()).await;
+    }
     Ok(())
 }
 
