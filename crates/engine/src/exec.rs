@@ -229,6 +229,13 @@ impl Execution {
         self.strategy().map_or_else(Vec::new, Strategy::children)
     }
 
+    /// Its client is answered now, whatever its node requests come to.
+    pub(crate) fn on_cut_short(&mut self, around: &mut ExecContext<'_>) {
+        if let State::By(strategy) = &mut self.0 {
+            strategy.on_cut_short(around);
+        }
+    }
+
     /// How often its part of that number has been halved.
     pub(crate) fn halved(&self, part: u16) -> u8 {
         self.strategy().map_or(0, |of| of.halved(part))

@@ -65,6 +65,9 @@ pub(crate) trait Strategy: Debug {
         false
     }
 
+    /// Its client is answered now, whatever its node requests come to. They are not waited for any more.
+    fn on_cut_short(&mut self, _around: &mut ExecContext<'_>) {}
+
     /// What people call it.
     fn name(&self) -> &'static str;
 

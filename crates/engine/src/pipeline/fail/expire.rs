@@ -6,6 +6,7 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::engine::Engine;
 use crate::exec::attempt_end::AttemptEnd;
+use crate::exec::outcome::Step;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::pipeline::fail::timed_out::timed_out;
 use crate::snapshot::timeouts::Timed;
@@ -121,6 +122,10 @@ impl Engine {
     }
 
     fn on_request_expired(&mut self, key: ClientRequestKey, text: &str) {
+        self.advance(key, |execution, around| {
+            execution.on_cut_short(around);
+            Step::Wait
+        });
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };

@@ -14,6 +14,8 @@ use crate::rewrite::leases::Lease;
 pub struct Doubts {
     /// Until when what was read of those of others is good.
     read: Lease,
+    /// For how long layouts are written after their tables, and not beside them.
+    refused: Lease,
     /// There are some: without any, nobody waits for a lock.
     has_any: AtomicBool,
     /// By keyspace and table.
@@ -40,6 +42,7 @@ impl Doubts {
     pub(crate) fn new(now: Instant) -> Doubts {
         Doubts {
             read: Lease::new(now),
+            refused: Lease::new(now),
             has_any: AtomicBool::new(false),
             known: RwLock::default(),
         }
@@ -59,6 +62,16 @@ impl Doubts {
             }
         }
         self.has_any.store(true, Ordering::Release);
+    }
+
+    /// A table has refused a write that a layout may have.
+    pub(crate) fn note_refusal(&self, now: Instant) {
+        self.refused.renew(now);
+    }
+
+    /// Tables may refuse more: a layout is written once its table has taken the write.
+    pub(crate) fn is_refused_lately(&self, now: Instant) -> bool {
+        self.refused.is_held(now)
     }
 
     /// Whether a partition of a table is in doubt; without a token, whether any is. All are while it is not known what others

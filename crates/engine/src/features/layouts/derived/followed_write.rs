@@ -1,4 +1,6 @@
-//! A write that derived layouts follow: the table first, then all of them side by side.
+//! A write of a table and its derived layouts, all side by side.
+//!
+//! While the table refuses writes, the layouts follow once it has taken one: what it has refused is not in them then.
 
 use std::sync::Arc;
 
@@ -26,15 +28,14 @@ const ATTEMPTS_MAX: u8 = 3;
 #[derive(Debug)]
 pub(crate) struct FollowedWrite {
     state: State,
+    table: OfTable,
     layouts: Vec<OfLayout>,
     /// The partitions that it writes, where they are known.
     tokens: Vec<Option<i64>>,
-    /// What its client will hear, once the layouts have been written.
+    /// What its client will hear, once nothing is under way.
     answer: Option<KeptAnswer>,
     /// Tables whose layouts cannot be told exactly, and are compared with them.
     compared: Vec<Arc<LogicalTable>>,
-    /// The table may have it, or not.
-    in_doubt: bool,
     /// Bytes that it holds, as far as they are counted.
     counted: usize,
 }
@@ -46,12 +47,23 @@ enum State {
     Layouts,
 }
 
+/// What is known of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OfTable {
+    Unknown,
+    HasIt,
+    MayHaveIt,
+    Refused,
+}
+
 #[derive(Debug)]
 struct OfLayout {
     part: Part,
     sent: Option<NodeRequestKey>,
     attempts: u8,
-    missed: Option<NotTaken>,
+    not_taken: Option<NotTaken>,
+    /// A node may have it.
+    may_have_it: bool,
 }
 
 /// Why no coordinator has taken what is for a layout.
@@ -60,6 +72,8 @@ struct NotTaken {
     why: String,
     /// Others will be taken: what is missed is these partitions.
     may_pass: bool,
+    /// Where the next attempt goes; `None`: to its owners.
+    next: Option<Target>,
 }
 
 impl FollowedWrite {
@@ -72,15 +86,16 @@ impl FollowedWrite {
             part,
             sent: None,
             attempts: 0,
-            missed: None,
+            not_taken: None,
+            may_have_it: false,
         };
         FollowedWrite {
             state: State::Made,
+            table: OfTable::Unknown,
             layouts: parts.into_iter().map(of_layout).collect(),
             tokens,
             answer: None,
             compared,
-            in_doubt: false,
             counted: 0,
         }
     }
@@ -90,7 +105,7 @@ impl FollowedWrite {
         self.counted += bytes;
     }
 
-    /// Whether the table may have something of it nevertheless.
+    /// Whether something may have been written nevertheless.
     fn leaves_open(&self, failure: &Failure<'_>) -> bool {
         let is_of_one_partition = matches!(self.tokens[..], [Some(_)]);
         match failure.error.code {
@@ -110,15 +125,33 @@ impl FollowedWrite {
         }
     }
 
-    /// The table has been written, or may have been: its layouts follow.
-    fn follow(&mut self, around: &mut ExecContext<'_>, answer: KeptAnswer) -> Step<'static> {
+    /// What has become of the table is known. Unless it has refused, layouts that were not asked are asked now.
+    fn on_table(
+        &mut self,
+        around: &mut ExecContext<'_>,
+        table: OfTable,
+        answer: KeptAnswer,
+    ) -> Step<'static> {
         self.count(around, answer.body.len());
         self.answer = Some(answer);
+        self.table = table;
         self.state = State::Layouts;
-        for at in 0..self.layouts.len() {
-            self.send(around, at, None);
-        }
         self.go_on(around)
+    }
+
+    /// Sends what is for the layouts that were not asked yet, or whose node has not taken it and another one may.
+    fn send_what_is_left(&mut self, around: &mut ExecContext<'_>) {
+        for at in 0..self.layouts.len() {
+            let of = &mut self.layouts[at];
+            if of.sent.is_some() || of.attempts >= ATTEMPTS_MAX {
+                continue;
+            }
+            match of.not_taken.take() {
+                Some(not_taken) => self.send(around, at, not_taken.next),
+                None if of.attempts == 0 => self.send(around, at, None),
+                None => {}
+            }
+        }
     }
 
     /// Sends what is for a layout, to its owners first or as a target says.
@@ -146,24 +179,28 @@ impl FollowedWrite {
         of.sent = Some(around.send_part(part, query, Prediction::Learned, target));
     }
 
-    /// No coordinator has taken what is for a layout yet: another one may.
-    fn on_not_taken(&mut self, around: &mut ExecContext<'_>, at: usize, failure: &Failure<'_>) {
+    /// No coordinator has taken what is for a layout. What one does not know, of schema or rights, the next one may.
+    fn on_not_taken(&mut self, at: usize, failure: &Failure<'_>) {
+        let leaves_open = self.leaves_open(failure);
         let Some(of) = self.layouts.get_mut(at) else {
             return;
         };
-        // What one does not know, of schema or rights, the next one may.
-        if of.attempts < ATTEMPTS_MAX {
-            let untried = failure.untried.filter(|plan| !plan.is_empty());
-            return self.send(around, at, untried.map(Target::Planned));
-        }
-        of.missed = Some(NotTaken {
+        of.may_have_it |= leaves_open;
+        let untried = failure.untried.filter(|plan| !plan.is_empty());
+        of.not_taken = Some(NotTaken {
             why: failure.error.message.to_owned(),
             may_pass: !is_refusal(failure.error.code),
+            next: untried.map(Target::Planned),
         });
     }
 
     /// Answers once nothing is under way any more.
     fn go_on(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+        match self.table {
+            OfTable::Unknown => return Step::Wait,
+            OfTable::HasIt | OfTable::MayHaveIt => self.send_what_is_left(around),
+            OfTable::Refused => {}
+        }
         if self.layouts.iter().any(|of| of.sent.is_some()) {
             return Step::Wait;
         }
@@ -171,21 +208,28 @@ impl FollowedWrite {
             return Step::Wait;
         };
         self.doubt(around);
-        match self.miss(around) {
+        let missed = match self.table {
+            OfTable::Refused => None,
+            _ => self.miss(around),
+        };
+        match missed {
+            Some(text) if self.table == OfTable::HasIt => Step::Kept(unknown(around, &text)),
             // Its client hears already that nobody knows.
-            Some(_) if self.in_doubt => Step::Kept(answer),
-            Some(text) => Step::Kept(unknown(around, &text)),
-            None => Step::Kept(answer),
+            Some(_) | None => Step::Kept(answer),
         }
     }
 
     /// Somebody is to compare its partitions with the table. Until then the table is read.
     fn doubt(&self, around: &mut ExecContext<'_>) {
         let tables = self.doubted_tables();
-        add(
-            &around.cx.shared.stats.global.layout_writes_doubted,
-            u64::from(!tables.is_empty()),
-        );
+        if tables.is_empty() {
+            return;
+        }
+        let doubts = &around.cx.shared.features.layouts.doubts;
+        add(&around.cx.shared.stats.global.layout_writes_doubted, 1);
+        if self.table == OfTable::Refused {
+            doubts.note_refusal(around.cx.now);
+        }
         for table in tables {
             let doubts = &around.cx.shared.features.layouts.doubts;
             doubts.add((&table.0, &table.1), &self.tokens, around.cx.now);
@@ -200,11 +244,15 @@ impl FollowedWrite {
 
     /// Keyspace and name of the tables that may have something else than their layouts.
     fn doubted_tables(&self) -> Vec<(String, String)> {
-        let is_missed = |of: &OfLayout| of.missed.as_ref().is_some_and(|missed| missed.may_pass);
-        let of_layouts = self.layouts.iter();
-        let in_doubt = of_layouts.filter(|of| self.in_doubt || is_missed(of));
+        let differs = |of: &&OfLayout| match self.table {
+            OfTable::Unknown | OfTable::MayHaveIt => true,
+            OfTable::HasIt => of.not_taken.as_ref().is_some_and(|of| of.may_pass),
+            OfTable::Refused => of.may_have_it,
+        };
+        let in_doubt = self.layouts.iter().filter(differs);
         let in_doubt = in_doubt.flat_map(|of| &of.part.tables);
-        let tables = in_doubt.chain(&self.compared);
+        let compared = self.compared.iter();
+        let tables = in_doubt.chain(compared.filter(|_| self.table != OfTable::Refused));
         let mut names: Vec<_> = tables
             .map(|table| (table.keyspace.clone(), table.name.clone()))
             .collect();
@@ -217,7 +265,7 @@ impl FollowedWrite {
     fn miss(&self, around: &mut ExecContext<'_>) -> Option<String> {
         let mut text = None;
         for of in &self.layouts {
-            let Some(NotTaken { why, may_pass }) = &of.missed else {
+            let Some(NotTaken { why, may_pass, .. }) = &of.not_taken else {
                 continue;
             };
             for (keyspace, physical) in of.part.layouts() {
@@ -297,23 +345,33 @@ impl Strategy for FollowedWrite {
         let target = around.target.clone();
         let table = around.send_whole(Form::Own, Prediction::Learned, target);
         self.state = State::Table(table);
+        let doubts = &around.cx.shared.features.layouts.doubts;
+        if !doubts.is_refused_lately(around.cx.now) {
+            self.send_what_is_left(around);
+        }
         Step::Wait
     }
 
     fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
-        match outcome {
-            Outcome::Answered(response) => self.follow(around, kept(&response)),
-            Outcome::Failed(failure) if self.leaves_open(&failure) => {
-                self.in_doubt = true;
-                let version = match failure.by {
-                    FailedBy::Node(version) => version,
-                    FailedBy::Proxy => around.cx.snapshot.version,
-                };
-                let answer = kept_error(failure.error, version);
-                self.follow(around, answer)
+        let failure = match outcome {
+            Outcome::Answered(response) => {
+                return self.on_table(around, OfTable::HasIt, kept(&response));
             }
-            refused => refused.unchanged(),
+            Outcome::Failed(failure) => failure,
+        };
+        let table = match self.leaves_open(&failure) {
+            true => OfTable::MayHaveIt,
+            false => OfTable::Refused,
+        };
+        if table == OfTable::Refused && self.layouts.iter().all(|of| of.attempts == 0) {
+            return Outcome::Failed(failure).unchanged();
         }
+        let version = match failure.by {
+            FailedBy::Node(version) => version,
+            FailedBy::Proxy => around.cx.snapshot.version,
+        };
+        let answer = kept_error(failure.error, version);
+        self.on_table(around, table, answer)
     }
 
     fn on_part<'a>(
@@ -325,11 +383,19 @@ impl Strategy for FollowedWrite {
         let at = usize::from(part);
         if let Some(of) = self.layouts.get_mut(at) {
             of.sent = None;
+            of.may_have_it |= matches!(outcome, Outcome::Answered(_));
         }
         if let Outcome::Failed(failure) = &outcome {
-            self.on_not_taken(around, at, failure);
+            self.on_not_taken(at, failure);
         }
         self.go_on(around)
+    }
+
+    fn on_cut_short(&mut self, around: &mut ExecContext<'_>) {
+        if self.state != State::Made {
+            self.table = OfTable::MayHaveIt;
+            self.doubt(around);
+        }
     }
 
     fn whole(&self) -> Option<NodeRequestKey> {
