@@ -134,6 +134,12 @@ impl<'a> ExecContext<'a> {
         self.requests.get(child).is_some_and(NodeRequest::is_queued)
     }
 
+    /// True if no node has had it, as far as is known.
+    pub(crate) fn is_unsent(&self, child: NodeRequestKey) -> bool {
+        let child = self.requests.get(child);
+        child.is_some_and(|child| child.flight().is_none() && !child.is_in_doubt())
+    }
+
     pub(crate) fn is_in_flight(&self, child: NodeRequestKey) -> bool {
         let child = self.requests.get(child);
         child.is_some_and(|child| child.flight().is_some())

@@ -45,20 +45,41 @@ pub(crate) enum Outcome<'a> {
 
 impl<'a> Outcome<'a> {
     /// `untried`: where the node request could have gone next.
-    pub(crate) fn of_response(response: Response<'a>, untried: Option<Plan>) -> Outcome<'a> {
+    pub(crate) fn of_response(
+        response: Response<'a>,
+        untried: Option<Plan>,
+        in_doubt: bool,
+    ) -> Outcome<'a> {
         if response.header.opcode == Opcode::Error as u8
             && let Ok(error) = ErrorBody::parse(response.content)
         {
             let by = FailedBy::Node(response.version);
-            return Outcome::Failed(Failure { by, error, untried });
+            return Outcome::Failed(Failure {
+                by,
+                error,
+                header_flags: response.header.flags,
+                prelude: response.prelude,
+                untried,
+                in_doubt,
+            });
         }
         Outcome::Answered(response)
     }
 
     /// The proxy ends it for a reason of its own.
-    pub(crate) fn of_proxy(error: ErrorBody<'a>, untried: Option<Plan>) -> Outcome<'a> {
-        let by = FailedBy::Proxy;
-        Outcome::Failed(Failure { by, error, untried })
+    pub(crate) fn of_proxy(
+        error: ErrorBody<'a>,
+        untried: Option<Plan>,
+        in_doubt: bool,
+    ) -> Outcome<'a> {
+        Outcome::Failed(Failure {
+            by: FailedBy::Proxy,
+            error,
+            header_flags: 0,
+            prelude: &[],
+            untried,
+            in_doubt,
+        })
     }
 
     /// The client gets it.
@@ -83,8 +104,14 @@ pub(crate) enum FailedBy {
 pub(crate) struct Failure<'a> {
     pub by: FailedBy,
     pub error: ErrorBody<'a>,
+    /// Of the node's answer, as is its prelude.
+    pub header_flags: u8,
+    /// Tracing id, warnings and payload.
+    pub prelude: &'a [u8],
     /// Where it could have gone next.
     pub untried: Option<Plan>,
+    /// An earlier attempt may have been carried out.
+    pub in_doubt: bool,
 }
 
 impl Failure<'_> {

@@ -122,7 +122,10 @@ mod tests {
         let failure = Failure {
             by: FailedBy::Node(version),
             error,
+            header_flags: 0,
+            prelude: &[],
             untried: None,
+            in_doubt: false,
         };
         super::remedy(&failure, retries, halves)
     }

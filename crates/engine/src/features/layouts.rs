@@ -75,12 +75,13 @@ pub(super) fn on_failed(
     engine: &mut Engine,
     client: ClientRequestKey,
     error: &ErrorBody<'_>,
+    in_doubt: bool,
 ) -> bool {
     let request = engine.requests.clients.get(client);
     let layouts = request.and_then(|request| on_layouts(&request.features));
     let is_followed = matches!(layouts, Some(OnLayouts::Write(write)) if write.is_followed);
     if is_followed {
-        engine.on_whole_failed(client, ErrorBody { ..*error });
+        engine.on_whole_failed(client, ErrorBody { ..*error }, in_doubt);
     }
     is_followed
 }

@@ -260,7 +260,7 @@ pub(crate) fn on_failed(
 ) -> bool {
     let mut goes_on = false;
     goes_on = goes_on || merge::part(engine, client, error.code, in_doubt);
-    goes_on = goes_on || layouts::on_failed(engine, client, error);
+    goes_on = goes_on || layouts::on_failed(engine, client, error, in_doubt);
     goes_on
 }
 

@@ -80,7 +80,7 @@ impl Engine {
             message: &ended.text,
             fields: &ended.fields,
         };
-        self.on_whole_failed(client, error);
+        self.on_whole_failed(client, error, false);
         true
     }
 
@@ -118,7 +118,8 @@ impl Engine {
             }
             Owner::Part(client, part) => {
                 let (client, part) = (*client, *part);
-                self.on_part_outcome(client, key, part, Outcome::of_proxy(error, untried));
+                let outcome = Outcome::of_proxy(error, untried, request.is_in_doubt());
+                self.on_part_outcome(client, key, part, outcome);
             }
             Owner::Errand(_) => self.on_errand_failed(key, error),
         }

@@ -33,7 +33,7 @@ impl Engine {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
-        let untried = request.untried();
+        let (untried, in_doubt) = (request.untried(), request.is_in_doubt());
         match request.owner() {
             Owner::Whole(client) => {
                 let client = *client;
@@ -47,7 +47,7 @@ impl Engine {
                         self.note_prediction(key, response.service_us);
                     }
                 }
-                let outcome = Outcome::of_response(response, untried);
+                let outcome = Outcome::of_response(response, untried, in_doubt);
                 self.on_part_outcome(client, key, part, outcome);
             }
             Owner::Errand(_) => {
@@ -89,9 +89,14 @@ impl Engine {
     }
 
     /// A node request for the whole of a request has come to nothing.
-    pub(crate) fn on_whole_failed(&mut self, client: ClientRequestKey, error: ErrorBody<'_>) {
+    pub(crate) fn on_whole_failed(
+        &mut self,
+        client: ClientRequestKey,
+        error: ErrorBody<'_>,
+        in_doubt: bool,
+    ) {
         let step = self.advance(client, |execution, around| {
-            execution.on_outcome(around, None, Outcome::of_proxy(error, None))
+            execution.on_outcome(around, None, Outcome::of_proxy(error, None, in_doubt))
         });
         self.take_step(client, step, None);
     }
@@ -174,13 +179,14 @@ impl Engine {
         }
         let node = self.requests.nodes.get(key);
         let untried = node.and_then(|node| node.untried());
+        let in_doubt = node.is_some_and(|node| node.is_in_doubt());
         if !is_single && opcode == Opcode::Result {
             self.note_attempt(key, service_us.into(), AttemptEnd::Answered);
         }
         self.drop_node_request(key);
         if !is_single {
             let prelude = stripped.as_deref().unwrap_or(prelude);
-            let outcome = Outcome::of_response(response.with(header, prelude), untried);
+            let outcome = Outcome::of_response(response.with(header, prelude), untried, in_doubt);
             step = self.advance(client, |execution, around| {
                 execution.on_outcome(around, None, outcome)
             });

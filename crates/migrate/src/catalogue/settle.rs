@@ -7,8 +7,8 @@
 //! what a node has not received: bytes in the socket of a node that stands still may be read much later. Nor
 //! is a TRUNCATE of the table, which may take a minute. `verify` finds what either has done.
 //!
-//! A proxy writes a derived layout once the table's write has been answered, which may be as late as the sum above. That
-//! second request, sent with what was relied on for the first, can wait at its node and be carried out for as long again
+//! While tables refuse writes, a proxy writes a derived layout once its table has answered, which may be as late as the sum
+//! above. That second request, sent with what was relied on for the first, can wait at its node and be carried out for as long again
 //! ([`Settle::with_derived`]). Not counted are further attempts, where the first coordinator has failed with it, and hints,
 //! which come whenever their replica is back: both bring what the table has, with its time.
 

@@ -111,6 +111,10 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
         .wait_longer(settle.for_emptying(emptying), "no longer read")
         .await;
     empty(&cluster, &args.table, &entries, &there).await?;
+    if there.iter().any(Layout::is_derived) {
+        // A layout is written beside its table: what was lost with the old rows may come to the table only now.
+        settle.wait("in the table what was written meanwhile").await;
+    }
     // A column that was added meanwhile has lost what was in it.
     cluster.agree().await?;
     let table = table::load(&cluster, &args.table).await?;

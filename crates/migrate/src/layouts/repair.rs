@@ -46,10 +46,9 @@ pub(super) async fn repair(
         let Some(row) = difference.own.as_ref().or(difference.copy.as_ref()) else {
             return Ok(Left::default());
         };
-        // As they are now: the comparison may have taken long. The layout first: what it had before the
-        // table was read, and the table has not, is too much. In the other order, a row that a client
-        // writes in between would be deleted with its own time.
-        let extra = copy.row_like(row).await?;
+        // As the table is now: the comparison may have taken long. What the layout had then, and the table has not
+        // now, is too much. In the other order, a row that a client writes in between would be deleted with its own
+        // time.
         let asked = Asked::now();
         let own = readers.own.row_like(row).await?;
         if let Some(own) = &own
@@ -57,7 +56,8 @@ pub(super) async fn repair(
         {
             writer.copy(std::slice::from_ref(own), asked).await?;
         }
-        let removals = extra.map(|extra| remove(&extra, own.as_ref()));
+        let extra = difference.copy.as_ref();
+        let removals = extra.map(|extra| remove(extra, own.as_ref()));
         let removals = removals.unwrap_or_default();
         let has_removals = !may_delete && !removals.is_empty();
         if may_delete {

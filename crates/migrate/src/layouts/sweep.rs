@@ -31,6 +31,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use futures::stream::{FuturesUnordered, StreamExt};
 use helenus_catalogue::stored::CREATE_SWEEPS;
+use helenus_catalogue::waits::lease;
 use helenus_catalogue::{Layout, TableKey};
 use helenus_console::quantities::parse_time;
 use helenus_console::terminal::{Interrupted, Stop};
@@ -113,6 +114,13 @@ async fn sweep(args: &SweepArgs) -> Result<()> {
 }
 
 async fn how(args: &SweepArgs, cluster: &Cluster) -> How {
+    let (settled_after, request_max) = match args.no_proxies {
+        true => (Duration::ZERO, Duration::ZERO),
+        false => {
+            let request_max = request_max(cluster).await;
+            (lease() + request_max, request_max)
+        }
+    };
     How {
         work: Work {
             consistency: args.consistency,
@@ -121,10 +129,8 @@ async fn how(args: &SweepArgs, cluster: &Cluster) -> How {
         },
         no_proxies: args.no_proxies,
         doubts_every: args.doubts_every.max(Duration::from_millis(10)),
-        request_max: match args.no_proxies {
-            true => Duration::ZERO,
-            false => request_max(cluster).await,
-        },
+        request_max,
+        settled_after,
         hints_unseen: hints::unseen_max(cluster),
     }
 }

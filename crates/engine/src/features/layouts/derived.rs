@@ -1,16 +1,19 @@
-//! Layouts in keyspaces of their own (*derived*): each is written by a request of its own, behind the table's.
+//! Layouts in keyspaces of their own (*derived*): each is written by a request of its own, beside the table's.
 //!
 //! ```text
-//! client ── INSERT ──> table, at the client's level ──> each layout, at ANY ──> the client is answered
+//!             ┌─> table, at the client's level ─┐
+//! client ── INSERT                              ├─> the client is answered
+//!             └─> each layout, at ANY ──────────┘
 //! ```
 //!
-//! Both have one timestamp: the client's, or one that the proxy gives where the client gives none. At ANY a
+//! All have one timestamp: the client's, or one that the proxy gives where the client gives none. At ANY a
 //! coordinator that is up takes the write, and keeps a hint for each replica that is not: what it has taken comes
 //! there, tombstones included, as all that Cassandra hints. So:
 //!
 //! - What is acknowledged is in the table at its level, and each layout's coordinator has taken it.
-//! - What the table has refused is not sent to layouts. If it is not known whether the table has it, layouts get it,
-//!   and the partition is *doubted*: somebody compares it with the table ([`Output::Doubted`]).
+//! - What the table refuses may be in a layout, and for a while after that layouts are sent only what their table has
+//!   taken. If it is not known whether the table has a write, layouts get it. Either way the partition is *doubted*
+//!   before the client is answered: somebody compares it with the table ([`Output::Doubted`]).
 //! - A write that the layouts cannot be told exactly, a conditional one for instance, is the table's alone, and the
 //!   partition is doubted. While it is, the table is read ([`Doubts`]).
 //! - A layout that no coordinator has taken a write for is *missing* it ([`Output::Missed`]), and its client hears
@@ -25,7 +28,7 @@ mod parts;
 
 use self::clock::Clock;
 pub use self::doubts::{Doubts, Told};
-pub(super) use self::followed_write::FollowedWrite;
+pub(super) use self::followed_write::{FollowedWrite, Partitions};
 pub use self::news::{Doubted, Missed, Output};
 pub(super) use self::parts::{Parts, batch_timestamp};
 

@@ -13,7 +13,7 @@ use helenus_wire::{BatchStatement, ExecuteView, Opcode, Options, QueryView, Valu
 pub(crate) use self::batch::batch_of_layouts;
 pub(crate) use self::text_batch::text_batch_of_layouts;
 use crate::engine::Engine;
-use crate::features::layouts::derived::{FollowedWrite, Parts};
+use crate::features::layouts::derived::{FollowedWrite, Partitions, Parts};
 use crate::features::layouts::fan_out_write::{FanOut, UNLOGGED, known};
 use crate::features::layouts::on_layouts::{Instead, LayoutWrite, WriteOfLayouts};
 use crate::features::layouts::plan::{CopyWrite, LayoutPlan, Plan};
@@ -98,7 +98,8 @@ pub(crate) fn write_of_layouts(
     let token = analysis.place.as_ref().and_then(|place| place.token);
     is_known(&writes, &[token])?;
     let asked_by = (arrival, analysis);
-    let follow = writes.followed_by(engine, asked_by, &asked.options, vec![token])?;
+    let written = Partitions::of_one(token);
+    let follow = writes.followed_by(engine, asked_by, &asked.options, written)?;
     writes.finish((UNLOGGED, &asked.options), keyspace, arrival, follow)
 }
 
@@ -113,7 +114,7 @@ pub(crate) fn serial_read(
         return Err(Refusal::invalid(NO_TOKEN));
     }
     let tables = vec![table.clone()];
-    let write = FollowedWrite::new(Vec::new(), vec![token], tables.clone());
+    let write = FollowedWrite::new(Vec::new(), Partitions::of_one(token), tables.clone());
     let follow = Follow {
         write: Box::new(write),
         prepared: Vec::new(),
@@ -196,20 +197,20 @@ impl<'a> Writes<'a> {
         is_room_for(engine, self.batch.byte_len() + self.parts.byte_len())
     }
 
-    /// The requests that follow, if there are any. `tokens`: of the partitions that are written.
+    /// The requests that follow, if there are any.
     fn followed_by(
         &mut self,
         engine: &Engine,
         asked: (&Arrival<'_>, &Analysis<'_>),
         options: &Options<'_>,
-        tokens: Vec<Option<i64>>,
+        written: Partitions,
     ) -> Result<Option<Follow>, Refusal> {
         if !self.is_followed() {
             return Ok(None);
         }
         let parts = std::mem::take(&mut self.parts);
         let compared = self.compared();
-        follow(engine, asked, options, (parts, compared), tokens).map(Some)
+        follow(engine, asked, options, (parts, compared), written).map(Some)
     }
 
     /// The request for the table: a batch, if there are layouts of one mutation with it.
@@ -249,13 +250,13 @@ fn follow(
     (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
     options: &Options<'_>,
     (parts, compared): (Parts<'_>, Vec<Arc<LogicalTable>>),
-    tokens: Vec<Option<i64>>,
+    written: Partitions,
 ) -> Result<Follow, Refusal> {
     let prepared = parts.prepared().collect();
     let place = (&*engine.cx.snapshot, analysis.place.as_ref());
     let parts = parts.write(options, arrival.version, arrival.keyspace, place);
     let parts = parts.ok_or(Refusal::invalid(TOO_MANY))?;
-    let write = Box::new(FollowedWrite::new(parts, tokens, compared));
+    let write = Box::new(FollowedWrite::new(parts, written, compared));
     Ok(Follow { write, prepared })
 }
 

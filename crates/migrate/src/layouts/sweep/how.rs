@@ -12,8 +12,18 @@ pub(super) struct How {
     pub doubts_every: Duration,
     /// How long after it was sent a request may be carried out.
     pub request_max: Duration,
+    /// How long after a layout was read the table has all that was written to both before.
+    pub settled_after: Duration,
     /// How long hints may be kept before they show.
     pub hints_unseen: Duration,
+}
+
+/// How parts are compared.
+#[derive(Clone, Copy)]
+pub(super) struct Manner<'a> {
+    pub work: &'a Work,
+    /// As in [`How`].
+    pub settled_after: Duration,
 }
 
 impl How {

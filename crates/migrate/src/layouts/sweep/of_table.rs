@@ -8,7 +8,7 @@ use helenus_catalogue::{Layout, LayoutState};
 use helenus_rows::TableName;
 
 use super::super::work::Work;
-use super::how::How;
+use super::how::{How, Manner};
 use super::pending::{Due, Left, Pending};
 use super::round::{self, Round};
 use super::told::Told;
@@ -180,7 +180,14 @@ impl<'a> OfTable<'a> {
             rows_per_second: None,
             ..self.how.work.clone()
         };
-        let compared = parts::compare(self.cluster, (&view, &written), &parts, &work, each).await;
+        let compared = parts::compare(
+            self.cluster,
+            (&view, &written),
+            &parts,
+            self.manner(&work),
+            each,
+        )
+        .await;
         for due in failed {
             // It must not keep the others waiting.
             let now = Instant::now();
@@ -236,7 +243,8 @@ impl<'a> OfTable<'a> {
             differing.extend(compared.differing());
         };
         let of = (&view, &*ready);
-        let rows = parts::compare(self.cluster, of, &parts, &self.how.work, each).await?;
+        let manner = self.manner(&self.how.work);
+        let rows = parts::compare(self.cluster, of, &parts, manner, each).await?;
         self.done.borrow_mut().rows += rows;
         differing.sort_unstable();
         differing.dedup();
@@ -246,6 +254,13 @@ impl<'a> OfTable<'a> {
             .await?;
         self.round.replace(Some(round));
         Ok(Next::GoOn)
+    }
+
+    fn manner<'b>(&self, work: &'b Work) -> Manner<'b> {
+        Manner {
+            work,
+            settled_after: self.how.settled_after,
+        }
     }
 
     async fn round_of(&self, ready: &[Layout]) -> Result<Round> {

@@ -1,14 +1,16 @@
 //! Parts of the ring compared one by one, and repaired.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use futures::{StreamExt, stream};
 use helenus_catalogue::Layout;
 use helenus_rows::Range;
 
-use super::super::compare::{Comparison, Readers};
+use super::super::compare::{Comparison, Differences, Readers};
 use super::super::entry::claim;
 use super::super::verdict::{Repairing, Verdict, judged};
-use super::super::work::Work;
+use super::how::Manner;
 use super::view::View;
 use crate::nodes::cluster::Cluster;
 
@@ -43,42 +45,87 @@ impl Compared {
 
 /// Compares these parts, some at a time, and repairs what differs. Rows that only a layout has are deleted in those parts
 /// of which that is said. Returns how many rows the table has there. If some fail, the others are compared all the same.
+///
+/// Clients write a layout beside its table, so it may have what the table gets a little later: before anything is deleted,
+/// the table is read again once it has all that was under way when the layout was read.
 pub(super) async fn compare(
     cluster: &Cluster,
     (view, entries): (&View, &[Layout]),
     parts: &[(Range, bool)],
-    work: &Work,
+    manner: Manner<'_>,
     mut each: impl FnMut(Compared),
 ) -> Result<u64> {
+    let work = manner.work;
     view.check(cluster, entries).await?;
     let readers = Readers::new(cluster, &view.table, entries, work).await?;
     let comparison = Comparison::silent(&readers, work);
     let claim = claim(cluster, &view.table.name, entries);
-    let compared = parts.iter().map(|(range, may_delete)| {
-        let (readers, comparison, claim) = (&readers, &comparison, &claim);
+    let (mut failed, mut at_once, mut later) = (None, Vec::new(), Vec::new());
+    let looks = parts.iter().map(|(range, may_delete)| {
+        let comparison = &comparison;
         async move {
             let found = comparison.compare(std::slice::from_ref(range)).await?;
-            let repairing = Repairing {
-                claim,
-                may_delete: *may_delete && work.may_delete(),
-            };
-            let of = (readers, entries);
-            let verdicts = judged(cluster, of, &found, work, Some(repairing)).await?;
-            let range = *range;
-            Ok::<Compared, anyhow::Error>(Compared { range, verdicts })
+            let may_delete = *may_delete && work.may_delete();
+            Ok::<Looked, anyhow::Error>(Looked {
+                range: *range,
+                found,
+                may_delete,
+            })
         }
     });
-    let mut compared = stream::iter(compared).buffer_unordered(work.parallel.into());
-    let mut failed = None;
-    while let Some(compared) = compared.next().await {
-        match compared {
-            Ok(compared) => each(compared),
+    let mut looks = stream::iter(looks).buffer_unordered(work.parallel.into());
+    while let Some(looked) = looks.next().await {
+        match looked {
+            Ok(looked) if looked.may_lose_rows() => later.push(looked),
+            Ok(looked) => at_once.push(looked),
             Err(e) => failed = Some(e),
         }
     }
-    drop(compared);
+    drop(looks);
+    for (looked, pause) in [(at_once, Duration::ZERO), (later, manner.settled_after)] {
+        if looked.is_empty() {
+            continue;
+        }
+        tokio::time::sleep(pause).await;
+        let judged = looked.into_iter().map(|looked| {
+            let (readers, claim) = (&readers, &claim);
+            async move {
+                let repairing = Repairing {
+                    claim,
+                    may_delete: looked.may_delete,
+                };
+                let of = (readers, entries);
+                let verdicts = judged(cluster, of, &looked.found, work, Some(repairing)).await?;
+                let range = looked.range;
+                Ok::<Compared, anyhow::Error>(Compared { range, verdicts })
+            }
+        });
+        let mut judged = stream::iter(judged).buffer_unordered(work.parallel.into());
+        while let Some(compared) = judged.next().await {
+            match compared {
+                Ok(compared) => each(compared),
+                Err(e) => failed = Some(e),
+            }
+        }
+    }
     match failed {
         Some(e) => Err(e),
         None => Ok(comparison.finish().rows),
+    }
+}
+
+/// A part that was compared and not yet repaired.
+struct Looked {
+    range: Range,
+    /// For each layout.
+    found: Vec<Differences>,
+    may_delete: bool,
+}
+
+impl Looked {
+    /// True if layouts have rows there that are to be deleted, as far as that can be told by now.
+    fn may_lose_rows(&self) -> bool {
+        let mut rows = self.found.iter().flat_map(|found| &found.rows);
+        self.may_delete && rows.any(|row| row.copy.is_some())
     }
 }

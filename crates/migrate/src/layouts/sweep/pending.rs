@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use helenus_rows::Range;
 
 /// Partitions that are compared before new ones are looked for.
-const DUE_MAX: usize = 100;
+const DUE_MAX: usize = 500;
 /// What can be equal soon is compared again after this time.
 const AGAIN: Duration = Duration::from_secs(5);
 /// What cannot be repaired is compared again after this time.

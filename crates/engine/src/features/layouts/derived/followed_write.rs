@@ -30,14 +30,32 @@ pub(crate) struct FollowedWrite {
     state: State,
     table: OfTable,
     layouts: Vec<OfLayout>,
-    /// The partitions that it writes, where they are known.
-    tokens: Vec<Option<i64>>,
+    written: Partitions,
     /// What its client will hear, once nothing is under way.
     answer: Option<KeptAnswer>,
     /// Tables whose layouts cannot be told exactly, and are compared with them.
     compared: Vec<Arc<LogicalTable>>,
     /// Bytes that it holds, as far as they are counted.
     counted: usize,
+}
+
+/// The partitions with layouts that are written.
+#[derive(Debug)]
+pub(crate) struct Partitions {
+    /// Their tokens, where these are known.
+    pub tokens: Vec<Option<i64>>,
+    /// Nodes carry out all of the write in the table's keyspace, or none of it.
+    pub is_one_mutation: bool,
+}
+
+impl Partitions {
+    /// Those of one statement; `None` if it may be about several.
+    pub(crate) fn of_one(token: Option<i64>) -> Partitions {
+        Partitions {
+            tokens: vec![token],
+            is_one_mutation: token.is_some(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +84,13 @@ struct OfLayout {
     may_have_it: bool,
 }
 
+impl OfLayout {
+    /// Nothing is under way to it, and no node can have it.
+    fn is_untouched(&self) -> bool {
+        self.sent.is_none() && !self.may_have_it
+    }
+}
+
 /// Why no coordinator has taken what is for a layout.
 #[derive(Debug)]
 struct NotTaken {
@@ -79,9 +104,11 @@ struct NotTaken {
 impl FollowedWrite {
     pub(crate) fn new(
         parts: Vec<Part>,
-        tokens: Vec<Option<i64>>,
+        mut written: Partitions,
         compared: Vec<Arc<LogicalTable>>,
     ) -> FollowedWrite {
+        written.tokens.sort_unstable();
+        written.tokens.dedup();
         let of_layout = |part| OfLayout {
             part,
             sent: None,
@@ -93,7 +120,7 @@ impl FollowedWrite {
             state: State::Made,
             table: OfTable::Unknown,
             layouts: parts.into_iter().map(of_layout).collect(),
-            tokens,
+            written,
             answer: None,
             compared,
             counted: 0,
@@ -107,7 +134,9 @@ impl FollowedWrite {
 
     /// Whether something may have been written nevertheless.
     fn leaves_open(&self, failure: &Failure<'_>) -> bool {
-        let is_of_one_partition = matches!(self.tokens[..], [Some(_)]);
+        if failure.in_doubt {
+            return true;
+        }
         match failure.error.code {
             code::WRITE_TIMEOUT
             | code::WRITE_FAILURE
@@ -119,7 +148,7 @@ impl FollowedWrite {
             // Of several partitions some may have been written before; and what is compared may have completed an
             // earlier conditional write.
             code if failure.by != FailedBy::Proxy && !is_refusal(code) => {
-                !is_of_one_partition || !self.compared.is_empty()
+                !self.written.is_one_mutation || !self.compared.is_empty()
             }
             _ => false,
         }
@@ -154,6 +183,16 @@ impl FollowedWrite {
         }
     }
 
+    /// The table has refused: what no node has had yet is sent to no layout.
+    fn withhold_unsent(&mut self, around: &mut ExecContext<'_>) {
+        for of in &mut self.layouts {
+            if let Some(child) = of.sent.filter(|child| around.is_unsent(*child)) {
+                around.todo.cancel.push(child);
+                of.sent = None;
+            }
+        }
+    }
+
     /// Sends what is for a layout, to its owners first or as a target says.
     fn send(&mut self, around: &mut ExecContext<'_>, at: usize, target: Option<Target>) {
         let Some(of) = self.layouts.get_mut(at) else {
@@ -172,6 +211,11 @@ impl FollowedWrite {
             table: own.table.clone(),
             statement: prepared.as_ref().map(|of| of.statement.clone()),
             prepared,
+            // By then who changes the catalogue relies on it; what the table has is sent all the same.
+            send_before: match self.table {
+                OfTable::Unknown => own.send_before,
+                _ => None,
+            },
             ..Query::new(of.part.opcode, own.version, of.part.body.clone())
         };
         let part = u16::try_from(at).unwrap_or(u16::MAX);
@@ -232,10 +276,10 @@ impl FollowedWrite {
         }
         for table in tables {
             let doubts = &around.cx.shared.features.layouts.doubts;
-            doubts.add((&table.0, &table.1), &self.tokens, around.cx.now);
+            doubts.add((&table.0, &table.1), &self.written.tokens, around.cx.now);
             let doubted = Doubted {
                 table,
-                tokens: self.tokens.clone(),
+                tokens: self.written.tokens.clone(),
             };
             let output = features::Output::Layouts(OfLayouts::Doubted(doubted));
             around.cx.ask(Output::Feature(output));
@@ -301,17 +345,28 @@ fn unknown(around: &ExecContext<'_>, text: &str) -> KeptAnswer {
         message: text,
         fields: &fields,
     };
-    kept_error(error, around.cx.snapshot.version)
-}
-
-fn kept_error(error: ErrorBody<'_>, version: Version) -> KeptAnswer {
-    let mut body = Vec::with_capacity(error.message.len() + error.fields.len() + 8);
+    let mut body = Vec::new();
     error.write(&mut body);
     KeptAnswer {
         opcode: Opcode::Error,
         header_flags: 0,
         body,
-        version,
+        version: around.cx.snapshot.version,
+    }
+}
+
+/// `own`: the version of what the proxy says itself.
+fn kept_failure(failure: &Failure<'_>, own: Version) -> KeptAnswer {
+    let mut body = failure.prelude.to_vec();
+    failure.error.write(&mut body);
+    KeptAnswer {
+        opcode: Opcode::Error,
+        header_flags: failure.header_flags,
+        body,
+        version: match failure.by {
+            FailedBy::Node(version) => version,
+            FailedBy::Proxy => own,
+        },
     }
 }
 
@@ -363,14 +418,17 @@ impl Strategy for FollowedWrite {
             true => OfTable::MayHaveIt,
             false => OfTable::Refused,
         };
-        if table == OfTable::Refused && self.layouts.iter().all(|of| of.attempts == 0) {
-            return Outcome::Failed(failure).unchanged();
+        if table == OfTable::Refused {
+            if !is_refusal(failure.error.code) {
+                let doubts = &around.cx.shared.features.layouts.doubts;
+                doubts.note_refusal(around.cx.now);
+            }
+            self.withhold_unsent(around);
+            if self.layouts.iter().all(OfLayout::is_untouched) {
+                return Outcome::Failed(failure).unchanged();
+            }
         }
-        let version = match failure.by {
-            FailedBy::Node(version) => version,
-            FailedBy::Proxy => around.cx.snapshot.version,
-        };
-        let answer = kept_error(failure.error, version);
+        let answer = kept_failure(&failure, around.cx.snapshot.version);
         self.on_table(around, table, answer)
     }
 
@@ -392,7 +450,17 @@ impl Strategy for FollowedWrite {
     }
 
     fn on_cut_short(&mut self, around: &mut ExecContext<'_>) {
-        if self.state != State::Made {
+        let is_unsent = |child: Option<NodeRequestKey>| match child {
+            Some(child) => around.is_unsent(child),
+            None => true,
+        };
+        let is_nowhere = self.table == OfTable::Unknown
+            && is_unsent(self.whole())
+            && self
+                .layouts
+                .iter()
+                .all(|of| is_unsent(of.sent) && !of.may_have_it);
+        if !is_nowhere {
             self.table = OfTable::MayHaveIt;
             self.doubt(around);
         }

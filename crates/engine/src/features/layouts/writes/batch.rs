@@ -6,6 +6,7 @@ use helenus_cql::Kind;
 use helenus_wire::{BatchChild, BatchStatement, BatchView};
 
 use crate::engine::Engine;
+use crate::features::layouts::derived::Partitions;
 use crate::features::layouts::on_layouts::LayoutWrite;
 use crate::features::layouts::plan::LayoutPlan;
 use crate::features::layouts::plan_of;
@@ -36,7 +37,7 @@ pub(crate) fn batch_of_layouts(
     let arrival = &timed.arrival(arrival);
     let view = BatchView::parse(arrival.content, arrival.version);
     let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
-    let children = children(engine, &view, analysis.keyspace)?;
+    let (children, is_in_one_keyspace) = children(engine, &view, analysis.keyspace)?;
     if children.iter().all(|child| child.planned.is_none()) {
         return Ok(None);
     }
@@ -71,43 +72,50 @@ pub(crate) fn batch_of_layouts(
     let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
     let kind = (view.batch_type, &view.options);
     writes.is_room(engine)?;
-    let tokens = match writes.is_followed() {
-        true => tokens_of_batch(engine, arrival, analysis, &children),
-        false => Vec::new(),
+    let mut written = match writes.is_followed() {
+        true => partitions_of_batch(engine, arrival, analysis, &children),
+        false => Partitions::of_one(None),
     };
-    is_known(&writes, &tokens)?;
+    written.is_one_mutation &= is_in_one_keyspace;
+    is_known(&writes, &written.tokens)?;
     let asked_by = (arrival, analysis);
-    let follow = writes.followed_by(engine, asked_by, &view.options, tokens)?;
+    let follow = writes.followed_by(engine, asked_by, &view.options, written)?;
     let finished = writes.finish(kind, keyspace.cloned(), arrival, follow);
     finished.map(Some)
 }
 
-/// The tokens of the partitions of tables with layouts in a BATCH, where they are known.
-fn tokens_of_batch(
+/// The partitions that a BATCH writes; one mutation, if all its statements are about the same.
+fn partitions_of_batch(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
     planned: &[PlannedChild],
-) -> Vec<Option<i64>> {
+) -> Partitions {
     let body = (arrival.content, arrival.version);
     let children = engine.statements.children(&engine.cx, body, analysis, true);
     let token = |child: Child| match child {
         Child::Text(_, token) | Child::Prepared(_, token) => token,
         Child::Unknown(_) => None,
     };
-    let of_layouts = children.into_iter().zip(planned);
+    let all: Vec<Option<i64>> = children.into_iter().map(token).collect();
+    let first = all.first().copied().flatten();
+    let of_layouts = all.iter().zip(planned);
     let of_layouts = of_layouts.filter(|(_, planned)| planned.planned.is_some());
-    of_layouts.map(|(child, _)| token(child)).collect()
+    Partitions {
+        tokens: of_layouts.map(|(token, _)| *token).collect(),
+        is_one_mutation: first.is_some() && all.iter().all(|token| *token == first),
+    }
 }
 
-/// The statements of a batch, with their plans.
+/// The statements of a batch, with their plans; and whether all are about tables of one keyspace.
 fn children(
     engine: &mut Engine,
     view: &BatchView<'_>,
     keyspace: Option<&str>,
-) -> Result<Vec<PlannedChild>, Refusal> {
+) -> Result<(Vec<PlannedChild>, bool), Refusal> {
     let layouts = engine.cx.snapshot.features.layouts.clone();
     let mut children = Vec::with_capacity(view.children.len());
+    let (mut first, mut is_in_one_keyspace) = (None::<String>, true);
     for child in &view.children {
         let (statement, prepared) = match child {
             BatchChild::Text(text, _) => (engine.statements.of_text(keyspace, text), None),
@@ -118,6 +126,11 @@ fn children(
             }
         };
         let named = table_of(&statement, prepared.as_deref(), keyspace);
+        let of = named.map(|(keyspace, _)| keyspace);
+        is_in_one_keyspace &= of.is_some() && (first.is_none() || of == first.as_deref());
+        if first.is_none() {
+            first = of.map(str::to_owned);
+        }
         let in_force = match &prepared {
             Some(prepared) => prepared.keyspace.as_deref(),
             None => keyspace,
@@ -133,7 +146,7 @@ fn children(
         let planned = table.map(|table| plan_of(&statement, table));
         children.push(PlannedChild { statement, planned });
     }
-    Ok(children)
+    Ok((children, is_in_one_keyspace))
 }
 
 /// A statement of a batch.

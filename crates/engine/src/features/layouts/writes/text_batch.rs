@@ -9,7 +9,7 @@ use helenus_layout::plan::{self, Copy, LogicalTable};
 use helenus_wire::{Opcode, Options, ValueRef, write};
 
 use crate::engine::Engine;
-use crate::features::layouts::derived::{Parts, batch_timestamp};
+use crate::features::layouts::derived::{Partitions, Parts, batch_timestamp};
 use crate::features::layouts::fan_out_write::bytes_of;
 use crate::features::layouts::on_layouts::{Instead, LayoutWrite};
 use crate::features::layouts::refusals::{LAYOUTS, too_large, write_refused};
@@ -146,14 +146,24 @@ fn followed_by(
     if !extended.compared.is_empty() && tokens.iter().any(Option::is_none) {
         return Err(Refusal::invalid(NO_TOKEN));
     }
+    let written = Partitions {
+        is_one_mutation: extended.is_in_one_keyspace() && is_one(&tokens),
+        tokens,
+    };
     let compared = extended.compared.clone();
     follow(
         engine,
         (arrival, analysis),
         &options,
         (parts, compared),
-        tokens,
+        written,
     )
+}
+
+/// True if all are the same partition, which is known.
+fn is_one(tokens: &[Option<i64>]) -> bool {
+    let first = tokens.first().copied().flatten();
+    first.is_some() && tokens.iter().all(|token| *token == first)
 }
 
 /// The text of a batch with further statements.
@@ -182,6 +192,14 @@ struct Follower {
 }
 
 impl Extended {
+    /// True if all of its statements are about tables of one keyspace, as far as is known.
+    fn is_in_one_keyspace(&self) -> bool {
+        let tables = self.followers.iter().map(|follower| &follower.table);
+        let mut keyspaces = tables.map(|table| &table.keyspace);
+        let first = keyspaces.next();
+        self.has_layouts.iter().all(|has| *has) && keyspaces.all(|keyspace| Some(keyspace) == first)
+    }
+
     fn byte_len(&self) -> usize {
         let followers = self.followers.iter().map(|follower| follower.text.len());
         self.text.len() + followers.sum::<usize>()

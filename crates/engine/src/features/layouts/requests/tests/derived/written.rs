@@ -488,3 +488,56 @@ fn of_several_partitions_some_may_be_written_when_a_node_refuses() {
     assert_eq!(bench.answer().0, Opcode::Error);
     assert!(matches!(news(&mut bench)[..], [OfLayouts::Doubted(_)]));
 }
+
+#[test]
+fn layouts_follow_as_soon_as_an_overloaded_table_refuses() {
+    let mut bench = Bench::derived(Version::V5, Version::V5);
+    let overloaded = error_body(code::OVERLOADED, "no", &[]);
+    let written = both_are_asked(&mut bench, None);
+    bench.say(Opcode::Error, written.table, &overloaded);
+    // The layout of the first is under way still.
+    insert(&mut bench, None);
+    let asked = bench.one_at_node();
+    let (_, table) = table_is_asked(&bench, &asked);
+    bench.say(Opcode::Error, table, &overloaded);
+    assert_eq!(bench.error().0, code::OVERLOADED);
+    assert!(news(&mut bench).is_empty(), "the second is nowhere");
+    bench.say(Opcode::Result, written.layout, &VOID);
+    assert_eq!(bench.error().0, code::OVERLOADED);
+    assert!(matches!(news(&mut bench)[..], [OfLayouts::Doubted(_)]));
+    bench.is_done();
+}
+
+#[test]
+fn a_batch_is_one_mutation_if_it_is_about_one_partition_of_one_keyspace() {
+    let of_table = "DELETE FROM app.orders WHERE customer = 1";
+    for (other, is_one) in [
+        ("DELETE FROM app.orders WHERE customer = 1", true),
+        ("DELETE FROM app.orders WHERE customer = 2", false),
+        ("INSERT INTO app.others (customer) VALUES (2)", false),
+    ] {
+        let mut bench = Bench::derived(Version::V5, Version::V5);
+        refuse_one(&mut bench);
+        news(&mut bench);
+        let mut body = vec![1];
+        write::u16(&mut body, 2);
+        for text in [of_table, other] {
+            body.push(0);
+            write::long_string(&mut body, text);
+            write::u16(&mut body, 0);
+        }
+        Asking::default().write(Version::V5, &mut body);
+        bench.ask(Opcode::Batch, 2, &body);
+        let (_, stream, _) = bench.one_at_node();
+        let overloaded = error_body(code::OVERLOADED, "no", &[]);
+        bench.say(Opcode::Error, stream, &overloaded);
+        // Of several partitions one may have been written before the node has refused the next one.
+        for (_, stream, _) in bench.at_node() {
+            assert!(!is_one, "{other}");
+            bench.say(Opcode::Result, stream, &VOID);
+        }
+        assert_eq!(bench.error().0, code::OVERLOADED);
+        assert_eq!(news(&mut bench).is_empty(), is_one, "{other}");
+        bench.is_done();
+    }
+}
