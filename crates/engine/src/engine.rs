@@ -36,7 +36,7 @@ pub struct Engine {
     pub(crate) links: Links,
     pub(crate) requests: Requests,
     pub(crate) statements: Statements,
-    /// What waits for nodes.
+    /// Requests that wait for nodes.
     pub(crate) queues: Queues,
     pub(crate) pauses: Pauses,
     backlog: Backlog,
@@ -99,7 +99,7 @@ impl Engine {
         self.backlog.pop_failure()
     }
 
-    /// What is to be done next, once nothing has failed.
+    /// The next piece of work, once nothing has failed.
     #[inline]
     pub(crate) fn next_work(&mut self) -> Option<Work> {
         self.backlog.pop()
@@ -153,7 +153,7 @@ impl Engine {
         self.cx.memory.held()
     }
 
-    /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
+    /// True if no client is left, of any worker: one that does its TLS handshake has no session yet.
     pub fn is_drained(&self) -> bool {
         self.clients.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
     }

@@ -186,7 +186,7 @@ mod tests {
         here.note(at(3_104), EventKind::Schema, &[3]);
         let numbers = |events: Vec<Rc<[u8]>>| events.iter().map(|body| body[0]).collect::<Vec<_>>();
         assert_eq!(numbers(untold(&here)), [1, 3]);
-        // What it was told long before was another one.
+        // The event that it was told long before was another one.
         let mut here = RecentEvents::default();
         here.note(at(3_000), EventKind::Schema, &[2]);
         assert_eq!(numbers(untold(&here)), [2]);

@@ -7,7 +7,7 @@
 /// The names under which nodes tell them, since 4.1.
 pub const SETTINGS: [&str; 2] = ["page_size_warn_threshold", "page_size_fail_threshold"];
 
-/// What a node takes without a word.
+/// The size of a page up to which a node gives no warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
     pub rows_max: usize,

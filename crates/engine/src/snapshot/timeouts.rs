@@ -46,7 +46,7 @@ pub struct Timeouts {
     queue: Duration,
 }
 
-/// What a request is to a node's time-outs.
+/// Classes of requests, by the time-outs that a node has for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timed {
     /// A read of one partition.

@@ -168,7 +168,7 @@ mod tests {
                 registry.remove(key);
             }
         }
-        // What is walked over is the list.
+        // A walk goes over the list.
         assert_eq!(registry.keys.len(), 2);
         let mut left: Vec<usize> = registry.values().copied().collect();
         left.sort_unstable();

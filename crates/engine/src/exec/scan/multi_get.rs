@@ -244,7 +244,7 @@ fn plan(around: &ExecContext<'_>) -> Option<Planned> {
         return None;
     }
     let (options, skip_metadata) = options(query)?;
-    // What a node would say of a page size of 0 is its own.
+    // An error about a page size of 0 is for the node to give.
     if options.paging_state.is_some() || options.page_size == Some(0) {
         return None;
     }

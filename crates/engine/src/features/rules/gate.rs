@@ -108,7 +108,7 @@ impl RuleGate {
         self.matchers = rules.into_iter().take(RULES_MAX).map(matcher).collect();
         self.naming_clients = self.places(|rule| rule.settings.names_clients());
         self.naming_statements = self.places(|rule| {
-            // What may be read or written is a question about the statement as well.
+            // Rules about reading and writing need to know the statement as well.
             let settings = &rule.settings;
             settings.names_statements() || settings.read_only || settings.bounds_consistency()
         });
@@ -211,7 +211,7 @@ impl RuleGate {
                     continue;
                 }
                 fitting |= place(at);
-                // What only may be meant is no exception.
+                // A rule that only may fit does not end the search.
                 if fits == Fits::Yes && ends(at, &matcher.rule) {
                     break;
                 }

@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// Whether it is a part of a scan that was cut so as to take little. What still takes long after it was halved a few
-    /// times is one partition, most likely, and takes what it takes.
+    /// True if it is a part of a scan that was cut so as to take little. A part that still takes long after it was
+    /// halved a few times is one partition, most likely, and takes what it takes.
     pub(crate) fn is_cut(&self, request: &NodeRequest, query: &Query) -> bool {
         let Some((client, part)) = request.part() else {
             return false;

@@ -1,4 +1,4 @@
-//! What the proxy asks of nodes for itself, not for the answer to a client.
+//! Errands: the proxy's own requests to nodes, not for the answer to a client.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;

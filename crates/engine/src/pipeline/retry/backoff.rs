@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A request that coordinators have refused for so long fails.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a node request has been told by coordinators that miss replicas.
+/// UNAVAILABLE answers that a node request has had, and its pauses between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missed {
     since: Instant,
@@ -111,7 +111,7 @@ impl Pauses {
         }
     }
 
-    /// Whether nodes may see the ring differently at the moment.
+    /// True if nodes may see the ring differently at the moment.
     pub(crate) fn is_ring_moving(&self, now: Instant, snapshot: &Snapshot) -> bool {
         let since = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
         let is_under_way =
@@ -143,7 +143,7 @@ mod tests {
         let mut pauses = Pauses::default();
         assert!(!pauses.is_ring_moving(begin, &still));
         pauses.note_snapshot(begin, &still, &joins(1));
-        // What else changes does not count.
+        // Other changes do not count.
         pauses.note_snapshot(later(500), &joins(1), &joins(1));
         assert!(pauses.is_ring_moving(later(599), &joins(1)));
         assert!(!pauses.is_ring_moving(later(600), &joins(1)));
