@@ -29,7 +29,7 @@ const TURNS_MAX: usize = 100_000;
 /// Clients of all workers together.
 const CLIENTS: usize = 12;
 
-/// What a run was like.
+/// The results of a run.
 pub(crate) struct Outcome {
     pub(crate) memory_max: usize,
     /// The most that a call has left held, and that was held in the middle of one.
@@ -273,7 +273,7 @@ impl World {
         self.step_alone(time);
     }
 
-    /// The same without clients: time passes, and links are made anew.
+    /// A step without clients: time passes, and links are made anew.
     fn step_alone(&mut self, time: Duration) {
         self.now += time;
         let wall = WALL + (self.now - self.begin);
