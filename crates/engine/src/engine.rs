@@ -1,8 +1,8 @@
 //! The logic of one worker as a value: everything that its clients' queries need, owned by it alone.
 //!
 //! Whoever runs it hands over what happens: clients and their bytes, connections to nodes and theirs,
-//! messages, and the time, as `on_…`. What is to be done then comes out of [`Engine::poll_output`] and
-//! of the outboxes of connections. Bytes for sockets collect there; whoever runs the engine writes them
+//! messages, and the time, as `on_…`. The work that follows comes out of [`Engine::poll_output`] and of
+//! the outboxes of connections. Bytes for sockets collect there; whoever runs the engine writes them
 //! when everything that has come together has been handed over. So queries that arrive together leave
 //! together, without any timer.
 

@@ -19,7 +19,7 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Form, Prediction, Target};
 use crate::statement::learned::Learned;
 
-/// How one client request is carried out. What most are is told apart without a dynamic call.
+/// How one client request is carried out. The most frequent forms are told apart without a dynamic call.
 #[derive(Debug)]
 pub(crate) struct Execution(State);
 

@@ -121,7 +121,7 @@ impl<'a> ExecContext<'a> {
         key
     }
 
-    /// Takes node requests that wait out of their nodes' queues. What is in flight comes back to nobody.
+    /// Takes node requests that wait out of their nodes' queues. Answers to those in flight come back to nobody.
     pub(crate) fn cancel_queued(&mut self, children: &[NodeRequestKey]) {
         for child in children {
             if self.is_queued(*child) {

@@ -188,7 +188,7 @@ impl NodeRequest {
         self.stage = Stage::Queued(waiting);
     }
 
-    /// It is in flight to a node. What has no place there takes none.
+    /// It is in flight to a node. A request without a place there takes none.
     #[inline]
     pub(crate) fn fly(&mut self, node: NodeIndex, flight: Flight) {
         let admission = match std::mem::replace(&mut self.stage, Stage::Unplaced) {
@@ -199,7 +199,7 @@ impl NodeRequest {
         self.node = Some(node);
     }
 
-    /// It leaves its place, at its node or in a queue. What is in flight has to land first.
+    /// It leaves its place, at its node or in a queue. A request in flight has to land first.
     #[inline]
     pub(crate) fn leave(&mut self) -> Stage {
         debug_assert!(!self.is_in_flight(), "it is still on its link");

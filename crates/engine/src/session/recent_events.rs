@@ -3,8 +3,8 @@
 //!
 //! Each process hears of an event over a control connection of its own, a little earlier or later than the
 //! other, and events have no numbers. So two of the same content, at most a second apart, count as one. An
-//! event twice does no harm, so in doubt it is told again. What a client was told within the last second before
-//! it came, and this process has not heard of, is remembered for the rest of that second.
+//! event twice does no harm, so in doubt it is told again. Events that a client was told of within the last
+//! second before it came, and that this process has not heard of, are remembered for the rest of that second.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;

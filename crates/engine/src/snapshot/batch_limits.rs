@@ -23,8 +23,8 @@ impl Default for BatchLimits {
 }
 
 impl BatchLimits {
-    /// From the names and values of a node's settings. What is not among them, or cannot be read, is as by
-    /// default.
+    /// From the names and values of a node's settings. A limit that is not among them, or cannot be read,
+    /// has its default.
     pub fn from_settings<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut limits = BatchLimits::default();
         for (name, value) in settings {

@@ -14,8 +14,8 @@ pub struct PageLimits {
 }
 
 impl PageLimits {
-    /// From the names and values of a node's settings. What is not among them, or cannot be read, is no limit, as
-    /// by default (-1).
+    /// From the names and values of a node's settings. If the limit is not among them, or cannot be read, there
+    /// is none, as by default (-1).
     pub fn from_settings<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let limits = settings
             .into_iter()

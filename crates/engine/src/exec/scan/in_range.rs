@@ -1,7 +1,7 @@
 //! A statement over a part of the ring: an EXECUTE of the statement with two markers more. To parse a
 //! text takes a node about as long as to read a hundred rows, so that pages are read as any other until
-//! the nodes have it prepared, and aggregates of more than one part wait for that. What the nodes do
-//! not prepare is sent as QUERYs with the bounds in their text.
+//! the nodes have it prepared, and aggregates of more than one part wait for that. Statements that the
+//! nodes do not prepare are sent as QUERYs with the bounds in their text.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -153,7 +153,7 @@ impl MultiGet {
         }
     }
 
-    /// Lets go of what has come. What is in flight comes back to nobody.
+    /// Drops the answers that have come. Those still to come are for nobody.
     fn abandon(&self, around: &mut ExecContext<'_>) {
         around.memory().sub(self.gather.byte_len());
         around.cancel_queued(&self.gather.children());

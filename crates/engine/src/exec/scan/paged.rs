@@ -296,8 +296,8 @@ impl PagedScan {
 
     /// A piece has failed: its client hears of it. Rows that were missing behind parts are something
     /// else: the page begins anew, piece by piece, which may well succeed or else says what the client
-    /// should hear. What is overloaded is not asked again. A guardrail on page sizes that
-    /// nobody has told of may be about the piece alone: the client's own request shows that.
+    /// should hear. An overloaded node is not asked again. A guardrail on page sizes that nobody has
+    /// told of may be about the piece alone: the client's own request shows that.
     fn on_piece_failed<'a>(
         &mut self,
         around: &mut ExecContext<'_>,

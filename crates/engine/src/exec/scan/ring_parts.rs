@@ -357,7 +357,7 @@ impl RingParts {
         parts.any(|part| part.of.owner.is_some())
     }
 
-    /// Keeps the answer to a part. What is left has another rank among other work then.
+    /// Keeps the answer to a part. The parts that are left have another rank among other work then.
     pub(crate) fn keep(
         &mut self,
         around: &mut ExecContext<'_>,

@@ -15,7 +15,7 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Prediction, Target};
 use crate::stats::add;
 
-/// Stretches of a page. What is left behind the last but one is the last.
+/// Stretches of a page at most. The last one takes all that is left.
 const STRETCHES_MAX: u16 = 4_096;
 /// A text that clients have not prepared is worth preparing for one page of so many stretches.
 const STRETCHES_TO_PREPARE: u16 = 64;

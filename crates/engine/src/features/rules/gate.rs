@@ -5,7 +5,7 @@
 //! statement, of which the text is read once for each statement that comes as far as that.
 //!
 //! A request of several statements is compared statement by statement: what ends the list for one says nothing
-//! of the others. What is not understood matches rules that forbid, and no rule that only limits.
+//! of the others. A statement that is not understood matches rules that forbid, and no rule that only limits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -173,8 +173,8 @@ impl RuleGate {
         self.naming_classes & among != 0
     }
 
-    /// A rule among these that may forbid what nobody here knows. Whether it does depends on what that is, or
-    /// on exceptions.
+    /// A rule among these that may forbid a statement that nobody here knows. That depends on the statement,
+    /// or on exceptions.
     pub(crate) fn needs_to_know(&self, of: OfClient) -> Option<&Rule> {
         let ends = self.ending & of.may & !of.unsure;
         let reached = match ends & ends.wrapping_neg() {

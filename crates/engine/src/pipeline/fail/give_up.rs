@@ -43,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// Until when a node may work on a node request that was sent then, by its own time-outs. What it reads page by
-    /// page may be at any of them: then for as long as a page takes.
+    /// Until when a node may work on a node request that was sent then, by its own time-outs. One that it reads
+    /// page by page may be at any page: it has as long as a page takes.
     pub(crate) fn done_by(&self, key: NodeRequestKey, sent: Instant) -> Instant {
         let request = self.requests.nodes.get(key);
         let query = request.and_then(|request| self.requests.query_of(request));

@@ -7,7 +7,7 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::statement::prepared::Statement;
 
-/// Why the proxy itself sends a node request. What becomes of each, [`Run`] says.
+/// Why the proxy itself sends a node request. [`Run`] says how each goes on.
 ///
 /// [`Run`]: crate::pipeline::nodes::errands::Run
 #[derive(Clone, Debug)]

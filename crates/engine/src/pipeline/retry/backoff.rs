@@ -12,7 +12,7 @@ use crate::snapshot::Snapshot;
 /// How long after a change of the ring coordinators may still see it differently.
 const MOVES_FOR: Duration = Duration::from_secs(60);
 /// How long nodes may be on their way without a change before that is taken for lasting: a node that is listed
-/// and never serves. What is pending is told by coordinators, too.
+/// and never serves. Coordinators tell of pending nodes, too.
 const MOVES_FOR_MAX: Duration = Duration::from_secs(600);
 /// The first pause; each further one is twice as long, up to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
