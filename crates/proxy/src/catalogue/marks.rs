@@ -166,8 +166,8 @@ impl Reader {
         Ok(tokens.collect())
     }
 
-    /// Changes the catalogue, at a quorum of every data centre. What is not applied, because somebody else has changed it,
-    /// is tried again with what is read next.
+    /// Changes the catalogue, at a quorum of every data centre. A change that is not applied, because somebody else has
+    /// changed the catalogue, is tried again after the next read.
     async fn change(&mut self, batch: &str) -> Result<(), ConnError> {
         let level = match self.is_in_each_dc().await? {
             true => Consistency::EACH_QUORUM,

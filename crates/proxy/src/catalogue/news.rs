@@ -161,8 +161,8 @@ impl Unmarked {
         noted
     }
 
-    /// Forgets those that the catalogue tells of, or that are filled anew, and notes since when it tells of some. Whether any
-    /// is shown otherwise from now on.
+    /// Forgets those that the catalogue tells of, or that are filled anew, and notes since when it tells of some.
+    /// Returns true if any is shown otherwise from now on.
     pub(super) fn settle(&mut self, catalogue: &Catalogue, now: Instant) -> bool {
         let is_there = |(table, name): &(TableKey, String), created: i64| {
             let layouts = catalogue.layouts(table).map(|of| &of.layouts);
