@@ -4,8 +4,8 @@
 //! its reads needs a thread of the READ stage of the node that has the rows. A range is read stretch by
 //! stretch of the ring, several at once by a guess of how many rows are where
 //! (`RangeCommandIterator`). Each is asked for all rows that the page wants, and what is too much is thrown
-//! away. What has waited for too long is dropped. A write takes its replica as long as a read of a row does, in
-//! the same threads.
+//! away. Reads that have waited for too long are dropped. A write takes its replica as long as a read of a row
+//! does, in the same threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

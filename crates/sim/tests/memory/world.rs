@@ -92,8 +92,8 @@ pub(crate) fn run(seed: u64, time: Duration, slack: usize) -> Outcome {
 /// Between two moments at which all clients leave.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// Runs a seed for so many rounds, in each second of which clients ask once for what they want. What is held behind each
-/// round, when all clients and links are gone, and when the proxy is, too.
+/// Runs a seed for so many rounds, in each second of which clients ask once for what they want. Returns the bytes that
+/// are held behind each round, when all clients and links are gone, and when the proxy is, too.
 pub(crate) fn run_in_rounds(seed: u64, rounds: usize, slack: usize) -> (Vec<usize>, usize) {
     let before = held();
     let mut world = World::new(seed, slack);
