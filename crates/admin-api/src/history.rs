@@ -46,7 +46,7 @@ pub struct Series {
     pub steps: Vec<Step>,
 }
 
-/// What was counted in one step. Pairs are index and value, one after the other, of what is not 0.
+/// The counts of one step. Pairs are index and value, one after the other, of what is not 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {

@@ -1,4 +1,4 @@
-//! What a proxy's admin server answers as JSON (docs/api.md): proxies fill these types in, viewers read them.
+//! Answers of a proxy's admin server as JSON (docs/api.md): proxies fill these types in, viewers read them.
 //!
 //! Fields are written in the order of their declaration. Readers take what an older proxy does not send for its
 //! default, and pass over what only a later one sends. Counters are cumulative since the proxy was started.

@@ -58,7 +58,7 @@ pub struct Packed {
     pub frames: Vec<u64>,
 }
 
-/// What a node's agent reports.
+/// The report of a node's agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {

@@ -1,7 +1,7 @@
 //! Numbers of the format, and its bounds.
 
-/// Applications of this name send captured requests on. What they ask is not recorded: it would be sent on for ever
-/// where they send it to the proxy that records.
+/// Applications of this name send captured requests on. Their requests are not recorded: if they send them to
+/// the proxy that records, these would be sent on for ever.
 pub const MIRROR_NAME: &str = "helenus-mirror";
 pub const MAGIC: &[u8; 8] = b"HELENUSC";
 /// Of files that are written. Those of version 1 are read as well.
@@ -14,7 +14,7 @@ pub const RECORD_BYTES_MAX: usize = 1 << 20;
 pub const VALUES_MAX: usize = 1_024;
 /// Statements of a batch that are recorded, at most.
 pub const PARTS_MAX: usize = 1_024;
-/// Bytes of a statement's text. What is cut off cannot be played.
+/// Bytes of a statement's text. A text that is cut off cannot be played.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of different statements that a reader keeps, with what it needs to find them.
 pub(crate) const STATEMENT_BYTES_MAX: usize = 1 << 30;

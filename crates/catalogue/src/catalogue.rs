@@ -55,7 +55,7 @@ impl Layout {
         LayoutState::of_name(&self.state)
     }
 
-    /// Whether it is *derived*: written by requests of its own to a keyspace of its own.
+    /// True if it is *derived*: written by requests of its own to a keyspace of its own.
     pub fn is_derived(&self) -> bool {
         self.keyspace.is_some()
     }

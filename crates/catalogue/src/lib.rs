@@ -16,7 +16,7 @@
 //!    the flag, the catalogue's change is at a quorum of every data center, and a lease has passed since.
 //! 3. The flag goes after the last layout, or encoded column, of its table, and the table's row in the catalogue
 //!    after the flag. Each flag has a number of its own, so that a command that was suspended cannot drop a later one.
-//! 4. What a node tells is believed only if it can have followed from what was believed before ([`Belief`]): a version
+//! 4. A node's answer is believed only if it can have followed from what was believed before ([`Belief`]): a version
 //!    that went back, other rows under the same version, or a flag without a row are not.
 #![cfg_attr(
     not(test),

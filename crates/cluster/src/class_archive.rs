@@ -73,7 +73,7 @@ fn ensure_with(
     if !passes(&version)? {
         return Ok(None);
     }
-    // What the run for its version has written.
+    // The archive that the run for its version has written.
     remove_if_present(&partial)?;
     run(arguments)?;
     if !fits(&partial)? {

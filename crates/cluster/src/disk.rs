@@ -9,7 +9,7 @@ use rustix::fs::{Advice, fadvise, major, minor};
 use crate::cgroup::{self, DISK};
 use crate::error::{Context, Error, Result};
 
-/// Limits on what a process does with its disk, per second. What has none is not limited.
+/// Limits on what a process does with its disk, per second. `None`: not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskLimits {
     /// Reads.
@@ -53,8 +53,7 @@ impl DiskLimits {
     }
 }
 
-/// Limits how process `pid` uses the disk that `folder` is on. What is in the page cache is not read from
-/// the disk.
+/// Limits how process `pid` uses the disk that `folder` is on. Reads from the page cache do not count.
 pub(crate) fn cap(name: &str, pid: u32, folder: &Path, limits: DiskLimits) -> Result<DiskThrottle> {
     if limits.all().iter().any(|(_, _, limit)| *limit == Some(0)) {
         return Err(Error::DiskCap("choose limits of 1 a second or more".into()));

@@ -191,7 +191,8 @@ pub fn config_of(settings: &[String]) -> Result<Config> {
     of_table(&table)
 }
 
-/// Settings as a file. What only the test tools set is left out unless they have set it: others would refuse it.
+/// Settings as a file. Settings that only the test tools set are left out unless they have set them: others
+/// would refuse it.
 pub fn to_toml(config: &Config) -> Result<String> {
     let mut table = toml::Table::try_from(config)?;
     let defaults = toml::Table::try_from(Config::default())?;

@@ -96,7 +96,7 @@ const AFTER_VALUES: &[&str] = &[
 
 /// A statement with `?` in place of every value, whether it was written there or bound; without comments,
 /// which may hold anything, and with single blanks. Lists of values in `IN`, in brackets and in braces are
-/// shown as their first value. So statements that differ in their values only are the same text. What comes
+/// shown as their first value. So statements that differ in their values only are the same text. The text
 /// after `bytes_max` is left out. Of roles and users, only the name is shown.
 pub fn normalised(text: &str, facts: &Facts, bytes_max: usize) -> String {
     shown(text, facts, bytes_max, Lists::Shortened).0

@@ -56,7 +56,7 @@ pub struct Listen {
     /// In place of `proxies`: a name, as host:port, with the addresses of [all
     /// proxies](operations.md#several-proxies).
     pub proxies_dns: Option<String>,
-    /// What `proxies_dns` was found to be: not a setting.
+    /// The addresses that `proxies_dns` was found to have: not a setting.
     #[serde(skip)]
     pub proxies_found: Vec<SocketAddr>,
     /// How many of the others have been down for long: not a setting.
@@ -289,7 +289,7 @@ pub struct LayoutSettings {
 }
 
 impl LayoutSettings {
-    /// Whether the tables of layouts are kept from clients' eyes.
+    /// True if the tables of layouts are kept from clients' eyes.
     pub fn hides_tables(&self) -> bool {
         self.enabled && !self.show_tables
     }
@@ -411,7 +411,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// Whether nodes of other data centres may serve what asks for these consistency levels.
+    /// True if nodes of other data centres may serve what asks for these consistency levels.
     pub fn may_leave_dc(&self, level: Consistency, serial: Option<Consistency>) -> bool {
         let is_local = level.is_dc_local() || serial.is_some_and(Consistency::is_dc_local);
         self.allow_remote_dc && (self.allow_remote_dc_for_local_levels || !is_local)

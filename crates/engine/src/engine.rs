@@ -1,8 +1,8 @@
 //! The logic of one worker as a value: everything that its clients' queries need, owned by it alone.
 //!
 //! Whoever runs it hands over what happens: clients and their bytes, connections to nodes and theirs,
-//! messages, and the time, as `on_…`. What is to be done then comes out of [`Engine::poll_output`] and
-//! of the outboxes of connections. Bytes for sockets collect there; whoever runs the engine writes them
+//! messages, and the time, as `on_…`. The work that follows comes out of [`Engine::poll_output`] and of
+//! the outboxes of connections. Bytes for sockets collect there; whoever runs the engine writes them
 //! when everything that has come together has been handed over. So queries that arrive together leave
 //! together, without any timer.
 
@@ -36,7 +36,7 @@ pub struct Engine {
     pub(crate) links: Links,
     pub(crate) requests: Requests,
     pub(crate) statements: Statements,
-    /// What waits for nodes.
+    /// Requests that wait for nodes.
     pub(crate) queues: Queues,
     pub(crate) pauses: Pauses,
     backlog: Backlog,
@@ -99,7 +99,7 @@ impl Engine {
         self.backlog.pop_failure()
     }
 
-    /// What is to be done next, once nothing has failed.
+    /// The next piece of work, once nothing has failed.
     #[inline]
     pub(crate) fn next_work(&mut self) -> Option<Work> {
         self.backlog.pop()
@@ -153,7 +153,7 @@ impl Engine {
         self.cx.memory.held()
     }
 
-    /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
+    /// True if no client is left, of any worker: one that does its TLS handshake has no session yet.
     pub fn is_drained(&self) -> bool {
         self.clients.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
     }

@@ -19,7 +19,7 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Form, Prediction, Target};
 use crate::statement::learned::Learned;
 
-/// How one client request is carried out. What most are is told apart without a dynamic call.
+/// How one client request is carried out. The most frequent forms are told apart without a dynamic call.
 #[derive(Debug)]
 pub(crate) struct Execution(State);
 
@@ -95,7 +95,7 @@ impl Execution {
         }
     }
 
-    /// What it had asked the nodes to prepare is known by now, or refused.
+    /// The statement that it had asked the nodes to prepare is prepared by now, or was refused.
     pub(crate) fn on_range_settled(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
         match &mut self.0 {
             State::By(strategy) => strategy.on_range_settled(around),
@@ -138,19 +138,19 @@ impl Execution {
         matches!(self.0, State::Held)
     }
 
-    /// Whether it is to be carried out as it came, and has no node request yet.
+    /// True if it is to be carried out as it came, and has no node request yet.
     #[inline]
     pub(crate) fn has_not_begun(&self) -> bool {
         matches!(self.0, State::Single(None))
     }
 
-    /// Whether it is carried out as it came, by one node request.
+    /// True if it is carried out as it came, by one node request.
     #[inline]
     pub(crate) fn is_single(&self) -> bool {
         matches!(self.0, State::Single(_))
     }
 
-    /// Whether it is carried out as it came, by this node request alone.
+    /// True if it is carried out as it came, by this node request alone.
     pub(crate) fn is_by(&self, whole: NodeRequestKey) -> bool {
         matches!(self.0, State::Single(Some(of)) if of == whole)
     }
@@ -206,7 +206,7 @@ impl Execution {
         [self.whole(), second].into_iter().flatten()
     }
 
-    /// Whether it has two node requests for the whole.
+    /// True if it has two node requests for the whole.
     pub(crate) fn is_hedged(&self) -> bool {
         matches!(self.0, State::Hedged { .. })
     }
@@ -218,7 +218,7 @@ impl Execution {
         }
     }
 
-    /// Whether parts are under way in place of the whole.
+    /// True if parts are under way in place of the whole.
     pub(crate) fn is_in_parts(&self) -> bool {
         self.strategy().is_some_and(Strategy::is_in_parts)
     }
@@ -241,22 +241,22 @@ impl Execution {
         self.strategy().map_or(0, |of| of.halved(part))
     }
 
-    /// Whether it waits for this node request as for its part of that number.
+    /// True if it waits for this node request as for its part of that number.
     pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
         self.strategy().is_some_and(|of| of.awaits(part, child))
     }
 
-    /// Whether it is a page of a scan, which any number of node requests may go to.
+    /// True if it is a page of a scan, which any number of node requests may go to.
     pub(crate) fn is_page(&self) -> bool {
         self.strategy().is_some_and(Strategy::is_page)
     }
 
-    /// Whether a page of it has been read already.
+    /// True if a page of it has been read already.
     pub(crate) fn has_rows(&self) -> bool {
         self.strategy().is_some_and(Strategy::has_rows)
     }
 
-    /// What people call it.
+    /// Its name for people.
     pub(crate) fn name(&self) -> &'static str {
         match &self.0 {
             State::Single(_) => "whole",

@@ -401,7 +401,7 @@ impl Queues {
         let queue = &mut self.nodes[node.as_usize()];
         let permit = may_take.then(|| queue.shared.try_take(permits)).flatten();
         let next = queue.schedule.poll_dispatch(now_us, permit.is_some());
-        // What goes first may be no scan: then it is given back.
+        // The request that goes first may be no scan: then it is given back.
         let permit = permit.filter(|_| matches!(next, Some((_, Class::Scan))));
         queue.say_waiting(cx.index, has_room);
         let (key, class) = next?;

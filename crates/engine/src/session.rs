@@ -1,7 +1,7 @@
 //! Client connections: handshake, login, their bytes in and out.
 //!
-//! All of them are in [`clients::Clients`]. What a client's bytes ask of others is returned
-//! ([`step::Step`]).
+//! All of them are in [`clients::Clients`]. Work for other stations that a client's bytes bring is
+//! returned ([`step::Step`]).
 
 pub(crate) mod answers;
 mod bounds;

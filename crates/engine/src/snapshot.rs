@@ -1,4 +1,4 @@
-//! What the proxy knows of the cluster at one moment. Immutable; replaced whole.
+//! The cluster, as the proxy knows it at one moment. Immutable; replaced whole.
 
 pub mod batch_limits;
 pub mod list_columns;
@@ -22,7 +22,7 @@ use crate::snapshot::page_limits::PageLimits;
 use crate::snapshot::table_sizes::TableSizes;
 use crate::snapshot::timeouts::Timeouts;
 
-/// What Cassandra calls a node, whatever its address.
+/// Cassandra's name of a node, whatever its address.
 pub type HostId = [u8; 16];
 
 /// One Cassandra node. Its index never changes while the proxy runs, also when it leaves.
@@ -58,7 +58,7 @@ pub struct KeyColumn {
     pub name: String,
     /// CQL type name.
     pub cql_type: String,
-    /// Whether clients may be shown something else than what rows lie by.
+    /// True if clients may be shown another value than the one that rows lie by.
     pub is_masked: bool,
 }
 
@@ -85,7 +85,7 @@ pub struct Snapshot {
     pub cluster_name: String,
     /// The version spoken to all nodes.
     pub version: Version,
-    /// Whether nodes ask for authentication, and the body of their AUTHENTICATE.
+    /// The body of the nodes' AUTHENTICATE, if they ask for authentication.
     pub authenticate: Option<Vec<u8>>,
     /// Body of the nodes' SUPPORTED.
     pub supported: Vec<u8>,
@@ -103,7 +103,7 @@ pub struct Snapshot {
     pub lists: Arc<ListColumns>,
     /// How large tables are.
     pub sizes: Arc<TableSizes>,
-    /// What features know of tables.
+    /// Features' knowledge of tables.
     pub features: InSnapshot,
     /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
     pub folds_shadowed: FxHashSet<String>,
@@ -164,7 +164,7 @@ impl Snapshot {
         self.epoch > 0
     }
 
-    /// Whether a node has left, also for another address.
+    /// True if a node has left, also for another address.
     pub fn is_gone(&self, node: NodeIndex) -> bool {
         let node = self.nodes.get(node.as_usize());
         node.is_none_or(|node| node.gone)
@@ -177,7 +177,7 @@ impl Snapshot {
         limits.map(|of| of.rows_max).min().unwrap_or(usize::MAX)
     }
 
-    /// Whether the same nodes own the same parts of the ring in another one.
+    /// True if the same nodes own the same parts of the ring in another snapshot.
     pub(crate) fn has_ring_of(&self, other: &Snapshot) -> bool {
         let present = |snapshot: &Snapshot| {
             let nodes = snapshot.nodes.iter();
@@ -187,7 +187,7 @@ impl Snapshot {
         present(self) == present(other) && self.tokens == other.tokens
     }
 
-    /// Whether nodes may see the ring differently.
+    /// True if nodes may see the ring differently.
     pub fn is_moving(&self) -> bool {
         !self.joining.is_empty() || !self.leaving.is_empty()
     }
@@ -209,7 +209,7 @@ impl Snapshot {
         self.tables.get(keyspace)?.get(table)
     }
 
-    /// Whether some node confuses `MIN` and `MAX` of a column.
+    /// True if some node confuses `MIN` and `MAX` of a column.
     pub(crate) fn compares_in_reverse(&self, keyspace: &str, table: &str, column: &str) -> bool {
         let of_table = self.compared_in_reverse.get(keyspace);
         let columns = of_table.and_then(|tables| tables.get(table));

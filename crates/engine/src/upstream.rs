@@ -1,8 +1,7 @@
 //! Connections to nodes: pools of roles, their links, the answers that come.
 //!
-//! [`links::Links`] owns all of it. What it cannot know, node requests and clients, it returns to the
-//! engine:
-//! `pipeline/` holds its half of it, most of that in `pipeline/nodes`.
+//! [`links::Links`] owns all of it. It knows no node requests or clients, and returns what concerns
+//! them to the engine: that half is in `pipeline/`, most of it in `pipeline/nodes`.
 
 mod busy;
 pub(crate) mod choose_link;

@@ -43,7 +43,7 @@ mod shares;
 #[path = "../../engine/src/statement/prepared/standing.rs"]
 mod standing;
 
-// What the scheduler's files take from beside them.
+// Names that the scheduler's files import from modules that are not compiled here.
 #[cfg(not(test))]
 use helenus_policy::schedule::Class;
 

@@ -15,8 +15,8 @@ use crate::column_set::ColumnSet;
 use crate::layout::Layout;
 use crate::shape::Shape;
 
-/// The contiguous slices of a layout that a statement reads. What it costs depends on nothing else,
-/// so layouts with the same access of a statement are equivalent for it.
+/// The contiguous slices of a layout that a statement reads. The statement's cost depends on
+/// nothing else, so layouts with the same access of a statement are equivalent for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Access {
     /// The leading columns that are bound by `=` or `IN`. Their order among themselves is without

@@ -1,7 +1,7 @@
 //! Reads of a running proxy's clients, sent to one or two other endpoints while they come.
 //!
 //! A capture of the proxy says what was asked; each read of it is sent a second later, with the gaps with which
-//! reads came. What falls behind is dropped and counted; the proxy and its clients never wait for any of this.
+//! reads came. Requests that fall behind are dropped and counted; the proxy and its clients never wait for any of this.
 
 mod backoff;
 mod clock;
@@ -89,7 +89,7 @@ impl Mirror {
         })
     }
 
-    /// Follows a capture until it ends, or `stop` does. What goes wrong on the way is in the outcome.
+    /// Follows a capture until it ends, or `stop` does. The outcome tells of errors on the way.
     ///
     /// # Errors
     /// None of the capture's making.

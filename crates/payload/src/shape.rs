@@ -2,8 +2,8 @@
 //!
 //! A document is then a series of choices: which value of this place, which member comes next, which word.
 //! Each is written in as few bits as it is frequent in the sample: −log₂ of its share, by a range variant
-//! of asymmetric numeral systems (Duda, 2013). What the sample did not have is spelled out. A name or a
-//! value that is always the same costs nothing.
+//! of asymmetric numeral systems (Duda, 2013). Values that the sample did not have are spelled out. A name
+//! or a value that is always the same costs nothing.
 //!
 //! A [`Slot`](slot::Slot) is what is learned of a place in the documents.
 

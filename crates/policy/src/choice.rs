@@ -158,7 +158,7 @@ impl Choice {
         }
     }
 
-    /// A request of this predicted work is sent to a node. What is returned belongs to
+    /// A request of this predicted work is sent to a node. The returned value belongs to
     /// [`Choice::on_answer`] or [`Choice::on_gone`].
     #[inline]
     pub fn on_sent(&mut self, now_us: u64, node: NodeIndex, work_us: u32) -> Sent {

@@ -478,7 +478,7 @@ impl<T: Copy> Schedule<T> {
     fn refusal(&self, class: Class, job: &Job) -> Option<Refusal> {
         let queue = &self.queues[class as usize];
         let max = self.settings.queue_max[class as usize] as usize;
-        // What is hot leaves room for what is not.
+        // Hot partitions may fill half of a queue; the rest is for all others.
         let is_hot = job.flow != 0 && !self.settings.variant.is_preset();
         let has_share = is_hot && queue.hot() >= max.div_ceil(2);
         match has_share || queue.len() >= max {

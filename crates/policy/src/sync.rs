@@ -1,5 +1,5 @@
-//! What [`crate::schedule::shares`] is built of: the standard library's here, and those of a scheduler that tries orders of
-//! their steps in `crates/interleavings`, which compiles the same file.
+//! Atomics and locks that [`crate::schedule::shares`] is built of: the standard library's here. `crates/interleavings`,
+//! which compiles the same file, has those of a scheduler that tries orders of their steps.
 
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -124,7 +124,7 @@ impl Watch {
         Some(watch)
     }
 
-    /// `end`: the proxy ends. What workers have told by then is put into the catalogue.
+    /// `end`: the proxy ends. News of workers until then is put into the catalogue.
     pub(crate) async fn run(mut self, mut end: watch::Receiver<()>) {
         loop {
             let before = Instant::now();

@@ -77,7 +77,7 @@ pub(crate) struct Process {
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
     pub schema_changed: Notify,
-    /// What workers tell of derived layouts.
+    /// News of derived layouts, from workers.
     pub layout_news: LayoutNews,
     /// Nodes without the schema changes that clients wait for, as was last heard.
     pub schema_awaited_of: ArcSwap<Vec<SocketAddr>>,

@@ -1,4 +1,4 @@
-//! What a proxy remembers of itself, and tells.
+//! Records that a proxy keeps of itself, and shows.
 
 pub(crate) mod events;
 pub(crate) mod history;

@@ -1,4 +1,4 @@
-//! What the machine gives: its clock, limits, memory and sockets, and the service manager.
+//! The machine: its clock, limits, memory and sockets, and the service manager.
 
 pub mod boot_time;
 pub(crate) mod file_limit;

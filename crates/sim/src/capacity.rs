@@ -1,5 +1,5 @@
-//! What many nodes carry, from a ramp that was measured over few: nodes that are as fast as the measured
-//! curve says, before proxies that choose among replicas as in production.
+//! The throughput of many nodes, from a ramp that was measured over few: nodes that are as fast as the
+//! measured curve says, before proxies that choose among replicas as in production.
 //!
 //! - **A node** is a flow-equivalent server: with n requests in it, it completes as many per second as the
 //!   measured node did with n clients, whatever it is inside that makes it so. All its requests progress

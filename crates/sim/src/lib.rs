@@ -1,7 +1,7 @@
 //! Virtual time: whole engines before modelled clients, nodes and network.
 //!
-//! What a real cluster answers in minutes, and never twice alike, is answered here in
-//! seconds and always alike: the same seed gives the same result to the last digit.
+//! A real cluster takes minutes for an answer, and never gives the same one twice; here it takes
+//! seconds, and the same seed gives the same result to the last digit.
 //!
 //! - [`chaos`]: everything around the proxies fails, and invariants are checked
 //! - [`scheduling`]: how long point reads and scans take in which order of service

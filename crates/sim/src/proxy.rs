@@ -1,4 +1,4 @@
-//! What every simulated proxy consists of: engines that share settings and a snapshot, and the bytes that
+//! The parts of every simulated proxy: engines that share settings and a snapshot, and the bytes that
 //! wait on their connections.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use helenus_engine::Engine;
 use helenus_engine::output::Outgoing;
 use helenus_engine::shared::{Common, Shared};
 
-/// What the wall clock shows when a run begins.
+/// The time on the wall clock when a run begins.
 pub(crate) const WALL: Duration = Duration::from_secs(1_700_000_000);
 
 /// One worker of one proxy.
@@ -33,7 +33,7 @@ pub(crate) fn engines(
     })
 }
 
-/// What waits to be written.
+/// The bytes that wait to be written.
 pub(crate) fn all_of(outgoing: &mut impl Outgoing) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {

@@ -2,7 +2,7 @@
 //! of `helenus bench scheduling`, where it cannot run: on clusters of any size, and always alike.
 //!
 //! Proxies are engines with their own settings; everything that they decide, they decide here as in
-//! production. What they talk to is modelled:
+//! production. Everything around them is modelled:
 //!
 //! - **Machines** have cores, which are shared fairly between processes, and within each between its
 //!   threads. One machine for all, or one for each process.

@@ -41,7 +41,7 @@ fn a_seed_gives_the_same_history_in_another_process() {
         .output()
         .expect("it runs");
     let said = String::from_utf8_lossy(&other.stdout);
-    // What the harness says may stand in front of the first.
+    // The harness's own words may stand in front of the first.
     let lines = said
         .lines()
         .filter_map(|line| Some(&line[line.find("HISTORY")?..]));

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::snapshot::{Histogram, Moment};
 
-/// The moments of a proxy's answer, each about so many milliseconds long, the latest last. What is not understood
-/// is no history.
+/// The moments of a proxy's answer, each about so many milliseconds long, the latest last. An answer that is not
+/// understood has none.
 pub(super) fn moments(answer: &Value, every_ms: u64) -> Vec<Moment> {
     let history = History::deserialize(answer).unwrap_or_default();
     let steps = history.fine.unwrap_or_default().steps;

@@ -325,7 +325,7 @@ pub fn write_query(
     true
 }
 
-/// The same with other values, by position.
+/// As `write_query`, with `values`, by position, in place of those of `options`.
 pub fn write_query_of<'a>(
     text: &str,
     options: &Options<'_>,

@@ -189,8 +189,8 @@ fn write_values(out: &mut Vec<u8>, values: &[ValueRef<'_>]) {
 
 impl RowsView<'_> {
     /// Appends the page as one of another table: `from` is renamed to `to` wherever it is named, and the
-    /// paging state, if there is one, is replaced. What the node says of the columns having changed is
-    /// about its own table, so it is left out; the columns themselves stay.
+    /// paging state, if there is one, is replaced. The node's notice that columns have changed is about
+    /// its own table, so it is left out; the columns themselves stay.
     pub fn write_for_table(
         &self,
         (from, to): (TableName<'_>, TableName<'_>),

@@ -224,8 +224,8 @@ impl Lane {
             let before = twins.counts.differences.len();
             let prepared = twins.apply(&op)?;
             if twins.counts.timed_out != given_up {
-                // Cassandra has lost a write. What it left cannot be told, so that these twins need not be equal from
-                // here on, nor in this.
+                // Cassandra has lost a write. The rows that it left are unknown, so that these twins need not be
+                // equal from here on, nor in this.
                 twins.counts.differences.truncate(before);
                 println!("seed {}: a node gave up on {op:?}", self.seed);
                 return Ok(Then::Anew);

@@ -305,8 +305,8 @@ impl History<'_> {
         }
     }
 
-    /// Whether the two sides differ in what they are told: each calls functions by itself, and the proxy refuses what it has
-    /// to compare in partitions that it does not know.
+    /// True if the two sides differ in what they are told: each calls functions by itself, and the proxy refuses what
+    /// it has to compare in partitions that it does not know.
     fn is_unlike(&self, text: &str) -> bool {
         self.table.logical.is_derived()
             && (text.contains("now()") || self.is_compared(text) && leaves_partition_open(text))
@@ -383,7 +383,7 @@ fn same<T: std::fmt::Debug + PartialEq>(
     Ok(())
 }
 
-/// Whether a text may not tell the proxy which partition it is about.
+/// True if a text may not tell the proxy which partition it is about.
 fn leaves_partition_open(text: &str) -> bool {
     [" IN ", " JSON ", ":m"].iter().any(|of| text.contains(of))
 }

@@ -59,7 +59,7 @@ fn a_table_is_flagged_from_its_first_layout_to_its_last() {
     let left =
         node.run("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'flagged'");
     assert_eq!(left.len(), 2, "the layout's table was dropped, too");
-    // Each time has a flag of its own. What another command may have left of an earlier time goes.
+    // Each time has a flag of its own. A flag that another command may have left from an earlier time goes.
     node.run(&format!("CREATE TYPE helenus.{flag} (flag int)"));
     node.layouts(&["status", "flagged.u"]).failed("has lost");
     drop(&node, &["--all"]).succeeded();

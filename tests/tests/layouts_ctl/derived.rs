@@ -134,7 +134,7 @@ fn a_derived_layout_is_filled_compared_and_repaired() {
     .failed("held in the keyspace elsewhere__layouts");
     node.layouts_of(&create("elsewhere", &[])).succeeded();
     assert_eq!(node.states("elsewhere", "t")["x"], "ready");
-    // What proxies' requests have missed, and what somebody has written there.
+    // Writes that proxies' requests have missed, and that somebody has made there.
     for cql in [
         "DELETE FROM elsewhere__layouts.t__layout_x USING TIMESTAMP 1003 WHERE k = 1 AND a = 3 AND b = 'b3'",
         "DELETE FROM elsewhere.t WHERE k = 2 AND a = 4 AND b = 'b4'",

@@ -223,7 +223,7 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
     .succeeded();
 }
 
-/// What a role may do with all tables of a keyspace, it may do with derived layouts of them, which are elsewhere.
+/// A role's rights on all tables of a keyspace are rights on derived layouts of them, which are elsewhere.
 fn check_derived(cluster: &Cluster, superuser: Option<(&str, &str)>) {
     let mut node = cluster.connect(1).expect("a connection");
     for cql in [

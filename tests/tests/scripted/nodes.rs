@@ -137,7 +137,7 @@ impl Nodes {
         Nodes { addresses, shared }
     }
 
-    /// From now on they reply so. What they were asked before is forgotten.
+    /// From now on they reply so. Requests from before are forgotten.
     pub(crate) fn follow(&self, script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
         *lock(&self.shared.script) = Arc::new(script);
         lock(&self.shared.asked).clear();

@@ -1,4 +1,4 @@
-//! What is wrong with settings, in words that say what to do.
+//! Problems of settings, in words that say what to do.
 
 use helenus_policy::choice::Policy;
 use helenus_policy::schedule::Variant;
@@ -12,7 +12,7 @@ use crate::session::login::authenticator::is_known;
 /// Whoever has heard one exchange could find a shorter secret by trying.
 pub const REPORTS_SECRET_BYTES_MIN: usize = 16;
 
-/// What has been found wrong.
+/// Problems that were found.
 #[derive(Default)]
 struct Checks(Vec<String>);
 
@@ -25,7 +25,7 @@ impl Checks {
 }
 
 impl Config {
-    /// What is wrong with the settings, each with what to do about it.
+    /// Problems of the settings, each with what to do about it.
     pub fn problems(&self) -> Vec<String> {
         let mut checks = Checks::default();
         self.listen.check(&mut checks);
@@ -46,7 +46,7 @@ impl Config {
         checks.0
     }
 
-    /// What the addresses that are listened on lack in the other settings.
+    /// Problems of addresses that are listened on: settings that they need and do not have.
     pub fn address_problems(&self) -> impl Iterator<Item = &'static str> {
         let open = self.admin.address.is_some_and(|a| !a.ip().is_loopback());
         let bare = open && !self.admin.has_token();
@@ -290,7 +290,7 @@ impl Limits {
 }
 
 impl Admin {
-    /// Whether requests must carry a token, as soon as those of files are read.
+    /// True if requests must carry a token, as soon as those of files are read.
     fn has_token(&self) -> bool {
         let files = [&self.token_file, &self.read_token_file];
         self.token.is_some() || self.read_token.is_some() || files.into_iter().any(Option::is_some)

@@ -95,7 +95,7 @@ pub struct RuleSettings {
     pub warn: bool,
 }
 
-/// What is off is as good as not set.
+/// A setting that is off need not be written.
 fn is_off(is_on: &bool) -> bool {
     !is_on
 }
@@ -111,7 +111,7 @@ impl RuleSettings {
         Classes::of(self.class.iter()).unwrap_or_default()
     }
 
-    /// Whether what a statement asks for decides about what it matches.
+    /// True if a property of a statement decides if it matches, such as its table, class or text.
     pub(crate) fn names_statements(&self) -> bool {
         self.names_partition()
             || self.statement.is_some()
@@ -124,14 +124,14 @@ impl RuleSettings {
         self.token.is_some() || !self.key.is_empty()
     }
 
-    /// Whether who asks decides about what it matches.
+    /// True if the client that asks decides if it matches.
     pub(crate) fn names_clients(&self) -> bool {
         [&self.role, &self.client, &self.application, &self.driver]
             .iter()
             .any(|names| !names.is_empty())
     }
 
-    /// Whether it says what may be done, not only how much: nothing may get around it.
+    /// True if it says what may be done, not only how much: nothing may get around it.
     pub fn forbids(&self) -> bool {
         !self.warn && (self.deny.is_some() || self.read_only || self.bounds_consistency())
     }
@@ -146,12 +146,12 @@ impl RuleSettings {
             || self.in_flight.is_some()
     }
 
-    /// Whether nothing that it matches reaches a rule behind it.
+    /// True if no request that it matches reaches a rule behind it.
     pub(crate) fn ends(&self) -> bool {
         !self.warn && (self.last || self.deny.is_some())
     }
 
-    /// Whether it matches everything that the other matches.
+    /// True if it matches everything that the other matches.
     pub(crate) fn covers(&self, other: &RuleSettings) -> bool {
         let covers_networks = {
             let (own, of_other) = (self.networks(), other.networks());
@@ -166,7 +166,7 @@ impl RuleSettings {
         };
         let covers_partition =
             !self.names_partition() || (&self.key, self.token) == (&other.key, other.token);
-        // What nodes know of themselves is only matched by name.
+        // The keyspaces of nodes about themselves are only matched by name.
         let covers_system = !self.keyspace.is_empty()
             || !other.keyspace.iter().any(|name| name.starts_with("system"));
         covers_networks
@@ -181,7 +181,7 @@ impl RuleSettings {
             && self.table.covers(&other.table)
     }
 
-    /// What is wrong with what it names.
+    /// A problem of the requests that it names.
     fn problem_of_match(&self) -> Option<String> {
         let names = self.names_statements() || self.names_clients();
         let lists = [
@@ -241,7 +241,7 @@ impl RuleSettings {
         wrong.next().map(|(_, why)| why.to_owned())
     }
 
-    /// What is wrong with what it does.
+    /// A problem of the limits and refusals that it sets.
     fn problem_of_act(&self) -> Option<String> {
         let rate = self.requests_per_second;
         let levels = [&self.consistency_min, &self.consistency_max];
@@ -335,7 +335,7 @@ fn network(text: &str) -> Option<IpNet> {
     }
 }
 
-/// What is wrong with rules, each with what to do about it.
+/// Problems of rules, each with what to do about it.
 pub(crate) fn problems(rules: &[RuleSettings]) -> Vec<String> {
     let mut found: Vec<String> = rules.iter().filter_map(RuleSettings::problem).collect();
     if rules.len() > RULES_MAX {
@@ -360,7 +360,7 @@ pub(crate) fn problems(rules: &[RuleSettings]) -> Vec<String> {
     found
 }
 
-/// What is wrong with the times of rules beside that of all requests.
+/// Problems of the times of rules beside that of all requests.
 pub(crate) fn problems_of_times(
     rules: &[RuleSettings],
     request_timeout_ms: Option<u64>,

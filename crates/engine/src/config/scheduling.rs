@@ -67,7 +67,7 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// Whether scans come in pieces.
+    /// True if scans come in pieces.
     pub fn in_pieces(&self) -> bool {
         self.enabled && !self.order().is_preset() && self.piece_kib > 0
     }
@@ -77,7 +77,7 @@ impl Scheduling {
         self.piece_ms.saturating_mul(1_000)
     }
 
-    /// Whether large pages come in parts.
+    /// True if large pages come in parts.
     pub fn in_parts(&self) -> bool {
         let may = self.in_pieces() || (self.enabled && self.order().parallel());
         may && self.parallel_rows > 0

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What is shown in place of a secret.
+/// The text that is shown in place of a secret.
 const REDACTED: &str = "<redacted>";
 
 /// A password or token: shown to nobody, neither by `Debug` nor in settings that are printed.

@@ -35,7 +35,7 @@ pub struct Tracing {
     pub headers_file: Option<PathBuf>,
     /// Time for the collector to take some spans; 10 to 60,000.
     pub timeout_ms: u64,
-    /// What the file holds: not a setting.
+    /// The file's content: not a setting.
     #[serde(skip)]
     pub headers: Option<Secret>,
 }
@@ -71,7 +71,7 @@ impl Tracing {
     /// Where spans are sent; None if nowhere.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem, in words.
     pub fn collector(&self) -> Result<Option<Endpoint<'_>>, &'static str> {
         self.endpoint.as_deref().map(endpoint).transpose()
     }
@@ -79,7 +79,7 @@ impl Tracing {
     /// Names and values of what is sent to the collector.
     ///
     /// # Errors
-    /// What is wrong, without quoting it.
+    /// The problem, without quoting the text.
     pub fn header_lines(&self) -> Result<Vec<(&str, &str)>, &'static str> {
         let Some(text) = &self.headers else {
             return Ok(Vec::new());
@@ -98,7 +98,7 @@ impl Tracing {
         }
     }
 
-    /// What is wrong with these settings.
+    /// Problems of these settings.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let lengths = self
             .resource
@@ -181,7 +181,7 @@ fn endpoint(text: &str) -> Result<Endpoint<'_>, &'static str> {
     })
 }
 
-/// Whether HTTP takes it as path and query (RFC 3986, sections 3.3 and 3.4).
+/// True if HTTP takes it as path and query (RFC 3986, sections 3.3 and 3.4).
 fn is_path(path: &[u8]) -> bool {
     let is_hex = |at: usize| path.get(at).is_some_and(u8::is_ascii_hexdigit);
     path.iter().enumerate().all(|(at, byte)| match byte {

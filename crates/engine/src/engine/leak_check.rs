@@ -1,4 +1,4 @@
-//! What an engine has not given back, and what in it contradicts itself: for checks from outside.
+//! Checks from outside: resources that an engine has not given back, and contradictions in it.
 
 use std::fmt::Display;
 
@@ -11,8 +11,8 @@ use crate::keys::{NodeRequestKey, SessionKey};
 use crate::pipeline::node_request::{NodeRequest, Stage};
 
 impl Engine {
-    /// What is under way or held, in words. Nothing, once all clients have left and their requests have
-    /// been answered or given up: then every place, permit, turn, stream and byte is back.
+    /// Work under way and resources held, in words. None, once all clients have left and their requests
+    /// have been answered or given up: then every place, permit, turn, stream and byte is back.
     pub fn leak_check(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut check = |is_clear: bool, what: &dyn Display| {
@@ -61,7 +61,7 @@ impl Engine {
         found
     }
 
-    /// What does not fit together, in words; nothing between two events, whatever is under way.
+    /// Contradictions in the engine, in words; none between two events, whatever is under way.
     ///
     /// A request that is nowhere, in flight on no link and waiting for nothing, is one whose client never
     /// hears of it, or not before its time-out.

@@ -1,4 +1,4 @@
-//! What became of one node request at one node.
+//! The end of one node request at one node.
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What an execution sees of the engine, and what it has it do.
+//! An execution's view of the engine, and the work that it leaves to it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(crate) struct RangePrepare {
     pub keyspace: Option<Box<str>>,
 }
 
-/// What a step leaves to the engine.
+/// Work that a step leaves to the engine.
 #[derive(Default)]
 pub(crate) struct Todo {
     /// Node requests to be routed.
@@ -45,7 +45,7 @@ pub(crate) struct Todo {
     pub send_before: Option<Instant>,
 }
 
-/// What an execution sees.
+/// An execution's view of the engine.
 pub(crate) struct ExecContext<'a> {
     pub cx: &'a mut Context,
     /// The client request.
@@ -58,13 +58,13 @@ pub(crate) struct ExecContext<'a> {
     pub requests: &'a mut NodeRequests,
     /// Grows with every routed request; spreads them over equals.
     pub rotation: u64,
-    /// Whether anyone waits for the answer.
+    /// True if anyone waits for the answer.
     pub is_wanted: bool,
     pub todo: Todo,
 }
 
 impl<'a> ExecContext<'a> {
-    /// What is known of the statement.
+    /// Knowledge from the statement's earlier answers, if it has a statement.
     pub(crate) fn learned(&self) -> Option<&'a Learned> {
         Some(&self.statement()?.learned)
     }
@@ -73,7 +73,7 @@ impl<'a> ExecContext<'a> {
         self.query.statement.as_deref()
     }
 
-    /// Whether it may read many rows for each that it returns.
+    /// True if it may read many rows for each that it returns.
     pub(crate) fn filters(&self) -> bool {
         let facts = self.statement().map(|statement| &statement.facts);
         facts.is_some_and(|facts| {
@@ -121,7 +121,7 @@ impl<'a> ExecContext<'a> {
         key
     }
 
-    /// Takes node requests that wait out of their nodes' queues. What is in flight comes back to nobody.
+    /// Takes node requests that wait out of their nodes' queues. Answers to those in flight come back to nobody.
     pub(crate) fn cancel_queued(&mut self, children: &[NodeRequestKey]) {
         for child in children {
             if self.is_queued(*child) {
@@ -145,12 +145,12 @@ impl<'a> ExecContext<'a> {
         child.is_some_and(|child| child.flight().is_some())
     }
 
-    /// Whether nodes have had anything else than scans to do a moment ago, from any worker.
+    /// True if nodes have had anything else than scans to do a moment ago, from any worker.
     pub(crate) fn others_lately(&self) -> bool {
         self.queues.others_lately(self.cx.now_us())
     }
 
-    /// Whether scans are in flight, from any worker, or wait here.
+    /// True if scans are in flight, from any worker, or wait here.
     pub(crate) fn scans_about(&self) -> bool {
         self.queues.scans_about()
     }
@@ -165,7 +165,7 @@ impl<'a> ExecContext<'a> {
         self.queues.scan_permits_idle()
     }
 
-    /// Whether a near node can be asked, and is not known to be in trouble.
+    /// True if a near node can be asked, and is not known to be in trouble.
     pub(crate) fn is_usable(&self, node: NodeIndex) -> bool {
         self.links.is_fit(self.cx, self.query.pool, node)
             && self.cx.snapshot.places.locality(node) != Some(Locality::Remote)
@@ -193,7 +193,7 @@ impl<'a> ExecContext<'a> {
         self.cx.snapshot.sizes.get(keyspace, table)
     }
 
-    /// Whether it reads all of its part of the ring, however little it returns.
+    /// True if it reads all of its part of the ring, however little it returns.
     fn reads_all(&self) -> bool {
         let facts = self.statement().map(|statement| &statement.facts);
         facts.is_some_and(|facts| {

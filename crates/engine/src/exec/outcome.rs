@@ -1,4 +1,4 @@
-//! What becomes of a node request to a node, and what a client request does then.
+//! Outcomes of node requests, and the next step of the client request that they are for.
 
 use helenus_policy::route::Plan;
 use helenus_wire::{ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, code, result_kind};
@@ -22,7 +22,7 @@ pub(crate) struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// The same with this in front of its content.
+    /// This response with a prelude in front of its content.
     pub(crate) fn with(self, header: Header, prelude: &'a [u8]) -> Response<'a> {
         Response {
             header,
@@ -37,7 +37,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// What became of a node request.
+/// The outcome of a node request.
 pub(crate) enum Outcome<'a> {
     Answered(Response<'a>),
     Failed(Failure<'a>),
@@ -141,7 +141,7 @@ pub(crate) struct KeptAnswer {
     pub version: Version,
 }
 
-/// What is next for a client request.
+/// The next step of a client request.
 pub(crate) enum Step<'a> {
     /// Nothing until another of its node requests is answered.
     Wait,
@@ -155,7 +155,7 @@ pub(crate) enum Step<'a> {
     Done { header_flags: u8, body: JoinedBody },
     /// Its client gets an error.
     Failed(Failure<'a>),
-    /// What a node has answered cannot be understood.
+    /// A node's answer cannot be understood.
     Broken(String),
     /// There is no room for what it holds.
     NoMemory,

@@ -1,4 +1,4 @@
-//! What becomes of a part that has failed.
+//! Retries of parts that have failed.
 //!
 //! Parts are reads, so they may be sent again: to another owner, and those of an aggregate that have timed
 //! out in halves, together with the unsent ones of their size. Parts that have come are kept. If a part
@@ -22,7 +22,7 @@ const TOO_MANY_TOMBSTONES: u16 = 1;
 const READ_SIZE: u16 = 4;
 const TOO_MANY_INDEXES: u16 = 7;
 
-/// What to do about a failed part.
+/// A remedy for a failed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Send it to another node.
@@ -59,7 +59,7 @@ pub(crate) fn remedy(failure: &Failure<'_>, retries: u8, halves: bool) -> Remedy
     }
 }
 
-/// Whether replicas have failed for what the rows are: others have the same.
+/// True if replicas have failed because of the rows themselves: others have the same.
 fn fails_everywhere(failure: &Failure<'_>) -> Result<bool, Malformed> {
     let error = &failure.error;
     if error.code != code::READ_FAILURE || failure.by != FailedBy::Node(Version::V5) {

@@ -29,7 +29,7 @@ pub(crate) trait Strategy: Debug {
         outcome: Outcome<'a>,
     ) -> Step<'a>;
 
-    /// What it had asked the nodes to prepare is known by now, or refused.
+    /// The statement that it had asked the nodes to prepare is prepared by now, or was refused.
     fn on_range_settled(&mut self, _around: &mut ExecContext<'_>) -> Step<'static> {
         Step::Wait
     }
@@ -42,10 +42,10 @@ pub(crate) trait Strategy: Debug {
     /// The node requests for its parts that have not been answered.
     fn children(&self) -> Vec<NodeRequestKey>;
 
-    /// Whether it waits for this node request as for its part of that number.
+    /// True if it waits for this node request as for its part of that number.
     fn awaits(&self, part: u16, child: NodeRequestKey) -> bool;
 
-    /// Whether parts are under way in place of the whole.
+    /// True if parts are under way in place of the whole.
     fn is_in_parts(&self) -> bool {
         self.whole().is_none()
     }
@@ -55,12 +55,12 @@ pub(crate) trait Strategy: Debug {
         0
     }
 
-    /// Whether it is a page of a scan, which any number of node requests may go to.
+    /// True if it is a page of a scan, which any number of node requests may go to.
     fn is_page(&self) -> bool {
         false
     }
 
-    /// Whether a page of it has been read already.
+    /// True if a page of it has been read already.
     fn has_rows(&self) -> bool {
         false
     }
@@ -68,7 +68,7 @@ pub(crate) trait Strategy: Debug {
     /// Its client is answered now, whatever its node requests come to. They are not waited for any more.
     fn on_cut_short(&mut self, _around: &mut ExecContext<'_>) {}
 
-    /// What people call it.
+    /// Its name for people.
     fn name(&self) -> &'static str;
 
     /// Bytes of answers that are kept.

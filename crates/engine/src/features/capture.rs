@@ -1,7 +1,8 @@
 //! A sample of what one worker is asked, while somebody wants it: whole connections, chosen by a hash.
 //!
 //! Bounded, for each worker: [`PENDING_BYTES_MAX`] of requests whose answers are awaited, [`SHOWN_BYTES_MAX`] of
-//! texts, and a chunk of [`CHUNK_BYTES`] and one request. What does not fit is counted as lost, and nobody waits.
+//! texts, and a chunk of [`CHUNK_BYTES`] and one request. Requests that do not fit are counted as lost, and
+//! nobody waits.
 
 mod recording;
 

@@ -18,8 +18,8 @@
 //! the same time each would have the other deleted, and deletions win; so there is a state between in which both
 //! are written.
 //!
-//! What a proxy knows of the catalogue is good for a lease ([`crate::rewrite::leases`]). A proxy that did not
-//! know of an encoded column would read nulls; so without a lease it neither reads nor writes.
+//! A proxy's knowledge of the catalogue is good for a lease ([`crate::rewrite::leases`]). A proxy that did
+//! not know of an encoded column would read nulls; so without a lease it neither reads nor writes.
 
 mod answer;
 mod answers;
@@ -35,7 +35,7 @@ mod tables;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(super) use self::answers::on_answered;
-/// What a worker keeps: what values of encoded columns are written and read with.
+/// A worker's state: the tools that write and read values of encoded columns.
 pub(super) use self::coding::Coding as State;
 use self::plan::EncodedPlan;
 pub(super) use self::reads::is_blind;
@@ -60,7 +60,7 @@ pub(crate) struct InRead {
     known: Option<Arc<Encodings>>,
 }
 
-/// What is kept with a statement: what it becomes where its table has encoded columns.
+/// A statement's plan for the case that its table has encoded columns, once it is made.
 #[derive(Debug, Default)]
 pub(crate) struct InStatement(Mutex<Option<EncodedPlan<Statement>>>);
 
@@ -69,7 +69,7 @@ pub(super) fn on_snapshot(engine: &mut Engine) {
     engine.features.encodings.forget_old();
 }
 
-/// Whether a read may join this request: its answer is shown by what was known of encoded columns when it began.
+/// True if a read may join this request: its answer is shown by what was known of encoded columns when it began.
 #[inline]
 pub(super) fn may_join(cx: &Context, read: &InRead) -> bool {
     let now = &cx.snapshot.features.encodings;
@@ -77,12 +77,12 @@ pub(super) fn may_join(cx: &Context, read: &InRead) -> bool {
     read.known.as_ref().is_none_or(is_as_now)
 }
 
-/// Whether clients see less of the schema than there is.
+/// True if clients see less of the schema than there is.
 pub(super) fn hides(config: &Config) -> bool {
     config.payload.enabled
 }
 
-/// Whether clients do not see a column. Without a keyspace or table: of any.
+/// True if clients do not see a column. Without a keyspace or table: of any.
 pub(super) fn hides_column(
     snapshot: &Snapshot,
     (keyspace, table): (Option<&str>, Option<&str>),
@@ -95,7 +95,7 @@ pub(super) fn hides_column(
     of.any(|of| is(table, &of.name) && of.hidden_by(column).is_some())
 }
 
-/// What a statement becomes where columns of its table are encoded. Known texts take as much memory again.
+/// The plan of a statement where columns of its table are encoded. Known texts take as much memory again.
 fn plan_of(
     statement: &Statement,
     table: &Arc<EncodedTable>,

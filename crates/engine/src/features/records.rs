@@ -160,7 +160,7 @@ impl Records {
         self.costs.note(key, cost);
     }
 
-    /// Counts an error of a statement that is known. Whether it is one that is to be
+    /// Counts an error of a statement that is known. Returns true if it is one that is to be
     /// [learnt](Records::learn), of which there are few in each tick: texts that fail may all differ.
     pub(crate) fn takes_cost_error(&mut self, key: (u64, u32)) -> bool {
         if self.costs.knows(key) {

@@ -108,7 +108,7 @@ impl Rule {
         }
     }
 
-    /// The rule with other settings. What is owed at a rate that stays is owed still.
+    /// The rule with other settings. Debts at a rate that stays are still owed.
     fn with(&self, settings: RuleSettings) -> Rule {
         let mut rule = Rule::of(settings, self.used.clone());
         if rule.settings.requests_per_second == self.settings.requests_per_second {

@@ -21,7 +21,7 @@ use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
-/// What is known of a smaller statement is not worth counting beside the request's body.
+/// Bytes: a smaller statement is not worth counting beside the request's body.
 const READ_MIN: usize = 8 * 1024;
 
 /// Bytes that a request keeps of what was read in its text, until it is answered. The text may be known to no one
@@ -69,7 +69,7 @@ impl Engine {
         true
     }
 
-    /// What is kept of a client's request, with how it will be carried out.
+    /// A client request, made of what has arrived, with how it will be carried out.
     ///
     /// # Errors
     /// There are too many scans.

@@ -36,7 +36,7 @@ impl Engine {
         self.clients.peer_of(key)
     }
 
-    /// What is to be done next for a client's connection; `None` if there is none any more.
+    /// The next step of a client's connection; `None` if there is none any more.
     pub fn next_for_client(&mut self, now: Instant, key: SessionKey) -> Option<Next> {
         self.set_now(now);
         self.clients.next_for(&self.cx, key)
@@ -79,22 +79,22 @@ impl Engine {
         self.clients.on_shut_down(&self.cx, key);
     }
 
-    /// Whether a client's connection waits to take more bytes.
+    /// True if a client's connection waits to take more bytes.
     pub fn is_client_blocked(&self, key: SessionKey) -> bool {
         self.clients.is_blocked(key)
     }
 
-    /// Whether nothing is read from a client's connection for now.
+    /// True if nothing is read from a client's connection for now.
     pub fn is_client_held(&self, key: SessionKey) -> bool {
         self.clients.is_held(key)
     }
 
-    /// What is to be written to a client, to be followed by [`Engine::on_client_sent`].
+    /// The bytes to be written to a client, to be followed by [`Engine::on_client_sent`].
     pub fn client_bytes(&mut self, key: SessionKey) -> Option<&mut Outbox> {
         self.clients.bytes(key)
     }
 
-    /// What became of an attempt to write a client's bytes.
+    /// An attempt to write a client's bytes has ended.
     pub fn on_client_sent(&mut self, now: Instant, key: SessionKey, sent: Sent) {
         self.set_now(now);
         self.clients.on_sent(&mut self.cx, key, sent);
@@ -123,7 +123,7 @@ impl Engine {
     }
 }
 
-/// What clients ask of the other stations.
+/// Clients' requests to the other stations.
 impl Engine {
     fn on_client_envelope(&mut self, key: SessionKey, header: Header, body: &[u8]) -> Flow {
         match self.clients.on_envelope(&mut self.cx, key, header, body) {

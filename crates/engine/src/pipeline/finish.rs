@@ -178,8 +178,8 @@ impl Engine {
         self.note_failed(key, How::Answered, code, text, fields);
     }
 
-    /// The same with an error that says that it was not tried; or, if it is a write that a node may have
-    /// applied without saying so, with a time-out.
+    /// As `fail`, with an error that says that it was not tried; or, if it is a write that a node may
+    /// have applied without saying so, with a time-out.
     pub(crate) fn fail_untried(
         &mut self,
         key: NodeRequestKey,
@@ -229,14 +229,14 @@ impl Engine {
         self.fail_untried(key, code::UNAVAILABLE, text, &fields);
     }
 
-    /// Whether a node request is a write that a node may have applied without saying so.
+    /// True if a node request is a write that a node may have applied without saying so.
     pub(crate) fn may_have_written(&self, key: NodeRequestKey) -> bool {
         let request = self.requests.nodes.get(key);
         let query = self.requests.query(key);
         request.is_some_and(NodeRequest::is_in_doubt) && query.is_some_and(|query| query.is_write())
     }
 
-    /// Whether a client speaks v5.
+    /// True if a client speaks v5.
     pub(crate) fn is_newest(&self, client: Option<ClientRequestKey>) -> bool {
         let client = client.and_then(|client| self.requests.clients.get(client));
         let version = client.and_then(|client| self.clients.version_of(client.caller().session));
@@ -259,7 +259,7 @@ impl Engine {
         }
     }
 
-    /// Whether anyone still waits for a client request.
+    /// True if anyone still waits for a client request.
     pub(crate) fn is_wanted(&self, key: ClientRequestKey) -> bool {
         let Some(request) = self.requests.clients.get(key) else {
             return false;
@@ -268,8 +268,8 @@ impl Engine {
         callers.any(|caller| self.clients.is_there(caller.session))
     }
 
-    /// Whether a node request that has not been sent may be forgotten: its client is gone, and it would
-    /// only have read. What a client has written before it left is written, as it is by a node.
+    /// True if a node request that has not been sent may be forgotten: its client is gone, and it would
+    /// only have read. A client's write is carried out even if the client has left, as it is by a node.
     pub(crate) fn is_abandoned(&self, key: NodeRequestKey) -> bool {
         let Some(request) = self.requests.nodes.get(key) else {
             return false;
@@ -315,7 +315,7 @@ impl Engine {
         }
         for part in parts {
             let node_request = self.requests.nodes.get(part);
-            // What is in flight comes back to nobody.
+            // An answer to one in flight comes back to nobody.
             if node_request.is_some_and(|request| !request.is_in_flight()) {
                 self.drop_node_request(part);
             }

@@ -33,13 +33,13 @@ pub(crate) struct NodeRequest {
     reprepares: u16,
     /// Predicted work of it as its node's schedule was told, in microseconds.
     work_us: u32,
-    /// What it is to its node's schedule.
+    /// Its class in its node's schedule.
     lane: Class,
     /// Its time-out runs since then; not while it waits in a node's queue or pauses, where it has other bounds.
     time_runs_since: Instant,
     /// A node that it was sent to never answered: it may have taken effect there.
     maybe_applied: bool,
-    /// What coordinators have said that miss replicas.
+    /// UNAVAILABLE answers so far, from coordinators that miss replicas.
     missed: Option<Missed>,
     /// How long it has waited in queues of nodes, in microseconds, and been at nodes.
     queued_us: u32,
@@ -98,7 +98,7 @@ impl NodeRequest {
         &self.form
     }
 
-    /// What it asks, if that is not what its client request asks.
+    /// Its own query, if it has another than its client request.
     #[inline]
     pub(crate) fn other(&self) -> Option<&Query> {
         match &self.form {
@@ -119,12 +119,12 @@ impl NodeRequest {
         &self.work
     }
 
-    /// What is known of it by now.
+    /// Sets its predicted work, as it is known by now.
     pub(crate) fn set_work(&mut self, work: Prediction) {
         self.work = work;
     }
 
-    /// What its node's schedule is told: its predicted work, in microseconds, and its class.
+    /// Sets its predicted work, in microseconds, and its class in its node's schedule.
     #[inline]
     pub(crate) fn set_job(&mut self, work_us: u32, lane: Class) {
         (self.work_us, self.lane) = (work_us, lane);
@@ -188,7 +188,7 @@ impl NodeRequest {
         self.stage = Stage::Queued(waiting);
     }
 
-    /// It is in flight to a node. What has no place there takes none.
+    /// It is in flight to a node. A request without a place there takes none.
     #[inline]
     pub(crate) fn fly(&mut self, node: NodeIndex, flight: Flight) {
         let admission = match std::mem::replace(&mut self.stage, Stage::Unplaced) {
@@ -199,7 +199,7 @@ impl NodeRequest {
         self.node = Some(node);
     }
 
-    /// It leaves its place, at its node or in a queue. What is in flight has to land first.
+    /// It leaves its place, at its node or in a queue. A request in flight has to land first.
     #[inline]
     pub(crate) fn leave(&mut self) -> Stage {
         debug_assert!(!self.is_in_flight(), "it is still on its link");
@@ -229,7 +229,7 @@ impl NodeRequest {
         self.maybe_applied = true;
     }
 
-    /// Whether it may have taken effect on a node that did not say so.
+    /// True if it may have taken effect on a node that did not say so.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.maybe_applied
     }
@@ -271,14 +271,14 @@ impl NodeRequest {
         self.attempts = 1;
     }
 
-    /// Whether a node may be taught one more statement for its sake; that counts.
+    /// True if a node may be taught one more statement for its sake; that counts.
     pub(crate) fn may_be_taught(&mut self, reprepares_max: usize) -> bool {
         let may_be = self.client().is_some() && usize::from(self.reprepares) < reprepares_max;
         self.reprepares = self.reprepares.saturating_add(u16::from(may_be));
         may_be
     }
 
-    /// Whether a coordinator has said that it misses replicas.
+    /// True if a coordinator has said that it misses replicas.
     pub(crate) fn has_missed(&self) -> bool {
         self.missed.is_some()
     }
@@ -321,8 +321,8 @@ impl NodeRequest {
         }
     }
 
-    /// What it has waited in a queue does not count as time at a node: that wait has a bound of its own. What
-    /// has passed before still counts.
+    /// The wait in a queue does not count as time at a node: it has a bound of its own. Time before that wait
+    /// still counts.
     pub(crate) fn end_wait(&mut self, now: Instant, now_us: u64) {
         if let Stage::Queued(waiting) = &self.stage {
             let waited_us = now_us.saturating_sub(waiting.since_us);
@@ -332,12 +332,12 @@ impl NodeRequest {
         }
     }
 
-    /// Whether it waits to be sent again a little later.
+    /// True if it waits to be sent again a little later.
     pub(crate) fn is_pausing(&self) -> bool {
         self.missed.as_ref().is_some_and(Missed::is_pausing)
     }
 
-    /// The same of a pause.
+    /// Ends a pause, which does not count as time at a node either.
     pub(crate) fn end_pause(&mut self, now: Instant) {
         let missed = self.missed.as_mut();
         if let Some(waited) = missed.and_then(|missed| missed.end_pause(now)) {

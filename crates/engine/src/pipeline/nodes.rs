@@ -1,4 +1,5 @@
-//! What nodes and their connections do beside answering: connections come and go, statements are forgotten, logins are judged.
+//! The coming and going of nodes and their connections, forgotten statements, and logins that nodes judge: all of a
+//! node's life but its answers.
 
 pub(crate) mod agreement;
 pub(crate) mod connecting;

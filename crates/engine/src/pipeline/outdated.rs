@@ -89,7 +89,7 @@ impl Engine {
         self.dispatch(key, node)
     }
 
-    /// Whether a node request may go to a node with its prepared statements as they are known by now.
+    /// Fit of a node request's prepared statements with what nodes say of them by now.
     #[inline]
     fn edition(&mut self, key: NodeRequestKey) -> Edition {
         let Some(query) = self.requests.query(key) else {

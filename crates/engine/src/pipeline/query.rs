@@ -1,4 +1,4 @@
-//! What is asked of nodes.
+//! Queries for nodes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::snapshot::timeouts::Timed;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
 
-/// What is asked of nodes: a body, and what is known of it.
+/// A query for nodes: a body, and what is known of it.
 pub(crate) struct Query {
     pub opcode: Opcode,
     pub header_flags: u8,
@@ -96,12 +96,12 @@ impl Query {
         })
     }
 
-    /// Whether nodes of other data centres may serve it.
+    /// True if nodes of other data centres may serve it.
     pub(crate) fn may_leave_dc(&self, cluster: &Cluster) -> bool {
         cluster.may_leave_dc(self.consistency, self.serial_consistency)
     }
 
-    /// Whether it changes data.
+    /// True if it changes data.
     pub(crate) fn is_write(&self) -> bool {
         self.opcode == Opcode::Batch || matches!(self.class, Class::Write | Class::Lwt)
     }
@@ -128,7 +128,7 @@ impl Query {
         prepared.asked.note(cx.now, waited_us, self.continues());
     }
 
-    /// Whether it asks for a further page.
+    /// True if it asks for a further page.
     fn continues(&self) -> bool {
         let content = self.content().unwrap_or_default();
         let view = ExecuteView::parse(content, self.version);

@@ -16,7 +16,7 @@ use crate::scheduler::{Admitted, Candidate, PartJob, Served};
 use crate::statement::learned::typical::Typical;
 use crate::statement::pieces::comes_in_pieces;
 
-/// Whether a node request may go to a node now.
+/// Answers of a node's schedule to a node request that is offered to it.
 pub(crate) enum Offered {
     Go,
     Waits,
@@ -158,7 +158,7 @@ fn judged_us(request: &NodeRequest, query: &Query, job: &Job) -> u32 {
     }
 }
 
-/// Whether a scan reads no more than it returns, as far as its text says, and returns little.
+/// True if a scan reads no more than it returns, as far as its text says, and returns little.
 fn reads_little(query: &Query) -> bool {
     let Some(statement) = query
         .statement
@@ -181,7 +181,7 @@ fn reads_little(query: &Query) -> bool {
         }
 }
 
-/// Whether its statement's answers say how much work it is. Of a scan they do not while others of its
+/// True if its statement's answers say how much work it is. Of a scan they do not while others of its
 /// statement time out.
 fn is_known(request: &NodeRequest, query: &Query, now: Instant) -> bool {
     let learned = query.statement.as_ref().map(|s| &s.learned);
@@ -232,7 +232,7 @@ pub(crate) fn piece_us(request: &NodeRequest, query: &Query, typical: &Typical) 
     }
 }
 
-/// What the schedule is told of a request, except for its tenant.
+/// A request as the schedule is told of it, except for its tenant.
 pub(crate) fn job(request: &NodeRequest, query: &Query, typical: &Typical) -> Job {
     let learned = query.statement.as_ref().map(|s| &s.learned);
     let (work_us, piece_us, rows) = match *request.work() {

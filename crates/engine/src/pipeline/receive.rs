@@ -269,7 +269,7 @@ impl Engine {
         let is_single = request.execution.has_not_begun();
         if is_single && !matches!(request.query.class, Class::Multi | Class::Scan) {
             let (owner, target) = (Owner::Whole(key), request.target().clone());
-            // What it has waited for its turn counts.
+            // Its wait for its turn counts.
             let since = request.caller().started;
             let mut node_request =
                 NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);

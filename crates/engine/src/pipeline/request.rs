@@ -21,7 +21,7 @@ pub(crate) struct Caller {
     pub started: Instant,
 }
 
-/// What a client waits for, once.
+/// A request that a client waits for, once.
 pub(crate) struct ClientRequest {
     caller: Caller,
     /// Further clients that get the same answer.
@@ -30,7 +30,7 @@ pub(crate) struct ClientRequest {
     /// Where the whole of it goes.
     target: Target,
     pub execution: Execution,
-    /// What clients do not see is left out of its answer, if it is a read of the schema.
+    /// Hides from its answer what clients do not see, if it is a read of the schema.
     schema_read: Option<Box<SchemaRead>>,
     /// Where its time has gone so far.
     trail: Trail,
@@ -38,8 +38,8 @@ pub(crate) struct ClientRequest {
     _held: Holding,
 }
 
-/// What a client request gives back when it ends: its place among the scans under way, if their number has a limit, and
-/// the memory of what is kept of the statement in its text, if that is much.
+/// Resources that a client request gives back when it ends: its place among the scans under way, if their number has a
+/// limit, and the memory of what is kept of the statement in its text, if that is much.
 pub(crate) type Holding = (Option<Counted>, Option<Held>);
 
 impl ClientRequest {
@@ -114,7 +114,7 @@ impl ClientRequest {
         &mut self.trail
     }
 
-    /// What clients do not see of the schema is left out of its answer.
+    /// Hides from its answer the parts of the schema that clients do not see.
     pub(crate) fn set_schema_read(&mut self, read: SchemaRead) {
         self.schema_read = Some(Box::new(read));
     }
@@ -123,12 +123,12 @@ impl ClientRequest {
         self.schema_read.as_deref()
     }
 
-    /// What its client has asked.
+    /// The query as its client asked it.
     pub(crate) fn asked(&self) -> &Query {
         features::asked(&self.features).unwrap_or(&self.query)
     }
 
-    /// Whether nodes are asked for something else than what its client has asked.
+    /// True if nodes are asked for something else than what its client has asked.
     pub(crate) fn is_rewritten(&self) -> bool {
         self.schema_read.is_some() || features::is_rewritten(&self.features)
     }
@@ -145,7 +145,7 @@ impl ClientRequest {
         self.query.held_len() + asked
     }
 
-    /// Whether it waits to begin.
+    /// True if it waits to begin.
     pub(crate) fn is_waiting_to_begin(&self) -> bool {
         self.features.is_waiting()
     }
@@ -202,7 +202,7 @@ impl Requests {
         Some(request.features)
     }
 
-    /// What a node request asks.
+    /// The query of a node request.
     pub(crate) fn query(&self, key: NodeRequestKey) -> Option<&Query> {
         self.query_of(self.nodes.get(key)?)
     }

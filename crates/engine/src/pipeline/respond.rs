@@ -1,4 +1,4 @@
-//! What nodes' answers mean to the client requests that they are for.
+//! Nodes' answers, and their effects on the client requests that they are for.
 
 use std::rc::Rc;
 
@@ -62,13 +62,13 @@ impl Engine {
         }
     }
 
-    /// Whether an answer is one of those that are learned from.
+    /// True if an answer is one of those that are learned from.
     #[inline]
     fn is_sampled(&mut self) -> bool {
         self.cx.random().is_multiple_of(LEARNED_ONE_OF)
     }
 
-    /// What became of a part.
+    /// A part has ended.
     pub(crate) fn on_part_outcome(
         &mut self,
         client: ClientRequestKey,
@@ -109,7 +109,7 @@ impl Engine {
         response: Response<'_>,
         body: &[u8],
     ) {
-        // What a request for several takes tells nothing of a single one.
+        // The time of a request for several tells nothing of a single one.
         let request = self.requests.clients.get(client);
         let of_several = request.is_some_and(|request| request.features.is_of_several());
         let sampled = self.is_sampled() && !of_several;

@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Whether a node may lack a change of the schema that others have, while they do not agree.
+    /// True if a node may lack a change of the schema that others have, while they do not agree.
     fn others_may_know_more(&self, key: NodeRequestKey, message: &str) -> bool {
         if self.cx.snapshot.other_schema_version.is_none() || !is_about_what_is_missing(message) {
             return false;
@@ -154,21 +154,21 @@ impl Engine {
     }
 }
 
-/// Whether a node objects to a statement because it knows something not that this names.
+/// True if a node objects to a statement because it does not know something that the statement names.
 fn is_about_what_is_missing(message: &str) -> bool {
     message.ends_with("does not exist") || message.starts_with("Undefined column name")
 }
 
-/// What a node says that has been told to end, before it begins with a request (5.0: `transport.Dispatcher`).
+/// The words of a node that has been told to end, before it begins with a request (5.0: `transport.Dispatcher`).
 const ENDING: &str = "Server is shutting down";
 
-/// Whether a node says that it did not even try: others may.
+/// True if a node says that it did not even try: others may.
 fn says_not_begun(error: &ErrorBody<'_>) -> bool {
     let is_ending = error.code == code::OVERLOADED && error.message == ENDING;
     is_ending || error.code == code::IS_BOOTSTRAPPING
 }
 
-/// Whether an error tells that the node is in trouble. Most are the query's fault; time-outs and failures
+/// True if an error tells that the node is in trouble. Most are the query's fault; time-outs and failures
 /// of replicas are told by a coordinator that did its part.
 fn is_of_node(error: i32) -> bool {
     matches!(

@@ -17,7 +17,7 @@ use crate::session::node_answer::NodeAnswer;
 use crate::stats::add;
 
 impl Engine {
-    /// What a request becomes that goes on by itself.
+    /// The form in which a request goes on by itself.
     #[inline]
     pub(crate) fn rewrite(
         &mut self,
@@ -50,7 +50,7 @@ impl Engine {
         self.refuse_with_fields(arrival, None, (*code, text, fields));
     }
 
-    /// What becomes of an answer to a request that was another one than its client's. If it cannot be used, the node
+    /// Turns the answer to a rewritten request into the answer to its client's. If it cannot be used, the node
     /// request has ended, and there is another.
     ///
     /// # Errors

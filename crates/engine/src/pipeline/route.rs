@@ -21,8 +21,8 @@ const ATTEMPTS_MAX: u8 = 8;
 const OWNERS_MAX: usize = 16;
 
 impl Query {
-    /// Whether it is always for the same node: what is local to a node must not come from another each
-    /// time, and with one node for USE, there is one link for it.
+    /// True if it is always for the same node: rows that are local to a node must not come from
+    /// another each time, and with one node for USE, there is one link for it.
     fn is_local(&self) -> bool {
         let uses = |kind: Kind| kind == Kind::Use;
         let statement = self.statement.as_ref();
@@ -177,7 +177,7 @@ impl Engine {
         Some(plan(&input))
     }
 
-    /// Whether a partition alone is a notable part of a node's work.
+    /// True if a partition alone is a notable part of a node's work.
     #[inline]
     pub(crate) fn is_hot(&self, place: &Place) -> bool {
         place
@@ -209,7 +209,7 @@ impl Engine {
         &chosen[..len]
     }
 
-    /// Whether what is known of nodes decides where requests go.
+    /// True if what is known of nodes decides where requests go.
     fn is_informed(&self) -> bool {
         self.queues.assignment().is_informed()
     }

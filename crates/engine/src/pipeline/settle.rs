@@ -34,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Whether a node request is for a part that nobody waits for any more.
+    /// True if a node request is for a part that nobody waits for any more.
     fn is_orphaned(&self, key: NodeRequestKey) -> bool {
         let request = self.requests.nodes.get(key);
         let Some((client, part)) = request.and_then(|request| request.part()) else {

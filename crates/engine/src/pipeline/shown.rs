@@ -1,4 +1,4 @@
-//! What is asked of nodes as it may be shown to people.
+//! Queries to nodes as they may be shown to people.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::statement::digest::{Digest, is_not_understood};
 use crate::statement::prepared::Statement;
 
 impl Query {
-    /// What it is shown as; None if nobody here knows what it asks.
+    /// The digest that it is shown as; None if nobody here knows what it asks.
     pub(crate) fn digest(&self, error: Option<i32>) -> Option<Digest> {
         let prepared = self.prepared.as_ref();
         let is_broken = is_not_understood(self.opcode, error);

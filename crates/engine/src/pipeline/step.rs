@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// What aggregates have asked the nodes to prepare is known by now, or refused.
+    /// The statement that an aggregate has asked the nodes to prepare is prepared by now, or was refused.
     pub(crate) fn on_range_settled(&mut self, key: ClientRequestKey) {
         let step = self.advance(key, |execution, around| execution.on_range_settled(around));
         self.take_step(key, step, None);

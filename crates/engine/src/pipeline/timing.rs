@@ -9,7 +9,7 @@ use crate::pipeline::node_request::{NodeRequest, Stage};
 /// Nodes that are remembered by number.
 const NODES_MAX: u16 = u32::BITS as u16;
 
-/// What the node requests of one client request have come to. Those that ran at the same time are added up,
+/// Times of all node requests of one client request, added up. Those that ran at the same time count each,
 /// so sums may exceed the time that its client has waited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trail {
@@ -47,7 +47,7 @@ impl Default for Trail {
     }
 }
 
-/// What one node request leaves behind.
+/// One node request's share of these sums.
 struct Ended {
     queued_us: u32,
     at_node_us: u32,
@@ -92,7 +92,7 @@ impl Trail {
         }
     }
 
-    /// The same of one that waits or is at a node now.
+    /// As `note`, for one that waits or is at a node now.
     pub(crate) fn note_open(&mut self, open: &NodeRequest, now: Instant, now_us: u64) {
         let mut soon = Ended::of(open);
         match open.stage() {

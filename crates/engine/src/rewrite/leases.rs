@@ -1,9 +1,9 @@
-//! Until when what is known of the catalogue may be relied on, and which requests depend on it.
+//! Leases: until when knowledge of the catalogue may be relied on, and which requests depend on it.
 //!
-//! What every proxy does to a table may depend on what the catalogue says of it. Whoever changes that
-//! must know when all proxies have heard of it. So what a proxy knows is good for [`lease`] from the moment at which
-//! it asked. There are two leases ([`helenus_catalogue`] tells the protocol): one on the flags, which any node
-//! that is up can renew, and one on the catalogue itself. Only a request about a flagged table needs the latter.
+//! Every proxy's treatment of a table may depend on what the catalogue says of it. Whoever changes that must know
+//! when all proxies have heard of it. So what a proxy knows is good for [`lease`] from the moment at which it asked.
+//! There are two leases ([`helenus_catalogue`] tells the protocol): one on the flags, which any node that is up can
+//! renew, and one on the catalogue itself. Only a request about a flagged table needs the latter.
 //!
 //! Source: C. Gray and D. Cheriton, "Leases: an efficient fault-tolerant mechanism for distributed file
 //! cache consistency" (SOSP 1989).

@@ -15,7 +15,7 @@ pub(crate) fn timed(text: &str, facts: &Facts, keyspace: &str) -> Option<(String
     let (own, before) = match facts.kind {
         Kind::Insert => (end, facts.markers),
         Kind::Update => (table.end, 0),
-        // What is deleted may have markers, as in `DELETE m[?] FROM`.
+        // The deleted cells may have markers, as in `DELETE m[?] FROM`.
         Kind::Delete if !text.get(..table.start)?.contains(['?', ':']) => (table.end, 0),
         _ => return None,
     };

@@ -103,7 +103,7 @@ impl Clients {
             }
         }
         session.active = cx.now;
-        // What comes next in the same event must know of it.
+        // The next answers in the same event must know of it.
         let held = session.outbox.held_len();
         if held > session.backlog_held.bytes() + UNCOUNTED_MAX {
             session.backlog_held.set(held);

@@ -139,8 +139,8 @@ impl Clients {
         })
     }
 
-    /// A client has left. Whether its login has been waiting, and is forgotten now; a login that a node
-    /// may be judging goes on.
+    /// A client has left. Returns true if its login has been waiting, and is forgotten now; a login
+    /// that a node may be judging goes on.
     pub(crate) fn leave_login(&mut self, key: SessionKey) -> bool {
         let is_waiting = self.logins.get(&key).is_some_and(Login::is_waiting);
         if is_waiting {

@@ -130,7 +130,7 @@ impl Outbox {
 
     /// Adds a large answer without copying it, compressed already if it has to be ([`Outbox::compressed`]).
     pub(crate) fn push_large(&mut self, header: Header, body: Rc<SharedBody>) {
-        // What has come before it does not overtake it.
+        // Answers that have come before do not overtake it.
         let before: usize = self.large.iter().map(|large| large.body.len()).sum();
         let due = self.passed + (before + body.len().max(OVERTAKE_MIN)) as u64;
         self.large_bytes += body.len();

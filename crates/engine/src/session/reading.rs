@@ -33,8 +33,8 @@ impl Reading<'_> {
 }
 
 impl Clients {
-    /// Bytes have come from a client; `None` if it is not read any more. What it returns is fed for as
-    /// long as [`Clients::reads_on`] says, and then goes to [`Clients::end_reading`].
+    /// Bytes have come from a client; `None` if it is not read any more. The returned value is fed for
+    /// as long as [`Clients::reads_on`] says, and then goes to [`Clients::end_reading`].
     pub(crate) fn begin_reading<'a>(
         &mut self,
         cx: &Context,

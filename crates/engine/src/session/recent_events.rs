@@ -3,8 +3,8 @@
 //!
 //! Each process hears of an event over a control connection of its own, a little earlier or later than the
 //! other, and events have no numbers. So two of the same content, at most a second apart, count as one. An
-//! event twice does no harm, so in doubt it is told again. What a client was told within the last second before
-//! it came, and this process has not heard of, is remembered for the rest of that second.
+//! event twice does no harm, so in doubt it is told again. Events that a client was told of within the last
+//! second before it came, and that this process has not heard of, are remembered for the rest of that second.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -186,7 +186,7 @@ mod tests {
         here.note(at(3_104), EventKind::Schema, &[3]);
         let numbers = |events: Vec<Rc<[u8]>>| events.iter().map(|body| body[0]).collect::<Vec<_>>();
         assert_eq!(numbers(untold(&here)), [1, 3]);
-        // What it was told long before was another one.
+        // The event that it was told long before was another one.
         let mut here = RecentEvents::default();
         here.note(at(3_000), EventKind::Schema, &[2]);
         assert_eq!(numbers(untold(&here)), [2]);

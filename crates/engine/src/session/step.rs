@@ -7,7 +7,7 @@ pub(crate) enum Step<'a> {
     /// Nothing: it has been answered, or nobody would hear the answer.
     Nothing(Flow),
     /// The client needs no login: it wants the links that all such clients share, and is ready then.
-    /// What follows in its bytes may be in another mode.
+    /// Its bytes from here on may be in another mode.
     Admit,
     /// A node is to judge this token.
     LogIn { token: &'a [u8] },

@@ -42,7 +42,7 @@ impl Clients {
     pub(crate) fn bytes(&mut self, key: SessionKey) -> Option<&mut Outbox> {
         let session = self.sessions.get_mut(key)?;
         session.dirty = false;
-        // What waits may have been passed on, and may be written there by now.
+        // Waiting bytes may have been handed over, and may be written by the other process by now.
         (!session.is_offered()).then_some(&mut session.outbox)
     }
 

@@ -6,7 +6,7 @@ pub const SETTINGS: [&str; 2] = [
     "unlogged_batch_across_partitions_warn_threshold",
 ];
 
-/// What a node takes without a warning.
+/// The size of a batch up to which a node gives no warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     pub bytes_max: usize,
@@ -23,8 +23,8 @@ impl Default for BatchLimits {
 }
 
 impl BatchLimits {
-    /// From the names and values of a node's settings. What is not among them, or cannot be read, is as by
-    /// default.
+    /// From the names and values of a node's settings. A limit that is not among them, or cannot be read,
+    /// has its default.
     pub fn from_settings<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut limits = BatchLimits::default();
         for (name, value) in settings {
@@ -46,7 +46,7 @@ impl BatchLimits {
         limits
     }
 
-    /// What both take.
+    /// Limits that keep to both.
     pub fn and(self, other: BatchLimits) -> BatchLimits {
         BatchLimits {
             bytes_max: self.bytes_max.min(other.bytes_max),

@@ -6,8 +6,8 @@
 //! maps and user-defined types have names of their own for their cells: these can be written any number of
 //! times.
 //!
-//! What is known is what the schema said when it was last read. Tables and columns that it does not know
-//! may be, or have, such lists. A table that was dropped and made again with other types within the moment
+//! Known are the columns of the schema as it was last read. Tables and columns that it does not know may
+//! be, or have, such lists. A table that was dropped and made again with other types within the moment
 //! before the schema is read again is taken for what it was.
 
 use helenus_cql::Overwrites;
@@ -21,7 +21,7 @@ pub struct ListColumns {
 
 #[derive(Debug, Default)]
 struct Columns {
-    /// Whether some of the table's columns are such lists.
+    /// True if some of the table's columns are such lists.
     has_lists: bool,
     /// Those that are not, in ascending order.
     others: Vec<Box<str>>,
@@ -39,7 +39,7 @@ impl ListColumns {
         }
     }
 
-    /// Whether a write of a table may replace such a list.
+    /// True if a write of a table may replace such a list.
     pub(crate) fn may_be_among(
         &self,
         overwrites: &Overwrites,

@@ -7,15 +7,15 @@
 /// The names under which nodes tell them, since 4.1.
 pub const SETTINGS: [&str; 2] = ["page_size_warn_threshold", "page_size_fail_threshold"];
 
-/// What a node takes without a word.
+/// The size of a page up to which a node gives no warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
     pub rows_max: usize,
 }
 
 impl PageLimits {
-    /// From the names and values of a node's settings. What is not among them, or cannot be read, is no limit, as
-    /// by default (-1).
+    /// From the names and values of a node's settings. If the limit is not among them, or cannot be read, there
+    /// is none, as by default (-1).
     pub fn from_settings<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let limits = settings
             .into_iter()

@@ -7,7 +7,7 @@
 //! limit(kind) = max(native_transport_timeout, the node's time-outs for this kind + `SLACK`)
 //!
 //! with the values that the node tells (`system_views.settings`), or else Cassandra's defaults. By these
-//! it is 12 s for reads and writes and 62 s for TRUNCATE. What a node reads page by page, each with a
+//! it is 12 s for reads and writes and 62 s for TRUNCATE. A request that a node reads page by page, each with a
 //! time-out of its own (aggregates, filtering, `IN`), takes as long as it takes: `PAGES_MAX`. A part or a stretch of
 //! such a scan is cut so as to take a page or little more, and has the limit of one.
 
@@ -46,7 +46,7 @@ pub struct Timeouts {
     queue: Duration,
 }
 
-/// What a request is to a node's time-outs.
+/// Classes of requests, by the time-outs that a node has for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timed {
     /// A read of one partition.

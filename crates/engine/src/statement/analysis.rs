@@ -66,7 +66,7 @@ impl Analysis<'_> {
     /// The statement of a request that has just one.
     pub(crate) fn of_one(&self, opcode: Opcode) -> Option<Arc<Statement>> {
         match (&self.prepared, opcode) {
-            // What one of its statements is says nothing of a batch.
+            // The statement of one of its entries says nothing of a batch.
             (_, Opcode::Batch) => None,
             (Some(prepared), _) => Some(prepared.statement.clone()),
             (None, _) => self.statement.clone(),

@@ -22,7 +22,7 @@ pub(crate) enum Child {
 
 impl Statements {
     /// The statements of a BATCH that has been analyzed, with the tokens of their partitions if these are asked
-    /// for. What was remembered of the first of them stays so.
+    /// for. The key that is kept is that of the first of them.
     pub(crate) fn children(
         &mut self,
         cx: &Context,

@@ -180,7 +180,7 @@ impl InKeys {
                 bound[usize::from(*index)] = ValueRef::Set(list);
             }
             List::Markers(markers) => {
-                // What is said twice counts once.
+                // A repeated value counts once.
                 let all = only.iter().chain(std::iter::repeat(&only[0]));
                 for (index, value) in markers.iter().zip(all) {
                     bound[usize::from(*index)] = ValueRef::Set(value);

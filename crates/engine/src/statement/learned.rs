@@ -117,8 +117,8 @@ impl Learned {
         self.page_rows.left(came).or_else(alike)
     }
 
-    /// A scan of it has timed out: it may be long, and its answers will never say so. The same goes for
-    /// statements alike of which nothing else is known.
+    /// A scan of it has timed out: it may be long, and its answers will never say so. So may statements
+    /// alike of which nothing else is known.
     pub(crate) fn note_timeout(&self, now: Instant) {
         self.long.begin_long(now);
         if let Some(alike) = self.alike.get() {

@@ -317,7 +317,7 @@ impl Entry for Prepared {
 /// A write with a marker for its timestamp.
 #[derive(Debug)]
 pub(crate) struct TimedForm {
-    /// With the marker. What the nodes know of it is kept in it.
+    /// The text with the marker, and what the nodes know of it.
     pub timed: Arc<Statement>,
     /// The marker's number.
     pub timestamp_at: u16,

@@ -61,7 +61,7 @@ fn has_client_time(facts: &Facts, options: &Options<'_>, values: &Values<'_>) ->
         return true;
     }
     let all_inner = || !facts.inner.is_empty() && facts.inner.iter().all(|of| of.using_timestamp);
-    // What is said to be unset may be the timestamp.
+    // The value that is unset may be the timestamp.
     let is_unset = |(_, value)| value == ValueRef::Unset;
     (facts.using_timestamp || all_inner()) && !values.iter().any(is_unset)
 }

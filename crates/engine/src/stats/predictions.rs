@@ -1,7 +1,7 @@
 //! How near predicted work comes to what answers take.
 //!
 //! Of each class the latest answers are kept that were learned from, each as a pair: predicted work, and
-//! time from sending to the answer. What they say is computed when somebody asks: the bias, the
+//! time from sending to the answer. Their figures are computed when somebody asks: the bias, the
 //! geometric mean of actual ÷ predicted, and the rank correlation (Spearman's, ties share their mean
 //! rank).
 //!

@@ -1,7 +1,7 @@
 //! Values of a kind, by key.
 //!
-//! A slot map has as many slots as it has ever had values at once, and a walk over it passes all of them. What is
-//! looked through every few milliseconds must cost what is there now, whatever a burst has left behind. So the keys
+//! A slot map has as many slots as it has ever had values at once, and a walk over it passes all of them. A walk
+//! every few milliseconds must cost as much as there are values now, whatever a burst has left behind. So the keys
 //! are listed beside the slots, in no order, and for each slot the place of its key in the list.
 
 use slotmap::{Key, SlotMap};
@@ -168,7 +168,7 @@ mod tests {
                 registry.remove(key);
             }
         }
-        // What is walked over is the list.
+        // A walk goes over the list.
         assert_eq!(registry.keys.len(), 2);
         let mut left: Vec<usize> = registry.values().copied().collect();
         left.sort_unstable();

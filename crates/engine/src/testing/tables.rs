@@ -116,7 +116,7 @@ pub(crate) fn rows(
     rows_in("app", table, columns, (state, cells))
 }
 
-/// The same of a table in another keyspace.
+/// As `rows`, of a table in another keyspace.
 pub(crate) fn rows_in(
     keyspace: &str,
     table: &str,

@@ -86,7 +86,7 @@ mod tests {
         (4..30_000)
             .filter(|id| *id != 7_000)
             .for_each(|id| busy.remove(id));
-        // What is walked over is this list.
+        // A walk goes over this list.
         assert_eq!(busy.ids, [7_000]);
         busy.remove(30_001);
         assert_eq!(busy.ids, [7_000]);

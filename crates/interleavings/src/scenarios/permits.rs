@@ -22,7 +22,7 @@ enum Message {
     Over,
 }
 
-/// What all workers know.
+/// State that all workers share.
 struct Common {
     node: Arc<SharedNode>,
     at_node: AtomicUsize,

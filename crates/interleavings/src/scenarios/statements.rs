@@ -42,7 +42,7 @@ struct Common {
     doubted: [AtomicUsize; 3],
 }
 
-/// What a worker has met lately.
+/// Statements that a worker has used lately.
 type Cache = BTreeMap<usize, Arc<Statement>>;
 
 /// One worker publishes new descriptions of three statements, one notes that the schema has changed, and all use the

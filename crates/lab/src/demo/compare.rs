@@ -185,7 +185,7 @@ impl Comparison<'_> {
         FlightQueries::open(self.keyspace, self.data.clone(), kv).await
     }
 
-    /// Both arms in a closed loop, in turn. What the first of them, which goes directly, has achieved.
+    /// Both arms in a closed loop, in turn. Returns the last phase of the first of them, which goes directly.
     async fn warm_up<W: Workload>(
         &self,
         workloads: &[Arc<W>],

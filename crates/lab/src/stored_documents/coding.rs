@@ -69,7 +69,7 @@ impl std::fmt::Debug for ClientCoding {
 
 impl Coding for ClientCoding {
     fn encode(&self, column: usize, document: &str, out: &mut Vec<u8>) {
-        // What cannot be encoded is stored as it is.
+        // A document that cannot be encoded is stored as it is.
         self.with(|tools| tools.encoders[column].encode(document, out).ok());
     }
 

@@ -57,14 +57,14 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Whether it is written by requests of its own, and is read at ONE and LOCAL_ONE only.
+    /// True if it is written by requests of its own, and is read at ONE and LOCAL_ONE only.
     pub fn is_derived(&self) -> bool {
         self.keyspace.is_some()
     }
 }
 
 impl LogicalTable {
-    /// Whether it has copies, and all of them are derived.
+    /// True if it has copies, and all of them are derived.
     pub fn is_derived(&self) -> bool {
         !self.copies.is_empty() && self.copies.iter().all(Copy::is_derived)
     }

@@ -1,7 +1,8 @@
 //! Requests that wait to be sent: in the order of their times, and never more than is wanted.
 //!
-//! A request is *early* until its time has come, and *behind* from then on. What is too much, or has waited too
-//! long, is dropped and counted: the oldest first, so that what is sent is what clients ask now.
+//! A request is *early* until its time has come, and *behind* from then on. Excess requests, and those that
+//! have waited too long, are dropped and counted: the oldest first, so that the requests sent are those that
+//! clients make now.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

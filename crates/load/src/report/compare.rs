@@ -5,8 +5,7 @@
 //! ([`significance`]).
 //!
 //! Limits: rounds show how much one run varies within itself, not how much two runs of the same
-//! program differ (data files, compactions, what else the machine does). What matters should be
-//! measured twice each.
+//! program differ (data files, compactions, other load of the machine). Measure each program twice if it matters.
 //!
 //! - [`quantities`]: what is compared of a cell
 //! - [`significance`]: the test, its interval, and the correction

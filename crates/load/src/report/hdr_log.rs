@@ -52,8 +52,7 @@ impl HdrLog {
         })
     }
 
-    /// Intervals without a latency are left out. What cannot be written is told by
-    /// [`HdrLog::finish`].
+    /// Intervals without a latency are left out. [`HdrLog::finish`] tells if anything could not be written.
     pub fn add(&self, tag: String, latency_ns: Histogram<u64>, start: Duration, length: Duration) {
         if !latency_ns.is_empty() {
             // An error means that the writer has ended, with an error of its own.

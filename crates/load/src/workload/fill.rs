@@ -17,7 +17,7 @@ pub(crate) async fn pause_before(attempt: u32) {
     tokio::time::sleep(PAUSE * attempt).await;
 }
 
-/// Performs the writes of all numbers below `count`, `clients` at a time. What fails is tried again.
+/// Performs the writes of all numbers below `count`, `clients` at a time. Failed writes are tried again.
 pub(crate) async fn fill<W, F>(count: u64, clients: usize, write: W) -> Result<()>
 where
     W: Fn(u64) -> F + Send + Sync + 'static,

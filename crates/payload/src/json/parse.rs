@@ -43,7 +43,7 @@ impl Node {
     }
 }
 
-/// The white space of a document. What is none of these is not looked into.
+/// The white space of a document. `Other`: any other, which is not looked into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Style {
     /// None.

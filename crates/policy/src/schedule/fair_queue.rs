@@ -1,8 +1,8 @@
 //! The waiting items of one class in one queue: fair shares between tenants ([`super::shares`]), rank,
 //! shares of hot partitions ([`super::flows`]) and arrival within a tenant.
 //!
-//! Tags of tenants grow when another queue serves them, too. What is known of them here is looked at again
-//! when they come first ([`FairQueue::refresh`]).
+//! Tags of tenants grow when another queue serves them, too. The tags known here are read again when their
+//! tenants come first ([`FairQueue::refresh`]).
 
 use super::Class;
 use super::flows::Flows;

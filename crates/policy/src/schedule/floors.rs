@@ -2,9 +2,9 @@
 //!
 //! Formula: of all work that is served while something of a class waits, one part in [`SHARE`] is owed to that
 //! class; what it is served is taken off. A class that is owed its next item and [`SLACK_US`] goes before the order
-//! by predicted work, the one that is owed most first. So a short burst is served in that order. What is not owed
-//! is not remembered: a class that gets more than its floor has no debt. Scans are left out, as they do not share
-//! the others' room.
+//! by predicted work, the one that is owed most first. So a short burst is served in that order. Only service that
+//! is owed is remembered: a class that gets more than its floor has no debt. Scans are left out, as they do not
+//! share the others' room.
 //!
 //! Why: the least predicted work goes first, and of equal work the more urgent class. Where more of that comes
 //! than is served, nothing else ever would be.

@@ -1,4 +1,4 @@
-//! What is shown as JSON; some of it is in the metrics as well.
+//! Answers as JSON; some of them are in the metrics as well.
 
 pub(super) mod clients;
 pub(super) mod errors;

@@ -18,7 +18,7 @@ const DOUBTS_AT_ONCE: usize = 100;
 /// A worker tells of what it has noted within this time.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is to be put into the catalogue, and what is known of it.
+/// Marks for the catalogue, and what is known of it.
 pub(super) struct Marks<'a> {
     pub common: &'a Process,
     pub catalogue: &'a Catalogue,
@@ -53,7 +53,7 @@ impl Marks<'_> {
         }
     }
 
-    /// What other proxies have put in doubt, and what has been compared since.
+    /// Reads what other proxies have put in doubt, and what has been compared since.
     async fn read_doubts(&self, reader: &mut Reader, untold: &Doubted) -> Result<(), ConnError> {
         let asked = Instant::now();
         let mut told = Vec::new();
@@ -166,8 +166,8 @@ impl Reader {
         Ok(tokens.collect())
     }
 
-    /// Changes the catalogue, at a quorum of every data centre. What is not applied, because somebody else has changed it,
-    /// is tried again with what is read next.
+    /// Changes the catalogue, at a quorum of every data centre. A change that is not applied, because somebody else has
+    /// changed the catalogue, is tried again after the next read.
     async fn change(&mut self, batch: &str) -> Result<(), ConnError> {
         let level = match self.is_in_each_dc().await? {
             true => Consistency::EACH_QUORUM,

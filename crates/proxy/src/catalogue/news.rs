@@ -1,4 +1,4 @@
-//! What workers tell of derived layouts, until it is in the catalogue.
+//! News of derived layouts from workers, until it is in the catalogue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ pub(super) struct Told {
     pub missed: BTreeMap<(String, String), String>,
     /// Partitions of which it is not known whether their table has what its layouts have.
     pub doubted: Doubted,
-    /// The same of tables, where the partitions are not known, or too many.
+    /// Tables with such partitions, where these are not known, or too many.
     pub doubted_whole: BTreeSet<TableKey>,
 }
 
@@ -161,8 +161,8 @@ impl Unmarked {
         noted
     }
 
-    /// Forgets those that the catalogue tells of, or that are filled anew, and notes since when it tells of some. Whether any
-    /// is shown otherwise from now on.
+    /// Forgets those that the catalogue tells of, or that are filled anew, and notes since when it tells of some.
+    /// Returns true if any is shown otherwise from now on.
     pub(super) fn settle(&mut self, catalogue: &Catalogue, now: Instant) -> bool {
         let is_there = |(table, name): &(TableKey, String), created: i64| {
             let layouts = catalogue.layouts(table).map(|of| &of.layouts);
@@ -186,7 +186,7 @@ impl Unmarked {
         before != self.told.len()
     }
 
-    /// Whether some are written only because others may read them, and need not be any more.
+    /// True if some are written only because others may read them, and need not be any more.
     pub(super) fn has_run_out(&self, before: Instant, now: Instant) -> bool {
         let mut ends = self.told.values().map(|(_, since)| *since + lease());
         ends.any(|end| before < end && end <= now)

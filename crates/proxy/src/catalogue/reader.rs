@@ -114,7 +114,7 @@ impl Reader {
         Ok(level_of(&self.replication().await?, local_dc))
     }
 
-    /// Whether each data centre has replicas of its own.
+    /// True if each data centre has replicas of its own.
     pub(super) async fn is_in_each_dc(&mut self) -> Result<bool, ConnError> {
         let replication = self.replication().await?;
         Ok(matches!(replication, Replication::NetworkTopology(_)))

@@ -29,7 +29,7 @@ pub(super) struct Seen {
     pub decided: Option<Told>,
     /// When the tables were looked at.
     pub looked: Option<Instant>,
-    /// What the catalogue does not tell yet of layouts that have missed writes.
+    /// Layouts that have missed writes although the catalogue does not tell yet.
     pub unmarked: Unmarked,
     /// Problems that have been logged.
     pub told: BTreeSet<String>,
@@ -86,7 +86,7 @@ impl LookedUp {
     }
 }
 
-/// What a node tells of it.
+/// Reads from a node what the catalogue is compared with.
 pub(super) async fn look_up(
     reader: &mut Reader,
     catalogue: &Catalogue,

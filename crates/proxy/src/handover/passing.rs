@@ -230,8 +230,8 @@ async fn pass(
         Ok(received) => received,
         Err(_) if has_come => return Err(Unanswered::Lost(anyhow!(TOO_LATE))),
         Err(_) => {
-            // From now on it cannot answer, and serves nobody that it has not said to have. What it has said
-            // before can still be read.
+            // From now on it cannot answer, and serves nobody that it has not said to have. Its words before
+            // that can still be read.
             shutdown(&*stream, Shutdown::Read).map_err(|e| Unanswered::Lost(e.into()))?;
             packets::receive(stream).await
         }

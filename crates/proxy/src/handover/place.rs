@@ -76,8 +76,8 @@ impl Place {
         std::future::pending().await
     }
 
-    /// Tells the proxy that this one replaces that it may go. What comes from now on waits for workers.
-    /// Returns the connection over which it passes its clients on.
+    /// Tells the proxy that this one replaces that it may go. Clients that come from now on wait for
+    /// workers. Returns the connection over which it passes its clients on.
     pub(crate) async fn enter(&mut self, common: &Arc<Process>) -> Result<Option<UnixStream>> {
         let Some(predecessor) = self.predecessor.take() else {
             return Ok(None);

@@ -1,11 +1,11 @@
-//! What a run has shown.
+//! The results of a run.
 
 /// The requests that arrived after the warm-up.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Sorted, in microseconds.
     times_us: Vec<u32>,
-    /// The same of all keys but the hot one.
+    /// The latencies of all keys but the hot one.
     others_us: Vec<u32>,
     /// Requests for the hot key, by node.
     pub hot_at: Vec<u64>,
@@ -52,7 +52,7 @@ impl Outcome {
         quantile(&self.times_us, share)
     }
 
-    /// The same of all keys but the hot one.
+    /// A quantile of the latencies of all keys but the hot one.
     pub fn others_quantile_us(&self, share: f64) -> u32 {
         quantile(&self.others_us, share)
     }

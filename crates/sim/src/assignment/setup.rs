@@ -1,6 +1,6 @@
 //! The experiment: how large it is, and what goes wrong in it.
 
-/// What goes wrong.
+/// The fault in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// Nothing.
@@ -42,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// Whether every second node is slow.
+    /// True if every second node is slow.
     pub(super) fn has_slow_nodes(self) -> bool {
         !matches!(self, Cell::Idle | Cell::Frozen | Cell::HotKey)
     }
@@ -68,9 +68,9 @@ pub struct Setup {
     pub utilisation: f64,
     /// Share of the requests for the hot key, if there is one.
     pub hot_share: f64,
-    /// Whether proxies spread the reads of hot partitions, as each has found them.
+    /// True if proxies spread the reads of hot partitions, as each has found them.
     pub spreads_hot: bool,
-    /// What a coordinator that is no owner spends, as a share of the work.
+    /// The work of a coordinator that is no owner, as a share of the request's.
     pub forward_share: f64,
     /// From a proxy to a node, or between nodes, in microseconds.
     pub hop_us: u64,

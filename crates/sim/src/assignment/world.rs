@@ -32,7 +32,7 @@ enum Event {
     TimedOut(RequestId),
     /// All nodes say how busy they are.
     Measure,
-    /// What one of them said reaches the proxies.
+    /// A report of one of them reaches the proxies.
     Report(NodeIndex, Report),
     Freeze,
     /// Proxies look which partitions are hot.

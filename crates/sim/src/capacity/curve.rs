@@ -1,4 +1,4 @@
-//! What a node completes, by how many requests it has.
+//! A node's throughput, by how many requests it has.
 
 /// A measured load.
 #[derive(Clone, Copy, Debug, PartialEq)]

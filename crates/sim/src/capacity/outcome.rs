@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The results of a run.
 
 /// The requests after the warm-up.
 #[derive(Clone, Debug, Default)]

@@ -60,7 +60,7 @@ impl Setup {
         1.0 + self.write_share * (replicas - 1.0)
     }
 
-    /// What the nodes could carry if all were used alike.
+    /// The nodes' greatest throughput, if all were used alike.
     pub fn bound(&self) -> f64 {
         f64::from(self.nodes) * self.curve.peak() / self.copies()
     }

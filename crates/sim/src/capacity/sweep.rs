@@ -21,7 +21,7 @@ pub fn loads(setup: &Setup) -> Vec<usize> {
     loads
 }
 
-/// The same setup with so many clients, for long enough.
+/// A copy of the setup with so many clients, for long enough.
 pub fn with_clients(setup: &Setup, clients: usize) -> Setup {
     Setup {
         demand: Demand::Clients(clients),

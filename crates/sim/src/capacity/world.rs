@@ -62,7 +62,7 @@ struct World<'a> {
     outcome: Outcome,
 }
 
-/// The same setup gives the same outcome.
+/// Runs a setup: the same one gives the same outcome.
 pub fn run(setup: &Setup) -> Outcome {
     let mut world = World::new(setup);
     match setup.demand {

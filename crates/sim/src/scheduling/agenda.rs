@@ -1,4 +1,4 @@
-//! What happens next: events by time, and work on machines.
+//! The next events, by time, and work on machines.
 
 use std::net::SocketAddr;
 
@@ -47,7 +47,7 @@ pub(super) enum Event {
     TimeOut(usize, u64),
 }
 
-/// What a client is answered.
+/// The answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Page {
     /// So many rows, and where the next page begins if there may be one: behind a row.
@@ -58,7 +58,7 @@ pub(super) enum Page {
     Failed,
 }
 
-/// What a worker is woken by.
+/// An event that wakes a worker.
 pub(super) enum Input {
     FromClient(usize, Vec<u8>),
     FromNode(usize, Vec<u8>),
@@ -68,7 +68,7 @@ pub(super) enum Input {
     Flush,
 }
 
-/// What a thread has been doing when it ends.
+/// The work of a thread, as it is named when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// A client sends what it asks for; it reads what it was answered.

@@ -1,4 +1,4 @@
-//! What things cost, in microseconds of one core unless said otherwise: measured on real nodes by
+//! Costs, in microseconds of one core unless said otherwise. They were measured on real nodes by
 //! `helenus sim calibrate`, which writes the file that is read here.
 
 /// Declares the figures with what they mean.

@@ -39,7 +39,7 @@ pub(super) struct Clients {
     pub measured: Measured,
 }
 
-/// What a phase has shown so far.
+/// The measurements of a phase so far.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     pub points_us: Vec<u64>,
@@ -51,7 +51,7 @@ pub(super) struct Measured {
 }
 
 struct Client {
-    /// Whether it has asked one of the queries that come at a rate.
+    /// True if it has asked one of the queries that come at a rate.
     is_offered: bool,
     number: u64,
     query: Query,
@@ -158,7 +158,7 @@ impl Clients {
         }
     }
 
-    /// Whether nobody asks or waits.
+    /// True if nobody asks or waits.
     pub(super) fn is_done(&self) -> bool {
         self.busy == 0 && self.next == self.end && self.offering == 0
     }

@@ -4,8 +4,8 @@
 //! its reads needs a thread of the READ stage of the node that has the rows. A range is read stretch by
 //! stretch of the ring, several at once by a guess of how many rows are where
 //! (`RangeCommandIterator`). Each is asked for all rows that the page wants, and what is too much is thrown
-//! away. What has waited for too long is dropped. A write takes its replica as long as a read of a row does, in
-//! the same threads.
+//! away. Reads that have waited for too long are dropped. A write takes its replica as long as a read of a row
+//! does, in the same threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl Cluster {
         left.min(self.setup.cores as usize * RANGES_OF_CORE).max(1)
     }
 
-    /// What nodes have answered since the last time.
+    /// Answers of nodes since the last time.
     pub(super) fn take_answered(&mut self) -> Vec<(Origin, Outcome)> {
         std::mem::take(&mut self.answered)
     }
@@ -269,7 +269,7 @@ impl Cluster {
         }
     }
 
-    /// What a read costs its replica.
+    /// The work of a read at its replica, in microseconds.
     fn work_us(&mut self, read: &Read) -> f64 {
         let costs = &self.setup.costs;
         let rows = f64::from(read.rows);
@@ -404,7 +404,7 @@ impl Cluster {
         each.max().unwrap_or(0)
     }
 
-    /// Whether nothing is left to be done.
+    /// True if nothing is left to be done.
     pub(super) fn is_idle(&self) -> bool {
         let idle = |node: &Node| node.requests.is_idle() && node.reads.is_idle();
         self.nodes.iter().all(idle)

@@ -15,7 +15,7 @@ pub(super) struct Connection {
     /// When the last byte that was sent has left, in each direction.
     pub to_proxy_us: u64,
     pub to_peer_us: u64,
-    /// What the engine does not take yet.
+    /// Bytes that the engine does not take yet.
     pub unread: VecDeque<Vec<u8>>,
     pub is_closed: bool,
 }

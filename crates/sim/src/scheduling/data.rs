@@ -83,8 +83,8 @@ impl Data {
         self.ring[self.slot(token)].node
     }
 
-    /// What the nodes have from a row on, up to a token: one segment for each stretch, also where it has
-    /// no row. `above` is the token before the first one, if the row before is not.
+    /// The nodes' data from a row on, up to a token: one segment for each stretch, also where it has no
+    /// row. `above` is the token before the first one, if the row before is not.
     pub(super) fn segments(&self, from: usize, above: i64, up_to: i64) -> Vec<Segment> {
         let end = self.first_above(up_to);
         let above = match from.checked_sub(1) {
@@ -124,7 +124,7 @@ fn tokens(node: usize, nodes: usize, vnodes: usize) -> impl Iterator<Item = i64>
     })
 }
 
-/// The same ring, as proxies learn it.
+/// The ring, as proxies learn it.
 pub(super) fn specs(nodes: usize, vnodes: usize) -> Vec<NodeSpec> {
     let spec = |node| NodeSpec {
         dc: "dc1".to_owned(),

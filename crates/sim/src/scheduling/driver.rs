@@ -34,10 +34,10 @@ enum Waiting {
     Client(usize, u64),
 }
 
-/// What has come over a connection.
+/// A message that has come over a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Got {
-    /// What the driver itself has asked for.
+    /// The answer to a request of the driver itself.
     Done,
     Page(usize, u64, Page),
 }

@@ -25,7 +25,7 @@ pub(super) struct Machine<J> {
 
 #[derive(Debug)]
 struct Process<J> {
-    /// What each of its threads has had since the process exists, had it run all the time.
+    /// Processor time of a thread that has always run since the process exists, in nanoseconds.
     attained_ns: f64,
     /// By what will have been attained when they end.
     running: BinaryHeap<Reverse<(u64, u64, Slot<J>)>>,
@@ -103,7 +103,7 @@ impl<J> Machine<J> {
         Some(job)
     }
 
-    /// What a process has had so far.
+    /// Processor time of a process so far, in microseconds.
     pub(super) fn busy_us(&self, process: usize) -> f64 {
         self.processes[process].busy_us
     }

@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The results of a run.
 
 use helenus_engine::stats::Quality;
 
@@ -46,7 +46,7 @@ pub struct Outcome {
     pub writes_failed: u32,
     /// Until the last query ended.
     pub length_us: u64,
-    /// What the processors did for each query, for all nodes, all proxies and the clients.
+    /// Processor time per query, in microseconds: of all nodes, all proxies and the clients.
     pub nodes_us_per_query: f64,
     pub proxies_us_per_query: f64,
     pub clients_us_per_query: f64,

@@ -27,9 +27,9 @@ use super::setup::Setup;
 use super::snapshot::snapshot;
 use crate::proxy::{At, WALL, all_of, engines};
 
-/// What it takes to open a connection, beside the way there and back.
+/// The time that it takes to open a connection, beside the way there and back.
 const OPENING_US: u64 = 300;
-/// What a worker asks a node that it has connected to.
+/// The first query of a worker to a node that it has connected to.
 const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
 /// From one worker to another.
 const TELLING_US: u64 = 5;
@@ -48,7 +48,7 @@ struct Worker {
     process: ProcessId,
     clients: SecondaryMap<SessionKey, usize>,
     links: SecondaryMap<LinkKey, usize>,
-    /// What has come, and what it is busy with.
+    /// Messages that have come, and the one that it is busy with.
     inbox: Vec<Input>,
     running: Option<Vec<Input>>,
     flush_planned: bool,
@@ -311,8 +311,8 @@ impl Proxies {
         self.connections.push(Connection::new(at, peer));
     }
 
-    /// What a node says while a connection to it is set up, which costs it nothing here; `None` if it is
-    /// asked for something else.
+    /// The words of a node while a connection to it is set up, which costs it nothing here; `None` if it
+    /// is asked for something else.
     fn greet(
         &mut self,
         agenda: &mut Agenda,
@@ -441,7 +441,7 @@ fn node_at(address: SocketAddr) -> usize {
     }
 }
 
-/// What an input costs a worker.
+/// The cost of an input for a worker.
 fn work_us(setup: &Setup, input: &Input) -> f64 {
     let costs = &setup.costs;
     match input {

@@ -1,4 +1,4 @@
-//! What clients ask: the same query of a number in every arm, whoever sends it.
+//! Queries of clients: the same query of a number in every arm, whoever sends it.
 
 use std::ops::Range;
 

@@ -17,7 +17,7 @@ pub(super) enum Origin {
     Link(usize, Header, Asked),
 }
 
-/// What comes of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Page(Page),
@@ -57,9 +57,9 @@ pub(super) struct RangeRead {
     pub at_once: usize,
     pub rows: Range<usize>,
     pub rows_max: usize,
-    /// Whether the statement wants more than this page.
+    /// True if the statement wants more than this page.
     pub wants_more: bool,
-    /// Whether rows are read that are not wanted.
+    /// True if rows are read that are not wanted.
     pub filters: bool,
 }
 

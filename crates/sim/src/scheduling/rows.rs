@@ -15,7 +15,7 @@ const INT: u16 = 0x09;
 pub(super) const VOID: i32 = 1;
 pub(super) const KEYSPACE: &str = "bench";
 
-/// What a page of rows is made of.
+/// The parts of a page of rows.
 pub(super) struct PageBody<'a> {
     pub data: &'a Data,
     pub table: u32,

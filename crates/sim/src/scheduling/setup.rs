@@ -16,14 +16,14 @@ pub struct Setup {
     pub vnodes: u32,
     /// Cores of each machine.
     pub cores: u32,
-    /// Whether nodes, proxies and clients are all on one machine; if not, each has its own, and the
+    /// True if nodes, proxies and clients are all on one machine; if not, each has its own, and the
     /// clients' is never busy.
     pub one_machine: bool,
     /// Threads of a node's READ stage (`concurrent_reads`).
     pub read_threads: u32,
     /// Requests of clients that a node works on at a time (`native_transport_max_threads`).
     pub request_threads: u32,
-    /// Whether the rows are in files. A coordinator guesses from its own how many rows are elsewhere, and
+    /// True if the rows are in files. A coordinator guesses from its own how many rows are elsewhere, and
     /// so how many nodes to ask at once; of rows that are in memory only it knows nothing.
     pub flushed: bool,
     pub proxies: u32,
@@ -32,7 +32,7 @@ pub struct Setup {
     pub connections: u32,
     pub clients: u32,
     pub queries: u32,
-    /// What comes beside that, whatever was answered.
+    /// Load that comes beside that, whatever was answered.
     pub offered: Option<Offered>,
     /// Queries before those that count, so that proxies have something to learn from.
     pub warmup: u32,
@@ -50,7 +50,7 @@ pub struct Setup {
     pub time_out_us: u64,
     /// One way between machines, in place of the calibration's between processes.
     pub hop_us: Option<f64>,
-    /// What a connection carries, in bytes per microsecond; 0: any number.
+    /// The bandwidth of a connection, in bytes per microsecond; 0: unbounded.
     pub bytes_per_us: u32,
     /// Rows have this part of their bytes in memory while the simulation runs, and settings of proxies
     /// that count bytes are smaller by as much.
@@ -164,7 +164,7 @@ impl Setup {
         f64::from(self.row_bytes) + 8.0
     }
 
-    /// The same while the simulation runs.
+    /// As `row_bytes_sent`, while the simulation runs.
     pub(super) fn row_bytes_held(&self) -> usize {
         let held = self.row_bytes_sent() / f64::from(self.shrink.max(1));
         (held.round() as usize).max(super::rows::ROW_BYTES_LEAST)

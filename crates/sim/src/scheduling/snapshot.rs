@@ -1,4 +1,4 @@
-//! What proxies know of the simulated cluster.
+//! The simulated cluster as proxies know it.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::data::specs;
 use super::rows::KEYSPACE;
 use super::setup::Setup;
 
-/// What nodes estimate of the tables, from their files.
+/// The sizes of the tables as nodes estimate them, from their files.
 fn sizes(setup: &Setup) -> TableSizes {
     let mut sizes = TableSizes::default();
     // As large as the settings that bounds on bytes are compared with.
     let (partitions, row_bytes) = (u64::from(setup.rows), setup.row_bytes_held() as u64);
     let bytes = partitions * row_bytes;
-    // What is in memory only, a node does not count.
+    // Rows that are in memory only, a node does not count.
     let in_files = setup.tables * u32::from(setup.flushed);
     for table in 0..in_files {
         let size = TableSize { partitions, bytes };

@@ -23,7 +23,7 @@ pub(super) fn write_text(table: u32) -> String {
     format!("INSERT INTO {KEYSPACE}.t{table} (k, v) VALUES (?, ?)")
 }
 
-/// What a message asks a node for.
+/// A message to a node, by what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Options,
@@ -59,7 +59,7 @@ pub(super) enum Of {
         /// Rows that are still wanted in all, and in this page.
         remaining: u32,
         page_rows: usize,
-        /// Whether none of the rows that are read is one that is wanted.
+        /// True if none of the rows that are read is one that is wanted.
         filters: bool,
     },
 }

@@ -223,7 +223,7 @@ fn nothing_waits_for_filters_that_find_nothing() {
     }
 }
 
-/// What is decided by bytes is decided alike.
+/// Decisions by bytes come out alike.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "./test runs it optimized")]
 fn small_rows_in_memory_stand_for_large_ones() {

@@ -251,7 +251,7 @@ impl World {
         self.agenda.plan(self.setup.delay_us(), Event::Request(key));
     }
 
-    /// What a proxy has sent has reached a node.
+    /// Bytes of a proxy have reached a node.
     fn at_node(&mut self, connection: usize, bytes: &[u8]) {
         let Some(proxied) = &mut self.proxied else {
             return;
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// What a proxy has sent has reached a driver.
+    /// Bytes of a proxy have reached a driver.
     fn at_driver(&mut self, connection: usize, bytes: &[u8]) {
         let Some(proxied) = &mut self.proxied else {
             return;
@@ -334,7 +334,7 @@ impl World {
         }
     }
 
-    /// What clients have given up, or proxies have asked for in vain, ends as well.
+    /// Lets requests end that clients have given up, or that proxies have sent in vain.
     fn let_end(&mut self) {
         let until_us = self.agenda.now_us() + QUIET_WITHIN_US;
         while !self.is_quiet() && self.agenda.now_us() < until_us {

@@ -29,7 +29,7 @@ pub(crate) enum Pace {
     Never,
 }
 
-/// What its answers were.
+/// Its answers, by their kind.
 #[derive(Default)]
 pub(crate) struct Answers {
     pub(crate) results: u64,

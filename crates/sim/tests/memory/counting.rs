@@ -16,7 +16,7 @@ thread_local! {
     static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What is allocated meanwhile counts.
+/// Counts the memory that is allocated meanwhile.
 pub(crate) fn inside<R>(act: impl FnOnce() -> R) -> R {
     let was = INSIDE.replace(true);
     let result = act();

@@ -19,11 +19,11 @@ use std::time::Duration;
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 const MIB: usize = 1 << 20;
-/// What may be held beside `limits.memory_max` when a call is over: caches (2 MiB), tables of the engines, blocks that are
-/// kept for the next messages (128 KiB each), and what comes though the memory is full (1 MiB of an answer on a link, 64 KiB
-/// of a client's message). 15 MiB were seen in five runs of an hour.
+/// Bytes that may be held beside `limits.memory_max` when a call is over: caches (2 MiB), tables of the engines, blocks
+/// that are kept for the next messages (128 KiB each), and messages that come though the memory is full (1 MiB of an
+/// answer on a link, 64 KiB of a client's message). 15 MiB were seen in five runs of an hour.
 const SLACK: usize = 20 * MIB;
-/// The same in the middle of a call, in which messages of up to 2 MiB are copied and taken apart. 23 MiB were seen.
+/// As `SLACK`, in the middle of a call, in which messages of up to 2 MiB are copied and taken apart. 23 MiB were seen.
 const SLACK_WITHIN: usize = 32 * MIB;
 /// Of what is allocated for a message nothing may stay: far less than the smallest of those that count.
 const LEAKED_MAX: usize = 4 << 10;
@@ -63,7 +63,7 @@ fn engines_hold_no_more_than_they_may() {
         }
     };
     let time = Duration::from_secs(number("HELENUS_SECONDS").unwrap_or(5));
-    // What is made once for all engines is no leak of the first.
+    // Memory that is allocated once for all engines is no leak of the first.
     world::run(0, Duration::from_secs(1), SLACK);
     let mut near = 0;
     for seed in seeds {

@@ -21,7 +21,7 @@ const BLOB: u16 = 0x03;
 const PAGE_MAX: usize = 1 << 20;
 /// Bytes of the values of a row that is longer than an answer may be.
 const TOO_LONG: usize = MAX_RESPONSE_BODY + (1 << 20);
-/// What all nodes have prepared; with more they forget all of it, as nodes do.
+/// The number of statements that all nodes know; with more they forget all of them, as nodes do.
 const KNOWN_MAX: usize = 100;
 
 /// That of every result.
@@ -30,7 +30,7 @@ pub(crate) const METADATA_ID: [u8; 16] = [3; 16];
 /// The cells of a row.
 type Row = Vec<Cow<'static, [u8]>>;
 
-/// What nodes have prepared: texts, by their ids.
+/// Statements that nodes have prepared: texts, by their ids.
 pub(crate) type Known = BTreeMap<[u8; 16], String>;
 
 /// The node's end of a link.
@@ -149,7 +149,7 @@ impl Link {
                 rows_max,
                 skips_metadata,
             } => {
-                // What clients are told if a node is overloaded itself.
+                // The answer of a node that is overloaded itself.
                 if dice.below(100) == 0 {
                     return error(code::OVERLOADED, &[]);
                 }
@@ -170,7 +170,7 @@ impl Link {
     }
 }
 
-/// What nodes keep of a text: of a write, how it begins.
+/// A text as nodes keep it: of a write, its beginning.
 fn kept(text: &str) -> String {
     match text.starts_with("SELECT") {
         true => text.to_owned(),

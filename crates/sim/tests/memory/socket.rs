@@ -16,7 +16,7 @@ pub(crate) struct Socket {
     /// How many it may write now.
     writable: usize,
     window: usize,
-    /// Whether the engine is to look at it.
+    /// True if the engine is to look at it.
     pub(crate) woken: bool,
 }
 
@@ -70,7 +70,7 @@ impl Socket {
         }
     }
 
-    /// What the engine reads at once: at most a window.
+    /// The bytes that the engine reads at once: at most a window.
     pub(crate) fn read(&mut self) -> Vec<u8> {
         let len = self.to_engine.len().min(self.readable);
         self.readable -= len;

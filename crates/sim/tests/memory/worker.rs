@@ -19,7 +19,7 @@ use crate::socket::Socket;
 /// More than one turn may ask for.
 const STEPS_MAX: usize = 100_000;
 
-/// What calls of engines leave held.
+/// Memory that calls of engines leave held, and the bound on it.
 pub(crate) struct Meter {
     /// No call may leave more.
     pub(crate) bound: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Meter {
     /// Calls that have left more than this, and so come near to the bound.
     pub(crate) near: usize,
     pub(crate) calls_near: u64,
-    /// What is to be said if the bound is broken.
+    /// The words to be said if the bound is broken.
     pub(crate) replay: String,
 }
 
@@ -50,7 +50,7 @@ impl Meter {
     }
 }
 
-/// What a worker's turn needs beside it.
+/// The surroundings of a worker in its turn.
 pub(crate) struct Around<'a> {
     pub(crate) now: Instant,
     pub(crate) now_ms: u64,
@@ -259,7 +259,7 @@ impl Worker {
             .call(&mut self.engine, Engine::next_client_to_write)
         {
             self.write_client(around, key);
-            // What it waited for may have left.
+            // The bytes that it waited for may have left.
             if self.engine.is_client_held(key)
                 && let Some(client) = self.clients.iter_mut().find(|client| client.key == key)
             {
@@ -298,7 +298,7 @@ impl Worker {
         link.read(around.buffer, around.known, around.now_ms, around.dice);
     }
 
-    /// Whether its sockets lend the engine a buffer that suffices.
+    /// A buffer as its sockets lend it to the engine.
     pub(crate) fn buffer() -> Vec<u8> {
         Socket::buffer()
     }

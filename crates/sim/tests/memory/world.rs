@@ -29,7 +29,7 @@ const TURNS_MAX: usize = 100_000;
 /// Clients of all workers together.
 const CLIENTS: usize = 12;
 
-/// What a run was like.
+/// The results of a run.
 pub(crate) struct Outcome {
     pub(crate) memory_max: usize,
     /// The most that a call has left held, and that was held in the middle of one.
@@ -92,8 +92,8 @@ pub(crate) fn run(seed: u64, time: Duration, slack: usize) -> Outcome {
 /// Between two moments at which all clients leave.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// Runs a seed for so many rounds, in each second of which clients ask once for what they want. What is held behind each
-/// round, when all clients and links are gone, and when the proxy is, too.
+/// Runs a seed for so many rounds, in each second of which clients ask once for what they want. Returns the bytes that
+/// are held behind each round, when all clients and links are gone, and when the proxy is, too.
 pub(crate) fn run_in_rounds(seed: u64, rounds: usize, slack: usize) -> (Vec<usize>, usize) {
     let before = held();
     let mut world = World::new(seed, slack);
@@ -273,7 +273,7 @@ impl World {
         self.step_alone(time);
     }
 
-    /// The same without clients: time passes, and links are made anew.
+    /// A step without clients: time passes, and links are made anew.
     fn step_alone(&mut self, time: Duration) {
         self.now += time;
         let wall = WALL + (self.now - self.begin);

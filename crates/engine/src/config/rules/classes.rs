@@ -39,7 +39,7 @@ impl Classes {
     /// By their names.
     ///
     /// # Errors
-    /// What is no name of a class.
+    /// The first name that is no class's.
     pub(crate) fn of<'a>(names: impl Iterator<Item = &'a str>) -> Result<Classes, &'a str> {
         let mut found = Classes::default();
         for name in names {
@@ -90,13 +90,13 @@ impl Classes {
         self.and(reads).and(writes)
     }
 
-    /// Whether some are among the others, too.
+    /// True if some are among the others, too.
     #[inline]
     pub(crate) fn has_any(self, other: Classes) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether all of the others are among them.
+    /// True if all of the others are among them.
     pub(crate) fn has_all(self, other: Classes) -> bool {
         self.0 & other.0 == other.0
     }

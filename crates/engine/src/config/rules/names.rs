@@ -23,7 +23,7 @@ impl Names {
         self.0.is_empty()
     }
 
-    /// Whether this is meant: one of the names, or anything if there are none.
+    /// True if this is meant: one of the names, or anything if there are none.
     #[inline]
     pub fn takes(&self, name: Option<&str>) -> bool {
         self.0.is_empty() || name.is_some_and(|name| self.has(name))
@@ -38,7 +38,7 @@ impl Names {
         self.0.iter().map(String::as_str)
     }
 
-    /// Whether everything that the other names mean is meant.
+    /// True if everything that the other names mean is meant.
     pub(crate) fn covers(&self, other: &Names) -> bool {
         self.is_empty() || !other.is_empty() && other.iter().all(|name| self.has(name))
     }

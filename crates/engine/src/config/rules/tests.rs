@@ -327,7 +327,7 @@ fn a_rule_covers_what_names_more() {
         assert!(of_class(wide).covers(&of_class(narrow)), "{narrow}");
         assert!(!of_class(narrow).covers(&of_class(wide)), "{narrow}");
     }
-    // What nodes know of themselves is matched by its name only.
+    // The keyspaces of nodes about themselves are matched by name only.
     let system = RuleSettings {
         keyspace: "system_schema".into(),
         ..rule()

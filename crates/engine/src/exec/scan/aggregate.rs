@@ -25,7 +25,7 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::Form;
 use crate::stats::add;
 
-/// What nodes say of aggregates without a partition key; the parts have at least its token.
+/// The warning that nodes give about aggregates without a partition key; the parts have at least its token.
 const WARNING: &str = "Aggregation query used without partition key";
 /// The page size of the parts if the client names none: a node takes its own, which no guardrail is about.
 const NO_PAGE_SIZE: i32 = -1;
@@ -36,12 +36,12 @@ const HALVED_MAX: u8 = 10;
 /// over no rows may take.
 const ROW_US: u32 = 20;
 const REQUEST_US: u32 = 20_000;
-/// What takes longer than this has read more rows than it has counted: a filter drops them.
+/// A part that takes longer than this has read more rows than it has counted: a filter drops them.
 const COUNTED_US: u32 = 50_000;
-/// The same for a part that may have waited for others in its node.
+/// As `COUNTED_US`, for a part that may have waited for others in its node.
 const COUNTED_BESIDE_US: u32 = 1_000_000;
 
-/// What is sent for it.
+/// The requests that are sent for it.
 #[derive(Debug)]
 enum Flow {
     /// The client's own request; by this node request, once it has been sent.
@@ -53,7 +53,7 @@ enum Flow {
     },
 }
 
-/// What has not been sent yet.
+/// The part of the ring that has not been sent yet.
 #[derive(Debug)]
 enum Rest {
     /// A sample will tell how it is to be cut.
@@ -65,14 +65,14 @@ enum Rest {
 /// Aggregates over many partitions.
 #[derive(Debug)]
 pub(crate) struct Aggregate {
-    /// What is had from that of parts.
+    /// How the result is made of those of parts, column by column.
     folds: Box<[Fold]>,
     flow: Flow,
     page_size: Option<usize>,
     /// The statement's bounds on the ring.
     bounds: Option<Stretch>,
     owners: Option<Arc<ReplicaSets>>,
-    /// Whether it has been cut.
+    /// True if it has been cut.
     was_cut: bool,
     /// A node has refused a part of it. If the nodes answer the request as it is, its parts are to blame,
     /// else the request itself.
@@ -331,7 +331,7 @@ impl RingParts {
     }
 }
 
-/// Whether other parts were under way with one.
+/// Other parts that were under way with one, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,

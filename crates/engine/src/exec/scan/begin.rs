@@ -145,7 +145,7 @@ impl Asking<'_> {
     }
 }
 
-/// Whether a statement's one row can be had from those of parts.
+/// True if a statement's one row can be had from those of parts.
 pub(crate) fn folds(
     statement: &Statement,
     select: &SelectFacts,
@@ -159,7 +159,7 @@ pub(crate) fn folds(
     };
     // Where nothing else is selected, nor anything done with it.
     (select.is_count_rows() || !select.folds.is_empty() && table.is_some_and(may))
-        // What a function gives, such as now(), is one value for the whole.
+        // The value of a function, such as now(), is one for the whole.
         && statement.facts.restricted_by_values()
         && !select.json
         && !select.group_by

@@ -1,6 +1,6 @@
 //! How much of a page is made by the parts that have come.
 
-/// What has come of a part.
+/// An answer to a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Came {
     pub rows: usize,
@@ -27,8 +27,8 @@ pub(crate) enum Then {
     Rows,
 }
 
-/// What a page of `wanted` rows is made of, as soon as the parts that have come decide it; `None` until
-/// then. `to_end`: nothing is asked for behind the last part.
+/// The parts that make up a page of `wanted` rows, as soon as those that have come decide it; `None`
+/// until then. `to_end`: nothing is asked for behind the last part.
 pub(crate) fn front(
     parts: impl Iterator<Item = Option<Came>>,
     wanted: usize,

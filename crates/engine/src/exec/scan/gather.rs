@@ -5,7 +5,7 @@ use crate::keys::NodeRequestKey;
 /// One part.
 #[derive(Debug)]
 pub(crate) struct Part<P> {
-    /// What it is a part of.
+    /// The request that it is a part of.
     pub of: P,
     /// The node request for it; none before it is sent and when it has come.
     child: Option<NodeRequestKey>,
@@ -86,7 +86,7 @@ impl<P> Gather<P> {
         true
     }
 
-    /// Whether a node request is for the part of this number, and that is still wanted.
+    /// True if a node request is for the part of this number, and that is still wanted.
     pub(crate) fn awaits(&self, index: u16, child: NodeRequestKey) -> bool {
         let part = self.parts.get(usize::from(index));
         part.is_some_and(|part| part.child == Some(child))
@@ -97,12 +97,12 @@ impl<P> Gather<P> {
         self.parts.iter().filter_map(Part::child).collect()
     }
 
-    /// What has come, in the order of the parts.
+    /// The contents that have come, in the order of the parts.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().filter_map(|part| part.content.as_deref())
     }
 
-    /// What has come of one part.
+    /// The content of one part, if it has come.
     pub(crate) fn contents_of(&self, index: usize) -> Option<&[u8]> {
         self.parts.get(index)?.content.as_deref()
     }

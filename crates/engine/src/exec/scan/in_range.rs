@@ -1,7 +1,7 @@
 //! A statement over a part of the ring: an EXECUTE of the statement with two markers more. To parse a
 //! text takes a node about as long as to read a hundred rows, so that pages are read as any other until
-//! the nodes have it prepared, and aggregates of more than one part wait for that. What the nodes do
-//! not prepare is sent as QUERYs with the bounds in their text.
+//! the nodes have it prepared, and aggregates of more than one part wait for that. Statements that the
+//! nodes do not prepare are sent as QUERYs with the bounds in their text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const PAGES_TO_PREPARE: u8 = 2;
 /// How long nodes are not asked again to prepare what they have refused.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(600);
 
-/// Whether parts of a request may be sent.
+/// Progress of the preparation that parts of a request need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preparation {
     /// In the form that [`range_form`] tells.
@@ -113,7 +113,7 @@ impl RangeQuery<'_> {
     ) -> Option<Vec<u8>> {
         let version = self.snapshot.version;
         let (mut options, _) = options(self.query)?;
-        // What expires does so for all parts at once.
+        // One time decides for all parts which cells have expired.
         let now_in_seconds = self.now_in_seconds.filter(|_| version == Version::V5);
         options.now_in_seconds = options.now_in_seconds.or(now_in_seconds);
         let mut body = Vec::with_capacity(self.query.body.len() + 64);

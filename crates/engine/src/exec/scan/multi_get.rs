@@ -153,7 +153,7 @@ impl MultiGet {
         }
     }
 
-    /// Lets go of what has come. What is in flight comes back to nobody.
+    /// Drops the answers that have come. Those still to come are for nobody.
     fn abandon(&self, around: &mut ExecContext<'_>) {
         around.memory().sub(self.gather.byte_len());
         around.cancel_queued(&self.gather.children());
@@ -244,7 +244,7 @@ fn plan(around: &ExecContext<'_>) -> Option<Planned> {
         return None;
     }
     let (options, skip_metadata) = options(query)?;
-    // What a node would say of a page size of 0 is its own.
+    // An error about a page size of 0 is for the node to give.
     if options.paging_state.is_some() || options.page_size == Some(0) {
         return None;
     }

@@ -31,9 +31,9 @@ use crate::statement::place::Place;
 /// Rows of the first piece of a statement whose rows are not known yet, at most, and their size.
 const ROWS_AT_FIRST: usize = 100;
 const ROW_BYTES_AT_FIRST: usize = 1_024;
-/// The same for a scan alone whose client names a page size.
+/// As `ROWS_AT_FIRST`, for a scan alone whose client names a page size.
 const ROWS_ALONE: usize = 10_000;
-/// The same where the size of the table is known: at least, however large its partitions are, and at most.
+/// As `ROWS_AT_FIRST`, if the size of the table is known: at least, however large its partitions are, and at most.
 const ROWS_OF_ANY_SIZE: usize = 10;
 const ROWS_OF_KNOWN_SIZE: usize = 500;
 /// Every piece costs a node something beside its rows. So pieces are larger by this where at most other
@@ -43,7 +43,7 @@ const AMONG_SCANS: usize = 2;
 /// them from a node.
 const EMPTY_MAX: u32 = 1_000;
 
-/// What is sent for a page.
+/// The requests that are sent for a page.
 #[derive(Debug)]
 pub(in crate::exec) enum Flow {
     /// A few rows at a time; by this node request, once there is one.
@@ -51,7 +51,7 @@ pub(in crate::exec) enum Flow {
     /// Parts of the ring.
     Parts {
         parts: Box<RingParts>,
-        /// Whether the last part goes to the end of what the statement asks for.
+        /// True if the last part goes to the end of what the statement asks for.
         to_end: bool,
     },
     /// The rows that are missing behind the parts, by this node request.
@@ -79,20 +79,20 @@ pub(crate) struct PagedScan {
     pub(in crate::exec) owners: Option<Arc<ReplicaSets>>,
     /// The statement's bounds on the ring.
     pub(in crate::exec) bounds: Option<Stretch>,
-    /// What was left of them when the page began.
+    /// The stretch that was left when the page began.
     pub(in crate::exec) begin: Option<Stretch>,
     /// Rows left of the statement's LIMIT, or of 2³¹ − 1, when the page began.
     pub(in crate::exec) remaining: u32,
     /// Pieces without rows, one after the other.
     pub(in crate::exec) empty: u32,
-    /// Whether it has been cut.
+    /// True if it has been cut.
     pub(in crate::exec) was_cut: bool,
     /// A node has refused a part of it. If the nodes answer the request as it is, its parts are to blame,
     /// else the request itself.
     pub(in crate::exec) parts_refused: bool,
 }
 
-/// What the next piece asks for, and what it is predicted to cost.
+/// The next piece: the rows that it asks for, and their predicted cost.
 struct Planned {
     rows: usize,
     work: Prediction,
@@ -190,7 +190,7 @@ impl PagedScan {
         Planned { rows, work }
     }
 
-    /// What became of a piece, or of the rows behind parts.
+    /// A piece has ended, or the read of the rows behind parts.
     pub(in crate::exec) fn on_piece<'a>(
         &mut self,
         around: &mut ExecContext<'_>,
@@ -296,8 +296,8 @@ impl PagedScan {
 
     /// A piece has failed: its client hears of it. Rows that were missing behind parts are something
     /// else: the page begins anew, piece by piece, which may well succeed or else says what the client
-    /// should hear. What is overloaded is not asked again. A guardrail on page sizes that
-    /// nobody has told of may be about the piece alone: the client's own request shows that.
+    /// should hear. An overloaded node is not asked again. A guardrail on page sizes that nobody has
+    /// told of may be about the piece alone: the client's own request shows that.
     fn on_piece_failed<'a>(
         &mut self,
         around: &mut ExecContext<'_>,
@@ -427,7 +427,7 @@ impl PagedScan {
         }
     }
 
-    /// Whether a piece has been read already.
+    /// True if a piece has been read already.
     fn has_read(&self) -> bool {
         self.join.pages() > 0
     }

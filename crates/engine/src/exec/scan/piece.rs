@@ -1,18 +1,18 @@
-//! What is learned from the rows of a scan.
+//! Learning from the rows of a scan.
 
 use helenus_wire::RowsView;
 
 use crate::exec::context::ExecContext;
 use crate::exec::scan::in_range::partition_columns;
 
-/// Whether a result shows which partitions its rows are in.
+/// Visibility of the partitions of a result's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partitions {
     Visible,
     Hidden,
 }
 
-/// Whether the query's result shows which partitions its rows are in.
+/// `Visible` if the query's result shows which partitions its rows are in.
 pub(crate) fn partitions_of(around: &ExecContext<'_>) -> Partitions {
     match partition_columns(around.query, &around.cx.snapshot) {
         Some(_) => Partitions::Visible,

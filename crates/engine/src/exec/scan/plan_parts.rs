@@ -1,4 +1,4 @@
-//! Whether a page of a scan, or an aggregate, is read in parts of the ring, and in which.
+//! Decides if a page of a scan, or an aggregate, is read in parts of the ring, and in which.
 //!
 //! How many rows lie on a stretch of the ring is learned from the pages before.
 
@@ -109,11 +109,11 @@ pub(in crate::exec) fn plan_page(
 pub(in crate::exec) struct StretchPlan {
     /// Tokens of the first one.
     pub tokens: u64,
-    /// Whether nobody else wants the nodes.
+    /// True if nobody else wants the nodes.
     pub alone: bool,
 }
 
-/// Whether a page of a scan that filters is read stretch by stretch, and how long the first one is.
+/// The first stretch of a page of a scan that filters; `None` if it is not to be read stretch by stretch.
 pub(in crate::exec) fn plan_stretches(
     around: &ExecContext<'_>,
     left: Stretch,
@@ -137,7 +137,7 @@ pub(in crate::exec) fn plan_stretches(
     Some(StretchPlan { tokens, alone })
 }
 
-/// What is known of how long a filtering scan takes.
+/// Speeds of filtering scans, as far as they are known.
 struct KnownPaces {
     own: Pace,
     /// Of statements alike.
@@ -157,7 +157,7 @@ impl KnownPaces {
         if own_us.is_some_and(|us| us < SHORT_US) && !self.may_be_long {
             return None;
         }
-        // What the table's scans take is better than an estimate, which may be far too little.
+        // A speed at which the table was scanned is better than an estimate, which may be far too little.
         let size = self.size.filter(|_| self.table.us_of(left).is_none());
         let pace = own_us.map(|_| self.own).or(self.alike);
         let mut tokens = match (pace, size) {
@@ -168,7 +168,7 @@ impl KnownPaces {
                 tokens.min(RING / FIRST_OF_TABLE)
             }
         };
-        // What times out teaches no pace, so the known one says nothing of it.
+        // A read that times out teaches no pace, so the known one says nothing of it.
         if self.may_be_long {
             let most = (RING / FIRST_AFTER_TIMEOUT).min(left / FIRST_OF_LEFT);
             tokens = tokens.min(most.max(1));

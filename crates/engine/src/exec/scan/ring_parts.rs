@@ -75,7 +75,7 @@ impl Range {
     }
 }
 
-/// What all parts have in common.
+/// The request that all parts have in common.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// Rows to ask each for.
@@ -114,12 +114,12 @@ pub(crate) struct RingParts {
     /// Predicted work of one, in microseconds, and its rows.
     part_us: u32,
     part_rows: u32,
-    /// What those that have come took, in microseconds.
+    /// Time that the parts which have come took, added up, in microseconds.
     took_us: u64,
     /// The time that decides what has expired, for all of its parts, in seconds since 1970. The client's
     /// own goes before it.
     now_in_seconds: Option<i32>,
-    /// Whether the client wants no metadata although the parts have them.
+    /// True if the client wants no metadata although the parts have them.
     pub skip_metadata: bool,
 }
 
@@ -328,7 +328,7 @@ impl RingParts {
         self.sent
     }
 
-    /// What the nodes' schedules shall know of each part that is still to come.
+    /// The job that the nodes' schedules are told of each part that is still to come.
     fn job(&self) -> PartJob {
         let missing = u32::try_from(self.gather.missing()).unwrap_or(u32::MAX);
         PartJob {
@@ -357,7 +357,7 @@ impl RingParts {
         parts.any(|part| part.of.owner.is_some())
     }
 
-    /// Keeps the answer to a part. What is left has another rank among other work then.
+    /// Keeps the answer to a part. The parts that are left have another rank among other work then.
     pub(crate) fn keep(
         &mut self,
         around: &mut ExecContext<'_>,
@@ -428,7 +428,7 @@ fn predicted_anew(part_us: u32, took_us: u64, came: usize) -> u32 {
     }
 }
 
-/// Whether a query's answer has no metadata, as its client knows it.
+/// True if a query's answer has no metadata, as its client knows it.
 pub(crate) fn skips_metadata(query: &Query) -> bool {
     options(query).is_some_and(|(_, skips)| skips)
 }

@@ -34,7 +34,7 @@ use crate::rewrite::values::clamp;
 use crate::stats::add;
 
 impl RingParts {
-    /// Whether rows have the columns that the client knows. If not, the columns have changed since the
+    /// True if rows have the columns that the client knows. If not, the columns have changed since the
     /// nodes have prepared the statement over parts of the ring.
     pub(in crate::exec) fn fits(around: &ExecContext<'_>, page: &RowsView<'_>) -> bool {
         let known = around.query.prepared.as_ref();
@@ -315,7 +315,7 @@ impl PagedScan {
     }
 }
 
-/// Whether pages are read in parts as in the paper.
+/// True if pages are read in parts as in the paper.
 fn is_as_published(around: &ExecContext<'_>) -> bool {
     around.cx.shared.config.scheduling.order().parallel()
 }

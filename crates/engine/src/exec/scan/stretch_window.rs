@@ -15,7 +15,7 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Prediction, Target};
 use crate::stats::add;
 
-/// Stretches of a page. What is left behind the last but one is the last.
+/// Stretches of a page at most. The last one takes all that is left.
 const STRETCHES_MAX: u16 = 4_096;
 /// A text that clients have not prepared is worth preparing for one page of so many stretches.
 const STRETCHES_TO_PREPARE: u16 = 64;
@@ -45,7 +45,7 @@ pub(in crate::exec) struct Sent {
 }
 
 impl Sent {
-    /// What of it has not been read.
+    /// The stretch of it that has not been read.
     pub(in crate::exec) fn left(&self) -> Option<Stretch> {
         Stretch::new(self.from, self.up_to)
     }
@@ -58,14 +58,14 @@ pub(in crate::exec) struct Stretches {
     pub parts: RingParts,
     /// Those that were sent and are not in the page yet, in the order of the ring.
     pub window: VecDeque<Sent>,
-    /// What has not been sent.
+    /// The stretch that has not been sent.
     unsent: Option<Stretch>,
     pub end: i64,
     /// How many have been sent.
     count: u16,
     /// Tokens of the next one.
     tokens: u64,
-    /// Whether several may be under way at once.
+    /// True if several may be under way at once.
     pub alone: bool,
     answered: u32,
     pub empty: u32,
@@ -74,7 +74,7 @@ pub(in crate::exec) struct Stretches {
     pub took_us: u64,
 }
 
-/// What a page lacks.
+/// The rows that a page lacks.
 pub(in crate::exec) struct Lacking<'a> {
     /// Where it begins, if not at the statement's start.
     pub state: Option<&'a [u8]>,
@@ -330,7 +330,7 @@ impl Stretches {
     }
 }
 
-/// Whether the nodes may be asked to prepare the statement before the stretch of this number. Of texts
+/// True if the nodes may be asked to prepare the statement before the stretch of this number. Of texts
 /// that clients have not prepared the pages are counted, not the stretches: the nodes would prepare
 /// each text that is never asked again.
 fn may_prepare(is_prepared: bool, number: u16) -> bool {

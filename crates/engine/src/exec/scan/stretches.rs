@@ -36,7 +36,7 @@ const SHORTENED_MAX: u8 = 10;
 /// Empty answers with a paging state, one after the other, after which the page is read as any other.
 const EMPTY_MAX: u32 = 100;
 
-/// What is next for the page.
+/// The next step of the page.
 enum Next<'a> {
     Wait,
     /// It is complete.
@@ -48,7 +48,7 @@ enum Next<'a> {
     NoMemory,
 }
 
-/// What became of the answer to the first stretch of the window.
+/// The use that was made of the answer to the first stretch of the window.
 enum Taken {
     /// The next one is the first now.
     Used,
@@ -363,8 +363,8 @@ impl PagedScan {
     }
 }
 
-/// Whether the page may do without a stretch that cannot be had. Those before it may fill the page: it
-/// fails by the first of the window only, as it would if one went at a time.
+/// True if the page may do without a stretch that cannot be had. The stretches before it may fill the
+/// page: it fails by the first of the window only, as it would if one went at a time.
 fn may_be_in_vain(at: usize, remedy: Remedy) -> bool {
     at > 0 && matches!(remedy, Remedy::AsItIs | Remedy::Nothing)
 }

@@ -9,7 +9,7 @@ use crate::rewrite::values::clamp;
 pub(crate) struct Tail {
     /// Rows left of the statement's LIMIT when the page began.
     pub remaining: u32,
-    /// Whether the client wants no metadata although the parts have them.
+    /// True if the client wants no metadata although the parts have them.
     pub skip_metadata: bool,
 }
 

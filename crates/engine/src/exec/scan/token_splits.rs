@@ -52,7 +52,7 @@ impl Stretch {
         }
     }
 
-    /// What lies behind a token of it.
+    /// The part of it behind a token.
     pub(crate) fn behind(self, token: i64) -> Option<Stretch> {
         Stretch::new(token, self.up_to)
     }
@@ -69,7 +69,7 @@ impl Stretch {
 pub(crate) struct Cuts {
     /// The tokens up to which each part goes.
     pub tokens: Vec<i64>,
-    /// Whether nothing that is asked for is behind the last.
+    /// True if nothing that is asked for is behind the last.
     pub to_end: bool,
     /// Rows expected.
     pub rows: f64,
@@ -218,7 +218,7 @@ pub(in crate::exec) fn cuts(ring: &Ring, stretch: Stretch, least: u64, most: u64
 
 /// Where the first stretch of about `tokens` tokens ends: where an owner's does, if that is near.
 pub(in crate::exec) fn end_of_first(ring: &Ring, left: Stretch, tokens: u64) -> i64 {
-    // What would be left behind it goes with it.
+    // A short remainder goes with it.
     if tokens.saturating_add(tokens / 2) >= left.tokens() {
         return left.up_to;
     }
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(asked(-500, i64::MAX, 71.0), [0, 500, 700, 2_000]);
         assert_eq!(asked(-500, 650, 1_000.0), [0, 500, 650]);
         assert_eq!(asked(-500, -1, 1.0), [-1]);
-        // What is behind the last token belongs to the owner of the first.
+        // The tokens behind the last one belong to the owner of the first.
         assert_eq!(asked(1_999, i64::MAX, 1e30), [2_000, i64::MAX]);
         assert_eq!(asked(5_000, i64::MAX, 1e30), [i64::MAX]);
         let whole = Stretch::WHOLE;

@@ -169,7 +169,7 @@ fn recorded(
         None => shown(statement, head),
     };
     let is_local = facts.is_about_system(keyspace) || statement.is_node_local(keyspace);
-    // What was not understood may be about roles and their passwords, and so may tables of the system.
+    // A statement that was not understood may be about roles and their passwords, and so may tables of the system.
     let is_shown = has_values && of & (kinds::READ | kinds::WRITE) != 0 && !is_local;
     let recorded = Recorded {
         text,

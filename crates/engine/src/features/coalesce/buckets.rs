@@ -67,7 +67,7 @@ impl Coalescing {
         self.buckets.iter().map(of_bucket).sum()
     }
 
-    /// Puts other settings in force. What has been shared stays so.
+    /// Puts other settings in force. Reads that have been shared stay so.
     pub(crate) fn adopt(&mut self, settings: &Aggregation) {
         self.enabled = settings.share_reads;
         self.in_flight_max = match settings.share_in_flight_max {

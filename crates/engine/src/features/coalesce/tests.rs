@@ -68,7 +68,7 @@ fn a_read_joins_none_with_an_attempt_that_has_left() {
     let versions = (Version::V5, Version::V5);
     let mut bench = Bench::with_nodes(NODES as u8, Config::default(), versions);
     let second = hedged_and_queued_again(&mut bench);
-    // What it sees may be older than what the client knows to have been written by now.
+    // Its rows may be older than what the client knows to have been written by now.
     ask(&mut bench, 3);
     answer(&mut bench, second);
     assert_eq!(answered(&mut bench), [2]);

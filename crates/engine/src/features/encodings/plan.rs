@@ -2,8 +2,7 @@
 //!
 //! In a text column's place stands the column of encoded values where that is written; the other one of the
 //! two is deleted with it. A selection gets the encoded values behind its own columns, or in place of texts where
-//! there are none any more. What cannot be done on
-//! encoded values, such as a condition on them, is refused.
+//! there are none any more. Operations that encoded values do not allow, such as a condition on them, are refused.
 
 mod batch;
 mod change;

@@ -214,7 +214,7 @@ pub(crate) struct Merging {
 }
 
 impl Merging {
-    /// Puts other settings in force. What has been merged stays so.
+    /// Puts other settings in force. Writes that have been merged stay so.
     pub(crate) fn adopt(&mut self, settings: &Aggregation) {
         let tables = settings.merge_writes.iter();
         self.tables = tables.map(|name| (**name).into()).collect();

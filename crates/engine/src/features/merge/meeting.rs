@@ -118,7 +118,7 @@ fn one_of_many(engine: &Engine, request: &ClientRequest) -> Option<One> {
     let form = prepared.timed_form()?;
     let view = ExecuteView::parse(&query.body, query.version).ok()?;
     let options = &view.options;
-    // What is bound wrongly is told to its client alone.
+    // An error about wrong values is told to its client alone.
     let is_whole = usize::from(options.values.count) == prepared.names.len()
         && u16::try_from(prepared.names.len()).is_ok_and(|n| n < u16::MAX)
         && form.timestamp_at <= options.values.count

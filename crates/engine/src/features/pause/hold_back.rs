@@ -66,8 +66,8 @@ fn hold_back(engine: &mut Engine, request: &Arrived<'_>, has_waited: bool) -> Ve
     Verdict::Waits
 }
 
-/// The pause that a request is under. What drivers ask to connect and what nodes prepare changes nothing
-/// and does not wait.
+/// The pause that a request is under. Requests with which drivers connect, and PREPAREs, change nothing
+/// and do not wait.
 fn hold_of(engine: &mut Engine, request: &Arrived<'_>, has_waited: bool) -> Option<Arc<Hold>> {
     let Arrived {
         arrival,

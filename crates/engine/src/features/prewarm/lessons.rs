@@ -21,8 +21,8 @@ pub(in crate::features) type Work = NodeIndex;
 
 /// PREPAREs of a node under way at a time.
 pub(crate) const AT_ONCE: usize = 4;
-/// How long a node is tried last for the sake of its lessons. What it has not been taught by then it learns
-/// when it is asked.
+/// How long a node is tried last for the sake of its lessons. Statements that it has not been taught by
+/// then it learns when it is asked them.
 pub(crate) const HELD_BACK: Duration = Duration::from_secs(5);
 
 /// Which nodes that have joined are taught, by which worker: shared by all of them.

@@ -143,7 +143,7 @@ fn cut(message: &str) -> Box<str> {
     let shown = message[..end].chars();
     let shown = shown.map(|c| if c.is_control() { REPLACED } else { c });
     let mut shown: String = shown.collect();
-    // What stands for control characters takes more bytes than they do.
+    // The replacements of control characters take more bytes than they do.
     while shown.len() > MESSAGE_BYTES_MAX {
         shown.pop();
     }

@@ -196,7 +196,7 @@ impl Traces {
             0 => None,
             _ => TraceParent::of_payload(body),
         };
-        // What its client does not follow is traced only if it is slow.
+        // A request that its client's trace leaves out is traced only if it is slow.
         let is_sampled = match &parent {
             Some(parent) => parent.is_sampled,
             None => looked == Looked::Turn,

@@ -83,7 +83,7 @@ impl Rule {
                 "it names a role, which the nodes' authenticator does not tell".to_owned(),
             );
         }
-        // What is a table to a node alone is not listed.
+        // Tables that a node keeps for itself are not listed.
         let listed = |keyspace: &&str| !keyspace.starts_with("system");
         let tables = |keyspace: &str| snapshot.tables.get(keyspace);
         let mut keyspaces = settings.keyspace.iter().filter(listed);

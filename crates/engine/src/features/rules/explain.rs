@@ -28,7 +28,7 @@ use crate::statement::pieces::{comes_in_pieces, filters};
 use crate::statement::prepared::Statement;
 use crate::statement::resendable::may_replace_list;
 
-/// A statement, and who would ask. What is `None` is left open.
+/// A statement, and who would ask. `None` leaves a property open.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
     pub text: String,

@@ -5,7 +5,7 @@
 //! statement, of which the text is read once for each statement that comes as far as that.
 //!
 //! A request of several statements is compared statement by statement: what ends the list for one says nothing
-//! of the others. What is not understood matches rules that forbid, and no rule that only limits.
+//! of the others. A statement that is not understood matches rules that forbid, and no rule that only limits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -108,7 +108,7 @@ impl RuleGate {
         self.matchers = rules.into_iter().take(RULES_MAX).map(matcher).collect();
         self.naming_clients = self.places(|rule| rule.settings.names_clients());
         self.naming_statements = self.places(|rule| {
-            // What may be read or written is a question about the statement as well.
+            // Rules about reading and writing need to know the statement as well.
             let settings = &rule.settings;
             settings.names_statements() || settings.read_only || settings.bounds_consistency()
         });
@@ -173,8 +173,8 @@ impl RuleGate {
         self.naming_classes & among != 0
     }
 
-    /// A rule among these that may forbid what nobody here knows. Whether it does depends on what that is, or
-    /// on exceptions.
+    /// A rule among these that may forbid a statement that nobody here knows. That depends on the statement,
+    /// or on exceptions.
     pub(crate) fn needs_to_know(&self, of: OfClient) -> Option<&Rule> {
         let ends = self.ending & of.may & !of.unsure;
         let reached = match ends & ends.wrapping_neg() {
@@ -211,7 +211,7 @@ impl RuleGate {
                     continue;
                 }
                 fitting |= place(at);
-                // What only may be meant is no exception.
+                // A rule that only may fit does not end the search.
                 if fits == Fits::Yes && ends(at, &matcher.rule) {
                     break;
                 }

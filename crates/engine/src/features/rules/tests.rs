@@ -247,7 +247,7 @@ fn rules_change_while_requests_are_under_way() {
         let message = WorkerMessage::Settings(config);
         bench.engine.on_message(bench.now, message);
     };
-    // The same rule keeps its places, another is a new one.
+    // An unchanged rule keeps its places, another is a new one.
     adopt(&mut bench, &config);
     ask(&mut bench, 2, 2);
     assert_eq!(bench.error().0, code::OVERLOADED);

@@ -1,4 +1,4 @@
-//! What is given up: because it has waited for too long, or because nobody waits for it.
+//! Requests that are given up: they have waited for too long, or nobody waits for them.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ impl Engine {
             return;
         };
         let node = request.node();
-        // What waits elsewhere may have been on a node before.
+        // Waiting elsewhere, it may have been on a node before.
         let mut silent = None;
         if let Some(landed) = self.give_up(key) {
             silent = node;

@@ -43,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// Until when a node may work on a node request that was sent then, by its own time-outs. What it reads page by
-    /// page may be at any of them: then for as long as a page takes.
+    /// Until when a node may work on a node request that was sent then, by its own time-outs. One that it reads
+    /// page by page may be at any page: it has as long as a page takes.
     pub(crate) fn done_by(&self, key: NodeRequestKey, sent: Instant) -> Instant {
         let request = self.requests.nodes.get(key);
         let query = request.and_then(|request| self.requests.query_of(request));
@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// Whether it is a part of a scan that was cut so as to take little. What still takes long after it was halved a few
-    /// times is one partition, most likely, and takes what it takes.
+    /// True if it is a part of a scan that was cut so as to take little. A part that still takes long after it was
+    /// halved a few times is one partition, most likely, and takes what it takes.
     pub(crate) fn is_cut(&self, request: &NodeRequest, query: &Query) -> bool {
         let Some((client, part)) = request.part() else {
             return false;

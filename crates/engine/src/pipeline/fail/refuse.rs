@@ -21,7 +21,7 @@ impl Engine {
         self.refuse_with(arrival, statement, (code::OVERLOADED, why));
     }
 
-    /// What it asks for was not read.
+    /// A request could not be read: its client gets an error.
     #[cold]
     pub(crate) fn refuse_unread(&mut self, arrival: &Arrival<'_>, why: &Unread) {
         let global = &self.cx.shared.stats.global;
@@ -46,7 +46,7 @@ impl Engine {
         self.refuse_with_fields(arrival, statement, (code, text, &[]));
     }
 
-    /// The same with the fields that such errors have beside their text.
+    /// As `refuse_with`, with the fields that such errors have beside their text.
     pub(crate) fn refuse_with_fields(
         &mut self,
         arrival: &Arrival<'_>,

@@ -1,4 +1,4 @@
-//! What a node request is: for whose sake, what is sent, where it is to go, and how much work it is.
+//! A node request's content: for whose sake it is, what is sent and where, and how much work it is.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -60,7 +60,7 @@ impl Display for Owner {
     }
 }
 
-/// What is sent.
+/// The form in which it is sent.
 pub(crate) enum Form {
     /// The client's own request.
     Own,
@@ -139,7 +139,7 @@ impl Target {
 /// Predicted work, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Prediction {
-    /// What is known of the statement.
+    /// Learned from the statement's earlier answers.
     Learned,
     /// A piece of a page: of the rest of the page, and of this piece; and how many rows each is expected
     /// to have.

@@ -30,7 +30,7 @@ impl Engine {
         let mut statement = None;
         if let Some(request) = self.requests.clients.get_mut(client) {
             statement = request.asked().digest(None).map(|digest| digest.text);
-            // What has been joined so far is not part of that answer.
+            // Pages that have been joined so far are not part of that answer.
             self.cx.memory.sub(request.execution.byte_len());
             // It has been executed: no time-out can undo that.
             request.execution.hold();
@@ -67,7 +67,7 @@ pub(crate) fn warned(held: &HeldAnswer, agreement: &Agreement) -> Option<(u8, Ve
          statements that need the change may fail.",
         held.limit
     );
-    // What cannot be read goes to the client as it came.
+    // An answer that cannot be read goes to the client as it came.
     with_warning(held.header_flags, &held.body, &warning).ok()
 }
 

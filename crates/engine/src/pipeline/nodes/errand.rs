@@ -1,4 +1,4 @@
-//! What the proxy asks of nodes for itself, not for the answer to a client.
+//! Errands: the proxy's own requests to nodes, not for the answer to a client.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::statement::prepared::Statement;
 
-/// Why the proxy itself sends a node request. What becomes of each, [`Run`] says.
+/// Why the proxy itself sends a node request. [`Run`] says how each goes on.
 ///
 /// [`Run`]: crate::pipeline::nodes::errands::Run
 #[derive(Clone, Debug)]

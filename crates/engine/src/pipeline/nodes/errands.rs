@@ -1,4 +1,4 @@
-//! What becomes of the proxy's own errands at nodes.
+//! Ends of the proxy's own errands at nodes.
 
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version};
@@ -8,7 +8,7 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::Owner;
 use crate::pipeline::nodes::errand::Errand;
 
-/// What a node has answered to an errand.
+/// A node's answer to an errand.
 #[derive(Clone, Copy)]
 pub(crate) struct ErrandAnswer<'a> {
     pub node: NodeIndex,
@@ -28,7 +28,7 @@ pub(crate) trait Run {
     /// It could not be sent, or its answer could not be read.
     fn on_failed(&self, engine: &mut Engine, key: NodeRequestKey, error: ErrorBody<'_>);
 
-    /// Whether it need not wait for a silent node. `is_other`: another node, which is well.
+    /// True if it need not wait for a silent node. `is_other`: another node, which is well.
     fn may_be_rescued(&self, engine: &Engine, is_other: &dyn Fn(NodeIndex) -> bool) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! What whoever runs the engine tells it of links, and asks of them.
+//! Calls about links by whoever runs the engine: events, and questions.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ impl Engine {
         self.settle();
     }
 
-    /// Whether there is still something to be read from a connection to a node or written to it; if not,
+    /// True if there is still something to be read from a connection to a node or written to it; if not,
     /// it is to be closed.
     pub fn is_link_open(&mut self, key: LinkKey) -> bool {
         if let Some(closing) = self.links.closing(key) {
@@ -94,36 +94,35 @@ impl Engine {
         }
     }
 
-    /// Whether a connection to a node waits to take more bytes.
+    /// True if a connection to a node waits to take more bytes.
     pub fn is_link_blocked(&self, key: LinkKey) -> bool {
         self.links.is_blocked(key)
     }
 
-    /// What is to be written to a node, to be followed by [`Engine::on_link_sent`].
+    /// The bytes to be written to a node, to be followed by [`Engine::on_link_sent`].
     pub fn link_bytes(&mut self, key: LinkKey) -> Option<&mut Encoder> {
         self.push_open(key);
         self.links.bytes(key)
     }
 
-    /// What became of an attempt to write to a node. If the connection is broken,
-    /// [`Engine::on_link_closed`] may tell why, and has to where [`Engine::is_link_open`] does not know
-    /// it.
+    /// An attempt to write to a node has ended. If the connection is broken, [`Engine::on_link_closed`]
+    /// may tell why, and has to where [`Engine::is_link_open`] does not know it.
     pub fn on_link_sent(&mut self, now: Instant, key: LinkKey, sent: Sent) {
         self.set_now(now);
         self.links.note_sent(&mut self.cx, key, &sent);
     }
 
-    /// Whether anything waits to be written.
+    /// True if anything waits to be written.
     pub fn has_unsent(&self) -> bool {
         self.links.has_unsent() || self.clients.has_unsent()
     }
 
-    /// Whether queries wait for others that come a little later.
+    /// True if queries wait for others that come a little later.
     pub fn has_window(&self) -> bool {
         self.links.has_window()
     }
 
-    /// Whether everything leaves behind one connection's bytes.
+    /// True if everything leaves behind one connection's bytes.
     pub fn is_immediate(&self) -> bool {
         self.links.is_immediate()
     }

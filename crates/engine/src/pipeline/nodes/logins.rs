@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// A client has left. What a node may be judging keeps its place until that is done.
+    /// A client has left. A login that a node may be judging keeps its place until that is done.
     pub(crate) fn leave_login(&mut self, key: SessionKey) {
         if self.clients.leave_login(key) {
             self.return_permit(key, false);

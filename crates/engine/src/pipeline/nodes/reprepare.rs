@@ -63,7 +63,7 @@ impl Engine {
         false
     }
 
-    /// What the proxy has made for a request, and had prepared.
+    /// Statements that the proxy has made for a request, and had prepared.
     fn made_for(&self, key: NodeRequestKey) -> &[Arc<Prepared>] {
         let request = self.requests.nodes.get(key);
         let client = request.and_then(|request| request.client());
@@ -71,7 +71,7 @@ impl Engine {
         client.map_or(&[], |client| features::prepared(&client.features))
     }
 
-    /// The same of one, which has been forgotten meanwhile.
+    /// Makes known again one of the statements that the proxy has made for a request, if the registry has forgotten it.
     fn recall_made(&mut self, key: NodeRequestKey, id: &[u8]) -> Option<Arc<Prepared>> {
         let mut made = self.made_for(key).iter();
         let made = made.find(|made| *made.id == *id)?.clone();
@@ -284,7 +284,7 @@ impl Run for Lesson {
         }
     }
 
-    /// What waits for it has not been executed, and goes to any other node.
+    /// Requests that wait for it have not been executed, and go to any other node.
     fn may_be_rescued(&self, engine: &Engine, is_other: &dyn Fn(NodeIndex) -> bool) -> bool {
         let snapshot = &engine.cx.snapshot;
         let is_near = |node| snapshot.places.locality(node) != Some(Locality::Remote);

@@ -1,4 +1,4 @@
-//! What nodes say on stream 0: that they have dropped a request, not which.
+//! Errors on stream 0: a node has dropped a request, and does not say which.
 //!
 //! A 5.0 node does not begin with what has waited in its own queue for longer than `native_transport_timeout`. It
 //! says so on stream 0, because it has not looked yet whose stream it is, and the request is never answered. So each
@@ -14,7 +14,7 @@ use helenus_wire::{ErrorBody, Header, Opcode, code};
 use crate::engine::Engine;
 use crate::keys::LinkKey;
 
-/// What a node says of each.
+/// The message of each of them.
 pub(crate) const TEXT: &str = "Query timed out before it could start";
 /// How far a node's clock for such times may be behind.
 const CLOCK_SLACK: Duration = Duration::from_millis(100);

@@ -36,8 +36,8 @@ fn person(fields: &[&str]) -> Vec<u8> {
     raw
 }
 
-/// What a node says of a statement on `app.others`: the positions of the key, and names and types of markers and
-/// of the result's columns.
+/// A node's description of a statement on `app.others`: the positions of the key, and names and types of markers
+/// and of the result's columns.
 #[derive(Clone, Copy)]
 struct Described<'a> {
     key: &'a [u16],

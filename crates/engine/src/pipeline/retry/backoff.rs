@@ -12,7 +12,7 @@ use crate::snapshot::Snapshot;
 /// How long after a change of the ring coordinators may still see it differently.
 const MOVES_FOR: Duration = Duration::from_secs(60);
 /// How long nodes may be on their way without a change before that is taken for lasting: a node that is listed
-/// and never serves. What is pending is told by coordinators, too.
+/// and never serves. Coordinators tell of pending nodes, too.
 const MOVES_FOR_MAX: Duration = Duration::from_secs(600);
 /// The first pause; each further one is twice as long, up to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// A request that coordinators have refused for so long fails.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a node request has been told by coordinators that miss replicas.
+/// UNAVAILABLE answers that a node request has had, and its pauses between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missed {
     since: Instant,
@@ -111,7 +111,7 @@ impl Pauses {
         }
     }
 
-    /// Whether nodes may see the ring differently at the moment.
+    /// True if nodes may see the ring differently at the moment.
     pub(crate) fn is_ring_moving(&self, now: Instant, snapshot: &Snapshot) -> bool {
         let since = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
         let is_under_way =
@@ -143,7 +143,7 @@ mod tests {
         let mut pauses = Pauses::default();
         assert!(!pauses.is_ring_moving(begin, &still));
         pauses.note_snapshot(begin, &still, &joins(1));
-        // What else changes does not count.
+        // Other changes do not count.
         pauses.note_snapshot(later(500), &joins(1), &joins(1));
         assert!(pauses.is_ring_moving(later(599), &joins(1)));
         assert!(!pauses.is_ring_moving(later(600), &joins(1)));

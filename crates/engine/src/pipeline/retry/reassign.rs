@@ -21,7 +21,7 @@ use crate::stats::add;
 
 /// How many times sooner another owner has to be done.
 const SOONER: f32 = 2.0;
-/// A node that has become slow shows it sooner. What has waited for longer keeps its place and its bound.
+/// A scan that has waited for longer keeps its place and its bound: a node that has become slow shows it sooner.
 const WAITED_MAX_US: u64 = 1_000_000;
 
 impl Engine {

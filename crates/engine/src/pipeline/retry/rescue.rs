@@ -61,7 +61,7 @@ impl Engine {
         untried.any(is_other) && !hedged && self.requests.may_be_sent_again(key, Loss::MayCome)
     }
 
-    /// What happens to a node request whose link broke.
+    /// The link of a node request broke.
     pub(crate) fn on_node_request_lost(&mut self, key: NodeRequestKey, lost: &Lost, why: &str) {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;

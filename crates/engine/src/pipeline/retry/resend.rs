@@ -1,4 +1,4 @@
-//! Whether what was sent for a request may be sent again ([`crate::pipeline::retry::resendable`]).
+//! Decides if what was sent for a request may be sent again ([`crate::pipeline::retry::resendable`]).
 
 use crate::keys::NodeRequestKey;
 use crate::pipeline::request::{ClientRequest, Requests};
@@ -12,7 +12,7 @@ impl ClientRequest {
 }
 
 impl Requests {
-    /// Whether a node request may be sent again after it was lost in this way.
+    /// True if a node request may be sent again after it was lost in this way.
     pub(crate) fn may_be_sent_again(&self, key: NodeRequestKey, loss: Loss) -> bool {
         let Some(request) = self.nodes.get(key) else {
             return false;

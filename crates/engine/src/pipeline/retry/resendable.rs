@@ -1,6 +1,6 @@
-//! Whether a request may be sent again although a node may have had it. Everything that sends again asks
-//! `Requests::may_be_sent_again` (`pipeline/retry/resend.rs`): links that break or fall silent, coordinators that miss replicas, second attempts of slow reads,
-//! and writes that part from others.
+//! Decides if a request may be sent again although a node may have had it. Everything that sends again asks
+//! `Requests::may_be_sent_again` (`pipeline/retry/resend.rs`): links that break or fall silent, coordinators that miss
+//! replicas, second attempts of slow reads, and writes that part from others.
 //!
 //! | | no node has begun it | it has been executed or will not be | a node may still execute it |
 //! |---|---|---|---|
@@ -33,8 +33,7 @@ pub(crate) enum Resendable {
     Always,
 }
 
-/// What is known of a request that a node was sent, or was to be sent, and has not carried out as far as it
-/// says.
+/// The state of a request that a node was sent, or was to be sent, and has not carried out as far as it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Loss {
     /// It has not left, or its node has refused it.
@@ -46,7 +45,7 @@ pub(crate) enum Loss {
 }
 
 impl Resendable {
-    /// Whether what has been lost in this way may be sent again.
+    /// True if a request that was lost in this way may be sent again.
     pub(crate) fn after(self, loss: Loss) -> bool {
         match self {
             Resendable::IfNotBegun => loss <= Loss::NotBegun,
@@ -55,7 +54,7 @@ impl Resendable {
         }
     }
 
-    /// Whether executing it twice, one after the other, is as good as executing it once.
+    /// True if executing it twice, one after the other, is as good as executing it once.
     pub(crate) fn is_idempotent(self) -> bool {
         self.after(Loss::Over)
     }

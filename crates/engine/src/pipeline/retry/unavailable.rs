@@ -1,5 +1,4 @@
-//! What becomes of a node request whose coordinator says UNAVAILABLE: it does not see enough replicas that
-//! are alive, and has done nothing.
+//! Retries after UNAVAILABLE: the coordinator does not see enough replicas that are alive, and has done nothing.
 //!
 //! - **Another coordinator** is asked, once, as drivers do when they are connected to nodes: it may see more
 //!   replicas than this one, and clients of the proxy have no other to go to.
@@ -32,7 +31,7 @@ fn required(level: Consistency) -> Option<i32> {
     }
 }
 
-/// Whether an UNAVAILABLE asks for more replicas than its level does: some are pending.
+/// True if an UNAVAILABLE asks for more replicas than its level does: some are pending.
 fn tells_of_pending(fields: &[u8], owners: usize) -> bool {
     let mut reader = Reader::new(fields);
     let (Ok(level), Ok(asked)) = (reader.u16(), reader.i32()) else {

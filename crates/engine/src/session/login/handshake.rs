@@ -39,7 +39,7 @@ impl Clients {
         let Some(session) = self.sessions.get_mut(key) else {
             return Ok(Step::Nothing(Flow::Pause));
         };
-        // What follows is framed (v5) or compressed.
+        // All bytes from here on are framed (v5) or compressed.
         session.outbox.set_mode(framed, compression);
         match asked {
             None => Ok(Step::Admit),

@@ -6,7 +6,7 @@ use helenus_wire::PreparedView;
 use serde::{Deserialize, Serialize};
 
 /// The names and types of markers, which of them make up the partition key, and the columns of the result, as a
-/// number. What a client binds and how it reads rows follows from these.
+/// number. A client's way to bind values and to read rows follows from these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Description(u64);
 

@@ -7,7 +7,7 @@ use crate::statement::prepared::standing::Standing;
 use crate::support::recent::Recent;
 use crate::support::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a place is for.
+/// An entry that a place holds.
 pub(crate) trait Entry {
     fn id(&self) -> &[u8];
     /// Bytes that it takes.

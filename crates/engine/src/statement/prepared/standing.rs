@@ -62,7 +62,7 @@ impl Standing {
         self.add(REPLACED);
     }
 
-    /// It has its place again. What was noted of those that had one meanwhile was not noted of it.
+    /// It has its place again. It has missed notes that were made meanwhile, of those that had one.
     pub(crate) fn come_back(&self) {
         self.add(CHANGED | DOUBTED);
         self.remove(REPLACED);

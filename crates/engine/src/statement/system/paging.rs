@@ -1,8 +1,8 @@
 //! Where a page of the proxies' rows begins.
 //!
 //! A state names the last row before the page by its address, not by its number: so it means the same
-//! when proxies have come or gone, and at another proxy. A client may send back anything. What is no
-//! state of this table goes to a node, which refuses it as it refuses any bytes that are none of its.
+//! when proxies have come or gone, and at another proxy. A client may send back anything. Bytes that
+//! are no state of this table go to a node, which refuses them as it does all bytes that are none of its states.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

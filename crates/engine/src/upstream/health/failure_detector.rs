@@ -83,7 +83,7 @@ impl Link {
         }
     }
 
-    /// What it means that more than half of its streams wait for answers that nobody wants.
+    /// Judges a link more than half of whose streams wait for answers that nobody wants.
     fn crowding(&self, now: Instant, in_flight_max: usize) -> Silence {
         let is_overdue = |stream: &&Stream| match stream {
             Stream::Dropped => true,

@@ -112,7 +112,7 @@ impl Links {
         }
         let pool = self.pools.get_mut(opening.pool)?;
         pool.has_failed |= is_shared;
-        // What waits for any link may still get another one.
+        // Requests that wait for any link may still get another one.
         let waiting = match is_shared && pool.awaits_link() {
             true => Vec::new(),
             false => pool.take_waiting(node, kind),

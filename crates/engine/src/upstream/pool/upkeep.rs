@@ -110,8 +110,8 @@ impl Links {
     }
 
     fn close_pool(&mut self, cx: &mut Context, key: PoolKey) {
-        // What is being opened would find the pool gone, and what waits for a link would be forgotten: also where
-        // none is being opened, as it was postponed.
+        // A link being opened would find the pool gone, and requests that wait for a link would be forgotten:
+        // also where none is being opened, as it was postponed.
         let is_needed = |pool: &Pool| pool.is_opening() || !pool.waiting.is_empty();
         if self.pools.get(key).is_none_or(is_needed) {
             return;

@@ -27,7 +27,7 @@ impl Stream {
         })
     }
 
-    /// For tasks of their own. What is written must be flushed.
+    /// For tasks of their own. Whoever writes must flush.
     pub(in crate::client) fn into_split(self) -> (Reading, Writing) {
         match self {
             Self::Plain(stream) => {

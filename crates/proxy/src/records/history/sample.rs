@@ -125,7 +125,7 @@ impl Sample {
         self.numbers.get(CPU_US).copied().unwrap_or(0)
     }
 
-    /// Reads the counters again. What has not changed is not read bucket by bucket.
+    /// Reads the counters again. Histograms that have not changed are not read bucket by bucket.
     pub(super) fn read(&mut self, stats: &Stats, nodes: &[Arc<NodeStats>], cpu_us: u64) {
         let totals = stats.global.list();
         self.numbers.resize(TOTALS + totals.len(), 0);

@@ -235,7 +235,7 @@ fn batches_prepared_statements_and_sessions_belong_to_their_keyspace() {
     };
     bench.ask(Opcode::Execute, 1, &asking.execute(Version::V5, &[7; 16]));
     assert_eq!(bench.at_node(), []);
-    // What is prepared meanwhile does not wait.
+    // A statement that is prepared meanwhile does not wait.
     let mut body = Vec::new();
     helenus_wire::write::long_string(&mut body, READ);
     helenus_wire::write::u32(&mut body, 0);

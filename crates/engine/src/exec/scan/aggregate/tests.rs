@@ -13,7 +13,8 @@ fn bench() -> Bench {
     Bench::with(config, (Version::V5, Version::V5))
 }
 
-/// What the node is asked until a count of nothing is answered, each time after this time. It prepares nothing.
+/// Reads that the node is asked for until a count of nothing is answered, each of them after this time. It
+/// prepares nothing.
 fn reads(bench: &mut Bench, takes: Duration) -> usize {
     let body = Asking::default().query(Version::V5, COUNT);
     bench.ask(Opcode::Query, 1, &body);

@@ -49,7 +49,7 @@ fn ask(bench: &mut Bench, text: &str, page_size: Option<i32>) {
     bench.ask(Opcode::Query, 3, &asking.query(Version::V5, text));
 }
 
-/// What the node is asked next: on which streams, for which texts and page sizes.
+/// The node's next requests: their streams, texts and page sizes.
 fn asked(bench: &mut Bench) -> Vec<(i16, String, Option<i32>)> {
     let at_node = bench.at_node().into_iter();
     let asked = at_node.map(|(opcode, stream, body)| {

@@ -117,7 +117,7 @@ fn a_request_is_recorded_with_its_answer_and_without_its_values() {
     bench.error();
     ask(&mut bench, 1, READ);
     answer(&mut bench);
-    // What waits when it ends has no answer.
+    // A request that waits when the capture ends has no answer.
     ask(&mut bench, 1, READ);
     let blocks = end(&mut bench);
     let (found, waiting, file, statements) = read(&blocks);

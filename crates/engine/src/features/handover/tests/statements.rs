@@ -30,7 +30,7 @@ fn prepared_statements_are_known_to_the_other_as_they_were() {
         let here = of.prepared(&cx.shared, &id).expect("known");
         let (cx, of) = (&to.engine.cx, &mut to.engine.statements);
         let there = of.prepared(&cx.shared, &id).expect("known");
-        // What it counts and has learned does not move.
+        // Its counters and what it has learned do not move.
         let shown = |of: &dyn std::fmt::Debug| {
             let text = format!("{of:?}");
             text.split(", asked: ").next().map(str::to_owned)

@@ -40,7 +40,7 @@ fn filter(bench: &mut Bench, each: Duration) -> (Duration, (Opcode, Vec<u8>), us
         let took = bench.now - begun;
         assert!(took < S(3_600), "{sent} stretches");
         if let Some((opcode, _, body)) = bench.answers().pop() {
-            // What was on its way by then.
+            // Stretches that were on their way by then.
             for (_, stream, _) in bench.at_node() {
                 bench.say(Opcode::Result, stream, &nothing());
             }

@@ -237,7 +237,7 @@ fn counted() -> Vec<u8> {
 fn a_part_that_stays_long_however_it_is_cut_takes_what_it_takes() {
     let mut bench = bench(64);
     ask(&mut bench, 1, COUNT);
-    // What the others are cut by.
+    // The part by whose time the others are cut.
     let sample = at_node(&mut bench).expect("a sample");
     bench.say(Opcode::Result, sample, &counted());
     let mut long = count_all_but_one(&mut bench, None).expect("a part");

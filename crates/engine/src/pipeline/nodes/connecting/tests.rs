@@ -20,7 +20,7 @@ fn worker() -> Engine {
     worker_before(1, 1)
 }
 
-/// The same before so many nodes, with so many links to each.
+/// A worker before so many nodes, with so many links to each.
 fn worker_before(nodes: u8, links: usize) -> Engine {
     let mut config = Config::default();
     config.links.per_node = links;

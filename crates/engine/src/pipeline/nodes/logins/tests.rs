@@ -74,7 +74,7 @@ fn nodes_that_logins_could_not_reach_are_tried_last_until_they_answer() {
 
 const PASSWORD: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
-/// What nodes ask for a token with.
+/// The node's question for a token.
 fn asked_by(class: &str) -> Vec<u8> {
     let mut body = Vec::new();
     write::string(&mut body, class);

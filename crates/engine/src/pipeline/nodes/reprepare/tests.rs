@@ -39,7 +39,7 @@ impl Pair {
         Pair::with_links_in(VERSION, nodes)
     }
 
-    /// The same with nodes that speak another version.
+    /// A pair whose nodes speak another version.
     fn with_links_in(version: Version, nodes: u8) -> Pair {
         let now = crate::testing::begin();
         let mut config = Config::default();
@@ -92,7 +92,7 @@ impl Pair {
         self.engine.on_client_bytes(self.now, self.client, &bytes);
     }
 
-    /// What the client has been sent.
+    /// The envelopes that the client has been sent.
     fn answers(&mut self) -> Vec<Envelope> {
         let Some(outbox) = self.engine.client_bytes(self.client) else {
             return Vec::new();
@@ -102,7 +102,7 @@ impl Pair {
         envelopes(false, &bytes)
     }
 
-    /// What each node has been sent, probes aside.
+    /// The envelopes that each node has been sent, probes aside.
     fn at_nodes(&mut self) -> Vec<(NodeIndex, Envelope)> {
         let mut found = Vec::new();
         for (node, key) in self.links.clone() {
@@ -306,7 +306,7 @@ fn what_a_node_has_forgotten_is_an_error_of_it_only_if_it_cannot_be_taught() {
     pair.answer(node, Opcode::Result, stream, &VOID);
     assert_eq!(pair.answers().len(), 1);
     assert_eq!(pair.errors_of(node), 0, "its client has seen none");
-    // What is unprepared each time is passed on at last.
+    // A statement that is unprepared each time is passed on at last.
     let (_, mut stream) = pair.execute(3);
     let mut attempts = 0;
     while pair.answers().is_empty() {

@@ -69,7 +69,7 @@ fn what_waits_for_a_node_that_says_nothing_goes_to_another_owner() {
     assert_eq!(bench.answers().len(), 1);
     let moved = &bench.common.stats.global.scans_moved;
     assert_eq!(moved.load(std::sync::atomic::Ordering::Relaxed), 1);
-    // What it has already stays there.
+    // The scan that the silent node has already stays there.
     assert!(bench.at(0).is_empty() && bench.at(1).is_empty());
 }
 

@@ -5,7 +5,6 @@ use helenus_wire::{Opcode, Version, code, write};
 use crate::config::Config;
 use crate::testing::bench::{Asking, Bench};
 
-/// What always goes to one and the same node goes to another when that one stands still.
 #[test]
 fn what_is_local_to_a_node_is_asked_of_another_when_it_stands_still() {
     for text in [

@@ -142,7 +142,7 @@ fn its_patience_ends_with_what_the_coordinator_says() {
     bench.is_done();
 }
 
-/// What the node gets at the end of a pause, if there is one.
+/// The request that the node gets at the end of a pause, if there is one.
 fn sent_again(bench: &mut Bench) -> Envelope {
     for _ in 0..100 {
         if let Some(asked) = bench.at_node().pop() {
@@ -179,7 +179,7 @@ fn a_pause_is_no_time_at_a_node() {
     bench.say(Opcode::Result, stream, &VOID);
     assert_eq!(bench.answer(), (Opcode::Result, VOID.to_vec()));
 
-    // What it has at the node still counts.
+    // Time at the node still counts.
     ask(&mut bench, WRITE);
     let (_, stream, _) = bench.one_at_node();
     miss(&mut bench, 0, stream, 1);

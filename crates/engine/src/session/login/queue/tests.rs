@@ -153,7 +153,7 @@ fn an_address_that_is_refused_again_and_again_has_one_login_at_a_time_for_a_whil
     door.end(one);
     assert_eq!(door.told(true), [waits]);
     let waits = door.waits(peer(1));
-    // What the refusals have taken comes back by itself.
+    // The logins that the refusals have cost come back by themselves.
     door.now += REFUSAL_KEPT * (2 * REFUSALS_MAX + 5);
     let told = door.logins.grant(door.now);
     door.told.extend(told);

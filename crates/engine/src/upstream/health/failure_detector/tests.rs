@@ -1,4 +1,4 @@
-//! What becomes of a link most of whose streams wait for answers that nobody wants any more.
+//! Links most of whose streams wait for answers that nobody wants any more.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn a_link_whose_node_may_still_answer_is_replaced_and_loses_nothing() {
     let last = ask(&mut bench, 1);
     let opened = open_links(&mut bench.engine, bench.now, VERSION);
     assert_eq!((opened.len(), links(&bench)), (1, 2));
-    // What comes now goes there.
+    // A new request goes there.
     assert!(ask(&mut bench, 2).is_empty());
     assert!(!take_sent(&mut bench.engine, opened[0].1).is_empty());
     bench.wait(MS(300));

@@ -30,7 +30,7 @@ fn bench() -> Bench {
 
 /// The connections that are asked for, and those that are to be closed.
 fn outputs(bench: &mut Bench) -> (Vec<LinkKey>, usize) {
-    // What is to be closed is said until it is.
+    // A connection that is to be closed is named until it is.
     let (mut dialed, mut closed) = (Vec::new(), BTreeSet::new());
     while let Some(output) = bench.engine.poll_output() {
         match output {

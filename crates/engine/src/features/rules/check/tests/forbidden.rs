@@ -70,7 +70,7 @@ fn a_table_is_closed_whatever_says_its_keyspace() {
     passes(&mut bench, Opcode::Query, &elsewhere);
     bench.be_in("other");
     is_denied(refused(&mut bench, Opcode::Query, &own));
-    // What was prepared keeps the keyspace that was in force then.
+    // A prepared statement keeps the keyspace that was in force then.
     bench.prepare_in("app", "SELECT * FROM others", b"read", &[]);
     is_denied(refused(&mut bench, Opcode::Execute, &execute(b"read")));
 }

@@ -273,7 +273,7 @@ fn what_is_tried_out_counts_and_refuses_nothing() {
         bench.ask(Opcode::Execute, 3, &execute(b"unknown"));
         assert_eq!(bench.answers(), []);
     }
-    // What a rule only pretends to refuse is not given back to it.
+    // A rule that only pretends to refuse a request gets nothing back for it.
     let slow = RuleSettings {
         all: true,
         requests_per_second: Some(0.001),
