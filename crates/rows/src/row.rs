@@ -294,6 +294,14 @@ impl Row {
         keys.chain(cells).sum()
     }
 
+    /// Its key, and the times of its cells without their values: enough to delete them.
+    pub fn times_alone(mut self) -> Row {
+        for cell in &mut self.cells {
+            cell.value = Vec::new();
+        }
+        self
+    }
+
     /// Its key alone.
     pub fn without_values(self) -> Row {
         Row {
