@@ -4,6 +4,8 @@ pub mod capturing;
 pub mod catalogue;
 pub mod collector;
 pub mod dashboard;
+pub mod kinds;
+pub mod pool;
 pub mod protobuf;
 pub mod proxy;
 pub mod raw;
