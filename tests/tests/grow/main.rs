@@ -105,7 +105,7 @@ fn grow_and_shrink_before_clients(cluster: &mut Cluster) -> Result<()> {
 
 fn grow_and_shrink(cluster: &mut Cluster, proxy: &Proxy, clients: &Clients) -> Result<()> {
     let moved = |clients: &Clients| clients.requests.load(Ordering::Relaxed);
-    eventually("clients work", || Ok(moved(clients) > 2_000))?;
+    eventually("clients work", || Ok(moved(clients) > 1_000))?;
     let begin = Instant::now();
     let number = cluster.add_node()?;
     println!("node {number} has joined after {:?}", begin.elapsed());
@@ -124,7 +124,7 @@ fn grow_and_shrink(cluster: &mut Cluster, proxy: &Proxy, clients: &Clients) -> R
     cluster.remove_node(number)?;
     println!("node {number} has left after {:?}", begin.elapsed());
     let before = moved(clients);
-    eventually("clients go on", || Ok(moved(clients) > before + 2_000))?;
+    eventually("clients go on", || Ok(moved(clients) > before + 1_000))?;
     eventually("the proxy forgets it", || {
         Ok(of_node(proxy, "helenus_node_links_up", address)? == 0.0)
     })
