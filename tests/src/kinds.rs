@@ -7,12 +7,11 @@ use crate::{cassandra_version, ephemeral};
 /// Schema changes are not flushed, so it must not be killed.
 const UNFLUSHED: &str = "-Dcassandra.test.flush_local_schema_changes=false";
 
-/// One node whose schema changes fast. Commands wait for as long as nodes may still carry out what they have been sent,
+/// One node whose schema changes fast, and that speaks no TLS. Commands wait for as long as nodes may still carry out what they have been sent,
 /// which is not long here.
 pub fn brisk() -> ClusterSpec {
     ephemeral()
         .nodes(1)
-        .tls(ClientTls::Optional)
         .yaml("native_transport_timeout", "2s")
         .yaml("truncate_request_timeout", "12s")
         .jvm_arg(UNFLUSHED)

@@ -54,10 +54,6 @@ const OPTIMIZING: [&str; 3] = [
 /// Java for nodes that are to start soon.
 const LIGHT: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
-/// Where it is enough to know roughly what time it is, a node looks at the clock every 2 ms, which is two thirds of what an
-/// idle one costs.
-const COARSE_TIME: &str = "-Dcassandra.approximate_time_precision_ms=20";
-
 const LINE_CHARS_MAX: usize = 300;
 
 /// A main class that hides newer protocol versions; Java compiles it at startup.
@@ -210,7 +206,6 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
     if spec.short_lived {
         args.extend(LIGHT.map(String::from));
         args.extend(class_archive::used(lib));
-        args.push(COARSE_TIME.into());
     } else {
         args.extend(OPTIMIZING.map(String::from));
     }

@@ -248,8 +248,7 @@ impl ClusterSpec {
 
     /// For nodes that live for minutes, as in tests: without Java's optimizing compiler and concurrent
     /// collector, which cost them more than they gain (40 % and then a fifth of the CPU time of a start),
-    /// from the archive of [`crate::archive_classes`], if there is one (another fifth), and with a coarser clock
-    /// for time-outs (20 ms).
+    /// and from the archive of [`crate::archive_classes`], if there is one (another fifth).
     pub fn short_lived(mut self) -> Self {
         self.short_lived = true;
         self

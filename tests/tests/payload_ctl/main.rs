@@ -22,14 +22,15 @@ use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::{Cluster, Connection, Consistency, Rows};
+use helenus_cluster::{ClientTls, Cluster, Connection, Consistency, Rows};
 use helenus_tests::catalogue::place;
 use helenus_tests::proxy::helenus;
 use helenus_tests::{kinds, pool};
 
 /// Whoever runs proxies that others must not see takes it alone.
-static CLUSTER: LazyLock<RwLock<Cluster>> =
-    LazyLock::new(|| RwLock::new(pool::take(kinds::brisk()).expect("a node")));
+static CLUSTER: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
+    RwLock::new(pool::take(kinds::brisk().tls(ClientTls::Optional)).expect("a node"))
+});
 
 fn shared() -> RwLockReadGuard<'static, Cluster> {
     CLUSTER.read().unwrap_or_else(PoisonError::into_inner)
