@@ -43,7 +43,8 @@ through() {
 
 # None of them is killed, so their schema need not be written to disk each time it changes.
 "$helenus" cluster up --nodes 3 --heap-mib 512 --short-lived --tls optional \
-    --jvm-arg=-Dcassandra.test.flush_local_schema_changes=false --name "$cluster" --dir "$folder/cluster"
+    --jvm-arg=-Dcassandra.test.flush_local_schema_changes=false \
+    --jvm-arg=-Dcassandra.approximate_time_precision_ms=20 --name "$cluster" --dir "$folder/cluster"
 node=$("$helenus" cluster status --json --name "$cluster" --dir "$folder/cluster" |
     python3 -c 'import json,sys; print(json.load(sys.stdin)["nodes"][0]["address"])')
 plain=$(free_port)

@@ -2,10 +2,11 @@
 # Runs suites against real Cassandra nodes, one after the other: sh scripts/suites.sh VERDICTS QUEUE PROGRAMS
 # QUEUE is a file with one suite a line; each is taken out before it runs, so several of these share a queue.
 # A suite is the name of a test in PROGRAMS, a file of lines `NAME FOLDER PROGRAM`; with `:TESTS` only those whose names contain one of TESTS (names with commas between them), with `:-TESTS` all others.
-# Programs are run as they are, for cargo waits while another cargo builds. Writes `ok SUITE SECONDS` or
-# `FAILED SUITE SECONDS` for each to the file VERDICTS; ends with 1 if one has failed, 2 if the queue cannot be read. HELENUS_BIN names the program. HELENUS_LONG, if it is set, has
-# tests do all that they can.
+# Programs are run as they are, for cargo waits while another cargo builds. Writes `ok SUITE SECONDS CPU` or
+# `FAILED SUITE SECONDS CPU` for each to the file VERDICTS (CPU: seconds of processors, without the nodes that it hands on); ends with 1 if one has failed, 2 if the queue cannot be read. HELENUS_BIN names the program. HELENUS_LONG, if it is set, has
+# tests do all that they can. HELENUS_POOL, if it is set, is the folder of the clusters that suites hand on to each other.
 set -u
+. scripts/cpu.sh
 verdicts=$1
 queue=$2
 programs=$3
@@ -53,18 +54,27 @@ run() {
     # shellcheck disable=SC2086
     (cd "${program%% *}" && "${program#* }" --nocapture --test-threads "$at_once" $only)
 }
+spent=$(mktemp)
+trap 'rm -f "$spent"' EXIT
 worst=0
 while :; do
     suite=$(next) || { echo "the suites that are left cannot be told"; exit 2; }
     [ -n "$suite" ] || break
     began=$(date +%s)
     echo "suite $suite"
-    if run "$suite"; then
+    # A process of its own, so its `times` are the suite's.
+    if (
+        run "$suite"
+        code=$?
+        times >"$spent"
+        [ -z "${HELENUS_POOL:-}" ] || python3 scripts/pool.py freeze "$HELENUS_POOL"
+        exit "$code"
+    ); then
         verdict=ok
     else
         verdict=FAILED
         worst=1
     fi
-    echo "$verdict $suite $(($(date +%s) - began))" >>"$verdicts"
+    echo "$verdict $suite $(($(date +%s) - began)) $(cpu_seconds "$spent")" >>"$verdicts"
 done
 exit "$worst"

@@ -124,6 +124,12 @@ impl ClusterSpec {
         }
     }
 
+    /// It stays when the caller's process ends, as one of [`Self::new`] does.
+    pub fn outliving(mut self) -> Self {
+        self.ephemeral = false;
+        self
+    }
+
     /// Folder of the cluster, instead of one in the user's state folder.
     pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = Some(dir.into());

@@ -70,7 +70,8 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
         seed + lanes as u64 - 1
     );
     let began = Instant::now();
-    let testbed = Testbed::up(setting("HELENUS_DIFFERENTIAL_NODES", 3)?)?;
+    let nodes = setting("HELENUS_DIFFERENTIAL_NODES", 3)?;
+    let testbed = Testbed::up(nodes, operations * lanes)?;
     println!("ready after {:.0?}", began.elapsed());
     let began = Instant::now();
     let lanes = (0..lanes).map(|number| Lane {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use helenus_cluster::{Cluster, Consistency};
 use helenus_tests::proxy::Proxy;
+use helenus_tests::{kinds, pool};
 
 pub(crate) struct Testbed {
     pub proxy: Proxy,
@@ -13,28 +14,14 @@ pub(crate) struct Testbed {
 }
 
 impl Testbed {
-    pub(crate) fn up(nodes: u16) -> Result<Testbed> {
-        let mut spec = helenus_tests::ephemeral()
-            .nodes(nodes)
-            // Half as much is not enough for a long run.
-            .heap_mib(1024)
-            // Schema changes need not be flushed, and dropped tables need no snapshot.
-            .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false")
-            .yaml("auto_snapshot", "false");
+    pub(crate) fn up(nodes: u16, operations: usize) -> Result<Testbed> {
         // A time-out would be a difference that means nothing.
-        for key in [
-            "read_request_timeout",
-            "range_request_timeout",
-            "write_request_timeout",
-            "counter_write_request_timeout",
-            "cas_contention_timeout",
-            "truncate_request_timeout",
-            "request_timeout",
-            "native_transport_timeout",
-        ] {
-            spec = spec.yaml(key, "60s");
-        }
-        let cluster = Cluster::up(spec).context("the nodes do not start")?;
+        let kind = match operations {
+            0..10_000 => kinds::patient(nodes),
+            // Half as much is not enough for a long run.
+            _ => kinds::patient(nodes).heap_mib(1024),
+        };
+        let cluster = pool::take(kind).context("the nodes do not start")?;
         // Likewise in the proxy: on a busy machine a slow node is not a dead one.
         let settings = [
             "limits.request_timeout_ms=800000",

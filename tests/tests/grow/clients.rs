@@ -18,7 +18,7 @@ const KEYS: i64 = 500;
 const FAILED_MAX: usize = 20;
 
 /// After each write and read.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A client's requests and their outcome.
 #[derive(Default)]

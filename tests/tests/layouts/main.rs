@@ -16,9 +16,9 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use client::Session;
 use derived::Counts;
-use helenus_cluster::{Cluster, ClusterSpec};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{ONE, QUORUM};
+use helenus_tests::{kinds, pool};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use schema::TestTable;
@@ -34,13 +34,6 @@ fn setting(name: &str, default: u64) -> Result<u64> {
     }
 }
 
-/// Nodes whose schema changes fast.
-fn spec() -> ClusterSpec {
-    helenus_tests::ephemeral()
-        .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false")
-        .yaml("auto_snapshot", "false")
-}
-
 fn create_keyspace(name: &str, replicas: u64) -> String {
     format!(
         "CREATE KEYSPACE {name} WITH replication = \
@@ -53,7 +46,7 @@ fn a_layout_answers_a_derived_select_as_the_table_does() -> Result<()> {
     let seed = setting("HELENUS_SEED", rand::random::<u32>().into())?;
     let tables = setting("HELENUS_LAYOUT_TABLES", 12)?;
     println!("seed {seed} (HELENUS_SEED), {tables} tables (HELENUS_LAYOUT_TABLES)");
-    let cluster = Cluster::up(spec()).context("the node does not start")?;
+    let cluster = pool::take(kinds::brisk()).context("the node does not start")?;
     let mut session = Session::open(cluster.address(1)?, 5)?;
     session.run(&create_keyspace("ks", 1))?;
     let mut counts = Counts::default();
@@ -106,7 +99,8 @@ fn the_proxy_answers_for_tables_with_layouts_as_a_node_does_for_plain_ones() -> 
         "seed {seed} (HELENUS_SEED), {tables} tables (HELENUS_LAYOUT_TABLES), {operations} operations \
          each (HELENUS_LAYOUT_OPERATIONS, for all)"
     );
-    let cluster = Cluster::up(spec().nodes(nodes as u16)).context("the nodes do not start")?;
+    let kind = kinds::brisk().nodes(nodes as u16);
+    let cluster = pool::take(kind).context("the nodes do not start")?;
     let address = cluster.address(1)?;
     let mut node = Session::open(address, 5)?;
     through::KEYSPACES

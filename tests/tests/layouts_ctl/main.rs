@@ -30,17 +30,10 @@ use helenus_cluster::{Cluster, Connection, Consistency, Rows};
 use helenus_tests::catalogue::change_by;
 use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::turns::Turn;
+use helenus_tests::{kinds, pool};
 
-/// The node dies with this process.
 static CLUSTER: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
-    let spec = helenus_tests::ephemeral()
-        .nodes(1)
-        .yaml("auto_snapshot", "false")
-        // The commands wait for as long as nodes may still carry out what they have been sent.
-        .yaml("native_transport_timeout", "2s")
-        .yaml("truncate_request_timeout", "12s")
-        .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
-    let cluster = Cluster::up(spec).expect("a node");
+    let cluster = pool::take(kinds::brisk()).expect("a node");
     let mut node = cluster.connect(1).expect("a connection");
     for cql in [
         "CREATE KEYSPACE first WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",

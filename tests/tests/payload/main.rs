@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use helenus_catalogue::change::Change;
 use helenus_catalogue::{Encoding, Feature, Flag, TableKey, stored};
-use helenus_cluster::Cluster;
 use helenus_payload::learn;
 use helenus_tests::catalogue::change;
 use helenus_tests::proxy::Proxy;
+use helenus_tests::{kinds, pool};
 use history::{COLUMNS, Counts, History, KEYSPACES};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -58,8 +58,7 @@ fn encoded_columns_answer_as_plain_ones() -> Result<()> {
     let operations = setting("HELENUS_PAYLOAD_OPERATIONS", 3_000)?;
     println!("seed {seed} (HELENUS_SEED), {operations} operations (HELENUS_PAYLOAD_OPERATIONS)");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let spec = helenus_tests::ephemeral().yaml("auto_snapshot", "false");
-    let cluster = Cluster::up(spec).context("the node does not start")?;
+    let cluster = pool::take(kinds::brisk()).context("the node does not start")?;
     let address = cluster.address(1)?;
     let mut node = Session::open(address, 5)?;
     let mut run = |text: &str| {

@@ -25,17 +25,11 @@ use std::time::{Duration, Instant};
 use helenus_cluster::{ClientTls, Cluster, Connection, Consistency, Rows};
 use helenus_tests::catalogue::place;
 use helenus_tests::proxy::helenus;
+use helenus_tests::{kinds, pool};
 
-/// The node dies with this process. Whoever runs proxies that others must not see takes it alone.
+/// Whoever runs proxies that others must not see takes it alone.
 static CLUSTER: LazyLock<RwLock<Cluster>> = LazyLock::new(|| {
-    let spec = helenus_tests::ephemeral()
-        .nodes(1)
-        .tls(ClientTls::Optional)
-        .yaml("auto_snapshot", "false")
-        // The commands wait for as long as nodes may still carry out what they have been sent.
-        .yaml("native_transport_timeout", "1s")
-        .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
-    RwLock::new(Cluster::up(spec).expect("a node"))
+    RwLock::new(pool::take(kinds::brisk().tls(ClientTls::Optional)).expect("a node"))
 });
 
 fn shared() -> RwLockReadGuard<'static, Cluster> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::Client;
-use helenus_tests::scenes;
 use helenus_tests::scenes::Scenes;
+use helenus_tests::{kinds, pool, scenes};
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -76,11 +76,7 @@ scenes!(
 
 fn a_node_stands_still(scenes: &mut Scenes) {
     let _turn = turn("again", Duration::from_secs(400));
-    let spec = helenus_tests::ephemeral()
-        .nodes(3)
-        .yaml("write_request_timeout", "10s")
-        .yaml("read_request_timeout", "10s");
-    let cluster = Cluster::up(spec).expect("three nodes");
+    let cluster = pool::take(kinds::patient(3)).expect("three nodes");
     let proxy = Proxy::start(&cluster.contact_points(), &[]).expect("proxy");
     let mut client = Client::ready(proxy.address, 5).expect("client");
     for cql in [

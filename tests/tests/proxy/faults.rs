@@ -57,7 +57,7 @@ scenes!(
 fn nodes_join_die_freeze_and_come_back(scenes: &mut Scenes) {
     let _turn = turn("faults", Duration::from_secs(900));
     // Two busy cores are shared with the nodes: a slow node is not what is tested here.
-    let spec = helenus_tests::ephemeral()
+    let spec = helenus_tests::exact()
         .nodes(2)
         .yaml("write_request_timeout", "10s")
         .yaml("read_request_timeout", "10s");

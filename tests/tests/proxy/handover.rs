@@ -282,8 +282,11 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
         assert!(status.success(), "{status}");
         proxy.expect_logged("another proxy has taken over");
         proxy = next;
-        let (status, _) = proxy.admin_get("/ready", None).expect("its admin server");
-        assert_eq!(status, 200);
+        // It has links a moment later.
+        eventually("its admin server says so", PATIENCE, || {
+            let answer = proxy.admin_get("/ready", None);
+            answer.is_ok_and(|(status, _)| status == 200)
+        });
         let table = format!("CREATE TABLE IF NOT EXISTS handover.other{time} (k int PRIMARY KEY)");
         let mut other = Client::ready(address, 5).expect("a client");
         other.query(&table).expect("created");

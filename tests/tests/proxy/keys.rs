@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
+use helenus_tests::kinds::can_mask;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::Client;
 
 use crate::metric;
-use crate::node::can_mask;
 use crate::scans::{Ask, pages};
 
 /// A value of type list.

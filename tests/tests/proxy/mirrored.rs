@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use helenus_cluster::{ClientTls, Cluster};
+use helenus_cluster::Cluster;
 use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, ONE};
+use helenus_tests::{kinds, pool};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::node::shared;
-use crate::{directly, eventually, one_node, turn};
+use crate::{directly, eventually, turn};
 
 const KEYS: i32 = 100;
 /// From this key on the second cluster has other values, and none of the last key.
@@ -142,7 +143,7 @@ fn mirrored<'a>(result: &'a Value, what: &str) -> &'a Value {
 fn a_second_cluster_gets_reads_differs_dies_and_comes_back() {
     let _turn = turn("mirrored", Duration::from_secs(420));
     let mut first = shared();
-    let mut second = one_node(helenus_tests::ephemeral().tls(ClientTls::Optional));
+    let mut second = pool::take(kinds::impatient()).expect("a node");
     fill(first.cluster(), false);
     fill(&second, true);
     let folder = tempfile::tempdir().expect("a folder");

@@ -4,42 +4,29 @@ use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use helenus_cluster::{Cluster, ClusterSpec, Connection};
+use helenus_tests::{kinds, pool};
 
 use crate::directly;
 
 static ONE: Mutex<Option<Cluster>> = Mutex::new(None);
 static TWO: Mutex<Option<Cluster>> = Mutex::new(None);
 
-/// Started on first use. They end with the test program, by their guard.
+/// Taken on first use, and given back when the test program ends.
 pub(crate) struct Shared(MutexGuard<'static, Option<Cluster>>);
 
 /// One node. Call it with the turn taken.
 pub(crate) fn shared() -> Shared {
-    take(&ONE, || helenus_tests::ephemeral().nodes(1))
+    take(&ONE, helenus_tests::ephemeral)
 }
 
-/// Two nodes that give slow replicas time, and mask columns if they can. Call it with the turn taken.
+/// Two nodes that give slow replicas time ([`kinds::two`]). Call it with the turn taken.
 pub(crate) fn two() -> Shared {
-    take(&TWO, || {
-        let spec = helenus_tests::ephemeral()
-            .nodes(2)
-            .yaml("write_request_timeout", "10s")
-            .yaml("read_request_timeout", "10s");
-        match can_mask() {
-            true => spec.yaml("dynamic_data_masking_enabled", "true"),
-            false => spec,
-        }
-    })
-}
-
-/// True if the nodes know masked columns.
-pub(crate) fn can_mask() -> bool {
-    !helenus_tests::cassandra_version().starts_with("4.")
+    take(&TWO, kinds::two)
 }
 
 fn take(nodes: &'static Mutex<Option<Cluster>>, spec: impl FnOnce() -> ClusterSpec) -> Shared {
     let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
-    let cluster = nodes.get_or_insert_with(|| Cluster::up(spec()).expect("nodes"));
+    let cluster = nodes.get_or_insert_with(|| pool::take(spec()).expect("nodes"));
     for number in cluster.nodes() {
         if cluster.connect(number).is_err() {
             // A test that failed has left it dead.

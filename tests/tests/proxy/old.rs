@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, ONE, op};
+use helenus_tests::{kinds, pool};
 
-use crate::{directly, one_node, turn};
+use crate::{directly, turn};
 
 #[test]
 fn nodes_of_version_4() {
     let _turn = turn("old", Duration::from_secs(180));
-    let cluster = one_node(helenus_tests::ephemeral().max_protocol_version(4));
+    let cluster = pool::take(kinds::old()).expect("a node");
     let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
     let mut node = cluster.connect(1).expect("node");
     for name in ["one", "two"] {

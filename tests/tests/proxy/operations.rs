@@ -9,10 +9,10 @@ use helenus_cluster::Cluster;
 use helenus_tests::proxy::{Options, Proxy, free_addresses};
 use helenus_tests::raw::{Client, ONE, PATIENCE, op};
 use helenus_tests::relay::Relay;
-use helenus_tests::scenes;
 use helenus_tests::scenes::Scenes;
+use helenus_tests::{kinds, pool, scenes};
 
-use crate::{eventually, one_node, serves, turn};
+use crate::{eventually, serves, turn};
 
 scenes!(
     before_the_cluster_answers_and_reload;
@@ -29,13 +29,7 @@ scenes!(
 
 fn before_the_cluster_answers_and_reload(scenes: &mut Scenes) {
     let _turn = turn("operations", Duration::from_secs(240));
-    let spec = helenus_tests::ephemeral()
-        .yaml("native_transport_timeout", "2s")
-        .yaml("read_request_timeout", "2s")
-        .yaml("truncate_request_timeout", "6s")
-        .yaml("range_request_timeout", "2s")
-        .yaml("request_timeout", "2s");
-    let cluster = one_node(spec);
+    let cluster = pool::take(kinds::impatient()).expect("a node");
     let own = tempfile::tempdir().expect("a folder");
     let path = own.path().join("helenus.toml");
     let (address, admin) = free_addresses("127.0.0.1").expect("ports");

@@ -5,8 +5,9 @@ use std::time::Duration;
 use helenus_cluster::ClusterSpec;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, ONE, op};
+use helenus_tests::{kinds, pool};
 
-use crate::{directly, metric, one_node, turn};
+use crate::{directly, metric, turn};
 
 const INVALID: i32 = 0x2200;
 /// Of one client, in a row.
@@ -16,7 +17,7 @@ const OTHERS: i16 = 10;
 
 /// Clients of these versions send what the node does not take, while another writes as much as it does.
 fn oversized(spec: ClusterSpec, limit: usize, versions: &[u8]) {
-    let cluster = one_node(spec);
+    let cluster = pool::take(spec).expect("a node");
     let mut node = cluster.connect(1).expect("node");
     let create = "CREATE KEYSPACE big WITH replication = \
                   {'class': 'SimpleStrategy', 'replication_factor': 1}";
@@ -73,15 +74,11 @@ fn oversized(spec: ClusterSpec, limit: usize, versions: &[u8]) {
 #[test]
 fn a_request_too_large_for_a_node_harms_nobody_else() {
     let _turn = turn("oversized", Duration::from_secs(240));
-    let spec = helenus_tests::ephemeral();
-    let spec = spec.yaml("native_transport_max_message_size", "256KiB");
-    oversized(spec, 256 << 10, &[5]);
+    oversized(kinds::impatient(), 256 << 10, &[5]);
 }
 
 #[test]
 fn a_request_too_large_for_a_node_of_version_4_harms_nobody_else() {
     let _turn = turn("oversized, v4", Duration::from_secs(240));
-    let spec = helenus_tests::ephemeral().max_protocol_version(4);
-    let spec = spec.yaml("native_transport_max_frame_size", "1MiB");
-    oversized(spec, 1 << 20, &[4, 3]);
+    oversized(kinds::old(), 1 << 20, &[4, 3]);
 }
