@@ -4,6 +4,7 @@ mod added_columns;
 mod alter;
 mod counted;
 mod derived;
+mod dropped_columns;
 mod fan_out_write;
 mod in_sequence;
 mod on_layouts;
@@ -13,6 +14,7 @@ mod reads;
 mod refusals;
 mod requests;
 mod restored_order;
+mod table_first;
 mod writes;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -197,6 +199,13 @@ impl Layouts {
     pub fn table(&self, keyspace: &str, table: &str) -> Option<&Arc<LogicalTable>> {
         let table = self.tables.get(keyspace)?.get(table);
         table.filter(|table| !table.copies.is_empty())
+    }
+
+    /// The same, also if none of its layouts is written now.
+    pub(crate) fn followed(&self, keyspace: &str, table: &str) -> Option<&Arc<LogicalTable>> {
+        let is_followed = self.table(keyspace, table).is_some();
+        let has_any = is_followed || self.aside(keyspace, table).is_some();
+        self.tables.get(keyspace)?.get(table).filter(|_| has_any)
     }
 
     /// The table that this one holds a layout of.

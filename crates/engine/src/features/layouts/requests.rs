@@ -15,8 +15,7 @@ use crate::features::layouts::read::WRAPPED_LEN;
 use crate::features::layouts::reads::read_of_layout;
 use crate::features::layouts::refusals::{
     aside_refused, changes_rights, creation_refused, definition, fenced, keyspace_rights_refused,
-    opaque_refused, rights, rights_on, serial_read_refused, truncate_refused, unprepared,
-    write_refused,
+    opaque_refused, rights, rights_on, serial_read_refused, truncation, unprepared, write_refused,
 };
 use crate::features::layouts::writes::{
     batch_of_layouts, serial_read, text_batch_of_layouts, write_of_layouts,
@@ -170,18 +169,19 @@ fn rewrite_on_layouts(
             let write = batch_of_layouts(engine, arrival, analysis)?;
             write.map(Rewriting::Write)
         }
-        (Kind::Truncate, _, Some(table)) => {
-            return Err(Refusal::invalid(truncate_refused(table)));
+        (Kind::Truncate, _, _) => {
+            let truncated = truncation(table, &layouts).map_err(Refusal::invalid)?;
+            truncated.map(Rewriting::TableFirst)
         }
         (Kind::Auth, Some(statement), _) => {
             let of = rights(&statement.text, analysis.in_force(), &layouts);
             of.map(|(table, texts)| Rewriting::InSequence(InSequence::new(table, texts)))
         }
         (Kind::Ddl, Some(statement), _) => {
-            let texts = definition(statement, table, &layouts).map_err(Refusal::invalid)?;
-            of_table
-                .filter(|_| !texts.is_empty())
-                .map(|table| Rewriting::InSequence(InSequence::new(table.clone(), texts)))
+            let clock = &engine.cx.shared.features.layouts.clock;
+            let now_us = clock.timestamp(engine.cx.since_1970());
+            let defined = definition(statement, (table, now_us), &layouts);
+            defined.map_err(Refusal::invalid)?
         }
         (Kind::Opaque, Some(statement), _) if may_write => {
             let in_force = analysis.in_force();
@@ -213,7 +213,7 @@ fn refuse_aside(
             };
             of_keyspace.or_else(of_table)
         }
-        (Kind::Ddl | Kind::Truncate, _) => table.and_then(|table| aside_refused(table, layouts)),
+        (Kind::Ddl, _) => table.and_then(|table| aside_refused(table, layouts)),
         _ => None,
     };
     why.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
@@ -289,6 +289,9 @@ fn take_form(request: &mut ClientRequest) {
             request.features.keep().layouts = Some(Box::new(OnLayouts::Write(write.written)));
         }
         Rewriting::InSequence(sequence) => {
+            request.execution = Execution::by(sequence);
+        }
+        Rewriting::TableFirst(sequence) => {
             request.execution = Execution::by(sequence);
         }
     }
