@@ -7,6 +7,7 @@ mod derived;
 mod dropped_columns;
 mod fan_out_write;
 mod in_sequence;
+mod keyspace_rights;
 mod on_layouts;
 mod plan;
 mod read;
@@ -229,6 +230,15 @@ impl Layouts {
         let aside = self.aside.keys().find(|(of, _)| of == keyspace);
         let named = derived.next().map(|table| table.name.as_str());
         named.or(aside.map(|(_, name)| name.as_str()))
+    }
+
+    /// The tables in this keyspace that have layouts, or had.
+    pub(crate) fn tables_of(&self, keyspace: &str) -> Vec<&Arc<LogicalTable>> {
+        let of_keyspace = self.tables.get(keyspace);
+        of_keyspace
+            .into_iter()
+            .flat_map(FxHashMap::values)
+            .collect()
     }
 
     /// A table of another keyspace that has layouts in this one.

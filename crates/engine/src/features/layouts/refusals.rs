@@ -115,41 +115,6 @@ pub(crate) fn rights(
     Some((table.clone(), table.copies.iter().map(on).collect()))
 }
 
-/// Why a GRANT or REVOKE on a whole keyspace is refused: roles have rights on derived layouts one by one.
-pub(crate) fn keyspace_rights_refused(
-    text: &str,
-    session: Option<&str>,
-    layouts: &Layouts,
-) -> Option<String> {
-    let names = |token: &Token| matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
-    let mut tokens = Lexer::new(text).filter(names);
-    let mut tokens = tokens
-        .by_ref()
-        .filter_map(|token| text.get(token.start..token.end));
-    tokens
-        .next()
-        .filter(|first| is_one_of(first, &["grant", "revoke"]))?;
-    tokens.find(|word| is_one_of(word, &["on"]))?;
-    let first = tokens.next()?;
-    let named = match () {
-        () if is_one_of(first, &["keyspace"]) => tokens.next(),
-        // ALL TABLES IN KEYSPACE; ALL KEYSPACES are those of layouts, too.
-        () if is_one_of(first, &["all"])
-            && tokens.next().is_some_and(|of| is_one_of(of, &["tables"])) =>
-        {
-            tokens.nth(2)
-        }
-        () => return None,
-    };
-    let keyspace = named.map(fold_identifier);
-    let keyspace = keyspace.as_ref().map(Name::as_str).or(session)?;
-    let table = layouts.derived_in(keyspace)?;
-    Some(format!(
-        "{keyspace}.{table} has layouts in another keyspace, which rights on a whole keyspace do not reach: grant or revoke them \
-         on the tables, one by one"
-    ))
-}
-
 /// Why a definition of a table, or rights on it, are refused while one of its layouts is behind: that would not get them.
 pub(crate) fn aside_refused(table: (&str, &str), layouts: &Layouts) -> Option<String> {
     let physical = layouts.aside(table.0, table.1)?;
