@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use helenus_advise::layouts::{advise, calibrate};
 use helenus_console::terminal::{run_orderly, run_to_end};
 use helenus_migrate::layouts::{
-    CreateArgs, create, distrust, rebuild, remove, status, sweep, verify,
+    CreateArgs, create, distrust, rebuild, remove, status, sweep, truncate, verify,
 };
 
 /// Copies of a table in different clustering orders, designed from the workload.
@@ -26,6 +26,7 @@ enum Action {
     Sweep(sweep::SweepArgs),
     Distrust(distrust::DistrustArgs),
     Rebuild(rebuild::RebuildArgs),
+    Truncate(truncate::TruncateArgs),
     Drop(remove::DropArgs),
 }
 
@@ -39,6 +40,7 @@ pub(crate) fn run(args: LayoutsArgs) -> anyhow::Result<()> {
         Action::Sweep(args) => run_orderly(sweep::run(args)),
         Action::Distrust(args) => run_to_end(distrust::run(args)),
         Action::Rebuild(args) => run_to_end(rebuild::run(args)),
+        Action::Truncate(args) => run_to_end(truncate::run(args)),
         Action::Drop(args) => run_to_end(remove::run(args)),
     }
 }

@@ -30,5 +30,5 @@ pub use logical_table::{
 };
 pub use read::{Read, read, read_and_sort, read_from};
 pub use restore::{ROWS_MAX, Restore, SORTABLE, SortKey};
-pub use splice::qualified;
+pub use splice::{qualified, qualified_table};
 pub use write::{Write, write};

@@ -22,6 +22,7 @@ pub mod sweep;
 mod tables;
 #[cfg(test)]
 mod testing;
+pub mod truncate;
 mod verdict;
 pub mod verify;
 mod work;

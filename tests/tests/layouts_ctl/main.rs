@@ -17,6 +17,7 @@ mod mishaps;
 mod proxies;
 mod rights;
 mod sweep;
+mod table_first;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

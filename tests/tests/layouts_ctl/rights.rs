@@ -1,6 +1,7 @@
 //! Roles and their rights, on a node that checks them.
 
 use std::io::Write;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -121,6 +122,7 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
             .expect("logged in");
         client
     };
+    check_keyspace(&cluster, superuser, login("cassandra", "cassandra"));
     let select = "SELECT v FROM app.t WHERE k = 1 AND b = 3 ALLOW FILTERING";
     let insert = "INSERT INTO app.t (k, a, b, v) VALUES (1, 2, 4, 4)";
     let (mut reader, mut writer) = (login("Reader", "r"), login("writer", "w"));
@@ -221,6 +223,53 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
         &["drop", "app.t", "--no-proxies", "--all"],
     )
     .succeeded();
+}
+
+/// Rights on a keyspace, given through a proxy, are rights on that of its derived layouts.
+fn check_keyspace(
+    cluster: &Cluster,
+    superuser: Option<(&str, &str)>,
+    mut client: Client<TcpStream>,
+) {
+    let mut node = cluster.connect(1).expect("a connection");
+    let mut rights = |resource: &str| {
+        let select = "SELECT permissions FROM system_auth.role_permissions WHERE role = 'other' AND resource = '";
+        let rows = node.query(&format!("{select}{resource}'"), Consistency::One);
+        rows.expect("rows of rights").len()
+    };
+    let mut give = |cql: &str| {
+        eventually(
+            "the proxy knows the layouts",
+            Duration::from_secs(30),
+            || client.try_query(cql, ONE).expect("an answer").is_ok(),
+        );
+    };
+    for (on, behind) in [("KEYSPACE", ""), ("ALL TABLES IN KEYSPACE", "/*")] {
+        for (verb, expected) in [("GRANT SELECT ON", 1), ("REVOKE SELECT ON", 0)] {
+            let preposition = if expected == 1 { "TO" } else { "FROM" };
+            give(&format!("{verb} {on} apart {preposition} other"));
+            for keyspace in ["apart", "apart__layouts"] {
+                let resource = format!("data/{keyspace}{behind}");
+                assert_eq!(rights(&resource), expected, "{verb} {resource}");
+            }
+        }
+    }
+    layouts(cluster, superuser, &["status", "apart.t"]).succeeded();
+    let mut node = cluster.connect(1).expect("a connection");
+    run(
+        &mut node,
+        "CREATE TABLE apart__layouts.mine (k int PRIMARY KEY)",
+    );
+    let grant = "GRANT SELECT ON KEYSPACE apart TO other";
+    eventually(
+        "it would reach another table",
+        Duration::from_secs(30),
+        || {
+            let answer = client.try_query(grant, ONE).expect("an answer");
+            answer.is_err_and(|fault| fault.message.contains("one by one"))
+        },
+    );
+    run(&mut node, "DROP TABLE apart__layouts.mine");
 }
 
 /// A role's rights on all tables of a keyspace are rights on derived layouts of them, which are elsewhere.

@@ -15,11 +15,11 @@ use crate::{Node, eventually, metric};
 
 const ONE_REPLICA: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
 const COLUMNS: &str = "k, a, b, v, WRITETIME(v)";
-const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A table with a derived layout, and ten rows in each of some partitions.
-fn make(node: &mut Node, keyspace: &str, partitions: i32) {
+pub(crate) fn make(node: &mut Node, keyspace: &str, partitions: i32) {
     node.table(
         keyspace,
         &format!("CREATE TABLE {keyspace}.t (k int, a int, b int, v int, PRIMARY KEY (k, a, b))"),
@@ -52,7 +52,7 @@ fn doubts(node: &mut Node, keyspace: &str) -> usize {
     .len()
 }
 
-fn assert_equal(node: &mut Node, keyspace: &str) {
+pub(crate) fn assert_equal(node: &mut Node, keyspace: &str) {
     let own = node.rows(&format!("{keyspace}.t"), COLUMNS);
     assert!(!own.is_empty());
     let copy = format!("{keyspace}__layouts.t__layout_x");
@@ -60,7 +60,12 @@ fn assert_equal(node: &mut Node, keyspace: &str) {
 }
 
 /// How many rows of a partition are found at ONE, and whether in the layout.
-fn read(proxy: &Proxy, client: &mut Client<TcpStream>, keyspace: &str, k: i32) -> (usize, bool) {
+pub(crate) fn read(
+    proxy: &Proxy,
+    client: &mut Client<TcpStream>,
+    keyspace: &str,
+    k: i32,
+) -> (usize, bool) {
     let before = metric(proxy, "helenus_layout_reads_total");
     let select = format!("SELECT v FROM {keyspace}.t WHERE k = {k} AND b = 3 ALLOW FILTERING");
     let rows = client.query(&select).expect("rows");

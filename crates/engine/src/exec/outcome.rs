@@ -151,6 +151,9 @@ pub(crate) enum Step<'a> {
     PassThrough,
     /// Its client gets an answer that was kept.
     Kept(KeptAnswer),
+    /// Its client gets an answer that was kept, once the nodes agree on the schema. The link goes to the node that has changed
+    /// it last.
+    Agreed(KeptAnswer, LinkKey),
     /// Its client gets these rows.
     Done { header_flags: u8, body: JoinedBody },
     /// Its client gets an error.

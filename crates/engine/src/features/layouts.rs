@@ -4,8 +4,10 @@ mod added_columns;
 mod alter;
 mod counted;
 mod derived;
+mod dropped_columns;
 mod fan_out_write;
 mod in_sequence;
+mod keyspace_rights;
 mod on_layouts;
 mod plan;
 mod read;
@@ -13,6 +15,7 @@ mod reads;
 mod refusals;
 mod requests;
 mod restored_order;
+mod table_first;
 mod writes;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -199,6 +202,13 @@ impl Layouts {
         table.filter(|table| !table.copies.is_empty())
     }
 
+    /// The same, also if none of its layouts is written now.
+    pub(crate) fn followed(&self, keyspace: &str, table: &str) -> Option<&Arc<LogicalTable>> {
+        let is_followed = self.table(keyspace, table).is_some();
+        let has_any = is_followed || self.aside(keyspace, table).is_some();
+        self.tables.get(keyspace)?.get(table).filter(|_| has_any)
+    }
+
     /// The table that this one holds a layout of.
     pub fn table_of_layout(&self, keyspace: &str, physical: &str) -> Option<&Arc<LogicalTable>> {
         self.held.get(keyspace)?.get(physical)
@@ -220,6 +230,15 @@ impl Layouts {
         let aside = self.aside.keys().find(|(of, _)| of == keyspace);
         let named = derived.next().map(|table| table.name.as_str());
         named.or(aside.map(|(_, name)| name.as_str()))
+    }
+
+    /// The tables in this keyspace that have layouts, or had.
+    pub(crate) fn tables_of(&self, keyspace: &str) -> Vec<&Arc<LogicalTable>> {
+        let of_keyspace = self.tables.get(keyspace);
+        of_keyspace
+            .into_iter()
+            .flat_map(FxHashMap::values)
+            .collect()
     }
 
     /// A table of another keyspace that has layouts in this one.

@@ -5,7 +5,7 @@ use helenus_wire::{ErrorBody, Opcode, code};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::exec::context::{ExecContext, Todo};
-use crate::exec::outcome::{FailedBy, Step};
+use crate::exec::outcome::{FailedBy, KeptAnswer, Step};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::{Body, NO_MEMORY};
 use crate::pipeline::finish::Reply;
@@ -70,14 +70,10 @@ impl Engine {
                     self.answer_clients(key, reply);
                 }
             }
-            Step::Kept(kept) => {
-                let reply = Reply {
-                    opcode: kept.opcode,
-                    header_flags: kept.header_flags,
-                    body: Body::Joined(kept.body.into()),
-                    version: kept.version,
-                };
-                self.answer_clients(key, reply);
+            Step::Kept(kept) => self.answer_clients(key, reply_of(kept)),
+            Step::Agreed(kept, link) => {
+                let node = self.links.node_of(link);
+                self.hold_until_agreed(key, node, reply_of(kept));
             }
             Step::Done { header_flags, body } => {
                 let reply = Reply {
@@ -122,5 +118,14 @@ impl Engine {
     ) -> bool {
         let request = self.requests.clients.get_mut(client);
         request.is_some_and(|request| request.execution.goes_on_without(attempt))
+    }
+}
+
+fn reply_of(kept: KeptAnswer) -> Reply<'static> {
+    Reply {
+        opcode: kept.opcode,
+        header_flags: kept.header_flags,
+        body: Body::Joined(kept.body.into()),
+        version: kept.version,
     }
 }

@@ -210,7 +210,9 @@ impl Bench {
         let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
         let mut layouts = Layouts::default();
         layouts.flagged.add(&table.keyspace, &table.name);
-        layouts.set_aside(DERIVED, LAYOUT, Arc::new(table));
+        let table = Arc::new(table);
+        layouts.set_aside(DERIVED, LAYOUT, table.clone());
+        layouts.add(table);
         snapshot.features.layouts = Arc::new(layouts);
         snapshot.epoch += 1;
         self.common.store(snapshot);

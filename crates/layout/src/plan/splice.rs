@@ -33,6 +33,12 @@ fn append(derived: &mut String, piece: &str) {
     derived.push_str(piece);
 }
 
+/// How a table is named, whichever keyspace the connection uses.
+pub fn qualified_table(table: &LogicalTable) -> String {
+    let keyspace = quote_identifier(&table.keyspace);
+    format!("{keyspace}.{}", quote_identifier(&table.name))
+}
+
 /// How a copy is named, whichever keyspace the connection uses.
 pub fn qualified(table: &LogicalTable, copy: &Copy) -> String {
     let keyspace = quote_identifier(table.keyspace_of(copy));

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use helenus_rows::{Table, TableName};
 
 use super::work::Work;
-use super::{definition, fill, rules};
+use super::{definition, fill, home, rules};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::{grants, table};
 
@@ -64,8 +64,14 @@ pub(super) async fn copy_grants(
         return Ok(());
     }
     for physical in layouts {
-        let copied = grants::make_equal(cluster, table, physical, but).await;
-        copied.with_context(|| {
+        let copied = async {
+            let home = &physical.keyspace;
+            if home::holds_nothing_else(cluster, &table.keyspace, (home, layouts)).await? {
+                grants::make_keyspaces_equal(cluster, (&table.keyspace, home), but).await?;
+            }
+            grants::make_equal(cluster, table, physical, but).await
+        };
+        copied.await.with_context(|| {
             format!(
                 "the rights on {physical} could not be made those on {table}, and clients without them could \
                  not write to {table} once the layout is written: run this as a superuser"

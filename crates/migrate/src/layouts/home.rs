@@ -1,5 +1,7 @@
 //! Where layouts are held: in their table's keyspace, or, if they are *derived*, in one of their own.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use helenus_catalogue::{KEYSPACE, Layout, LayoutState};
 use helenus_cql::{Name, fold_identifier};
@@ -8,7 +10,7 @@ use helenus_rows::TableName;
 use super::create::request::Wanted;
 use super::names::{self, NAME_MAX};
 use super::replication::Replication;
-use crate::catalogue::{Known, now_ms};
+use crate::catalogue::{Known, now_ms, read_all};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::table;
 
@@ -116,6 +118,32 @@ fn check_keyspace(keyspace: &Name, table: &TableName) -> Result<()> {
         bail!("{keyspace} is not a keyspace for tables of layouts: choose another with --keyspace");
     }
     Ok(())
+}
+
+/// Whether a keyspace is another than that of some tables, and all of its tables hold layouts of those, or are `new` ones: then
+/// a right on that keyspace is one on this.
+pub(super) async fn holds_nothing_else(
+    cluster: &Cluster,
+    of: &Name,
+    (keyspace, new): (&Name, &[TableName]),
+) -> Result<bool> {
+    if keyspace == of {
+        return Ok(false);
+    }
+    let catalogue = read_all(cluster).await?;
+    let own = catalogue
+        .tables
+        .iter()
+        .filter(|(table, _)| table.keyspace == **of);
+    let layouts = own.flat_map(|(table, of)| {
+        let layouts = of.layouts.iter().flat_map(|of| &of.layouts);
+        let held = layouts.filter(|layout| layout.keyspace_in(table) == &**keyspace);
+        held.map(|layout| layout.physical.as_str())
+    });
+    let new = new.iter().filter(|of| of.keyspace == *keyspace);
+    let known: BTreeSet<&str> = layouts.chain(new.map(|of| &*of.table)).collect();
+    let names = table::names(cluster, keyspace).await?;
+    Ok(names.iter().all(|name| known.contains(name.as_str())))
 }
 
 /// Checks that the keyspace of derived layouts is there and replicated as was said, or that it can be made. Returns

@@ -11,9 +11,9 @@ use helenus_rows::{Column, Table, TableName};
 use serde_json::{Value, json};
 
 use super::entry::table_of;
-use super::names;
 use super::ranges;
 use super::sweep::Swept;
+use super::{home, names};
 use crate::catalogue::{self, Known, told_lost};
 use crate::nodes::access::Access;
 use crate::nodes::cluster::Cluster;
@@ -194,8 +194,34 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Layout) -> Result<S
         }
         let full = copy_name.to_cql();
         found.problems.extend(problems_of(&found.rights, &full));
+        match excess_of_keyspace(cluster, name, &copy_name.keyspace).await {
+            Ok(problems) => found.problems.extend(problems),
+            Err(e) => found.problems.push(format!("rights cannot be read: {e:#}")),
+        }
     }
     Ok(found)
+}
+
+/// A role that has a right on the keyspace of layouts and not on that of their tables. What it lacks there shows as lacking on
+/// the layout.
+async fn excess_of_keyspace(
+    cluster: &Cluster,
+    table: &TableName,
+    home: &Name,
+) -> Result<Vec<String>> {
+    if !home::holds_nothing_else(cluster, &table.keyspace, (home, &[])).await? {
+        return Ok(Vec::new());
+    }
+    let full = home.to_cql();
+    let mut problems = Vec::new();
+    for (on, rights) in grants::differing_keyspaces(cluster, &table.keyspace, home).await? {
+        let excess = Differing {
+            excess: rights.excess,
+            ..Differing::default()
+        };
+        problems.extend(problems_of(&excess, &format!("{on} {full}")));
+    }
+    Ok(problems)
 }
 
 /// Of an ALTER TABLE past the proxies, or one that was carried out in part.

@@ -2,7 +2,7 @@
 //!
 //! Requests run under the client's own role, and a role without the right would be refused. What a role
 //! has on the whole keyspace holds for layouts in it anyway; on a derived layout, which is in another keyspace, it needs
-//! that as well. A right that it has on the layout alone would show it the table's rows.
+//! that as well: on that keyspace, if there is nothing else in it, or else on the layout. A right that it has on the layout alone would show it the table's rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -166,6 +166,80 @@ pub(crate) async fn make_equal(
     bail!("the rights on {full} still differ: does somebody else change them?")
 }
 
+/// Where a right on all tables of a keyspace is kept, behind the keyspace's name, and how it is given.
+const OF_KEYSPACES: [(&str, &str); 2] = [("", "KEYSPACE"), ("/*", "ALL TABLES IN KEYSPACE")];
+
+/// Where the rights on a keyspace that holds only layouts of tables of another are not those on that one, by how they are
+/// given. They are seen twice, like those of tables.
+pub(crate) async fn differing_keyspaces(
+    cluster: &Cluster,
+    own: &Name,
+    home: &Name,
+) -> Result<Vec<(&'static str, Differing)>> {
+    let look = async || -> Result<Vec<Differing>> {
+        let rights = all(cluster).await?;
+        let each = OF_KEYSPACES.iter();
+        Ok(each
+            .map(|(behind, _)| compared_keyspaces(&rights, (own, home), behind))
+            .collect())
+    };
+    let first = look().await?;
+    if first.iter().all(Differing::is_empty) {
+        return Ok(Vec::new());
+    }
+    tokio::time::sleep(PAUSE).await;
+    let second = look().await?;
+    let twice = first.iter().zip(&second).map(|(first, second)| Differing {
+        missing: both(&first.missing, &second.missing),
+        excess: both(&first.excess, &second.excess),
+    });
+    let named = OF_KEYSPACES.iter().map(|(_, on)| *on).zip(twice);
+    Ok(named.filter(|(_, of)| !of.is_empty()).collect())
+}
+
+fn compared_keyspaces(rights: &Rights, (own, home): (&Name, &Name), behind: &str) -> Differing {
+    let of = |keyspace: &Name| {
+        let mut grants = of_resources(rights, &[format!("data/{keyspace}{behind}")]);
+        // Nobody but commands makes tables there.
+        for permissions in grants.values_mut() {
+            permissions.remove("CREATE");
+        }
+        grants
+    };
+    let (own, held) = (of(own), of(home));
+    Differing {
+        missing: less(&own, &held),
+        excess: less(&held, &own),
+    }
+}
+
+/// Makes the rights on a keyspace that holds only layouts of tables of another those on that one; see [`make_equal`].
+pub(crate) async fn make_keyspaces_equal(
+    cluster: &Cluster,
+    (own, home): (&Name, &Name),
+    but: Option<&str>,
+) -> Result<()> {
+    let full = home.to_cql();
+    for (on, differing) in differing_keyspaces(cluster, own, home).await? {
+        for (role, permissions) in &differing.missing {
+            let role = Name::from_stored(role.as_str());
+            for permission in permissions {
+                let grant = format!("GRANT {permission} ON {on} {full} TO {}", role.to_cql());
+                cluster.run(&grant).await?;
+            }
+        }
+        let others = differing.excess.iter();
+        for (role, permissions) in others.filter(|(role, _)| but != Some(role.as_str())) {
+            let role = Name::from_stored(role.as_str());
+            for permission in authorize_last(permissions) {
+                let revoke = format!("REVOKE {permission} ON {on} {full} FROM {}", role.to_cql());
+                cluster.run(&revoke).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Takes the right to read a layout's table from all roles that have it on the table itself.
 pub(crate) async fn take_reading(cluster: &Cluster, copy: &TableName) -> Result<()> {
     for (role, permissions) in of_table(&all(cluster).await?, copy) {
@@ -278,6 +352,32 @@ mod tests {
             excess: grants(&[("f", "SELECT")]),
         };
         assert_eq!(compared(&rights, &table, &near), beside);
+    }
+
+    #[test]
+    fn the_keyspace_of_layouts_needs_what_roles_have_on_the_keyspace_of_their_tables() {
+        let right = |role: &str, resource: &str, permissions: &[&str]| {
+            let permissions = permissions.iter().map(|of| (*of).to_owned()).collect();
+            (role.to_owned(), resource.to_owned(), Some(permissions))
+        };
+        let rights = vec![
+            right("a", "data/shop", &["CREATE", "MODIFY"]),
+            right("b", "data/shop/*", &["SELECT"]),
+            right("b", "data/far", &["SELECT"]),
+            right("c", "data/far/orders__layout_a", &["SELECT"]),
+        ];
+        let [own, home] = ["shop", "far"].map(Name::from_stored);
+        let compared = |behind| compared_keyspaces(&rights, (&own, &home), behind);
+        let whole = Differing {
+            missing: grants(&[("a", "MODIFY")]),
+            excess: grants(&[("b", "SELECT")]),
+        };
+        assert_eq!(compared(""), whole);
+        let tables = Differing {
+            missing: grants(&[("b", "SELECT")]),
+            excess: Grants::new(),
+        };
+        assert_eq!(compared("/*"), tables);
     }
 
     #[test]

@@ -28,8 +28,10 @@ pub(super) struct Told {
     pub missed: BTreeMap<(String, String), String>,
     /// Partitions of which it is not known whether their table has what its layouts have.
     pub doubted: Doubted,
-    /// Tables with such partitions, where these are not known, or too many.
+    /// Tables with such partitions, where these are not known, or too many, or all.
     pub doubted_whole: BTreeSet<TableKey>,
+    /// Those of them that have been truncated.
+    pub truncated: BTreeSet<TableKey>,
 }
 
 impl LayoutNews {
@@ -38,6 +40,9 @@ impl LayoutNews {
         match news {
             Output::Missed(missed) => self.told().miss(missed),
             Output::Doubted(doubted) => self.told().doubt(&doubted),
+            Output::Truncated(keyspace, table) => {
+                self.told().truncate(TableKey::new(&keyspace, &table));
+            }
         }
         self.has_come.notify_one();
     }
@@ -75,6 +80,9 @@ impl LayoutNews {
 impl Told {
     /// Why layouts of a table have missed writes.
     pub(super) fn why(&self, table: &TableKey) -> String {
+        if self.truncated.contains(table) {
+            return "its table has been truncated".to_owned();
+        }
         match self.doubted_whole.contains(table) {
             true => "it is not known whether its table has some of what was written".to_owned(),
             false => {
@@ -108,6 +116,12 @@ impl Told {
                 self.doubted_whole.insert(table);
             }
         }
+    }
+
+    fn truncate(&mut self, table: TableKey) {
+        self.doubted.remove(&table);
+        self.doubted_whole.insert(table.clone());
+        self.truncated.insert(table);
     }
 
     fn bound(&mut self, table: &TableKey) {
@@ -311,6 +325,28 @@ mod tests {
             states(&unmarked.shown_in(&told, later)),
             ["behind", "ready"]
         );
+    }
+
+    #[test]
+    fn layouts_of_a_truncated_table_are_not_read_also_if_somebody_compares_one() {
+        let news = LayoutNews::default();
+        let mut unmarked = Unmarked::default();
+        for state in [LayoutState::Ready, LayoutState::Writing] {
+            news.take(doubted(&[Some(1)]));
+            news.take(Output::Truncated("shop".to_owned(), "orders".to_owned()));
+            let told = news.drain();
+            assert_eq!(told.doubted, BTreeMap::new());
+            assert!(told.why(&table()).contains("truncated"));
+            let mut known = catalogue(7);
+            let of = known.tables.get_mut(&table());
+            let of = of.and_then(|of| of.layouts.as_mut());
+            let layout = &mut of.expect("it has layouts").layouts[0];
+            state.name().clone_into(&mut layout.state);
+            // Under the number of whoever compares it now.
+            layout.created += i64::from(state == LayoutState::Writing);
+            let noted = unmarked.note(&told, &known);
+            assert_eq!(noted, [(table(), "a".to_owned())]);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use helenus_layout::plan::{Column, Copy, LogicalTable, is_one_cell, may_hold_tim
 
 use crate::statement::words::is_one_of;
 
-const NOT_UNDERSTOOD: &str = "it is not understood";
+pub(super) const NOT_UNDERSTOOD: &str = "it is not understood";
 
 /// The text behind the table's name, `ADD …`, as it is on a layout; `None` if that has the columns already.
 ///

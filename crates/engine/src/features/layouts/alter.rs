@@ -1,11 +1,17 @@
-//! ALTER TABLE on a table with layouts: options that only say how a table is stored, and new columns, are carried
-//! to its layouts; whatever changes rows, or what a statement means, is refused.
+//! ALTER TABLE on a table with layouts: options that only say how a table is stored, new columns and dropped ones are
+//! carried to its layouts; whatever else changes rows, or what a statement means, is refused.
+
+use std::sync::Arc;
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, fold_identifier};
-use helenus_layout::plan::{Copy, LogicalTable, qualified};
+use helenus_layout::plan::{Copy, LogicalTable, qualified, qualified_table};
 
-use crate::features::layouts::added_columns;
+use crate::features::layouts::added_columns::{self, NOT_UNDERSTOOD};
+use crate::features::layouts::dropped_columns::Dropped;
+use crate::features::layouts::in_sequence::InSequence;
+use crate::features::layouts::on_layouts::Rewriting;
+use crate::features::layouts::table_first::TableFirst;
 use crate::statement::prepared::Statement;
 use crate::statement::words::is_one_of;
 
@@ -32,8 +38,8 @@ const GRACE: &str = "gc_grace_seconds";
 /// covers is being copied.
 const GRACE_MIN: u64 = 3_600;
 
-const OTHER_COLUMNS: &str = "columns can be added to it, but not dropped or renamed in table and layouts at the \
-                             same moment";
+const OTHER_COLUMNS: &str = "columns can be added to it and dropped, but not renamed in table and layouts at the same \
+                             moment";
 
 /// An option as it is given.
 struct Given<'a> {
@@ -42,32 +48,71 @@ struct Given<'a> {
     value: &'a str,
 }
 
-/// The statement on each layout that it is carried out on.
+/// How it is carried out on layouts, too; nothing if these need not change. `now_us`: the time at which columns are dropped.
 ///
 /// # Errors
 /// Why it is refused, for the client.
 pub(crate) fn alter_layouts(
     statement: &Statement,
-    table: &LogicalTable,
-) -> Result<Vec<String>, String> {
+    table: &Arc<LogicalTable>,
+    now_us: i64,
+) -> Result<Option<Rewriting>, String> {
     let text = &*statement.text;
     let span = statement.facts.spans.table.clone();
     let parts = span.and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?)));
+    let altered = match parts {
+        Some(parts) if begins_with(parts.1, "drop") => drop_columns(parts, table, now_us),
+        Some(parts) => layouts_first(parts, table),
+        None => Err(NOT_UNDERSTOOD.to_owned()),
+    };
+    let LogicalTable { keyspace, name, .. } = &**table;
+    altered.map_err(|why| {
+        format!(
+            "{keyspace}.{name} has layouts, which would not be altered with it: {why}; drop them first \
+             (helenus layouts drop {keyspace}.{name})"
+        )
+    })
+}
+
+/// The parts are before and behind the table's name.
+fn drop_columns(
+    (before, behind): (&str, &str),
+    table: &Arc<LogicalTable>,
+    now_us: i64,
+) -> Result<Option<Rewriting>, String> {
+    let Some(dropped) = Dropped::parse(behind) else {
+        return Err(OTHER_COLUMNS.to_owned());
+    };
+    let own = qualified_table(table);
+    let (on_table, on_layout) = dropped.texts(now_us);
+    let on = |copy: &Copy| format!("{before}{}{on_layout}", qualified(table, copy));
+    let on_layouts = table.copies.iter().map(on);
+    let texts = std::iter::once(format!("{before}{own}{on_table}")).chain(on_layouts);
+    let dropped = TableFirst::drop_columns(table.clone(), texts.collect());
+    Ok(Some(Rewriting::TableFirst(dropped)))
+}
+
+fn layouts_first(
+    (before, behind): (&str, &str),
+    table: &Arc<LogicalTable>,
+) -> Result<Option<Rewriting>, String> {
     let on = |copy: &Copy| -> Result<Option<String>, String> {
-        let (before, behind) = parts.ok_or("it is not understood")?;
         let behind = on_layout(behind, table, copy)?;
         let physical = qualified(table, copy);
         Ok(behind.map(|behind| format!("{before}{physical}{behind}")))
     };
     let texts: Result<Vec<_>, String> = table.copies.iter().map(on).collect();
-    let LogicalTable { keyspace, name, .. } = table;
-    let texts = texts.map_err(|why| {
-        format!(
-            "{keyspace}.{name} has layouts, which would not be altered with it: {why}; drop them first \
-             (helenus layouts drop {keyspace}.{name})"
-        )
-    })?;
-    Ok(texts.into_iter().flatten().collect())
+    let texts: Vec<String> = texts?.into_iter().flatten().collect();
+    if texts.is_empty() {
+        return Ok(None);
+    }
+    let sequence = InSequence::new(table.clone(), texts);
+    Ok(Some(Rewriting::InSequence(sequence)))
+}
+
+fn begins_with(text: &str, word: &str) -> bool {
+    let first = Lexer::new(text).next();
+    first.is_some_and(|token| is_one_of(text_of(text, &token), &[word]))
 }
 
 /// The text behind the table's name, as it is on a layout, if that lacks it; or why layouts cannot follow.

@@ -18,6 +18,8 @@
 //!   partition is doubted. While it is, the table is read ([`Doubts`]).
 //! - A layout that no coordinator has taken a write for is *missing* it ([`Output::Missed`]), and its client hears
 //!   that nobody knows: it is not read any more until it has been compared.
+//! - A table that is truncated is emptied first, then its layouts, and these are compared as a whole
+//!   ([`Output::Truncated`]): what is written at that moment may stay in one of them.
 use std::time::Instant;
 
 mod clock;
@@ -28,7 +30,7 @@ mod parts;
 
 use self::clock::Clock;
 pub use self::doubts::{Doubts, Told};
-pub(super) use self::followed_write::{FollowedWrite, Partitions};
+pub(super) use self::followed_write::{FollowedWrite, Partitions, is_refusal, kept, kept_error};
 pub use self::news::{Doubted, Missed, Output};
 pub(super) use self::parts::{Parts, batch_timestamp};
 

@@ -1,5 +1,5 @@
 //! A statement about a table that is carried out on its layouts one after the other, and then on the table:
-//! GRANT, REVOKE, and ALTER TABLE of options and new columns. If one of them fails, the client hears so and may try
+//! GRANT, REVOKE, and ALTER TABLE of options and new columns ([`super::table_first`] is the other way round). If one of them fails, the client hears so and may try
 //! again; until then the role has the right, or the table the option or column, on some of them only. Columns that a
 //! layout has already are then left out.
 
@@ -44,7 +44,7 @@ impl InSequence {
 
     /// Sends what is next.
     fn send(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        let send_before = self.send_before(around);
+        let send_before = send_before(around, &self.table);
         self.state = match self.texts.get(self.done) {
             Some(text) => {
                 let query = query_of(around, text, send_before);
@@ -60,22 +60,21 @@ impl InSequence {
         };
         Step::Wait
     }
+}
 
-    /// Until when the next step may be sent: the steps before may have taken longer than a lease. As long as the table has
-    /// the layouts that it had, they go on under a new one.
-    fn send_before(&self, around: &ExecContext<'_>) -> Option<Instant> {
-        let first = around.query.send_before?;
-        let held = around.cx.shared.leases.held(around.cx.now);
-        let LogicalTable { keyspace, name, .. } = &*self.table;
-        let newest = around.cx.shared.snapshot.load();
-        let now = newest.features.layouts.table(keyspace, name);
-        let names = |table: &LogicalTable| -> Vec<String> {
-            let copies = table.copies.iter();
-            copies.map(|copy| copy.physical.clone()).collect()
-        };
-        let is_still = now.is_some_and(|now| names(now) == names(&self.table));
-        held.catalogue.filter(|_| is_still).or(Some(first))
-    }
+/// Until when the next step of a statement about a table may be sent: the steps before may have taken longer than a lease. As
+/// long as the table has the layouts that it had, they go on under a new one.
+pub(super) fn send_before(around: &ExecContext<'_>, table: &LogicalTable) -> Option<Instant> {
+    let first = around.query.send_before?;
+    let held = around.cx.shared.leases.held(around.cx.now);
+    let newest = around.cx.shared.snapshot.load();
+    let now = newest.features.layouts.table(&table.keyspace, &table.name);
+    let names = |table: &LogicalTable| -> Vec<String> {
+        let copies = table.copies.iter();
+        copies.map(|copy| copy.physical.clone()).collect()
+    };
+    let is_still = now.is_some_and(|now| names(now) == names(table));
+    held.catalogue.filter(|_| is_still).or(Some(first))
 }
 
 impl Strategy for InSequence {
@@ -122,7 +121,12 @@ impl Strategy for InSequence {
     }
 }
 
-fn query_of(around: &ExecContext<'_>, text: &str, send_before: Option<Instant>) -> Query {
+/// A text of the proxy's own in place of the client's request.
+pub(super) fn query_of(
+    around: &ExecContext<'_>,
+    text: &str,
+    send_before: Option<Instant>,
+) -> Query {
     let own = around.query;
     let version = around.cx.snapshot.version;
     let mut body = Vec::with_capacity(text.len() + 16);

@@ -9,6 +9,7 @@ use helenus_wire::{Malformed, Opcode};
 use crate::features::layouts::derived::FollowedWrite;
 use crate::features::layouts::in_sequence::InSequence;
 use crate::features::layouts::read::{LayoutRead, ReadOfLayout, named_as_table, names};
+use crate::features::layouts::table_first::TableFirst;
 use crate::rewrite::renaming::renamed_warnings;
 use crate::statement::prepared::{Prepared, Statement};
 
@@ -16,6 +17,7 @@ pub(crate) enum Rewriting {
     Read(LayoutRead),
     Write(LayoutWrite),
     InSequence(InSequence),
+    TableFirst(TableFirst),
 }
 
 /// A write on tables and their layouts, as it is sent.

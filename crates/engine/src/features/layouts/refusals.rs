@@ -11,6 +11,8 @@ use helenus_wire::code;
 
 use crate::features::layouts::Layouts;
 use crate::features::layouts::alter::alter_layouts;
+use crate::features::layouts::on_layouts::Rewriting;
+use crate::features::layouts::table_first::TableFirst;
 use crate::memory::NO_MEMORY;
 use crate::rewrite::catalogue::{CATALOGUE, CATALOGUE_REFUSED};
 use crate::rewrite::leases::{Leases, Need};
@@ -75,15 +77,27 @@ pub(crate) fn write_refused(table: Option<(&str, &str)>, layouts: &Layouts) -> O
     ))
 }
 
-/// Why TRUNCATE of a table with layouts is refused: Cassandra empties one table after the other, and what is
-/// written meanwhile would stay in one of them.
-pub(crate) fn truncate_refused(table: &LogicalTable) -> String {
-    let LogicalTable { keyspace, name, .. } = table;
-    format!(
-        "{keyspace}.{name} has layouts, which TRUNCATE cannot empty at the same moment as the table: delete its \
-         partitions, or drop the layouts (helenus layouts drop {keyspace}.{name}), truncate the table and \
-         create them again"
-    )
+/// TRUNCATE of a table with layouts: derived ones are emptied after it.
+///
+/// # Errors
+/// One is written together with the table. Cassandra empties one table after the other, and what is written meanwhile would
+/// stay in one of them.
+pub(crate) fn truncation(
+    table: Option<(&str, &str)>,
+    layouts: &Layouts,
+) -> Result<Option<TableFirst>, String> {
+    let followed = table.and_then(|(keyspace, table)| layouts.followed(keyspace, table));
+    let Some(table) = followed else {
+        return Ok(None);
+    };
+    let LogicalTable { keyspace, name, .. } = &**table;
+    if table.copies.iter().all(Copy::is_derived) {
+        return Ok(Some(TableFirst::truncate(table.clone())));
+    }
+    Err(format!(
+        "{keyspace}.{name} has layouts, which TRUNCATE cannot empty at the same moment as the table: run `helenus layouts \
+         truncate {keyspace}.{name}`, or delete partitions"
+    ))
 }
 
 /// A GRANT or REVOKE on a table with layouts, as it is on each of these. A role that keeps rights on a
@@ -99,41 +113,6 @@ pub(crate) fn rights(
     let (before, behind) = (text.get(..span.start)?, text.get(span.end..)?);
     let on = |copy: &Copy| format!("{before}{}{behind}", qualified(table, copy));
     Some((table.clone(), table.copies.iter().map(on).collect()))
-}
-
-/// Why a GRANT or REVOKE on a whole keyspace is refused: roles have rights on derived layouts one by one.
-pub(crate) fn keyspace_rights_refused(
-    text: &str,
-    session: Option<&str>,
-    layouts: &Layouts,
-) -> Option<String> {
-    let names = |token: &Token| matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
-    let mut tokens = Lexer::new(text).filter(names);
-    let mut tokens = tokens
-        .by_ref()
-        .filter_map(|token| text.get(token.start..token.end));
-    tokens
-        .next()
-        .filter(|first| is_one_of(first, &["grant", "revoke"]))?;
-    tokens.find(|word| is_one_of(word, &["on"]))?;
-    let first = tokens.next()?;
-    let named = match () {
-        () if is_one_of(first, &["keyspace"]) => tokens.next(),
-        // ALL TABLES IN KEYSPACE; ALL KEYSPACES are those of layouts, too.
-        () if is_one_of(first, &["all"])
-            && tokens.next().is_some_and(|of| is_one_of(of, &["tables"])) =>
-        {
-            tokens.nth(2)
-        }
-        () => return None,
-    };
-    let keyspace = named.map(fold_identifier);
-    let keyspace = keyspace.as_ref().map(Name::as_str).or(session)?;
-    let table = layouts.derived_in(keyspace)?;
-    Some(format!(
-        "{keyspace}.{table} has layouts in another keyspace, which rights on a whole keyspace do not reach: grant or revoke them \
-         on the tables, one by one"
-    ))
 }
 
 /// Why a definition of a table, or rights on it, are refused while one of its layouts is behind: that would not get them.
@@ -209,25 +188,23 @@ pub(crate) fn creation_refused(
     ))
 }
 
-/// The texts of a definition for each layout of its table, which are carried out before it; nothing if it does not
-/// touch layouts.
+/// How a definition is carried out on layouts, too; nothing if it does not touch them. `now_us`: in microseconds since 1970.
 ///
 /// # Errors
 /// Why it is refused, for the client.
 pub(crate) fn definition(
     statement: &Statement,
-    table: Option<(&str, &str)>,
+    (table, now_us): (Option<(&str, &str)>, i64),
     layouts: &Layouts,
-) -> Result<Vec<String>, String> {
+) -> Result<Option<Rewriting>, String> {
     if let Some(why) = definition_refused(statement, table, layouts) {
         return Err(why);
     }
     let alters = Definition::of(&statement.text) == Definition::AltersTable;
     let table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
-    match table.filter(|_| alters) {
-        Some(table) => alter_layouts(statement, table),
-        None => Ok(Vec::new()),
-    }
+    table
+        .filter(|_| alters)
+        .map_or(Ok(None), |table| alter_layouts(statement, table, now_us))
 }
 
 /// Why a definition is refused whatever it says.

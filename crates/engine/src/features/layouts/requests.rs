@@ -10,13 +10,13 @@ use helenus_wire::{ExecuteView, Opcode};
 use crate::engine::Engine;
 use crate::exec::Execution;
 use crate::features::layouts::in_sequence::InSequence;
+use crate::features::layouts::keyspace_rights::keyspace_rights;
 use crate::features::layouts::on_layouts::{Instead, OnLayouts, Rewriting};
 use crate::features::layouts::read::WRAPPED_LEN;
 use crate::features::layouts::reads::read_of_layout;
 use crate::features::layouts::refusals::{
-    aside_refused, changes_rights, creation_refused, definition, fenced, keyspace_rights_refused,
-    opaque_refused, rights, rights_on, serial_read_refused, truncate_refused, unprepared,
-    write_refused,
+    aside_refused, changes_rights, creation_refused, definition, fenced, opaque_refused, rights,
+    rights_on, serial_read_refused, truncation, unprepared, write_refused,
 };
 use crate::features::layouts::writes::{
     batch_of_layouts, serial_read, text_batch_of_layouts, write_of_layouts,
@@ -170,18 +170,19 @@ fn rewrite_on_layouts(
             let write = batch_of_layouts(engine, arrival, analysis)?;
             write.map(Rewriting::Write)
         }
-        (Kind::Truncate, _, Some(table)) => {
-            return Err(Refusal::invalid(truncate_refused(table)));
+        (Kind::Truncate, _, _) => {
+            let truncated = truncation(table, &layouts).map_err(Refusal::invalid)?;
+            truncated.map(Rewriting::TableFirst)
         }
         (Kind::Auth, Some(statement), _) => {
-            let of = rights(&statement.text, analysis.in_force(), &layouts);
-            of.map(|(table, texts)| Rewriting::InSequence(InSequence::new(table, texts)))
+            let changed = changed_rights(engine, analysis, statement)?;
+            changed.map(Rewriting::InSequence)
         }
         (Kind::Ddl, Some(statement), _) => {
-            let texts = definition(statement, table, &layouts).map_err(Refusal::invalid)?;
-            of_table
-                .filter(|_| !texts.is_empty())
-                .map(|table| Rewriting::InSequence(InSequence::new(table.clone(), texts)))
+            let clock = &engine.cx.shared.features.layouts.clock;
+            let now_us = clock.timestamp(engine.cx.since_1970());
+            let defined = definition(statement, (table, now_us), &layouts);
+            defined.map_err(Refusal::invalid)?
         }
         (Kind::Opaque, Some(statement), _) if may_write => {
             let in_force = analysis.in_force();
@@ -196,6 +197,20 @@ fn rewrite_on_layouts(
     Ok((send_before, form))
 }
 
+/// How a GRANT or REVOKE is carried out on layouts, too.
+fn changed_rights(
+    engine: &Engine,
+    analysis: &Analysis<'_>,
+    statement: &Statement,
+) -> Result<Option<InSequence>, Refusal> {
+    let snapshot = &engine.cx.snapshot;
+    let layouts = &snapshot.features.layouts;
+    match rights(&statement.text, analysis.in_force(), layouts) {
+        Some((table, texts)) => Ok(Some(InSequence::new(table, texts))),
+        None => keyspace_rights(&statement.text, snapshot).map_err(Refusal::invalid),
+    }
+}
+
 /// Refuses what would reach a table and not all of its layouts.
 fn refuse_aside(
     analysis: &Analysis<'_>,
@@ -206,14 +221,10 @@ fn refuse_aside(
     let in_force = analysis.in_force();
     let why = match (kind, statement) {
         (Kind::Auth, Some(statement)) => {
-            let of_keyspace = keyspace_rights_refused(&statement.text, in_force, layouts);
-            let of_table = || {
-                let (keyspace, name) = rights_on(&statement.text, in_force)?;
-                aside_refused((&keyspace, &name), layouts)
-            };
-            of_keyspace.or_else(of_table)
+            let on = rights_on(&statement.text, in_force);
+            on.and_then(|(keyspace, name)| aside_refused((&keyspace, &name), layouts))
         }
-        (Kind::Ddl | Kind::Truncate, _) => table.and_then(|table| aside_refused(table, layouts)),
+        (Kind::Ddl, _) => table.and_then(|table| aside_refused(table, layouts)),
         _ => None,
     };
     why.map_or(Ok(()), |why| Err(Refusal::invalid(why)))
@@ -289,6 +300,9 @@ fn take_form(request: &mut ClientRequest) {
             request.features.keep().layouts = Some(Box::new(OnLayouts::Write(write.written)));
         }
         Rewriting::InSequence(sequence) => {
+            request.execution = Execution::by(sequence);
+        }
+        Rewriting::TableFirst(sequence) => {
             request.execution = Execution::by(sequence);
         }
     }

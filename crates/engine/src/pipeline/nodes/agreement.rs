@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use helenus_policy::ring::NodeIndex;
+
 use crate::engine::Engine;
 use crate::exec::scan::warnings::with_warning;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -21,9 +23,19 @@ impl Engine {
         reply: Reply<'_>,
     ) {
         let node = self.requests.nodes.get(key).and_then(NodeRequest::node);
+        self.drop_node_request(key);
+        self.hold_until_agreed(client, node, reply);
+    }
+
+    /// The same for an answer that a node has given, which may have been kept.
+    pub(crate) fn hold_until_agreed(
+        &mut self,
+        client: ClientRequestKey,
+        node: Option<NodeIndex>,
+        reply: Reply<'_>,
+    ) {
         let node = node.and_then(|node| self.cx.snapshot.nodes.get(node.as_usize()));
         let coordinator = node.map(|node| node.address);
-        self.drop_node_request(key);
         let Some(coordinator) = coordinator else {
             return self.answer_clients(client, reply);
         };

@@ -345,13 +345,17 @@ fn unknown(around: &ExecContext<'_>, text: &str) -> KeptAnswer {
         message: text,
         fields: &fields,
     };
-    let mut body = Vec::new();
+    kept_error(error, around.cx.snapshot.version)
+}
+
+pub(crate) fn kept_error(error: ErrorBody<'_>, version: Version) -> KeptAnswer {
+    let mut body = Vec::with_capacity(error.message.len() + error.fields.len() + 8);
     error.write(&mut body);
     KeptAnswer {
         opcode: Opcode::Error,
         header_flags: 0,
         body,
-        version: around.cx.snapshot.version,
+        version,
     }
 }
 
@@ -371,7 +375,7 @@ fn kept_failure(failure: &Failure<'_>, own: Version) -> KeptAnswer {
 }
 
 /// True if no node has begun a statement that it has answered so.
-fn is_refusal(code: i32) -> bool {
+pub(crate) fn is_refusal(code: i32) -> bool {
     matches!(
         code,
         code::PROTOCOL
@@ -384,7 +388,7 @@ fn is_refusal(code: i32) -> bool {
     )
 }
 
-fn kept(response: &Response<'_>) -> KeptAnswer {
+pub(crate) fn kept(response: &Response<'_>) -> KeptAnswer {
     KeptAnswer {
         opcode: Opcode::Result,
         header_flags: response.header.flags,

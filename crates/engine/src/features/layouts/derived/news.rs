@@ -5,6 +5,9 @@
 pub enum Output {
     Doubted(Doubted),
     Missed(Missed),
+    /// Keyspace and name of a table that has been truncated, or may have been. What was written meanwhile may be in a layout
+    /// alone, or in the table alone.
+    Truncated(String, String),
 }
 
 /// It is not known whether a table has a write that its layouts have.

@@ -8,6 +8,7 @@ mod reads;
 mod rules;
 mod schema;
 mod sorted;
+mod table_first;
 mod writes;
 
 /// A node's paging state: behind a partition, with a few rows left.

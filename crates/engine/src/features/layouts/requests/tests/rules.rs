@@ -26,7 +26,7 @@ fn what_layouts_cannot_follow_is_refused() {
         "BEGIN BATCH DELETE FROM app.orders WHERE customer = 1 AND day = 2 APPLY BATCH",
         "ALTER TABLE app.orders ADD other list<int>",
         "ALTER TABLE app.orders ADD other timestamp",
-        "ALTER TABLE app.orders DROP total",
+        "ALTER TABLE app.orders DROP COMPACT STORAGE",
         "ALTER TABLE app.orders RENAME day TO date",
         "ALTER TABLE app.orders WITH default_time_to_live = 60",
         "ALTER TABLE app.orders__layout_a WITH comment = 'x'",
@@ -323,7 +323,7 @@ fn a_prepared_truncate_is_refused_too() {
     bench.ask(Opcode::Execute, 2, &body);
     let (code, why) = bench.error();
     assert_eq!(code, code::INVALID);
-    assert!(why.contains("helenus layouts drop app.orders"), "{why}");
+    assert!(why.contains("helenus layouts truncate app.orders"), "{why}");
     bench.is_done();
 }
 
@@ -364,7 +364,7 @@ fn rights_on_a_table_are_rights_on_its_layouts() {
 }
 
 /// The RESULT of a schema change.
-fn altered(table: &str) -> Vec<u8> {
+pub(super) fn altered(table: &str) -> Vec<u8> {
     let mut body = 5_i32.to_be_bytes().to_vec();
     for text in ["UPDATED", "TABLE", "app", table] {
         write::string(&mut body, text);

@@ -1,0 +1,221 @@
+//! A statement about a table that is carried out on the table first, and then on its layouts: TRUNCATE, where these are
+//! derived, and ALTER TABLE … DROP. What the table refuses, they do not get.
+//!
+//! **TRUNCATE** empties the layouts side by side. A write beside it may reach the table before it is emptied and a layout
+//! afterwards, or the reverse, so layouts are compared as a whole then ([`News::Truncated`]). This is told
+//!
+//! - once the table has been emptied, or may have been: from then on this proxy reads the table, and others as soon as they
+//!   have heard of it. Until then they read layouts that have been emptied, too, when the client hears;
+//! - again at the end: somebody may have begun to compare a layout that was emptied only then.
+//!
+//! A proxy that dies in between has not answered its client; what the layouts still have is found by the next round of the
+//! sweep, or goes when the client repeats the statement.
+//!
+//! **Columns** are dropped from one layout after the other ([`super::dropped_columns`]).
+
+use std::sync::Arc;
+
+use helenus_layout::plan::{LogicalTable, qualified, qualified_table};
+use helenus_wire::{ErrorBody, code};
+
+use crate::exec::context::ExecContext;
+use crate::exec::outcome::{Failure, KeptAnswer, Outcome, Response, Step};
+use crate::exec::strategy::Strategy;
+use crate::features;
+use crate::features::layouts::derived::{Output as News, is_refusal, kept, kept_error};
+use crate::features::layouts::in_sequence::{query_of, send_before};
+use crate::keys::{LinkKey, NodeRequestKey};
+use crate::output::Output;
+use crate::pipeline::node_request::{Prediction, Target};
+
+#[derive(Debug)]
+pub(crate) struct TableFirst {
+    what: What,
+    table: Arc<LogicalTable>,
+    /// The statement on the table, and on each of its layouts.
+    texts: Vec<String>,
+    /// Those that are under way, by their number.
+    sent: Vec<(u16, NodeRequestKey)>,
+    /// How many have been sent.
+    begun: usize,
+    /// The table's, for the client.
+    answer: Option<KeptAnswer>,
+    /// Over which the last answer came.
+    link: Option<LinkKey>,
+    /// Why a layout has not followed.
+    failed: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Truncate,
+    DropColumns,
+}
+
+impl TableFirst {
+    /// TRUNCATE of a table whose layouts are derived.
+    pub(crate) fn truncate(table: Arc<LogicalTable>) -> TableFirst {
+        let copies = table.copies.iter().map(|copy| qualified(&table, copy));
+        let tables = std::iter::once(qualified_table(&table)).chain(copies);
+        let texts = tables.map(|table| format!("TRUNCATE TABLE {table}"));
+        TableFirst::new(What::Truncate, texts.collect(), table.clone())
+    }
+
+    /// ALTER TABLE … DROP, as it is on the table and then on its layouts.
+    pub(crate) fn drop_columns(table: Arc<LogicalTable>, texts: Vec<String>) -> TableFirst {
+        TableFirst::new(What::DropColumns, texts, table)
+    }
+
+    fn new(what: What, texts: Vec<String>, table: Arc<LogicalTable>) -> TableFirst {
+        TableFirst {
+            what,
+            table,
+            texts,
+            sent: Vec::new(),
+            begun: 0,
+            answer: None,
+            link: None,
+            failed: None,
+        }
+    }
+
+    /// Sends what is next, if there is something.
+    fn send(&mut self, around: &mut ExecContext<'_>) -> bool {
+        let Some(text) = self.texts.get(self.begun) else {
+            return false;
+        };
+        let query = query_of(around, text, send_before(around, &self.table));
+        let part = u16::try_from(self.begun).unwrap_or(u16::MAX);
+        let sent = around.send_part(part, query, Prediction::Learned, Target::ANY);
+        self.sent.push((part, sent));
+        self.begun += 1;
+        true
+    }
+
+    /// The table has answered.
+    fn follow(&mut self, around: &mut ExecContext<'_>, response: &Response<'_>) {
+        self.answer = Some(kept(response));
+        self.link = Some(response.link);
+        self.tell(around);
+        while self.send(around) && self.what == What::Truncate {}
+    }
+
+    fn refused<'a>(&self, around: &mut ExecContext<'_>, failure: Failure<'a>) -> Step<'a> {
+        let is_untouched = matches!(
+            failure.error.code,
+            code::UNAVAILABLE | code::OVERLOADED | code::IS_BOOTSTRAPPING
+        );
+        if !is_untouched && !is_refusal(failure.error.code) {
+            self.tell(around);
+        }
+        Step::Failed(failure)
+    }
+
+    /// Layouts of a truncated table are not read until they have been compared.
+    fn tell(&self, around: &mut ExecContext<'_>) {
+        if self.what != What::Truncate {
+            return;
+        }
+        let LogicalTable { keyspace, name, .. } = &*self.table;
+        let doubts = &around.cx.shared.features.layouts.doubts;
+        doubts.add((keyspace, name), &[None], around.cx.now);
+        let news = News::Truncated(keyspace.clone(), name.clone());
+        let output = features::Output::Layouts(news);
+        around.cx.ask(Output::Feature(output));
+    }
+
+    fn on_layout(&mut self, around: &mut ExecContext<'_>, at: usize, outcome: &Outcome<'_>) {
+        match outcome {
+            Outcome::Answered(response) => {
+                self.link = Some(response.link);
+                self.send(around);
+            }
+            Outcome::Failed(failure) => {
+                let why = self.half_done(at, failure.error.message);
+                self.failed.get_or_insert(why);
+            }
+        }
+    }
+
+    /// A layout has not followed the table.
+    fn half_done(&self, at: usize, why: &str) -> String {
+        let LogicalTable { keyspace, name, .. } = &*self.table;
+        let copy = at.checked_sub(1).and_then(|at| self.table.copies.get(at));
+        let layout = copy.map_or_else(String::new, |copy| qualified(&self.table, copy));
+        match self.what {
+            What::Truncate => format!(
+                "Helenus: {keyspace}.{name} has been truncated, and its layout {layout} has not, which is not read until it \
+                 has been compared; repeat the statement: {why}"
+            ),
+            What::DropColumns => format!(
+                "Helenus: {keyspace}.{name} has been altered, and its layout {layout} has not, which is not read until it has; \
+                 repeat the statement with IF EXISTS behind DROP: {why}"
+            ),
+        }
+    }
+
+    /// Answers once nothing is under way any more.
+    fn go_on(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+        if !self.sent.is_empty() {
+            return Step::Wait;
+        }
+        self.tell(around);
+        if let Some(text) = &self.failed {
+            let code = match self.what {
+                What::Truncate => code::TRUNCATE,
+                What::DropColumns => code::SERVER,
+            };
+            let error = ErrorBody {
+                code,
+                message: text,
+                fields: &[],
+            };
+            return Step::Kept(kept_error(error, around.cx.snapshot.version));
+        }
+        match (self.answer.take(), self.link) {
+            (Some(answer), Some(link)) if self.what == What::DropColumns => {
+                Step::Agreed(answer, link)
+            }
+            (Some(answer), _) => Step::Kept(answer),
+            (None, _) => Step::Wait,
+        }
+    }
+}
+
+impl Strategy for TableFirst {
+    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+        self.send(around);
+        Step::Wait
+    }
+
+    fn on_part<'a>(
+        &mut self,
+        around: &mut ExecContext<'_>,
+        part: u16,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        self.sent.retain(|(of, _)| *of != part);
+        match (part, outcome) {
+            (0, Outcome::Failed(failure)) => return self.refused(around, failure),
+            (0, Outcome::Answered(response)) => self.follow(around, &response),
+            (at, outcome) => self.on_layout(around, at.into(), &outcome),
+        }
+        self.go_on(around)
+    }
+
+    fn whole(&self) -> Option<NodeRequestKey> {
+        None
+    }
+
+    fn children(&self) -> Vec<NodeRequestKey> {
+        self.sent.iter().map(|(_, sent)| *sent).collect()
+    }
+
+    fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+        self.sent.contains(&(part, child))
+    }
+
+    fn name(&self) -> &'static str {
+        "the table before its layouts"
+    }
+}
