@@ -19,6 +19,8 @@ pub(super) use self::statement::{Action, Statement, columns, markers, read, read
 /// The table's own name, that of its keyspace, and those of its clustering columns in its own order.
 pub(super) const TABLE: &str = "g";
 pub(super) const KEYSPACE: &str = "ks";
+/// The keyspace of derived layouts.
+pub(super) const LAYOUTS: &str = "ks__layouts";
 pub(super) const CLUSTERING: [&str; 3] = ["a", "b", "c"];
 /// Each clustering column has so many values, from 0 on.
 pub(super) const VALUES: i64 = 3;
