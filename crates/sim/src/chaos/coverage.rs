@@ -210,6 +210,7 @@ pub(super) const SCAN_PAUSED: &str = "layouts: a scan is continued later";
 pub(super) const UNCOPIED_REFUSED: &str = "layouts: what cannot be copied is refused";
 pub(super) const DOUBTED: &str = "derived: a proxy doubts partitions";
 pub(super) const SETTLED: &str = "derived: a partition is settled";
+pub(super) const STAYS_IN_DOUBT: &str = "derived: a partition stays in doubt";
 pub(super) const SWEEP_REPAIRS: &str = "derived: a sweep repairs a row";
 pub(super) const SWEEP_DELETES: &str = "derived: a sweep deletes a row";
 pub(super) const HINTS_KEPT: &str = "derived: a hint is kept";

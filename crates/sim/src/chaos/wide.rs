@@ -12,7 +12,7 @@ pub(super) mod texts;
 
 pub(super) use self::history::{Histories, Scan};
 pub(super) use self::order::Order;
-pub(super) use self::partition::{Change, Partition};
+pub(super) use self::partition::{Change, Partition, Written};
 pub(super) use self::select::Select;
 pub(super) use self::statement::{Action, Statement, columns, markers, read, read_with, table};
 

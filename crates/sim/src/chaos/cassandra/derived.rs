@@ -7,8 +7,8 @@ use std::rc::Rc;
 use helenus_wire::Consistency;
 
 use super::rows::Update;
-use super::{Cluster, Health, Mutation, Owners, Written};
-use crate::chaos::wide::{Change, Partition, Row, all_rows};
+use super::{Cluster, Health, Mutation, Owners};
+use crate::chaos::wide::{Change, Partition, Row, Written, all_rows};
 use crate::dice::Dice;
 
 /// A hint is delivered within this time, if both nodes are up.
@@ -177,7 +177,7 @@ impl Cluster {
     /// What was sent to a replica comes there. If that is down by now, the coordinator keeps a hint.
     pub(in crate::chaos) fn arrive(&mut self, mutation: Mutation, now_us: u64) {
         if self.nodes[mutation.node].health == Health::Down
-            && let Written::Rows(update) = &mutation.written
+            && let super::Written::Rows(update) = &mutation.written
         {
             return self.hint(mutation.node, &update.clone(), now_us);
         }
@@ -196,7 +196,7 @@ impl Cluster {
         let due: Vec<Hint> = due;
         derived.delivered += due.len() as u64;
         for hint in due {
-            let written = Written::Rows(hint.update);
+            let written = super::Written::Rows(hint.update);
             self.apply(Mutation {
                 node: hint.to,
                 written,
@@ -256,29 +256,23 @@ impl Cluster {
         true
     }
 
-    /// Whether every replica of a derived layout has the rows of its table; the first that has not, and the row.
-    pub(in crate::chaos) fn compare_derived(
+    /// The rows that differ between a table and a replica of a layout: as the table has them, and as the replica has.
+    pub(in crate::chaos) fn differing(
         &self,
         table: usize,
         partition: i64,
-    ) -> Result<(), String> {
+    ) -> Vec<(Row, Written, Written)> {
         let own = self.merged((0, partition));
         let nothing = Partition::default();
+        let mut found = Vec::new();
         for node in self.owners_of((table, partition)) {
-            let copy = self.nodes[node]
-                .rows
-                .get(&(table, partition))
-                .unwrap_or(&nothing);
+            let copy = self.nodes[node].rows.get(&(table, partition));
+            let copy = copy.unwrap_or(&nothing);
             let differs = |row: &Row| live(&own, row) != live(copy, row);
-            if let Some(row) = all_rows().find(differs) {
-                let name = &self.tables[table].name;
-                let (own, copy) = (own.of_row(&row), copy.of_row(&row));
-                return Err(format!(
-                    "node {node} has {copy:?} in {name} and the table {own:?}, of row {row:?} of partition {partition}"
-                ));
-            }
+            let rows = all_rows().filter(differs);
+            found.extend(rows.map(|row| (row, own.of_row(&row), copy.of_row(&row))));
         }
-        Ok(())
+        found
     }
 }
 

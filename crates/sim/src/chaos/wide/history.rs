@@ -67,6 +67,12 @@ impl Histories {
         }
     }
 
+    /// Whether nobody was told that a write was done that was made then.
+    pub(in crate::chaos) fn is_open(&self, partition: i64, timestamp: i64) -> bool {
+        let mut writes = self.partitions.get(&partition).into_iter().flatten();
+        writes.any(|write| write.timestamp == timestamp && write.acknowledged_us.is_none())
+    }
+
     /// The newest acknowledged write that touches a row: when it was made.
     pub(in crate::chaos) fn acknowledged(&self, partition: i64, row: &Row) -> Option<i64> {
         let writes = self.partitions.get(&partition)?.iter().rev();
@@ -86,8 +92,9 @@ impl Histories {
 
     /// Whether anybody has ever begun to write a value to a row.
     fn was_written(&self, partition: i64, row: &Row) -> bool {
-        let mut writes = self.partitions.get(&partition).into_iter().flatten();
-        writes.any(|write| write.leaves(row).flatten().is_some())
+        let writes = self.partitions.get(&partition).into_iter().flatten();
+        let mut changes = writes.flat_map(|write| &write.changes);
+        changes.any(|of| of.touches(row) && of.value().is_some())
     }
 
     /// What a row may hold for a read that begins at one time and ends at another.
@@ -109,8 +116,10 @@ impl Histories {
     /// What a read at ONE may give: anything that was written to the row by its end, or nothing.
     fn may_be(&self, partition: i64, row: &Row, value: Option<i64>, span: Span) -> bool {
         let writes = self.partitions.get(&partition).into_iter().flatten();
-        let mut writes = writes.filter(|write| write.begun_us <= span.1);
-        value.is_none() || writes.any(|write| write.leaves(row) == Some(value))
+        let writes = writes.filter(|write| write.begun_us <= span.1);
+        // What one write puts and deletes at once a layout may not have been told to delete.
+        let mut changes = writes.flat_map(|write| &write.changes);
+        value.is_none() || changes.any(|of| of.touches(row) && of.value() == value)
     }
 
     fn judge_row(

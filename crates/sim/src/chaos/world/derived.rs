@@ -78,6 +78,18 @@ impl Derived {
         self.partitions.values().copied().collect()
     }
 
+    /// Whether any is beside these.
+    pub(super) fn has_doubts_beside(&self, partitions: &BTreeSet<i64>) -> bool {
+        let mut stored = self.stored.timed().into_iter();
+        stored.any(|(token, _)| !partitions.contains(&self.partition_of(token)))
+            || self.told.values().any(|of| !of.is_empty())
+    }
+
+    /// What is in doubt, as it is stored, and as proxies have not told it yet.
+    pub(super) fn doubts(&self) -> String {
+        format!("{:?}, {:?}", self.stored.timed(), self.told)
+    }
+
     /// Whether any partition is in doubt, and somebody knows of it.
     pub(super) fn has_doubts(&self) -> bool {
         !self.stored.timed().is_empty() || self.told.values().any(|of| !of.is_empty())
@@ -183,12 +195,15 @@ impl World {
     pub(super) fn write_doubts(&mut self, proxy: usize, tokens: BTreeSet<i64>) {
         let now_us = self.now_us();
         let is_lost = self.proxies[proxy].catalogue_lost_until_us > now_us;
+        let has_ended = !self.proxies_running().contains(&proxy);
         let Some(derived) = &mut self.derived else {
             return;
         };
         if is_lost {
-            derived.told.entry(proxy).or_default().extend(tokens);
             derived.telling.remove(&proxy);
+            if !has_ended {
+                derived.told.entry(proxy).or_default().extend(tokens);
+            }
             return;
         }
         self.store_doubts(&tokens.into_iter().collect::<Vec<_>>());
