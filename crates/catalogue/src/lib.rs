@@ -34,6 +34,7 @@ mod catalogue;
 pub mod change;
 mod flag;
 pub mod stored;
+pub mod sweep;
 mod table;
 pub mod waits;
 mod written;

@@ -15,6 +15,7 @@ mod checks;
 mod client;
 mod coverage;
 mod cql;
+mod doubts;
 mod ledger;
 mod lists;
 mod load;

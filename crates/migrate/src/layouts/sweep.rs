@@ -17,7 +17,6 @@ pub(super) mod doubts;
 mod how;
 mod of_table;
 mod parts;
-mod pending;
 mod round;
 mod shown;
 mod told;

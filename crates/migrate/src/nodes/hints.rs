@@ -2,30 +2,25 @@
 //!
 //! A hint is a write that comes late: hours, if its node was away. What must not happen before all writes
 //! have come waits until no node keeps hints.
-//!
-//! Nodes write hints down every 10 s and tell of those in files that are closed, which happens every 10 s
-//! again, unless hand-off is paused, and only while the node that they are for is up. So the hint of a write
-//! shows after [`UNSEEN_MAX`] in which all nodes are up.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use helenus_catalogue::sweep::{Free, HINTS_UNSEEN_MAX};
 use helenus_console::terminal::spinner;
 
 use super::cluster::Cluster;
 
-/// How long a node may have a hint and not tell of it.
-pub(crate) const UNSEEN_MAX: Duration = Duration::from_secs(20);
+/// Nodes deliver hints every ten seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
 
-/// [`UNSEEN_MAX`] in this cluster: hints are for other nodes, so one node alone has none.
+/// [`HINTS_UNSEEN_MAX`] in this cluster: hints are for other nodes, so one node alone has none.
 pub(crate) fn unseen_max(cluster: &Cluster) -> Duration {
     match cluster.nodes().len() {
         1 => Duration::ZERO,
-        _ => UNSEEN_MAX,
+        _ => HINTS_UNSEEN_MAX,
     }
 }
-/// Nodes deliver hints every ten seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until all nodes have answered, and none has kept hints, for `quiet` without a break. `otherwise`: what
 /// follows if they do not.
@@ -66,36 +61,6 @@ impl Watched {
     }
 }
 
-/// Since when all nodes have answered at each look, and none had hints.
-#[derive(Debug, Default)]
-struct Free(Option<Looks>);
-
-/// The first and the last of several looks.
-#[derive(Clone, Copy, Debug)]
-struct Looks {
-    first: Instant,
-    last: Instant,
-}
-
-/// What came and went between looks that are further apart is not known.
-const APART_MAX: Duration = Duration::from_secs(15);
-
-impl Free {
-    /// True if all nodes have been free for that long, by the look that has just ended.
-    fn is_for(&mut self, now: Instant, is_free: bool, time: Duration) -> bool {
-        if !is_free {
-            self.0 = None;
-            return false;
-        }
-        let known = self
-            .0
-            .filter(|looks| now.duration_since(looks.last) <= APART_MAX);
-        let first = known.map_or(now, |looks| looks.first);
-        self.0 = Some(Looks { first, last: now });
-        now.duration_since(first) >= time
-    }
-}
-
 /// Nodes with hints, or that do not answer.
 async fn kept(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
@@ -121,29 +86,4 @@ async fn kept(cluster: &Cluster) -> Vec<String> {
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hint_or_a_silent_node_begins_the_quiet_time_anew() {
-        let (begin, s) = (Instant::now(), Duration::from_secs);
-        let mut free = Free::default();
-        assert!(!free.is_for(begin, true, s(20)));
-        assert!(!free.is_for(begin + s(10), true, s(20)));
-        assert!(!free.is_for(begin + s(19), true, s(20)));
-        assert!(!free.is_for(begin + s(20), false, s(20)));
-        assert!(!free.is_for(begin + s(22), true, s(20)));
-        assert!(!free.is_for(begin + s(32), true, s(20)));
-        assert!(!free.is_for(begin + s(41), true, s(20)));
-        assert!(free.is_for(begin + s(42), true, s(20)));
-        // Nobody has looked for a while.
-        let later = begin + s(60);
-        assert!(!free.is_for(later, true, s(20)));
-        assert!(!free.is_for(later + s(10), true, s(20)));
-        assert!(free.is_for(later + s(20), true, s(20)));
-        assert!(Free::default().is_for(begin, true, s(0)), "one node");
-    }
 }

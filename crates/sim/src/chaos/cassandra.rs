@@ -4,6 +4,7 @@
 //! are down, never. A read asks as many as its level asks for, and takes the newest cell. Counters and
 //! conditional writes are executed as a whole, in the order in which they come.
 
+mod derived;
 mod pages;
 mod replicas;
 mod rows;
@@ -14,6 +15,7 @@ mod views;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+pub(super) use self::derived::{Derived, live};
 pub(super) use self::rows::{Table, tables};
 pub(super) use self::served::{Served, asked_of, dropped, error_saying, kind_of, result, said};
 pub(super) use self::views::Owners;
@@ -85,6 +87,8 @@ pub(super) struct Cluster {
     pub updated: BTreeSet<(i64, i64)>,
     /// Statements that were executed and cannot be copied to layouts.
     pub uncopied: u64,
+    /// If its layouts are in a keyspace of their own.
+    pub derived: Option<Derived>,
     /// Reads of layouts, and writes of a table together with them.
     pub layout_reads: u64,
     pub copied: u64,
@@ -162,6 +166,7 @@ impl Cluster {
             tables: Vec::new(),
             updated: BTreeSet::new(),
             uncopied: 0,
+            derived: None,
             layout_reads: 0,
             copied: 0,
         };
@@ -191,7 +196,9 @@ impl Cluster {
             }
             Written::Rows(update) => {
                 update.apply(&mut node.rows);
-                self.updated.insert(update.id());
+                if update.is_of_table() {
+                    self.updated.insert(update.id());
+                }
             }
         }
     }

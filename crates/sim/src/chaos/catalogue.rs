@@ -12,7 +12,7 @@ use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 
 use super::cassandra::Table;
-use super::wide::{CLUSTERING, KEYSPACE, TABLE};
+use super::wide::{CLUSTERING, KEYSPACE, LAYOUTS, TABLE};
 
 /// Between two changes of the catalogue: the lease, and the longest life of a request.
 pub(super) const WAIT_US: u64 = LEASE.as_micros() as u64 + 12_000_000;
@@ -81,6 +81,8 @@ pub(super) struct Catalogue {
     pub layouts: Vec<OfLayout>,
     /// Layouts come and go.
     pub changes: bool,
+    /// They are in a keyspace of their own.
+    pub derived: bool,
     /// Partitions of the table.
     pub partitions: i64,
 }
@@ -106,12 +108,12 @@ impl Catalogue {
 }
 
 /// What a proxy makes of what it has read.
-pub(super) fn layouts(tables: &[Table], rows: &Rows, flagged: bool) -> Arc<Layouts> {
+pub(super) fn layouts(tables: &[Table], rows: &Rows, flagged: bool, derived: bool) -> Arc<Layouts> {
     let copies = tables.iter().skip(1).zip(rows);
     let copies: Vec<Copy> = copies
         .filter_map(|(table, row)| {
             Some(Copy {
-                keyspace: None,
+                keyspace: derived.then(|| LAYOUTS.to_owned()),
                 physical: table.name.clone(),
                 layout: Layout::new(&table.order.columns)?,
                 readable: (*row)?,
@@ -199,6 +201,7 @@ mod tests {
                 known_since_us: 0,
             }],
             changes: true,
+            derived: false,
             partitions: 1,
         };
         let mut seen = vec![catalogue.rows()[0]];

@@ -63,6 +63,8 @@ pub(super) struct RowWrite {
 pub(super) enum Copied {
     Yes,
     No,
+    /// Layouts are compared with the table afterwards.
+    Compared,
     /// It changes the table itself, or drops it.
     Definition,
 }

@@ -208,6 +208,14 @@ pub(super) const PAGE_OF_LAYOUT_CONTINUED: &str = "layouts: a page is continued"
 pub(super) const PAGE_NOT_CONTINUED: &str = "layouts: a page cannot be continued";
 pub(super) const SCAN_PAUSED: &str = "layouts: a scan is continued later";
 pub(super) const UNCOPIED_REFUSED: &str = "layouts: what cannot be copied is refused";
+pub(super) const DOUBTED: &str = "derived: a proxy doubts partitions";
+pub(super) const SETTLED: &str = "derived: a partition is settled";
+pub(super) const STAYS_IN_DOUBT: &str = "derived: a partition stays in doubt";
+pub(super) const SWEEP_REPAIRS: &str = "derived: a sweep repairs a row";
+pub(super) const SWEEP_DELETES: &str = "derived: a sweep deletes a row";
+pub(super) const HINTS_KEPT: &str = "derived: a hint is kept";
+pub(super) const HINTS_DELIVERED: &str = "derived: a hint is delivered";
+pub(super) const HINTS_LOST: &str = "derived: a hint is lost with its node";
 pub(super) const FENCED: &str = "layouts: a write is refused without a lease";
 
 /// How often things have happened.

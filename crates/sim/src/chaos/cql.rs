@@ -5,7 +5,7 @@ use helenus_wire::{ValueRef, Values, write};
 
 use super::coverage::Kind;
 use super::lists;
-use super::wide::{self, Action, KEYSPACE, TABLE};
+use super::wide::{self, Action, KEYSPACE, LAYOUTS, TABLE};
 
 /// Reads of a key, by anybody; writes of a key, by the one client that owns it.
 pub(super) const READ: &str = "SELECT v FROM ks.t WHERE k = ?";
@@ -161,7 +161,7 @@ fn of_rows(statement: &wide::Statement) -> Kind {
     match statement.action {
         Action::Select(_) if statement.table != TABLE => Kind::LayoutRead,
         Action::Select(_) => Kind::Read,
-        Action::Change(_) | Action::Uncopied | Action::Definition => Kind::Write,
+        Action::Change(_) | Action::Slice(_) | Action::Uncopied | Action::Definition => Kind::Write,
     }
 }
 
@@ -288,7 +288,8 @@ pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
 
 /// Whether a text is about the table with clustering columns, or a layout.
 pub(super) fn is_about_rows(text: &str) -> bool {
-    (text.contains("ks.g") || text.contains(" g ")) && wide::table(text).is_some()
+    (text.contains("ks.g") || text.contains(" g ") || text.contains(LAYOUTS))
+        && wide::table(text).is_some()
 }
 
 /// Name and type of each column of a statement's result, under a schema.
@@ -339,7 +340,8 @@ pub(super) fn table(text: &str) -> &str {
 }
 
 fn write_columns(out: &mut Vec<u8>, text: &str, columns: &[(&str, u16)]) {
-    write::string(out, KEYSPACE);
+    let is_derived = text.contains(LAYOUTS);
+    write::string(out, if is_derived { LAYOUTS } else { KEYSPACE });
     write::string(out, table(text));
     for (name, id) in columns {
         write::string(out, name);

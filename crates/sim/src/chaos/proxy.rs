@@ -57,6 +57,8 @@ pub(super) struct Proxy {
     /// The nodes in the ring that it has heard of, in the order of their tokens, and one that joins.
     pub members: Vec<usize>,
     pub joining: Option<usize>,
+    /// How often the keyspace of derived layouts is replicated, if there is one.
+    pub layouts_replication: Option<Replication>,
     /// What it knows of the catalogue of layouts, and whether it takes their table for flagged.
     pub layouts: Rows,
     pub flagged: bool,
@@ -104,6 +106,7 @@ impl Proxy {
             terms,
             members,
             joining: None,
+            layouts_replication: None,
             layouts: Rows::new(),
             flagged: false,
             leases: Leases::default(),

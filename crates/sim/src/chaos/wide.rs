@@ -12,13 +12,15 @@ pub(super) mod texts;
 
 pub(super) use self::history::{Histories, Scan};
 pub(super) use self::order::Order;
-pub(super) use self::partition::{Change, Partition};
+pub(super) use self::partition::{Change, Partition, Written};
 pub(super) use self::select::Select;
 pub(super) use self::statement::{Action, Statement, columns, markers, read, read_with, table};
 
 /// The table's own name, that of its keyspace, and those of its clustering columns in its own order.
 pub(super) const TABLE: &str = "g";
 pub(super) const KEYSPACE: &str = "ks";
+/// The keyspace of derived layouts.
+pub(super) const LAYOUTS: &str = "ks__layouts";
 pub(super) const CLUSTERING: [&str; 3] = ["a", "b", "c"];
 /// Each clustering column has so many values, from 0 on.
 pub(super) const VALUES: i64 = 3;

@@ -4,6 +4,7 @@ mod aggressors;
 mod answers;
 mod causes;
 mod clients;
+mod derived;
 mod drain;
 mod faults;
 mod greetings;
@@ -20,6 +21,7 @@ mod setup;
 mod shell;
 mod sockets;
 mod strikes;
+mod sweep;
 mod verdict;
 mod waits;
 mod wide;
@@ -39,9 +41,11 @@ use helenus_wire::{Header, Version};
 
 use self::aggressors::Aggression;
 use self::causes::Causes;
+use self::derived::Derived;
 use self::growth::Growth;
 use self::network::{Connection, End};
 use self::strikes::Scope;
+use self::sweep::Comparison;
 use super::bounds::{Bounds, Cause};
 use super::cassandra::{Cluster, Health, Mutation};
 use super::catalogue::{Catalogue, Told};
@@ -106,6 +110,15 @@ enum Event {
     AnswerCatalogue(usize, u64),
     TakeCatalogue(usize, u64, Told),
     CompareLayouts,
+    /// Of derived layouts: hints are delivered, a sweep looks what to compare, and goes on comparing.
+    DeliverHints,
+    Sweep,
+    Compare(Box<Comparison>),
+    /// A proxy tells which partitions are in doubt, these are stored, those of all are read, and come.
+    TellDoubts(usize),
+    WriteDoubts(usize, BTreeSet<i64>),
+    AnswerDoubts(usize, u64),
+    TakeDoubts(usize, u64, BTreeSet<i64>),
     Restart,
     Answered,
     LookForQuiet,
@@ -145,6 +158,8 @@ struct World {
     refused_rows: Vec<(i64, i64)>,
     /// Of the runs with layouts.
     catalogue: Option<Catalogue>,
+    /// Of those whose layouts are derived.
+    derived: Option<Derived>,
     /// What clients may be told of.
     causes: Causes,
     /// All that may go wrong in this run, if it is not everything.
@@ -297,7 +312,10 @@ impl World {
             Event::Arrive(node, job) => self.arrive(node, job),
             Event::Work(node, life, job) => self.end_work(node, life, job),
             Event::Reply(connection, header, body) => self.reply(connection, header, &body),
-            Event::Mutate(mutation) => self.cluster.apply(mutation),
+            Event::Mutate(mutation) => {
+                let now_us = self.now_us();
+                self.cluster.arrive(mutation, now_us);
+            }
             Event::Learn(node) => self.cluster.learn(node),
             Event::Agree(at, held, until_us) => self.agree(at, held, until_us),
             Event::Act(client) => self.act(client),
@@ -321,6 +339,15 @@ impl World {
             Event::AnswerCatalogue(proxy, sent_us) => self.answer_catalogue(proxy, sent_us),
             Event::TakeCatalogue(proxy, sent_us, told) => {
                 self.on_catalogue(proxy, sent_us, told);
+            }
+            Event::DeliverHints => self.deliver_hints(),
+            Event::Sweep => self.sweep(),
+            Event::Compare(comparison) => self.compare(*comparison),
+            Event::TellDoubts(proxy) => self.tell_doubts(proxy),
+            Event::WriteDoubts(proxy, tokens) => self.write_doubts(proxy, tokens),
+            Event::AnswerDoubts(proxy, asked_us) => self.answer_doubts(proxy, asked_us),
+            Event::TakeDoubts(proxy, asked_us, tokens) => {
+                self.take_doubts(proxy, asked_us, tokens);
             }
             Event::Grow => self.grow(),
             Event::Hear(node, view) => self.hear(node, view),

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use helenus_catalogue::sweep::Waits;
+
 use super::super::work::Work;
-use super::pending::Waits;
 
 /// How the work is done.
 pub(super) struct How {

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use helenus_catalogue::sweep::{Due, Left, Pending};
 use helenus_catalogue::{Layout, LayoutState};
-use helenus_rows::TableName;
+use helenus_rows::{Range, TableName};
 
 use super::super::work::Work;
 use super::how::{How, Manner};
-use super::pending::{Due, Left, Pending};
 use super::round::{self, Round};
 use super::told::Told;
 use super::view::View;
@@ -155,7 +155,10 @@ impl<'a> OfTable<'a> {
             return Ok(());
         };
         let written = view.written();
-        let parts: Vec<_> = due.iter().map(|due| (due.range(), due.is_quiet)).collect();
+        let parts: Vec<_> = due
+            .iter()
+            .map(|due| (range_of(due), due.is_quiet))
+            .collect();
         let mut equal: Vec<Due> = Vec::new();
         let mut failed = due.clone();
         let each = |compared: parts::Compared| {
@@ -290,5 +293,31 @@ impl<'a> OfTable<'a> {
         done.repaired += repaired;
         done.opened += begun.len() as u64;
         Ok(true)
+    }
+}
+
+/// The range that holds the partition's token alone.
+fn range_of(due: &Due) -> Range {
+    Range {
+        after: due.token.saturating_sub(1),
+        end: due.token,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_range_of_a_partition_holds_its_token_alone() {
+        let of = |token| Due {
+            token,
+            written_us: 0,
+            is_quiet: false,
+        };
+        let range = range_of(&of(i64::MAX));
+        assert_eq!((range.after, range.end), (i64::MAX - 1, i64::MAX));
+        let range = range_of(&of(i64::MIN + 1));
+        assert_eq!((range.after, range.end), (i64::MIN, i64::MIN + 1));
     }
 }

@@ -9,7 +9,10 @@ use crate::dice::Dice;
 
 impl Cluster {
     pub(in crate::chaos) fn alive(&self, key: i64) -> (Vec<usize>, usize) {
-        let replicas = self.replicas_of(key);
+        self.alive_among(self.replicas_of(key))
+    }
+
+    pub(super) fn alive_among(&self, replicas: Vec<usize>) -> (Vec<usize>, usize) {
         let factor = replicas.len();
         let is_up = |node: &usize| self.seems_up(*node);
         (replicas.into_iter().filter(is_up).collect(), factor)
@@ -136,7 +139,7 @@ impl Cluster {
 
 pub(in crate::chaos) fn required(level: Consistency, factor: usize) -> usize {
     match level {
-        Consistency::ONE => 1,
+        Consistency::ONE | Consistency::LOCAL_ONE | Consistency::ANY => 1,
         Consistency::ALL => factor,
         _ => factor / 2 + 1,
     }

@@ -33,6 +33,8 @@ pub(in crate::chaos) struct Update {
     /// With the number of the table.
     changes: Vec<(usize, Change)>,
     timestamp: i64,
+    /// Who keeps a hint of it for a replica that is away, if anybody does.
+    pub(super) coordinator: Option<usize>,
 }
 
 /// Changes by partition.
@@ -68,6 +70,11 @@ impl Update {
             let partition = tables.entry((*table, self.partition)).or_default();
             partition.apply(change, self.timestamp);
         }
+    }
+
+    /// Whether it writes the table itself.
+    pub(super) fn is_of_table(&self) -> bool {
+        self.changes.iter().any(|(table, _)| *table == 0)
     }
 
     /// What makes it unlike all others: each partition has one writer, who writes once at a time.
@@ -126,13 +133,17 @@ impl Cluster {
             Err(served) => return served,
         };
         match &statement.action {
-            Action::Uncopied => {
+            Action::Uncopied | Action::Slice(_)
+                if statement.change(self.is_derived()).is_none() =>
+            {
                 self.uncopied += 1;
                 result(vec![0, 0, 0, 1])
             }
             Action::Definition => result(vec![0, 0, 0, 1]),
-            Action::Change(change) => {
-                let changes = BTreeMap::from([(statement.partition, vec![(table, *change)])]);
+            Action::Change(_) | Action::Slice(_) | Action::Uncopied => {
+                let change = statement.change(self.is_derived());
+                let change = change.into_iter().map(|change| (table, change));
+                let changes = BTreeMap::from([(statement.partition, change.collect())]);
                 let timestamp = options.timestamp.unwrap_or(now_us as i64);
                 self.write_rows(changes, timestamp, options.consistency, dice)
             }
@@ -156,6 +167,7 @@ impl Cluster {
         if let Err(why) = select.check(&order) {
             return error_saying(code::INVALID, why, &[]);
         }
+        self.check_layout_read(at.0, options.consistency);
         let partition = match self.read_rows(at, options.consistency, dice) {
             Ok(partition) => partition,
             Err(served) => return served,
@@ -203,7 +215,7 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Result<Partition, Served> {
-        let (mut alive, factor) = self.alive(at.1);
+        let (mut alive, factor) = self.alive_of(at);
         let required = required(level, factor);
         if alive.len() < required {
             return Err(unavailable(level, required, alive.len()));
@@ -224,6 +236,9 @@ impl Cluster {
         changes: &Changes,
         level: Consistency,
     ) -> Option<Served> {
+        if level == Consistency::ANY {
+            return None;
+        }
         changes.keys().find_map(|partition| {
             let (alive, factor) = self.alive(*partition);
             let required = required(level, factor);
@@ -244,18 +259,22 @@ impl Cluster {
         }
         let mut later = Vec::new();
         for (partition, changes) in changes {
-            let (mut alive, factor) = self.alive(partition);
+            let table = changes.first().map_or(0, |(table, _)| *table);
+            let (mut alive, factor) = self.alive_of((table, partition));
             let update = Rc::new(Update {
                 partition,
                 changes,
                 timestamp,
+                coordinator: self.hinting(),
             });
+            self.check_layout_write(&update, level);
+            self.hint_for_absent((table, &alive), &update);
             self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
             let of = |node| Mutation {
                 node,
                 written: Written::Rows(update.clone()),
             };
-            for _ in 0..required(level, factor) {
+            for _ in 0..required(level, factor).min(alive.len()) {
                 let node = alive.swap_remove(dice.below(alive.len() as u64) as usize);
                 self.apply(of(node));
             }
@@ -277,19 +296,24 @@ impl Cluster {
     ) -> Served {
         match dice.below(4) {
             0 => error(code::OVERLOADED, &[]),
-            1 => unavailable(options.consistency, 2, 1),
+            1 if options.consistency != Consistency::ANY => unavailable(options.consistency, 2, 1),
             2 => {
                 let is_one = changes.len() == 1;
                 for (partition, changes) in changes {
                     if dice.below(3) == 0 {
                         continue;
                     }
+                    let table = changes.first().map_or(0, |(table, _)| *table);
                     let update = Rc::new(Update {
                         partition,
                         changes,
                         timestamp,
+                        coordinator: self.hinting(),
                     });
-                    let node = self.replicas_of(partition)[0];
+                    let node = self.owners_of((table, partition))[0];
+                    if self.hint_instead(node, &update) {
+                        continue;
+                    }
                     let written = Written::Rows(update);
                     self.apply(Mutation { node, written });
                 }

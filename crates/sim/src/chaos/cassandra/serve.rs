@@ -333,7 +333,10 @@ impl Cluster {
                 Asked::Add(_, amount) => self.once.execute(amount),
                 Asked::List(change) => self.change_list(change, now_us),
                 Asked::Rows(statement) => {
-                    self.uncopied += u64::from(statement.action == Action::Uncopied);
+                    let is_uncopied =
+                        matches!(statement.action, Action::Uncopied | Action::Slice(_))
+                            && statement.change(self.is_derived()).is_none();
+                    self.uncopied += u64::from(is_uncopied);
                 }
                 _ => return error(code::INVALID, &[]),
             }
@@ -364,7 +367,7 @@ impl Cluster {
                 continue;
             };
             let table = self.check_table(&statement.table)?;
-            if let Action::Change(change) = statement.action {
+            if let Some(change) = statement.change(self.is_derived()) {
                 let of_partition = changes.entry(statement.partition).or_default();
                 of_partition.push((table, change));
             }

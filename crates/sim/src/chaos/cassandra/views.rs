@@ -36,7 +36,7 @@ impl Owners {
         }
     }
 
-    fn of(&self, key: i64) -> Vec<usize> {
+    pub(super) fn of(&self, key: i64) -> Vec<usize> {
         let slot = self.ring.slot_of_key(&key.to_be_bytes());
         let nodes = self.replicas.of_slot(slot.unwrap_or(0));
         nodes.iter().map(|node| node.as_usize()).collect()
@@ -78,6 +78,11 @@ impl Views {
 }
 
 impl Cluster {
+    /// The node that serves a request at the moment, and when.
+    pub(super) fn coordinator(&self) -> (usize, u64) {
+        (self.views.coordinator, self.views.now_us)
+    }
+
     fn view(&self) -> &View {
         &self.views.all[self.nodes[self.views.coordinator].view]
     }

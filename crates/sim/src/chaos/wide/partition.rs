@@ -10,6 +10,8 @@ pub(in crate::chaos) enum Change {
     Put(Row, i64),
     DeleteRow(Row),
     DeletePartition,
+    /// All rows with this value of the first column.
+    DeleteSlice(i64),
 }
 
 impl Change {
@@ -17,6 +19,7 @@ impl Change {
         match self {
             Change::Put(of, _) | Change::DeleteRow(of) => of == row,
             Change::DeletePartition => true,
+            Change::DeleteSlice(first) => row[0] == *first,
         }
     }
 
@@ -24,7 +27,7 @@ impl Change {
     pub(in crate::chaos) fn value(&self) -> Option<i64> {
         match self {
             Change::Put(_, value) => Some(*value),
-            Change::DeleteRow(_) | Change::DeletePartition => None,
+            Change::DeleteRow(_) | Change::DeletePartition | Change::DeleteSlice(_) => None,
         }
     }
 }
@@ -54,6 +57,8 @@ impl Written {
 pub(in crate::chaos) struct Partition {
     /// When all of it was deleted last; 0: never.
     deleted: i64,
+    /// The same of slices, by the value of their first column.
+    slices: BTreeMap<i64, i64>,
     rows: BTreeMap<Row, Written>,
 }
 
@@ -65,9 +70,15 @@ impl Partition {
                 self.deleted = self.deleted.max(timestamp);
                 return;
             }
+            Change::DeleteSlice(first) => return self.note_slice(*first, timestamp),
         };
         let value = change.value();
         self.note(row, Written { timestamp, value });
+    }
+
+    fn note_slice(&mut self, first: i64, timestamp: i64) {
+        let known = self.slices.entry(first).or_insert(timestamp);
+        *known = timestamp.max(*known);
     }
 
     fn note(&mut self, row: Row, written: Written) {
@@ -78,6 +89,9 @@ impl Partition {
     /// Takes over what another replica, or another table, has of it.
     pub(in crate::chaos) fn merge(&mut self, other: &Partition) {
         self.deleted = self.deleted.max(other.deleted);
+        for (first, timestamp) in &other.slices {
+            self.note_slice(*first, *timestamp);
+        }
         for (row, written) in &other.rows {
             self.note(*row, *written);
         }
@@ -86,7 +100,10 @@ impl Partition {
     /// What a row holds, and since when.
     pub(in crate::chaos) fn of_row(&self, row: &Row) -> Written {
         let deleted = Written {
-            timestamp: self.deleted,
+            timestamp: self
+                .slices
+                .get(&row[0])
+                .map_or(self.deleted, |at| self.deleted.max(*at)),
             value: None,
         };
         let written = self.rows.get(row).copied().unwrap_or_default();

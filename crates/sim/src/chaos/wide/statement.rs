@@ -2,7 +2,7 @@
 
 use helenus_wire::{ValueRef, Values};
 
-use super::{CLUSTERING, Change, KEYSPACE, Row, Select, TABLE};
+use super::{CLUSTERING, Change, KEYSPACE, LAYOUTS, Row, Select, TABLE};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::chaos) struct Statement {
@@ -20,13 +20,24 @@ pub(in crate::chaos) struct Statement {
 pub(in crate::chaos) enum Action {
     Change(Change),
     Select(Select),
-    /// A write that layouts cannot follow.
+    /// A deletion of the rows with this value of the first column, which layouts cannot follow.
+    Slice(i64),
+    /// Another write that layouts cannot follow.
     Uncopied,
     /// It changes the table itself, or drops it.
     Definition,
 }
 
 impl Statement {
+    /// What it changes, if it is a write that nodes carry out. `slices`: slices are deleted.
+    pub(in crate::chaos) fn change(&self, slices: bool) -> Option<Change> {
+        match self.action {
+            Action::Change(change) => Some(change),
+            Action::Slice(first) => slices.then_some(Change::DeleteSlice(first)),
+            Action::Select(_) | Action::Uncopied | Action::Definition => None,
+        }
+    }
+
     /// Whether its table is in this keyspace.
     pub(in crate::chaos) fn is_in(&self, keyspace: Option<&str>) -> bool {
         self.qualified || keyspace == Some(KEYSPACE)
@@ -42,6 +53,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> + Clone {
 pub(in crate::chaos) fn table(text: &str) -> Option<&str> {
     let mut names = words(text).filter_map(|word| match word.strip_prefix("ks.") {
         Some(name) => Some(name),
+        None if word.starts_with(LAYOUTS) => word.split('.').nth(1),
         None => (word == TABLE).then_some(word),
     });
     names.find(|name| *name == TABLE || name.starts_with("g__layout_"))
@@ -138,6 +150,7 @@ impl Clauses {
             _ if self.conditional => Action::Uncopied,
             (Some(row), _) => Action::Change(Change::DeleteRow(row)),
             (None, [None, None, None]) => Action::Change(Change::DeletePartition),
+            (None, [Some(first), None, None]) => Action::Slice(first),
             (None, _) => Action::Uncopied,
         }
     }
@@ -206,7 +219,7 @@ pub(in crate::chaos) fn read_with(text: &str, values: Vec<Option<i64>>) -> Optio
     };
     Some(Statement {
         table,
-        qualified: text.contains("ks.g"),
+        qualified: text.contains("ks.g") || text.contains(LAYOUTS),
         partition,
         action,
         timestamp,
@@ -299,7 +312,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_copied_is_known() {
-        assert_eq!(action(texts::DELETE_RANGE, &[1, 2]), Action::Uncopied);
+        assert_eq!(action(texts::DELETE_RANGE, &[1, 2]), Action::Slice(2));
         assert_eq!(
             action(texts::UPDATE_IF, &[9, 1, 2, 0, 1, 8]),
             Action::Uncopied

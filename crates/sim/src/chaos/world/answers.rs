@@ -104,6 +104,7 @@ impl World {
             self.answered.1 += u64::from(is_refused(&answer));
         }
         self.take_in(number, &request, &answer);
+        self.note_heard(at, &request, &answer);
         self.judge_recovered(number, at, &request, &answer);
         let is_error = matches!(answer, Answer::Error(..));
         self.note_fared(number, &request, is_error);

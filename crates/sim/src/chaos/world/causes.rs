@@ -7,6 +7,7 @@
 use helenus_wire::code;
 
 use super::World;
+use super::wide::NOT_TAKEN;
 use crate::chaos::client::{InFlight, Purpose, TEXTS};
 use crate::chaos::coverage::Check;
 use crate::chaos::cql;
@@ -187,6 +188,18 @@ impl World {
             let way_us = if says("of a STARTUP") { WAY_US } else { 0 };
             let since_us = begun_us.saturating_sub(way_us);
             return is_of_layouts || self.causes.was_said(at.proxy, code, since_us);
+        }
+        if says(NOT_TAKEN) {
+            let was_said = |code| self.causes.was_said(at.proxy, code, begun_us);
+            return was_silent()
+                || was_lost(now_us - begun_us)
+                || [
+                    code::OVERLOADED,
+                    code::IS_BOOTSTRAPPING,
+                    code::WRITE_TIMEOUT,
+                ]
+                .into_iter()
+                .any(was_said);
         }
         if says("Helenus: rule ") {
             terms.has_rule

@@ -72,6 +72,7 @@ impl World {
             }
         }
         if self.proxies[at.proxy].workers.iter().all(|w| w.ended) {
+            self.end_doubts(at.proxy);
             let delay = 100_000 + self.dice.below(1_000_000);
             self.events.plan(delay, Event::Restart);
         }
@@ -90,6 +91,12 @@ impl World {
         self.proxies
             .push(Proxy::new(config, snapshot, workers, seed, now));
         self.proxies[number].begun_us = self.now_us();
+        if self.derived.is_some() {
+            let of = self.proxies[0].layouts_replication.clone();
+            self.proxies[number].layouts_replication = of;
+            let known = self.proxies[number].members.clone();
+            self.store_snapshot(number, known);
+        }
         self.note(|| format!("proxy {number} begins"));
         if self.catalogue.is_some() {
             self.events

@@ -14,6 +14,7 @@ use crate::chaos::bounds::Cause;
 use crate::chaos::cassandra::Health;
 use crate::chaos::coverage::Fault;
 use crate::chaos::proxy::{At, snapshot};
+use crate::chaos::wide::LAYOUTS;
 
 /// What strikes by chance, some of it more often.
 const CAUSES: [Cause; 19] = [
@@ -114,6 +115,7 @@ impl World {
     fn crash(&mut self, node: usize) -> &'static str {
         self.strike(Fault::NodeCrashes, Scope::node(node));
         self.cluster.nodes[node].health = Health::Down;
+        self.note_down(node);
         self.reset_node(node);
         let for_us = 200_000 + self.dice.below(6_000_000);
         self.note_silent(for_us);
@@ -262,6 +264,10 @@ impl World {
         self.proxies[proxy].members = members;
         if self.catalogue.is_some() {
             new.features.layouts = self.layouts_of(proxy);
+        }
+        if let (Some(of), Some(ring)) = (&self.proxies[proxy].layouts_replication, &new.ring) {
+            let replicas = Arc::new(ring.replica_sets(of));
+            new.keyspaces.insert(LAYOUTS.to_owned(), replicas);
         }
         let common = self.proxies[proxy].common.clone();
         let old = common.snapshot.load_full();

@@ -50,6 +50,7 @@ impl World {
         self.catalogue = Some(Catalogue {
             layouts,
             changes,
+            derived: false,
             partitions,
         });
         if changes {
@@ -71,7 +72,7 @@ impl World {
     /// Clients take their time where layouts come and go, which takes long.
     pub(super) fn slowness(&self) -> u64 {
         match &self.catalogue {
-            Some(catalogue) if catalogue.changes => 20,
+            Some(catalogue) if catalogue.changes || catalogue.derived => 20,
             _ => 1,
         }
     }
@@ -102,7 +103,9 @@ impl World {
             self.events
                 .plan(self.dice.below(100_000), Event::ReadCatalogue(proxy));
         }
-        self.events.plan(1_000_000, Event::CompareLayouts);
+        if self.derived.is_none() {
+            self.events.plan(1_000_000, Event::CompareLayouts);
+        }
     }
 
     /// The next step of a layout, when its time has come.
@@ -173,7 +176,11 @@ impl World {
         if self.proxies[proxy].workers.iter().all(|w| w.ended) {
             return;
         }
+        let is_read = told.rows.is_some();
         self.take_catalogue(proxy, sent_us, told);
+        if is_read {
+            self.tell_doubts(proxy);
+        }
         // Now and then at once, as behind a change of the schema.
         let delay = match self.dice.below(8) {
             0 => self.dice.below(500_000),
@@ -215,7 +222,12 @@ impl World {
         proxy: usize,
     ) -> std::sync::Arc<helenus_engine::features::layouts::Layouts> {
         let of = &self.proxies[proxy];
-        layouts(&self.cluster.tables, &of.layouts, of.flagged)
+        layouts(
+            &self.cluster.tables,
+            &of.layouts,
+            of.flagged,
+            self.derived.is_some(),
+        )
     }
 
     /// For a while a proxy cannot read the catalogue, or not even the flags.
@@ -236,7 +248,7 @@ impl World {
     }
 
     pub(super) fn compare_layouts(&mut self) {
-        let Some(catalogue) = &self.catalogue else {
+        let Some(catalogue) = self.catalogue.as_ref().filter(|of| !of.derived) else {
             return;
         };
         let ready = catalogue.layouts.iter().enumerate();

@@ -107,6 +107,10 @@ impl World {
             return self.drop_request(number, header, body);
         }
         self.judge_route(number, node, header, body);
+        if !self.judge_derived(number, header, body) {
+            self.note_silent(NEVER_US);
+            return self.count("carried out no more");
+        }
         // The connection may be gone by now; a node that has begun goes on all the same.
         let Some(served) = self.serve_by(number, node, header, body) else {
             return;

@@ -8,6 +8,7 @@ use helenus_policy::ring::Replication;
 use helenus_wire::Version;
 
 use super::causes::Causes;
+use super::derived::dice_of_derived;
 use super::growth::{NEWCOMERS, grows};
 use super::layouts::dice_of_layouts;
 use super::lists::has_lists;
@@ -41,7 +42,7 @@ impl World {
             _ => None,
         };
         let memory_max = memory_max.filter(|_| aggressor.is_none());
-        let has_layouts = dice_of_layouts(seed).is_some();
+        let has_layouts = dice_of_layouts(seed).is_some() || dice_of_derived(seed).is_some();
         // Of its own, so that other seeds stay what they are.
         let merges = Dice::of(seed, 3, 0).below(3) == 0 && aggressor.is_none();
         let grows = grows(seed).filter(|_| !has_layouts);
@@ -102,6 +103,7 @@ impl World {
             histories: Histories::default(),
             refused_rows: Vec::new(),
             catalogue: None,
+            derived: None,
             causes: Causes::default(),
             only: few_causes(seed),
             trouble_us: TROUBLE_US,
@@ -122,6 +124,7 @@ impl World {
             dice,
         };
         world.set_up_layouts(seed);
+        world.set_up_derived(seed);
         if let Some(kind) = aggressor {
             let is_absent = bounds.without.contains(&Cause::Aggressor);
             world.set_up_aggressor(seed, kind, is_absent);
@@ -162,6 +165,7 @@ impl World {
         let thawed_us = self.trouble_us + THAWED_AFTER_US;
         self.events.plan(thawed_us, Event::LookForQuiet);
         self.begin_layouts();
+        self.begin_derived();
         self.begin_growth();
     }
 }

@@ -104,7 +104,8 @@ impl World {
             }
             Output::Recall(id) => self.proxies[at.proxy].common.forget_recall(&id),
             // Nobody asks.
-            Output::Report(..) | Output::Feature(_) => {}
+            Output::Report(..) => {}
+            Output::Feature(news) => self.take_news(at, news),
         }
     }
 

@@ -89,7 +89,9 @@ impl World {
         let mut workers = self.proxies.iter().flat_map(|proxy| &proxy.workers);
         let is_quiet =
             self.is_calm && all_left && workers.all(|w| w.engine.leak_check().is_empty());
-        match is_quiet || self.now_us() > self.trouble_us + ANSWERED_AFTER_US {
+        let is_over = is_quiet || self.now_us() > self.trouble_us + ANSWERED_AFTER_US;
+        let is_swept = self.derived.as_ref().is_none_or(|of| of.sweep.is_settled);
+        match is_over && is_swept {
             true => self.events.plan(QUIET_FOR_US, Event::Quiet),
             false => self.events.plan(1_000_000, Event::LookForQuiet),
         }
@@ -115,6 +117,7 @@ impl World {
         ] {
             self.covered.count(what, times);
         }
+        self.count_hints();
         let (reads, copied) = (self.cluster.layout_reads, self.cluster.copied);
         self.covered.count(coverage::LAYOUT_READ, reads);
         self.covered.count(coverage::COPIED, copied);

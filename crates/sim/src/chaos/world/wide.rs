@@ -1,6 +1,6 @@
 //! What clients ask of the table with clustering columns, and what they are answered.
 
-use helenus_wire::code;
+use helenus_wire::{Consistency, code};
 
 use super::World;
 use crate::chaos::client::{Answer, Copied, InFlight, Purpose, RowWrite};
@@ -17,6 +17,9 @@ fn int(cell: &[u8]) -> i64 {
 fn bytes(values: &[i64]) -> Vec<Vec<u8>> {
     values.iter().map(|v| v.to_be_bytes().to_vec()).collect()
 }
+
+/// What a client hears of a write that no coordinator has taken for a layout.
+pub(super) const NOT_TAKEN: &str = "no node has taken it for its layout";
 
 const CARRIED_OUT: &str = "what cannot be copied to layouts was carried out";
 
@@ -101,7 +104,7 @@ impl World {
         let now_us = self.now_us();
         let partition = self.own_partition(number)?;
         let (text, values, change) = self.any_change(number, partition);
-        self.histories.begin(partition, vec![change], now_us);
+        self.begin_write_of(partition, vec![change]);
         let purpose = Purpose::RowWrite(RowWrite {
             partitions: vec![partition],
             timestamp: now_us as i64,
@@ -129,7 +132,7 @@ impl World {
                     Change::Put(row, _) | Change::DeleteRow(row) => {
                         !changes.iter().any(|known| known.touches(&row))
                     }
-                    Change::DeletePartition => changes.is_empty(),
+                    Change::DeletePartition | Change::DeleteSlice(_) => changes.is_empty(),
                 };
                 if is_other {
                     children.push((text, bytes(&values)));
@@ -147,8 +150,15 @@ impl World {
         if copied == Copied::No {
             children.push((texts::DELETE_RANGE, bytes(&[first, 0])));
         }
-        for (partition, changes) in written {
-            self.histories.begin(partition, changes, now_us);
+        let copied = match copied {
+            Copied::No if self.derived.is_some() => Copied::Compared,
+            copied => copied,
+        };
+        for (partition, mut changes) in written {
+            if copied == Copied::Compared && partition == first {
+                changes.push(Change::DeleteSlice(0));
+            }
+            self.begin_write_of(partition, changes);
         }
         let purpose = Purpose::RowWrite(RowWrite {
             partitions,
@@ -164,6 +174,9 @@ impl World {
     fn begin_uncopied(&mut self, number: usize) -> Option<i16> {
         let now_us = self.now_us();
         let partition = self.own_partition(number)?;
+        if self.derived.is_some() {
+            return Some(self.begin_compared(number, partition));
+        }
         let (text, values) = match self.dice.below(6) {
             0..=1 => (texts::DELETE_RANGE, vec![partition, 1]),
             2..=3 => (texts::UPDATE_IF, vec![5, partition, 0, 1, 2, 4]),
@@ -182,6 +195,36 @@ impl World {
         let (client, dice) = (&mut self.clients[number], &mut self.dice);
         let values = bytes(&values);
         Some(client.statement(now_us, text, &values, (100, None), purpose, dice))
+    }
+
+    /// What derived layouts cannot be told: they are compared with the table afterwards.
+    fn begin_compared(&mut self, number: usize, partition: i64) -> i16 {
+        let now_us = self.now_us();
+        self.begin_write_of(partition, vec![Change::DeleteSlice(1)]);
+        let purpose = Purpose::RowWrite(RowWrite {
+            partitions: vec![partition],
+            timestamp: now_us as i64,
+            copied: Copied::Compared,
+        });
+        let (client, dice) = (&mut self.clients[number], &mut self.dice);
+        let values = bytes(&[partition, 1]);
+        client.statement(
+            now_us,
+            texts::DELETE_RANGE,
+            &values,
+            (100, None),
+            purpose,
+            dice,
+        )
+    }
+
+    /// A write is about to be sent.
+    fn begin_write_of(&mut self, partition: i64, changes: Vec<Change>) {
+        let now_us = self.now_us();
+        self.histories.begin(partition, changes, now_us);
+        if let Some(derived) = &mut self.cluster.derived {
+            derived.note_asked(partition, now_us as i64);
+        }
     }
 
     fn begin_select(&mut self, number: usize) -> i16 {
@@ -205,6 +248,7 @@ impl World {
             select,
             last: None,
             seen: 0,
+            weak: self.derived.is_some() && self.dice.below(3) > 0,
         };
         self.ask_rows(number, scan, None)
     }
@@ -221,10 +265,16 @@ impl World {
     fn ask_rows(&mut self, number: usize, scan: Scan, state: Option<&[u8]>) -> i16 {
         let now_us = self.now_us();
         let size = [1, 1, 2, 3, 100][self.dice.below(5) as usize];
-        let (text, values) = (scan.text, bytes(&scan.values));
+        let (text, values, is_weak) = (scan.text, bytes(&scan.values), scan.weak);
         let purpose = Purpose::Rows(Box::new(scan));
         let (client, dice) = (&mut self.clients[number], &mut self.dice);
-        client.statement(now_us, text, &values, (size, state), purpose, dice)
+        let own = client.level;
+        if is_weak {
+            client.level = [Consistency::ONE, Consistency::LOCAL_ONE][dice.below(2) as usize];
+        }
+        let stream = client.statement(now_us, text, &values, (size, state), purpose, dice);
+        client.level = own;
+        stream
     }
 
     pub(super) fn judge_selected(
@@ -300,7 +350,7 @@ impl World {
     ) -> Result<(), String> {
         let now_us = span.1;
         match write.copied {
-            Copied::Yes => {}
+            Copied::Yes | Copied::Compared => {}
             Copied::No => return Err(CARRIED_OUT.to_owned()),
             // Without a lease a proxy does not know that there are layouts.
             Copied::Definition if self.proxies[at.proxy].leases.all_of(span) => {
@@ -325,11 +375,13 @@ impl World {
         let Answer::Error(code, text) = answer else {
             return None;
         };
-        if text.contains("__layout_") {
+        if text.contains("__layout_") && !text.contains(NOT_TAKEN) {
             return Some(Err(format!("a layout is named: {text}")));
         }
         match (&request.purpose, *code) {
-            (Purpose::RowWrite(write), code::INVALID) if write.copied != Copied::Yes => {
+            (Purpose::RowWrite(write), code::INVALID)
+                if matches!(write.copied, Copied::No | Copied::Definition) =>
+            {
                 self.count(coverage::UNCOPIED_REFUSED);
                 Some(Ok(()))
             }

@@ -10,8 +10,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use helenus_rows::Range;
-
 /// Partitions that are compared before new ones are looked for.
 const DUE_MAX: usize = 500;
 /// What can be equal soon is compared again after this time.
@@ -21,14 +19,14 @@ const AGAIN_MUCH_LATER: Duration = Duration::from_secs(60);
 
 /// The times that are waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waits {
+pub struct Waits {
     pub request_max: Duration,
     pub hints_unseen: Duration,
 }
 
 /// Those of one table.
 #[derive(Debug, Default)]
-pub(super) struct Pending(BTreeMap<i64, Seen>);
+pub struct Pending(BTreeMap<i64, Seen>);
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -41,25 +39,16 @@ struct Seen {
 
 /// A partition that is to be compared now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub struct Due {
     pub token: i64,
     pub written_us: i64,
     /// Nothing is under way to it any more: rows that only a layout has can be deleted.
     pub is_quiet: bool,
 }
 
-impl Due {
-    pub(super) fn range(&self) -> Range {
-        Range {
-            after: self.token.saturating_sub(1),
-            end: self.token,
-        }
-    }
-}
-
 /// What came of it, if the partition is not equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub enum Left {
     /// Time will tell.
     ForNow,
     Stuck,
@@ -67,7 +56,7 @@ pub(super) enum Left {
 
 impl Pending {
     /// These are stored now.
-    pub(super) fn note(&mut self, stored: &[(i64, i64)], now: Instant, waits: Waits) {
+    pub fn note(&mut self, stored: &[(i64, i64)], now: Instant, waits: Waits) {
         let mut before = std::mem::take(&mut self.0);
         for (token, written_us) in stored {
             let known = before.remove(token);
@@ -82,21 +71,21 @@ impl Pending {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
     /// True if time alone changes nothing.
-    pub(super) fn is_stuck(&self) -> bool {
+    pub fn is_stuck(&self) -> bool {
         self.0.values().all(|seen| seen.is_stuck)
     }
 
     /// `no_hints`: no node has kept hints for as long as they may go unseen.
-    pub(super) fn due(&self, now: Instant, waits: Waits, no_hints: bool) -> Vec<Due> {
+    pub fn due(&self, now: Instant, waits: Waits, no_hints: bool) -> Vec<Due> {
         let due = self.0.iter().filter(|(_, seen)| seen.next <= now);
         let mut due: Vec<(&i64, &Seen)> = due.collect();
         due.sort_by_key(|(_, seen)| seen.next);
@@ -109,11 +98,11 @@ impl Pending {
         due.collect()
     }
 
-    pub(super) fn settle(&mut self, due: Due) {
+    pub fn settle(&mut self, due: Due) {
         self.0.remove(&due.token);
     }
 
-    pub(super) fn leave(&mut self, due: Due, left: Left, now: Instant) {
+    pub fn leave(&mut self, due: Due, left: Left, now: Instant) {
         if let Some(seen) = self.0.get_mut(&due.token) {
             seen.is_stuck = left == Left::Stuck;
             seen.next = now
@@ -134,6 +123,11 @@ mod tests {
         hints_unseen: Duration::from_secs(20),
     };
 
+    #[allow(clippy::disallowed_methods)]
+    fn begin() -> Instant {
+        Instant::now()
+    }
+
     fn due(pending: &Pending, at: Instant, no_hints: bool) -> Vec<(i64, bool)> {
         let mut due = pending.due(at, WAITS, no_hints);
         due.sort_by_key(|due| due.token);
@@ -143,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_partition_is_compared_after_requests_and_rows_are_deleted_after_hints() {
-        let begin = Instant::now();
+        let begin = begin();
         let at = |s| begin + Duration::from_secs(s);
         let mut pending = Pending::default();
         pending.note(&[(7, 100), (9, 100)], at(0), WAITS);
@@ -164,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_stuck_is_looked_at_again_later() {
-        let begin = Instant::now();
+        let begin = begin();
         let at = |s| begin + Duration::from_secs(s);
         let mut pending = Pending::default();
         pending.note(&[(7, 100)], at(0), WAITS);
@@ -182,18 +176,5 @@ mod tests {
         // Somebody else has compared it.
         pending.note(&[], at(116), WAITS);
         assert!(pending.is_empty());
-    }
-
-    #[test]
-    fn the_range_of_a_partition_holds_its_token_alone() {
-        let of = |token| Due {
-            token,
-            written_us: 0,
-            is_quiet: false,
-        };
-        let range = of(i64::MAX).range();
-        assert_eq!((range.after, range.end), (i64::MAX - 1, i64::MAX));
-        let range = of(i64::MIN + 1).range();
-        assert_eq!((range.after, range.end), (i64::MIN, i64::MIN + 1));
     }
 }
