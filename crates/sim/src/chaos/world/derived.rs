@@ -163,7 +163,10 @@ impl World {
         };
         match news {
             Output::Doubted(doubted) => self.take_doubted(at, &doubted),
-            Output::Missed(missed) => self.violate(format!("{at:?} tells of {missed:?}")),
+            // No layout here is ever gone, and nobody truncates.
+            news @ (Output::Missed(_) | Output::Truncated(..)) => {
+                self.violate(format!("{at:?} tells of {news:?}"));
+            }
         }
     }
 

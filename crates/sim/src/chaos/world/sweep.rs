@@ -17,6 +17,8 @@ use crate::chaos::wide::{Change, Partition, Row, Written, all_rows};
 const EVERY_US: u64 = 1_000_000;
 /// The longest for which a request may be carried out after it was sent: as migrate has it, of these nodes.
 const REQUEST_MAX: Duration = Duration::from_secs(14);
+/// So long after a layout was read the table has all that was written to both before: a lease and a request.
+const SETTLED_US: u64 = 24_000_000;
 /// Rounds follow each other in this time; after trouble once nothing is in doubt any more, or what is does not become
 /// equal. Each renews the doubts that it finds right, so that none would be settled between rounds that are sooner.
 const ROUND_US: u64 = 40_000_000;
@@ -219,6 +221,7 @@ impl World {
             Err(next) => {
                 let delay = match next {
                     Stage::Look(1..) => LOOK_US,
+                    Stage::Table(_) if may_delete => SETTLED_US,
                     _ => self.dice.below(50_000),
                 };
                 comparison.stage = next;
