@@ -38,8 +38,8 @@ const DIFFERENCES_MAX: usize = 100_000;
 /// layout as if nothing had been counted.
 const COUNTED_MIN: u64 = 1_000;
 
-/// A row that differs. Those that are collected are without values, which may be many and large: the table's is its key,
-/// and the layout's has the times at which it was written.
+/// A row that differs. Those that are collected have the times at which they were written, and no values: these may be
+/// large.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
     pub own: Option<Row>,
@@ -275,7 +275,7 @@ impl Look<'_> {
                 match found {
                     Settled::Same => {}
                     Settled::Different(found) => differences.push(Difference {
-                        own: found.own.map(Row::without_values),
+                        own: found.own.map(Row::times_alone),
                         copy: found.copy.map(Row::times_alone),
                     }),
                     Settled::Unsettled => unsettled += 1,

@@ -1,6 +1,7 @@
 //! The sweep of one table.
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -23,6 +24,8 @@ use crate::nodes::ring;
 const RANGES: usize = 4;
 /// A range is compared no more often than this.
 const ROUND_MIN: Duration = Duration::from_secs(600);
+/// Older looks for hints tell nothing.
+const LOOKED_MAX: Duration = Duration::from_secs(15);
 /// Pause if there is nothing to do, or after an error.
 const PAUSE: Duration = Duration::from_secs(10);
 /// One that is asked for once waits no longer than this for partitions that are put in doubt again and again.
@@ -60,6 +63,8 @@ pub(super) struct OfTable<'a> {
     round: RefCell<Option<Round>>,
     /// Layouts that this sweep, or an earlier one that was stopped, has taken on: names, and numbers of their fillings.
     taken_on: RefCell<Option<Vec<(String, i64)>>>,
+    /// When no node had kept hints for as long as they may go unseen.
+    no_hints: Cell<Option<Instant>>,
     is_over: Cell<bool>,
 }
 
@@ -73,20 +78,27 @@ impl<'a> OfTable<'a> {
             pending: RefCell::default(),
             round: RefCell::default(),
             taken_on: RefCell::default(),
+            no_hints: Cell::new(None),
             is_over: Cell::new(false),
         }
     }
 
     /// Everything once.
     pub(super) async fn once(&self) -> Result<Done> {
+        tokio::select! {
+            done = self.compare_once() => done,
+            never = self.watch_hints() => match never {},
+        }
+    }
+
+    async fn compare_once(&self) -> Result<Done> {
         let begin_ms = now_ms();
-        let mut hints = Watched::default();
         // Time is counted from when what is in doubt was first seen.
         self.look_for_doubts().await?;
         while matches!(self.step(begin_ms).await?, Next::GoOn) {}
         let begin = Instant::now();
         loop {
-            self.settle_doubts(&mut hints).await?;
+            self.settle_doubts().await?;
             let is_done = self.pending.borrow().is_stuck();
             if is_done || begin.elapsed() > PATIENCE {
                 break;
@@ -100,13 +112,31 @@ impl<'a> OfTable<'a> {
 
     /// For as long as the table has derived layouts.
     pub(super) async fn while_it_has_layouts(&self) {
-        futures::future::join(self.settle_on_and_on(), self.step_on_and_on()).await;
+        tokio::select! {
+            ((), ()) = futures::future::join(self.settle_on_and_on(), self.step_on_and_on()) => {}
+            never = self.watch_hints() => match never {},
+        }
+    }
+
+    /// Looks for hints while anything is in doubt. Beside the comparisons: some take longer than looks may be apart.
+    async fn watch_hints(&self) -> Infallible {
+        let mut watched = Watched::default();
+        loop {
+            if self.pending.borrow().is_empty() {
+                watched = Watched::default();
+            } else {
+                let unseen = self.how.hints_unseen;
+                let is_free = unseen.is_zero() || watched.look(self.cluster, unseen).await;
+                self.no_hints.set(is_free.then(Instant::now));
+            }
+            tokio::time::sleep(self.how.doubts_every).await;
+        }
     }
 
     async fn settle_on_and_on(&self) {
-        let (mut told, mut hints) = (Told::default(), Watched::default());
+        let mut told = Told::default();
         while !self.is_over.get() {
-            let settled = self.settle_doubts(&mut hints).await;
+            let settled = self.settle_doubts().await;
             told.hear(&self.name.to_string(), &settled);
             tokio::time::sleep(match settled {
                 Ok(()) => self.how.doubts_every,
@@ -138,15 +168,11 @@ impl<'a> OfTable<'a> {
     }
 
     /// Compares the partitions whose time has come.
-    async fn settle_doubts(&self, hints: &mut Watched) -> Result<()> {
+    async fn settle_doubts(&self) -> Result<()> {
         self.look_for_doubts().await?;
-        if self.pending.borrow().is_empty() {
-            *hints = Watched::default();
-            return Ok(());
-        }
         let waits = self.how.waits();
-        let no_hints =
-            waits.hints_unseen.is_zero() || hints.look(self.cluster, waits.hints_unseen).await;
+        let no_hints = self.no_hints.get();
+        let no_hints = no_hints.is_some_and(|at| at.elapsed() < LOOKED_MAX);
         let due = self.pending.borrow().due(Instant::now(), waits, no_hints);
         if due.is_empty() {
             return Ok(());

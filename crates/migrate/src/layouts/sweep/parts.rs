@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use futures::{StreamExt, stream};
 use helenus_catalogue::Layout;
-use helenus_rows::Range;
+use helenus_rows::{Range, remove};
 
-use super::super::compare::{Comparison, Differences, Readers};
+use super::super::compare::{Comparison, Difference, Differences, Readers};
 use super::super::entry::claim;
 use super::super::verdict::{Repairing, Verdict, judged};
 use super::how::Manner;
@@ -126,6 +126,10 @@ impl Looked {
     /// True if layouts have rows there that are to be deleted, as far as that can be told by now.
     fn may_lose_rows(&self) -> bool {
         let mut rows = self.found.iter().flat_map(|found| &found.rows);
-        self.may_delete && rows.any(|row| row.copy.is_some())
+        let has_too_much = |row: &Difference| {
+            let copy = row.copy.as_ref();
+            copy.is_some_and(|copy| !remove(copy, row.own.as_ref()).is_empty())
+        };
+        self.may_delete && rows.any(has_too_much)
     }
 }

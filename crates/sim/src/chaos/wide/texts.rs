@@ -64,7 +64,7 @@ pub(in crate::chaos) const HERE: [&str; 2] = [OF_B_HERE, INSERT_HERE];
 pub(in crate::chaos) const DELETE_RANGE: &str = "DELETE FROM ks.g WHERE p = ? AND a = ?";
 pub(in crate::chaos) const UPDATE_IF: &str =
     "UPDATE ks.g SET v = ? WHERE p = ? AND a = ? AND b = ? AND c = ? IF v = ?";
-pub(in crate::chaos) const ALTER: &str = "ALTER TABLE ks.g DROP v";
+pub(in crate::chaos) const ALTER: &str = "ALTER TABLE ks.g RENAME a TO z";
 pub(in crate::chaos) const DROP: &str = "DROP TABLE ks.g";
 
 /// What a BATCH may consist of.

@@ -122,17 +122,13 @@ impl World {
         let is_free = self.cluster.all_are_up() && !shows;
         let stored = derived.stored.timed();
         let sweep = &mut derived.sweep;
+        let hints_unseen = sweep.waits.hints_unseen;
+        let free_for = sweep.free.is_for(now, is_free, hints_unseen);
         let mut due = Vec::new();
         if sweep.comparing == 0 {
             sweep.pending.note(&stored, now, sweep.waits);
-            if sweep.pending.is_empty() {
-                sweep.free = Free::default();
-            } else {
-                let hints_unseen = sweep.waits.hints_unseen;
-                let free_for = sweep.free.is_for(now, is_free, hints_unseen);
-                let no_hints = hints_unseen.is_zero() || free_for;
-                due = sweep.pending.due(now, sweep.waits, no_hints);
-            }
+            let no_hints = hints_unseen.is_zero() || free_for;
+            due = sweep.pending.due(now, sweep.waits, no_hints);
             sweep.comparing = due.len();
         }
         let due = due
