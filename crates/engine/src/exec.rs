@@ -57,20 +57,18 @@ impl Execution {
     }
 
     /// Sends what comes first.
-    pub(crate) fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    pub(crate) fn begin(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         match &mut self.0 {
-            State::Single(None) if around.query.class == Class::Multi => {
-                match MultiGet::begin(around) {
-                    Spread::No => self.send_whole(around),
-                    Spread::OneNode(node) => self.send_to(around, Target::At(node)),
-                    Spread::Nodes(multi_get) => {
-                        self.0 = State::By(multi_get);
-                        Step::Wait
-                    }
+            State::Single(None) if cx.query.class == Class::Multi => match MultiGet::begin(cx) {
+                Spread::No => self.send_whole(cx),
+                Spread::OneNode(node) => self.send_to(cx, Target::At(node)),
+                Spread::Nodes(multi_get) => {
+                    self.0 = State::By(multi_get);
+                    Step::Wait
                 }
-            }
-            State::Single(None) => self.send_whole(around),
-            State::By(strategy) => strategy.begin(around),
+            },
+            State::Single(None) => self.send_whole(cx),
+            State::By(strategy) => strategy.begin(cx),
             State::Single(Some(_)) | State::Hedged { .. } | State::Held => Step::Wait,
         }
     }
@@ -78,7 +76,7 @@ impl Execution {
     /// Takes in what became of one of its node requests: of its part of that number, if it was one.
     pub(crate) fn on_outcome<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         part: Option<u16>,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -86,34 +84,34 @@ impl Execution {
             return outcome.unchanged();
         };
         let step = match part {
-            Some(part) => strategy.on_part(around, part, outcome),
-            None => strategy.on_whole(around, outcome),
+            Some(part) => strategy.on_part(cx, part, outcome),
+            None => strategy.on_whole(cx, outcome),
         };
         match step {
-            Step::Whole => self.send_whole(around),
+            Step::Whole => self.send_whole(cx),
             step => step,
         }
     }
 
     /// The statement that it had asked the nodes to prepare is prepared by now, or was refused.
-    pub(crate) fn on_range_settled(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    pub(crate) fn on_range_settled(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         match &mut self.0 {
-            State::By(strategy) => strategy.on_range_settled(around),
+            State::By(strategy) => strategy.on_range_settled(cx),
             _ => Step::Wait,
         }
     }
 
-    fn send_whole(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        self.send_to(around, around.target.clone())
+    fn send_whole(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        self.send_to(cx, cx.target.clone())
     }
 
-    fn send_to(&mut self, around: &mut ExecContext<'_>, target: Target) -> Step<'static> {
-        let is_known = around.learned().is_none_or(Learned::has_answers);
-        let work = match around.query.class {
-            Class::Scan if !is_known => around.whole_scan(None),
+    fn send_to(&mut self, cx: &mut ExecContext<'_>, target: Target) -> Step<'static> {
+        let is_known = cx.learned().is_none_or(Learned::has_answers);
+        let work = match cx.query.class {
+            Class::Scan if !is_known => cx.whole_scan(None),
             _ => Prediction::Learned,
         };
-        let sent = around.send_whole(Form::Own, work, target);
+        let sent = cx.send_whole(Form::Own, work, target);
         self.sent(sent);
         Step::Wait
     }
@@ -230,9 +228,9 @@ impl Execution {
     }
 
     /// Its client is answered now, whatever its node requests come to.
-    pub(crate) fn on_cut_short(&mut self, around: &mut ExecContext<'_>) {
+    pub(crate) fn on_cut_short(&mut self, cx: &mut ExecContext<'_>) {
         if let State::By(strategy) = &mut self.0 {
-            strategy.on_cut_short(around);
+            strategy.on_cut_short(cx);
         }
     }
 

@@ -22,7 +22,7 @@ use crate::session::login::queue::Logins;
 use crate::snapshot::{HostId, Snapshot};
 use crate::statement::learned::alike::Shapes;
 use crate::statement::prepared::asked::AskedStatement;
-use crate::statement::prepared::id_lookup_cache::{Asker, Recalled};
+use crate::statement::prepared::id_lookup_cache::{Asker, IdLookups};
 use crate::statement::prepared::registry::Registry;
 use crate::statement::prepared::{PassedStatement, Prepared};
 use crate::stats::Stats;
@@ -54,7 +54,7 @@ pub struct Common {
     pub clients: AtomicUsize,
     /// Nodes that Cassandra has reported as down.
     down: Mutex<FxHashSet<HostId>>,
-    recalled: Mutex<Recalled>,
+    id_lookups: Mutex<IdLookups>,
     /// Workers that have ended.
     ended: Mutex<FxHashSet<usize>>,
     /// The bound on memory where none is set.
@@ -187,7 +187,7 @@ impl Common {
             descriptions: AtomicU64::new(0),
             clients: AtomicUsize::new(0),
             down: Mutex::default(),
-            recalled: Mutex::new(Recalled::default()),
+            id_lookups: Mutex::new(IdLookups::default()),
             ended: Mutex::default(),
             memory_max_default: memory_max,
             stats: Arc::new(Stats::default()),
@@ -217,14 +217,14 @@ impl Common {
     /// True if a node is to be asked for a prepared statement that nobody here knows. It will be known a little
     /// later, or not at all; nothing waits for it.
     pub(crate) fn wants_recall(&self, id: &[u8], asker: Asker, now: Instant) -> bool {
-        let recalled = self.recalled.lock();
-        recalled.is_ok_and(|mut recalled| recalled.is_due(id, asker, now))
+        let id_lookups = self.id_lookups.lock();
+        id_lookups.is_ok_and(|mut id_lookups| id_lookups.is_due(id, asker, now))
     }
 
     /// A prepared statement was not asked for after all.
     pub fn forget_recall(&self, id: &[u8]) {
-        if let Ok(mut recalled) = self.recalled.lock() {
-            recalled.forget(id);
+        if let Ok(mut id_lookups) = self.id_lookups.lock() {
+            id_lookups.forget(id);
         }
     }
 

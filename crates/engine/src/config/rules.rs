@@ -233,7 +233,7 @@ impl RuleSettings {
                 self.names_partition()
                     && (self.deny.is_some() || self.read_only || self.bounds_consistency()),
                 "forbids something for one partition, which IN, token(), a scan or another spelling gets \
-                 around: leave out key and token, or take permissions in Cassandra, or limit it by \
+                 cx: leave out key and token, or take permissions in Cassandra, or limit it by \
                  requests_per_second, bytes_per_second or in_flight",
             ),
         ];

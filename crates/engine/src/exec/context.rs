@@ -47,7 +47,7 @@ pub(crate) struct Todo {
 
 /// An execution's view of the engine.
 pub(crate) struct ExecContext<'a> {
-    pub cx: &'a mut Context,
+    pub engine: &'a mut Context,
     /// The client request.
     pub key: ClientRequestKey,
     pub query: &'a Query,
@@ -83,7 +83,7 @@ impl<'a> ExecContext<'a> {
     }
 
     pub(crate) fn memory(&self) -> &Ledger {
-        &self.cx.memory
+        &self.engine.memory
     }
 
     /// Sends a node request for the whole of it.
@@ -115,8 +115,8 @@ impl<'a> ExecContext<'a> {
         work: Prediction,
         target: Target,
     ) -> NodeRequestKey {
-        let request = NodeRequest::new(owner, form, work, target, self.cx.now);
-        let key = self.requests.insert(&self.cx.memory, request);
+        let request = NodeRequest::new(owner, form, work, target, self.engine.now);
+        let key = self.requests.insert(&self.engine.memory, request);
         self.todo.route.push(key);
         key
     }
@@ -147,7 +147,7 @@ impl<'a> ExecContext<'a> {
 
     /// True if nodes have had anything else than scans to do a moment ago, from any worker.
     pub(crate) fn others_lately(&self) -> bool {
-        self.queues.others_lately(self.cx.now_us())
+        self.queues.others_lately(self.engine.now_us())
     }
 
     /// True if scans are in flight, from any worker, or wait here.
@@ -167,20 +167,20 @@ impl<'a> ExecContext<'a> {
 
     /// True if a near node can be asked, and is not known to be in trouble.
     pub(crate) fn is_usable(&self, node: NodeIndex) -> bool {
-        self.links.is_fit(self.cx, self.query.pool, node)
-            && self.cx.snapshot.places.locality(node) != Some(Locality::Remote)
+        self.links.is_fit(self.engine, self.query.pool, node)
+            && self.engine.snapshot.places.locality(node) != Some(Locality::Remote)
     }
 
     /// Nodes answer a statement as it is, but have refused its parts.
     pub(crate) fn blame_parts(&self, statement: &Statement) {
-        add(&self.cx.shared.stats.global.scans_not_in_parts, 1);
+        add(&self.engine.shared.stats.global.scans_not_in_parts, 1);
         let table = statement.facts.table.as_ref();
         let table = table.map_or("?", |name| name.as_str());
         tracing::info!(
             table,
             "nodes answer a statement as it is but refuse its parts: it is read whole for a while"
         );
-        statement.learned.suspension.begin(self.cx.now);
+        statement.learned.suspension.begin(self.engine.now);
     }
 
     /// How large its table is, if a node has told.
@@ -190,7 +190,7 @@ impl<'a> ExecContext<'a> {
             Some((keyspace, table)) => (&**keyspace, &**table),
             None => self.statement()?.table(self.query.keyspace.as_deref())?,
         };
-        self.cx.snapshot.sizes.get(keyspace, table)
+        self.engine.snapshot.sizes.get(keyspace, table)
     }
 
     /// True if it reads all of its part of the ring, however little it returns.

@@ -81,13 +81,13 @@ fn fails_everywhere(failure: &Failure<'_>) -> Result<bool, Malformed> {
 }
 
 /// A node has refused a part.
-pub(crate) fn note_refused(around: &ExecContext<'_>, failure: &Failure<'_>) {
+pub(crate) fn note_refused(cx: &ExecContext<'_>, failure: &Failure<'_>) {
     if failure.is_unprepared()
-        && let Some(statement) = around.statement()
+        && let Some(statement) = cx.statement()
     {
         statement.forget_range();
     }
-    let (keyspace, table) = table_of(around.query).unwrap_or_default();
+    let (keyspace, table) = table_of(cx.query).unwrap_or_default();
     tracing::debug!(
         keyspace,
         table,

@@ -24,7 +24,7 @@ pub(crate) trait Strategy: Debug {
     /// Takes in what became of its part of that number. [`Step::Whole`]: nothing of it is under way any more.
     fn on_part<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a>;

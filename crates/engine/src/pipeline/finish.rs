@@ -292,7 +292,7 @@ impl Engine {
             && let Some(client) = ended.client()
             && let Some(client) = self.requests.clients.get_mut(client)
         {
-            client.trail_mut().note(&ended);
+            client.timing_mut().note(&ended);
         }
     }
 

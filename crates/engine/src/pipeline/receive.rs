@@ -71,14 +71,14 @@ impl Engine {
             return;
         }
         let Some(with_columns) = self.with_unknown_columns(&arrival, &analysis) else {
-            return self.take_in(arrival, analysis, false);
+            return self.after_system(arrival, analysis, false);
         };
         let arrival = Arrival {
             body: &with_columns,
             content: &with_columns[arrival.payload().len()..],
             ..arrival
         };
-        self.take_in(arrival, analysis, false);
+        self.after_system(arrival, analysis, false);
     }
 
     /// Has an unknown prepared statement looked up, if it has not been of late.
@@ -99,7 +99,7 @@ impl Engine {
 
     /// Takes in a request whose body has been read; it may have waited for the end of a pause.
     #[inline]
-    pub(crate) fn take_in(
+    pub(crate) fn after_system(
         &mut self,
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
@@ -119,7 +119,7 @@ impl Engine {
         };
         let mut slot = Slot::default();
         match features::on_request(self, &arrived, has_waited, &mut slot) {
-            Verdict::GoOn => self.go_on(arrival, analysis, statement, &mut slot),
+            Verdict::GoOn => self.after_rules(arrival, analysis, statement, &mut slot),
             Verdict::Waits | Verdict::Answered => {}
             Verdict::Refused(why) => self.refuse(&arrival, statement.as_deref(), &why),
             Verdict::Instead(body) => self.go_on_with(arrival, &body, &mut slot),
@@ -145,12 +145,12 @@ impl Engine {
             ..arrival
         };
         let statement = analysis.of_one(opcode);
-        self.go_on(arrival, analysis, statement, slot);
+        self.after_rules(arrival, analysis, statement, slot);
     }
 
     /// Goes on with a request that has passed what it had to pass.
     #[inline]
-    fn go_on(
+    fn after_rules(
         &mut self,
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
@@ -169,7 +169,7 @@ impl Engine {
         if instead.sent.is_some() {
             return self.carry_out_instead(arrival, instead, slot);
         }
-        self.carry_out(arrival, analysis, statement, (instead.until, slot));
+        self.submit(arrival, analysis, statement, (instead.until, slot));
     }
 
     /// Carries out what is sent in place of a client's request.
@@ -204,11 +204,11 @@ impl Engine {
             Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let statement = analysis.of_one(opcode);
-        self.carry_out(arrival, analysis, statement, (until, slot));
+        self.submit(arrival, analysis, statement, (until, slot));
     }
 
     /// Carries out a request that the proxy does not answer itself.
-    fn carry_out(
+    fn submit(
         &mut self,
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
@@ -282,7 +282,7 @@ impl Engine {
             }
             return self.route(node_request);
         }
-        let step = self.advance(key, |execution, around| execution.begin(around));
+        let step = self.advance(key, |execution, cx| execution.begin(cx));
         self.take_step(key, step, None);
     }
 }

@@ -8,7 +8,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::{Held, Ledger};
 use crate::pipeline::node_request::{NodeRequest, NodeRequests, Target};
 use crate::pipeline::query::{Query, SPARE_BYTES_MAX};
-use crate::pipeline::timing::Trail;
+use crate::pipeline::timing::Timing;
 use crate::rewrite::schema_read::SchemaRead;
 use crate::scheduler::scan_limit::Counted;
 use crate::support::registry::Registry;
@@ -33,7 +33,7 @@ pub(crate) struct ClientRequest {
     /// Hides from its answer what clients do not see, if it is a read of the schema.
     schema_read: Option<Box<SchemaRead>>,
     /// Where its time has gone so far.
-    trail: Trail,
+    timing: Timing,
     pub features: features::Slot,
     _held: Holding,
 }
@@ -59,7 +59,7 @@ impl ClientRequest {
             target,
             execution,
             schema_read: None,
-            trail: Trail::default(),
+            timing: Timing::default(),
             features,
             _held: held,
         }
@@ -105,13 +105,13 @@ impl ClientRequest {
     }
 
     /// Where its time has gone so far.
-    pub(crate) fn trail(&self) -> &Trail {
-        &self.trail
+    pub(crate) fn timing(&self) -> &Timing {
+        &self.timing
     }
 
     #[inline]
-    pub(crate) fn trail_mut(&mut self) -> &mut Trail {
-        &mut self.trail
+    pub(crate) fn timing_mut(&mut self) -> &mut Timing {
+        &mut self.timing
     }
 
     /// Hides from its answer the parts of the schema that clients do not see.

@@ -82,8 +82,8 @@ impl Engine {
         if !request.is_some_and(|request| request.execution.awaits(part, key)) {
             return;
         }
-        let step = self.advance(client, |execution, around| {
-            execution.on_outcome(around, Some(part), outcome)
+        let step = self.advance(client, |execution, cx| {
+            execution.on_outcome(cx, Some(part), outcome)
         });
         self.take_step(client, step, None);
     }
@@ -95,8 +95,8 @@ impl Engine {
         error: ErrorBody<'_>,
         in_doubt: bool,
     ) {
-        let step = self.advance(client, |execution, around| {
-            execution.on_outcome(around, None, Outcome::of_proxy(error, None, in_doubt))
+        let step = self.advance(client, |execution, cx| {
+            execution.on_outcome(cx, None, Outcome::of_proxy(error, None, in_doubt))
         });
         self.take_step(client, step, None);
     }
@@ -187,8 +187,8 @@ impl Engine {
         if !is_single {
             let prelude = stripped.as_deref().unwrap_or(prelude);
             let outcome = Outcome::of_response(response.with(header, prelude), untried, in_doubt);
-            step = self.advance(client, |execution, around| {
-                execution.on_outcome(around, None, outcome)
+            step = self.advance(client, |execution, cx| {
+                execution.on_outcome(cx, None, outcome)
             });
         }
         let mut body = match &stripped {

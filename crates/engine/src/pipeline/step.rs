@@ -24,8 +24,8 @@ impl Engine {
             return Step::Wait;
         };
         let (execution, query, target) = request.carried_out();
-        let mut around = ExecContext {
-            cx: &mut self.cx,
+        let mut cx = ExecContext {
+            engine: &mut self.cx,
             key,
             query,
             target,
@@ -36,8 +36,8 @@ impl Engine {
             is_wanted,
             todo: Todo::default(),
         };
-        let step = act(execution, &mut around);
-        let todo = around.todo;
+        let step = act(execution, &mut cx);
+        let todo = cx.todo;
         request.query.send_before = todo.send_before.or(request.query.send_before);
         for node_request in todo.cancel {
             self.drop_node_request(node_request);
@@ -106,7 +106,7 @@ impl Engine {
 
     /// The statement that an aggregate has asked the nodes to prepare is prepared by now, or was refused.
     pub(crate) fn on_range_settled(&mut self, key: ClientRequestKey) {
-        let step = self.advance(key, |execution, around| execution.on_range_settled(around));
+        let step = self.advance(key, |execution, cx| execution.on_range_settled(cx));
         self.take_step(key, step, None);
     }
 

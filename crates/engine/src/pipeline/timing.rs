@@ -12,7 +12,7 @@ const NODES_MAX: u16 = u32::BITS as u16;
 /// Times of all node requests of one client request, added up. Those that ran at the same time count each,
 /// so sums may exceed the time that its client has waited.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trail {
+pub(crate) struct Timing {
     /// In queues of nodes, in the proxy, in microseconds.
     pub queued_us: u32,
     /// From sending to the answer, in microseconds.
@@ -31,9 +31,9 @@ pub(crate) struct Trail {
     nodes: u32,
 }
 
-impl Default for Trail {
-    fn default() -> Trail {
-        Trail {
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
             queued_us: 0,
             at_nodes_us: 0,
             slowest_us: 0,
@@ -67,7 +67,7 @@ impl Ended {
     }
 }
 
-impl Trail {
+impl Timing {
     /// A node request of it has ended.
     #[inline]
     pub(crate) fn note(&mut self, ended: &NodeRequest) {
@@ -129,19 +129,19 @@ mod tests {
 
     #[test]
     fn times_are_added_up_and_the_slowest_node_is_named() {
-        let mut trail = Trail::default();
+        let mut timing = Timing::default();
         for (node, queued_us, at_node_us) in [(3, 10, 100), (70, 0, 900), (0, 5, 300)] {
-            trail.add(&Ended {
+            timing.add(&Ended {
                 queued_us,
                 at_node_us,
                 attempts: 2,
                 node: Some(NodeIndex(node)),
             });
         }
-        assert_eq!((trail.queued_us, trail.at_nodes_us), (15, 1_300));
-        let slowest = (trail.slowest(), trail.slowest_us);
+        assert_eq!((timing.queued_us, timing.at_nodes_us), (15, 1_300));
+        let slowest = (timing.slowest(), timing.slowest_us);
         assert_eq!(slowest, (Some(NodeIndex(70)), 900));
-        assert_eq!((trail.node_requests, trail.attempts), (3, 6));
-        assert_eq!(trail.nodes(), [NodeIndex(0), NodeIndex(3)]);
+        assert_eq!((timing.node_requests, timing.attempts), (3, 6));
+        assert_eq!(timing.nodes(), [NodeIndex(0), NodeIndex(3)]);
     }
 }

@@ -98,24 +98,24 @@ impl Aggregate {
     }
 
     /// Sends the client's own request.
-    fn send_whole(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        let work = around.whole_scan(self.bounds);
-        let sent = around.send_whole(Form::Own, work, around.target.clone());
+    fn send_whole(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        let work = cx.whole_scan(self.bounds);
+        let sent = cx.send_whole(Form::Own, work, cx.target.clone());
         self.flow = Flow::AsItIs(Some(sent));
         Step::Wait
     }
 
     /// Sends stretches; if they cannot be expressed, the whole.
-    fn launch(&mut self, around: &mut ExecContext<'_>, stretches: Vec<Stretch>) -> Step<'static> {
+    fn launch(&mut self, cx: &mut ExecContext<'_>, stretches: Vec<Stretch>) -> Step<'static> {
         let Flow::Parts { parts, .. } = &mut self.flow else {
             return Step::Wait;
         };
         let ranges = stretches.into_iter().map(|stretch| Range::of(stretch, 0));
-        if !parts.launch(around, ranges.collect()) {
-            return self.abandon_parts(around);
+        if !parts.launch(cx, ranges.collect()) {
+            return self.abandon_parts(cx);
         }
         if !std::mem::replace(&mut self.was_cut, true) {
-            add(&around.cx.shared.stats.global.scans_in_parts, 1);
+            add(&cx.engine.shared.stats.global.scans_in_parts, 1);
         }
         Step::Wait
     }
@@ -124,62 +124,62 @@ impl Aggregate {
     /// single part may be a text.
     fn launch_rest(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         stretches: Vec<Stretch>,
         rows: f64,
     ) -> Step<'static> {
         let Flow::Parts { parts, rest } = &mut self.flow else {
             return Step::Wait;
         };
-        let learned = around.learned();
+        let learned = cx.learned();
         parts.expect(rows, stretches.len(), |rows| {
             learned.map_or(1_000, |learned| learned.pieces().work_us(rows))
         });
         let several = stretches.len() > 1;
-        if several && prepare_range(around, Some(around.key)) == Preparation::UnderWay {
+        if several && prepare_range(cx, Some(cx.key)) == Preparation::UnderWay {
             *rest = Some(Rest::Cut(stretches));
             return Step::Wait;
         }
-        parts.adopt_form(around);
-        self.launch(around, stretches)
+        parts.adopt_form(cx);
+        self.launch(cx, stretches)
     }
 
     /// All parts that were sent have come back: there may be more to send.
-    fn advance(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    fn advance(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         let Flow::Parts { parts, rest } = &mut self.flow else {
             return Step::Wait;
         };
         let rows = parts.rows;
-        let (stretch, learned) = match (&*rest, around.learned()) {
+        let (stretch, learned) = match (&*rest, cx.learned()) {
             (Some(Rest::Uncut(stretch)), Some(learned)) => (*stretch, learned),
             (Some(Rest::Cut(_)), _) => return Step::Wait,
-            _ => return self.fold_parts(around),
+            _ => return self.fold_parts(cx),
         };
         *rest = None;
         let left = self.bounds.unwrap_or(stretch);
         let sampled = (left.tokens() - stretch.tokens()).max(1);
         let density = (rows as f64).max(0.5) / sampled as f64;
-        let ring = around.cx.snapshot.ring.as_ref();
+        let ring = cx.engine.snapshot.ring.as_ref();
         let cut = ring.map(|ring| cut_aggregate(ring, stretch, density, &learned.pieces()));
         let stretches = cut.unwrap_or_else(|| vec![stretch]);
-        self.launch_rest(around, stretches, density * stretch.tokens() as f64)
+        self.launch_rest(cx, stretches, density * stretch.tokens() as f64)
     }
 
     fn on_part_answered(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         index: u16,
         response: Response<'_>,
     ) -> Step<'static> {
         let page = RowsView::parse(response.content).ok();
-        let page = page.filter(|page| response.has_rows() && RingParts::fits(around, page));
-        let (Some(page), Some(learned)) = (page, around.learned()) else {
-            return self.abandon_parts(around);
+        let page = page.filter(|page| response.has_rows() && RingParts::fits(cx, page));
+        let (Some(page), Some(learned)) = (page, cx.learned()) else {
+            return self.abandon_parts(cx);
         };
         if fold(&self.folds, std::slice::from_ref(&page)).is_none() {
             // Values of which only the nodes know the order, or how they add up.
-            learned.suspension.begin(around.cx.now);
-            return self.abandon_parts(around);
+            learned.suspension.begin(cx.engine.now);
+            return self.abandon_parts(cx);
         }
         let Flow::Parts { parts, .. } = &mut self.flow else {
             return Step::Wait;
@@ -190,23 +190,23 @@ impl Aggregate {
         };
         let rows = rows_folded(&self.folds, &page, response.service_us, beside);
         learned.note_piece(response.service_us, rows, page.byte_len());
-        parts.keep(around, index, (&page, rows), &response);
-        if !around.is_wanted {
+        parts.keep(cx, index, (&page, rows), &response);
+        if !cx.is_wanted {
             Step::Unwanted
-        } else if around.memory().is_full(0) {
-            self.abandon_parts(around)
+        } else if cx.memory().is_full(0) {
+            self.abandon_parts(cx)
         } else if parts.gather.missing() == 0 {
-            self.advance(around)
-        } else if parts.send_unsent(around) {
+            self.advance(cx)
+        } else if parts.send_unsent(cx) {
             Step::Wait
         } else {
-            self.abandon_parts(around)
+            self.abandon_parts(cx)
         }
     }
 
     fn on_part_failed<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         index: u16,
         failure: Failure<'a>,
     ) -> Step<'a> {
@@ -222,37 +222,37 @@ impl Aggregate {
         let sent = match remedy(&failure, range.retries, can_be_halved) {
             Remedy::Again => {
                 range.retries += 1;
-                parts.send_again(around, usize::from(index), failure.untried)
+                parts.send_again(cx, usize::from(index), failure.untried)
             }
-            Remedy::Halves => parts.halve(around, usize::from(index), &failure),
+            Remedy::Halves => parts.halve(cx, usize::from(index), &failure),
             Remedy::AsItIs => {
                 self.parts_refused = !failure.is_unprepared();
-                note_refused(around, &failure);
+                note_refused(cx, &failure);
                 false
             }
             Remedy::Nothing => {
-                parts.discard(around, 0);
+                parts.discard(cx, 0);
                 self.flow = Flow::AsItIs(None);
                 return Step::Failed(failure);
             }
         };
         match sent {
             true => Step::Wait,
-            false => self.abandon_parts(around),
+            false => self.abandon_parts(cx),
         }
     }
 
     /// Sends the aggregate as it is.
-    fn abandon_parts(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    fn abandon_parts(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         if let Flow::Parts { parts, .. } = &self.flow {
-            parts.discard(around, 0);
+            parts.discard(cx, 0);
         }
-        self.send_whole(around)
+        self.send_whole(cx)
     }
 
     /// The aggregates of all parts are made into one row.
-    fn fold_parts(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        let (Flow::Parts { parts, .. }, Some(statement)) = (&self.flow, around.statement()) else {
+    fn fold_parts(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        let (Flow::Parts { parts, .. }, Some(statement)) = (&self.flow, cx.statement()) else {
             return Step::Wait;
         };
         let pages = parts.gather.contents();
@@ -265,8 +265,8 @@ impl Aggregate {
         });
         let Some(mut join) = folded else {
             // Values of which only the nodes know the order, or how they add up.
-            statement.learned.suspension.begin(around.cx.now);
-            return self.abandon_parts(around);
+            statement.learned.suspension.begin(cx.engine.now);
+            return self.abandon_parts(cx);
         };
         let mut told = Warnings::default();
         parts.warn_of(parts.gather.len(), &mut told);
@@ -277,12 +277,12 @@ impl Aggregate {
         if let Some(stretch) = self.bounds {
             statement.learned.note_density(parts.rows, stretch.tokens());
         }
-        if parts.skip_metadata && skips_metadata(around.query) {
+        if parts.skip_metadata && skips_metadata(cx.query) {
             join.skip_metadata();
         }
         let mut warnings = Vec::new();
         let header_flags = told.write(&mut warnings);
-        around.memory().sub(parts.gather.byte_len());
+        cx.memory().sub(parts.gather.byte_len());
         self.flow = Flow::AsItIs(None);
         let body = join.into_body(warnings);
         Step::Done { header_flags, body }
@@ -292,7 +292,7 @@ impl Aggregate {
 impl RingParts {
     /// A part was too much for a node: its halves are sent instead, and those of all other parts as
     /// large that no node has yet.
-    fn halve(&mut self, around: &mut ExecContext<'_>, index: usize, failure: &Failure<'_>) -> bool {
+    fn halve(&mut self, cx: &mut ExecContext<'_>, index: usize, failure: &Failure<'_>) -> bool {
         debug_assert_eq!(failure.error.code, code::READ_TIMEOUT);
         let tokens = |range: &Range| range.stretch().map_or(0, Stretch::tokens);
         let sent = self.sent();
@@ -302,9 +302,9 @@ impl RingParts {
             if at == index || tokens(&part.of) < least {
                 continue;
             }
-            let queued = part.child().filter(|child| around.is_queued(*child));
+            let queued = part.child().filter(|child| cx.is_queued(*child));
             if let Some(child) = queued {
-                around.todo.cancel.push(child);
+                cx.todo.cancel.push(child);
             }
             if queued.is_some() || at >= sent {
                 halved.push(at);
@@ -318,16 +318,16 @@ impl RingParts {
             if let Some([first, second]) = range.stretch().and_then(Stretch::halves) {
                 let times = range.halved + 1;
                 *range = Range::of(first, times);
-                self.add(around, vec![Range::of(second, times)]);
+                self.add(cx, vec![Range::of(second, times)]);
             }
         }
         for at in halved.into_iter().filter(|at| *at < sent) {
             let untried = failure.untried.filter(|_| at == index);
-            if !self.send_again(around, at, untried) {
+            if !self.send_again(cx, at, untried) {
                 return false;
             }
         }
-        self.send_unsent(around)
+        self.send_unsent(cx)
     }
 }
 

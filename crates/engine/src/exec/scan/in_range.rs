@@ -147,18 +147,18 @@ impl RangeQuery<'_> {
 /// Has the nodes prepare a query's statement over parts of the ring, where that is worth it. `waiter`
 /// goes on when they have answered.
 pub(crate) fn prepare_range(
-    around: &mut ExecContext<'_>,
+    cx: &mut ExecContext<'_>,
     waiter: Option<ClientRequestKey>,
 ) -> Preparation {
-    let query = around.query;
+    let query = cx.query;
     let Some(statement) = &query.statement else {
         return Preparation::NotYet;
     };
     let waiter = waiter.map(|request| Waiter {
-        worker: around.cx.index,
+        worker: cx.engine.index,
         request,
     });
-    let snapshot = &around.cx.snapshot;
+    let snapshot = &cx.engine.snapshot;
     // Other workers ask the same: it is one of them that has the nodes prepare it.
     let mut known = statement.in_range();
     let range = match &mut *known {
@@ -176,7 +176,7 @@ pub(crate) fn prepare_range(
         }
         InRange::Unknown { .. } => derive(query, snapshot),
         InRange::Refused { text, until } => {
-            let expired = *until <= around.cx.now;
+            let expired = *until <= cx.engine.now;
             let range = derive(query, snapshot);
             range.filter(|range| expired || *range.text != **text)
         }
@@ -187,7 +187,7 @@ pub(crate) fn prepare_range(
     };
     *known = InRange::Asked(waiter.into_iter().collect());
     drop(known);
-    around.todo.prepare = Some(RangePrepare {
+    cx.todo.prepare = Some(RangePrepare {
         statement: statement.clone(),
         derived: Arc::new(Statement::new(&range.text)),
         keyspace: keyspace_of(query).map(Into::into),

@@ -20,7 +20,7 @@ pub(in crate::exec) struct Beginning<'a> {
 /// The first rows of a part. `ends`: nothing comes behind them, because the LIMIT is reached. `None` if
 /// their paging state cannot be known.
 pub(in crate::exec) fn beginning<'a>(
-    around: &ExecContext<'_>,
+    cx: &ExecContext<'_>,
     page: &RowsView<'a>,
     rows: usize,
     ends: bool,
@@ -29,7 +29,7 @@ pub(in crate::exec) fn beginning<'a>(
         let bytes = page.first_rows(rows)?;
         return Some(Beginning { bytes, state: None });
     }
-    let columns = partition_columns(around.query, &around.cx.snapshot)?;
+    let columns = partition_columns(cx.query, &cx.engine.snapshot)?;
     beginning_of(page, rows, &columns)
 }
 

@@ -63,21 +63,21 @@ struct Planned {
 
 impl MultiGet {
     /// Asks the owners of a read's keys, if that is worth it.
-    pub(in crate::exec) fn begin(around: &mut ExecContext<'_>) -> Spread {
-        let Some(planned) = plan(around) else {
+    pub(in crate::exec) fn begin(cx: &mut ExecContext<'_>) -> Spread {
+        let Some(planned) = plan(cx) else {
             return Spread::No;
         };
         if let [(node, _)] = planned.reads.as_slice() {
             return Spread::OneNode(*node);
         }
         let bytes: usize = planned.reads.iter().map(|(_, body)| body.len()).sum();
-        if around.memory().is_full(bytes) {
+        if cx.memory().is_full(bytes) {
             return Spread::No;
         }
-        add(&around.cx.shared.stats.global.reads_by_owner, 1);
+        add(&cx.engine.shared.stats.global.reads_by_owner, 1);
         let mut gather = Gather::default();
         for (index, (node, body)) in planned.reads.into_iter().enumerate() {
-            let own = around.query;
+            let own = cx.query;
             let query = Query {
                 prepared: own.prepared.clone(),
                 statement: own.statement.clone(),
@@ -86,11 +86,10 @@ impl MultiGet {
                 class: Class::Multi,
                 resendable: Resendable::Always,
                 consistency: own.consistency,
-                ..Query::new(Opcode::Execute, around.cx.snapshot.version, body)
+                ..Query::new(Opcode::Execute, cx.engine.snapshot.version, body)
             };
             gather.push(());
-            let child =
-                around.send_part(index as u16, query, Prediction::Learned, Target::At(node));
+            let child = cx.send_part(index as u16, query, Prediction::Learned, Target::At(node));
             gather.sent(index, child);
         }
         Spread::Nodes(Box::new(MultiGet {
@@ -106,7 +105,7 @@ impl MultiGet {
     /// One of the reads has been answered, or never will be.
     fn take_in<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         index: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -118,7 +117,7 @@ impl MultiGet {
             Outcome::Answered(response) if response.has_rows() => response,
             Outcome::Answered(_) | Outcome::Failed(_) => return Step::Whole,
         };
-        let Some(prepared) = &around.query.prepared else {
+        let Some(prepared) = &cx.query.prepared else {
             return Step::Whole;
         };
         let learned = &prepared.statement.learned;
@@ -131,36 +130,36 @@ impl MultiGet {
             Ok(page) if page.has_metadata(&prepared.result_metadata) => {}
             _ => return Step::Whole,
         }
-        self.keep(around, index, &response);
-        if !around.is_wanted {
+        self.keep(cx, index, &response);
+        if !cx.is_wanted {
             Step::Unwanted
-        } else if around.memory().is_full(0) {
+        } else if cx.memory().is_full(0) {
             Step::Whole
         } else if self.gather.missing() == 0 {
-            self.merge(around)
+            self.merge(cx)
         } else {
             Step::Wait
         }
     }
 
-    fn keep(&mut self, around: &ExecContext<'_>, index: u16, response: &Response<'_>) {
+    fn keep(&mut self, cx: &ExecContext<'_>, index: u16, response: &Response<'_>) {
         if !self.gather.keep(index, response.content) {
             return;
         }
-        around.memory().add(response.content.len());
+        cx.memory().add(response.content.len());
         if response.header.flags & flags::WARNING != 0 {
             self.warnings.note(response.prelude);
         }
     }
 
     /// Drops the answers that have come. Those still to come are for nobody.
-    fn abandon(&self, around: &mut ExecContext<'_>) {
-        around.memory().sub(self.gather.byte_len());
-        around.cancel_queued(&self.gather.children());
+    fn abandon(&self, cx: &mut ExecContext<'_>) {
+        cx.memory().sub(self.gather.byte_len());
+        cx.cancel_queued(&self.gather.children());
     }
 
-    fn merge(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        let Some(prepared) = &around.query.prepared else {
+    fn merge(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        let Some(prepared) = &cx.query.prepared else {
             return Step::Whole;
         };
         let pages = self.gather.contents();
@@ -181,10 +180,10 @@ impl MultiGet {
         }
         let in_keys = prepared.in_keys.as_ref();
         let Some(mut join) = in_keys.and_then(|in_keys| in_keys.merge(&pages, limit)) else {
-            learned.suspension.begin(around.cx.now);
+            learned.suspension.begin(cx.engine.now);
             return Step::Whole;
         };
-        if self.skip_metadata && skips_metadata(around.query) {
+        if self.skip_metadata && skips_metadata(cx.query) {
             join.skip_metadata();
         }
         let mut warnings = Vec::new();
@@ -197,13 +196,13 @@ impl MultiGet {
 impl Strategy for MultiGet {
     fn on_part<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
-        let step = self.take_in(around, part, outcome);
+        let step = self.take_in(cx, part, outcome);
         if matches!(step, Step::Whole) {
-            self.abandon(around);
+            self.abandon(cx);
         }
         step
     }
@@ -226,12 +225,12 @@ impl Strategy for MultiGet {
 }
 
 /// How a read is split, if that is worth it.
-fn plan(around: &ExecContext<'_>) -> Option<Planned> {
-    let (query, snapshot) = (around.query, &around.cx.snapshot);
+fn plan(cx: &ExecContext<'_>) -> Option<Planned> {
+    let (query, snapshot) = (cx.query, &cx.engine.snapshot);
     let prepared = query.prepared.as_ref()?;
     let in_keys = prepared.in_keys.as_ref()?;
     let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
-    if !around.cx.shared.config.scheduling.in_parts()
+    if !cx.engine.shared.config.scheduling.in_parts()
         || query.opcode != Opcode::Execute
         || query.header_flags & own != 0
         || query.consistency.is_serial()
@@ -239,7 +238,7 @@ fn plan(around: &ExecContext<'_>) -> Option<Planned> {
             .statement
             .learned
             .suspension
-            .is_in_force(around.cx.now)
+            .is_in_force(cx.engine.now)
     {
         return None;
     }
@@ -280,7 +279,7 @@ fn plan(around: &ExecContext<'_>) -> Option<Planned> {
         state: None,
     };
     let id = (&*prepared.id, prepared.result_metadata_id.as_deref());
-    let groups = owners_of_all(around, &replicas)?;
+    let groups = owners_of_all(cx, &replicas)?;
     let reads = groups.into_iter().map(|(node, members)| {
         let only: Vec<&[u8]> = members.iter().map(|at| values[*at]).collect();
         let (mut list, mut body) = (Vec::new(), Vec::new());

@@ -14,10 +14,10 @@ const KEYS_MIN: usize = 64;
 /// more if they own enough. Those that are not well are asked only for what no other node has. `None` if
 /// the owners of one are all away.
 pub(super) fn owners_of_all(
-    around: &ExecContext<'_>,
+    cx: &ExecContext<'_>,
     replicas: &[&[NodeIndex]],
 ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
-    let count = around.cx.snapshot.nodes.len();
+    let count = cx.engine.snapshot.nodes.len();
     let mut usable = vec![false; count];
     for owner in replicas.iter().flat_map(|owners| owners.iter()) {
         usable[owner.as_usize()] = true;
@@ -25,16 +25,16 @@ pub(super) fn owners_of_all(
     let owners = (0..count).map(|index| NodeIndex(index as u16));
     let owners: Vec<NodeIndex> = owners.filter(|node| usable[node.as_usize()]).collect();
     for owner in &owners {
-        usable[owner.as_usize()] = around.is_usable(*owner);
+        usable[owner.as_usize()] = cx.is_usable(*owner);
     }
     let mut well = usable.clone();
     for some in owners.chunks(CANDIDATES_MAX) {
-        let lagging = around.queues.lagging(around.cx, some);
+        let lagging = cx.queues.lagging(cx.engine, some);
         for (at, owner) in some.iter().enumerate() {
             well[owner.as_usize()] &= lagging >> at & 1 == 0;
         }
     }
-    let turn = scattered(around.rotation) as usize;
+    let turn = scattered(cx.rotation) as usize;
     groups(replicas, &well, turn).or_else(|| groups(replicas, &usable, turn))
 }
 

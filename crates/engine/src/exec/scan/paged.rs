@@ -102,30 +102,30 @@ impl PagedScan {
     /// Asks for the next piece.
     pub(in crate::exec) fn send_piece(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         target: Target,
     ) -> Step<'static> {
-        let Planned { rows, work } = self.plan_piece(around);
+        let Planned { rows, work } = self.plan_piece(cx);
         let form = Form::Piece {
             size: i32::try_from(rows).unwrap_or(i32::MAX),
             state: self.state.clone(),
         };
-        self.flow = Flow::Pieces(Some(around.send_whole(form, work, target)));
+        self.flow = Flow::Pieces(Some(cx.send_whole(form, work, target)));
         Step::Wait
     }
 
     /// Asks for the piece behind the rows that have come, where that is kept.
-    pub(in crate::exec) fn go_on(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        if !around.is_wanted {
+    pub(in crate::exec) fn go_on(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        if !cx.is_wanted {
             return Step::Unwanted;
         }
-        let target = Target::of(self.place_of_state(around));
-        self.send_piece(around, target)
+        let target = Target::of(self.place_of_state(cx));
+        self.send_piece(cx, target)
     }
 
     /// Where the key of the paging state is kept.
-    fn place_of_state(&self, around: &ExecContext<'_>) -> Option<Place> {
-        let ring = around.cx.snapshot.ring.as_ref()?;
+    fn place_of_state(&self, cx: &ExecContext<'_>) -> Option<Place> {
+        let ring = cx.engine.snapshot.ring.as_ref()?;
         Some(Place {
             slot: ring.slot_of_key(page_key(self.state.as_deref()?)?)?,
             token: None,
@@ -134,13 +134,13 @@ impl PagedScan {
     }
 
     /// Decides how many rows to ask for next, and predicts the work.
-    fn plan_piece(&self, around: &ExecContext<'_>) -> Planned {
-        let scheduling = &around.cx.shared.config.scheduling;
-        let learned = around.learned();
+    fn plan_piece(&self, cx: &ExecContext<'_>) -> Planned {
+        let scheduling = &cx.engine.shared.config.scheduling;
+        let learned = cx.learned();
         let known = learned.map(Learned::pieces);
-        let others = around.others_lately();
+        let others = cx.others_lately();
         let larger = if others { 1 } else { AMONG_SCANS };
-        let alone = !others && !around.scans_about();
+        let alone = !others && !cx.scans_about();
         let bytes_max = scheduling.piece_kib * 1024 * larger;
         let us_max = match alone {
             true => 0,
@@ -148,7 +148,7 @@ impl PagedScan {
         };
         let is_like = learned.and_then(Learned::pieces_alike).is_some();
         let is_new = known.is_none_or(|known| known.samples() == 0) && !is_like;
-        let size = around.table_size().filter(|_| is_new);
+        let size = cx.table_size().filter(|_| is_new);
         let fit = |us| size.map(|size| size.rows_in(us, bytes_max) as usize);
         let rows_at_first = match fit(us_max) {
             Some(rows) => rows.clamp(ROWS_OF_ANY_SIZE, ROWS_OF_KNOWN_SIZE * larger),
@@ -193,14 +193,14 @@ impl PagedScan {
     /// A piece has ended, or the read of the rows behind parts.
     pub(in crate::exec) fn on_piece<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         if let Flow::AsItIs(_) = self.flow {
             return outcome.unchanged();
         }
         let response = match outcome {
-            Outcome::Failed(failure) => return self.on_piece_failed(around, failure),
+            Outcome::Failed(failure) => return self.on_piece_failed(cx, failure),
             Outcome::Answered(response) if response.has_rows() => response,
             Outcome::Answered(_) => return Step::PassThrough,
         };
@@ -208,52 +208,52 @@ impl PagedScan {
             Ok(page) => page,
             Err(e) => return Step::Broken(e.to_string()),
         };
-        let Some(statement) = around.statement() else {
+        let Some(statement) = cx.statement() else {
             return Step::PassThrough;
         };
         if std::mem::take(&mut self.parts_refused) {
-            around.blame_parts(statement);
+            cx.blame_parts(statement);
         }
         let learned = &statement.learned;
         learned.note_piece(response.service_us, page.row_count, page.byte_len());
-        if around.filters() && matches!(self.flow, Flow::Pieces(_)) {
-            self.note_passed(around, &page, response.service_us);
+        if cx.filters() && matches!(self.flow, Flow::Pieces(_)) {
+            self.note_passed(cx, &page, response.service_us);
         }
-        let partitions = look_at_partitions(around, &page);
+        let partitions = look_at_partitions(cx, &page);
         let enough = page.row_count >= self.wanted().unwrap_or(usize::MAX);
         if !self.has_read() && (enough || page.paging_state.is_none()) {
             self.note_page(learned, page.row_count, page.paging_state, partitions);
             return Step::PassThrough;
         }
-        self.take_in(around, &page, &response, partitions)
+        self.take_in(cx, &page, &response, partitions)
     }
 
     /// Joins a page to the rows that have come.
     fn take_in(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         page: &RowsView<'_>,
         response: &Response<'_>,
         partitions: Partitions,
     ) -> Step<'static> {
-        let joined = self.join_page(around, page);
+        let joined = self.join_page(cx, page);
         if joined && response.header.flags & flags::WARNING != 0 {
             self.warnings.note(response.prelude);
         }
         if let Flow::Tail(_, tail) = &self.flow {
             if !joined {
                 // The parts have no paging state of their own to go on from.
-                self.forget_rows(around);
-                return self.go_on(around);
+                self.forget_rows(cx);
+                return self.go_on(cx);
             }
             tail.finish(&mut self.join);
         }
         self.flow = Flow::Pieces(None);
         if !joined && self.page_size.is_none() {
             // The schema has changed meanwhile, and this client asks for no second page.
-            self.forget_rows(around);
+            self.forget_rows(cx);
             self.state = None;
-            return self.go_on(around);
+            return self.go_on(cx);
         }
         self.empty = match page.row_count {
             0 => self.empty + 1,
@@ -267,30 +267,26 @@ impl PagedScan {
         let goes_on = joined && self.empty <= EMPTY_MAX;
         let more = self.join.paging_state().is_some() && self.wanted() != Some(0) && goes_on;
         if !more {
-            if let Some(learned) = around.learned() {
+            if let Some(learned) = cx.learned() {
                 let (rows, state) = (self.join.row_count(), self.join.paging_state());
                 self.note_page(learned, rows, state, partitions);
             }
-            around.memory().sub(self.join.held_len());
+            cx.memory().sub(self.join.held_len());
             let join = std::mem::take(&mut self.join);
             return self.done(join);
         }
-        if around.memory().is_full(0) {
+        if cx.memory().is_full(0) {
             return Step::NoMemory;
         }
         self.state = self.join.paging_state().map(<[u8]>::to_vec);
-        self.go_on(around)
+        self.go_on(cx)
     }
 
     /// Joins a page to the rows that have come; false if it has other columns.
-    pub(in crate::exec) fn join_page(
-        &mut self,
-        around: &ExecContext<'_>,
-        page: &RowsView<'_>,
-    ) -> bool {
+    pub(in crate::exec) fn join_page(&mut self, cx: &ExecContext<'_>, page: &RowsView<'_>) -> bool {
         let held = self.join.held_len();
         let joined = self.join.push(page).is_ok();
-        around.memory().add(self.join.held_len() - held);
+        cx.memory().add(self.join.held_len() - held);
         joined
     }
 
@@ -298,28 +294,24 @@ impl PagedScan {
     /// else: the page begins anew, piece by piece, which may well succeed or else says what the client
     /// should hear. An overloaded node is not asked again. A guardrail on page sizes that nobody has
     /// told of may be about the piece alone: the client's own request shows that.
-    fn on_piece_failed<'a>(
-        &mut self,
-        around: &mut ExecContext<'_>,
-        failure: Failure<'a>,
-    ) -> Step<'a> {
+    fn on_piece_failed<'a>(&mut self, cx: &mut ExecContext<'_>, failure: Failure<'a>) -> Step<'a> {
         if matches!(self.flow, Flow::Tail(..)) && !failure.is_of_overload() {
-            self.forget_rows(around);
-            return self.send_piece(around, Target::ANY);
+            self.forget_rows(cx);
+            return self.send_piece(cx, Target::ANY);
         }
         if failure.is_of_page_size() {
-            self.forget_rows(around);
-            let work = around.whole_scan(self.bounds);
-            let target = around.target.clone();
-            self.flow = Flow::AsItIs(around.send_whole(Form::Own, work, target));
+            self.forget_rows(cx);
+            let work = cx.whole_scan(self.bounds);
+            let target = cx.target.clone();
+            self.flow = Flow::AsItIs(cx.send_whole(Form::Own, work, target));
             return Step::Wait;
         }
         Outcome::Failed(failure).unchanged()
     }
 
     /// Lets go of the rows that have come, with what came with them.
-    pub(in crate::exec) fn forget_rows(&mut self, around: &ExecContext<'_>) {
-        around.memory().sub(self.join.held_len());
+    pub(in crate::exec) fn forget_rows(&mut self, cx: &ExecContext<'_>) {
+        cx.memory().sub(self.join.held_len());
         self.join = RowsJoin::default();
         self.warnings = Warnings::default();
     }
@@ -382,12 +374,12 @@ impl PagedScan {
     /// A page is complete with the rows of its parts.
     pub(in crate::exec) fn done_in_parts(
         &self,
-        around: &ExecContext<'_>,
+        cx: &ExecContext<'_>,
         join: RowsJoin,
     ) -> Step<'static> {
-        if let Some(learned) = around.learned() {
+        if let Some(learned) = cx.learned() {
             let (rows, state) = (join.row_count(), join.paging_state());
-            self.note_page(learned, rows, state, partitions_of(around));
+            self.note_page(learned, rows, state, partitions_of(cx));
         }
         self.done(join)
     }
@@ -396,11 +388,11 @@ impl PagedScan {
     /// the nodes take over the ring.
     pub(in crate::exec) fn note_passed(
         &self,
-        around: &ExecContext<'_>,
+        cx: &ExecContext<'_>,
         page: &RowsView<'_>,
         service_us: u32,
     ) {
-        let (Some(learned), Some(from)) = (around.learned(), self.left()) else {
+        let (Some(learned), Some(from)) = (cx.learned(), self.left()) else {
             return;
         };
         let rows = self.join.row_count() + page.row_count;
@@ -413,7 +405,7 @@ impl PagedScan {
         let passed = end.and_then(|end| Stretch::new(from.above, end));
         if let Some(passed) = passed {
             learned.note_stretch(passed.tokens(), service_us);
-            note_table_pace(around, passed.tokens(), service_us);
+            note_table_pace(cx, passed.tokens(), service_us);
         }
     }
 

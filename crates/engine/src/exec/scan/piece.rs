@@ -13,20 +13,20 @@ pub(crate) enum Partitions {
 }
 
 /// `Visible` if the query's result shows which partitions its rows are in.
-pub(crate) fn partitions_of(around: &ExecContext<'_>) -> Partitions {
-    match partition_columns(around.query, &around.cx.snapshot) {
+pub(crate) fn partitions_of(cx: &ExecContext<'_>) -> Partitions {
+    match partition_columns(cx.query, &cx.engine.snapshot) {
         Some(_) => Partitions::Visible,
         None => Partitions::Hidden,
     }
 }
 
 /// Learns from rows how many are in a partition, if they show it.
-pub(crate) fn look_at_partitions(around: &mut ExecContext<'_>, page: &RowsView<'_>) -> Partitions {
-    let random = around.cx.random();
-    let Some(columns) = partition_columns(around.query, &around.cx.snapshot) else {
+pub(crate) fn look_at_partitions(cx: &mut ExecContext<'_>, page: &RowsView<'_>) -> Partitions {
+    let random = cx.engine.random();
+    let Some(columns) = partition_columns(cx.query, &cx.engine.snapshot) else {
         return Partitions::Hidden;
     };
-    if let Some(learned) = around.learned()
+    if let Some(learned) = cx.learned()
         && learned.spread.wants_partitions(page.row_count, random)
         && let Some(rows) = rows_in_partition(page, &columns)
     {

@@ -40,20 +40,20 @@ const FIRST_OF_LEFT: u64 = 16;
 const FIRST_OF_TABLE: u64 = 128;
 
 /// The ring, if a query may be read in parts at all.
-fn ring_to_cut<'a>(around: &'a ExecContext<'_>) -> Option<&'a Ring> {
-    let may = around.cx.shared.config.scheduling.in_parts();
-    ring_of(around).filter(|_| may)
+fn ring_to_cut<'a>(cx: &'a ExecContext<'_>) -> Option<&'a Ring> {
+    let may = cx.engine.shared.config.scheduling.in_parts();
+    ring_of(cx).filter(|_| may)
 }
 
 /// The ring, if a query may be read over stretches of it.
-fn ring_of<'a>(around: &'a ExecContext<'_>) -> Option<&'a Ring> {
-    let learned = around.learned()?;
-    let ring = around.cx.snapshot.ring.as_ref()?;
+fn ring_of<'a>(cx: &'a ExecContext<'_>) -> Option<&'a Ring> {
+    let learned = cx.learned()?;
+    let ring = cx.engine.snapshot.ring.as_ref()?;
     let may = ring.partitioner() == Partitioner::Murmur3
         // The node has something to say about that.
-        && !around.query.consistency.is_serial()
-        && !learned.suspension.is_in_force(around.cx.now);
-    options(around.query)?;
+        && !cx.query.consistency.is_serial()
+        && !learned.suspension.is_in_force(cx.engine.now);
+    options(cx.query)?;
     may.then_some(ring)
 }
 
@@ -61,13 +61,13 @@ fn ring_of<'a>(around: &'a ExecContext<'_>) -> Option<&'a Ring> {
 /// one owner ends and the next begins, so that each part is read where it is kept and nothing is read
 /// in vain; and further where that is too much at a time.
 pub(in crate::exec) fn plan_page(
-    around: &ExecContext<'_>,
+    cx: &ExecContext<'_>,
     wanted: Option<usize>,
     left: Option<Stretch>,
 ) -> Option<Cuts> {
-    let learned = around.learned()?;
-    let ring = ring_to_cut(around)?;
-    let scheduling = &around.cx.shared.config.scheduling;
+    let learned = cx.learned()?;
+    let ring = ring_to_cut(cx)?;
+    let scheduling = &cx.engine.shared.config.scheduling;
     let rows_min = scheduling.parallel_rows;
     let wanted = wanted?;
     if scheduling.order().parallel() {
@@ -91,11 +91,11 @@ pub(in crate::exec) fn plan_page(
     let least = tokens((rows_min / PARTS).max(1)).max(span / PAGE_PARTS_MAX);
     let most = if !scheduling.in_pieces() {
         u64::MAX
-    } else if around.others_lately() || around.scans_about() {
+    } else if cx.others_lately() || cx.scans_about() {
         tokens(learned.piece_rows(scheduling.piece_kib * 1024, scheduling.piece_us()))
     } else {
         // Twice as many as can be in flight: those that come back early make room.
-        span / (2 * around.scan_permits_idle()).max(1)
+        span / (2 * cx.scan_permits_idle()).max(1)
     };
     let tokens = cuts(ring, left.first(span), least, most);
     (tokens.len() > 1).then_some(Cuts {
@@ -114,26 +114,23 @@ pub(in crate::exec) struct StretchPlan {
 }
 
 /// The first stretch of a page of a scan that filters; `None` if it is not to be read stretch by stretch.
-pub(in crate::exec) fn plan_stretches(
-    around: &ExecContext<'_>,
-    left: Stretch,
-) -> Option<StretchPlan> {
-    let scheduling = &around.cx.shared.config.scheduling;
-    if !scheduling.in_pieces() || scheduling.piece_us() == 0 || !around.filters() {
+pub(in crate::exec) fn plan_stretches(cx: &ExecContext<'_>, left: Stretch) -> Option<StretchPlan> {
+    let scheduling = &cx.engine.shared.config.scheduling;
+    if !scheduling.in_pieces() || scheduling.piece_us() == 0 || !cx.filters() {
         return None;
     }
-    ring_of(around)?;
-    let learned = around.learned()?;
-    let table = around.query.table.as_ref();
+    ring_of(cx)?;
+    let learned = cx.learned()?;
+    let table = cx.query.table.as_ref();
     let known = KnownPaces {
         own: learned.pace(),
         alike: learned.pace_alike(),
-        size: around.table_size(),
+        size: cx.table_size(),
         table: table.map(|table| table.pace()).unwrap_or_default(),
-        may_be_long: learned.may_be_long(around.cx.now),
+        may_be_long: learned.may_be_long(cx.engine.now),
     };
-    let alone = !around.others_lately() && !around.scans_about();
-    let tokens = known.first_stretch(left.tokens(), stretch_us(around, alone))?;
+    let alone = !cx.others_lately() && !cx.scans_about();
+    let tokens = known.first_stretch(left.tokens(), stretch_us(cx, alone))?;
     Some(StretchPlan { tokens, alone })
 }
 
@@ -178,8 +175,8 @@ impl KnownPaces {
 }
 
 /// Short scans of small stretches say little of the table: what they take is mostly not reading.
-pub(in crate::exec) fn note_table_pace(around: &ExecContext<'_>, tokens: u64, us: u32) {
-    if let Some(table) = &around.query.table
+pub(in crate::exec) fn note_table_pace(cx: &ExecContext<'_>, tokens: u64, us: u32) {
+    if let Some(table) = &cx.query.table
         && (tokens >= RING / 4 || us >= SHORT_US)
     {
         table.note_pace(tokens, us);
@@ -187,13 +184,13 @@ pub(in crate::exec) fn note_table_pace(around: &ExecContext<'_>, tokens: u64, us
 }
 
 /// How long a stretch is to take, in microseconds.
-pub(in crate::exec) fn stretch_us(around: &ExecContext<'_>, alone: bool) -> u32 {
-    let larger = match (around.others_lately(), alone) {
+pub(in crate::exec) fn stretch_us(cx: &ExecContext<'_>, alone: bool) -> u32 {
+    let larger = match (cx.others_lately(), alone) {
         (true, _) => 1,
         (false, true) => STRETCH_ALONE,
         (false, false) => STRETCH_AMONG_SCANS,
     };
-    match around.cx.shared.config.scheduling.piece_us() {
+    match cx.engine.shared.config.scheduling.piece_us() {
         // Since it has begun, the settings have changed to any length.
         0 => STRETCH_ANY_US,
         piece_us => piece_us * larger,
@@ -217,12 +214,12 @@ fn plan_as_published(ring: &Ring, wanted: usize, left: Stretch, density: f64) ->
 
 /// How an aggregate over a stretch is to be read.
 pub(in crate::exec) fn plan_aggregate(
-    around: &ExecContext<'_>,
+    cx: &ExecContext<'_>,
     left: Option<Stretch>,
 ) -> AggregatePlan {
     let plan = || {
-        let learned = around.learned()?;
-        let ring = ring_to_cut(around)?;
+        let learned = cx.learned()?;
+        let ring = ring_to_cut(cx)?;
         let left = left?;
         if let Some(density) = learned.rows_per_token() {
             let parts = cut_aggregate(ring, left, density, &learned.pieces());
@@ -235,8 +232,7 @@ pub(in crate::exec) fn plan_aggregate(
         }
         let sample = left.tokens() / SAMPLE;
         let sample = left.first(
-            around
-                .table_size()
+            cx.table_size()
                 .map_or(sample, |size| size.sample_in(SAMPLE_US).min(sample)),
         );
         let rest = left.behind(sample.up_to)?;

@@ -125,10 +125,10 @@ pub(crate) struct RingParts {
 
 impl RingParts {
     /// Without parts so far.
-    pub(crate) fn new(around: &ExecContext<'_>, asked: Asked, at_once: AtOnce) -> RingParts {
-        let seconds = around.cx.since_1970().as_secs();
+    pub(crate) fn new(cx: &ExecContext<'_>, asked: Asked, at_once: AtOnce) -> RingParts {
+        let seconds = cx.engine.since_1970().as_secs();
         RingParts {
-            form: range_form(around.query, around.cx),
+            form: range_form(cx.query, cx.engine),
             asked,
             at_once,
             gather: Gather::default(),
@@ -139,13 +139,13 @@ impl RingParts {
             part_rows: 0,
             took_us: 0,
             now_in_seconds: i32::try_from(seconds).ok(),
-            skip_metadata: skips_metadata(around.query),
+            skip_metadata: skips_metadata(cx.query),
         }
     }
 
     /// Asks for the rest as is best by now.
-    pub(crate) fn adopt_form(&mut self, around: &ExecContext<'_>) {
-        self.form = range_form(around.query, around.cx);
+    pub(crate) fn adopt_form(&mut self, cx: &ExecContext<'_>) {
+        self.form = range_form(cx.query, cx.engine);
     }
 
     /// Expects `rows` rows in all of `parts` parts.
@@ -163,29 +163,29 @@ impl RingParts {
 
     /// Adds parts and sends what may be under way at a time; false, with nothing sent, if they cannot be
     /// expressed or there is no room for them.
-    pub(crate) fn launch(&mut self, around: &mut ExecContext<'_>, ranges: Vec<Range>) -> bool {
+    pub(crate) fn launch(&mut self, cx: &mut ExecContext<'_>, ranges: Vec<Range>) -> bool {
         let at_once = match self.at_once {
             AtOnce::Few => ranges.len().min(UNDER_WAY_MIN),
             AtOnce::All => ranges.len(),
         };
         // Each has the client's values, or its text.
-        let bytes = around.query.body.len() * at_once;
-        if around.memory().is_full(bytes) {
+        let bytes = cx.query.body.len() * at_once;
+        if cx.memory().is_full(bytes) {
             return false;
         }
         let first = self.gather.len();
-        self.add(around, ranges);
-        if self.body(around, first).is_none() {
+        self.add(cx, ranges);
+        if self.body(cx, first).is_none() {
             return false;
         }
-        self.send_unsent(around)
+        self.send_unsent(cx)
     }
 
     /// Adds parts that are not sent yet.
-    pub(crate) fn add(&mut self, around: &ExecContext<'_>, ranges: Vec<Range>) {
-        let scheduling = &around.cx.shared.config.scheduling;
+    pub(crate) fn add(&mut self, cx: &ExecContext<'_>, ranges: Vec<Range>) {
+        let scheduling = &cx.engine.shared.config.scheduling;
         let ordered = scheduling.order().ranges_ordered();
-        let ring = around.cx.snapshot.ring.as_ref().filter(|_| ordered);
+        let ring = cx.engine.snapshot.ring.as_ref().filter(|_| ordered);
         for mut range in ranges {
             range.owner = ring.and_then(|ring| self.owner(ring, &range));
             self.gather.push(range);
@@ -198,15 +198,15 @@ impl RingParts {
     }
 
     /// Sends parts that have not been sent; false if one cannot be.
-    pub(crate) fn send_unsent(&mut self, around: &mut ExecContext<'_>) -> bool {
+    pub(crate) fn send_unsent(&mut self, cx: &mut ExecContext<'_>) -> bool {
         let most = match self.at_once {
             AtOnce::All => usize::MAX,
             // Those that come back early make room.
-            AtOnce::Few => (2 * around.scan_permits()).max(UNDER_WAY_MIN),
+            AtOnce::Few => (2 * cx.scan_permits()).max(UNDER_WAY_MIN),
         };
         while self.sent < self.gather.len() && self.under_way() < most {
             self.sent += 1;
-            if !self.send(around, self.sent - 1, None) {
+            if !self.send(cx, self.sent - 1, None) {
                 return false;
             }
         }
@@ -216,21 +216,21 @@ impl RingParts {
     /// Sends a part: to these nodes, if there are any, or else to its owners.
     pub(crate) fn send(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         at: usize,
         untried: Option<Plan>,
     ) -> bool {
-        let (Some(body), Ok(number)) = (self.body(around, at), u16::try_from(at)) else {
+        let (Some(body), Ok(number)) = (self.body(cx, at), u16::try_from(at)) else {
             return false;
         };
         let above = self.gather.parts()[at].of.above;
         let above = above.unwrap_or(self.asked.above);
         let target = match untried.filter(|plan| !plan.is_empty()) {
             Some(plan) => Target::Planned(plan),
-            None => self.behind(around, above),
+            None => self.behind(cx, above),
         };
-        let query = self.query(around, body);
-        let child = around.send_part(number, query, Prediction::Part(self.job()), target);
+        let query = self.query(cx, body);
+        let child = cx.send_part(number, query, Prediction::Part(self.job()), target);
         self.gather.sent(at, child);
         true
     }
@@ -238,18 +238,18 @@ impl RingParts {
     /// Sends a part again, after a failure.
     pub(crate) fn send_again(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         at: usize,
         untried: Option<Plan>,
     ) -> bool {
-        add(&around.cx.shared.stats.global.scan_parts_retried, 1);
-        self.send(around, at, untried)
+        add(&cx.engine.shared.stats.global.scan_parts_retried, 1);
+        self.send(cx, at, untried)
     }
 
     /// Where what begins behind a token is kept.
-    pub(crate) fn behind(&self, around: &ExecContext<'_>, token: i64) -> Target {
+    pub(crate) fn behind(&self, cx: &ExecContext<'_>, token: i64) -> Target {
         let place = || {
-            let ring = around.cx.snapshot.ring.as_ref()?;
+            let ring = cx.engine.snapshot.ring.as_ref()?;
             Some(Place {
                 slot: ring.slot(&Token::Murmur3(token.saturating_add(1))),
                 token: None,
@@ -260,8 +260,8 @@ impl RingParts {
     }
 
     /// A node request over a part of the ring, of this body.
-    pub(crate) fn query(&self, around: &ExecContext<'_>, body: Vec<u8>) -> Query {
-        let own = around.query;
+    pub(crate) fn query(&self, cx: &ExecContext<'_>, body: Vec<u8>) -> Query {
+        let own = cx.query;
         let prepared = self.form.prepared().cloned();
         let keyspace = match (&prepared, &own.prepared) {
             // It has its own.
@@ -278,12 +278,12 @@ impl RingParts {
             class: Class::Scan,
             resendable: Resendable::Always,
             consistency: own.consistency,
-            ..Query::new(self.form.opcode(), around.cx.snapshot.version, body)
+            ..Query::new(self.form.opcode(), cx.engine.snapshot.version, body)
         }
     }
 
     /// The body of a part's node request.
-    fn body(&self, around: &ExecContext<'_>, at: usize) -> Option<Vec<u8>> {
+    fn body(&self, cx: &ExecContext<'_>, at: usize) -> Option<Vec<u8>> {
         let range = &self.gather.parts().get(at)?.of;
         let page = Page {
             size: self.asked.page_size,
@@ -293,20 +293,20 @@ impl RingParts {
                 .as_deref()
                 .filter(|_| range.above.is_none()),
         };
-        self.range_body(around, range.above, Some(range.up_to), page)
+        self.range_body(cx, range.above, Some(range.up_to), page)
     }
 
     /// The body of the statement over a part of the ring.
     pub(crate) fn range_body(
         &self,
-        around: &ExecContext<'_>,
+        cx: &ExecContext<'_>,
         above: Option<i64>,
         up_to: Option<i64>,
         page: Page<'_>,
     ) -> Option<Vec<u8>> {
         let range = RangeQuery {
-            query: around.query,
-            snapshot: &around.cx.snapshot,
+            query: cx.query,
+            snapshot: &cx.engine.snapshot,
             form: &self.form,
             bounds: self.asked.bounds,
             now_in_seconds: self.now_in_seconds,
@@ -360,7 +360,7 @@ impl RingParts {
     /// Keeps the answer to a part. The parts that are left have another rank among other work then.
     pub(crate) fn keep(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         index: u16,
         (page, rows): (&RowsView<'_>, usize),
         response: &Response<'_>,
@@ -369,7 +369,7 @@ impl RingParts {
         if !self.gather.keep(index, response.content) {
             return;
         }
-        around.memory().add(response.content.len());
+        cx.memory().add(response.content.len());
         self.rows += rows;
         self.took_us += u64::from(response.service_us);
         let came = self.gather.len() - self.gather.missing();
@@ -388,22 +388,22 @@ impl RingParts {
         if !as_before || self.is_ordered() {
             let children = self.gather.children().into_iter();
             let again = children.map(|child| (child, job));
-            around.todo.reprioritise.extend(again);
+            cx.todo.reprioritise.extend(again);
         }
     }
 
     /// Releases the parts, of which the first `used` have been used.
-    pub(crate) fn discard(&self, around: &mut ExecContext<'_>, used: usize) {
-        around.memory().sub(self.gather.byte_len());
+    pub(crate) fn discard(&self, cx: &mut ExecContext<'_>, used: usize) {
+        cx.memory().sub(self.gather.byte_len());
         let children = self.gather.children();
-        let in_flight = children.iter().filter(|child| around.is_in_flight(**child));
+        let in_flight = children.iter().filter(|child| cx.is_in_flight(**child));
         let wasted = self.gather.contents().count().saturating_sub(used) + in_flight.count();
         add(
-            &around.cx.shared.stats.global.scan_parts_wasted,
+            &cx.engine.shared.stats.global.scan_parts_wasted,
             wasted as u64,
         );
-        around.todo.reprioritise.clear();
-        around.cancel_queued(&children);
+        cx.todo.reprioritise.clear();
+        cx.cancel_queued(&children);
     }
 
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {

@@ -36,11 +36,11 @@ use crate::stats::add;
 impl RingParts {
     /// True if rows have the columns that the client knows. If not, the columns have changed since the
     /// nodes have prepared the statement over parts of the ring.
-    pub(in crate::exec) fn fits(around: &ExecContext<'_>, page: &RowsView<'_>) -> bool {
-        let known = around.query.prepared.as_ref();
+    pub(in crate::exec) fn fits(cx: &ExecContext<'_>, page: &RowsView<'_>) -> bool {
+        let known = cx.query.prepared.as_ref();
         let fits = page.new_metadata_id.is_none()
             && known.is_none_or(|known| page.has_metadata(&known.result_metadata));
-        if !fits && let Some(statement) = around.statement() {
+        if !fits && let Some(statement) = cx.statement() {
             statement.forget_range();
         }
         fits
@@ -49,15 +49,15 @@ impl RingParts {
 
 impl PagedScan {
     /// Reads the page in parts, if that is worth it; false if it must go piece by piece.
-    pub(in crate::exec) fn begin_parts(&mut self, around: &mut ExecContext<'_>) -> bool {
+    pub(in crate::exec) fn begin_parts(&mut self, cx: &mut ExecContext<'_>) -> bool {
         // A part is asked for the rows of the page. A client that wants no pages may have a larger LIMIT.
         if self.wanted().is_some_and(|rows| rows > self.page_rows_max) {
             return false;
         }
-        let Some(cuts) = plan_page(around, self.wanted(), self.left()) else {
+        let Some(cuts) = plan_page(cx, self.wanted(), self.left()) else {
             return false;
         };
-        if prepare_range(around, None) != Preparation::Done {
+        if prepare_range(cx, None) != Preparation::Done {
             return false;
         }
         let Cuts {
@@ -75,20 +75,20 @@ impl PagedScan {
             above: left.above,
             owners: self.owners.clone(),
         };
-        let mut parts = Box::new(RingParts::new(around, asked, AtOnce::All));
-        let learned = around.learned();
+        let mut parts = Box::new(RingParts::new(cx, asked, AtOnce::All));
+        let learned = cx.learned();
         parts.expect(rows, tokens.len(), |rows| {
             learned.map_or(1_000, |learned| learned.pieces().work_us(rows))
         });
         let above = |index: usize| index.checked_sub(1).map(|before| tokens[before]);
         let ranges = tokens.iter().enumerate();
         let ranges = ranges.map(|(index, token)| Range::new(above(index), *token));
-        if !parts.launch(around, ranges.collect()) {
-            parts.discard(around, 0);
+        if !parts.launch(cx, ranges.collect()) {
+            parts.discard(cx, 0);
             return false;
         }
         if !std::mem::replace(&mut self.was_cut, true) {
-            add(&around.cx.shared.stats.global.scans_in_parts, 1);
+            add(&cx.engine.shared.stats.global.scans_in_parts, 1);
         }
         self.flow = Flow::Parts { parts, to_end };
         true
@@ -97,54 +97,54 @@ impl PagedScan {
     /// A part has been answered or has failed.
     pub(in crate::exec) fn on_part_outcome<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         index: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         match outcome {
-            Outcome::Answered(response) => self.on_part_answered(around, index, response),
-            Outcome::Failed(failure) => self.on_part_failed(around, index, failure),
+            Outcome::Answered(response) => self.on_part_answered(cx, index, response),
+            Outcome::Failed(failure) => self.on_part_failed(cx, index, failure),
         }
     }
 
     fn on_part_answered(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         index: u16,
         response: Response<'_>,
     ) -> Step<'static> {
         let page = RowsView::parse(response.content).ok();
-        let page = page.filter(|page| response.has_rows() && RingParts::fits(around, page));
+        let page = page.filter(|page| response.has_rows() && RingParts::fits(cx, page));
         let Some(page) = page else {
-            return self.abandon_parts(around);
+            return self.abandon_parts(cx);
         };
-        if let Some(learned) = around.learned() {
+        if let Some(learned) = cx.learned() {
             learned.note_piece(response.service_us, page.row_count, page.byte_len());
         }
-        look_at_partitions(around, &page);
+        look_at_partitions(cx, &page);
         let wanted = self.wanted().unwrap_or(usize::MAX);
         let Flow::Parts { parts, to_end } = &mut self.flow else {
             return Step::Wait;
         };
         let rows = (&page, page.row_count);
-        parts.keep(around, index, rows, &response);
+        parts.keep(cx, index, rows, &response);
         let came = parts.gather.parts().iter().map(|part| part.of.came);
         let front = front(came, wanted, *to_end);
-        if !around.is_wanted {
+        if !cx.is_wanted {
             return Step::Unwanted;
         }
-        if around.memory().is_full(0) {
-            return self.abandon_parts(around);
+        if cx.memory().is_full(0) {
+            return self.abandon_parts(cx);
         }
         match front {
-            Some(front) => self.join_parts(around, front, wanted),
+            Some(front) => self.join_parts(cx, front, wanted),
             None => Step::Wait,
         }
     }
 
     fn on_part_failed<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         index: u16,
         failure: Failure<'a>,
     ) -> Step<'a> {
@@ -157,37 +157,37 @@ impl PagedScan {
         match remedy(&failure, range.retries, false) {
             Remedy::Again => {
                 range.retries += 1;
-                match parts.send_again(around, usize::from(index), failure.untried) {
+                match parts.send_again(cx, usize::from(index), failure.untried) {
                     true => Step::Wait,
-                    false => self.abandon_parts(around),
+                    false => self.abandon_parts(cx),
                 }
             }
             Remedy::AsItIs => {
                 self.parts_refused = !failure.is_unprepared();
-                note_refused(around, &failure);
-                self.abandon_parts(around)
+                note_refused(cx, &failure);
+                self.abandon_parts(cx)
             }
             Remedy::Nothing if failure.is_of_overload() => {
-                parts.discard(around, 0);
+                parts.discard(cx, 0);
                 self.flow = Flow::Pieces(None);
                 Step::Failed(failure)
             }
-            Remedy::Halves | Remedy::Nothing => self.abandon_parts(around),
+            Remedy::Halves | Remedy::Nothing => self.abandon_parts(cx),
         }
     }
 
     /// Reads the page as any other.
-    fn abandon_parts(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    fn abandon_parts(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         if let Flow::Parts { parts, .. } = &self.flow {
-            parts.discard(around, 0);
+            parts.discard(cx, 0);
         }
-        self.send_piece(around, around.target.clone())
+        self.send_piece(cx, cx.target.clone())
     }
 
     /// Makes a page of the parts at its front.
     fn join_parts(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         Front { parts: count, then }: Front,
         wanted: usize,
     ) -> Step<'static> {
@@ -195,14 +195,14 @@ impl PagedScan {
         let Flow::Parts { parts, .. } = flow else {
             return Step::Wait;
         };
-        if let Some(learned) = around.learned() {
+        if let Some(learned) = cx.learned() {
             learned
                 .spread
                 .note_expected(parts.rows, parts.expected_of_those());
         }
         let tail = Tail {
             remaining: self.remaining,
-            skip_metadata: parts.skip_metadata && skips_metadata(around.query),
+            skip_metadata: parts.skip_metadata && skips_metadata(cx.query),
         };
         let mut join = RowsJoin::with_capacity(parts.gather.byte_len());
         let (mut used, mut then) = (0, then);
@@ -214,28 +214,28 @@ impl PagedScan {
             }
             used += 1;
         }
-        if used == count && then == Then::Rows && is_as_published(around) {
-            then = self.use_beginning(around, &parts, &mut join, used, wanted);
+        if used == count && then == Then::Rows && is_as_published(cx) {
+            then = self.use_beginning(cx, &parts, &mut join, used, wanted);
             used += usize::from(then != Then::Rows);
         }
         parts.warn_of(used, &mut self.warnings);
-        parts.discard(around, used);
+        parts.discard(cx, used);
         match then {
             Then::End => {
                 tail.finish(&mut join);
-                self.done_in_parts(around, join)
+                self.done_in_parts(cx, join)
             }
             Then::Engine => {
                 tail.finish(&mut join);
-                self.go_on_behind(around, join, wanted)
+                self.go_on_behind(cx, join, wanted)
             }
             Then::Rows => {
                 // Not even the first part, which may begin within a partition: as any other page.
                 let Some(last) = usize::checked_sub(used, 1) else {
-                    return self.send_piece(around, around.target.clone());
+                    return self.send_piece(cx, cx.target.clone());
                 };
                 let above = parts.gather.parts()[last].of.up_to;
-                self.send_tail(around, &parts, join, tail, above)
+                self.send_tail(cx, &parts, join, tail, above)
             }
         }
     }
@@ -243,7 +243,7 @@ impl PagedScan {
     /// Takes the rows that are missing from the part behind those that have been used, if that has enough.
     fn use_beginning(
         &self,
-        around: &ExecContext<'_>,
+        cx: &ExecContext<'_>,
         parts: &RingParts,
         join: &mut RowsJoin,
         used: usize,
@@ -255,7 +255,7 @@ impl PagedScan {
         };
         let missing = wanted.saturating_sub(join.row_count());
         let ends = clamp(wanted) >= self.remaining;
-        let Some(beginning) = beginning(around, &page, missing, ends) else {
+        let Some(beginning) = beginning(cx, &page, missing, ends) else {
             return Then::Rows;
         };
         let rows = page.with_rows(beginning.bytes, missing);
@@ -269,23 +269,23 @@ impl PagedScan {
     /// A page's rows are complete, or the client's statement goes on behind them, piece by piece.
     fn go_on_behind(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         join: RowsJoin,
         wanted: usize,
     ) -> Step<'static> {
         if join.row_count() >= wanted || join.paging_state().is_none() {
-            return self.done_in_parts(around, join);
+            return self.done_in_parts(cx, join);
         }
-        around.memory().add(join.held_len());
+        cx.memory().add(join.held_len());
         self.state = join.paging_state().map(<[u8]>::to_vec);
         self.join = join;
-        self.go_on(around)
+        self.go_on(cx)
     }
 
     /// Asks for the rows that are missing behind the parts.
     fn send_tail(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         parts: &RingParts,
         join: RowsJoin,
         tail: Tail,
@@ -294,13 +294,13 @@ impl PagedScan {
         let wanted = self.wanted().unwrap_or(usize::MAX);
         let size = i32::try_from(wanted - join.row_count().min(wanted)).unwrap_or(i32::MAX);
         let page = Page { size, state: None };
-        let Some(body) = parts.range_body(around, Some(above), None, page) else {
-            return self.send_piece(around, around.target.clone());
+        let Some(body) = parts.range_body(cx, Some(above), None, page) else {
+            return self.send_piece(cx, cx.target.clone());
         };
-        around.memory().add(join.held_len());
+        cx.memory().add(join.held_len());
         self.join = join;
         let rows = self.wanted().map_or(u32::MAX, clamp);
-        let learned = around.learned();
+        let learned = cx.learned();
         let work_us = learned.map_or(1_000, |learned| learned.pieces().work_us(rows));
         let work = Prediction::Piece {
             work_us,
@@ -308,14 +308,14 @@ impl PagedScan {
             rows,
             expected: rows,
         };
-        let form = Form::Other(Box::new(parts.query(around, body)));
-        let target = parts.behind(around, above);
-        self.flow = Flow::Tail(around.send_whole(form, work, target), tail);
+        let form = Form::Other(Box::new(parts.query(cx, body)));
+        let target = parts.behind(cx, above);
+        self.flow = Flow::Tail(cx.send_whole(form, work, target), tail);
         Step::Wait
     }
 }
 
 /// True if pages are read in parts as in the paper.
-fn is_as_published(around: &ExecContext<'_>) -> bool {
-    around.cx.shared.config.scheduling.order().parallel()
+fn is_as_published(cx: &ExecContext<'_>) -> bool {
+    cx.engine.shared.config.scheduling.order().parallel()
 }

@@ -87,13 +87,13 @@ pub(in crate::exec) struct Lacking<'a> {
 impl Stretches {
     /// Without any so far.
     pub(in crate::exec) fn new(
-        around: &ExecContext<'_>,
+        cx: &ExecContext<'_>,
         asked: Asked,
         left: Stretch,
         plan: &StretchPlan,
     ) -> Stretches {
         Stretches {
-            parts: RingParts::new(around, asked, AtOnce::Few),
+            parts: RingParts::new(cx, asked, AtOnce::Few),
             window: VecDeque::new(),
             unsent: Some(left),
             end: left.up_to,
@@ -127,36 +127,36 @@ impl Stretches {
     }
 
     /// Forgets those behind the first `kept`.
-    pub(in crate::exec) fn discard(&mut self, around: &mut ExecContext<'_>, kept: usize) {
+    pub(in crate::exec) fn discard(&mut self, cx: &mut ExecContext<'_>, kept: usize) {
         let gone: Vec<Sent> = self.window.drain(kept.min(self.window.len())..).collect();
         let mut wasted = 0;
         for sent in &gone {
             if let Some(content) = &sent.content {
-                around.memory().sub(content.len());
+                cx.memory().sub(content.len());
                 wasted += 1;
             }
         }
         let children: Vec<NodeRequestKey> = gone.iter().filter_map(|sent| sent.child).collect();
-        let in_flight = children.iter().filter(|child| around.is_in_flight(**child));
+        let in_flight = children.iter().filter(|child| cx.is_in_flight(**child));
         wasted += in_flight.count() as u64;
-        add(&around.cx.shared.stats.global.scan_parts_wasted, wasted);
-        around.cancel_queued(&children);
+        add(&cx.engine.shared.stats.global.scan_parts_wasted, wasted);
+        cx.cancel_queued(&children);
     }
 
     /// How many may be under way now.
-    fn at_once(&self, around: &ExecContext<'_>) -> usize {
-        let may = around.cx.shared.config.scheduling.in_parts();
-        if !may || !self.alone || around.others_lately() {
+    fn at_once(&self, cx: &ExecContext<'_>) -> usize {
+        let may = cx.engine.shared.config.scheduling.in_parts();
+        if !may || !self.alone || cx.others_lately() {
             return 1;
         }
         let doubled = 1 << self.answered.min(DOUBLINGS_MAX);
-        let permits = usize::try_from(around.scan_permits_idle()).unwrap_or(usize::MAX);
+        let permits = usize::try_from(cx.scan_permits_idle()).unwrap_or(usize::MAX);
         permits.clamp(1, AT_ONCE_MAX.min(doubled))
     }
 
     /// Rows that are expected of those that are under way.
-    fn rows_expected(&self, around: &ExecContext<'_>) -> f64 {
-        let learned = around.learned();
+    fn rows_expected(&self, cx: &ExecContext<'_>) -> f64 {
+        let learned = cx.learned();
         let density = learned.and_then(|learned| learned.spread.rows_per_token());
         let stretches = self.window.iter().filter_map(Sent::left);
         let tokens: f64 = stretches.map(|stretch| stretch.tokens() as f64).sum();
@@ -166,24 +166,24 @@ impl Stretches {
     /// Sends as many as may be under way; false if one cannot be expressed.
     pub(in crate::exec) fn send_more(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         page: &Lacking<'_>,
     ) -> bool {
         let wanted = page.rows.map_or(f64::INFINITY, |rows| rows as f64);
         while let Some(unsent) = self.unsent {
-            let is_enough = self.rows_expected(around) >= wanted;
-            let is_full = is_enough || self.window.len() >= self.at_once(around);
+            let is_enough = self.rows_expected(cx) >= wanted;
+            let is_full = is_enough || self.window.len() >= self.at_once(cx);
             if is_full && !self.window.is_empty() {
                 break;
             }
             let is_text = self.parts.opcode() == Opcode::Query;
             if is_text
-                && may_prepare(around.query.prepared.is_some(), self.count)
-                && prepare_range(around, None) == Preparation::Done
+                && may_prepare(cx.query.prepared.is_some(), self.count)
+                && prepare_range(cx, None) == Preparation::Done
             {
-                self.parts.adopt_form(around);
+                self.parts.adopt_form(cx);
             }
-            let Some(ring) = around.cx.snapshot.ring.as_ref() else {
+            let Some(ring) = cx.engine.snapshot.ring.as_ref() else {
                 return false;
             };
             let still = u64::from(STRETCHES_MAX.saturating_sub(self.count).max(1));
@@ -205,7 +205,7 @@ impl Stretches {
             });
             self.count = self.count.saturating_add(1);
             self.unsent = unsent.behind(up_to);
-            if !self.send(around, self.window.len() - 1, None) {
+            if !self.send(cx, self.window.len() - 1, None) {
                 return false;
             }
         }
@@ -215,19 +215,19 @@ impl Stretches {
     /// Notes how long a stretch took that went on up to a token, if that is known.
     pub(in crate::exec) fn note_answer(
         &mut self,
-        around: &ExecContext<'_>,
+        cx: &ExecContext<'_>,
         number: u16,
         end: impl FnOnce(&Sent) -> Option<i64>,
         service_us: u32,
     ) {
         self.answered = self.answered.saturating_add(1);
-        let target_us = stretch_us(around, self.alone);
+        let target_us = stretch_us(cx, self.alone);
         let Some(sent) = self.find(number) else {
             return;
         };
         sent.child = None;
         let passed = end(sent).and_then(|end| Stretch::new(sent.from, end));
-        let (Some(passed), Some(learned)) = (passed, around.learned()) else {
+        let (Some(passed), Some(learned)) = (passed, cx.learned()) else {
             return;
         };
         let tokens = passed.tokens();
@@ -241,7 +241,7 @@ impl Stretches {
     /// expressed.
     pub(in crate::exec) fn send(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         at: usize,
         untried: Option<Plan>,
     ) -> bool {
@@ -254,18 +254,18 @@ impl Stretches {
         };
         let body = self
             .parts
-            .range_body(around, sent.above, Some(sent.up_to), page);
+            .range_body(cx, sent.above, Some(sent.up_to), page);
         let (Some(body), Some(left)) = (body, sent.left()) else {
             return false;
         };
         let target = match untried.filter(|plan| !plan.is_empty()) {
             Some(plan) => Target::Planned(plan),
-            None => self.parts.behind(around, sent.from),
+            None => self.parts.behind(cx, sent.from),
         };
-        let work = self.predict(around, left);
-        let query = self.parts.query(around, body);
-        let child = around.send_part(sent.number, query, work, target);
-        add(&around.cx.shared.stats.global.scan_pieces, 1);
+        let work = self.predict(cx, left);
+        let query = self.parts.query(cx, body);
+        let child = cx.send_part(sent.number, query, work, target);
+        add(&cx.engine.shared.stats.global.scan_pieces, 1);
         if let Some(sent) = self.window.get_mut(at) {
             sent.child = Some(child);
             sent.content = None;
@@ -274,20 +274,20 @@ impl Stretches {
         true
     }
 
-    fn predict(&self, around: &ExecContext<'_>, stretch: Stretch) -> Prediction {
+    fn predict(&self, cx: &ExecContext<'_>, stretch: Stretch) -> Prediction {
         let tokens = stretch.tokens();
         let left = Stretch::new(stretch.above, self.end).map_or(tokens, Stretch::tokens);
-        let own = around.learned().map(|learned| learned.pace());
+        let own = cx.learned().map(|learned| learned.pace());
         let own_us = |tokens| own.and_then(|pace| pace.us_of(tokens));
-        let table = around.query.table.as_ref().map(|table| table.pace());
-        let size = around.table_size();
+        let table = cx.query.table.as_ref().map(|table| table.pace());
+        let size = cx.table_size();
         let us_of = |tokens| {
             let of_table = || table.and_then(|pace| pace.us_of(tokens));
             let of_size = || size.map(|size| size.us_of(tokens));
             own_us(tokens).or_else(of_table).or_else(of_size)
         };
         let known = own_us(tokens).is_some();
-        let most_us = stretch_us(around, self.alone);
+        let most_us = stretch_us(cx, self.alone);
         let piece_us = us_of(tokens).unwrap_or(most_us).max(1);
         Prediction::Stretch {
             work_us: us_of(left).unwrap_or(piece_us).max(piece_us),
@@ -298,9 +298,9 @@ impl Stretches {
     }
 
     /// One of the window, and those behind it, count as not sent; from now on one goes at a time.
-    pub(in crate::exec) fn put_back(&mut self, around: &mut ExecContext<'_>, at: usize) {
+    pub(in crate::exec) fn put_back(&mut self, cx: &mut ExecContext<'_>, at: usize) {
         let from = self.window.get(at).map(|sent| sent.from);
-        self.discard(around, at);
+        self.discard(cx, at);
         if let Some(from) = from {
             self.unsent = Stretch::new(from, self.end);
         }
@@ -310,11 +310,11 @@ impl Stretches {
     /// A stretch takes too long: it is sent again as one of so many tokens, alone.
     pub(in crate::exec) fn shorten(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         at: usize,
         tokens: u64,
     ) -> bool {
-        self.discard(around, at + 1);
+        self.discard(cx, at + 1);
         let Some(sent) = self.window.get_mut(at) else {
             return false;
         };
@@ -326,7 +326,7 @@ impl Stretches {
         self.unsent = Stretch::new(sent.up_to, self.end);
         self.tokens = tokens;
         self.alone = false;
-        self.send(around, at, None)
+        self.send(cx, at, None)
     }
 }
 

@@ -60,14 +60,14 @@ enum Taken {
 
 impl PagedScan {
     /// Reads the page stretch by stretch, if that is worth it; false if it must go otherwise.
-    pub(in crate::exec) fn begin_stretches(&mut self, around: &mut ExecContext<'_>) -> bool {
+    pub(in crate::exec) fn begin_stretches(&mut self, cx: &mut ExecContext<'_>) -> bool {
         let (Some(left), Some(bounds)) = (self.left(), self.bounds) else {
             return false;
         };
-        let Some(plan) = plan_stretches(around, left) else {
+        let Some(plan) = plan_stretches(cx, left) else {
             return false;
         };
-        if self.wanted() == Some(0) || around.memory().is_full(around.query.body.len()) {
+        if self.wanted() == Some(0) || cx.memory().is_full(cx.query.body.len()) {
             return false;
         }
         let asked = Asked {
@@ -77,31 +77,31 @@ impl PagedScan {
             above: left.above,
             owners: self.owners.clone(),
         };
-        let mut stretches = Stretches::new(around, asked, left, &plan);
-        if !stretches.send_more(around, &self.lacking(around)) {
-            stretches.discard(around, 0);
+        let mut stretches = Stretches::new(cx, asked, left, &plan);
+        if !stretches.send_more(cx, &self.lacking(cx)) {
+            stretches.discard(cx, 0);
             return false;
         }
         if !std::mem::replace(&mut self.was_cut, true) {
-            add(&around.cx.shared.stats.global.scans_in_stretches, 1);
+            add(&cx.engine.shared.stats.global.scans_in_stretches, 1);
         }
         self.flow = Flow::Stretches(Box::new(stretches));
         true
     }
 
-    fn lacking(&self, around: &ExecContext<'_>) -> Lacking<'_> {
+    fn lacking(&self, cx: &ExecContext<'_>) -> Lacking<'_> {
         Lacking {
             state: self.state.as_deref(),
             rows: self.wanted(),
-            size: self.rows_to_ask_for(around),
+            size: self.rows_to_ask_for(cx),
         }
     }
 
     /// Rows that are missing, unless they would be more bytes than a piece has.
-    fn rows_to_ask_for(&self, around: &ExecContext<'_>) -> usize {
-        let bytes_max = around.cx.shared.config.scheduling.piece_kib * 1024;
+    fn rows_to_ask_for(&self, cx: &ExecContext<'_>) -> usize {
+        let bytes_max = cx.engine.shared.config.scheduling.piece_kib * 1024;
         let wanted = self.wanted().unwrap_or(usize::MAX);
-        let learned = around.learned();
+        let learned = cx.learned();
         let most = learned.filter(|learned| learned.pieces().samples() > 0);
         let most = most.map_or(bytes_max / 1_024, |learned| {
             learned.piece_rows(bytes_max, 0)
@@ -113,7 +113,7 @@ impl PagedScan {
     /// A stretch has been answered or has failed.
     pub(in crate::exec) fn on_stretch<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         number: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -124,11 +124,9 @@ impl PagedScan {
         };
         let next = match outcome {
             Outcome::Answered(response) => {
-                self.on_stretch_answered(around, &mut stretches, number, &response)
+                self.on_stretch_answered(cx, &mut stretches, number, &response)
             }
-            Outcome::Failed(failure) => {
-                self.on_stretch_failed(around, &mut stretches, number, failure)
-            }
+            Outcome::Failed(failure) => self.on_stretch_failed(cx, &mut stretches, number, failure),
         };
         match next {
             Next::Wait | Next::Unwanted | Next::NoMemory => {
@@ -139,14 +137,14 @@ impl PagedScan {
                     _ => Step::Wait,
                 }
             }
-            Next::Done => self.done_in_stretches(around, &mut stretches),
+            Next::Done => self.done_in_stretches(cx, &mut stretches),
             Next::Otherwise => {
-                stretches.discard(around, 0);
-                self.forget_rows(around);
-                self.send_piece(around, around.target.clone())
+                stretches.discard(cx, 0);
+                self.forget_rows(cx);
+                self.send_piece(cx, cx.target.clone())
             }
             Next::Failed(failure) => {
-                stretches.discard(around, 0);
+                stretches.discard(cx, 0);
                 Step::Failed(failure)
             }
         }
@@ -154,14 +152,14 @@ impl PagedScan {
 
     fn on_stretch_answered(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         of: &mut Stretches,
         number: u16,
         response: &Response<'_>,
     ) -> Next<'static> {
         let page = RowsView::parse(response.content).ok();
-        let page = page.filter(|page| response.has_rows() && RingParts::fits(around, page));
-        let (Some(page), Some(learned)) = (page, around.learned()) else {
+        let page = page.filter(|page| response.has_rows() && RingParts::fits(cx, page));
+        let (Some(page), Some(learned)) = (page, cx.learned()) else {
             return Next::Otherwise;
         };
         if response.header.flags & flags::WARNING != 0
@@ -171,7 +169,7 @@ impl PagedScan {
         }
         if page.row_count > 0 {
             learned.note_piece(response.service_us, page.row_count, page.byte_len());
-            look_at_partitions(around, &page);
+            look_at_partitions(cx, &page);
         }
         let end = |sent: &Sent| match page.paging_state {
             Some(state) => token_of(state),
@@ -179,43 +177,43 @@ impl PagedScan {
             None if page.row_count >= sent.size => None,
             None => Some(sent.up_to),
         };
-        of.note_answer(around, number, end, response.service_us);
-        if !around.is_wanted {
+        of.note_answer(cx, number, end, response.service_us);
+        if !cx.is_wanted {
             return Next::Unwanted;
         }
         let is_first = of.window.front().is_some_and(|sent| sent.number == number);
         if !is_first {
-            around.memory().add(response.content.len());
+            cx.memory().add(response.content.len());
             if let Some(sent) = of.find(number) {
                 sent.content = Some(response.content.to_vec());
             }
-            return self.send_more(around, of);
+            return self.send_more(cx, of);
         }
-        let mut taken = self.take_first(around, of, &page);
+        let mut taken = self.take_first(cx, of, &page);
         while let Taken::Used = taken {
             let content = of.window.front_mut().and_then(|sent| sent.content.take());
             let Some(content) = content else {
-                return self.send_more(around, of);
+                return self.send_more(cx, of);
             };
-            around.memory().sub(content.len());
+            cx.memory().sub(content.len());
             taken = match RowsView::parse(&content) {
-                Ok(page) => self.take_first(around, of, &page),
+                Ok(page) => self.take_first(cx, of, &page),
                 Err(_) => Taken::Otherwise,
             };
         }
         match taken {
-            Taken::Used | Taken::Asked if around.memory().is_full(0) => Next::NoMemory,
+            Taken::Used | Taken::Asked if cx.memory().is_full(0) => Next::NoMemory,
             Taken::Used | Taken::Asked => Next::Wait,
             Taken::Done => Next::Done,
             Taken::Otherwise => Next::Otherwise,
         }
     }
 
-    fn send_more(&self, around: &mut ExecContext<'_>, of: &mut Stretches) -> Next<'static> {
-        if around.memory().is_full(0) {
+    fn send_more(&self, cx: &mut ExecContext<'_>, of: &mut Stretches) -> Next<'static> {
+        if cx.memory().is_full(0) {
             return Next::NoMemory;
         }
-        match of.send_more(around, &self.lacking(around)) {
+        match of.send_more(cx, &self.lacking(cx)) {
             true => Next::Wait,
             false => Next::Otherwise,
         }
@@ -224,7 +222,7 @@ impl PagedScan {
     /// Adds the rows of the first stretch of the window to the page.
     fn take_first(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         of: &mut Stretches,
         page: &RowsView<'_>,
     ) -> Taken {
@@ -243,9 +241,7 @@ impl PagedScan {
         } else if fills && (page.row_count > missing || page.paging_state.is_none()) {
             if first.size == missing {
                 // It has as many as it was asked for, and yet nothing goes on behind them.
-                return match is_last
-                    && page.row_count == missing
-                    && self.join_first(around, of, &page)
+                return match is_last && page.row_count == missing && self.join_first(cx, of, &page)
                 {
                     true => Taken::Done,
                     false => Taken::Otherwise,
@@ -253,9 +249,9 @@ impl PagedScan {
             }
             // It was asked for more than is missing by now: a page that is full has a paging state.
             first.size = missing;
-            return asked(of.send(around, 0, None));
+            return asked(of.send(cx, 0, None));
         }
-        if !self.join_first(around, of, &page) {
+        if !self.join_first(cx, of, &page) {
             return Taken::Otherwise;
         }
         if fills {
@@ -274,12 +270,12 @@ impl PagedScan {
             }
             first.from = token_of(state).unwrap_or(first.from);
             first.state = Some(state.to_vec());
-            first.size = self.rows_to_ask_for(around);
+            first.size = self.rows_to_ask_for(cx);
             // The partition at the last token of a stretch may go on.
             if first.from == first.up_to {
                 first.from = first.up_to.saturating_sub(1);
             }
-            return asked(of.send(around, 0, None));
+            return asked(of.send(cx, 0, None));
         }
         of.window.pop_front();
         if is_last { Taken::Done } else { Taken::Used }
@@ -287,13 +283,8 @@ impl PagedScan {
 
     /// Adds rows of the first stretch of the window to the page, with the warnings of its answer; false if they
     /// have other columns.
-    fn join_first(
-        &mut self,
-        around: &ExecContext<'_>,
-        of: &Stretches,
-        page: &RowsView<'_>,
-    ) -> bool {
-        let joined = self.join_page(around, page);
+    fn join_first(&mut self, cx: &ExecContext<'_>, of: &Stretches, page: &RowsView<'_>) -> bool {
+        let joined = self.join_page(cx, page);
         if joined && let Some(first) = of.window.front() {
             self.warnings.extend(&first.warnings);
         }
@@ -302,7 +293,7 @@ impl PagedScan {
 
     fn on_stretch_failed<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         of: &mut Stretches,
         number: u16,
         failure: Failure<'a>,
@@ -317,22 +308,22 @@ impl PagedScan {
         let can_be_shorter = tokens > 1 && sent.shortened < SHORTENED_MAX;
         let remedy = remedy(&failure, sent.retries, can_be_shorter);
         if may_be_in_vain(at, remedy) {
-            of.put_back(around, at);
+            of.put_back(cx, at);
             return Next::Wait;
         }
         let is_sent = match remedy {
             Remedy::Again => {
                 sent.retries += 1;
-                add(&around.cx.shared.stats.global.scan_parts_retried, 1);
-                of.send(around, at, failure.untried)
+                add(&cx.engine.shared.stats.global.scan_parts_retried, 1);
+                of.send(cx, at, failure.untried)
             }
             Remedy::Halves => {
-                add(&around.cx.shared.stats.global.scan_parts_retried, 1);
-                of.shorten(around, at, (tokens / 4).max(1))
+                add(&cx.engine.shared.stats.global.scan_parts_retried, 1);
+                of.shorten(cx, at, (tokens / 4).max(1))
             }
             Remedy::AsItIs => {
                 self.parts_refused = !failure.is_unprepared();
-                note_refused(around, &failure);
+                note_refused(cx, &failure);
                 false
             }
             Remedy::Nothing => return Next::Failed(failure),
@@ -344,22 +335,18 @@ impl PagedScan {
     }
 
     /// The page is complete.
-    fn done_in_stretches(
-        &mut self,
-        around: &mut ExecContext<'_>,
-        of: &mut Stretches,
-    ) -> Step<'static> {
-        of.discard(around, 0);
+    fn done_in_stretches(&mut self, cx: &mut ExecContext<'_>, of: &mut Stretches) -> Step<'static> {
+        of.discard(cx, 0);
         let us = u32::try_from(of.took_us).unwrap_or(u32::MAX);
-        note_table_pace(around, of.passed, us);
+        note_table_pace(cx, of.passed, us);
         let tail = Tail {
             remaining: self.remaining,
-            skip_metadata: of.parts.skip_metadata && skips_metadata(around.query),
+            skip_metadata: of.parts.skip_metadata && skips_metadata(cx.query),
         };
         tail.finish(&mut self.join);
-        around.memory().sub(self.join.held_len());
+        cx.memory().sub(self.join.held_len());
         let join = std::mem::take(&mut self.join);
-        self.done_in_parts(around, join)
+        self.done_in_parts(cx, join)
     }
 }
 

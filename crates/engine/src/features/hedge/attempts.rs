@@ -110,7 +110,7 @@ fn hedge(engine: &mut Engine, client: ClientRequestKey, first: NodeRequestKey, p
     let second = engine.requests.nodes.insert(&engine.cx.memory, request);
     if let Some(request) = engine.requests.clients.get_mut(client) {
         request.execution.hedge_with(second);
-        request.trail_mut().is_hedged = true;
+        request.timing_mut().is_hedged = true;
     }
     engine.features.hedge.spend();
     add(&engine.cx.shared.stats.global.reads_hedged, 1);

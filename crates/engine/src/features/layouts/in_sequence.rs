@@ -43,19 +43,19 @@ impl InSequence {
     }
 
     /// Sends what is next.
-    fn send(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        let send_before = send_before(around, &self.table);
+    fn send(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        let send_before = send_before(cx, &self.table);
         self.state = match self.texts.get(self.done) {
             Some(text) => {
-                let query = query_of(around, text, send_before);
+                let query = query_of(cx, text, send_before);
                 let part = u16::try_from(self.done).unwrap_or(u16::MAX);
-                let sent = around.send_part(part, query, Prediction::Learned, Target::ANY);
+                let sent = cx.send_part(part, query, Prediction::Learned, Target::ANY);
                 State::Layout(Some(sent))
             }
             None => {
-                around.todo.send_before = send_before;
-                let target = around.target.clone();
-                State::Table(around.send_whole(Form::Own, Prediction::Learned, target))
+                cx.todo.send_before = send_before;
+                let target = cx.target.clone();
+                State::Table(cx.send_whole(Form::Own, Prediction::Learned, target))
             }
         };
         Step::Wait
@@ -64,10 +64,10 @@ impl InSequence {
 
 /// Until when the next step of a statement about a table may be sent: the steps before may have taken longer than a lease. As
 /// long as the table has the layouts that it had, they go on under a new one.
-pub(super) fn send_before(around: &ExecContext<'_>, table: &LogicalTable) -> Option<Instant> {
-    let first = around.query.send_before?;
-    let held = around.cx.shared.leases.held(around.cx.now);
-    let newest = around.cx.shared.snapshot.load();
+pub(super) fn send_before(cx: &ExecContext<'_>, table: &LogicalTable) -> Option<Instant> {
+    let first = cx.query.send_before?;
+    let held = cx.engine.shared.leases.held(cx.engine.now);
+    let newest = cx.engine.shared.snapshot.load();
     let now = newest.features.layouts.table(&table.keyspace, &table.name);
     let names = |table: &LogicalTable| -> Vec<String> {
         let copies = table.copies.iter();
@@ -78,20 +78,20 @@ pub(super) fn send_before(around: &ExecContext<'_>, table: &LogicalTable) -> Opt
 }
 
 impl Strategy for InSequence {
-    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        self.send(around)
+    fn begin(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        self.send(cx)
     }
 
     fn on_part<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         _part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         match outcome {
             Outcome::Answered(_) => {
                 self.done += 1;
-                self.send(around)
+                self.send(cx)
             }
             Outcome::Failed(failure) => Step::Failed(failure),
         }
@@ -122,13 +122,9 @@ impl Strategy for InSequence {
 }
 
 /// A text of the proxy's own in place of the client's request.
-pub(super) fn query_of(
-    around: &ExecContext<'_>,
-    text: &str,
-    send_before: Option<Instant>,
-) -> Query {
-    let own = around.query;
-    let version = around.cx.snapshot.version;
+pub(super) fn query_of(cx: &ExecContext<'_>, text: &str, send_before: Option<Instant>) -> Query {
+    let own = cx.query;
+    let version = cx.engine.snapshot.version;
     let mut body = Vec::with_capacity(text.len() + 16);
     write::long_string(&mut body, text);
     write::u16(&mut body, own.consistency.0);

@@ -80,55 +80,55 @@ impl TableFirst {
     }
 
     /// Sends what is next, if there is something.
-    fn send(&mut self, around: &mut ExecContext<'_>) -> bool {
+    fn send(&mut self, cx: &mut ExecContext<'_>) -> bool {
         let Some(text) = self.texts.get(self.begun) else {
             return false;
         };
-        let query = query_of(around, text, send_before(around, &self.table));
+        let query = query_of(cx, text, send_before(cx, &self.table));
         let part = u16::try_from(self.begun).unwrap_or(u16::MAX);
-        let sent = around.send_part(part, query, Prediction::Learned, Target::ANY);
+        let sent = cx.send_part(part, query, Prediction::Learned, Target::ANY);
         self.sent.push((part, sent));
         self.begun += 1;
         true
     }
 
     /// The table has answered.
-    fn follow(&mut self, around: &mut ExecContext<'_>, response: &Response<'_>) {
+    fn follow(&mut self, cx: &mut ExecContext<'_>, response: &Response<'_>) {
         self.answer = Some(kept(response));
         self.link = Some(response.link);
-        self.tell(around);
-        while self.send(around) && self.what == What::Truncate {}
+        self.tell(cx);
+        while self.send(cx) && self.what == What::Truncate {}
     }
 
-    fn refused<'a>(&self, around: &mut ExecContext<'_>, failure: Failure<'a>) -> Step<'a> {
+    fn refused<'a>(&self, cx: &mut ExecContext<'_>, failure: Failure<'a>) -> Step<'a> {
         let is_untouched = matches!(
             failure.error.code,
             code::UNAVAILABLE | code::OVERLOADED | code::IS_BOOTSTRAPPING
         );
         if !is_untouched && !is_refusal(failure.error.code) {
-            self.tell(around);
+            self.tell(cx);
         }
         Step::Failed(failure)
     }
 
     /// Layouts of a truncated table are not read until they have been compared.
-    fn tell(&self, around: &mut ExecContext<'_>) {
+    fn tell(&self, cx: &mut ExecContext<'_>) {
         if self.what != What::Truncate {
             return;
         }
         let LogicalTable { keyspace, name, .. } = &*self.table;
-        let doubts = &around.cx.shared.features.layouts.doubts;
-        doubts.add((keyspace, name), &[None], around.cx.now);
+        let doubts = &cx.engine.shared.features.layouts.doubts;
+        doubts.add((keyspace, name), &[None], cx.engine.now);
         let news = News::Truncated(keyspace.clone(), name.clone());
         let output = features::Output::Layouts(news);
-        around.cx.ask(Output::Feature(output));
+        cx.engine.ask(Output::Feature(output));
     }
 
-    fn on_layout(&mut self, around: &mut ExecContext<'_>, at: usize, outcome: &Outcome<'_>) {
+    fn on_layout(&mut self, cx: &mut ExecContext<'_>, at: usize, outcome: &Outcome<'_>) {
         match outcome {
             Outcome::Answered(response) => {
                 self.link = Some(response.link);
-                self.send(around);
+                self.send(cx);
             }
             Outcome::Failed(failure) => {
                 let why = self.half_done(at, failure.error.message);
@@ -155,11 +155,11 @@ impl TableFirst {
     }
 
     /// Answers once nothing is under way any more.
-    fn go_on(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    fn go_on(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         if !self.sent.is_empty() {
             return Step::Wait;
         }
-        self.tell(around);
+        self.tell(cx);
         if let Some(text) = &self.failed {
             let code = match self.what {
                 What::Truncate => code::TRUNCATE,
@@ -170,7 +170,7 @@ impl TableFirst {
                 message: text,
                 fields: &[],
             };
-            return Step::Kept(kept_error(error, around.cx.snapshot.version));
+            return Step::Kept(kept_error(error, cx.engine.snapshot.version));
         }
         match (self.answer.take(), self.link) {
             (Some(answer), Some(link)) if self.what == What::DropColumns => {
@@ -183,24 +183,24 @@ impl TableFirst {
 }
 
 impl Strategy for TableFirst {
-    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        self.send(around);
+    fn begin(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        self.send(cx);
         Step::Wait
     }
 
     fn on_part<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         self.sent.retain(|(of, _)| *of != part);
         match (part, outcome) {
-            (0, Outcome::Failed(failure)) => return self.refused(around, failure),
-            (0, Outcome::Answered(response)) => self.follow(around, &response),
-            (at, outcome) => self.on_layout(around, at.into(), &outcome),
+            (0, Outcome::Failed(failure)) => return self.refused(cx, failure),
+            (0, Outcome::Answered(response)) => self.follow(cx, &response),
+            (at, outcome) => self.on_layout(cx, at.into(), &outcome),
         }
-        self.go_on(around)
+        self.go_on(cx)
     }
 
     fn whole(&self) -> Option<NodeRequestKey> {

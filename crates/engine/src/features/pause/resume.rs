@@ -21,7 +21,7 @@ pub(in crate::features) fn on_work(engine: &mut Engine, held: &HeldRequest) {
         .statements
         .analyze_again(cx, held.opcode, content, version, of);
     match analysis {
-        Ok(analysis) => engine.take_in(arrival, analysis, true),
+        Ok(analysis) => engine.after_system(arrival, analysis, true),
         Err(e) => engine.refuse_unread(&arrival, &e),
     }
 }

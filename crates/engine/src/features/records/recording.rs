@@ -24,7 +24,7 @@ use crate::pipeline::client_answer::ClientAnswer;
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
 use crate::pipeline::shown::own_keyspace;
-use crate::pipeline::timing::Trail;
+use crate::pipeline::timing::Timing;
 use crate::session::node_answer::NodeAnswer;
 use crate::statement::digest::Digest;
 use crate::statement::prepared::Statement;
@@ -67,10 +67,10 @@ pub(in crate::features) fn on_sampled(
     let Some(request) = engine.requests.clients.get(key) else {
         return;
     };
-    let (query, trail) = (request.asked(), request.trail());
+    let (query, timing) = (request.asked(), request.timing());
     let cost = Cost {
         took_us: of.us,
-        at_nodes_us: trail.at_nodes_us.into(),
+        at_nodes_us: timing.at_nodes_us.into(),
         rows: rows_in(&of.answer),
         bytes: of.answer.body.len(),
     };
@@ -132,14 +132,14 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
     if !is_shown && !is_error && !is_counted && traced.is_err() {
         return;
     }
-    let trail = trail_of(engine, request);
+    let timing = timing_of(engine, request);
     let asked = described(engine, query, digest.as_ref(), Some(client.session));
     let slow = (is_shown || traced.is_ok()).then(|| {
         ended(
             engine,
             request,
             (client, us),
-            (&trail, asked.clone()),
+            (&timing, asked.clone()),
             (answer, code),
         )
     });
@@ -161,7 +161,7 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
         }
     }
     if let Some(error) = error.filter(|_| is_error) {
-        record_error(engine, &error, asked, trail.slowest());
+        record_error(engine, &error, asked, timing.slowest());
     }
 }
 
@@ -170,7 +170,7 @@ fn ended(
     engine: &Engine,
     request: &ClientRequest,
     (client, took_us): (Caller, u64),
-    (trail, asked): (&Trail, Described),
+    (timing, asked): (&Timing, Described),
     (answer, error): (NodeAnswer<'_>, Option<i32>),
 ) -> SlowRequest {
     let query = request.asked();
@@ -181,14 +181,14 @@ fn ended(
         consistency: query.consistency,
         execution: request.execution.name(),
         took_us,
-        queued_us: trail.queued_us,
-        at_nodes_us: trail.at_nodes_us,
-        slowest_us: trail.slowest_us,
-        slowest: trail.slowest(),
-        nodes: trail.nodes(),
-        node_requests: trail.node_requests,
-        attempts: trail.attempts,
-        is_hedged: trail.is_hedged,
+        queued_us: timing.queued_us,
+        at_nodes_us: timing.at_nodes_us,
+        slowest_us: timing.slowest_us,
+        slowest: timing.slowest(),
+        nodes: timing.nodes(),
+        node_requests: timing.node_requests,
+        attempts: timing.attempts,
+        is_hedged: timing.is_hedged,
         is_shared: client.session != request.caller().session
             || client.stream != request.caller().stream,
         bytes: answer.body.len(),
@@ -241,12 +241,12 @@ fn record_error(
 }
 
 /// Where a request's time has gone, with what is still at nodes or waits for them.
-fn trail_of(engine: &Engine, request: &ClientRequest) -> Trail {
-    let mut trail = *request.trail();
+fn timing_of(engine: &Engine, request: &ClientRequest) -> Timing {
+    let mut timing = *request.timing();
     for open in engine.requests.open_of(request) {
-        trail.note_open(open, engine.cx.now, engine.cx.now_us());
+        timing.note_open(open, engine.cx.now, engine.cx.now_us());
     }
-    trail
+    timing
 }
 
 fn described(

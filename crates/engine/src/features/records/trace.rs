@@ -14,7 +14,7 @@ use crate::output::Output;
 use crate::pipeline::node_request::{NodeRequest, Stage};
 use crate::pipeline::query::Query;
 use crate::pipeline::request::{Caller, ClientRequest};
-use crate::pipeline::timing::Trail;
+use crate::pipeline::timing::Timing;
 use crate::statement::digest::is_not_understood;
 
 #[cfg(test)]
@@ -50,8 +50,8 @@ fn note(engine: &mut Engine, key: NodeRequestKey, at_node_us: u64, end: AttemptE
     };
     // The next attempt's wait is another.
     let queued_us = request.take_queued_us();
-    let trail = client.trail_mut();
-    trail.queued_us = trail.queued_us.wrapping_add(queued_us);
+    let timing = client.timing_mut();
+    timing.queued_us = timing.queued_us.wrapping_add(queued_us);
     let noted = &mut client.features.keep().records;
     noted.get_or_insert_default().note(Noted {
         node: request.node(),
@@ -111,7 +111,7 @@ fn attempts_of(engine: &Engine, request: &ClientRequest, began: Instant) -> (Vec
     let mut open = open_attempts(engine, request);
     let last = last_attempt(
         engine,
-        *request.trail(),
+        *request.timing(),
         noted,
         &request.execution,
         open.is_empty(),
@@ -182,7 +182,7 @@ fn open_attempt(engine: &Engine, request: &NodeRequest) -> Option<Noted> {
 /// The last attempt of a request whose answer came to the whole of it: the sums, less the attempts that were noted.
 fn last_attempt(
     engine: &Engine,
-    trail: Trail,
+    timing: Timing,
     noted: &Attempts,
     execution: &Execution,
     is_closed: bool,
@@ -190,14 +190,14 @@ fn last_attempt(
     if !is_closed || !execution.is_single() {
         return None;
     }
-    let at_node_us = trail.at_nodes_us.wrapping_sub(noted.at_node_us);
-    let queued_us = trail.queued_us.wrapping_sub(noted.queued_us);
-    let is_sent = at_node_us > 0 || (noted.noted.is_empty() && trail.slowest().is_some());
+    let at_node_us = timing.at_nodes_us.wrapping_sub(noted.at_node_us);
+    let queued_us = timing.queued_us.wrapping_sub(noted.queued_us);
+    let is_sent = at_node_us > 0 || (noted.noted.is_empty() && timing.slowest().is_some());
     if !is_sent && queued_us == 0 {
         return None;
     }
     Some(Noted {
-        node: is_sent.then_some(trail.last).flatten(),
+        node: is_sent.then_some(timing.last).flatten(),
         queued_us,
         at_node_us,
         ended: engine.cx.now,

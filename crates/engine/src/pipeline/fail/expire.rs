@@ -122,8 +122,8 @@ impl Engine {
     }
 
     fn on_request_expired(&mut self, key: ClientRequestKey, text: &str) {
-        self.advance(key, |execution, around| {
-            execution.on_cut_short(around);
+        self.advance(key, |execution, cx| {
+            execution.on_cut_short(cx);
             Step::Wait
         });
         let Some(request) = self.requests.clients.get(key) else {

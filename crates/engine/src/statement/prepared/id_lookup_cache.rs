@@ -17,7 +17,7 @@ pub(crate) type Asker = (u32, Option<IpAddr>);
 
 /// Ids that were looked up of late.
 #[derive(Default)]
-pub struct Recalled {
+pub struct IdLookups {
     ids: FxHashMap<Box<[u8]>, (Instant, Asker)>,
     /// How many of them each has asked for.
     askers: FxHashMap<Asker, usize>,
@@ -25,7 +25,7 @@ pub struct Recalled {
     none_old_before: Option<Instant>,
 }
 
-impl Recalled {
+impl IdLookups {
     /// True if this id is due, which is noted.
     pub(crate) fn is_due(&mut self, id: &[u8], asker: Asker, now: Instant) -> bool {
         // No id of Cassandra's is longer; clients may send any.
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn an_id_is_looked_up_once_in_a_while_and_not_too_many_at_all() {
-        let mut recent = Recalled::default();
+        let mut recent = IdLookups::default();
         let now = crate::testing::begin();
         assert!(recent.is_due(b"a", ONE, now));
         assert!(!recent.is_due(b"a", ONE, now + PAUSE / 2));
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn who_asks_for_many_leaves_others_their_share() {
-        let mut recent = Recalled::default();
+        let mut recent = IdLookups::default();
         let now = crate::testing::begin();
         let mut due = |asker: Asker, ids: std::ops::Range<usize>| {
             let ids = ids.filter(|id| recent.is_due(&id.to_be_bytes(), asker, now));

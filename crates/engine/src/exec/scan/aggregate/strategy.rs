@@ -13,10 +13,10 @@ use crate::keys::NodeRequestKey;
 use crate::statement::learned::Learned;
 
 impl Strategy for Aggregate {
-    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        let plan = plan_aggregate(around, self.bounds);
+    fn begin(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        let plan = plan_aggregate(cx, self.bounds);
         let Some(bounds) = self.bounds else {
-            return self.send_whole(around);
+            return self.send_whole(cx);
         };
         let page_size = self
             .page_size
@@ -28,24 +28,24 @@ impl Strategy for Aggregate {
             above: bounds.above,
             owners: self.owners.clone(),
         };
-        let new = || Box::new(RingParts::new(around, asked, AtOnce::Few));
+        let new = || Box::new(RingParts::new(cx, asked, AtOnce::Few));
         match plan {
-            AggregatePlan::AsItIs => self.send_whole(around),
+            AggregatePlan::AsItIs => self.send_whole(cx),
             AggregatePlan::Parts { parts, rows } => {
                 let (new, rest) = (new(), None);
                 self.flow = Flow::Parts { parts: new, rest };
-                self.launch_rest(around, parts, rows)
+                self.launch_rest(cx, parts, rows)
             }
             AggregatePlan::Sample { sample, rest } => {
                 let (parts, rest) = (new(), Some(Rest::Uncut(rest)));
                 self.flow = Flow::Parts { parts, rest };
-                self.launch(around, vec![sample])
+                self.launch(cx, vec![sample])
             }
         }
     }
 
-    fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
-        let (Some(statement), Outcome::Answered(response)) = (around.statement(), &outcome) else {
+    fn on_whole<'a>(&mut self, cx: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
+        let (Some(statement), Outcome::Answered(response)) = (cx.statement(), &outcome) else {
             return outcome.unchanged();
         };
         if !response.has_rows() {
@@ -56,7 +56,7 @@ impl Strategy for Aggregate {
             Err(e) => return Step::Broken(e.to_string()),
         };
         if std::mem::take(&mut self.parts_refused) {
-            around.blame_parts(statement);
+            cx.blame_parts(statement);
         }
         if let Some(stretch) = self.bounds {
             let rows = rows_folded(&self.folds, &page, response.service_us, Beside::Nothing);
@@ -67,28 +67,28 @@ impl Strategy for Aggregate {
 
     fn on_part<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         index: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         match outcome {
-            Outcome::Answered(response) => self.on_part_answered(around, index, response),
-            Outcome::Failed(failure) => self.on_part_failed(around, index, failure),
+            Outcome::Answered(response) => self.on_part_answered(cx, index, response),
+            Outcome::Failed(failure) => self.on_part_failed(cx, index, failure),
         }
     }
 
-    fn on_range_settled(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    fn on_range_settled(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         let Flow::Parts { parts, rest } = &mut self.flow else {
             return Step::Wait;
         };
         let Some(Rest::Cut(stretches)) = rest.take_if(|rest| matches!(rest, Rest::Cut(_))) else {
             return Step::Wait;
         };
-        if !around.is_wanted {
+        if !cx.is_wanted {
             return Step::Unwanted;
         }
-        parts.adopt_form(around);
-        self.launch(around, stretches)
+        parts.adopt_form(cx);
+        self.launch(cx, stretches)
     }
 
     fn whole(&self) -> Option<NodeRequestKey> {

@@ -7,26 +7,26 @@ use crate::exec::strategy::Strategy;
 use crate::keys::NodeRequestKey;
 
 impl Strategy for PagedScan {
-    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
-        match self.begin_stretches(around) || self.begin_parts(around) {
+    fn begin(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
+        match self.begin_stretches(cx) || self.begin_parts(cx) {
             true => Step::Wait,
-            false => self.send_piece(around, around.target.clone()),
+            false => self.send_piece(cx, cx.target.clone()),
         }
     }
 
-    fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
-        self.on_piece(around, outcome)
+    fn on_whole<'a>(&mut self, cx: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
+        self.on_piece(cx, outcome)
     }
 
     fn on_part<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         match self.flow {
-            Flow::Stretches(_) => self.on_stretch(around, part, outcome),
-            _ => self.on_part_outcome(around, part, outcome),
+            Flow::Stretches(_) => self.on_stretch(cx, part, outcome),
+            _ => self.on_part_outcome(cx, part, outcome),
         }
     }
 

@@ -127,8 +127,8 @@ impl FollowedWrite {
         }
     }
 
-    fn count(&mut self, around: &ExecContext<'_>, bytes: usize) {
-        around.memory().add(bytes);
+    fn count(&mut self, cx: &ExecContext<'_>, bytes: usize) {
+        cx.memory().add(bytes);
         self.counted += bytes;
     }
 
@@ -157,49 +157,49 @@ impl FollowedWrite {
     /// What has become of the table is known. Unless it has refused, layouts that were not asked are asked now.
     fn on_table(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         table: OfTable,
         answer: KeptAnswer,
     ) -> Step<'static> {
-        self.count(around, answer.body.len());
+        self.count(cx, answer.body.len());
         self.answer = Some(answer);
         self.table = table;
         self.state = State::Layouts;
-        self.go_on(around)
+        self.go_on(cx)
     }
 
     /// Sends what is for the layouts that were not asked yet, or whose node has not taken it and another one may.
-    fn send_what_is_left(&mut self, around: &mut ExecContext<'_>) {
+    fn send_what_is_left(&mut self, cx: &mut ExecContext<'_>) {
         for at in 0..self.layouts.len() {
             let of = &mut self.layouts[at];
             if of.sent.is_some() || of.attempts >= ATTEMPTS_MAX {
                 continue;
             }
             match of.not_taken.take() {
-                Some(not_taken) => self.send(around, at, not_taken.next),
-                None if of.attempts == 0 => self.send(around, at, None),
+                Some(not_taken) => self.send(cx, at, not_taken.next),
+                None if of.attempts == 0 => self.send(cx, at, None),
                 None => {}
             }
         }
     }
 
     /// The table has refused: what no node has had yet is sent to no layout.
-    fn withhold_unsent(&mut self, around: &mut ExecContext<'_>) {
+    fn withhold_unsent(&mut self, cx: &mut ExecContext<'_>) {
         for of in &mut self.layouts {
-            if let Some(child) = of.sent.filter(|child| around.is_unsent(*child)) {
-                around.todo.cancel.push(child);
+            if let Some(child) = of.sent.filter(|child| cx.is_unsent(*child)) {
+                cx.todo.cancel.push(child);
                 of.sent = None;
             }
         }
     }
 
     /// Sends what is for a layout, to its owners first or as a target says.
-    fn send(&mut self, around: &mut ExecContext<'_>, at: usize, target: Option<Target>) {
+    fn send(&mut self, cx: &mut ExecContext<'_>, at: usize, target: Option<Target>) {
         let Some(of) = self.layouts.get_mut(at) else {
             return;
         };
         of.attempts += 1;
-        let own = around.query;
+        let own = cx.query;
         let prepared = of.part.prepared.clone();
         let query = Query {
             pool: own.pool,
@@ -220,7 +220,7 @@ impl FollowedWrite {
         };
         let part = u16::try_from(at).unwrap_or(u16::MAX);
         let target = target.unwrap_or_else(|| of.part.target.clone());
-        of.sent = Some(around.send_part(part, query, Prediction::Learned, target));
+        of.sent = Some(cx.send_part(part, query, Prediction::Learned, target));
     }
 
     /// No coordinator has taken what is for a layout. What one does not know, of schema or rights, the next one may.
@@ -239,10 +239,10 @@ impl FollowedWrite {
     }
 
     /// Answers once nothing is under way any more.
-    fn go_on(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    fn go_on(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         match self.table {
             OfTable::Unknown => return Step::Wait,
-            OfTable::HasIt | OfTable::MayHaveIt => self.send_what_is_left(around),
+            OfTable::HasIt | OfTable::MayHaveIt => self.send_what_is_left(cx),
             OfTable::Refused => {}
         }
         if self.layouts.iter().any(|of| of.sent.is_some()) {
@@ -251,38 +251,38 @@ impl FollowedWrite {
         let Some(answer) = self.answer.take() else {
             return Step::Wait;
         };
-        self.doubt(around);
+        self.doubt(cx);
         let missed = match self.table {
             OfTable::Refused => None,
-            _ => self.miss(around),
+            _ => self.miss(cx),
         };
         match missed {
-            Some(text) if self.table == OfTable::HasIt => Step::Kept(unknown(around, &text)),
+            Some(text) if self.table == OfTable::HasIt => Step::Kept(unknown(cx, &text)),
             // Its client hears already that nobody knows.
             Some(_) | None => Step::Kept(answer),
         }
     }
 
     /// Somebody is to compare its partitions with the table. Until then the table is read.
-    fn doubt(&self, around: &mut ExecContext<'_>) {
+    fn doubt(&self, cx: &mut ExecContext<'_>) {
         let tables = self.doubted_tables();
         if tables.is_empty() {
             return;
         }
-        let doubts = &around.cx.shared.features.layouts.doubts;
-        add(&around.cx.shared.stats.global.layout_writes_doubted, 1);
+        let doubts = &cx.engine.shared.features.layouts.doubts;
+        add(&cx.engine.shared.stats.global.layout_writes_doubted, 1);
         if self.table == OfTable::Refused {
-            doubts.note_refusal(around.cx.now);
+            doubts.note_refusal(cx.engine.now);
         }
         for table in tables {
-            let doubts = &around.cx.shared.features.layouts.doubts;
-            doubts.add((&table.0, &table.1), &self.written.tokens, around.cx.now);
+            let doubts = &cx.engine.shared.features.layouts.doubts;
+            doubts.add((&table.0, &table.1), &self.written.tokens, cx.engine.now);
             let doubted = Doubted {
                 table,
                 tokens: self.written.tokens.clone(),
             };
             let output = features::Output::Layouts(OfLayouts::Doubted(doubted));
-            around.cx.ask(Output::Feature(output));
+            cx.engine.ask(Output::Feature(output));
         }
     }
 
@@ -306,14 +306,14 @@ impl FollowedWrite {
     }
 
     /// Tells of layouts that no coordinator has taken it for; what its client hears then.
-    fn miss(&self, around: &mut ExecContext<'_>) -> Option<String> {
+    fn miss(&self, cx: &mut ExecContext<'_>) -> Option<String> {
         let mut text = None;
         for of in &self.layouts {
             let Some(NotTaken { why, may_pass, .. }) = &of.not_taken else {
                 continue;
             };
             for (keyspace, physical) in of.part.layouts() {
-                add(&around.cx.shared.stats.global.layout_writes_missed, 1);
+                add(&cx.engine.shared.stats.global.layout_writes_missed, 1);
                 text.get_or_insert_with(|| {
                     format!(
                         "Helenus: the table has this write, and no node has taken it for its layout \
@@ -329,7 +329,7 @@ impl FollowedWrite {
                     why: why.clone(),
                 };
                 let output = features::Output::Layouts(OfLayouts::Missed(missed));
-                around.cx.ask(Output::Feature(output));
+                cx.engine.ask(Output::Feature(output));
             }
         }
         text
@@ -337,15 +337,15 @@ impl FollowedWrite {
 }
 
 /// The answer that nobody knows what has become of the write.
-fn unknown(around: &ExecContext<'_>, text: &str) -> KeptAnswer {
-    let newest = around.query.version == Version::V5;
-    let (code, fields) = timed_out(around.query, newest);
+fn unknown(cx: &ExecContext<'_>, text: &str) -> KeptAnswer {
+    let newest = cx.query.version == Version::V5;
+    let (code, fields) = timed_out(cx.query, newest);
     let error = ErrorBody {
         code,
         message: text,
         fields: &fields,
     };
-    kept_error(error, around.cx.snapshot.version)
+    kept_error(error, cx.engine.snapshot.version)
 }
 
 pub(crate) fn kept_error(error: ErrorBody<'_>, version: Version) -> KeptAnswer {
@@ -398,23 +398,23 @@ pub(crate) fn kept(response: &Response<'_>) -> KeptAnswer {
 }
 
 impl Strategy for FollowedWrite {
-    fn begin(&mut self, around: &mut ExecContext<'_>) -> Step<'static> {
+    fn begin(&mut self, cx: &mut ExecContext<'_>) -> Step<'static> {
         let bytes = self.layouts.iter().map(|of| of.part.body.len()).sum();
-        self.count(around, bytes);
-        let target = around.target.clone();
-        let table = around.send_whole(Form::Own, Prediction::Learned, target);
+        self.count(cx, bytes);
+        let target = cx.target.clone();
+        let table = cx.send_whole(Form::Own, Prediction::Learned, target);
         self.state = State::Table(table);
-        let doubts = &around.cx.shared.features.layouts.doubts;
-        if !doubts.is_refused_lately(around.cx.now) {
-            self.send_what_is_left(around);
+        let doubts = &cx.engine.shared.features.layouts.doubts;
+        if !doubts.is_refused_lately(cx.engine.now) {
+            self.send_what_is_left(cx);
         }
         Step::Wait
     }
 
-    fn on_whole<'a>(&mut self, around: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
+    fn on_whole<'a>(&mut self, cx: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
         let failure = match outcome {
             Outcome::Answered(response) => {
-                return self.on_table(around, OfTable::HasIt, kept(&response));
+                return self.on_table(cx, OfTable::HasIt, kept(&response));
             }
             Outcome::Failed(failure) => failure,
         };
@@ -424,21 +424,21 @@ impl Strategy for FollowedWrite {
         };
         if table == OfTable::Refused {
             if !is_refusal(failure.error.code) {
-                let doubts = &around.cx.shared.features.layouts.doubts;
-                doubts.note_refusal(around.cx.now);
+                let doubts = &cx.engine.shared.features.layouts.doubts;
+                doubts.note_refusal(cx.engine.now);
             }
-            self.withhold_unsent(around);
+            self.withhold_unsent(cx);
             if self.layouts.iter().all(OfLayout::is_untouched) {
                 return Outcome::Failed(failure).unchanged();
             }
         }
-        let answer = kept_failure(&failure, around.cx.snapshot.version);
-        self.on_table(around, table, answer)
+        let answer = kept_failure(&failure, cx.engine.snapshot.version);
+        self.on_table(cx, table, answer)
     }
 
     fn on_part<'a>(
         &mut self,
-        around: &mut ExecContext<'_>,
+        cx: &mut ExecContext<'_>,
         part: u16,
         outcome: Outcome<'a>,
     ) -> Step<'a> {
@@ -450,12 +450,12 @@ impl Strategy for FollowedWrite {
         if let Outcome::Failed(failure) = &outcome {
             self.on_not_taken(at, failure);
         }
-        self.go_on(around)
+        self.go_on(cx)
     }
 
-    fn on_cut_short(&mut self, around: &mut ExecContext<'_>) {
+    fn on_cut_short(&mut self, cx: &mut ExecContext<'_>) {
         let is_unsent = |child: Option<NodeRequestKey>| match child {
-            Some(child) => around.is_unsent(child),
+            Some(child) => cx.is_unsent(child),
             None => true,
         };
         let is_nowhere = self.table == OfTable::Unknown
@@ -466,7 +466,7 @@ impl Strategy for FollowedWrite {
                 .all(|of| is_unsent(of.sent) && !of.may_have_it);
         if !is_nowhere {
             self.table = OfTable::MayHaveIt;
-            self.doubt(around);
+            self.doubt(cx);
         }
     }
 
