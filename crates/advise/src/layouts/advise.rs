@@ -15,7 +15,7 @@ use helenus_migrate::layouts::removed::Removed;
 use super::coefficients::Costs;
 use super::drift::{DriftArgs, Present};
 use super::read_rows::Limits;
-use super::report::{Report, StatementReport};
+use super::report::{Copies, Report, StatementReport};
 use super::sources::{self, SourceArgs, Sources};
 use super::workload::{self, Workload};
 use super::{coefficients, drift, json, show};
@@ -33,6 +33,9 @@ pub struct AdviseArgs {
     /// Layouts to choose [default: as many as are in use, with --learned; otherwise 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: Option<u8>,
+    /// Replicas of the table, over all data centres: what the layouts take is told for so many
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=50))]
+    table_replicas: u8,
     /// Rows of the whole table, if the file has only some of them.
     #[arg(long, value_name = "N", requires = "rows")]
     rows_total: Option<u64>,
@@ -187,6 +190,7 @@ fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
         names,
         permuted: (!all).then(permuted_names),
         queries: model.queries(),
+        copies: Copies::of(args.table_replicas.into(), design.layouts.len()),
         rows_read: rows.read,
         rows_sampled: rows.statistics.sample().rows(),
         rows_total: rows.statistics.rows_total(),

@@ -88,6 +88,11 @@ pub(super) fn json(report: &Report) -> Value {
         "permuted": report.permuted,
         "layouts": layouts.collect::<Vec<_>>(),
         "statements": statements.collect::<Vec<_>>(),
+        "copies": {
+            "now": report.copies.now,
+            "beside": report.copies.beside,
+            "derived": report.copies.derived,
+        },
         "cost_us": design.cost_us,
         "least_cost_us": design.least_cost_us,
         "cost_us_now": finite(design.own_cost_us),

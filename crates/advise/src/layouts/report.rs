@@ -8,6 +8,26 @@ use super::learned::Learned;
 use super::sample_nodes::Sampled;
 use super::workload::Workload;
 
+/// Copies of the table's data on all nodes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copies {
+    pub now: usize,
+    /// With the layouts in the table's keyspace.
+    pub beside: usize,
+    /// With each layout in a keyspace of its own, of one replica.
+    pub derived: usize,
+}
+
+impl Copies {
+    pub(super) fn of(table_replicas: usize, layouts: usize) -> Copies {
+        Copies {
+            now: table_replicas,
+            beside: table_replicas * (1 + layouts),
+            derived: table_replicas + layouts,
+        }
+    }
+}
+
 /// The advice and its basis, as it is shown.
 pub(super) struct Report {
     pub workload: Workload,
@@ -27,6 +47,7 @@ pub(super) struct Report {
     pub drift: Option<Drift>,
     pub costs: Costs,
     pub queries: usize,
+    pub copies: Copies,
 }
 
 /// Means over a statement's queries.
@@ -80,5 +101,16 @@ impl Report {
     /// The name of a layout of the design.
     pub(super) fn name(&self, at: usize) -> &str {
         self.names.get(at).map_or("?", |name| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_derived_layout_of_one_replica_is_one_copy_more() {
+        let copies = Copies::of(3, 2);
+        assert_eq!((copies.now, copies.beside, copies.derived), (3, 9, 5));
     }
 }

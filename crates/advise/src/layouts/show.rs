@@ -78,10 +78,14 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
     for (at, cost) in design.cost_without_us.iter().enumerate() {
         writeln!(out, "  without {}  {}", report.name(at), ratio(*cost))?;
     }
+    let copies = report.copies;
     writeln!(
         out,
-        "\ndisk and writes: {} copies more than now",
-        design.layouts.len()
+        "\ncopies on disk, and to be written:\n  \
+         now                        {}\n  \
+         layouts in its keyspace    {}, read at every level\n  \
+         derived, one replica each  {}, read at ONE and LOCAL_ONE",
+        copies.now, copies.beside, copies.derived
     )?;
     if let Some(drift) = &report.drift {
         drift::write_text(out, report, drift)?;
