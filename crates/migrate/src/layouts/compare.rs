@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, future, stream};
 use helenus_catalogue::Layout;
 use helenus_layout::HyperLogLog;
@@ -177,7 +177,7 @@ impl<'a> Comparison<'a> {
                     found.ranges.push(range);
                 }
                 found.rows.extend(differences);
-                check_few(readers.table, found.rows.len() as u64)?;
+                check_few(readers.table, at, found.rows.len() as u64)?;
             }
         }
         bar.inc(1);
@@ -253,7 +253,7 @@ impl Look<'_> {
         own_rows: u64,
         copy_rows: u64,
     ) -> Result<(Vec<Difference>, u64)> {
-        check_few(self.readers.table, own_rows.abs_diff(copy_rows))?;
+        check_few(self.readers.table, at, own_rows.abs_diff(copy_rows))?;
         let Some(copy) = self.readers.copies.get(at) else {
             return Ok((Vec::new(), 0));
         };
@@ -266,6 +266,7 @@ impl Look<'_> {
             let (of_own, of_copy) =
                 future::try_join(self.hashes(own, hashes()), self.hashes(copy, hashes())).await?;
             let differing = of_own.differing(&of_copy);
+            check_few(self.readers.table, at, differing.len() as u64)?;
             let mut suspects = self.with_keys(own, &differing).await?;
             suspects.extend(self.with_keys(copy, &differing).await?);
             let looks = suspects.into_values();
@@ -304,7 +305,6 @@ impl Look<'_> {
         if keys.is_empty() {
             return Ok(found);
         }
-        check_few(self.readers.table, keys.len() as u64)?;
         let take = async |rows: Vec<Row>, _: Asked| {
             for row in rows {
                 let key = row.key_hash();
@@ -319,14 +319,21 @@ impl Look<'_> {
     }
 }
 
-/// Row by row, only so many are looked at.
-fn check_few(table: &Table, differing: u64) -> Result<()> {
+/// A layout differs in more rows than are looked at one by one.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "more than {DIFFERENCES_MAX} rows of a layout of {table} differ: rebuild it (`helenus layouts rebuild`)"
+)]
+pub(super) struct TooMany {
+    table: String,
+    /// The number of the layout, of those that were compared.
+    pub at: usize,
+}
+
+fn check_few(table: &Table, at: usize, differing: u64) -> Result<()> {
     if differing > DIFFERENCES_MAX as u64 {
-        bail!(
-            "more than {DIFFERENCES_MAX} rows of a layout of {} differ: rebuild it (`helenus layouts \
-             rebuild`)",
-            table.name
-        );
+        let table = table.name.to_string();
+        return Err(TooMany { table, at }.into());
     }
     Ok(())
 }

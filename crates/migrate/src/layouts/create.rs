@@ -7,9 +7,12 @@
 mod args;
 pub(super) mod request;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use helenus_catalogue::change::Change;
 use helenus_catalogue::{Feature, Layout, LayoutState};
+use helenus_cql::Name;
 use helenus_rows::TableName;
 use serde_json::json;
 
@@ -57,6 +60,12 @@ pub async fn run(args: CreateArgs) -> Result<()> {
         .any(|layout| known.layout(&layout.name).is_none())
     {
         fill::refuse_untimed(&cluster, &table, &args.table, &args.work).await?;
+    }
+    let homes = layouts
+        .iter()
+        .filter_map(|layout| layout.keyspace.as_deref());
+    for home in homes.collect::<BTreeSet<_>>() {
+        home::refuse_shared(&cluster, &Name::from_stored(home), &args.table).await?;
     }
     tables::make_keyspaces(&cluster, &layouts, args.replication.as_ref()).await?;
     tables::make(&cluster, &table, &layouts, &known).await?;

@@ -146,6 +146,29 @@ pub(super) async fn holds_nothing_else(
     Ok(names.iter().all(|name| known.contains(name.as_str())))
 }
 
+/// Refuses a keyspace that holds layouts of tables of another one: who may read that one as a whole would read these.
+pub(super) async fn refuse_shared(
+    cluster: &Cluster,
+    keyspace: &Name,
+    table: &TableName,
+) -> Result<()> {
+    let catalogue = read_all(cluster).await?;
+    let held = catalogue.tables.iter().find(|(of, entries)| {
+        let layouts = entries.layouts.iter().flat_map(|of| &of.layouts);
+        let mut derived = layouts.filter(|layout| layout.is_derived());
+        of.keyspace != *table.keyspace
+            && derived.any(|layout| layout.keyspace_in(of) == &**keyspace)
+    });
+    match held {
+        Some((of, _)) => bail!(
+            "{keyspace} holds layouts of {}.{}, whose keyspace has rights of its own: choose another with --keyspace",
+            of.keyspace,
+            of.table
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Checks that the keyspace of derived layouts is there and replicated as was said, or that it can be made. Returns
 /// the statement that makes it.
 pub(super) async fn missing(

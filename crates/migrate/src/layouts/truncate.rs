@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use helenus_catalogue::change::Change;
 use helenus_catalogue::{Feature, Layout, LayoutState};
-use helenus_rows::TableName;
+use helenus_rows::{Table, TableName};
 use serde_json::json;
 
 use super::entry::{begun_anew, check_unchanged, claim, table_of};
@@ -65,6 +65,7 @@ pub async fn run(args: TruncateArgs) -> Result<()> {
         );
     }
     check_copies(&cluster, &own, &chosen).await?;
+    refuse_untimed(&own, &chosen)?;
     if !args.yes {
         bail!("all rows of {name} and of its layouts would be lost. To go on: --yes");
     }
@@ -72,8 +73,12 @@ pub async fn run(args: TruncateArgs) -> Result<()> {
     let tables: Vec<TableName> = chosen.iter().map(|entry| table_of(entry, name)).collect();
     copy_grants(&cluster, name, &tables, cluster.role.as_deref()).await?;
     flags::raise(&cluster, name, Feature::Layouts).await?;
-    let entries = put_aside(&cluster, name, &chosen, args.no_proxies).await?;
+    let (entries, settle) = put_aside(&cluster, name, &chosen, args.no_proxies).await?;
     empty(&cluster, name, &entries).await?;
+    if entries.iter().any(Layout::is_derived) {
+        // A layout is written beside its table: what was lost with the old rows may come to the table only now.
+        settle.wait("in the table what was written meanwhile").await;
+    }
     hints::wait_for_none(&cluster, hints::unseen_max(&cluster), HINTS_LEFT).await?;
     // A column that was added or dropped meanwhile.
     cluster.agree().await?;
@@ -95,7 +100,7 @@ async fn put_aside(
     table: &TableName,
     chosen: &[Layout],
     no_proxies: bool,
-) -> Result<Vec<Layout>> {
+) -> Result<(Vec<Layout>, Settle)> {
     let known = catalogue::read(cluster, table).await?;
     check_unchanged(&known, table, chosen)?;
     let entries: Vec<Layout> = chosen.iter().map(begun_anew).collect();
@@ -112,7 +117,21 @@ async fn put_aside(
     let settle = settle.with_derived(chosen.iter().any(Layout::is_derived));
     let more = settle.for_emptying(emptying);
     settle.wait_longer(more, "no longer read").await;
-    Ok(entries)
+    Ok((entries, settle))
+}
+
+/// Rows that clients write between the TRUNCATEs are copied with their times of writing.
+fn refuse_untimed(table: &Table, layouts: &[Layout]) -> Result<()> {
+    let Some(column) = table.untimed().filter(|_| !layouts.is_empty()) else {
+        return Ok(());
+    };
+    bail!(
+        "column {} of {} is a {}, of which CQL does not tell when it was written, so rows that clients write meanwhile \
+         could not be copied: drop the layouts, TRUNCATE the table, and create them again",
+        column.name,
+        table.name,
+        column.cql_type
+    )
 }
 
 /// The table first: what is left in it is copied afterwards.

@@ -1,10 +1,14 @@
 //! How a sweep does its work.
 
-use std::time::Duration;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use helenus_catalogue::sweep::Waits;
 
 use super::super::work::Work;
+
+/// Older looks for hints tell nothing.
+const LOOKED_MAX: Duration = Duration::from_secs(5);
 
 /// How the work is done.
 pub(super) struct How {
@@ -25,6 +29,16 @@ pub(super) struct Manner<'a> {
     pub work: &'a Work,
     /// As in [`How`].
     pub settled_after: Duration,
+    /// When no node had kept hints for as long as they may go unseen.
+    pub no_hints: &'a Cell<Option<Instant>>,
+}
+
+impl Manner<'_> {
+    /// True if no node keeps hints, by a look that is not long ago.
+    pub(super) fn has_no_hints(&self) -> bool {
+        let looked = self.no_hints.get();
+        looked.is_some_and(|at| at.elapsed() < LOOKED_MAX)
+    }
 }
 
 impl How {

@@ -4,18 +4,21 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
+use helenus_catalogue::change::Change;
 use helenus_catalogue::sweep::{Due, Left, Pending};
 use helenus_catalogue::{Layout, LayoutState};
+use helenus_console::cells::print_error;
 use helenus_rows::{Range, TableName};
 
+use super::super::compare::TooMany;
 use super::super::work::Work;
 use super::how::{How, Manner};
 use super::round::{self, Round};
 use super::told::Told;
 use super::view::View;
 use super::{behind, doubts, parts};
-use crate::catalogue::now_ms;
+use crate::catalogue::{self, now_ms};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::hints::Watched;
 use crate::nodes::ring;
@@ -24,8 +27,6 @@ use crate::nodes::ring;
 const RANGES: usize = 4;
 /// A range is compared no more often than this.
 const ROUND_MIN: Duration = Duration::from_secs(600);
-/// Older looks for hints tell nothing.
-const LOOKED_MAX: Duration = Duration::from_secs(15);
 /// Pause if there is nothing to do, or after an error.
 const PAUSE: Duration = Duration::from_secs(10);
 /// One that is asked for once waits no longer than this for partitions that are put in doubt again and again.
@@ -171,8 +172,7 @@ impl<'a> OfTable<'a> {
     async fn settle_doubts(&self) -> Result<()> {
         self.look_for_doubts().await?;
         let waits = self.how.waits();
-        let no_hints = self.no_hints.get();
-        let no_hints = no_hints.is_some_and(|at| at.elapsed() < LOOKED_MAX);
+        let no_hints = self.manner(&self.how.work).has_no_hints();
         let due = self.pending.borrow().due(Instant::now(), waits, no_hints);
         if due.is_empty() {
             return Ok(());
@@ -266,29 +266,52 @@ impl<'a> OfTable<'a> {
             return Ok(Next::Nothing);
         }
         let parts: Vec<_> = ranges.iter().map(|range| (*range, false)).collect();
-        let mut differing = Vec::new();
-        let each = |compared: parts::Compared| {
-            self.done.borrow_mut().repaired += compared.repaired();
-            differing.extend(compared.differing());
+        let (mut differing, mut compared) = (Vec::new(), Vec::new());
+        let each = |part: parts::Compared| {
+            self.done.borrow_mut().repaired += part.repaired();
+            differing.extend(part.differing());
+            compared.push(part.range);
         };
         let of = (&view, &*ready);
         let manner = self.manner(&self.how.work);
-        let rows = parts::compare(self.cluster, of, &parts, manner, each).await?;
-        self.done.borrow_mut().rows += rows;
+        let rows = parts::compare(self.cluster, of, &parts, manner, each).await;
         differing.sort_unstable();
         differing.dedup();
         doubts::add(self.cluster, &self.name, &differing).await?;
         round
-            .note(self.cluster, &self.name, (&ranges, now_ms()))
+            .note(self.cluster, &self.name, (&compared, now_ms()))
             .await?;
         self.round.replace(Some(round));
+        match rows {
+            Ok(rows) => self.done.borrow_mut().rows += rows,
+            Err(error) => self.leave_behind(&view, &ready, error).await?,
+        }
         Ok(Next::GoOn)
     }
 
-    fn manner<'b>(&self, work: &'b Work) -> Manner<'b> {
+    /// A layout that differs in too many rows is read no longer.
+    ///
+    /// # Errors
+    /// It is another error.
+    async fn leave_behind(&self, view: &View, ready: &[Layout], error: Error) -> Result<()> {
+        let too_many = error.downcast_ref::<TooMany>();
+        let Some(layout) = too_many.and_then(|too_many| ready.get(too_many.at)) else {
+            return Err(error);
+        };
+        print_error(&error.context(format!(
+            "layout {} of {} is not read until it has been rebuilt",
+            layout.name, self.name
+        )));
+        let behind = layout.behind(now_ms());
+        let change = [Change::PutLayout(&behind)];
+        catalogue::change(self.cluster, &self.name, &view.known, &change).await
+    }
+
+    fn manner<'b>(&'b self, work: &'b Work) -> Manner<'b> {
         Manner {
             work,
             settled_after: self.how.settled_after,
+            no_hints: &self.no_hints,
         }
     }
 

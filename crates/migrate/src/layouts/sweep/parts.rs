@@ -87,12 +87,13 @@ pub(super) async fn compare(
             continue;
         }
         tokio::time::sleep(pause).await;
+        let has_no_hints = pause.is_zero() || manner.has_no_hints();
         let judged = looked.into_iter().map(|looked| {
             let (readers, claim) = (&readers, &claim);
             async move {
                 let repairing = Repairing {
                     claim,
-                    may_delete: looked.may_delete,
+                    may_delete: looked.may_delete && has_no_hints,
                 };
                 let of = (readers, entries);
                 let verdicts = judged(cluster, of, &looked.found, work, Some(repairing)).await?;
