@@ -123,6 +123,23 @@ fn a_derived_layout_is_filled_compared_and_repaired() {
         two,
     ])
     .failed("choose another with --keyspace");
+    // Who may read that keyspace as a whole would read a layout of another one.
+    node.table(
+        "nowhere",
+        "CREATE TABLE nowhere.t (k int, a int, b int, PRIMARY KEY (k, a, b))",
+    );
+    node.layouts(&[
+        "create",
+        "nowhere.t",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+        "--replication",
+        ONE,
+        "--keyspace",
+        "elsewhere__layouts",
+    ])
+    .failed("whose keyspace has rights of its own");
     // Interrupted, it goes on, also if the replication is not said again.
     node.layouts(&["distrust", "elsewhere.t", "--no-proxies"])
         .succeeded();
