@@ -128,7 +128,6 @@ pub(crate) fn alter(proxy: SocketAddr, node: SocketAddr, table: &TestTable) -> R
     }
     for refused in [
         "ADD more list<int>",
-        "DROP v",
         "RENAME c TO d",
         "WITH default_time_to_live = 60",
     ] {
