@@ -188,9 +188,14 @@ pub(crate) fn on_flight(state: &mut State) {
 }
 
 /// A node request that was open leaves on a link and a stream of it; whether it has been written down.
-pub(crate) fn on_leaves(engine: &mut Engine, at: (LinkKey, i16), key: NodeRequestKey) -> bool {
+pub(crate) fn on_leaves(
+    engine: &mut Engine,
+    link: LinkKey,
+    stream: i16,
+    key: NodeRequestKey,
+) -> bool {
     let mut is_done = false;
-    is_done = is_done || merge::on_leaves(engine, at, key);
+    is_done = is_done || merge::on_leaves(engine, link, stream, key);
     is_done
 }
 
