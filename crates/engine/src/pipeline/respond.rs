@@ -158,7 +158,7 @@ impl Engine {
                 self.statements.learn(&request.query, content, service_us);
             }
             match result_kind(content) {
-                Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
+                Ok(ResultKind::Prepared) => self.on_prepared(key, content, version),
                 Ok(ResultKind::Rows) => request.features.on_rows(content),
                 Ok(ResultKind::SetKeyspace) => {
                     self.on_keyspace_set(client, content);

@@ -108,7 +108,8 @@ fn record_arrival(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysi
         statement.as_deref(),
         analysis.prepared.as_deref(),
         analysis.keyspace,
-        (analysis.place.is_some(), analysis.lwt),
+        analysis.place.is_some(),
+        analysis.lwt,
     );
     let mut request = Request {
         opcode: arrival.opcode as u8,

@@ -156,18 +156,20 @@ fn ask_rules_of_several(
     of_client: OfClient,
 ) -> Result<Admitted, Box<RuleViolation>> {
     let with_tokens = engine.features.rules.names_partitions(of_client.may);
-    let asked = (arrival.opcode, arrival.content, arrival.version);
+    let cx = &engine.cx;
+    let (opcode, content, version) = (arrival.opcode, arrival.content, arrival.version);
     let (children, tokens) = match statement {
         Some(of) if with_tokens => {
             let tokens = engine
                 .statements
-                .inner_tokens(&engine.cx, asked, analysis, of);
+                .inner_tokens(cx, opcode, content, version, analysis, of);
             (Vec::new(), tokens)
         }
         Some(_) => (Vec::new(), Vec::new()),
         None => {
-            let (cx, body) = (&engine.cx, (arrival.content, arrival.version));
-            let children = engine.statements.children(cx, body, analysis, with_tokens);
+            let children = engine
+                .statements
+                .children(cx, content, version, analysis, with_tokens);
             (children, Vec::new())
         }
     };

@@ -116,9 +116,15 @@ pub fn explain(
         let part = seen.single((&statement, None), in_force, place.is_some());
         parts.push(Part { token, ..part });
     }
-    let placed = (place.is_some(), facts.lwt);
-    let query = Opcode::Query;
-    let class = class_of(snapshot, query, Some(&statement), None, in_force, placed);
+    let class = class_of(
+        snapshot,
+        Opcode::Query,
+        Some(&statement),
+        None,
+        in_force,
+        place.is_some(),
+        facts.lwt,
+    );
     let asked = Asked {
         is_read: parts.iter().all(Part::is_read),
         level: Some(level).filter(|_| parts.iter().any(Part::has_level)),

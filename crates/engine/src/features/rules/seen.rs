@@ -40,7 +40,6 @@ impl<'s> Seen<'s> {
             part.nature = Nature::NodeLocal;
         }
         if self.with_classes && facts.kind == Kind::Select {
-            let placed = (placed, facts.lwt);
             let class = class_of(
                 self.snapshot,
                 self.opcode,
@@ -48,6 +47,7 @@ impl<'s> Seen<'s> {
                 prepared,
                 in_force,
                 placed,
+                facts.lwt,
             );
             part.classes = part.classes.and(match class {
                 Class::Point | Class::Slice => Classes::POINT,

@@ -91,8 +91,10 @@ fn partitions_of_batch(
     analysis: &Analysis<'_>,
     planned: &[PlannedChild],
 ) -> Partitions {
-    let body = (arrival.content, arrival.version);
-    let children = engine.statements.children(&engine.cx, body, analysis, true);
+    let (content, version) = (arrival.content, arrival.version);
+    let children = engine
+        .statements
+        .children(&engine.cx, content, version, analysis, true);
     let token = |child: Child| match child {
         Child::Text(_, token) | Child::Prepared(_, token) => token,
         Child::Unknown(_) => None,

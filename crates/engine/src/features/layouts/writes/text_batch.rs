@@ -136,10 +136,11 @@ fn followed_by(
     let said = batch_timestamp(before, values).map_err(|_| Refusal::invalid(NOT_A_TIME))?;
     let mut options = *options;
     options.timestamp = said.or(options.timestamp);
-    let asked = (arrival.opcode, arrival.content, arrival.version);
-    let tokens = engine
-        .statements
-        .inner_tokens(&engine.cx, asked, analysis, statement);
+    let (cx, opcode, content) = (&engine.cx, arrival.opcode, arrival.content);
+    let tokens =
+        engine
+            .statements
+            .inner_tokens(cx, opcode, content, arrival.version, analysis, statement);
     let of_layouts = tokens.into_iter().zip(&extended.has_layouts);
     let of_layouts = of_layouts.filter(|(_, has_layouts)| **has_layouts);
     let tokens: Vec<Option<i64>> = of_layouts.map(|(token, _)| token).collect();
