@@ -26,7 +26,8 @@ impl Engine {
     pub(crate) fn on_response(
         &mut self,
         key: NodeRequestKey,
-        (node, opcode): (NodeIndex, Opcode),
+        node: NodeIndex,
+        opcode: Opcode,
         response: Response<'_>,
         body: &[u8],
     ) {
@@ -136,7 +137,7 @@ impl Engine {
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
-        features::on_answered(self, client, key, (service_us, content.len()));
+        features::on_answered(self, client, key, service_us, content.len());
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };
@@ -196,7 +197,7 @@ impl Engine {
             None => Body::Borrowed(body),
         };
         if is_rewritten {
-            match self.as_asked(client, (opcode, header.flags, version), &body) {
+            match self.as_asked(client, opcode, header.flags, version, &body) {
                 Ok(AsAsked::PassThrough) => {}
                 Ok(AsAsked::Body(changed)) => body = Body::Joined(changed.into()),
                 Ok(AsAsked::Unusable) => return,

@@ -202,7 +202,8 @@ pub(in crate::features) fn on_refused(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
     statement: Option<&Statement>,
-    (code, message): (i32, &str),
+    code: i32,
+    message: &str,
 ) {
     if !engine.features.records.takes_error(code) {
         return;

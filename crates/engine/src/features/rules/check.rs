@@ -297,7 +297,7 @@ fn refuse(
             (code::UNPREPARED, text)
         }
     };
-    engine.refuse_with_fields(arrival, statement, (code, text, &fields));
+    engine.refuse_with_fields(arrival, statement, code, text, &fields);
 }
 
 /// The body of a request at another consistency level than its client's.
