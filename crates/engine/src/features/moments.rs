@@ -383,11 +383,12 @@ pub(crate) fn hides_table(cx: &Context, keyspace: &str, table: &str) -> bool {
 /// True if clients do not see a column. Without a keyspace or table: of any.
 pub(crate) fn hides_column(
     snapshot: &Snapshot,
-    of: (Option<&str>, Option<&str>),
+    keyspace: Option<&str>,
+    table: Option<&str>,
     column: &str,
 ) -> bool {
     let mut hides = false;
-    hides |= encodings::hides_column(snapshot, of, column);
+    hides |= encodings::hides_column(snapshot, keyspace, table, column);
     hides
 }
 

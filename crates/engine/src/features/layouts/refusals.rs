@@ -28,7 +28,7 @@ pub(super) const LAYOUTS: &str = "layouts";
 /// It is not known well enough which layouts there are.
 pub(super) fn fenced(leases: &Leases, need: Need, now: Instant) -> Refusal {
     let refused = "writes, definitions, GRANT, REVOKE and reads at SERIAL";
-    Refusal::unknown((LAYOUTS, refused), leases, need, now)
+    Refusal::unknown(LAYOUTS, refused, leases, need, now)
 }
 
 /// A write that would have so many bytes, with what it writes to layouts.
