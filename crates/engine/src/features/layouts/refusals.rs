@@ -194,7 +194,8 @@ pub(crate) fn creation_refused(
 /// Why it is refused, for the client.
 pub(crate) fn definition(
     statement: &Statement,
-    (table, now_us): (Option<(&str, &str)>, i64),
+    table: Option<(&str, &str)>,
+    now_us: i64,
     layouts: &Layouts,
 ) -> Result<Option<Rewriting>, String> {
     if let Some(why) = definition_refused(statement, table, layouts) {

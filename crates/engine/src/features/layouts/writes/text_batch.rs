@@ -71,12 +71,9 @@ pub(crate) fn text_batch_of_layouts(
     let mut follow = None;
     if is_followed {
         let values = values.clone().map_err(|why| unordered_in(&tables, why))?;
-        let of = (arrival, analysis, statement);
+        let options = &asked.options;
         follow = Some(followed_by(
-            engine,
-            of,
-            &asked.options,
-            (&extended, &values),
+            engine, arrival, analysis, statement, options, &extended, &values,
         )?);
     }
     let mut body = arrival.payload().to_vec();
@@ -107,7 +104,7 @@ pub(crate) fn text_batch_of_layouts(
         keyspace,
     });
     let tables = tables.iter().copied().flatten().cloned().collect();
-    Ok(Some(made((instead, body), (tables, Vec::new()), follow)))
+    Ok(Some(made(instead, body, tables, Vec::new(), follow)))
 }
 
 fn unordered_in(tables: &[Option<&Arc<LogicalTable>>], why: Unordered) -> Refusal {
@@ -120,15 +117,18 @@ fn unordered_in(tables: &[Option<&Arc<LogicalTable>>], why: Unordered) -> Refusa
 /// The requests for derived layouts.
 fn followed_by(
     engine: &mut Engine,
-    (arrival, analysis, statement): (&Arrival<'_>, &Analysis<'_>, &Statement),
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    statement: &Statement,
     options: &Options<'_>,
-    (extended, values): (&Extended, &[ValueRef<'_>]),
+    extended: &Extended,
+    values: &[ValueRef<'_>],
 ) -> Result<Follow, Refusal> {
     let mut parts = Parts::default();
     for follower in &extended.followers {
         let own = values.get(follower.values.clone());
         let own = own.ok_or(Refusal::invalid(Unordered::Number.text(LAYOUTS)))?;
-        parts.push_text((&follower.table, follower.at), &follower.text, own);
+        parts.push_text(&follower.table, follower.at, &follower.text, own);
     }
     let first = statement.facts.inner.first();
     let first = first.map_or(0, |first| first.spans.statement.start);
@@ -153,11 +153,7 @@ fn followed_by(
     };
     let compared = extended.compared.clone();
     follow(
-        engine,
-        (arrival, analysis),
-        &options,
-        (parts, compared),
-        written,
+        engine, arrival, analysis, &options, parts, compared, written,
     )
 }
 
