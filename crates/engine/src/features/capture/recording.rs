@@ -146,9 +146,9 @@ fn record_arrival(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysi
             of.map(|of| vec![of])
         }
     };
-    let (client, now) = ((arrival.session, arrival.header.stream), engine.cx.now);
+    let (session, stream, now) = (arrival.session, arrival.header.stream, engine.cx.now);
     if let Some(capture) = &mut engine.cx.features.capture {
-        capture.on_request(client, request, parts, now);
+        capture.on_request(session, stream, request, parts, now);
     }
 }
 

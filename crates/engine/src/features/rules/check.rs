@@ -140,8 +140,7 @@ fn ask_rules(
     };
     let prepared = analysis.prepared.as_deref();
     let place = analysis.place.as_ref();
-    let (statement, placed) = ((statement, prepared), place.is_some());
-    let part = seen.single(statement, analysis.in_force(), placed);
+    let part = seen.single(statement, prepared, analysis.in_force(), place.is_some());
     let token = place.and_then(|place| place.token);
     let part = Part { token, ..part };
     ask_rules_of(engine, arrival, analysis, of_client, &[part])
@@ -194,11 +193,11 @@ fn ask_rules_of_several(
                 parts.push(Part::unknown());
             }
             Child::Text(of, token) => {
-                seen.child((of, None), analysis.keyspace, *token, &mut parts);
+                seen.child(of, None, analysis.keyspace, *token, &mut parts);
             }
             Child::Prepared(of, token) => {
                 let (statement, in_force) = (&*of.statement, of.keyspace.as_deref());
-                seen.child((statement, Some(&**of)), in_force, *token, &mut parts);
+                seen.child(statement, Some(&**of), in_force, *token, &mut parts);
             }
         }
     }

@@ -24,7 +24,8 @@ impl<'s> Seen<'s> {
     /// A statement that is no batch. `placed`: whether its partition is known.
     pub(crate) fn single<'a>(
         &self,
-        (statement, prepared): (&'a Statement, Option<&'a Prepared>),
+        statement: &'a Statement,
+        prepared: Option<&'a Prepared>,
         in_force: Option<&'a str>,
         placed: bool,
     ) -> Part<'a>
@@ -62,7 +63,8 @@ impl<'s> Seen<'s> {
     /// One statement of a BATCH.
     pub(super) fn child<'a>(
         &self,
-        (statement, prepared): (&'a Statement, Option<&'a Prepared>),
+        statement: &'a Statement,
+        prepared: Option<&'a Prepared>,
         in_force: Option<&'a str>,
         token: Option<i64>,
         parts: &mut Vec<Part<'a>>,
@@ -73,7 +75,7 @@ impl<'s> Seen<'s> {
             // A node refuses that.
             return self.inner(statement, in_force, &[], parts);
         }
-        let part = self.single((statement, prepared), in_force, token.is_some());
+        let part = self.single(statement, prepared, in_force, token.is_some());
         parts.push(Part { token, ..part });
     }
 
