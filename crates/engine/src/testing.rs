@@ -77,7 +77,8 @@ pub(crate) fn open_links(
 
 /// A BATCH at LOCAL_QUORUM of statements by their texts or ids, without values; `batch_type`: 0 logged, 1 unlogged.
 pub(crate) fn batch_of(
-    (version, batch_type): (Version, u8),
+    version: Version,
+    batch_type: u8,
     children: &[Result<&str, &[u8]>],
 ) -> Vec<u8> {
     let mut body = vec![batch_type];
@@ -142,7 +143,7 @@ pub(crate) fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
 
 /// A node's answer.
 pub(crate) fn bytes_of(mode: (Version, bool), stream: i16, opcode: Opcode, body: &[u8]) -> Vec<u8> {
-    written((true, 0), mode, stream, opcode, body)
+    written(mode, true, 0, stream, opcode, body)
 }
 
 /// A node's answer with these flags.
@@ -153,7 +154,7 @@ pub(crate) fn bytes_with_flags(
     opcode: Opcode,
     body: &[u8],
 ) -> Vec<u8> {
-    written((true, flags), mode, stream, opcode, body)
+    written(mode, true, flags, stream, opcode, body)
 }
 
 /// A client's request.
@@ -174,16 +175,18 @@ pub(crate) fn request_with_flags(
     opcode: Opcode,
     body: &[u8],
 ) -> Vec<u8> {
-    written((false, flags), mode, stream, opcode, body)
+    written(mode, false, flags, stream, opcode, body)
 }
 
 fn written(
-    (response, flags): (bool, u8),
-    (version, framed): (Version, bool),
+    mode: (Version, bool),
+    response: bool,
+    flags: u8,
     stream: i16,
     opcode: Opcode,
     body: &[u8],
 ) -> Vec<u8> {
+    let (version, framed) = mode;
     let mut encoder = Encoder::new();
     encoder.set_mode(framed, Compression::None);
     let header = Header {

@@ -105,15 +105,10 @@ mod tests {
     const HALVES: bool = true;
 
     fn remedy(code: i32, retries: u8, halves: bool) -> Remedy {
-        remedy_of((code, &[]), Version::V5, retries, halves)
+        remedy_of(code, &[], Version::V5, retries, halves)
     }
 
-    fn remedy_of(
-        (code, fields): (i32, &[u8]),
-        version: Version,
-        retries: u8,
-        halves: bool,
-    ) -> Remedy {
+    fn remedy_of(code: i32, fields: &[u8], version: Version, retries: u8, halves: bool) -> Remedy {
         let error = ErrorBody {
             code,
             message: "",
@@ -150,14 +145,13 @@ mod tests {
     fn what_fails_for_its_rows_is_not_sent_again() {
         for reasons in [[TOO_MANY_TOMBSTONES, 0], [0, READ_SIZE]] {
             let fields = failed_for(reasons);
-            let failure = (code::READ_FAILURE, &fields[..]);
-            let of = |version| remedy_of(failure, version, 0, !HALVES);
+            let of = |version| remedy_of(code::READ_FAILURE, &fields, version, 0, !HALVES);
             assert_eq!(of(Version::V5), Remedy::Nothing);
             assert_eq!(of(Version::V4), Remedy::Again, "there is no telling");
         }
         let unknown = failed_for([0, 3]);
-        let failure = (code::READ_FAILURE, &unknown[..]);
-        assert_eq!(remedy_of(failure, Version::V5, 0, !HALVES), Remedy::Again);
+        let remedy = remedy_of(code::READ_FAILURE, &unknown, Version::V5, 0, !HALVES);
+        assert_eq!(remedy, Remedy::Again);
     }
 
     #[test]

@@ -184,7 +184,8 @@ impl Capture {
     /// A request has arrived. `parts`: None if it is too large.
     pub(crate) fn on_request(
         &mut self,
-        (session, stream): (SessionKey, i16),
+        session: SessionKey,
+        stream: i16,
         mut request: Request,
         parts: Option<Vec<Part>>,
         now: Instant,

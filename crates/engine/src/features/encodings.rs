@@ -85,7 +85,8 @@ pub(super) fn hides(config: &Config) -> bool {
 /// True if clients do not see a column. Without a keyspace or table: of any.
 pub(super) fn hides_column(
     snapshot: &Snapshot,
-    (keyspace, table): (Option<&str>, Option<&str>),
+    keyspace: Option<&str>,
+    table: Option<&str>,
     column: &str,
 ) -> bool {
     let is = |asked: Option<&str>, name: &str| asked.is_none_or(|asked| asked == name);

@@ -67,7 +67,7 @@ impl Engine {
         };
         let adopted = self
             .clients
-            .adopt(&mut self.cx, passed, (member, pool), permit)?;
+            .adopt(&mut self.cx, passed, member, pool, permit)?;
         self.links.enter_pool(pool);
         self.settle();
         Ok(adopted)

@@ -98,14 +98,15 @@ pub(crate) fn on_follower(engine: &mut Engine, key: ClientRequestKey, slot: &mut
     rules::on_follower(engine, key, slot);
 }
 
-/// A request is refused, with this code and text.
+/// A request is refused, with this code and message.
 pub(crate) fn on_refused(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
     statement: Option<&Statement>,
-    error: (i32, &str),
+    code: i32,
+    message: &str,
 ) {
-    records::on_refused(engine, arrival, statement, error);
+    records::on_refused(engine, arrival, statement, code, message);
 }
 
 /// A request goes on by itself: what it becomes, once it is kept.
@@ -188,9 +189,14 @@ pub(crate) fn on_flight(state: &mut State) {
 }
 
 /// A node request that was open leaves on a link and a stream of it; whether it has been written down.
-pub(crate) fn on_leaves(engine: &mut Engine, at: (LinkKey, i16), key: NodeRequestKey) -> bool {
+pub(crate) fn on_leaves(
+    engine: &mut Engine,
+    link: LinkKey,
+    stream: i16,
+    key: NodeRequestKey,
+) -> bool {
     let mut is_done = false;
-    is_done = is_done || merge::on_leaves(engine, at, key);
+    is_done = is_done || merge::on_leaves(engine, link, stream, key);
     is_done
 }
 
@@ -200,16 +206,17 @@ pub(crate) fn on_attempt(engine: &mut Engine, key: NodeRequestKey, us: u64, end:
     records::on_attempt(engine, key, us, end);
 }
 
-/// A node has answered a node request for the whole of a client request. `took`: how long it has taken, in
-/// microseconds, and bytes of its answer.
+/// A node has answered a node request for the whole of a client request. `service_us`: how long it has taken;
+/// `bytes`: of its answer.
 #[inline]
 pub(crate) fn on_answered(
     engine: &mut Engine,
     client: ClientRequestKey,
     key: NodeRequestKey,
-    took: (u32, usize),
+    service_us: u32,
+    bytes: usize,
 ) {
-    hedge::on_answered(engine, client, key, took);
+    hedge::on_answered(engine, client, key, service_us, bytes);
 }
 
 /// A node request for the whole of a request has come to nothing. True if the client request goes on without it.
@@ -376,11 +383,12 @@ pub(crate) fn hides_table(cx: &Context, keyspace: &str, table: &str) -> bool {
 /// True if clients do not see a column. Without a keyspace or table: of any.
 pub(crate) fn hides_column(
     snapshot: &Snapshot,
-    of: (Option<&str>, Option<&str>),
+    keyspace: Option<&str>,
+    table: Option<&str>,
     column: &str,
 ) -> bool {
     let mut hides = false;
-    hides |= encodings::hides_column(snapshot, of, column);
+    hides |= encodings::hides_column(snapshot, keyspace, table, column);
     hides
 }
 

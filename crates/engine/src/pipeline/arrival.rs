@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
-use helenus_wire::{Consistency, Opcode};
+use helenus_wire::{Consistency, Opcode, flags};
 
 use crate::engine::Engine;
 use crate::exec::Execution;
@@ -51,10 +51,13 @@ impl Engine {
             content,
             ..
         } = *arrival;
-        let asked = (statement, analysis);
-        let answer =
-            self.statements
-                .answer_system(&self.cx, header.flags, opcode, content, version, asked);
+        // Traces and what a payload asks for are a node's business.
+        if header.flags & (flags::TRACING | flags::CUSTOM_PAYLOAD) != 0 {
+            return false;
+        }
+        let answer = self
+            .statements
+            .answer_system(&self.cx, opcode, content, version, statement, analysis);
         let Some(answer) = answer else {
             return false;
         };
@@ -87,7 +90,8 @@ impl Engine {
             statement.as_deref(),
             analysis.prepared.as_deref(),
             analysis.keyspace,
-            (analysis.place.is_some(), analysis.lwt),
+            analysis.place.is_some(),
+            analysis.lwt,
         );
         let mut execution = Execution::as_it_came();
         let mut counted = None;

@@ -36,7 +36,7 @@ impl Engine {
         };
         let (text, fields) = unprepared(&outdated.id);
         let statement = Some(&*outdated.statement);
-        self.refuse_with_fields(arrival, statement, (code::UNPREPARED, &text, &fields));
+        self.refuse_with_fields(arrival, statement, code::UNPREPARED, &text, &fields);
         true
     }
 

@@ -169,7 +169,7 @@ impl Engine {
         if instead.sent.is_some() {
             return self.carry_out_instead(arrival, instead, slot);
         }
-        self.submit(arrival, analysis, statement, (instead.until, slot));
+        self.submit(arrival, analysis, statement, instead.until, slot);
     }
 
     /// Carries out what is sent in place of a client's request.
@@ -199,12 +199,12 @@ impl Engine {
             Ok(analysis) => analysis,
             Err(Unread::Malformed(e)) => {
                 let text = format!("what would be sent to nodes is malformed: {e}");
-                return self.refuse_with(&arrival, None, (code::SERVER, &text));
+                return self.refuse_with(&arrival, None, code::SERVER, &text);
             }
             Err(e) => return self.refuse_unread(&arrival, &e),
         };
         let statement = analysis.of_one(opcode);
-        self.submit(arrival, analysis, statement, (until, slot));
+        self.submit(arrival, analysis, statement, until, slot);
     }
 
     /// Carries out a request that the proxy does not answer itself.
@@ -213,7 +213,8 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        (until, slot): (Option<Instant>, &mut Slot),
+        until: Option<Instant>,
+        slot: &mut Slot,
     ) {
         let Arrival {
             session,
@@ -243,8 +244,8 @@ impl Engine {
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
         if !rewritten.may_be_sent_with(analysis.paging_state) {
-            let refused = (code::PROTOCOL, INVALID_STATE);
-            return self.refuse_with(&arrival, statement.as_deref(), refused);
+            let statement = statement.as_deref();
+            return self.refuse_with(&arrival, statement, code::PROTOCOL, INVALID_STATE);
         }
         features::on_keep(self, &arrived, slot);
         let made = self.make_request(arrival, analysis, statement, slot);

@@ -26,7 +26,8 @@ impl Engine {
     pub(crate) fn on_response(
         &mut self,
         key: NodeRequestKey,
-        (node, opcode): (NodeIndex, Opcode),
+        node: NodeIndex,
+        opcode: Opcode,
         response: Response<'_>,
         body: &[u8],
     ) {
@@ -136,7 +137,7 @@ impl Engine {
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
-        features::on_answered(self, client, key, (service_us, content.len()));
+        features::on_answered(self, client, key, service_us, content.len());
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };
@@ -158,7 +159,7 @@ impl Engine {
                 self.statements.learn(&request.query, content, service_us);
             }
             match result_kind(content) {
-                Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
+                Ok(ResultKind::Prepared) => self.on_prepared(key, content, version),
                 Ok(ResultKind::Rows) => request.features.on_rows(content),
                 Ok(ResultKind::SetKeyspace) => {
                     self.on_keyspace_set(client, content);
@@ -196,7 +197,7 @@ impl Engine {
             None => Body::Borrowed(body),
         };
         if is_rewritten {
-            match self.as_asked(client, (opcode, header.flags, version), &body) {
+            match self.as_asked(client, opcode, header.flags, version, &body) {
                 Ok(AsAsked::PassThrough) => {}
                 Ok(AsAsked::Body(changed)) => body = Body::Joined(changed.into()),
                 Ok(AsAsked::Unusable) => return,

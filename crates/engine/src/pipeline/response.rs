@@ -25,14 +25,15 @@ impl Engine {
                 .queues
                 .on_late_answer(&mut self.cx, link_key, header.stream);
         };
-        self.on_answer(link_key, (node, key), header, body);
+        self.on_answer(link_key, node, key, header, body);
     }
 
     /// A node request is answered.
     pub(crate) fn on_answer(
         &mut self,
         link_key: LinkKey,
-        (node, key): (NodeIndex, NodeRequestKey),
+        node: NodeIndex,
+        key: NodeRequestKey,
         header: Header,
         body: &[u8],
     ) {
@@ -57,7 +58,7 @@ impl Engine {
         let Ok((prelude, content)) = strip_prelude(header.flags, body) else {
             return self.fail(key, code::SERVER, "a node sent a malformed answer", &[]);
         };
-        if opcode == Opcode::Error && self.on_node_error(key, (node, us), content) {
+        if opcode == Opcode::Error && self.on_node_error(key, node, us, content) {
             return;
         }
         let version = self.links.version_of(link_key);
@@ -70,7 +71,7 @@ impl Engine {
             service_us,
             link: link_key,
         };
-        self.on_response(key, (node, opcode), response, body);
+        self.on_response(key, node, opcode, response, body);
     }
 
     /// An answer of which the link has taken the header alone.
@@ -97,7 +98,8 @@ impl Engine {
     fn on_node_error(
         &mut self,
         key: NodeRequestKey,
-        (node, us): (NodeIndex, u64),
+        node: NodeIndex,
+        us: u64,
         content: &[u8],
     ) -> bool {
         let error = ErrorBody::parse(content);

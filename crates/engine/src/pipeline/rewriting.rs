@@ -47,7 +47,7 @@ impl Engine {
             code::INVALID => add(&global.layout_writes_refused, 1),
             _ => {}
         }
-        self.refuse_with_fields(arrival, None, (*code, text, fields));
+        self.refuse_with_fields(arrival, None, *code, text, fields);
     }
 
     /// Turns the answer to a rewritten request into the answer to its client's. If it cannot be used, the node
@@ -58,7 +58,9 @@ impl Engine {
     pub(crate) fn as_asked(
         &mut self,
         client: ClientRequestKey,
-        (opcode, header_flags, version): (Opcode, u8, Version),
+        opcode: Opcode,
+        header_flags: u8,
+        version: Version,
         body: &[u8],
     ) -> Result<AsAsked, Malformed> {
         let answer = NodeAnswer {

@@ -39,7 +39,7 @@ impl Engine {
                 let client = client.and_then(|client| self.requests.clients.get(client));
                 let is_open = client.is_some_and(|client| client.features.is_open());
                 let (links, cx) = (&mut self.links, &self.cx);
-                let flight = links.put(cx, link, (key, request), (query, is_open));
+                let flight = links.put(cx, link, key, request, query, is_open);
                 let is_sent = flight.is_some();
                 if let Some(flight) = flight {
                     self.note_flight(key, node, flight);
@@ -77,18 +77,18 @@ impl Engine {
                 self.links.release_unsent(key, stream);
                 continue;
             }
-            if !features::on_leaves(self, (key, stream), node_request) {
-                self.push_one((key, stream), node_request);
+            if !features::on_leaves(self, key, stream, node_request) {
+                self.push_one(key, stream, node_request);
             }
         }
         self.links.give_back_open(key, open);
     }
 
-    fn push_one(&mut self, at: (LinkKey, i16), key: NodeRequestKey) {
+    fn push_one(&mut self, link: LinkKey, stream: i16, key: NodeRequestKey) {
         if let Some(request) = self.requests.nodes.get(key)
             && let Some(query) = self.requests.query_of(request)
         {
-            self.links.push_one(&self.cx, at, request, query);
+            self.links.push_one(&self.cx, link, stream, request, query);
         }
     }
 

@@ -80,7 +80,7 @@ impl Run for Derived {
             && matches!(result_kind(content), Ok(ResultKind::Prepared))
             && let Ok(view) = PreparedView::parse(content, version)
         {
-            engine.on_prepared(key, (content, version));
+            engine.on_prepared(key, content, version);
             let prepared = engine.statements.prepared(&engine.cx.shared, view.id);
             prepared.map(InRange::Known)
         } else {

@@ -28,7 +28,8 @@ impl Refusal {
 
     /// A refusal because too little is known for the request.
     pub(crate) fn unknown(
-        (of, refused): (&str, &str),
+        of: &str,
+        refused: &str,
         leases: &Leases,
         need: Need,
         now: Instant,

@@ -18,7 +18,7 @@ impl Hidden for HiddenFromClients<'_> {
     }
 
     fn column(&self, keyspace: Option<&str>, table: Option<&str>, column: &str) -> bool {
-        features::hides_column(&self.0.snapshot, (keyspace, table), column)
+        features::hides_column(&self.0.snapshot, keyspace, table, column)
     }
 }
 

@@ -23,7 +23,8 @@ impl Queues {
         &mut self,
         cx: &Context,
         admission: &mut Admission,
-        (link, stream): (LinkKey, i16),
+        link: LinkKey,
+        stream: i16,
         until: Instant,
     ) {
         if until > cx.now

@@ -95,7 +95,7 @@ fn while_nobody_waits_for_what_has_all_permits_no_scan_is_refused_for_that() {
     let mut at_node = offer(&mut queues, &cx, Class::Scan);
     assert!(refused_of(&mut cx, &mut queues) > 0, "the node is slow");
     let until = cx.now + Duration::from_secs(10);
-    queues.keep_permit(&cx, &mut at_node, (LinkKey::default(), 1), until);
+    queues.keep_permit(&cx, &mut at_node, LinkKey::default(), 1, until);
     assert_eq!(refused_of(&mut cx, &mut queues), 0, "the node may be done");
     cx.now = until;
     queues.return_permits(&mut cx);

@@ -62,8 +62,8 @@ impl Clients {
         header_flags: u8,
         body: &[u8],
     ) {
-        let of = (key, stream);
-        self.push(cx, of, (opcode, header_flags), Pushed::Copied(body));
+        let body = Pushed::Copied(body);
+        self.push(cx, key, stream, opcode, header_flags, body);
     }
 
     /// Puts an answer in a client's outbox, or, if there is no memory for it, an error: the only way there for
@@ -71,15 +71,17 @@ impl Clients {
     pub(super) fn push(
         &mut self,
         cx: &mut Context,
-        (key, stream): (SessionKey, i16),
-        (opcode, header_flags): (Opcode, u8),
+        key: SessionKey,
+        stream: i16,
+        opcode: Opcode,
+        header_flags: u8,
         body: Pushed<'_>,
     ) {
         let Some(session) = self.sessions.get_mut(key).filter(|s| s.hears_answers()) else {
             return;
         };
         if let Pushed::Copied(body) = body
-            && !may_be_copied(&cx.memory, (opcode, header_flags), body)
+            && !may_be_copied(&cx.memory, opcode, header_flags, body)
         {
             return self.refuse_for_memory(cx, key, stream);
         }
@@ -186,14 +188,15 @@ impl Clients {
 }
 
 /// True if an answer may be copied for its client.
-fn may_be_copied(memory: &Ledger, kind: (Opcode, u8), body: &[u8]) -> bool {
-    body.len() <= REFUSED_MIN || !memory.is_full(body.len()) || !may_be_refused(kind, body)
+fn may_be_copied(memory: &Ledger, opcode: Opcode, header_flags: u8, body: &[u8]) -> bool {
+    let is_room = body.len() <= REFUSED_MIN || !memory.is_full(body.len());
+    is_room || !may_be_refused(opcode, header_flags, body)
 }
 
 /// True if an error may stand in the place of an answer for which there is no memory: rows that were read. An answer
 /// that says that something has been done is passed on, and a prepared statement, which its client is known to have.
 #[cold]
-pub(super) fn may_be_refused((opcode, header_flags): (Opcode, u8), body: &[u8]) -> bool {
+pub(super) fn may_be_refused(opcode: Opcode, header_flags: u8, body: &[u8]) -> bool {
     if opcode != Opcode::Result {
         return false;
     }

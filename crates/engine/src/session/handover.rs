@@ -275,8 +275,8 @@ impl Clients {
             (Some((credentials, ago)), Some(_)) => {
                 let max = cx.shared.config.limits.identities_max;
                 let identities = &cx.shared.identities;
-                let times = (back(cx.now, *ago), cx.now);
-                let member = identities.adopt(credentials.clone(), times, every, max)?;
+                let accepted = back(cx.now, *ago);
+                let member = identities.adopt(credentials.clone(), accepted, cx.now, every, max)?;
                 Ok(Some(member))
             }
         }
@@ -287,7 +287,8 @@ impl Clients {
         &mut self,
         cx: &mut Context,
         passed: PassedClient,
-        (member, pool): (Option<Member>, PoolKey),
+        member: Option<Member>,
+        pool: PoolKey,
         permit: ClientPermit,
     ) -> Result<SessionKey, NotAdopted> {
         let (version, compression) = (passed.version()?, passed.compression()?);

@@ -74,7 +74,7 @@ impl Clients {
         });
         match made {
             Ok((header_flags, body)) => {
-                self.push(cx, (key, stream), (large.opcode, header_flags), body);
+                self.push(cx, key, stream, large.opcode, header_flags, body);
             }
             Err(Unshared::NoMemory) => self.refuse_for_memory(cx, key, stream),
             Err(Unshared::Malformed(why)) => {
@@ -103,12 +103,11 @@ impl LargeAnswer<'_> {
             (None, Some((.., shared))) => shared,
             (None, None) => return Err(Unshared::NoMemory),
         };
-        let kind = (self.opcode, self.header_flags);
-        if ledger.is_full(original.len()) && may_be_refused(kind, original) {
+        let (opcode, flags, from) = (self.opcode, self.header_flags, self.from);
+        if ledger.is_full(original.len()) && may_be_refused(opcode, flags, original) {
             return Err(Unshared::NoMemory);
         }
         let mut converted = Vec::new();
-        let (opcode, flags, from) = (self.opcode, self.header_flags, self.from);
         let form = match convert_response(opcode, flags, original, from, version, &mut converted) {
             Ok(Converted::Same) => match (self.body.take(), same) {
                 (Some(body), _) => {
@@ -144,8 +143,8 @@ impl LargeAnswer<'_> {
         if let Some((_, known)) = self.compressed.iter().find(|(known, _)| *known == of) {
             return Ok(Some(known.clone()));
         }
-        let kind = (self.opcode, self.header_flags);
-        if ledger.is_full(body.len()) && may_be_refused(kind, body) {
+        let (opcode, flags) = (self.opcode, self.header_flags);
+        if ledger.is_full(body.len()) && may_be_refused(opcode, flags, body) {
             return Err(Unshared::NoMemory);
         }
         let Some(compressed) = compress(body) else {

@@ -75,8 +75,10 @@ impl Clients {
         let asked = std::mem::take(asked);
         session.phase = Phase::LoggingIn;
         let login = Login::new(
-            (key, stream),
-            (asked, token.to_vec()),
+            key,
+            stream,
+            asked,
+            token.to_vec(),
             session.accepted + patience,
             cx.snapshot.version,
             nodes,

@@ -89,7 +89,8 @@ impl Statements {
             resendable: statement.resendable(
                 &cx.snapshot,
                 keyspace,
-                (&view.options, &view.options.values),
+                &view.options,
+                &view.options.values,
             ),
             lwt: statement.facts.lwt,
             statement: Some(statement),
@@ -129,7 +130,7 @@ impl Statements {
             .of_prepared(&prepared, &view.options.values, &cx.snapshot);
         let mut analysis = Analysis {
             keyspace: session,
-            resendable: prepared.resendable(&cx.snapshot, (&view.options, &view.options.values)),
+            resendable: prepared.resendable(&cx.snapshot, &view.options, &view.options.values),
             lwt: prepared.statement.facts.lwt,
             consistency,
             serial_consistency,
@@ -181,8 +182,8 @@ impl Statements {
                                 .of_text(&statement, keyspace, values, &cx.snapshot)
                         })
                         .flatten();
-                    let asked = (&view.options, values);
-                    let resendable = statement.resendable(&cx.snapshot, keyspace, asked);
+                    let resendable =
+                        statement.resendable(&cx.snapshot, keyspace, &view.options, values);
                     (statement, resendable, place)
                 }
                 BatchChild::Prepared(id, values) => {
@@ -194,7 +195,7 @@ impl Statements {
                     let place = (at == 0)
                         .then(|| self.placer.of_prepared(&prepared, values, &cx.snapshot))
                         .flatten();
-                    let resendable = prepared.resendable(&cx.snapshot, (&view.options, values));
+                    let resendable = prepared.resendable(&cx.snapshot, &view.options, values);
                     let statement = prepared.statement.clone();
                     if at == 0 {
                         analysis.prepared = Some(prepared);

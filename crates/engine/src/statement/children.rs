@@ -26,7 +26,8 @@ impl Statements {
     pub(crate) fn children(
         &mut self,
         cx: &Context,
-        (content, version): (&[u8], Version),
+        content: &[u8],
+        version: Version,
         analysis: &Analysis<'_>,
         with_tokens: bool,
     ) -> Vec<Child> {
@@ -64,7 +65,9 @@ impl Statements {
     pub(crate) fn inner_tokens(
         &mut self,
         cx: &Context,
-        (opcode, content, version): (Opcode, &[u8], Version),
+        opcode: Opcode,
+        content: &[u8],
+        version: Version,
         analysis: &Analysis<'_>,
         statement: &Statement,
     ) -> Vec<Option<i64>> {
@@ -75,7 +78,7 @@ impl Statements {
         let inner = statement.facts.inner.iter().rev();
         let tokens = inner.map(|facts| {
             let (placer, snapshot) = (&mut self.placer, &cx.snapshot);
-            let place = placer.of_inner(facts, keyspace, (&values, names), snapshot);
+            let place = placer.of_inner(facts, keyspace, &values, names, snapshot);
             place.and_then(|place| place.token)
         });
         let mut tokens: Vec<Option<i64>> = tokens.collect();
@@ -101,8 +104,8 @@ pub(crate) fn tokens_of_text(
 ) -> Vec<Option<i64>> {
     let inner = statement.facts.inner.iter();
     let tokens = inner.map(|facts| {
-        let values = (&Values::default(), &[][..]);
-        let place = Placer::default().of_inner(facts, keyspace, values, snapshot);
+        let values = Values::default();
+        let place = Placer::default().of_inner(facts, keyspace, &values, &[], snapshot);
         place.and_then(|place| place.token)
     });
     tokens.collect()

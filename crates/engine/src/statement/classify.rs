@@ -17,7 +17,8 @@ pub(crate) fn class_of(
     statement: Option<&Statement>,
     prepared: Option<&Prepared>,
     keyspace: Option<&str>,
-    (placed, lwt): (bool, bool),
+    placed: bool,
+    lwt: bool,
 ) -> Class {
     let Some(statement) = statement else {
         return match opcode {

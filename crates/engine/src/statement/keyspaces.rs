@@ -54,7 +54,9 @@ impl Statements {
     pub(crate) fn keyspaces(
         &mut self,
         cx: &Context,
-        (opcode, content, version): (Opcode, &[u8], Version),
+        opcode: Opcode,
+        content: &[u8],
+        version: Version,
         analysis: &Analysis<'_>,
     ) -> Keyspaces {
         let mut found = Keyspaces::default();

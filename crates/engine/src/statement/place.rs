@@ -69,7 +69,8 @@ impl Placer {
         &mut self,
         facts: &Facts,
         keyspace: Option<&str>,
-        (values, names): (&Values<'_>, &[Box<str>]),
+        values: &Values<'_>,
+        names: &[Box<str>],
         snapshot: &Snapshot,
     ) -> Option<Place> {
         let recipe = Recipe::of_inner(facts, keyspace, names, snapshot);

@@ -25,7 +25,8 @@ impl Statement {
         &self,
         snapshot: &Snapshot,
         in_force: Option<&str>,
-        (options, values): (&Options<'_>, &Values<'_>),
+        options: &Options<'_>,
+        values: &Values<'_>,
     ) -> Resendable {
         let facts = &self.facts;
         let replaces_list = || may_replace_list(facts, in_force, &snapshot.lists);
@@ -40,7 +41,8 @@ impl Prepared {
     pub(crate) fn resendable(
         &self,
         snapshot: &Snapshot,
-        (options, values): (&Options<'_>, &Values<'_>),
+        options: &Options<'_>,
+        values: &Values<'_>,
     ) -> Resendable {
         let facts = &self.statement.facts;
         let replaces_list = || {

@@ -1,6 +1,6 @@
 //! Reads of the tables that show the proxies, as a client's request asks for them.
 
-use helenus_wire::{ExecuteView, Opcode, QueryView, Version, flags};
+use helenus_wire::{ExecuteView, Opcode, QueryView, Version};
 
 use crate::context::Context;
 use crate::statement::Statements;
@@ -15,17 +15,13 @@ impl Statements {
     pub(crate) fn answer_system(
         &self,
         cx: &Context,
-        header_flags: u8,
         opcode: Opcode,
         content: &[u8],
         version: Version,
-        (statement, analysis): (&Statement, &Analysis<'_>),
+        statement: &Statement,
+        analysis: &Analysis<'_>,
     ) -> Option<SystemAnswer> {
         let query = statement.system?;
-        // Traces and what a payload asks for are a node's business.
-        if header_flags & (flags::TRACING | flags::CUSTOM_PAYLOAD) != 0 {
-            return None;
-        }
         let (options, prepared) = match (opcode, &analysis.prepared) {
             (Opcode::Query, _) if query.applies(analysis.keyspace) => {
                 (QueryView::parse(content, version).ok()?.options, None)

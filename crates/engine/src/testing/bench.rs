@@ -127,7 +127,7 @@ impl Bench {
         let now = crate::testing::begin();
         config.links.per_node = 1;
         let common = Arc::new(Common::new(config, 1 << 30, now));
-        common.store(snapshot(1, (nodes, versions.1), table));
+        common.store(snapshot(1, nodes, versions.1, table));
         let shared = Arc::new(Shared::new(common.clone()));
         let mut engine = Engine::new(shared, 0, 1, 1, now, Duration::ZERO);
         let mut links = open_links(&mut engine, now, versions.1);
@@ -221,15 +221,15 @@ impl Bench {
     /// The catalogue says something else.
     pub(crate) fn adopt(&self, table: LogicalTable) {
         let epoch = self.common.snapshot.load().epoch + 1;
-        let nodes = (self.links.len() as u8, self.versions.1);
-        self.common.store(snapshot(epoch, nodes, table));
+        let (nodes, version) = (self.links.len() as u8, self.versions.1);
+        self.common.store(snapshot(epoch, nodes, version, table));
     }
 
     /// It says that there are no layouts.
     pub(crate) fn adopt_none(&self) {
         let epoch = self.common.snapshot.load().epoch + 1;
-        let nodes = (self.links.len() as u8, self.versions.1);
-        let snapshot = snapshot(epoch, nodes, orders(true));
+        let (nodes, version) = (self.links.len() as u8, self.versions.1);
+        let snapshot = snapshot(epoch, nodes, version, orders(true));
         self.common.store(Snapshot {
             features: InSnapshot::default(),
             ..snapshot
@@ -239,8 +239,8 @@ impl Bench {
     /// It says that there are no layouts, and which columns are encoded.
     pub(crate) fn adopt_encodings(&self, encodings: Encodings) {
         let epoch = self.common.snapshot.load().epoch + 1;
-        let nodes = (self.links.len() as u8, self.versions.1);
-        let snapshot = snapshot(epoch, nodes, orders(true));
+        let (nodes, version) = (self.links.len() as u8, self.versions.1);
+        let snapshot = snapshot(epoch, nodes, version, orders(true));
         self.common.store(Snapshot {
             features: InSnapshot {
                 encodings: Arc::new(encodings),
@@ -376,7 +376,7 @@ impl Bench {
     /// The client prepares a statement, which the node knows by this id then.
     pub(crate) fn prepare(&mut self, text: &str, id: &[u8], markers: &[Spec], columns: &[Spec]) {
         let prepared = self.prepared(id, TABLE, markers, columns);
-        self.prepare_with((None, text), &prepared);
+        self.prepare_with(None, text, &prepared);
     }
 
     /// [`Bench::prepare`] at whichever node is asked.
@@ -403,7 +403,7 @@ impl Bench {
         markers: &[Spec],
     ) {
         let prepared = self.prepared_of(id, table, markers, &[]);
-        self.prepare_with((None, text), &prepared);
+        self.prepare_with(None, text, &prepared);
     }
 
     /// [`Bench::prepare`] of a read of any table.
@@ -411,19 +411,21 @@ impl Bench {
         &mut self,
         table: (&str, &str),
         text: &str,
-        (id, markers, columns): (&[u8], &[Spec], &[Spec]),
+        id: &[u8],
+        markers: &[Spec],
+        columns: &[Spec],
     ) {
         let prepared = self.prepared_of(id, table, markers, columns);
-        self.prepare_with((None, text), &prepared);
+        self.prepare_with(None, text, &prepared);
     }
 
     /// [`Bench::prepare`] in a keyspace, which only v5 can say.
     pub(crate) fn prepare_in(&mut self, keyspace: &str, text: &str, id: &[u8], markers: &[Spec]) {
         let prepared = self.prepared(id, TABLE, markers, &[]);
-        self.prepare_with((Some(keyspace), text), &prepared);
+        self.prepare_with(Some(keyspace), text, &prepared);
     }
 
-    fn prepare_with(&mut self, (keyspace, text): (Option<&str>, &str), prepared: &[u8]) {
+    fn prepare_with(&mut self, keyspace: Option<&str>, text: &str, prepared: &[u8]) {
         let mut body = Vec::new();
         write::long_string(&mut body, text);
         if self.versions.0 == Version::V5 {
@@ -453,11 +455,12 @@ impl Bench {
     fn prepared_of(
         &self,
         id: &[u8],
-        (keyspace, table): (&str, &str),
+        table: (&str, &str),
         markers: &[Spec],
         columns: &[Spec],
     ) -> Vec<u8> {
-        let specs = |body: &mut Vec<u8>, columns| specs(body, (keyspace, table), columns);
+        let (keyspace, table) = table;
+        let specs = |body: &mut Vec<u8>, columns| specs(body, keyspace, table, columns);
         let mut body = Vec::new();
         write::i32(&mut body, 4);
         write::short_bytes(&mut body, id);

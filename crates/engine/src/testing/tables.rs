@@ -31,11 +31,7 @@ pub(crate) const LAYOUT: &str = "orders__layout_a";
 pub(crate) const DERIVED: &str = "app__layouts";
 
 /// A cluster of so many nodes with the tables of these tests.
-pub(super) fn snapshot(
-    epoch: u64,
-    (nodes, version): (u8, Version),
-    table: LogicalTable,
-) -> Snapshot {
+pub(super) fn snapshot(epoch: u64, nodes: u8, version: Version, table: LogicalTable) -> Snapshot {
     let spec = |number: u8| NodeSpec {
         dc: String::new(),
         rack: String::new(),
@@ -97,7 +93,7 @@ fn columns() -> ListColumns {
     known
 }
 
-pub(super) fn specs(body: &mut Vec<u8>, (keyspace, table): (&str, &str), columns: &[Spec]) {
+pub(super) fn specs(body: &mut Vec<u8>, keyspace: &str, table: &str, columns: &[Spec]) {
     write::string(body, keyspace);
     write::string(body, table);
     for (name, column_type) in columns {
@@ -113,7 +109,7 @@ pub(crate) fn rows(
     state: Option<&[u8]>,
     cells: &[&[u8]],
 ) -> Vec<u8> {
-    rows_in("app", table, columns, (state, cells))
+    rows_in("app", table, columns, state, cells)
 }
 
 /// As `rows`, of a table in another keyspace.
@@ -121,7 +117,8 @@ pub(crate) fn rows_in(
     keyspace: &str,
     table: &str,
     columns: &[Spec],
-    (state, cells): (Option<&[u8]>, &[&[u8]]),
+    state: Option<&[u8]>,
+    cells: &[&[u8]],
 ) -> Vec<u8> {
     let mut body = Vec::new();
     write::i32(&mut body, 2);
@@ -130,7 +127,7 @@ pub(crate) fn rows_in(
     if state.is_some() {
         write::bytes(&mut body, state);
     }
-    specs(&mut body, (keyspace, table), columns);
+    specs(&mut body, keyspace, table, columns);
     write::u32(&mut body, (cells.len() / columns.len()) as u32);
     for cell in cells {
         write::bytes(&mut body, Some(cell));

@@ -128,8 +128,10 @@ impl Links {
         &mut self,
         cx: &Context,
         link_key: LinkKey,
-        (key, request): (NodeRequestKey, &NodeRequest),
-        (query, is_open): (&Query, bool),
+        key: NodeRequestKey,
+        request: &NodeRequest,
+        query: &Query,
+        is_open: bool,
     ) -> Option<Flight> {
         let link = self.open.get_mut(link_key)?;
         let stream = link.take_stream(Stream::Busy(key));

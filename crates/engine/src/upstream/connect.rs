@@ -54,7 +54,7 @@ impl Links {
         });
         let limit = connect_timeout(cx) * 3;
         let version = cx.snapshot.version;
-        self.dial(cx, address, (version, aim), purpose, limit);
+        self.dial(cx, address, version, aim, purpose, limit);
     }
 
     /// Asks for a connection over which a node is to judge a client's token, if it asks for it in these
@@ -71,14 +71,15 @@ impl Links {
         let patience = asks_within(cx);
         let aim = Aim::Login { asked };
         let purpose = Purpose::Login(session);
-        self.dial(cx, address, (version, aim), purpose, patience);
+        self.dial(cx, address, version, aim, purpose, patience);
     }
 
     fn dial(
         &mut self,
         cx: &mut Context,
         address: SocketAddr,
-        (version, aim): (Version, Aim),
+        version: Version,
+        aim: Aim,
         purpose: Purpose,
         limit: Duration,
     ) {

@@ -37,7 +37,8 @@ impl Links {
     pub(crate) fn push_one(
         &mut self,
         cx: &Context,
-        (link, stream): (LinkKey, i16),
+        link: LinkKey,
+        stream: i16,
         request: &NodeRequest,
         query: &Query,
     ) {
@@ -50,7 +51,8 @@ impl Links {
     /// about so many bytes.
     pub(crate) fn push_instead(
         &mut self,
-        (link, stream): (LinkKey, i16),
+        link: LinkKey,
+        stream: i16,
         opcode: Opcode,
         body_len_max: usize,
         body: impl FnOnce(Version, &mut Vec<u8>),

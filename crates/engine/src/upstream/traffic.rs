@@ -87,7 +87,8 @@ impl Links {
         &mut self,
         cx: &mut Context,
         key: LinkKey,
-        (end, why): (LinkEnd, &str),
+        end: LinkEnd,
+        why: &str,
     ) -> Option<Lost> {
         let link = self.open.remove(key)?;
         self.forget(cx, key);

@@ -190,7 +190,7 @@ impl Aggregate {
         };
         let rows = rows_folded(&self.folds, &page, response.service_us, beside);
         learned.note_piece(response.service_us, rows, page.byte_len());
-        parts.keep(cx, index, (&page, rows), &response);
+        parts.keep(cx, index, &page, rows, &response);
         if !cx.is_wanted {
             Step::Unwanted
         } else if cx.memory().is_full(0) {

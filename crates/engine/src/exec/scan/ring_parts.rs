@@ -362,7 +362,8 @@ impl RingParts {
         &mut self,
         cx: &mut ExecContext<'_>,
         index: u16,
-        (page, rows): (&RowsView<'_>, usize),
+        page: &RowsView<'_>,
+        rows: usize,
         response: &Response<'_>,
     ) {
         let before = self.job();

@@ -126,8 +126,7 @@ impl PagedScan {
         let Flow::Parts { parts, to_end } = &mut self.flow else {
             return Step::Wait;
         };
-        let rows = (&page, page.row_count);
-        parts.keep(cx, index, rows, &response);
+        parts.keep(cx, index, &page, page.row_count, &response);
         let came = parts.gather.parts().iter().map(|part| part.of.came);
         let front = front(came, wanted, *to_end);
         if !cx.is_wanted {

@@ -108,7 +108,8 @@ fn record_arrival(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysi
         statement.as_deref(),
         analysis.prepared.as_deref(),
         analysis.keyspace,
-        (analysis.place.is_some(), analysis.lwt),
+        analysis.place.is_some(),
+        analysis.lwt,
     );
     let mut request = Request {
         opcode: arrival.opcode as u8,
@@ -145,9 +146,9 @@ fn record_arrival(engine: &mut Engine, arrival: &Arrival<'_>, analysis: &Analysi
             of.map(|of| vec![of])
         }
     };
-    let (client, now) = ((arrival.session, arrival.header.stream), engine.cx.now);
+    let (session, stream, now) = (arrival.session, arrival.header.stream, engine.cx.now);
     if let Some(capture) = &mut engine.cx.features.capture {
-        capture.on_request(client, request, parts, now);
+        capture.on_request(session, stream, request, parts, now);
     }
 }
 

@@ -14,24 +14,35 @@ fn ask(bench: &mut Bench, stream: i16) {
     bench.ask(Opcode::Query, stream, &body);
 }
 
-/// The nodes that have been sent something since, and on which streams.
-fn all_asked(bench: &mut Bench) -> Vec<(usize, i16)> {
+/// A read at a node.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    node: usize,
+    stream: i16,
+}
+
+/// What nodes have been sent since.
+fn all_asked(bench: &mut Bench) -> Vec<Attempt> {
     let mut found = Vec::new();
     for node in 0..NODES {
-        found.extend(bench.at(node).iter().map(|(_, stream, _)| (node, *stream)));
+        let sent = bench.at(node);
+        found.extend(sent.iter().map(|(_, stream, _)| Attempt {
+            node,
+            stream: *stream,
+        }));
     }
     found
 }
 
-fn asked(bench: &mut Bench) -> (usize, i16) {
+fn asked(bench: &mut Bench) -> Attempt {
     let found = all_asked(bench);
     assert_eq!(found.len(), 1, "{found:?}");
     found[0]
 }
 
-fn answer(bench: &mut Bench, (node, stream): (usize, i16)) {
+fn answer(bench: &mut Bench, attempt: Attempt) {
     let page = rows("others", &[("x", BIGINT)], None, &[&[0; 8]]);
-    bench.say_as(node, Opcode::Result, stream, &page);
+    bench.say_as(attempt.node, Opcode::Result, attempt.stream, &page);
 }
 
 fn pass(bench: &mut Bench, time: Duration) {
@@ -46,20 +57,20 @@ fn answered(bench: &mut Bench) -> Vec<i16> {
 }
 
 /// A read on stream 2 that two nodes have been asked for. The first attempt is lost then, and goes to the
-/// third node, for which it has not left yet. Returns where the second is.
-fn hedged_and_queued_again(bench: &mut Bench) -> (usize, i16) {
+/// third node, for which it has not left yet. Returns the second.
+fn hedged_and_queued_again(bench: &mut Bench) -> Attempt {
     ask(bench, 1);
     let first = asked(bench);
     pass(bench, Duration::from_millis(1));
     answer(bench, first);
     assert_eq!(answered(bench), [1], "it is known how long it takes");
     ask(bench, 2);
-    let (first, _) = asked(bench);
+    let first = asked(bench);
     for _ in 0..3 {
         pass(bench, Duration::from_millis(10));
     }
     let second = asked(bench);
-    bench.end_link(first, LinkEnd::ByNode);
+    bench.end_link(first.node, LinkEnd::ByNode);
     second
 }
 
@@ -84,8 +95,8 @@ fn a_read_joins_none_with_an_attempt_that_has_left() {
 fn a_read_joins_one_whose_attempts_are_all_in_the_proxy_again() {
     let versions = (Version::V5, Version::V5);
     let mut bench = Bench::with_nodes(NODES as u8, Config::default(), versions);
-    let (second, _) = hedged_and_queued_again(&mut bench);
-    bench.end_link(second, LinkEnd::ByNode);
+    let second = hedged_and_queued_again(&mut bench);
+    bench.end_link(second.node, LinkEnd::ByNode);
     ask(&mut bench, 3);
     let attempts = all_asked(&mut bench);
     assert_eq!(attempts.len(), 2, "both go to the third node");

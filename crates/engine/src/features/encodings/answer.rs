@@ -13,7 +13,8 @@ pub(crate) fn shown(
     coding: &mut Coding,
     table: &EncodedTable,
     of: &Shown,
-    (prelude, content): (&[u8], &[u8]),
+    prelude: &[u8],
+    content: &[u8],
     limit_bytes: usize,
 ) -> Result<Option<Vec<u8>>, Unshown> {
     let page = RowsView::parse(content)?;

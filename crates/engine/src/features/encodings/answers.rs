@@ -83,8 +83,7 @@ fn show(
         Opcode::Error => renamed(of, content),
         Opcode::Result => match result_kind(content)? {
             ResultKind::Rows => {
-                let parts = (prelude, content);
-                match shown(coding, &of.table, &of.shown, parts, limit_bytes)? {
+                match shown(coding, &of.table, &of.shown, prelude, content, limit_bytes)? {
                     Some(changed) => return Ok(Some(changed)),
                     None => None,
                 }

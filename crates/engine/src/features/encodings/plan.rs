@@ -56,7 +56,7 @@ impl<S: OfText> EncodedPlan<S> {
         facts: &Facts,
         coding: &mut Coding,
     ) -> EncodedPlan<S> {
-        let mut change = Change::new((0, table), text, coding);
+        let mut change = Change::new(0, table, text, coding);
         let found = match facts.kind {
             Kind::Select => change.select(facts),
             Kind::Insert | Kind::Update | Kind::Delete => change

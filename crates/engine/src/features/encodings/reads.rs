@@ -53,7 +53,8 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
         table.is_some_and(|table| {
             has_more_in(
                 &newest.features.encodings,
-                (keyspace, table),
+                keyspace,
+                table,
                 known,
                 &looks_at,
             )
@@ -97,7 +98,8 @@ fn may_look_at(statement: &Statement, name: &str) -> bool {
 /// [`has_more`] for tables with this name, in any keyspace if none is named.
 fn has_more_in(
     newest: &Encodings,
-    (keyspace, table): (Option<&str>, &str),
+    keyspace: Option<&str>,
+    table: &str,
     known: Option<&EncodedTable>,
     looks_at: &dyn Fn(&str) -> bool,
 ) -> bool {

@@ -18,7 +18,7 @@ pub(super) const ENCODED: &str = "encoded columns";
 
 /// It is not known well enough which columns are encoded.
 pub(super) fn blind(leases: &Leases, need: Need, now: Instant) -> Refusal {
-    Refusal::unknown((ENCODED, "reads and writes"), leases, need, now)
+    Refusal::unknown(ENCODED, "reads and writes", leases, need, now)
 }
 
 /// A statement that only the nodes know, and that may be about encoded columns.

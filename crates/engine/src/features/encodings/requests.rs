@@ -135,11 +135,11 @@ fn find_stored(
     let table = named.and_then(|(keyspace, table)| encodings.table(keyspace, table));
     match (kind, statement, table) {
         (Kind::Select | Kind::Insert | Kind::Update | Kind::Delete, Some(of), Some(table)) => {
-            stored_statement(engine, stored, arrival, analysis, (of, table))
+            stored_statement(engine, stored, arrival, analysis, of, table)
         }
         (Kind::Batch, None, _) => stored_batch(engine, stored, arrival, analysis, &encodings),
         (Kind::Batch, Some(of), _) => {
-            stored_text_batch(engine, stored, arrival, analysis, (of, &encodings))
+            stored_text_batch(engine, stored, arrival, analysis, of, &encodings)
         }
         (Kind::Truncate, _, Some(table)) => {
             truncate_refused(table).map_or(Ok(stored), |why| Err(Refusal::invalid(why)))
@@ -178,7 +178,8 @@ fn stored_statement(
     stored: Stored,
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
-    (statement, table): (&Statement, &Arc<EncodedTable>),
+    statement: &Statement,
+    table: &Arc<EncodedTable>,
 ) -> Result<Stored, Refusal> {
     let planned = plan_of(statement, table, &mut engine.features.encodings);
     let facts = &statement.facts;
@@ -232,7 +233,8 @@ fn stored_text_batch(
     stored: Stored,
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
-    (statement, encodings): (&Statement, &Encodings),
+    statement: &Statement,
+    encodings: &Encodings,
 ) -> Result<Stored, Refusal> {
     let facts = &statement.facts;
     let in_force = analysis.in_force();

@@ -434,7 +434,7 @@ fn who_is_cut_off_is_not_passed_on() {
         ..anonymous
     };
     let identities = &to.common.identities;
-    let member = identities.adopt(credentials, (to.now, to.now), SECOND, 9);
+    let member = identities.adopt(credentials, to.now, to.now, SECOND, 9);
     let identity = member.expect("room").identity().clone();
     assert_eq!(
         identity.accepted(),

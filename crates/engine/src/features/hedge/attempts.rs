@@ -123,7 +123,8 @@ pub(in crate::features) fn on_answered(
     engine: &mut Engine,
     client: ClientRequestKey,
     attempt: NodeRequestKey,
-    (service_us, bytes): (u32, usize),
+    service_us: u32,
+    bytes: usize,
 ) {
     engine.features.hedge.note_answer(bytes);
     let Some(request) = engine.requests.clients.get_mut(client) else {

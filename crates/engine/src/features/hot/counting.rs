@@ -41,7 +41,7 @@ fn note(engine: &mut Engine, request: &Arrived<'_>, is_shared: bool) {
     engine
         .features
         .hot
-        .note(&asked, analysis.lwt, (&table, token, key));
+        .note(&asked, analysis.lwt, &table, token, key);
 }
 
 /// True if the partition with this token is a notable part of a node's work.

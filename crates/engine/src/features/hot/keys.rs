@@ -68,7 +68,9 @@ impl HotKeys {
         &mut self,
         asked: &Asked<'_>,
         is_lwt: bool,
-        (table, token, key): (&Arc<TableStats>, i64, Option<&[u8]>),
+        table: &Arc<TableStats>,
+        token: i64,
+        key: Option<&[u8]>,
     ) {
         if asked.opcode == Opcode::Prepare {
             return;

@@ -61,8 +61,10 @@ pub(crate) fn alter_layouts(
     let span = statement.facts.spans.table.clone();
     let parts = span.and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?)));
     let altered = match parts {
-        Some(parts) if begins_with(parts.1, "drop") => drop_columns(parts, table, now_us),
-        Some(parts) => layouts_first(parts, table),
+        Some((before, behind)) if begins_with(behind, "drop") => {
+            drop_columns(before, behind, table, now_us)
+        }
+        Some((before, behind)) => layouts_first(before, behind, table),
         None => Err(NOT_UNDERSTOOD.to_owned()),
     };
     let LogicalTable { keyspace, name, .. } = &**table;
@@ -74,9 +76,10 @@ pub(crate) fn alter_layouts(
     })
 }
 
-/// The parts are before and behind the table's name.
+/// `before`, `behind`: the text on both sides of the table's name.
 fn drop_columns(
-    (before, behind): (&str, &str),
+    before: &str,
+    behind: &str,
     table: &Arc<LogicalTable>,
     now_us: i64,
 ) -> Result<Option<Rewriting>, String> {
@@ -93,7 +96,8 @@ fn drop_columns(
 }
 
 fn layouts_first(
-    (before, behind): (&str, &str),
+    before: &str,
+    behind: &str,
     table: &Arc<LogicalTable>,
 ) -> Result<Option<Rewriting>, String> {
     let on = |copy: &Copy| -> Result<Option<String>, String> {

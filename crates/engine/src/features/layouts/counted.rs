@@ -18,12 +18,10 @@ pub struct LayoutStats {
 pub struct Counted(RwLock<Vec<Arc<LayoutStats>>>);
 
 impl Counted {
-    /// A layout's counters; past `max` of them all further ones share `other`.
-    pub fn of(
-        &self,
-        (keyspace, table, physical): (&str, &str, &str),
-        max: usize,
-    ) -> Arc<LayoutStats> {
+    /// A layout's counters; past `max` of them all further ones share `other`. `layout`: its keyspace, its table, and
+    /// its own name.
+    pub fn of(&self, layout: (&str, &str, &str), max: usize) -> Arc<LayoutStats> {
+        let (keyspace, table, physical) = layout;
         let mut layouts = match self.0.write() {
             Ok(layouts) => layouts,
             Err(poisoned) => poisoned.into_inner(),

@@ -43,7 +43,7 @@ pub(crate) fn keyspace_rights(
     let homes: BTreeSet<&str> = copies.collect();
     if let Some(home) = homes
         .iter()
-        .find(|home| !holds_nothing_else(home, keyspace, (snapshot, layouts)))
+        .find(|home| !holds_nothing_else(home, keyspace, snapshot, layouts))
     {
         return Err(format!(
             "{keyspace}.{table} has layouts in the keyspace {home}, which has other tables as well, and these would get the \
@@ -61,11 +61,7 @@ pub(crate) fn keyspace_rights(
 }
 
 /// Whether all tables of a keyspace hold layouts of tables of another.
-fn holds_nothing_else(
-    home: &str,
-    keyspace: &str,
-    (snapshot, layouts): (&Snapshot, &Layouts),
-) -> bool {
+fn holds_nothing_else(home: &str, keyspace: &str, snapshot: &Snapshot, layouts: &Layouts) -> bool {
     let tables = snapshot.tables.get(home);
     let mut names = tables.into_iter().flat_map(|tables| tables.keys());
     names.all(|name| {

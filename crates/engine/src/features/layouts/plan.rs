@@ -165,7 +165,8 @@ impl<S: OfText> CopyReads<S> {
     pub(crate) fn derived(
         &self,
         table: &LogicalTable,
-        (text, facts): (&str, &Facts),
+        text: &str,
+        facts: &Facts,
         at: usize,
     ) -> Option<&Arc<S>> {
         let made = || {

@@ -32,11 +32,12 @@ use crate::statement::prepared::{InRange, Prepared, Statement};
 use crate::stats::add;
 
 /// A statement, its table, and what it becomes on each layout.
-type Reads<'a> = (
-    &'a Statement,
-    &'a Arc<LogicalTable>,
-    &'a CopyReads<Statement>,
-);
+#[derive(Clone, Copy)]
+struct Reads<'a> {
+    statement: &'a Statement,
+    table: &'a Arc<LogicalTable>,
+    copies: &'a CopyReads<Statement>,
+}
 
 /// A read that may be carried out on a layout.
 struct Candidate<'a> {
@@ -63,8 +64,10 @@ pub(crate) fn read_of_layout(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
-    (statement, table): (&Statement, &Arc<LogicalTable>),
-    (need, until): (Need, Option<Instant>),
+    statement: &Statement,
+    table: &Arc<LogicalTable>,
+    need: Need,
+    until: Option<Instant>,
 ) -> Result<Option<LayoutRead>, Refusal> {
     let Some(options) = options_of(arrival) else {
         return Ok(None);
@@ -80,24 +83,28 @@ pub(crate) fn read_of_layout(
         };
     }
     let planned = plan_of(statement, table);
-    let Plan::Read(reads) = &*planned.plan else {
+    let Plan::Read(copies) = &*planned.plan else {
         return Ok(None);
     };
-    let of = (statement, table, reads);
+    let reads = Reads {
+        statement,
+        table,
+        copies,
+    };
     let read = match (continued, options.paging_state) {
-        (Some(continued), _) => {
-            let candidate = continue_at(of, continued, options.consistency);
+        (Some((id, state)), _) => {
+            let candidate = continue_at(reads, id, state, options.consistency);
             candidate.and_then(|of| layout_read(engine, arrival, analysis, &options, of))
         }
         // It comes from the table.
         (None, Some(_)) => None,
-        (None, None) => best_read(engine, arrival, analysis, &options, of),
+        (None, None) => best_read(engine, arrival, analysis, &options, reads),
     };
     let global = &engine.cx.shared.stats.global;
     match &read {
         Some(read) => {
             let max = engine.cx.shared.config.admin.tables_max;
-            reads.count(table, read.at, &engine.cx.shared.stats, max);
+            copies.count(table, read.at, &engine.cx.shared.stats, max);
             add(&global.layout_reads, 1);
             add(&global.layout_reads_sorted, u64::from(read.order.is_some()));
         }
@@ -112,16 +119,15 @@ fn best_read(
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
     options: &Options<'_>,
-    of: Reads<'_>,
+    reads: Reads<'_>,
 ) -> Option<LayoutRead> {
     let has_payload = arrival.header.flags & flags::CUSTOM_PAYLOAD != 0;
     if has_payload || options.consistency.is_serial() {
         return None;
     }
-    let (_, table, reads) = of;
-    let best = reads.best.as_ref()?;
+    let best = reads.copies.best.as_ref()?;
     let best = Candidate {
-        table,
+        table: reads.table,
         at: best.at,
         derived: &best.statement,
         order: best.order.as_ref(),
@@ -129,7 +135,7 @@ fn best_read(
     };
     let read = allowed_read(engine, arrival, analysis, options, best);
     read.or_else(|| {
-        let next = as_it_comes(of, reads.in_order?)?;
+        let next = as_it_comes(reads, reads.copies.in_order?)?;
         allowed_read(engine, arrival, analysis, options, next)
     })
 }
@@ -145,7 +151,7 @@ fn allowed_read(
     let table = candidate.table;
     let copy = table.copies.get(candidate.at)?;
     let level = options.consistency;
-    if !may_read(copy, level) || !is_there(engine, (arrival, analysis), level, (table, copy)) {
+    if !may_read(copy, level) || !is_there(engine, arrival, analysis, level, table, copy) {
         return None;
     }
     let layout = (table.keyspace_of(copy), &*copy.physical);
@@ -385,16 +391,17 @@ pub(in crate::features) fn as_asked(
 
 /// The read that continues a page of a layout there, with the layout's identity and the node's own state.
 fn continue_at<'a>(
-    of: Reads<'a>,
-    (id, state): (u64, &'a [u8]),
+    reads: Reads<'a>,
+    id: u64,
+    state: &'a [u8],
     consistency: Consistency,
 ) -> Option<Candidate<'a>> {
-    let (_, table, _) = of;
+    let table = reads.table;
     let copies = table.copies.iter().enumerate();
     let readable = copies.filter(|(_, copy)| copy.readable && may_read(copy, consistency));
     let mut readable = readable.map(|(at, _)| at);
     let at = readable.find(|at| identity(table, *at) == id)?;
-    let candidate = as_it_comes(of, at)?;
+    let candidate = as_it_comes(reads, at)?;
     Some(Candidate {
         state: Some(state),
         ..candidate
@@ -412,9 +419,11 @@ fn may_read(copy: &Copy, consistency: Consistency) -> bool {
 /// are fewer than the table's, as a rule.
 fn is_there(
     engine: &Engine,
-    (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
     level: Consistency,
-    (table, copy): (&LogicalTable, &Copy),
+    table: &LogicalTable,
+    copy: &Copy,
 ) -> bool {
     if !copy.is_derived() {
         return true;
@@ -435,8 +444,13 @@ fn is_there(
 }
 
 /// The read on one layout, if it has the table's order there.
-fn as_it_comes((statement, table, reads): Reads<'_>, at: usize) -> Option<Candidate<'_>> {
-    let derived = reads.derived(table, (&*statement.text, &statement.facts), at)?;
+fn as_it_comes(reads: Reads<'_>, at: usize) -> Option<Candidate<'_>> {
+    let Reads {
+        statement,
+        table,
+        copies,
+    } = reads;
+    let derived = copies.derived(table, &statement.text, &statement.facts, at)?;
     Some(Candidate {
         table,
         at,

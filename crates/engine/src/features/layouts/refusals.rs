@@ -28,7 +28,7 @@ pub(super) const LAYOUTS: &str = "layouts";
 /// It is not known well enough which layouts there are.
 pub(super) fn fenced(leases: &Leases, need: Need, now: Instant) -> Refusal {
     let refused = "writes, definitions, GRANT, REVOKE and reads at SERIAL";
-    Refusal::unknown((LAYOUTS, refused), leases, need, now)
+    Refusal::unknown(LAYOUTS, refused, leases, need, now)
 }
 
 /// A write that would have so many bytes, with what it writes to layouts.
@@ -194,7 +194,8 @@ pub(crate) fn creation_refused(
 /// Why it is refused, for the client.
 pub(crate) fn definition(
     statement: &Statement,
-    (table, now_us): (Option<(&str, &str)>, i64),
+    table: Option<(&str, &str)>,
+    now_us: i64,
     layouts: &Layouts,
 ) -> Result<Option<Rewriting>, String> {
     if let Some(why) = definition_refused(statement, table, layouts) {

@@ -142,7 +142,7 @@ fn rewrite_on_layouts(
         return Err(Refusal::invalid(why));
     }
     let of_table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
-    refuse_aside(analysis, (kind, statement), table, &layouts)?;
+    refuse_aside(analysis, kind, statement, table, &layouts)?;
     let form = match (kind, statement, of_table) {
         (Kind::Select, _, Some(table)) if is_serial && table.is_derived() => {
             Some(Rewriting::Write(serial_read(arrival, analysis, table)?))
@@ -153,13 +153,13 @@ fn rewrite_on_layouts(
         (Kind::Select, Some(statement), Some(table)) => {
             let need = layouts.flagged.need(Some((&table.keyspace, &table.name)));
             let need = need.max(Need::Catalogue);
-            let (of, until) = ((statement, table), held.until(need));
-            let read = read_of_layout(engine, arrival, analysis, of, (need, until))?;
+            let until = held.until(need);
+            let read = read_of_layout(engine, arrival, analysis, statement, table, need, until)?;
             send_before = until.filter(|_| read.is_some());
             read.map(Rewriting::Read)
         }
         (Kind::Insert | Kind::Update | Kind::Delete, Some(statement), Some(table)) => {
-            let write = write_of_layouts(engine, arrival, analysis, (statement, table))?;
+            let write = write_of_layouts(engine, arrival, analysis, statement, table)?;
             Some(Rewriting::Write(write))
         }
         (Kind::Batch, Some(statement), _) => {
@@ -181,7 +181,7 @@ fn rewrite_on_layouts(
         (Kind::Ddl, Some(statement), _) => {
             let clock = &engine.cx.shared.features.layouts.clock;
             let now_us = clock.timestamp(engine.cx.since_1970());
-            let defined = definition(statement, (table, now_us), &layouts);
+            let defined = definition(statement, table, now_us, &layouts);
             defined.map_err(Refusal::invalid)?
         }
         (Kind::Opaque, Some(statement), _) if may_write => {
@@ -214,7 +214,8 @@ fn changed_rights(
 /// Refuses what would reach a table and not all of its layouts.
 fn refuse_aside(
     analysis: &Analysis<'_>,
-    (kind, statement): (Kind, Option<&Statement>),
+    kind: Kind,
+    statement: Option<&Statement>,
     table: Option<(&str, &str)>,
     layouts: &Layouts,
 ) -> Result<(), Refusal> {

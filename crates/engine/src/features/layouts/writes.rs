@@ -72,7 +72,8 @@ pub(crate) fn write_of_layouts(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
     analysis: &Analysis<'_>,
-    (statement, table): (&Statement, &Arc<LogicalTable>),
+    statement: &Statement,
+    table: &Arc<LogicalTable>,
 ) -> Result<LayoutWrite, Refusal> {
     let planned = plan_of(statement, table);
     let copies = copies_of(&planned)?;
@@ -88,8 +89,7 @@ pub(crate) fn write_of_layouts(
         ..Writes::default()
     };
     writes.batch.push(asked.statement, values.clone());
-    let copies = (table, copies, is_prepared);
-    writes.push_copies(engine, copies, &values, arrival.pool);
+    writes.push_copies(engine, table, copies, is_prepared, &values, arrival.pool);
     writes.is_room(engine)?;
     let keyspace = match is_prepared {
         true => None,
@@ -97,10 +97,9 @@ pub(crate) fn write_of_layouts(
     };
     let token = analysis.place.as_ref().and_then(|place| place.token);
     is_known(&writes, &[token])?;
-    let asked_by = (arrival, analysis);
     let written = Partitions::of_one(token);
-    let follow = writes.followed_by(engine, asked_by, &asked.options, written)?;
-    writes.finish((UNLOGGED, &asked.options), keyspace, arrival, follow)
+    let follow = writes.followed_by(engine, arrival, analysis, &asked.options, written)?;
+    writes.finish(UNLOGGED, &asked.options, keyspace, arrival, follow)
 }
 
 /// A read at SERIAL or LOCAL_SERIAL: it may complete a conditional write of the table.
@@ -119,8 +118,8 @@ pub(crate) fn serial_read(
         write: Box::new(write),
         prepared: Vec::new(),
     };
-    let as_it_came = (None, arrival.body.to_vec());
-    Ok(made(as_it_came, (tables, Vec::new()), Some(follow)))
+    let as_it_came = arrival.body.to_vec();
+    Ok(made(None, as_it_came, tables, Vec::new(), Some(follow)))
 }
 
 /// Refuses what layouts are to be compared for, if it is not known in which partitions.
@@ -160,7 +159,9 @@ impl<'a> Writes<'a> {
     fn push_copies(
         &mut self,
         engine: &mut Engine,
-        (table, copies, is_prepared): (&Arc<LogicalTable>, &'a [CopyWrite<Statement>], bool),
+        table: &Arc<LogicalTable>,
+        copies: &'a [CopyWrite<Statement>],
+        is_prepared: bool,
         values: &[ValueRef<'a>],
         pool: PoolKey,
     ) {
@@ -170,7 +171,7 @@ impl<'a> Writes<'a> {
         for (at, copy) in copies.iter().enumerate() {
             let prepared = known(copy).filter(|_| is_prepared);
             match table.copies.get(at).is_some_and(Copy::is_derived) {
-                true => self.parts.push((table, at), copy, prepared, values),
+                true => self.parts.push(table, at, copy, prepared, values),
                 false => {
                     self.batch.push_copy(copy, prepared, values);
                     self.copies += 1;
@@ -201,7 +202,8 @@ impl<'a> Writes<'a> {
     fn followed_by(
         &mut self,
         engine: &Engine,
-        asked: (&Arrival<'_>, &Analysis<'_>),
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
         options: &Options<'_>,
         written: Partitions,
     ) -> Result<Option<Follow>, Refusal> {
@@ -210,22 +212,24 @@ impl<'a> Writes<'a> {
         }
         let parts = std::mem::take(&mut self.parts);
         let compared = self.compared();
-        follow(engine, asked, options, (parts, compared), written).map(Some)
+        let follow = follow(engine, arrival, analysis, options, parts, compared, written);
+        follow.map(Some)
     }
 
     /// The request for the table: a batch, if there are layouts of one mutation with it.
     fn finish(
         self,
-        (kind, options): (u8, &Options<'_>),
+        kind: u8,
+        options: &Options<'_>,
         keyspace: Option<Rc<str>>,
         arrival: &Arrival<'_>,
         follow: Option<Follow>,
     ) -> Result<LayoutWrite, Refusal> {
-        let written = (self.batch.tables.clone(), self.batch.prepared());
+        let (tables, prepared) = (self.batch.tables.clone(), self.batch.prepared());
         let mut body = arrival.payload().to_vec();
         if self.copies == 0 {
             body.extend_from_slice(arrival.content);
-            return Ok(made((None, body), written, follow));
+            return Ok(made(None, body, tables, prepared, follow));
         }
         if !self.batch.write(kind, options, arrival.version, &mut body) {
             return Err(Refusal::invalid(TOO_MANY));
@@ -234,7 +238,7 @@ impl<'a> Writes<'a> {
             opcode: Opcode::Batch,
             keyspace,
         });
-        Ok(made((instead, body), written, follow))
+        Ok(made(instead, body, tables, prepared, follow))
     }
 }
 
@@ -247,14 +251,17 @@ struct Follow {
 /// The requests of these parts, with the time of the write that they follow.
 fn follow(
     engine: &Engine,
-    (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
     options: &Options<'_>,
-    (parts, compared): (Parts<'_>, Vec<Arc<LogicalTable>>),
+    parts: Parts<'_>,
+    compared: Vec<Arc<LogicalTable>>,
     written: Partitions,
 ) -> Result<Follow, Refusal> {
     let prepared = parts.prepared().collect();
-    let place = (&*engine.cx.snapshot, analysis.place.as_ref());
-    let parts = parts.write(options, arrival.version, arrival.keyspace, place);
+    let (snapshot, place) = (&*engine.cx.snapshot, analysis.place.as_ref());
+    let (version, keyspace) = (arrival.version, arrival.keyspace);
+    let parts = parts.write(options, version, keyspace, snapshot, place);
     let parts = parts.ok_or(Refusal::invalid(TOO_MANY))?;
     let write = Box::new(FollowedWrite::new(parts, written, compared));
     Ok(Follow { write, prepared })
@@ -262,8 +269,10 @@ fn follow(
 
 /// A write that is sent so, and what follows it.
 fn made(
-    (instead, body): (Option<Instead>, Vec<u8>),
-    (tables, mut prepared): (Vec<Arc<LogicalTable>>, Vec<Arc<Prepared>>),
+    instead: Option<Instead>,
+    body: Vec<u8>,
+    tables: Vec<Arc<LogicalTable>>,
+    mut prepared: Vec<Arc<Prepared>>,
     follow: Option<Follow>,
 ) -> LayoutWrite {
     let is_followed = follow.is_some();

@@ -172,7 +172,8 @@ fn batch_of(engine: &mut Engine, key: ClientRequestKey, one: &One) -> Option<Bat
 /// A write and those that have joined it leave on a link; false if it is alone.
 pub(in crate::features) fn on_leaves(
     engine: &mut Engine,
-    at: (LinkKey, i16),
+    link: LinkKey,
+    stream: i16,
     key: NodeRequestKey,
 ) -> bool {
     let request = engine.requests.nodes.get(key);
@@ -213,7 +214,7 @@ pub(in crate::features) fn on_leaves(
     };
     engine
         .links
-        .push_instead(at, Opcode::Batch, body_len_max, body);
+        .push_instead(link, stream, Opcode::Batch, body_len_max, body);
     true
 }
 

@@ -77,7 +77,8 @@ fn text_of(prepare: &[u8]) -> String {
 }
 
 /// Ids and values of a batch.
-fn children(version: Version, (opcode, _, body): &Envelope) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+fn children(version: Version, batch: &Envelope) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
+    let (opcode, _, body) = batch;
     assert_eq!(*opcode, Opcode::Batch);
     let view = BatchView::parse(body, version).expect("a BATCH");
     assert_eq!(view.batch_type, 1);

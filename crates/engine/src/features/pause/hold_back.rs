@@ -78,8 +78,10 @@ fn hold_of(engine: &mut Engine, request: &Arrived<'_>, has_waited: bool) -> Opti
     if arrival.opcode == Opcode::Prepare || statement.is_some_and(passes) {
         return None;
     }
-    let asked = (arrival.opcode, arrival.content, arrival.version);
-    let keyspaces = engine.statements.keyspaces(&engine.cx, asked, analysis);
+    let (cx, opcode, content) = (&engine.cx, arrival.opcode, arrival.content);
+    let keyspaces = engine
+        .statements
+        .keyspaces(cx, opcode, content, arrival.version, analysis);
     let identity = engine.links.identity_of(arrival.pool);
     let role = identity.and_then(|identity| identity.role().map(|role| &**role));
     engine

@@ -95,7 +95,8 @@ impl Lessons {
         &mut self,
         teachers: &Teachers,
         worker: usize,
-        (node, pool): (NodeIndex, PoolKey),
+        node: NodeIndex,
+        pool: PoolKey,
         known: impl FnOnce() -> Vec<Arc<Prepared>>,
     ) {
         if teachers.begin(node, worker) {
@@ -177,7 +178,7 @@ mod tests {
             lessons.expect(node);
             assert!(lessons.note_link(node, now));
             assert!(!lessons.note_link(node, now), "only the first");
-            lessons.begin(&teachers, number, (node, pool), Vec::new);
+            lessons.begin(&teachers, number, node, pool, Vec::new);
         }
         assert!(workers[1].courses.is_empty(), "the first worker has it");
         assert_eq!(workers[1].take_taught(&teachers, now), []);

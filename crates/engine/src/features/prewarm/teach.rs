@@ -24,7 +24,7 @@ pub(in crate::features) fn on_link_up(engine: &mut Engine, node: NodeIndex, pool
     engine.links.hold_back(node, Some(now + HELD_BACK));
     let (teachers, worker) = (&shared.features.prewarm, engine.cx.index);
     let lessons = &mut engine.features.prewarm;
-    lessons.begin(teachers, worker, (node, pool), || shared.all_prepared());
+    lessons.begin(teachers, worker, node, pool, || shared.all_prepared());
     on_work(engine, node);
 }
 

@@ -22,7 +22,7 @@ use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
 use crate::pipeline::arrival::Arrival;
 use crate::pipeline::client_answer::ClientAnswer;
 use crate::pipeline::query::Query;
-use crate::pipeline::request::{Caller, ClientRequest};
+use crate::pipeline::request::ClientRequest;
 use crate::pipeline::shown::own_keyspace;
 use crate::pipeline::timing::Timing;
 use crate::session::node_answer::NodeAnswer;
@@ -115,8 +115,8 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
     let class = query.class;
     let is_slow = engine.features.records.is_slow(class, us);
     let is_shown = is_slow && engine.features.records.takes_slow(class);
-    let body = (query.header_flags, query.body.as_slice());
-    let traced = engine.features.records.traces.wants(looked, is_slow, body);
+    let traces = &mut engine.features.records.traces;
+    let traced = traces.wants(looked, is_slow, query.header_flags, &query.body);
     if traced == Err(true) {
         add(&engine.cx.shared.stats.global.traces_dropped, 1);
     }
@@ -134,15 +134,8 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
     }
     let timing = timing_of(engine, request);
     let asked = described(engine, query, digest.as_ref(), Some(client.session));
-    let slow = (is_shown || traced.is_ok()).then(|| {
-        ended(
-            engine,
-            request,
-            (client, us),
-            (&timing, asked.clone()),
-            (answer, code),
-        )
-    });
+    let slow = (is_shown || traced.is_ok())
+        .then(|| ended(engine, request, of, &timing, asked.clone(), code));
     if let Some(key) = cost_key.filter(|_| is_counted) {
         let client = None;
         let of_anyone = Described {
@@ -154,7 +147,7 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
     }
     if let Some(slow) = slow {
         if let Ok(parent) = traced {
-            hand_out(engine, key, client, (slow.clone(), is_slow), parent);
+            hand_out(engine, key, client, slow.clone(), is_slow, parent);
         }
         if is_shown {
             engine.features.records.note_slow(slow);
@@ -169,9 +162,10 @@ fn record(engine: &mut Engine, key: ClientRequestKey, of: &ClientAnswer<'_>, loo
 fn ended(
     engine: &Engine,
     request: &ClientRequest,
-    (client, took_us): (Caller, u64),
-    (timing, asked): (&Timing, Described),
-    (answer, error): (NodeAnswer<'_>, Option<i32>),
+    of: &ClientAnswer<'_>,
+    timing: &Timing,
+    asked: Described,
+    error: Option<i32>,
 ) -> SlowRequest {
     let query = request.asked();
     SlowRequest {
@@ -180,7 +174,7 @@ fn ended(
         class: query.class,
         consistency: query.consistency,
         execution: request.execution.name(),
-        took_us,
+        took_us: of.us,
         queued_us: timing.queued_us,
         at_nodes_us: timing.at_nodes_us,
         slowest_us: timing.slowest_us,
@@ -189,9 +183,9 @@ fn ended(
         node_requests: timing.node_requests,
         attempts: timing.attempts,
         is_hedged: timing.is_hedged,
-        is_shared: client.session != request.caller().session
-            || client.stream != request.caller().stream,
-        bytes: answer.body.len(),
+        is_shared: of.client.session != request.caller().session
+            || of.client.stream != request.caller().stream,
+        bytes: of.answer.body.len(),
         error,
     }
 }
@@ -202,7 +196,8 @@ pub(in crate::features) fn on_refused(
     engine: &mut Engine,
     arrival: &Arrival<'_>,
     statement: Option<&Statement>,
-    (code, message): (i32, &str),
+    code: i32,
+    message: &str,
 ) {
     if !engine.features.records.takes_error(code) {
         return;

@@ -67,7 +67,8 @@ pub(super) fn hand_out(
     engine: &mut Engine,
     key: ClientRequestKey,
     client: Caller,
-    (mut slow, is_slow): (SlowRequest, bool),
+    mut slow: SlowRequest,
+    is_slow: bool,
     parent: Option<TraceParent>,
 ) {
     let Some(request) = engine.requests.clients.get(key) else {

@@ -187,7 +187,8 @@ impl Traces {
         &mut self,
         looked: Looked,
         is_slow: bool,
-        (header_flags, body): (u8, &[u8]),
+        header_flags: u8,
+        body: &[u8],
     ) -> Result<Option<TraceParent>, bool> {
         if !self.is_on {
             return Err(false);
@@ -326,15 +327,15 @@ mod tests {
         let unfollowed = payload(&[("traceparent", Some(&unfollowed))]);
         assert_eq!(traces.look(0), Looked::Turn);
         let parent = TraceParent::parse(TEXT);
-        let wants = traces.wants(Looked::Payload, false, (flags, &followed));
+        let wants = traces.wants(Looked::Payload, false, flags, &followed);
         assert_eq!(wants, Ok(parent));
-        let wants = traces.wants(Looked::Turn, false, (flags, &unfollowed));
+        let wants = traces.wants(Looked::Turn, false, flags, &unfollowed);
         assert_eq!(wants, Err(false));
-        let wants = traces.wants(Looked::Turn, true, (flags, &unfollowed));
+        let wants = traces.wants(Looked::Turn, true, flags, &unfollowed);
         assert!(wants.is_ok_and(|parent| parent.is_some_and(|parent| !parent.is_sampled)));
-        assert_eq!(traces.wants(Looked::Turn, false, (0, &[])), Ok(None));
-        assert_eq!(traces.wants(Looked::No, true, (0, &[])), Ok(None));
-        assert_eq!(traces.wants(Looked::No, false, (0, &[])), Err(false));
+        assert_eq!(traces.wants(Looked::Turn, false, 0, &[]), Ok(None));
+        assert_eq!(traces.wants(Looked::No, true, 0, &[]), Ok(None));
+        assert_eq!(traces.wants(Looked::No, false, 0, &[]), Err(false));
         // Without that, a payload says nothing.
         traces.adopt(&Tracing {
             follow_clients: false,
@@ -343,10 +344,7 @@ mod tests {
             ..settings()
         });
         assert_eq!(traces.look(flags), Looked::No);
-        assert_eq!(
-            traces.wants(Looked::No, true, (flags, &followed)),
-            Err(false)
-        );
+        assert_eq!(traces.wants(Looked::No, true, flags, &followed), Err(false));
     }
 
     #[test]
@@ -358,7 +356,7 @@ mod tests {
         let mut handed_out = 0;
         for _ in 0..TICKS {
             traces.on_tick();
-            let wants = (0..100).map(|_| traces.wants(Looked::Turn, false, (0, &[])));
+            let wants = (0..100).map(|_| traces.wants(Looked::Turn, false, 0, &[]));
             handed_out += wants.filter(|of| *of == Ok(None)).count();
         }
         assert_eq!(handed_out, 57);
@@ -371,7 +369,7 @@ mod tests {
             ..settings()
         });
         for _ in 0..3 {
-            let wants = (0..100).map(|_| traces.wants(Looked::Turn, false, (0, &[])));
+            let wants = (0..100).map(|_| traces.wants(Looked::Turn, false, 0, &[]));
             let wants: Vec<_> = wants.collect();
             assert_eq!(wants.iter().filter(|of| **of == Ok(None)).count(), 5);
             assert_eq!(wants.iter().filter(|of| **of == Err(true)).count(), 95);
@@ -380,12 +378,12 @@ mod tests {
         // Those that clients follow leave a quarter to the others.
         let followed = payload(&[("traceparent", Some(TEXT))]);
         let flags = flags::CUSTOM_PAYLOAD;
-        let mut wants = |body: (u8, &[u8])| traces.wants(Looked::Turn, false, body).is_ok();
-        assert_eq!((0..9).filter(|_| wants((flags, &followed))).count(), 4);
-        assert!(wants((0, &[])) && !wants((0, &[])));
+        let mut wants = |flags, body: &[u8]| traces.wants(Looked::Turn, false, flags, body).is_ok();
+        assert_eq!((0..9).filter(|_| wants(flags, &followed)).count(), 4);
+        assert!(wants(0, &[]) && !wants(0, &[]));
         traces.adopt(&Tracing::default());
         assert!(!traces.is_on());
         assert_eq!(traces.look(flags::CUSTOM_PAYLOAD), Looked::No);
-        assert_eq!(traces.wants(Looked::Turn, true, (0, &[])), Err(false));
+        assert_eq!(traces.wants(Looked::Turn, true, 0, &[]), Err(false));
     }
 }

@@ -140,8 +140,7 @@ fn ask_rules(
     };
     let prepared = analysis.prepared.as_deref();
     let place = analysis.place.as_ref();
-    let (statement, placed) = ((statement, prepared), place.is_some());
-    let part = seen.single(statement, analysis.in_force(), placed);
+    let part = seen.single(statement, prepared, analysis.in_force(), place.is_some());
     let token = place.and_then(|place| place.token);
     let part = Part { token, ..part };
     ask_rules_of(engine, arrival, analysis, of_client, &[part])
@@ -156,18 +155,20 @@ fn ask_rules_of_several(
     of_client: OfClient,
 ) -> Result<Admitted, Box<RuleViolation>> {
     let with_tokens = engine.features.rules.names_partitions(of_client.may);
-    let asked = (arrival.opcode, arrival.content, arrival.version);
+    let cx = &engine.cx;
+    let (opcode, content, version) = (arrival.opcode, arrival.content, arrival.version);
     let (children, tokens) = match statement {
         Some(of) if with_tokens => {
             let tokens = engine
                 .statements
-                .inner_tokens(&engine.cx, asked, analysis, of);
+                .inner_tokens(cx, opcode, content, version, analysis, of);
             (Vec::new(), tokens)
         }
         Some(_) => (Vec::new(), Vec::new()),
         None => {
-            let (cx, body) = (&engine.cx, (arrival.content, arrival.version));
-            let children = engine.statements.children(cx, body, analysis, with_tokens);
+            let children = engine
+                .statements
+                .children(cx, content, version, analysis, with_tokens);
             (children, Vec::new())
         }
     };
@@ -192,11 +193,11 @@ fn ask_rules_of_several(
                 parts.push(Part::unknown());
             }
             Child::Text(of, token) => {
-                seen.child((of, None), analysis.keyspace, *token, &mut parts);
+                seen.child(of, None, analysis.keyspace, *token, &mut parts);
             }
             Child::Prepared(of, token) => {
                 let (statement, in_force) = (&*of.statement, of.keyspace.as_deref());
-                seen.child((statement, Some(&**of)), in_force, *token, &mut parts);
+                seen.child(statement, Some(&**of), in_force, *token, &mut parts);
             }
         }
     }
@@ -295,7 +296,7 @@ fn refuse(
             (code::UNPREPARED, text)
         }
     };
-    engine.refuse_with_fields(arrival, statement, (code, text, &fields));
+    engine.refuse_with_fields(arrival, statement, code, text, &fields);
 }
 
 /// The body of a request at another consistency level than its client's.

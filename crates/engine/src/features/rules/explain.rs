@@ -113,19 +113,25 @@ pub fn explain(
         }
     } else {
         let token = place.as_ref().and_then(|place| place.token);
-        let part = seen.single((&statement, None), in_force, place.is_some());
+        let part = seen.single(&statement, None, in_force, place.is_some());
         parts.push(Part { token, ..part });
     }
-    let placed = (place.is_some(), facts.lwt);
-    let query = Opcode::Query;
-    let class = class_of(snapshot, query, Some(&statement), None, in_force, placed);
+    let class = class_of(
+        snapshot,
+        Opcode::Query,
+        Some(&statement),
+        None,
+        in_force,
+        place.is_some(),
+        facts.lwt,
+    );
     let asked = Asked {
         is_read: parts.iter().all(Part::is_read),
         level: Some(level).filter(|_| parts.iter().any(Part::has_level)),
         is_about_rows: parts.iter().all(Part::is_about_rows),
         bytes: question.text.len(),
     };
-    let (rules, outcome) = of_rules(config, snapshot, question, (&parts, asked), now);
+    let (rules, outcome) = of_rules(config, snapshot, question, &parts, asked, now);
     let classes = parts.iter().map(|part| part.classes);
     let classes = classes.fold(Classes::default(), Classes::and);
     let mut tables: Vec<String> = parts.iter().filter_map(table_of).collect();
@@ -135,7 +141,7 @@ pub fn explain(
         tables,
         class: class.name(),
         rule_classes: classes.names().collect(),
-        route: route(snapshot, facts, &parts, (class, place.is_some())),
+        route: route(snapshot, facts, &parts, class, place.is_some()),
         is_idempotent: is_idempotent(snapshot, facts, in_force),
         execution: execution(config, snapshot, &statement, &parts, class),
         notes: notes(config, snapshot, &statement, &parts),
@@ -154,7 +160,8 @@ fn of_rules(
     config: &Config,
     snapshot: &Snapshot,
     question: &Question,
-    (parts, mut asked): (&[Part<'_>], Asked),
+    parts: &[Part<'_>],
+    mut asked: Asked,
     now: Instant,
 ) -> (Vec<ExplainedRule>, String) {
     let rules = Rules::default();
@@ -277,7 +284,8 @@ fn route(
     snapshot: &Snapshot,
     facts: &Facts,
     parts: &[Part<'_>],
-    (class, is_placed): (Class, bool),
+    class: Class,
+    is_placed: bool,
 ) -> String {
     if parts.iter().any(|part| part.nature == Nature::NodeLocal) {
         return "to the node of the control connection, so that all clients see the same"

@@ -24,7 +24,8 @@ impl<'s> Seen<'s> {
     /// A statement that is no batch. `placed`: whether its partition is known.
     pub(crate) fn single<'a>(
         &self,
-        (statement, prepared): (&'a Statement, Option<&'a Prepared>),
+        statement: &'a Statement,
+        prepared: Option<&'a Prepared>,
         in_force: Option<&'a str>,
         placed: bool,
     ) -> Part<'a>
@@ -40,7 +41,6 @@ impl<'s> Seen<'s> {
             part.nature = Nature::NodeLocal;
         }
         if self.with_classes && facts.kind == Kind::Select {
-            let placed = (placed, facts.lwt);
             let class = class_of(
                 self.snapshot,
                 self.opcode,
@@ -48,6 +48,7 @@ impl<'s> Seen<'s> {
                 prepared,
                 in_force,
                 placed,
+                facts.lwt,
             );
             part.classes = part.classes.and(match class {
                 Class::Point | Class::Slice => Classes::POINT,
@@ -62,7 +63,8 @@ impl<'s> Seen<'s> {
     /// One statement of a BATCH.
     pub(super) fn child<'a>(
         &self,
-        (statement, prepared): (&'a Statement, Option<&'a Prepared>),
+        statement: &'a Statement,
+        prepared: Option<&'a Prepared>,
         in_force: Option<&'a str>,
         token: Option<i64>,
         parts: &mut Vec<Part<'a>>,
@@ -73,7 +75,7 @@ impl<'s> Seen<'s> {
             // A node refuses that.
             return self.inner(statement, in_force, &[], parts);
         }
-        let part = self.single((statement, prepared), in_force, token.is_some());
+        let part = self.single(statement, prepared, in_force, token.is_some());
         parts.push(Part { token, ..part });
     }
 

@@ -26,7 +26,7 @@ fn bench_of(rules: Vec<RuleSettings>) -> Bench {
     let mut bench = Bench::with(config, (Version::V5, Version::V5));
     bench.adopt_none();
     bench.wait(Duration::from_millis(100));
-    bench.prepare_read_of(("app", "others"), SELECT, (ID, &MARKERS, &COLUMNS));
+    bench.prepare_read_of(("app", "others"), SELECT, ID, &MARKERS, &COLUMNS);
     bench
 }
 

@@ -38,8 +38,9 @@ impl Engine {
         if let Some(request) = self.requests.nodes.get_mut(key)
             && let Some(admission) = request.admission_mut()
         {
-            let there = (flight.link, flight.stream);
-            self.queues.keep_permit(&self.cx, admission, there, until);
+            let (link, stream) = (flight.link, flight.stream);
+            self.queues
+                .keep_permit(&self.cx, admission, link, stream, until);
         }
     }
 

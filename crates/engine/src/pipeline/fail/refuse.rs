@@ -18,7 +18,7 @@ impl Engine {
         why: &str,
     ) {
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
-        self.refuse_with(arrival, statement, (code::OVERLOADED, why));
+        self.refuse_with(arrival, statement, code::OVERLOADED, why);
     }
 
     /// A request could not be read: its client gets an error.
@@ -33,7 +33,7 @@ impl Engine {
         if let Some(counter) = counter {
             add(counter, 1);
         }
-        self.refuse_with(arrival, None, (why.code(), &why.to_string()));
+        self.refuse_with(arrival, None, why.code(), &why.to_string());
     }
 
     /// Answers a request that does not become one with an error.
@@ -41,9 +41,10 @@ impl Engine {
         &mut self,
         arrival: &Arrival<'_>,
         statement: Option<&Statement>,
-        (code, text): (i32, &str),
+        code: i32,
+        text: &str,
     ) {
-        self.refuse_with_fields(arrival, statement, (code, text, &[]));
+        self.refuse_with_fields(arrival, statement, code, text, &[]);
     }
 
     /// As `refuse_with`, with the fields that such errors have beside their text.
@@ -51,13 +52,15 @@ impl Engine {
         &mut self,
         arrival: &Arrival<'_>,
         statement: Option<&Statement>,
-        (code, text, fields): (i32, &str, &[u8]),
+        code: i32,
+        text: &str,
+        fields: &[u8],
     ) {
         // Drivers prepare the statement again and ask anew.
         if code != code::UNPREPARED {
             add(&self.cx.shared.stats.global.requests_refused, 1);
         }
-        features::on_refused(self, arrival, statement, (code, text));
+        features::on_refused(self, arrival, statement, code, text);
         let (session, stream) = (arrival.session, arrival.header.stream);
         let (clients, cx) = (&mut self.clients, &mut self.cx);
         clients.answer_error(cx, session, stream, code, text, fields);

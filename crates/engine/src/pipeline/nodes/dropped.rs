@@ -45,7 +45,7 @@ impl Engine {
                 opcode: Opcode::Error as u8,
                 body_len: body.len() as u32,
             };
-            self.on_answer(place.link, (place.node, key), header, &body);
+            self.on_answer(place.link, place.node, key, header, &body);
         }
     }
 }

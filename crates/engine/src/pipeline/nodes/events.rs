@@ -34,15 +34,16 @@ impl Engine {
         }
     }
 
-    /// A connection has ended, and why. `advice`: what may be wrong if that happens before the node has said
-    /// anything.
+    /// A connection has ended. `ended`: how, and why in words. `advice`: what may be wrong if that happens before
+    /// the node has said anything.
     pub fn on_link_closed(
         &mut self,
         now: Instant,
         key: LinkKey,
-        (end, why): (LinkEnd, &str),
+        ended: (LinkEnd, &str),
         advice: Option<&str>,
     ) {
+        let (end, why) = ended;
         self.set_now(now);
         match self.links.is_up(key) {
             true => self.on_link_lost(key, end, why),
@@ -62,7 +63,7 @@ impl Engine {
     }
 
     fn on_link_lost(&mut self, key: LinkKey, end: LinkEnd, why: &str) {
-        let Some(lost) = self.links.lose(&mut self.cx, key, (end, why)) else {
+        let Some(lost) = self.links.lose(&mut self.cx, key, end, why) else {
             return;
         };
         for node_request in lost.node_requests() {

@@ -93,7 +93,7 @@ impl Engine {
             let is_awaited = !waiting.is_empty();
             let same = self
                 .statements
-                .is_known_as(&self.cx, (id, is_awaited), (content, version));
+                .is_known_as(&self.cx, id, is_awaited, content, version);
             for key in waiting {
                 match same {
                     true => self.send_again(key, node),
@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// A PREPARE has succeeded on one node: remember it, and tell the other nodes.
-    pub(crate) fn on_prepared(&mut self, key: NodeRequestKey, answer: (&[u8], Version)) {
+    pub(crate) fn on_prepared(&mut self, key: NodeRequestKey, content: &[u8], version: Version) {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
@@ -168,7 +168,9 @@ impl Engine {
         };
         let client = request.client();
         let client = client.and_then(|client| self.requests.clients.get(client));
-        let learned = self.statements.learn_prepared(&self.cx, &preparing, answer);
+        let learned = self
+            .statements
+            .learn_prepared(&self.cx, &preparing, content, version);
         if let (Some(client), Some(learned)) = (client, &learned) {
             let session = client.caller().session;
             self.statements.note_told(session, learned.prepared());

@@ -250,7 +250,7 @@ fn a_client_that_was_told_before_another_was_told_otherwise_must_prepare_again()
         is_executed(&mut bench, second);
         execute(&mut bench, first, &[&[1; 8], &[2; 8]]);
         is_unprepared(&mut bench, first);
-        let batch = batch_of((version, 0), &[Err(ID)]);
+        let batch = batch_of(version, 0, &[Err(ID)]);
         bench.ask_as(first, Opcode::Batch, 3, &batch);
         is_unprepared(&mut bench, first);
         prepare(&mut bench, first, INSERT, &CHANGED);
@@ -278,7 +278,7 @@ fn after_a_schema_change_a_node_describes_a_statement_again_before_it_gets_value
         is_executed(&mut bench, client);
         execute(&mut bench, client, &[&[1; 8], &[2; 8]]);
         is_executed(&mut bench, client);
-        let batch = batch_of((version, 0), &[Err(ID)]);
+        let batch = batch_of(version, 0, &[Err(ID)]);
         bench.common.doubt_prepared(None);
         bench.ask_as(client, Opcode::Batch, 3, &batch);
         teach(&mut bench, &WRITE);
@@ -331,7 +331,7 @@ fn skips_metadata(bench: &mut Bench) -> bool {
 fn who_may_know_older_columns_is_sent_those_of_the_rows() {
     const KEY: [Spec; 1] = [("customer", BIGINT)];
     const COLUMNS: [Spec; 2] = [("total", BIGINT), ("status", VARCHAR)];
-    let described = (ID, &KEY[..], &COLUMNS[..]);
+    let others = ("app", "others");
     for node in VERSIONS {
         for client in [Version::V3, Version::V4] {
             let with = || Bench::with(Config::default(), (client, node));
@@ -339,13 +339,13 @@ fn who_may_know_older_columns_is_sent_those_of_the_rows() {
             let (own, other) = (bench.client, bench.another("other"));
             bench.engine.client_bytes(other).map(take);
             // It is known of old, but to whom and as what, nobody knows.
-            before.prepare_read_of(("app", "others"), READ, described);
+            before.prepare_read_of(others, READ, ID, &KEY, &COLUMNS);
             let passed = before.common.statements_to_pass();
             passed.for_each(|statement| bench.common.adopt_statement(statement));
             execute(&mut bench, own, &[&[1; 8]]);
             assert!(!skips_metadata(&mut bench));
             bench.answers();
-            bench.prepare_read_of(("app", "others"), READ, described);
+            bench.prepare_read_of(others, READ, ID, &KEY, &COLUMNS);
             execute(&mut bench, other, &[&[1; 8]]);
             assert!(!skips_metadata(&mut bench), "another has prepared it");
             execute(&mut bench, own, &[&[1; 8]]);
@@ -367,7 +367,7 @@ fn a_batch_may_have_more_statements_than_its_node_knows() {
             bench.prepare_of(("app", "others"), &text(at), id, &markers);
         }
         let children: Vec<_> = ids.iter().map(|id| Err(&id[..])).collect();
-        bench.ask(Opcode::Batch, 2, &batch_of((version, 0), &children));
+        bench.ask(Opcode::Batch, 2, &batch_of(version, 0, &children));
         // It names one after the other.
         for id in &ids {
             let (opcode, stream, body) = bench.one_at_node();

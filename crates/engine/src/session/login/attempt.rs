@@ -83,8 +83,10 @@ pub(crate) struct Login {
 
 impl Login {
     pub(crate) fn new(
-        (session, stream): (SessionKey, i16),
-        (asked, token): (Vec<u8>, Vec<u8>),
+        session: SessionKey,
+        stream: i16,
+        asked: Vec<u8>,
+        token: Vec<u8>,
         deadline: Instant,
         version: Version,
         nodes: impl IntoIterator<Item = (NodeIndex, SocketAddr)>,

@@ -226,7 +226,7 @@ impl Identities {
         every: Duration,
         max: usize,
     ) -> Result<Member, Full> {
-        let member = self.adopt(credentials, (now, now), every, max)?;
+        let member = self.adopt(credentials, now, now, every, max)?;
         member.identity().accept(now, every);
         Ok(member)
     }
@@ -236,7 +236,8 @@ impl Identities {
     pub(crate) fn adopt(
         &self,
         credentials: Credentials,
-        (accepted, now): (Instant, Instant),
+        accepted: Instant,
+        now: Instant,
         every: Duration,
         max: usize,
     ) -> Result<Member, Full> {
@@ -393,14 +394,14 @@ mod tests {
         let identities = Identities::new(begin);
         let (now, ago) = (begin + EVERY, begin + EVERY / 2);
         let credentials = || Credentials::of_token(b"x");
-        let member = identities.adopt(credentials(), (ago, now), EVERY, 9);
+        let member = identities.adopt(credentials(), ago, now, EVERY, 9);
         let identity = member.as_ref().expect("room").identity().clone();
         assert_eq!(identity.accepted(), ago);
         let standing = |after: Duration| identity.standing(begin + after, PATIENCE, MAX);
         assert_eq!(standing(EVERY), Standing::Good);
         assert_eq!(standing(EVERY / 2 + EVERY), Standing::Due(1));
         // Another client of the same makes it no younger, and a node does.
-        let other = identities.adopt(credentials(), (begin, now), EVERY, 9);
+        let other = identities.adopt(credentials(), begin, now, EVERY, 9);
         assert!(Arc::ptr_eq(other.expect("room").identity(), &identity));
         assert_eq!(identity.accepted(), ago);
         let _third = identities.admit(credentials(), now, EVERY, 9);

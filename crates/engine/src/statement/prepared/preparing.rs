@@ -63,7 +63,8 @@ impl Statements {
         &mut self,
         cx: &Context,
         preparing: &Preparing<'_>,
-        (content, version): (&[u8], Version),
+        content: &[u8],
+        version: Version,
     ) -> Option<Learned> {
         let view = PreparedView::parse(content, version).ok()?;
         let known = self.prepared(&cx.shared, view.id);
@@ -93,8 +94,10 @@ impl Statements {
     pub(crate) fn is_known_as(
         &mut self,
         cx: &Context,
-        (id, is_awaited): (&[u8], bool),
-        (content, version): (&[u8], Version),
+        id: &[u8],
+        is_awaited: bool,
+        content: &[u8],
+        version: Version,
     ) -> bool {
         let (Some(known), Ok(view)) = (
             self.prepared(&cx.shared, id),

@@ -138,14 +138,14 @@ impl Links {
                 if on_their_way.get(key).copied() == state
                     && let Some(node) = self.first_node(cx, *key, &nodes, &room)
                 {
-                    self.claim(cx, *key, (node, 1), &mut room, &mut claims);
+                    self.claim(cx, *key, node, 1, &mut room, &mut claims);
                 }
             }
         }
         for (_, key) in &roles {
             for at in nodes.clone() {
                 let node = NodeIndex(at as u16);
-                self.claim(cx, *key, (node, usize::MAX), &mut room, &mut claims);
+                self.claim(cx, *key, node, usize::MAX, &mut room, &mut claims);
             }
         }
         claims
@@ -213,7 +213,8 @@ impl Links {
         &mut self,
         cx: &Context,
         key: PoolKey,
-        (node, most): (NodeIndex, usize),
+        node: NodeIndex,
+        most: usize,
         room: &mut [usize],
         claims: &mut Vec<Claim>,
     ) {

@@ -48,7 +48,7 @@ pub(crate) fn text_batch<S>(
                     encoded.push((*table).clone());
                     encoded.len() - 1
                 });
-                let mut change = Change::new((number, table), text, coding);
+                let mut change = Change::new(number, table, text, coding);
                 let found = change.modify(inner)?;
                 found.map(|()| (change.sources(inner, from), change.pieces))
             }

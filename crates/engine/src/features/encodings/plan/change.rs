@@ -46,7 +46,8 @@ pub(super) enum AddedValue {
 
 impl<'a> Change<'a> {
     pub(super) fn new(
-        (number, table): (usize, &'a Arc<EncodedTable>),
+        number: usize,
+        table: &'a Arc<EncodedTable>,
         text: &'a str,
         coding: &'a mut Coding,
     ) -> Self {

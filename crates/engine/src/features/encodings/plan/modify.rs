@@ -56,7 +56,7 @@ impl Change<'_> {
                     let also = format!(", {}", quote_identifier(&column.hidden));
                     self.pieces.push((end..end, also));
                 }
-                _ => is_wrong |= !self.assign(start, (at, column), assigned, &modified)?,
+                _ => is_wrong |= !self.assign(start, at, column, assigned, &modified)?,
             }
         }
         Ok((is_changed && !is_wrong).then_some(()))
@@ -66,7 +66,8 @@ impl Change<'_> {
     fn assign(
         &mut self,
         start: usize,
-        (at, column): (usize, &EncodedColumn),
+        at: usize,
+        column: &EncodedColumn,
         assigned: &Assigned,
         modified: &Modification,
     ) -> Result<bool, String> {

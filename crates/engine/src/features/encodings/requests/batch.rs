@@ -34,7 +34,7 @@ pub(super) fn stored_batch(
     let mut children = Vec::with_capacity(view.children.len());
     let mut is_changed = false;
     for child in &view.children {
-        let child = stored_child(engine, child, (arrival, analysis), encodings)?;
+        let child = stored_child(engine, child, arrival, analysis, encodings)?;
         is_changed |= child.is_changed;
         children.push(child);
     }
@@ -68,7 +68,8 @@ pub(super) fn stored_batch(
 fn stored_child(
     engine: &mut Engine,
     child: &BatchChild<'_>,
-    (arrival, analysis): (&Arrival<'_>, &Analysis<'_>),
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
     encodings: &Encodings,
 ) -> Result<Child, Refusal> {
     let (statement, prepared, values) = match child {

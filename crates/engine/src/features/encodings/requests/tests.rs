@@ -122,8 +122,10 @@ fn page(columns: &[Spec], rows: &[&[Option<&[u8]>]], state: Option<&[u8]>) -> Ve
 /// Answers the PREPARE of what the proxy has made; what else the node was sent.
 fn answer_prepares(
     bench: &mut Bench,
-    (text, id): (&str, &[u8]),
-    (markers, columns): (&[Spec], &[Spec]),
+    text: &str,
+    id: &[u8],
+    markers: &[Spec],
+    columns: &[Spec],
 ) -> Vec<(Opcode, i16, Vec<u8>)> {
     let mut others = Vec::new();
     let mut prepared = 0;
@@ -239,7 +241,7 @@ fn a_batch_with_an_unknown_statement_is_prepared_again_while_the_catalogue_canno
     let mut bench = bench((Version::V4, Version::V4), Written::Encoded);
     bench.wait(LEASE);
     bench.renew_flags();
-    let body = batch_of((Version::V4, 0), &[Err(b"strange")]);
+    let body = batch_of(Version::V4, 0, &[Err(b"strange")]);
     bench.ask(Opcode::Batch, 2, &body);
     let (code, why) = bench.error();
     assert_eq!(code, code::UNPREPARED, "{why}");

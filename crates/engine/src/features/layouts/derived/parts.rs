@@ -57,7 +57,8 @@ impl<'a> Parts<'a> {
     /// Adds a statement on the layout of that number of a table.
     pub(crate) fn push(
         &mut self,
-        (table, at): (&Arc<LogicalTable>, usize),
+        table: &Arc<LogicalTable>,
+        at: usize,
         copy: &'a CopyWrite<Statement>,
         prepared: Option<Arc<Prepared>>,
         values: &[ValueRef<'a>],
@@ -69,7 +70,8 @@ impl<'a> Parts<'a> {
     /// The same for one of a batch that is one text.
     pub(crate) fn push_text(
         &mut self,
-        (table, at): (&Arc<LogicalTable>, usize),
+        table: &Arc<LogicalTable>,
+        at: usize,
         text: &'a str,
         values: &[ValueRef<'a>],
     ) {
@@ -107,7 +109,8 @@ impl<'a> Parts<'a> {
         options: &Options<'_>,
         version: Version,
         keyspace: Option<&Rc<str>>,
-        (snapshot, place): (&Snapshot, Option<&Place>),
+        snapshot: &Snapshot,
+        place: Option<&Place>,
     ) -> Option<Vec<Part>> {
         let mut options = *options;
         options.consistency = Consistency::ANY;
@@ -121,7 +124,7 @@ impl<'a> Parts<'a> {
                 body,
                 prepared,
                 keyspace: keyspace.cloned(),
-                target: Target::of(owned(snapshot, place, (&tables, at))),
+                target: Target::of(owned(snapshot, place, &tables, at)),
                 at,
                 tables,
             })
@@ -163,7 +166,8 @@ fn write_one(
 fn owned(
     snapshot: &Snapshot,
     place: Option<&Place>,
-    (tables, at): (&[Arc<LogicalTable>], usize),
+    tables: &[Arc<LogicalTable>],
+    at: usize,
 ) -> Option<Place> {
     let table = tables.first()?;
     let keyspace = table.keyspace_of(table.copies.get(at)?);

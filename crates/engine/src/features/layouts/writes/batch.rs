@@ -66,11 +66,10 @@ pub(crate) fn batch_of_layouts(
             // Nothing of a batch is done unless all its conditions hold.
             copies = &[];
         }
-        let copies = (table, copies, is_prepared);
-        writes.push_copies(engine, copies, &values, arrival.pool);
+        writes.push_copies(engine, table, copies, is_prepared, &values, arrival.pool);
     }
     let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
-    let kind = (view.batch_type, &view.options);
+    let options = &view.options;
     writes.is_room(engine)?;
     let mut written = match writes.is_followed() {
         true => partitions_of_batch(engine, arrival, analysis, &children),
@@ -78,9 +77,8 @@ pub(crate) fn batch_of_layouts(
     };
     written.is_one_mutation &= is_in_one_keyspace;
     is_known(&writes, &written.tokens)?;
-    let asked_by = (arrival, analysis);
-    let follow = writes.followed_by(engine, asked_by, &view.options, written)?;
-    let finished = writes.finish(kind, keyspace.cloned(), arrival, follow);
+    let follow = writes.followed_by(engine, arrival, analysis, options, written)?;
+    let finished = writes.finish(view.batch_type, options, keyspace.cloned(), arrival, follow);
     finished.map(Some)
 }
 
@@ -91,8 +89,10 @@ fn partitions_of_batch(
     analysis: &Analysis<'_>,
     planned: &[PlannedChild],
 ) -> Partitions {
-    let body = (arrival.content, arrival.version);
-    let children = engine.statements.children(&engine.cx, body, analysis, true);
+    let (content, version) = (arrival.content, arrival.version);
+    let children = engine
+        .statements
+        .children(&engine.cx, content, version, analysis, true);
     let token = |child: Child| match child {
         Child::Text(_, token) | Child::Prepared(_, token) => token,
         Child::Unknown(_) => None,

@@ -71,12 +71,9 @@ pub(crate) fn text_batch_of_layouts(
     let mut follow = None;
     if is_followed {
         let values = values.clone().map_err(|why| unordered_in(&tables, why))?;
-        let of = (arrival, analysis, statement);
+        let options = &asked.options;
         follow = Some(followed_by(
-            engine,
-            of,
-            &asked.options,
-            (&extended, &values),
+            engine, arrival, analysis, statement, options, &extended, &values,
         )?);
     }
     let mut body = arrival.payload().to_vec();
@@ -107,7 +104,7 @@ pub(crate) fn text_batch_of_layouts(
         keyspace,
     });
     let tables = tables.iter().copied().flatten().cloned().collect();
-    Ok(Some(made((instead, body), (tables, Vec::new()), follow)))
+    Ok(Some(made(instead, body, tables, Vec::new(), follow)))
 }
 
 fn unordered_in(tables: &[Option<&Arc<LogicalTable>>], why: Unordered) -> Refusal {
@@ -120,15 +117,18 @@ fn unordered_in(tables: &[Option<&Arc<LogicalTable>>], why: Unordered) -> Refusa
 /// The requests for derived layouts.
 fn followed_by(
     engine: &mut Engine,
-    (arrival, analysis, statement): (&Arrival<'_>, &Analysis<'_>, &Statement),
+    arrival: &Arrival<'_>,
+    analysis: &Analysis<'_>,
+    statement: &Statement,
     options: &Options<'_>,
-    (extended, values): (&Extended, &[ValueRef<'_>]),
+    extended: &Extended,
+    values: &[ValueRef<'_>],
 ) -> Result<Follow, Refusal> {
     let mut parts = Parts::default();
     for follower in &extended.followers {
         let own = values.get(follower.values.clone());
         let own = own.ok_or(Refusal::invalid(Unordered::Number.text(LAYOUTS)))?;
-        parts.push_text((&follower.table, follower.at), &follower.text, own);
+        parts.push_text(&follower.table, follower.at, &follower.text, own);
     }
     let first = statement.facts.inner.first();
     let first = first.map_or(0, |first| first.spans.statement.start);
@@ -136,10 +136,11 @@ fn followed_by(
     let said = batch_timestamp(before, values).map_err(|_| Refusal::invalid(NOT_A_TIME))?;
     let mut options = *options;
     options.timestamp = said.or(options.timestamp);
-    let asked = (arrival.opcode, arrival.content, arrival.version);
-    let tokens = engine
-        .statements
-        .inner_tokens(&engine.cx, asked, analysis, statement);
+    let (cx, opcode, content) = (&engine.cx, arrival.opcode, arrival.content);
+    let tokens =
+        engine
+            .statements
+            .inner_tokens(cx, opcode, content, arrival.version, analysis, statement);
     let of_layouts = tokens.into_iter().zip(&extended.has_layouts);
     let of_layouts = of_layouts.filter(|(_, has_layouts)| **has_layouts);
     let tokens: Vec<Option<i64>> = of_layouts.map(|(token, _)| token).collect();
@@ -152,11 +153,7 @@ fn followed_by(
     };
     let compared = extended.compared.clone();
     follow(
-        engine,
-        (arrival, analysis),
-        &options,
-        (parts, compared),
-        written,
+        engine, arrival, analysis, &options, parts, compared, written,
     )
 }
 

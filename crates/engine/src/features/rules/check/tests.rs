@@ -62,7 +62,7 @@ fn query(text: &str, level: u16) -> Vec<u8> {
 
 /// An unlogged BATCH of texts and ids.
 fn batch(children: &[Result<&str, &[u8]>]) -> Vec<u8> {
-    crate::testing::batch_of((Version::V5, 1), children)
+    crate::testing::batch_of(Version::V5, 1, children)
 }
 
 /// An EXECUTE without values.

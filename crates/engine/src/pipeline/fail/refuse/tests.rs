@@ -27,8 +27,7 @@ fn query(text: &str) -> Vec<u8> {
 fn a_text_with_too_many_tokens_is_refused_whatever_asks_for_it() {
     let mut bench = bench(1 << 30);
     let long = selection(200_000);
-    let batch =
-        crate::testing::batch_of((V5, 1), &[Ok(&selection(90_000)), Ok(&selection(90_000))]);
+    let batch = crate::testing::batch_of(V5, 1, &[Ok(&selection(90_000)), Ok(&selection(90_000))]);
     let mut prepare = Vec::new();
     helenus_wire::write::long_string(&mut prepare, &long);
     helenus_wire::write::u32(&mut prepare, 0);

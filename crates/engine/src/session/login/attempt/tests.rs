@@ -13,8 +13,10 @@ fn login(class: &str, nodes: u16) -> Login {
     write::string(&mut asked, class);
     let nodes = (0..nodes).map(|node| (NodeIndex(node), address(node)));
     Login::new(
-        (SessionKey::default(), 0),
-        (asked, b"x\0app\0pw".to_vec()),
+        SessionKey::default(),
+        0,
+        asked,
+        b"x\0app\0pw".to_vec(),
         crate::testing::begin(),
         Version::V4,
         nodes,

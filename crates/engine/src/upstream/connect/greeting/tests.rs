@@ -128,7 +128,8 @@ impl Talk {
         Ok(last)
     }
 
-    fn answer(&mut self, (stream, opcode, body): Answer) -> Result<Option<Milestone>, OpenError> {
+    fn answer(&mut self, answer: Answer) -> Result<Option<Milestone>, OpenError> {
+        let (stream, opcode, body) = answer;
         self.read();
         let framed = self.version == Version::V5 && self.sent.len() > 1;
         let stream = stream.unwrap_or(self.stream);

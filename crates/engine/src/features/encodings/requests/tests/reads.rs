@@ -40,8 +40,7 @@ fn a_value_that_is_read_is_the_text_in_whichever_column_it_stands() {
             };
             bench.ask(Opcode::Execute, 2, &asking.execute(versions.0, b"own"));
             let markers = [("customer", BIGINT)];
-            let others =
-                answer_prepares(&mut bench, (READ_STORED, b"stored"), (&markers, &columns));
+            let others = answer_prepares(&mut bench, READ_STORED, b"stored", &markers, &columns);
             let [(Opcode::Query, stream, body)] = &others[..] else {
                 panic!("{others:?}");
             };
@@ -160,7 +159,7 @@ fn where_no_row_has_a_text_any_more_only_the_encoded_value_is_read() {
         };
         bench.ask(Opcode::Execute, 2, &asking.execute(versions.0, b"own"));
         let markers = [("customer", BIGINT)];
-        let others = answer_prepares(&mut bench, (READ_IN_PLACE, b"stored"), (&markers, &columns));
+        let others = answer_prepares(&mut bench, READ_IN_PLACE, b"stored", &markers, &columns);
         let [(Opcode::Query, stream, _)] = &others[..] else {
             panic!("{others:?}");
         };

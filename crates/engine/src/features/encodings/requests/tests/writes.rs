@@ -27,7 +27,7 @@ fn a_value_that_is_written_is_encoded_and_the_text_deleted() {
             ("note__encoded", BLOB),
             ("note", VARCHAR),
         ];
-        let others = answer_prepares(&mut bench, (INSERT_STORED, b"stored"), (&markers, &[]));
+        let others = answer_prepares(&mut bench, INSERT_STORED, b"stored", &markers, &[]);
         let [(Opcode::Query, stream, body)] = &others[..] else {
             panic!("{others:?}");
         };
@@ -106,7 +106,7 @@ fn a_batch_is_encoded_child_by_child() {
             ("note__encoded", BLOB),
             ("note", VARCHAR),
         ];
-        let others = answer_prepares(&mut bench, (INSERT_STORED, b"stored"), (&markers, &[]));
+        let others = answer_prepares(&mut bench, INSERT_STORED, b"stored", &markers, &[]);
         let [(Opcode::Batch, stream, body)] = &others[..] else {
             panic!("{others:?}");
         };

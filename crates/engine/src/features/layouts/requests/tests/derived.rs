@@ -62,7 +62,7 @@ fn derived_layouts_are_read_at_one_and_local_one_only() {
                 "{text}"
             );
             let of_node = match is_weak {
-                true => rows_in(DERIVED, LAYOUT, &COLUMNS, (None, &CELLS)),
+                true => rows_in(DERIVED, LAYOUT, &COLUMNS, None, &CELLS),
                 false => rows(TABLE, &COLUMNS, None, &CELLS),
             };
             bench.say(Opcode::Result, stream, &of_node);

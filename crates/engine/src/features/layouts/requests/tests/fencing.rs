@@ -63,7 +63,7 @@ fn tables_without_layouts_are_written_while_the_catalogue_cannot_be_read() {
     }
     let batch = |table: &str| {
         let text = format!("DELETE FROM app.{table} WHERE customer = 1");
-        batch_of((Version::V4, 0), &[Ok(&*text)])
+        batch_of(Version::V4, 0, &[Ok(&*text)])
     };
     bench.ask(Opcode::Batch, 2, &batch("others"));
     assert_eq!(bench.at_node().len(), 1);
@@ -150,7 +150,7 @@ fn what_may_be_about_a_lost_table_is_not_sent() {
         code == code::OVERLOADED && why.contains("has lost"),
         "{why}"
     );
-    let body = batch_of((Version::V4, 0), &[Ok(odd)]);
+    let body = batch_of(Version::V4, 0, &[Ok(odd)]);
     bench.ask(Opcode::Batch, 2, &body);
     assert_eq!(bench.error().0, code::OVERLOADED);
     bench.is_done();
@@ -167,7 +167,7 @@ fn a_batch_with_an_unknown_statement_is_prepared_again_while_the_catalogue_canno
     bench.flag(|flagged| flagged.add("app", "orders"));
     bench.wait(LEASE);
     bench.renew_flags();
-    let body = batch_of((Version::V4, 0), &[Err(b"strange")]);
+    let body = batch_of(Version::V4, 0, &[Err(b"strange")]);
     bench.ask(Opcode::Batch, 2, &body);
     let (code, why) = bench.error();
     assert_eq!(code, code::UNPREPARED, "{why}");

@@ -527,7 +527,7 @@ fn what_is_learned_of_a_layout_is_not_learned_of_the_table() {
     let Plan::Read(reads) = &*planned.plan else {
         panic!("a read");
     };
-    let derived = reads.derived(&planned.table, (&own.text, &own.facts), 0);
+    let derived = reads.derived(&planned.table, &own.text, &own.facts, 0);
     assert!(
         derived
             .expect("a statement on the layout")

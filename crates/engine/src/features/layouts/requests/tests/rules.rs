@@ -196,7 +196,7 @@ fn a_statement_of_a_batch_that_is_not_understood_is_refused() {
     let qualified = ODD.replace("orders", "app.orders");
     for odd in [Ok(&*qualified), Err(&b"odd"[..])] {
         let known = Ok("INSERT INTO app.others (customer) VALUES (1)");
-        let body = batch_of((Version::V5, 0), &[known, odd]);
+        let body = batch_of(Version::V5, 0, &[known, odd]);
         bench.ask(Opcode::Batch, 2, &body);
         let (code, why) = bench.error();
         assert!(code == code::INVALID && why.contains("app.orders"), "{why}");

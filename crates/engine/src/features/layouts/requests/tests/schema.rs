@@ -20,7 +20,9 @@ const OF_APP: &str = "SELECT * FROM system_schema.tables WHERE keyspace_name = '
 
 /// An answer of a node, of texts. `tells`: whether it has the columns.
 fn page(
-    (table, columns, tells): (&str, &[Spec], bool),
+    table: &str,
+    columns: &[Spec],
+    tells: bool,
     state: Option<&[u8]>,
     rows: &[&[&str]],
 ) -> Vec<u8> {
@@ -68,7 +70,7 @@ fn seen(bench: &mut Bench, text: &str, columns: &[Spec], rows: &[&[&str]]) -> Ve
         &Asking::default().query(bench.versions.0, text),
     );
     let (_, stream, _) = bench.one_at_node();
-    let answer = page(("tables", columns, true), None, rows);
+    let answer = page("tables", columns, true, None, rows);
     bench.say(Opcode::Result, stream, &answer);
     told(bench).0
 }
@@ -93,13 +95,9 @@ fn layouts_are_not_among_the_tables_of_a_keyspace() {
         let asked = QueryView::parse(&body, versions.1).expect("a query");
         assert_eq!((opcode, asked.text), (Opcode::Query, OF_APP));
         let rows: [&[&str]; 3] = [&["app", "orders"], &["app", LAYOUT], &["app", "others"]];
-        let answer = page(("tables", &NAMES, true), Some(b"state"), &rows);
+        let answer = page("tables", &NAMES, true, Some(b"state"), &rows);
         bench.say(Opcode::Result, stream, &answer);
-        let expected = page(
-            ("tables", &NAMES, true),
-            Some(b"state"),
-            &[rows[0], rows[2]],
-        );
+        let expected = page("tables", &NAMES, true, Some(b"state"), &[rows[0], rows[2]]);
         assert_eq!(bench.answer(), (Opcode::Result, expected), "{versions:?}");
         bench.is_done();
     }
@@ -124,8 +122,8 @@ fn a_prepared_read_may_skip_the_columns() {
         ];
         for (text, columns) in cases {
             let mut bench = Bench::new(versions.0, versions.1);
-            let known: (&[u8], _, _) = (b"read", &NAMES[..1], columns);
-            bench.prepare_read_of(("system_schema", "tables"), text, known);
+            let tables = ("system_schema", "tables");
+            bench.prepare_read_of(tables, text, b"read", &NAMES[..1], columns);
             let asking = Asking {
                 values: &[b"app"],
                 skip_metadata: true,
@@ -138,9 +136,9 @@ fn a_prepared_read_may_skip_the_columns() {
                 columns.iter().map(cell).collect()
             };
             let (first, second) = (row(LAYOUT), row("orders"));
-            let answer = page(("tables", columns, false), None, &[&first, &second]);
+            let answer = page("tables", columns, false, None, &[&first, &second]);
             bench.say(Opcode::Result, stream, &answer);
-            let expected = page(("tables", columns, false), None, &[&second]);
+            let expected = page("tables", columns, false, None, &[&second]);
             assert_eq!(
                 bench.answer(),
                 (Opcode::Result, expected),
@@ -277,8 +275,8 @@ fn a_limit_counts_the_rows_that_clients_see() {
             let mut bench = Bench::new(versions.0, versions.1);
             let markers = [NAMES[0], ("[limit]", 9)];
             if is_prepared {
-                let known: (&[u8], _, _) = (b"read", &markers[..], &NAMES[..]);
-                bench.prepare_read_of(("system_schema", "tables"), limited, known);
+                let tables = ("system_schema", "tables");
+                bench.prepare_read_of(tables, limited, b"read", &markers, &NAMES);
             }
             let ask = |bench: &mut Bench, from: Option<&[u8]>| {
                 let asking = Asking {
@@ -302,7 +300,7 @@ fn a_limit_counts_the_rows_that_clients_see() {
                 (stream, view.options.paging_state.map(<[u8]>::to_vec))
             };
             let answer =
-                |left, rows: &[&[&str]]| page(("tables", &NAMES, true), Some(&state(left)), rows);
+                |left, rows: &[&[&str]]| page("tables", &NAMES, true, Some(&state(left)), rows);
             let (stream, from) = ask(&mut bench, None);
             assert_eq!(from, None);
             let first = answer(i32::MAX - 2, &[&["app", "orders"], &["app", LAYOUT]]);
@@ -455,7 +453,7 @@ fn errors_and_odd_answers_pass() {
         (code::INVALID, "orders__layout_a".to_owned())
     );
     let stream = ask(&mut bench);
-    let mut cut = page(("tables", &NAMES, true), None, &[&["app", LAYOUT]]);
+    let mut cut = page("tables", &NAMES, true, None, &[&["app", LAYOUT]]);
     cut.truncate(cut.len() - 3);
     bench.say(Opcode::Result, stream, &cut);
     let (opcode, body) = bench.answer();

@@ -15,7 +15,8 @@ fn denied() -> RuleSettings {
     }
 }
 
-fn is_denied((code, text): (i32, String)) {
+fn is_denied(refused: (i32, String)) {
+    let (code, text) = refused;
     assert_eq!(code, code::UNAUTHORIZED, "{text}");
     assert!(
         text.contains("rule \"closed\"") && text.contains("ask the owners"),

@@ -376,12 +376,12 @@ fn warnings_about_the_link_are_left_out_before_the_layouts_are_written() {
 
 #[test]
 fn what_is_prepared_is_executed_on_the_layout_once_a_node_knows_it() {
-    for versions in VERSIONS {
-        executes_what_is_prepared(versions);
+    for (of_client, of_node) in VERSIONS {
+        executes_what_is_prepared(of_client, of_node);
     }
 }
 
-fn executes_what_is_prepared((of_client, of_node): (Version, Version)) {
+fn executes_what_is_prepared(of_client: Version, of_node: Version) {
     let mut bench = Bench::derived(of_client, of_node);
     bench.prepare(INSERT, b"own", &MARKERS, &[]);
     let body = asking(None).execute(of_client, b"own");
