@@ -140,14 +140,15 @@ pub(super) async fn verify(
     let readers = Readers::new(cluster, table, entries, work).await?;
     let (comparison, ranges) = Comparison::begin(cluster, &readers, work).await;
     let found = comparison.compare(&ranges).await?;
-    let verdicts = judged(cluster, (&readers, entries), &found, work, repairing).await?;
+    let verdicts = judged(cluster, &readers, entries, &found, work, repairing).await?;
     Ok((comparison.finish(), verdicts))
 }
 
 /// The verdicts on what was found, for each layout, which are repaired if that is wanted.
 pub(super) async fn judged(
     cluster: &Cluster,
-    (readers, entries): (&Readers<'_>, &[Layout]),
+    readers: &Readers<'_>,
+    entries: &[Layout],
     found: &[Differences],
     work: &Work,
     repairing: Option<Repairing<'_>>,
@@ -161,7 +162,7 @@ pub(super) async fn judged(
         {
             let into = table_of(entry, &table.name);
             let writer = Writer::new(cluster, table, &[into], work, claim);
-            let left = repair(&writer, table, (readers, at), &found.rows, may_delete).await?;
+            let left = repair(&writer, table, readers, at, &found.rows, may_delete).await?;
             verdict.repaired = verdict.differing().saturating_sub(left.rows);
             verdict.undeleted = left.undeleted;
             verdict.tokens = left.tokens;
