@@ -71,9 +71,9 @@ pub(super) async fn keep_counts(
 }
 
 /// The entries with these names, or all; those whose table is not there count as wrong.
-pub(super) fn chosen(
+pub(super) fn chosen<N: AsRef<str>>(
     entries: &[Layout],
-    names: &[String],
+    names: &[N],
     table: &TableName,
 ) -> Result<Vec<Layout>> {
     if entries.is_empty() {
@@ -82,14 +82,14 @@ pub(super) fn chosen(
     if names.is_empty() {
         return Ok(entries.to_vec());
     }
-    let find = |name: &String| match entries.iter().find(|entry| entry.name == *name) {
+    let find = |name: &str| match entries.iter().find(|entry| entry.name == name) {
         Some(entry) => Ok(entry.clone()),
         None => {
             let all: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
             bail!("{table} has no layout {name}, only {}", all.join(", "))
         }
     };
-    names.iter().map(find).collect()
+    names.iter().map(|name| find(name.as_ref())).collect()
 }
 
 /// Refuses to compare with, or to write to, what is no copy of the table.

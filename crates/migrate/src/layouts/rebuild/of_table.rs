@@ -31,7 +31,7 @@ pub(super) struct Restored {
 pub(super) async fn run(
     cluster: &Cluster,
     name: &TableName,
-    from: &String,
+    from: &str,
     work: &Work,
     has_agreed: bool,
 ) -> Result<Restored> {
@@ -39,7 +39,7 @@ pub(super) async fn run(
     let table = table::load(cluster, name).await?;
     rules::check(&table, cluster).await?;
     let known = catalogue::read(cluster, name).await?;
-    let entries = chosen(known.layouts(), std::slice::from_ref(from), name)?;
+    let entries = chosen(known.layouts(), &[from], name)?;
     let Some(entry) = entries.first() else {
         bail!("{name} has no layout {from}");
     };
