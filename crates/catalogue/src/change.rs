@@ -86,7 +86,8 @@ pub fn forget_doubts(table: &TableKey) -> String {
 pub fn sweep(
     table: &TableKey,
     layout: &str,
-    (ends, ranges): (&[i64], usize),
+    ends: &[i64],
+    ranges: usize,
     compared_ms: i64,
 ) -> String {
     let mut batch = "BEGIN UNLOGGED BATCH ".to_owned();

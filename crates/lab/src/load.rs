@@ -82,7 +82,9 @@ async fn load(args: LoadArgs) -> Result<()> {
     let cluster = nodes::local(None, None, &endpoints[0].0)?;
     let machine = target::describe(cluster.as_ref(), target.measure_storage).await?;
     let script = target.read_script()?;
-    target.prepare_data(&endpoints[0], script.as_ref()).await?;
+    target
+        .prepare_data(&endpoints[0].0, script.as_ref())
+        .await?;
     let arm_runs = args.open(&endpoints, script.as_ref()).await?;
     let names: Vec<String> = endpoints
         .iter()

@@ -135,7 +135,12 @@ impl Mirror {
     }
 }
 
-type Done = (Request, Played, usize);
+/// A request that was sent, or left out.
+struct Done {
+    request: Request,
+    played: Played,
+    bytes: usize,
+}
 
 /// A capture that is followed.
 struct Run<'a> {
@@ -296,7 +301,11 @@ impl<'a> Run<'a> {
             self.sent += 1;
             self.in_flight.spawn(async move {
                 let played = play(&request, &targets).await;
-                (request, played, bytes)
+                Done {
+                    request,
+                    played,
+                    bytes,
+                }
             });
         }
         self.queue.drop_surplus(now);
@@ -311,10 +320,10 @@ impl<'a> Run<'a> {
         self.queue.next_due().filter(|_| self.has_room())
     }
 
-    fn on_done(&mut self, (request, played, bytes): Done) {
-        self.queue.release(bytes);
-        match played {
-            Played::Answered(samples) => self.counted.add(&request, &samples),
+    fn on_done(&mut self, done: Done) {
+        self.queue.release(done.bytes);
+        match done.played {
+            Played::Answered(samples) => self.counted.add(&done.request, &samples),
             Played::Not(why) => {
                 self.sent -= 1;
                 self.counted.leave_out(&why, 1);

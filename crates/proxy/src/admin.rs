@@ -444,7 +444,7 @@ impl Admin {
             "/api/slow" => shown_or_usage(slow::view(shared, query).await),
             "/api/errors" => shown_or_usage(errors::view(shared, query).await),
             "/api/statements" if parameters::has(query, "table") => shown_or_usage(
-                statements::of_table(shared, query, (seen.values, Instant::now())),
+                statements::of_table(shared, query, seen.values, Instant::now()),
             ),
             "/api/statements" => shown_or_usage(statements::view(shared, query).await),
             _ => plain(

@@ -542,7 +542,8 @@ pub(crate) async fn probe(
     config: &Config,
     dialer: &Dialer,
     address: SocketAddr,
-    (version, local_dc): (Version, &str),
+    version: Version,
+    local_dc: &str,
 ) -> Result<Known, ReadError> {
     let mut reader = Reader::connect(config, dialer, address, version).await?;
     if reader.flags().await?.flags.is_empty() {

@@ -188,7 +188,8 @@ async fn check_catalogue(
         config,
         dialer,
         address,
-        (snapshot.version, &snapshot.local_dc),
+        snapshot.version,
+        &snapshot.local_dc,
     )
     .await
     {

@@ -136,8 +136,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let (end_traces, traces_end) = watch::channel(());
     let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));
     tracing::info!(%address, workers, "ready for clients");
-    let serving = (&manager, &*serving);
-    let leaving = until_leaving(&common, serving, &mut operator, place, adopting).await;
+    let leaving = until_leaving(&common, &manager, &serving, &mut operator, place, adopting).await;
     let Some(Leaving {
         mut patience,
         passing,
@@ -176,7 +175,8 @@ struct Leaving {
 /// take over and has ended by then has changed nothing.
 async fn until_leaving(
     common: &Arc<Process>,
-    (manager, serving): (&ServiceManager, &str),
+    manager: &ServiceManager,
+    serving: &str,
     operator: &mut Operator,
     mut place: Place,
     mut adopting: Option<JoinTask<()>>,
@@ -361,7 +361,7 @@ fn start_workers(
         let common = common.clone();
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
-            .spawn(move || work(common, (index, workers), runtime, listener, receiver))?;
+            .spawn(move || work(common, index, workers, runtime, listener, receiver))?;
         threads.push(thread);
     }
     Ok(threads)
@@ -369,7 +369,8 @@ fn start_workers(
 
 fn work(
     common: Arc<Process>,
-    (index, workers): (usize, usize),
+    index: usize,
+    workers: usize,
     runtime: Runtime,
     listener: TcpListener,
     messages: mpsc::UnboundedReceiver<ToWorker>,

@@ -103,7 +103,8 @@ impl Table {
         name: TableName,
         columns: &[ColumnRow],
         flags: &[String],
-        (default_ttl, gc_grace_seconds): (i32, i32),
+        default_ttl: i32,
+        gc_grace_seconds: i32,
         tells_elements: bool,
     ) -> Table {
         let of_kind = |kind: &str| {

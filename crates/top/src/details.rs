@@ -17,7 +17,7 @@ pub(super) const QUESTION_SIZE: (u16, u16) = (72, 7);
 pub(super) const QUESTION_SIZE_MIN: (u16, u16) = (54, 5);
 
 /// Columns and lines within the frame, on a screen of some size.
-pub(super) fn popup_size((width, height): (u16, u16)) -> (usize, usize) {
+pub(super) fn popup_size(width: u16, height: u16) -> (usize, usize) {
     let inner = |all: u16| usize::from(all.saturating_sub(4).max(1));
     (inner(width), inner(height))
 }

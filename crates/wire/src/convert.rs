@@ -58,7 +58,7 @@ pub fn convert_request(
         Opcode::Query => {
             let view = QueryView::parse(body, from)?;
             let plain = plain_nulls(body, from, [view.options.values]);
-            copy_options(&plain, 0, &view.options, (from, to), context, out);
+            copy_options(&plain, 0, &view.options, from, to, context, out);
         }
         Opcode::Execute => {
             let view = ExecuteView::parse(body, from)?;
@@ -80,7 +80,7 @@ pub fn convert_request(
                 keyspace: None,
                 ..context
             };
-            copy_options(&plain, start, &view.options, (from, to), context, out);
+            copy_options(&plain, start, &view.options, from, to, context, out);
         }
         Opcode::Batch => {
             let view = BatchView::parse(body, from)?;
@@ -93,7 +93,7 @@ pub fn convert_request(
                 page: None,
                 ..context
             };
-            copy_options(&plain, 0, &view.options, (from, to), context, out);
+            copy_options(&plain, 0, &view.options, from, to, context, out);
         }
         Opcode::Prepare => {
             let mut reader = Reader::new(body);
@@ -148,7 +148,8 @@ fn copy_options(
     body: &[u8],
     start: usize,
     options: &Options<'_>,
-    (from, to): (Version, Version),
+    from: Version,
+    to: Version,
     context: RequestContext<'_>,
     out: &mut Vec<u8>,
 ) {

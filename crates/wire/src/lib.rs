@@ -34,8 +34,9 @@ pub use packed::{PACKED_BUCKETS, Packed};
 pub use page::{JoinedBody, OtherColumns, PageStart, RowsJoin, is_paging_state, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
-    BatchChild, BatchView, Consistency, ExecuteView, Options, Page, PrepareView, QueryView,
-    ValueRef, Values, query_flags, strip_payload, write_execute, write_query, write_query_of,
+    BatchChild, BatchView, Consistency, ExecuteView, Options, Page, PrepareView, PreparedIds,
+    QueryView, ValueRef, Values, query_flags, strip_payload, write_execute, write_query,
+    write_query_of,
 };
 pub use result::{
     PreparedView, ResultKind, RowsView, columns_of_table, result_kind, strip_prelude,

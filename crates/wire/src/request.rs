@@ -321,7 +321,7 @@ pub fn write_query(
     let values = values.filter(|(at, _)| kept(at)).map(|(_, (_, v))| v);
     write::long_string(out, text);
     let keyspace = options.keyspace.or(keyspace);
-    write_options(options, (count, values), page, to, keyspace, out);
+    write_options(options, count, values, page, to, keyspace, out);
     true
 }
 
@@ -335,35 +335,45 @@ pub fn write_query_of<'a>(
     out: &mut Vec<u8>,
 ) {
     write::long_string(out, text);
-    let values = (values.len(), values.iter().copied());
-    write_options(options, values, page, to, options.keyspace, out);
+    let count = values.len();
+    let values = values.iter().copied();
+    write_options(options, count, values, page, to, options.keyspace, out);
+}
+
+/// The ids that nodes have given to a prepared statement and, from v5 on, to the columns of its result.
+#[derive(Clone, Copy, Debug)]
+pub struct PreparedIds<'a> {
+    pub statement: &'a [u8],
+    pub result_metadata: Option<&'a [u8]>,
 }
 
 /// Appends the body of an EXECUTE of version `to` with another request's options, but other values,
 /// another page, and metadata with the rows.
 pub fn write_execute<'a>(
-    (id, result_metadata_id): (&[u8], Option<&[u8]>),
+    ids: PreparedIds<'_>,
     options: &Options<'_>,
     values: &[ValueRef<'a>],
     page: Page<'_>,
     to: Version,
     out: &mut Vec<u8>,
 ) {
-    write::short_bytes(out, id);
+    write::short_bytes(out, ids.statement);
     if to == Version::V5 {
-        write::short_bytes(out, result_metadata_id.unwrap_or(&[]));
+        write::short_bytes(out, ids.result_metadata.unwrap_or(&[]));
     }
     let options = Options {
         flags: options.flags & !query_flags::SKIP_METADATA,
         ..*options
     };
-    let values = (values.len(), values.iter().copied());
-    write_options(&options, values, page, to, None, out);
+    let count = values.len();
+    let values = values.iter().copied();
+    write_options(&options, count, values, page, to, None, out);
 }
 
 fn write_options<'a>(
     options: &Options<'_>,
-    (count, values): (usize, impl Iterator<Item = ValueRef<'a>>),
+    count: usize,
+    values: impl Iterator<Item = ValueRef<'a>>,
     page: Page<'_>,
     to: Version,
     keyspace: Option<&str>,

@@ -47,7 +47,8 @@ impl Options<'_> {
         &self,
         body: &[u8],
         version: Version,
-        (timestamp, now_in_seconds): (i64, i32),
+        timestamp: i64,
+        now_in_seconds: i32,
         out: &mut Vec<u8>,
     ) {
         use query_flags::*;
@@ -193,11 +194,12 @@ impl RowsView<'_> {
     /// its own table, so it is left out; the columns themselves stay.
     pub fn write_for_table(
         &self,
-        (from, to): (TableName<'_>, TableName<'_>),
+        from: TableName<'_>,
+        to: TableName<'_>,
         state: Option<&[u8]>,
         out: &mut Vec<u8>,
     ) {
-        self.write_head_for_table((from, to), state, self.column_count, out);
+        self.write_head_for_table(from, to, state, self.column_count, out);
         write::i32(out, self.row_count as i32);
         out.extend_from_slice(self.cells);
     }
@@ -206,12 +208,13 @@ impl RowsView<'_> {
     /// that [`RowsView::for_each_row`] gives of them.
     pub fn write_rows_for_table(
         &self,
-        names: (TableName<'_>, TableName<'_>),
+        from: TableName<'_>,
+        to: TableName<'_>,
         column_count: usize,
         rows: &[&[u8]],
         out: &mut Vec<u8>,
     ) {
-        self.write_head_for_table(names, None, column_count, out);
+        self.write_head_for_table(from, to, None, column_count, out);
         write::i32(out, rows.len() as i32);
         for row in rows {
             out.extend_from_slice(row);
@@ -243,7 +246,8 @@ impl RowsView<'_> {
     /// Everything in front of the number of rows.
     fn write_head_for_table(
         &self,
-        (from, to): (TableName<'_>, TableName<'_>),
+        from: TableName<'_>,
+        to: TableName<'_>,
         state: Option<&[u8]>,
         column_count: usize,
         out: &mut Vec<u8>,
@@ -313,8 +317,10 @@ pub fn without_result_columns(
 /// True if two results have the same columns, each in a table of its own: of results whose columns are of one table each.
 /// The first one has so many more at its end.
 pub fn same_columns(
-    (one, table): (&[u8], TableName<'_>),
-    (other, renamed): (&[u8], TableName<'_>),
+    one: &[u8],
+    table: TableName<'_>,
+    other: &[u8],
+    renamed: TableName<'_>,
     more: usize,
 ) -> bool {
     let split = |metadata: &'_ [u8], of: TableName<'_>| -> Option<usize> {
@@ -387,8 +393,7 @@ mod tests {
                         let view = QueryView::parse(&body, version).expect("a QUERY");
                         let mut timed = Vec::new();
                         write::long_string(&mut timed, "x");
-                        view.options
-                            .write_timed(&body, version, (9, 11), &mut timed);
+                        view.options.write_timed(&body, version, 9, 11, &mut timed);
                         let timed = QueryView::parse(&timed, version).expect("a QUERY").options;
                         assert_eq!(timed.timestamp, own.or(Some(9)));
                         let now = (version == Version::V5).then_some(11);
@@ -407,14 +412,13 @@ mod tests {
     fn columns_are_the_same_whatever_the_table_is_called() {
         let own = metadata("ks", "t", &[("a", 9), ("b", 13)]);
         let is_same =
-            |other: &[u8], name: &str| same_columns((other, ("ks", name)), (&own, ("ks", "t")), 0);
+            |other: &[u8], name: &str| same_columns(other, ("ks", name), &own, ("ks", "t"), 0);
         assert!(is_same(
             &metadata("ks", "longer", &[("a", 9), ("b", 13)]),
             "longer"
         ));
         let elsewhere = metadata("sk", "u", &[("a", 9), ("b", 13)]);
-        let elsewhere = (&*elsewhere, ("sk", "u"));
-        assert!(same_columns(elsewhere, (&own, ("ks", "t")), 0));
+        assert!(same_columns(&elsewhere, ("sk", "u"), &own, ("ks", "t"), 0));
         for (other, name) in [
             (metadata("sk", "u", &[("a", 9), ("b", 13)]), "u"),
             (metadata("ks", "u", &[("a", 9), ("b", 13)]), "v"),
@@ -433,7 +437,7 @@ mod tests {
         let own = metadata("ks", "t", &[("a", 9)]);
         let has = |columns: &[(&str, u16)], more: usize| {
             let one = metadata("ks", "u", columns);
-            same_columns((&one, ("ks", "u")), (&own, ("ks", "t")), more)
+            same_columns(&one, ("ks", "u"), &own, ("ks", "t"), more)
         };
         assert!(has(&[("a", 9), ("b", 13)], 1));
         assert!(has(&[("a", 9), ("b", 13), ("c", 9)], 2));
@@ -446,7 +450,7 @@ mod tests {
         ] {
             assert!(!has(columns, more), "{columns:?} {more}");
         }
-        assert!(!same_columns((&[], ("ks", "u")), (&[], ("ks", "t")), 1));
+        assert!(!same_columns(&[], ("ks", "u"), &[], ("ks", "t"), 1));
     }
 
     #[test]
@@ -479,12 +483,7 @@ mod tests {
             assert_eq!(read, Ok(()));
             assert_eq!(last, [Some(&b"x"[..]), None, Some(b"z")]);
             let mut out = Vec::new();
-            view.write_rows_for_table(
-                (("ks", "u"), ("ks", "t")),
-                2,
-                &[first[2], first[0]],
-                &mut out,
-            );
+            view.write_rows_for_table(("ks", "u"), ("ks", "t"), 2, &[first[2], first[0]], &mut out);
             let sorted: [&[&str]; 2] = [&["33", "4"], &["1", "null"]];
             assert_eq!(out, page(&columns[..2], &sorted, flags));
             let cut = RowsView::parse(&sent[..sent.len() - 1]).expect("rows");
@@ -576,8 +575,8 @@ mod tests {
                 let sent = page(flags | changed, "t__layout_a", state, id);
                 let view = RowsView::parse(&sent).expect("rows");
                 let mut out = Vec::new();
-                let names = (("ks", "t__layout_a"), ("ks", "t"));
-                view.write_for_table(names, Some(b"longer state"), &mut out);
+                let (from, to) = (("ks", "t__layout_a"), ("ks", "t"));
+                view.write_for_table(from, to, Some(b"longer state"), &mut out);
                 let state = state.map(|_| &b"longer state"[..]);
                 assert_eq!(out, page(flags, "t", state, &[]));
             }

@@ -41,7 +41,7 @@ pub fn run(data: &[u8]) {
         &mut out,
     );
     if converted.is_ok() && header_flags & flags::CUSTOM_PAYLOAD == 0 {
-        says_the_same(opcode, (body, version), &out);
+        says_the_same(opcode, body, version, &out);
     }
     out.clear();
     let lowered = convert_response(opcode, *header_flags, body, Version::V5, version, &mut out);
@@ -79,7 +79,7 @@ fn names<'a>(columns: &[ColumnSpec<'a>]) -> Vec<[&'a str; 3]> {
 }
 
 /// A request raised to v5 asks for the same as before.
-fn says_the_same(opcode: Opcode, (body, version): (&[u8], Version), raised: &[u8]) {
+fn says_the_same(opcode: Opcode, body: &[u8], version: Version, raised: &[u8]) {
     match opcode {
         Opcode::Query => {
             let [of, to] = [(body, version), (raised, Version::V5)]

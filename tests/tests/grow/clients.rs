@@ -81,7 +81,7 @@ fn work(
     while !stop.load(Ordering::Relaxed) && outcome.failed.len() < FAILED_MAX {
         let key = |turn: i64| at * KEYS + turn % KEYS;
         turn += 1;
-        write(&mut client, &insert, (key(turn), turn), outcome)?;
+        write(&mut client, &insert, key(turn), turn, outcome)?;
         read(&mut client, &select, key(turn * 7), outcome)?;
         outcome.requests += 2;
         requests.fetch_add(2, Ordering::Relaxed);
@@ -94,7 +94,8 @@ fn work(
 fn write(
     client: &mut Client<TcpStream>,
     insert: &Prepared,
-    (key, value): (i64, i64),
+    key: i64,
+    value: i64,
     outcome: &mut Outcome,
 ) -> Result<()> {
     let values = [&key.to_be_bytes()[..], &value.to_be_bytes()];

@@ -232,7 +232,7 @@ impl Shared {
                 let view = QueryView::parse(body, Version::V5).expect("a QUERY");
                 match self.system_table(node, view.text) {
                     Some(rows) => (Opcode::Result, rows),
-                    None => self.read((node, payload), Opcode::Query, view.text, &view.options),
+                    None => self.read(node, payload, Opcode::Query, view.text, &view.options),
                 }
             }
             Some(Opcode::Execute) => {
@@ -241,12 +241,7 @@ impl Shared {
                 let text = String::from_utf8(view.id.to_vec()).expect("an id");
                 let statement = (node, text);
                 match lock(&self.known).contains(&statement) {
-                    true => self.read(
-                        (node, payload),
-                        Opcode::Execute,
-                        &statement.1,
-                        &view.options,
-                    ),
+                    true => self.read(node, payload, Opcode::Execute, &statement.1, &view.options),
                     false => (Opcode::Error, unprepared(view.id)),
                 }
             }
@@ -256,7 +251,8 @@ impl Shared {
 
     fn read(
         &self,
-        (node, payload): (usize, &[u8]),
+        node: usize,
+        payload: &[u8],
         opcode: Opcode,
         text: &str,
         options: &Options<'_>,
@@ -276,15 +272,15 @@ impl Shared {
         };
         let script = lock(&self.script).clone();
         let reply = script(&asked);
-        let stretch = asked.stretch.unwrap_or((i64::MIN, i64::MAX));
+        let (above, up_to) = asked.stretch.unwrap_or((i64::MIN, i64::MAX));
         lock(&self.asked).push(asked);
         match reply {
-            Reply::Rows => (Opcode::Result, self.aggregates(text, stretch)),
+            Reply::Rows => (Opcode::Result, self.aggregates(text, above, up_to)),
             Reply::Error(code) => (Opcode::Error, error(code)),
         }
     }
 
-    fn aggregates(&self, text: &str, (above, up_to): (i64, i64)) -> Vec<u8> {
+    fn aggregates(&self, text: &str, above: i64, up_to: i64) -> Vec<u8> {
         let (first, end) = (self.rows_up_to(above), self.rows_up_to(up_to));
         let cell = |column: &(String, u16)| {
             let int = |n: u64| Some((n as i32).to_be_bytes().to_vec());

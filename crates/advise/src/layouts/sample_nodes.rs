@@ -66,7 +66,8 @@ struct Page {
 pub(super) async fn read(
     cluster: &Cluster,
     name: &TableName,
-    (schema, table): (&Schema, &Table),
+    schema: &Schema,
+    table: &Table,
     sets: Vec<ColumnSet>,
     limits: &Limits,
 ) -> Result<(Rows, Sampled)> {

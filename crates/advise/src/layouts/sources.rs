@@ -86,7 +86,7 @@ pub(super) async fn gather(args: &SourceArgs, limits: &Limits) -> Result<Sources
     let (rows, sampled) = match (&args.rows, &cluster, name) {
         (Some(path), ..) => (read_rows::read(path, schema, table, sets, limits)?, None),
         (None, Some(cluster), Some(name)) => {
-            let read = sample_nodes::read(cluster, &name, (schema, table), sets, limits);
+            let read = sample_nodes::read(cluster, &name, schema, table, sets, limits);
             let (rows, sampled) = read.await?;
             (rows, Some(sampled))
         }

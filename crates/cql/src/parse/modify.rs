@@ -42,7 +42,7 @@ impl Parser<'_> {
             self.need_word("values")?;
             let values_open = self.pos;
             let (terms, calls) = self.terms_in_parens()?;
-            self.note_inserted((columns_open, columns.len()), values_open)?;
+            self.note_inserted(columns_open, columns.len(), values_open)?;
             facts.idempotent_but_for_lists &= !calls;
             for (column, term) in columns.iter().zip(&terms) {
                 facts.note_overwritten(column, term);
@@ -92,7 +92,8 @@ impl Parser<'_> {
     /// Notes the values of an INSERT, whose lists begin at these brackets.
     fn note_inserted(
         &mut self,
-        (columns_open, count): (usize, usize),
+        columns_open: usize,
+        count: usize,
         values_open: usize,
     ) -> Option<()> {
         if self.modification.is_none() {

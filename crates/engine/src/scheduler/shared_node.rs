@@ -300,8 +300,9 @@ impl SharedNode {
         let waits = answer.waits || self.waiting.has_others_than(WAKEABLE);
         let answer = PieceAnswered { waits, ..answer };
         let now_us = now.saturating_duration_since(self.since).as_micros() as u64;
+        let (min, max) = settings.scan_slots_bounds();
         if let Ok(mut best) = self.best.lock() {
-            best.on_answer(now_us, answer, settings.scan_slots_bounds());
+            best.on_answer(now_us, answer, min, max);
             self.permits.store(best.in_force(), Ordering::Relaxed);
         }
     }

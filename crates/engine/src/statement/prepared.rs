@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use helenus_cql::{Facts, Kind, modification};
-use helenus_wire::{PreparedView, Version, write};
+use helenus_wire::{PreparedIds, PreparedView, Version, write};
 
 pub use self::handed_over::PassedStatement;
 use crate::features::{InStatement, InTimedForm};
@@ -238,6 +238,13 @@ impl Prepared {
             asked: Arc::default(),
             replaces_list: OfSchema::default(),
             timed_form: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn ids(&self) -> PreparedIds<'_> {
+        PreparedIds {
+            statement: &self.id,
+            result_metadata: self.result_metadata_id.as_deref(),
         }
     }
 

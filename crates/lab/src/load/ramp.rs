@@ -64,7 +64,7 @@ async fn ramp(args: RampArgs) -> Result<()> {
     let machine = describe(cluster.as_ref(), target.measure_storage).await?;
     let local = cluster.map_or_else(Vec::new, |cluster| cluster.nodes);
     let script = target.read_script()?;
-    target.prepare_data(&endpoints[0], script.as_ref()).await?;
+    target.prepare_data(endpoint, script.as_ref()).await?;
     let mut source = Source::open(&args, endpoint, script.as_ref()).await?;
     let pools = args.pools(endpoint, &local).await;
     let seen = pools.as_ref().ok().map(|pools| &pools.nodes[..]);

@@ -96,7 +96,7 @@ impl TargetArgs {
     /// Goes through the first endpoint: all of them are expected to lead to the same cluster.
     pub(super) async fn prepare_data(
         &self,
-        (endpoint, _): &(Endpoint, Option<u32>),
+        endpoint: &Endpoint,
         script: Option<&Script>,
     ) -> Result<()> {
         if self.no_fill {

@@ -82,7 +82,7 @@ fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Obstacle>
             "{function}() may give something else for each of them; let the client compute the value"
         )));
     }
-    if let Some(reason) = time_as_text(table, (text, facts), (piece, &called)) {
+    if let Some(reason) = time_as_text(table, text, facts, piece, &called) {
         return Some(Inexact(reason));
     }
     if facts.kind == Kind::Insert {
@@ -125,8 +125,10 @@ fn called<'a>(text: &'a str, facts: &Facts) -> (&'a str, Vec<Call>) {
 /// the table and once for each layout. Functions may take one and give something else.
 fn time_as_text(
     table: &LogicalTable,
-    (text, facts): (&str, &Facts),
-    (piece, called): (&str, &[Call]),
+    text: &str,
+    facts: &Facts,
+    piece: &str,
+    called: &[Call],
 ) -> Option<String> {
     let statement = text.get(facts.spans.statement.clone())?;
     // Those of calls within others are part of these.

@@ -70,8 +70,9 @@ impl SharedConnections {
         let mut state: Option<Vec<u8>> = None;
         loop {
             let session = self.session(slot).await?;
-            let page = (page_rows, state.as_deref());
-            let envelope = session.page(&self.plan, statement, values, page).await?;
+            let envelope = session
+                .page(&self.plan, statement, values, page_rows, state.as_deref())
+                .await?;
             if let Some(code) = error_code(&envelope) {
                 return Err(code_kind(code));
             }
@@ -186,16 +187,20 @@ impl Session {
         plan: &Plan,
         statement: usize,
         values: &[&[u8]],
-        page: (i32, Option<&[u8]>),
+        page_rows: i32,
+        state: Option<&[u8]>,
     ) -> Result<Envelope, ErrorKind> {
-        let envelope = self.page_once(plan, statement, values, page).await?;
+        let envelope = self
+            .page_once(plan, statement, values, page_rows, state)
+            .await?;
         if error_code(&envelope) != Some(code::UNPREPARED) {
             return Ok(envelope);
         }
         let text = &plan.statements[statement];
         let prepared = self.prepare(text).await.map_err(|_| BROKEN)?;
         self.statements_mut(|statements| statements[statement] = prepared);
-        self.page_once(plan, statement, values, page).await
+        self.page_once(plan, statement, values, page_rows, state)
+            .await
     }
 
     async fn page_once(
@@ -203,7 +208,8 @@ impl Session {
         plan: &Plan,
         statement: usize,
         values: &[&[u8]],
-        (page_rows, state): (i32, Option<&[u8]>),
+        page_rows: i32,
+        state: Option<&[u8]>,
     ) -> Result<Envelope, ErrorKind> {
         let Prepared {
             id,

@@ -237,7 +237,7 @@ impl Scheduling {
             let queries = self.queries(open, number, half, u64::MAX);
             let mut phases = vec![self.phase(record_closed(&queries, &plan).await)];
             if let Some(plain) = &open.plain[number] {
-                let queries = self.plain_queries(plain, (HALF, false), u64::MAX);
+                let queries = self.plain_queries(plain, HALF, false, u64::MAX);
                 phases.push(self.phase(record_closed(&queries, &plan).await));
             }
             phases.extend(self.warm_up_further(open, number).await?);
@@ -280,7 +280,7 @@ impl Scheduling {
             Job::Plain(cell) => {
                 let settings = self.plain.as_ref().context("no plain client")?;
                 let connections = open.plain[arm].as_ref().context("no plain connections")?;
-                let queries = self.plain_queries(connections, (cell.mix, cell.apart), round as u64);
+                let queries = self.plain_queries(connections, cell.mix, cell.apart, round as u64);
                 let limit = limit(settings.queries, settings.cell_time);
                 record_closed(&queries, &plan(cell.clients, limit)).await
             }

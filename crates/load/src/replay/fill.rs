@@ -111,9 +111,10 @@ fn row(insert: &Prepared, step: &Step, player: &Player) -> Result<Vec<Value>> {
 
 /// INSERT of a table's columns: of all that values can be made up for. Those of the primary key must be among them.
 async fn insert_of(session: &Session, of: &(String, String)) -> Result<Prepared> {
-    let columns = columns_of(session, of).await?;
+    let (keyspace, table) = of;
+    let columns = columns_of(session, keyspace, table).await?;
     let all: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-    let insert = prepare(session, &insert_text(of, &all)).await?;
+    let insert = prepare(session, &insert_text(keyspace, table, &all)).await?;
     let made = |marker: &Marker| {
         let (key, name, size) = (0, marker.name.as_str(), None);
         Made { key, name, size }.of(marker.column_type()).is_some()
@@ -130,11 +131,11 @@ async fn insert_of(session: &Session, of: &(String, String)) -> Result<Prepared>
     }
     match some.len() == all.len() {
         true => Ok(insert),
-        false => prepare(session, &insert_text(of, &some)).await,
+        false => prepare(session, &insert_text(keyspace, table, &some)).await,
     }
 }
 
-fn insert_text((keyspace, table): &(String, String), columns: &[&str]) -> Statement {
+fn insert_text(keyspace: &str, table: &str, columns: &[&str]) -> Statement {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let names: Vec<String> = columns.iter().copied().map(quoted).collect();
     let text = format!(
@@ -153,7 +154,8 @@ fn insert_text((keyspace, table): &(String, String), columns: &[&str]) -> Statem
 /// Names and kinds.
 async fn columns_of(
     session: &Session,
-    (keyspace, table): &(String, String),
+    keyspace: &str,
+    table: &str,
 ) -> Result<Vec<(String, String)>> {
     let text = "SELECT column_name, kind FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
     let statement = Statement {

@@ -146,7 +146,7 @@ pub(crate) async fn create(
         }
         _ => &[],
     };
-    keyspace::create(cluster, like, proxy_roles, (&tables, written)).await
+    keyspace::create(cluster, like, proxy_roles, &tables, written).await
 }
 
 type Row = (

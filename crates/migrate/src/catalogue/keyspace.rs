@@ -21,7 +21,8 @@ pub(crate) async fn create(
     cluster: &Cluster,
     like: &TableName,
     proxy_roles: &[String],
-    (tables, written): (&[String], &[&str]),
+    tables: &[String],
+    written: &[&str],
 ) -> Result<()> {
     let exists = exists(cluster).await?;
     let is_checked = grants::are_checked(cluster).await;

@@ -192,12 +192,12 @@ impl Settle {
     /// `more`: after everybody knows, the time that what was done before takes to show.
     pub(crate) async fn wait_longer(self, more: Duration, what: &str) {
         if !self.is_at_once() {
-            wait_for(self.time + more, (what, self.others.told())).await;
+            wait_for(self.time + more, what, self.others.told()).await;
         }
     }
 }
 
-async fn wait_for(time: Duration, (what, then): (&str, &str)) {
+async fn wait_for(time: Duration, what: &str, then: &str) {
     let bar = spinner("");
     let begin = Instant::now();
     while let Some(left) = time.checked_sub(begin.elapsed()) {

@@ -26,7 +26,8 @@ pub(super) async fn fill(
     cluster: &Cluster,
     table: &Table,
     entries: &[Layout],
-    (work, claim): (&Work, &Claim<'_>),
+    work: &Work,
+    claim: &Claim<'_>,
 ) -> Result<u64> {
     let (ranges, done) = plan(cluster, table, entries).await?;
     let into = entries.iter().map(|entry| table_of(entry, &table.name));
@@ -43,7 +44,7 @@ pub(super) async fn fill(
         bar.inc(1);
         Ok(())
     };
-    let copied = copy(cluster, (table, &table.name), &todo, (&writer, work), note).await;
+    let copied = copy(cluster, table, &table.name, &todo, &writer, work, note).await;
     bar.finish_and_clear();
     copied
 }
@@ -53,7 +54,8 @@ pub(super) async fn restore(
     cluster: &Cluster,
     table: &Table,
     entry: &Layout,
-    (work, claim): (&Work, &Claim<'_>),
+    work: &Work,
+    claim: &Claim<'_>,
 ) -> Result<u64> {
     let from = table_of(entry, &table.name);
     let ranges = helenus_rows::split(ring::suitable(cluster, &from).await);
@@ -65,7 +67,7 @@ pub(super) async fn restore(
         bar.inc(1);
         Ok(())
     };
-    let copied = copy(cluster, (table, &from), &ranges, (&writer, work), tell).await;
+    let copied = copy(cluster, table, &from, &ranges, &writer, work, tell).await;
     bar.finish_and_clear();
     copied
 }
@@ -74,9 +76,11 @@ pub(super) async fn restore(
 /// is done, with how many rows have been copied by then. Returns how many these were.
 async fn copy(
     cluster: &Cluster,
-    (table, from): (&Table, &TableName),
+    table: &Table,
+    from: &TableName,
     ranges: &[Range],
-    (writer, work): (&Writer<'_>, &Work),
+    writer: &Writer<'_>,
+    work: &Work,
     done: impl AsyncFn(Range, u64) -> Result<()>,
 ) -> Result<u64> {
     let throttle = Throttle::new(work.rows_per_second);

@@ -68,7 +68,7 @@ pub(super) async fn fill(
 ) -> Result<Filled> {
     let begin = Instant::now();
     let claim = claim(cluster, &table.name, entries);
-    let done = copy_and_compare(cluster, table, entries, (work, &claim)).await;
+    let done = copy_and_compare(cluster, table, entries, work, &claim).await;
     let (copied, compared, verdicts) = claim.explained(done).await?;
     let mut left: u64 = verdicts.iter().map(Verdict::left).sum();
     if is_derived(entries) {
@@ -102,12 +102,13 @@ async fn copy_and_compare(
     cluster: &Cluster,
     table: &Table,
     entries: &[Layout],
-    (work, claim): (&Work, &Claim<'_>),
+    work: &Work,
+    claim: &Claim<'_>,
 ) -> Result<(u64, Compared, Vec<Verdict>)> {
     let copied = match table.untimed() {
         // It was empty before the layouts were written.
         Some(_) => 0,
-        None => backfill::fill(cluster, table, entries, (work, claim)).await?,
+        None => backfill::fill(cluster, table, entries, work, claim).await?,
     };
     let repairing = Repairing {
         claim,

@@ -66,8 +66,8 @@ pub(super) async fn copy_grants(
     for physical in layouts {
         let copied = async {
             let home = &physical.keyspace;
-            if home::holds_nothing_else(cluster, &table.keyspace, (home, layouts)).await? {
-                grants::make_keyspaces_equal(cluster, (&table.keyspace, home), but).await?;
+            if home::holds_nothing_else(cluster, &table.keyspace, home, layouts).await? {
+                grants::make_keyspaces_equal(cluster, &table.keyspace, home, but).await?;
             }
             grants::make_equal(cluster, table, physical, but).await
         };

@@ -55,7 +55,7 @@ pub(super) fn entries(
         let before = known.layout(&layout.name);
         Ok(Layout {
             name: layout.name.clone(),
-            keyspace: keyspace_of(layout, before, said, (table, known))?,
+            keyspace: keyspace_of(layout, before, said, table, known)?,
             physical: names::physical(&table.table, &layout.name)?,
             clustering: layout.clustering.clone(),
             state: LayoutState::Writing.name().to_owned(),
@@ -70,7 +70,8 @@ fn keyspace_of(
     layout: &Wanted,
     before: Option<&Layout>,
     said: &Said,
-    (table, known): (&TableName, &Known),
+    table: &TableName,
+    known: &Known,
 ) -> Result<Option<String>> {
     let has_derived = known.layouts().iter().any(Layout::is_derived);
     let name = &layout.name;
@@ -125,7 +126,8 @@ fn check_keyspace(keyspace: &Name, table: &TableName) -> Result<()> {
 pub(super) async fn holds_nothing_else(
     cluster: &Cluster,
     of: &Name,
-    (keyspace, new): (&Name, &[TableName]),
+    keyspace: &Name,
+    new: &[TableName],
 ) -> Result<bool> {
     if keyspace == of {
         return Ok(false);

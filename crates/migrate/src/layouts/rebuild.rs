@@ -62,7 +62,7 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     cluster.check_partitioner().await?;
     if let Some(from) = &args.from {
         let (work, has_agreed) = (&args.work, args.yes);
-        let done = of_table::run(&cluster, (&args.table, from), work, has_agreed).await?;
+        let done = of_table::run(&cluster, &args.table, from, work, has_agreed).await?;
         done.print(args.json);
         return Ok(());
     }
@@ -99,7 +99,7 @@ pub async fn run(args: RebuildArgs) -> Result<()> {
     let settle = settle.with_derived(chosen.iter().any(Layout::is_derived));
     let chosen = match gone.is_empty() {
         true => chosen,
-        false => make_anew(&cluster, &table, (&chosen, &gone), replication, settle).await?,
+        false => make_anew(&cluster, &table, &chosen, &gone, replication, settle).await?,
     };
     // Ranges that were copied before count no longer.
     let known = catalogue::read(&cluster, &args.table).await?;
@@ -135,7 +135,8 @@ fn names_of(entries: &[Layout], table: &TableName) -> Vec<TableName> {
 async fn make_anew(
     cluster: &Cluster,
     table: &Table,
-    (chosen, gone): (&[Layout], &[Layout]),
+    chosen: &[Layout],
+    gone: &[Layout],
     replication: Option<&Replication>,
     settle: Settle,
 ) -> Result<Vec<Layout>> {

@@ -35,7 +35,8 @@ pub(super) struct Left {
 pub(super) async fn repair(
     writer: &Writer<'_>,
     table: &Table,
-    (readers, at): (&Readers<'_>, usize),
+    readers: &Readers<'_>,
+    at: usize,
     differences: &[Difference],
     may_delete: bool,
 ) -> Result<Left> {

@@ -209,7 +209,7 @@ async fn excess_of_keyspace(
     table: &TableName,
     home: &Name,
 ) -> Result<Vec<String>> {
-    if !home::holds_nothing_else(cluster, &table.keyspace, (home, &[])).await? {
+    if !home::holds_nothing_else(cluster, &table.keyspace, home, &[]).await? {
         return Ok(Vec::new());
     }
     let full = home.to_cql();

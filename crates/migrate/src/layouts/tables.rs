@@ -85,7 +85,7 @@ pub(super) async fn make(
             );
         }
         if !is_known {
-            refuse_rows(cluster, &table.name, (layout, &name)).await?;
+            refuse_rows(cluster, &table.name, layout, &name).await?;
         }
     }
     Ok(())
@@ -95,7 +95,8 @@ pub(super) async fn make(
 async fn refuse_rows(
     cluster: &Cluster,
     table: &TableName,
-    (layout, name): (&Layout, &TableName),
+    layout: &Layout,
+    name: &TableName,
 ) -> Result<()> {
     let rows: Vec<scylla::value::Row> = cluster
         .rows(format!("SELECT * FROM {} LIMIT 1", name.to_cql()))

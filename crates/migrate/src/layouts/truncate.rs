@@ -56,7 +56,7 @@ pub async fn run(args: TruncateArgs) -> Result<()> {
     let own = table::load(&cluster, name).await?;
     rules::check(&own, &cluster).await?;
     let known = catalogue::read(&cluster, name).await?;
-    let chosen = chosen(known.layouts(), &[], name)?;
+    let chosen = chosen::<String>(known.layouts(), &[], name)?;
     let away = cluster.away().await;
     if !away.is_empty() {
         bail!(

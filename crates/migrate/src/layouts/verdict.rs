@@ -71,9 +71,9 @@ pub(super) async fn keep_counts(
 }
 
 /// The entries with these names, or all; those whose table is not there count as wrong.
-pub(super) fn chosen(
+pub(super) fn chosen<N: AsRef<str>>(
     entries: &[Layout],
-    names: &[String],
+    names: &[N],
     table: &TableName,
 ) -> Result<Vec<Layout>> {
     if entries.is_empty() {
@@ -82,14 +82,14 @@ pub(super) fn chosen(
     if names.is_empty() {
         return Ok(entries.to_vec());
     }
-    let find = |name: &String| match entries.iter().find(|entry| entry.name == *name) {
+    let find = |name: &str| match entries.iter().find(|entry| entry.name == name) {
         Some(entry) => Ok(entry.clone()),
         None => {
             let all: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
             bail!("{table} has no layout {name}, only {}", all.join(", "))
         }
     };
-    names.iter().map(find).collect()
+    names.iter().map(|name| find(name.as_ref())).collect()
 }
 
 /// Refuses to compare with, or to write to, what is no copy of the table.
@@ -140,14 +140,15 @@ pub(super) async fn verify(
     let readers = Readers::new(cluster, table, entries, work).await?;
     let (comparison, ranges) = Comparison::begin(cluster, &readers, work).await;
     let found = comparison.compare(&ranges).await?;
-    let verdicts = judged(cluster, (&readers, entries), &found, work, repairing).await?;
+    let verdicts = judged(cluster, &readers, entries, &found, work, repairing).await?;
     Ok((comparison.finish(), verdicts))
 }
 
 /// The verdicts on what was found, for each layout, which are repaired if that is wanted.
 pub(super) async fn judged(
     cluster: &Cluster,
-    (readers, entries): (&Readers<'_>, &[Layout]),
+    readers: &Readers<'_>,
+    entries: &[Layout],
     found: &[Differences],
     work: &Work,
     repairing: Option<Repairing<'_>>,
@@ -161,7 +162,7 @@ pub(super) async fn judged(
         {
             let into = table_of(entry, &table.name);
             let writer = Writer::new(cluster, table, &[into], work, claim);
-            let left = repair(&writer, table, (readers, at), &found.rows, may_delete).await?;
+            let left = repair(&writer, table, readers, at, &found.rows, may_delete).await?;
             verdict.repaired = verdict.differing().saturating_sub(left.rows);
             verdict.undeleted = left.undeleted;
             verdict.tokens = left.tokens;

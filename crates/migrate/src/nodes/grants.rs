@@ -180,7 +180,7 @@ pub(crate) async fn differing_keyspaces(
         let rights = all(cluster).await?;
         let each = OF_KEYSPACES.iter();
         Ok(each
-            .map(|(behind, _)| compared_keyspaces(&rights, (own, home), behind))
+            .map(|(behind, _)| compared_keyspaces(&rights, own, home, behind))
             .collect())
     };
     let first = look().await?;
@@ -197,7 +197,7 @@ pub(crate) async fn differing_keyspaces(
     Ok(named.filter(|(_, of)| !of.is_empty()).collect())
 }
 
-fn compared_keyspaces(rights: &Rights, (own, home): (&Name, &Name), behind: &str) -> Differing {
+fn compared_keyspaces(rights: &Rights, own: &Name, home: &Name, behind: &str) -> Differing {
     let of = |keyspace: &Name| {
         let mut grants = of_resources(rights, &[format!("data/{keyspace}{behind}")]);
         // Nobody but commands makes tables there.
@@ -216,7 +216,8 @@ fn compared_keyspaces(rights: &Rights, (own, home): (&Name, &Name), behind: &str
 /// Makes the rights on a keyspace that holds only layouts of tables of another those on that one; see [`make_equal`].
 pub(crate) async fn make_keyspaces_equal(
     cluster: &Cluster,
-    (own, home): (&Name, &Name),
+    own: &Name,
+    home: &Name,
     but: Option<&str>,
 ) -> Result<()> {
     let full = home.to_cql();
@@ -367,7 +368,7 @@ mod tests {
             right("c", "data/far/orders__layout_a", &["SELECT"]),
         ];
         let [own, home] = ["shop", "far"].map(Name::from_stored);
-        let compared = |behind| compared_keyspaces(&rights, (&own, &home), behind);
+        let compared = |behind| compared_keyspaces(&rights, &own, &home, behind);
         let whole = Differing {
             missing: grants(&[("a", "MODIFY")]),
             excess: grants(&[("b", "SELECT")]),

@@ -53,7 +53,8 @@ pub async fn load(cluster: &Cluster, name: &TableName) -> Result<Table> {
         name.clone(),
         &columns,
         &flags.unwrap_or_default(),
-        (default_ttl.unwrap_or(0), gc_grace_seconds.unwrap_or(0)),
+        default_ttl.unwrap_or(0),
+        gc_grace_seconds.unwrap_or(0),
         tells_elements,
     ))
 }

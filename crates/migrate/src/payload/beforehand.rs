@@ -34,7 +34,7 @@ pub async fn encode<'a>(
                 learned.suffices_for(codec),
                 "{name}, column {column}: there are too few documents to learn {codec} from"
             );
-            let id = dictionary::store(cluster, name, (column, codec), learned).await?;
+            let id = dictionary::store(cluster, name, column, codec, learned).await?;
             entry.dictionary = Some(id);
         }
         entries.push(entry);

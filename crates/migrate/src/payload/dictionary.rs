@@ -178,7 +178,8 @@ fn lost(used: &[i32], mut named: impl Iterator<Item = i32>) -> Option<i32> {
 pub(super) async fn store(
     cluster: &Cluster,
     table: &TableName,
-    (column, codec): (&str, Codec),
+    column: &str,
+    codec: Codec,
     learned: &Learned,
 ) -> Result<i32> {
     let bytes = learned.to_bytes();

@@ -122,7 +122,7 @@ pub async fn run(args: EnableArgs) -> Result<()> {
     let preview = match &plan {
         Plan::GoOn(_) | Plan::Done(_) => None,
         Plan::Begin | Plan::Rewrite(_) => {
-            let preview = preview(&args, &cluster, (&column, codec), &known).await?;
+            let preview = preview(&args, &cluster, &column, codec, &known).await?;
             Some(preview)
         }
     };
@@ -136,15 +136,15 @@ pub async fn run(args: EnableArgs) -> Result<()> {
     let learned = preview.and_then(|preview| preview.learned);
     let dictionary = match &learned {
         Some(learned) => {
-            Some(dictionary::store(&cluster, &args.table, (&column, codec), learned).await?)
+            Some(dictionary::store(&cluster, &args.table, &column, codec, learned).await?)
         }
         None => None,
     };
     let entry = match plan {
-        Plan::Begin => announce(&cluster, &table, (&column, codec, dictionary)).await?,
+        Plan::Begin => announce(&cluster, &table, &column, codec, dictionary).await?,
         Plan::GoOn(entry) => go_on(&cluster, &table, &entry).await?,
         Plan::Rewrite(entry) => {
-            let entry = rewrite(&args, &cluster, entry, (codec, dictionary), settle).await?;
+            let entry = rewrite(&args, &cluster, entry, codec, dictionary, settle).await?;
             return report(&args, &entry, None, begin.elapsed());
         }
         Plan::Done(entry) => entry,
@@ -193,7 +193,8 @@ fn plan(entry: Option<&Encoding>, codec: Codec, relearn: bool) -> Result<Plan> {
 async fn preview(
     args: &EnableArgs,
     cluster: &Cluster,
-    (column, codec): (&Name, Codec),
+    column: &Name,
+    codec: Codec,
     known: &Known,
 ) -> Result<Preview> {
     let sample = match &args.documents {
@@ -313,7 +314,9 @@ fn is_wanted(
 async fn announce(
     cluster: &Cluster,
     table: &Table,
-    (column, codec, dictionary): (&Name, Codec, Option<i32>),
+    column: &Name,
+    codec: Codec,
+    dictionary: Option<i32>,
 ) -> Result<Encoding> {
     let hidden = target::free_name(cluster, table, column).await?;
     let entry = Encoding {
@@ -353,7 +356,8 @@ async fn rewrite(
     args: &EnableArgs,
     cluster: &Cluster,
     entry: Encoding,
-    (codec, dictionary): (Codec, Option<i32>),
+    codec: Codec,
+    dictionary: Option<i32>,
     settle: Settle,
 ) -> Result<Encoding> {
     if dictionary.is_some() && !args.no_proxies {

@@ -171,8 +171,7 @@ impl Journey<'_> {
             entry,
             ..
         } = self;
-        let way = (entry, claim);
-        let mover = Mover::new(cluster, table, way, change, self.pace).await?;
+        let mover = Mover::new(cluster, table, entry, claim, change, self.pace).await?;
         mover.move_noted(entry).await?;
         self.settle_all("the last values in the other column are written")
             .await?;

@@ -77,7 +77,8 @@ impl<'a> Mover<'a> {
     pub(super) async fn new(
         cluster: &'a Cluster,
         table: &Table,
-        (entry, claim): (&Encoding, &'a Claim<'a>),
+        entry: &Encoding,
+        claim: &'a Claim<'a>,
         change: Change,
         pace: &'a Pace,
     ) -> Result<Mover<'a>> {

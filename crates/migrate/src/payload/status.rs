@@ -100,13 +100,14 @@ pub async fn run(args: StatusArgs) -> Result<()> {
     if any {
         problems.extend(of_proxies(&cluster).await);
     }
+    let shown = tables.iter().map(|(name, columns)| as_json(name, columns));
     match args.json {
         true => println!(
             "{:#}",
             json!({
                 "problems": problems,
                 "interrupted": left,
-                "tables": tables.iter().map(as_json).collect::<Vec<_>>(),
+                "tables": shown.collect::<Vec<_>>(),
             })
         ),
         false => {
@@ -314,7 +315,7 @@ fn advice(name: &TableName, entry: &Encoding) -> Option<String> {
     }
 }
 
-fn as_json((name, columns): &(TableName, Vec<Found>)) -> Value {
+fn as_json(name: &TableName, columns: &[Found]) -> Value {
     let columns = columns.iter().map(|found| {
         let counted = found.counted.as_ref().map(Counted::get);
         json!({

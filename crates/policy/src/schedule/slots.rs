@@ -189,8 +189,8 @@ impl Slots {
         }
     }
 
-    /// A piece of a scan was answered. The last argument: minimum and maximum of permits.
-    pub fn on_answer(&mut self, now_us: u64, answer: PieceAnswered, (min, max): (u32, u32)) {
+    /// A piece of a scan was answered. `min` and `max`: bounds of permits.
+    pub fn on_answer(&mut self, now_us: u64, answer: PieceAnswered, min: u32, max: u32) {
         self.settled = self.settled.clamp(min, max.max(min));
         // Only while scans wait for permits does their number make a difference.
         let since = std::mem::replace(&mut self.waited_us, answer.waits.then_some(now_us));
@@ -217,13 +217,13 @@ impl Slots {
         }
         let block = std::mem::take(&mut self.block);
         let before = self.in_force();
-        self.end_block(block, (min, max.max(min)));
+        self.end_block(block, min, max.max(min));
         if self.in_force() != before {
             self.stale = before;
         }
     }
 
-    fn end_block(&mut self, block: Block, (min, max): (u32, u32)) {
+    fn end_block(&mut self, block: Block, min: u32, max: u32) {
         let Some(trial) = &mut self.trial else {
             self.cooldown = self.cooldown.saturating_sub(1);
             if self.cooldown == 0 {
@@ -469,7 +469,7 @@ mod tests {
                 others,
                 waits: true,
             };
-            slots.on_answer(now_us as u64, answer, (1, 32));
+            slots.on_answer(now_us as u64, answer, 1, 32);
             if (good.0..=good.1).contains(&slots.settled) && found_s.is_infinite() {
                 found_s = now_us / 1e6;
             }
@@ -556,7 +556,7 @@ mod tests {
                 others: Others::default(),
                 waits: false,
             };
-            slots.on_answer(u64::from(turn) * 9_000, answer, (8, 32));
+            slots.on_answer(u64::from(turn) * 9_000, answer, 8, 32);
         }
         slots.begin_at(16, true);
         assert_eq!(slots.in_force(), 14);
@@ -573,7 +573,7 @@ mod tests {
     #[test]
     fn permits_that_no_scan_waits_for_are_removed() {
         let mut slots = Slots::new(9);
-        let mut answers = |number: u32, bounds| {
+        let mut answers = |number: u32, min, max| {
             for turn in 0..number {
                 let now_us = u64::from(turn) * 9_000;
                 let answer = PieceAnswered {
@@ -583,13 +583,13 @@ mod tests {
                     others: Others::default(),
                     waits: false,
                 };
-                slots.on_answer(now_us, answer, bounds);
+                slots.on_answer(now_us, answer, min, max);
             }
             slots.in_force()
         };
-        assert_eq!(answers(SURPLUS_MAX - 1, (2, 32)), 9);
-        assert_eq!(answers(1, (2, 32)), 7, "an eighth");
-        assert_eq!(answers(20 * SURPLUS_MAX, (2, 32)), 2);
-        assert_eq!(answers(1, (5, 4)), 5, "bounds hold at once");
+        assert_eq!(answers(SURPLUS_MAX - 1, 2, 32), 9);
+        assert_eq!(answers(1, 2, 32), 7, "an eighth");
+        assert_eq!(answers(20 * SURPLUS_MAX, 2, 32), 2);
+        assert_eq!(answers(1, 5, 4), 5, "bounds hold at once");
     }
 }

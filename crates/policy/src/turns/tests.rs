@@ -132,7 +132,8 @@ fn each_grace_that_was_used_earns_another() {
     assert_eq!([7, 20].map(unused), [9, 9], "no more than eight in store");
 }
 
-const ALL_FAIL: (u32, Condition) = (1_000, Condition::Held);
+/// More than are ever tried in a row.
+const ALL_FAIL: u32 = 1_000;
 
 fn condition(has_failed: bool) -> Condition {
     match has_failed {
@@ -145,7 +146,8 @@ fn condition(has_failed: bool) -> Condition {
 /// stood aside, and who went then.
 fn conditions(
     turns: &mut Turns<u64, u32, u32>,
-    (failures, then): (u32, Condition),
+    failures: u32,
+    then: Condition,
     now: u64,
 ) -> Option<(u32, Vec<u32>)> {
     assert_eq!(turns.enter(1, 0, 0, now), Entered::Run(0));
@@ -170,7 +172,7 @@ fn conditions(
 fn turns_stand_aside_where_what_waits_goes_on_failing() {
     let mut now = 0;
     let mut turns = turns();
-    let all = conditions(&mut turns, ALL_FAIL, now);
+    let all = conditions(&mut turns, ALL_FAIL, Condition::Held, now);
     assert_eq!(all, Some((STALE_MAX, vec![8, 9])), "all that wait go");
     assert_eq!((turns.waiting(), turns.keys()), (0, 0));
     assert_eq!(turns.enter(1, 5, 50, now), Entered::NoTurn(50));
@@ -181,17 +183,17 @@ fn turns_stand_aside_where_what_waits_goes_on_failing() {
     );
     // Tried again, and of no use again: for twice as long.
     now += ASIDE_MIN_US;
-    let again = conditions(&mut turns, ALL_FAIL, now);
+    let again = conditions(&mut turns, ALL_FAIL, Condition::Held, now);
     assert_eq!(again.map(|(turn, _)| turn), Some(STALE_AGAIN_MAX));
     now += 2 * ASIDE_MIN_US;
     assert_eq!(turns.enter(1, 5, 52, now - 1), Entered::NoTurn(52));
-    assert!(conditions(&mut turns, ALL_FAIL, now).is_some());
+    assert!(conditions(&mut turns, ALL_FAIL, Condition::Held, now).is_some());
     now += 4 * ASIDE_MIN_US;
     assert_eq!(turns.enter(1, 5, 53, now - 1), Entered::NoTurn(53));
     // Forgotten after as long again.
     now += 4 * ASIDE_MIN_US;
     assert_eq!(turns.give_up(now), []);
-    assert!(conditions(&mut turns, ALL_FAIL, now).is_some());
+    assert!(conditions(&mut turns, ALL_FAIL, Condition::Held, now).is_some());
     assert_eq!(
         turns.enter(1, 5, 54, now + ASIDE_MIN_US - 1),
         Entered::NoTurn(54)
@@ -201,14 +203,14 @@ fn turns_stand_aside_where_what_waits_goes_on_failing() {
 
 #[test]
 fn turns_stay_where_one_condition_in_three_holds() {
-    let held = |failures| conditions(&mut turns(), (failures, Condition::Held), 0);
+    let held = |failures| conditions(&mut turns(), failures, Condition::Held, 0);
     assert_eq!(held(2), None);
     assert!(held(3).is_some());
 }
 
 #[test]
 fn what_came_of_a_condition_that_nobody_knows_says_nothing_for_turns() {
-    let unknown = |failures| conditions(&mut turns(), (failures, Condition::Unknown), 0);
+    let unknown = |failures| conditions(&mut turns(), failures, Condition::Unknown, 0);
     let at = |aside: Option<(u32, Vec<u32>)>| aside.map(|(turn, _)| turn);
     assert_eq!(at(unknown(2)), Some(STALE_MAX + STALE_MAX / 2 - 1));
     assert_eq!(unknown(0), None, "nor against them");

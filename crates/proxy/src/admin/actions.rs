@@ -144,7 +144,7 @@ async fn kill(shared: &Process, id: &str) -> Answer {
 
 async fn kill_idle(shared: &Process, query: Option<&str>) -> Done {
     parameters::only(query, &["idle_s"]).map_err(bad)?;
-    let idle_s = parameters::number(query, "idle_s", 0, (0, u32::MAX.into())).map_err(bad)?;
+    let idle_s = parameters::number(query, "idle_s", 0, 0..=u32::MAX.into()).map_err(bad)?;
     if idle_s == 0 {
         return Err(bad(
             "idle_s is missing: for how many seconds they have asked nothing".to_owned(),
@@ -184,9 +184,9 @@ fn pause(shared: &Process, query: Option<&str>) -> Done {
     let names = ["role", "keyspace", "seconds", "waiting_max"];
     parameters::only(query, &names).map_err(bad)?;
     let of = paused_of(query).map_err(bad)?;
-    let seconds = parameters::number(query, "seconds", PAUSE_S, (1, HOLD_MAX.as_secs()));
+    let seconds = parameters::number(query, "seconds", PAUSE_S, 1..=HOLD_MAX.as_secs());
     let seconds = seconds.map_err(bad)?;
-    let max = parameters::number(query, "waiting_max", WAITING_MAX, (0, HELD_MAX.into()));
+    let max = parameters::number(query, "waiting_max", WAITING_MAX, 0..=HELD_MAX.into());
     let max = max.map_err(bad)? as u32;
     if shared.draining.load(Ordering::Acquire) {
         let why = "the proxy is stopping: what waits would be lost".to_owned();

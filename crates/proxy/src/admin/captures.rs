@@ -49,9 +49,9 @@ fn limits(query: Option<&str>) -> Result<Limits, String> {
     let number = |name, default, bounds| parameters::number(query, name, default, bounds);
     let values = parameters::text(query, "values")?;
     Ok(Limits {
-        time: Duration::from_secs(number("seconds", 600, (1, SECONDS_MAX))?),
-        share_ppm: number("share_ppm", PPM, (1, PPM))? as u32,
-        bytes_max: number("bytes_max", BYTES, (BYTES_MIN, BYTES_MAX))?,
+        time: Duration::from_secs(number("seconds", 600, 1..=SECONDS_MAX)?),
+        share_ppm: number("share_ppm", PPM, 1..=PPM)? as u32,
+        bytes_max: number("bytes_max", BYTES, BYTES_MIN..=BYTES_MAX)?,
         has_values: match values.as_deref() {
             None | Some("false") => false,
             Some("true") => true,

@@ -17,12 +17,13 @@ fn admin(settings: &str) -> Admin {
 }
 
 fn ask(admin: &Admin, uri: &str, headers: &[(&str, &str)]) -> (u16, String) {
-    call(admin, (Method::GET, Door::Tcp), uri, headers)
+    call(admin, Method::GET, Door::Tcp, uri, headers)
 }
 
 fn call(
     admin: &Admin,
-    (method, door): (Method, Door),
+    method: Method,
+    door: Door,
     uri: &str,
     headers: &[(&str, &str)],
 ) -> (u16, String) {
@@ -173,12 +174,11 @@ fn the_token_that_reads_reads_everything_and_changes_nothing() {
     let acts = [("Authorization", "Bearer s3cret")];
     for path in DATA {
         assert_eq!(ask(&admin, path, &reads).0, 200, "{path}");
-        let (status, text) = call(&admin, (Method::POST, Door::Tcp), path, &acts);
+        let (status, text) = call(&admin, Method::POST, Door::Tcp, path, &acts);
         assert_eq!(status, 405, "{path}: {text}");
     }
-    let post = (Method::POST, Door::Tcp);
     for (path, allowed) in ACTIONS {
-        let status = |headers| call(&admin, post.clone(), path, headers).0;
+        let status = |headers| call(&admin, Method::POST, Door::Tcp, path, headers).0;
         assert_eq!(status(&[]), 401, "{path}");
         assert_eq!(status(&[("Authorization", "Bearer x")]), 401, "{path}");
         assert_eq!(status(&reads), 403, "{path}");
@@ -192,17 +192,17 @@ fn without_a_token_nothing_is_changed_but_over_the_socket() {
     let admin = admin("");
     let local = [("Host", "localhost")];
     for (path, allowed) in ACTIONS {
-        let (status, text) = call(&admin, (Method::POST, Door::Tcp), path, &local);
+        let (status, text) = call(&admin, Method::POST, Door::Tcp, path, &local);
         assert_eq!(status, 403, "{path}");
         assert!(
             text.contains("admin.token") && text.contains("admin.socket"),
             "{text}"
         );
-        let (status, _) = call(&admin, (Method::POST, Door::Socket), path, &[]);
+        let (status, _) = call(&admin, Method::POST, Door::Socket, path, &[]);
         assert_eq!(status, *allowed, "{path}");
     }
     for path in DATA {
-        let (status, _) = call(&admin, (Method::GET, Door::Socket), path, &[]);
+        let (status, _) = call(&admin, Method::GET, Door::Socket, path, &[]);
         assert_eq!(status, 200, "{path}");
     }
 }
@@ -210,7 +210,7 @@ fn without_a_token_nothing_is_changed_but_over_the_socket() {
 #[test]
 fn pauses_begin_once_and_are_shown_until_they_end() {
     let admin = admin("");
-    let post = |path: &str| call(&admin, (Method::POST, Door::Socket), path, &[]);
+    let post = |path: &str| call(&admin, Method::POST, Door::Socket, path, &[]);
     let (status, text) = post("/api/pause?keyspace=shop&seconds=60&waiting_max=5");
     assert_eq!(status, 200, "{text}");
     assert_eq!(post("/api/pause?keyspace=shop").0, 409);
@@ -546,7 +546,7 @@ async fn a_connection_is_busy_until_its_answer_is_sent() {
 fn where_no_client_was_idle_there_is_no_event() {
     let admin = admin("");
     let uri = "/api/clients/kill?idle_s=5";
-    let (status, text) = call(&admin, (Method::POST, Door::Socket), uri, &[]);
+    let (status, text) = call(&admin, Method::POST, Door::Socket, uri, &[]);
     assert_eq!(status, 200, "{text}");
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(

@@ -69,7 +69,12 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> Snapshot {
         ready_reason: ready.err().map(|reason| format!("{reason:#}")),
         clients: shared.clients.load(Ordering::Relaxed),
         clients_max: shared.settings.load().limits.clients_max,
-        clients_by_name: stats.clients.list().into_iter().map(clients_view).collect(),
+        clients_by_name: stats
+            .clients
+            .list()
+            .into_iter()
+            .map(|(kind, clients)| clients_view(kind, clients))
+            .collect(),
         prepared: shared.prepared_count(),
         resident_bytes: usage.map(|u| u.resident_bytes),
         cpu_seconds: usage.map(|u| u.cpu_seconds),
@@ -114,12 +119,12 @@ pub(super) fn nodes(shared: &Process) -> Vec<api::Node> {
         let at = NodeIndex(index as u16);
         let is_reporting = settings.assignment.reports;
         let report = is_reporting.then(|| reports::view(&shared.reports.of(at), now));
-        node_view((index, node), stats, states[index], report)
+        node_view(index, node, stats, states[index], report)
     });
     nodes.collect()
 }
 
-fn clients_view((kind, clients): (Kind, u64)) -> api::ClientKind {
+fn clients_view(kind: Kind, clients: u64) -> api::ClientKind {
     api::ClientKind {
         driver: kind.driver,
         driver_version: kind.driver_version,
@@ -130,7 +135,8 @@ fn clients_view((kind, clients): (Kind, u64)) -> api::ClientKind {
 }
 
 fn node_view(
-    (number, node): (usize, &Node),
+    number: usize,
+    node: &Node,
     stats: &NodeStats,
     state: NodeState,
     report: Option<api::Report>,

@@ -151,7 +151,7 @@ fn judge<'a>(
         physical: physical.clone(),
         layout,
         readable: state == Some(LayoutState::Ready) && complaint.is_none(),
-        further: further(own, copy).map(column).collect(),
+        further: columns(further(own, copy)),
     };
     Ok((own, copy, complaint))
 }
@@ -219,12 +219,13 @@ fn further<'a>(
     others.filter(|(name, _)| !own.others.contains_key(*name) && !own.dropped.contains(*name))
 }
 
-fn column((name, (cql_type, is_static)): (&String, &(String, bool))) -> Column {
-    Column {
+fn columns<'a>(of: impl Iterator<Item = (&'a String, &'a (String, bool))>) -> Vec<Column> {
+    of.map(|(name, (cql_type, is_static))| Column {
         name: name.clone(),
         cql_type: cql_type.clone(),
         is_static: *is_static,
-    }
+    })
+    .collect()
 }
 
 fn names(table: &Definition) -> String {
@@ -260,7 +261,7 @@ fn logical(entry: Entry<'_>, table: &Definition) -> LogicalTable {
                 descending: *descending,
             })
             .collect(),
-        columns: others.map(column).collect(),
+        columns: columns(others),
         indexed: table.indexed,
         copies: Vec::new(),
         distinct: distinct

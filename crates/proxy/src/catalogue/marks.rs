@@ -67,7 +67,10 @@ impl Marks<'_> {
                 tokens.extend(of.get(table).into_iter().flatten());
             }
         }
-        let told: Vec<_> = told.into_iter().map(as_told).collect();
+        let told: Vec<_> = told
+            .into_iter()
+            .map(|(table, tokens)| as_told(table, tokens))
+            .collect();
         // A worker may have just noted some, and not told of them yet.
         let doubts = &self.common.features.layouts.doubts;
         doubts.adopt(&told, asked.checked_sub(TOLD_WITHIN).unwrap_or(asked));
@@ -120,7 +123,7 @@ fn on_untold(error: &ConnError) {
     );
 }
 
-fn as_told((table, tokens): (TableKey, BTreeSet<i64>)) -> ((String, String), layouts::Told) {
+fn as_told(table: TableKey, tokens: BTreeSet<i64>) -> ((String, String), layouts::Told) {
     let told = match tokens.len() > DOUBTS_MAX {
         true => layouts::Told::All,
         false => layouts::Told::Tokens(tokens.into_iter().collect()),

@@ -52,7 +52,7 @@ impl Measuring {
         let known = snapshot.sizes.clone();
         self.tasks.spawn(async move {
             let mut sizes = TableSizes::default();
-            let asked = ask(&config, &dialer, (node, version), &names, &mut sizes);
+            let asked = ask(&config, &dialer, node, version, &names, &mut sizes);
             match tokio::time::timeout(TIME_MAX, asked).await {
                 Ok(Ok(())) => return sizes,
                 Ok(Err(e)) => tracing::debug!(%node, "no sizes of tables: {e}"),
@@ -106,7 +106,8 @@ fn tables(snapshot: &Snapshot) -> Vec<(String, String)> {
 async fn ask(
     config: &Config,
     dialer: &Dialer,
-    (node, version): (SocketAddr, Version),
+    node: SocketAddr,
+    version: Version,
     names: &[(String, String)],
     sizes: &mut TableSizes,
 ) -> Result<(), ConnError> {

@@ -74,14 +74,15 @@ impl History {
     pub(crate) fn summary(
         &self,
         now: Duration,
-        (from_ms, to_ms): (u64, u64),
+        from_ms: u64,
+        to_ms: u64,
         points: usize,
         stats: &Stats,
     ) -> Summary {
         let now_ms = self.ms_at(now);
         let nodes = stats.nodes();
         self.lock()
-            .summary(now_ms, (from_ms, to_ms), points, stats, &nodes)
+            .summary(now_ms, from_ms, to_ms, points, stats, &nodes)
     }
 
     /// Bytes that steps take.

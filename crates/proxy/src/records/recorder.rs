@@ -28,12 +28,12 @@ pub(crate) async fn run(shared: Arc<Process>) {
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        record(&shared, (Instant::now(), boot_time::now()), &mut observed);
+        record(&shared, Instant::now(), boot_time::now(), &mut observed);
     }
 }
 
-/// `now`: by both clocks.
-fn record(shared: &Process, (now, at): (Instant, Duration), observed: &mut Observed) {
+/// `now` and `at`: one moment, by both clocks.
+fn record(shared: &Process, now: Instant, at: Duration, observed: &mut Observed) {
     let (snapshot, settings) = (shared.snapshot.load(), shared.settings.load());
     let stats = shared.stats.nodes();
     let has_logins = node_state::has_logins(
@@ -176,18 +176,18 @@ mod tests {
         let shared = crate::testing::process(config);
         let mut observed = Observed::default();
         let (now, at) = (Instant::now(), boot_time::now());
-        let later = |seconds| {
+        let mut record_later = |seconds| {
             let passed = Duration::from_secs(seconds);
-            (now + passed, at + passed)
+            record(&shared, now + passed, at + passed, &mut observed);
         };
         shared.clients.store(5, Ordering::Relaxed);
-        record(&shared, later(1), &mut observed);
+        record_later(1);
         shared
             .stats
             .global
             .requests_overloaded
             .store(7, Ordering::Relaxed);
-        record(&shared, later(2), &mut observed);
+        record_later(2);
         shared
     }
 

@@ -20,7 +20,7 @@ pub(super) use self::rows::{Table, tables};
 pub(super) use self::served::{Served, asked_of, dropped, error_saying, kind_of, result, said};
 pub(super) use self::views::Owners;
 use self::views::Views;
-use super::checks::Once;
+use super::checks::{Once, Span};
 use super::cql;
 use super::ledger::Ledger;
 use super::lists::{Change, Lists};
@@ -222,13 +222,13 @@ impl Cluster {
     }
 
     /// Whether a key that is written on conditions had a value at any time of a span.
-    pub(super) fn had_conditional(&self, key: i64, value: i64, span: (u64, u64)) -> bool {
+    pub(super) fn had_conditional(&self, key: i64, value: i64, span: Span) -> bool {
         let all = self.conditional_since.get(&key).map_or(&[][..], |all| all);
         let ends = all.iter().skip(1).map(|(since_us, _)| *since_us);
         let ends = ends.chain([u64::MAX]);
         let mut spans = all.iter().zip(ends);
         spans.any(|((since_us, had), end_us)| {
-            *had == value && *since_us <= span.1 && end_us >= span.0
+            *had == value && *since_us <= span.ended_us && end_us >= span.begun_us
         })
     }
 

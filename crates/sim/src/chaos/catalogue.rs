@@ -12,6 +12,7 @@ use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 
 use super::cassandra::Table;
+use super::checks::Span;
 use super::wide::{CLUSTERING, KEYSPACE, LAYOUTS, TABLE};
 
 /// Between two changes of the catalogue: the lease, and the longest life of a request.
@@ -172,20 +173,20 @@ impl Leases {
     }
 
     /// Whether one was held at any moment of a time.
-    pub(super) fn any_in(&self, (begun_us, ended_us): (u64, u64)) -> bool {
+    pub(super) fn any_in(&self, span: Span) -> bool {
         let mut held = self.held.iter();
-        held.any(|(from, until)| *from <= ended_us && *until > begun_us)
+        held.any(|(from, until)| *from <= span.ended_us && *until > span.begun_us)
     }
 
     /// Whether one was held all the time.
-    pub(super) fn all_of(&self, (begun_us, ended_us): (u64, u64)) -> bool {
-        let mut at_us = begun_us;
+    pub(super) fn all_of(&self, span: Span) -> bool {
+        let mut at_us = span.begun_us;
         for (from, until) in &self.held {
             if *from <= at_us {
                 at_us = at_us.max(*until);
             }
         }
-        at_us > ended_us
+        at_us > span.ended_us
     }
 }
 
@@ -220,14 +221,14 @@ mod tests {
     fn a_lease_runs_from_when_the_read_was_sent() {
         let mut leases = Leases::default();
         leases.renew(1_000_000, 2_000_000);
-        assert!(!leases.any_in((0, 1_999_999)));
-        assert!(leases.any_in((0, 2_000_000)));
-        assert!(leases.any_in((10_999_999, 20_000_000)));
-        assert!(!leases.any_in((11_000_000, 20_000_000)));
-        assert!(leases.all_of((2_000_000, 10_000_000)));
-        assert!(!leases.all_of((2_000_000, 11_000_000)));
-        assert!(!leases.all_of((1_000_000, 3_000_000)));
+        assert!(!leases.any_in(Span::of(0, 1_999_999)));
+        assert!(leases.any_in(Span::of(0, 2_000_000)));
+        assert!(leases.any_in(Span::of(10_999_999, 20_000_000)));
+        assert!(!leases.any_in(Span::of(11_000_000, 20_000_000)));
+        assert!(leases.all_of(Span::of(2_000_000, 10_000_000)));
+        assert!(!leases.all_of(Span::of(2_000_000, 11_000_000)));
+        assert!(!leases.all_of(Span::of(1_000_000, 3_000_000)));
         leases.renew(5_000_000, 6_000_000);
-        assert!(leases.all_of((2_000_000, 14_999_999)));
+        assert!(leases.all_of(Span::of(2_000_000, 14_999_999)));
     }
 }

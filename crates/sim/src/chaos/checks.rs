@@ -11,6 +11,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The time from a request to its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub begun_us: u64,
+    pub ended_us: u64,
+}
+
+impl Span {
+    pub(super) fn of(begun_us: u64, ended_us: u64) -> Span {
+        Span { begun_us, ended_us }
+    }
+}
+
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -58,14 +71,10 @@ impl Registers {
     }
 
     /// Judges a read of one key that began at one time and ends at another.
-    pub(super) fn judge(
-        &self,
-        key: i64,
-        value: Option<i64>,
-        (begun_us, ended_us): (u64, u64),
-    ) -> Result<(), String> {
+    pub(super) fn judge(&self, key: i64, value: Option<i64>, span: Span) -> Result<(), String> {
         let writes = self.keys.get(&key).map_or(&[][..], |writes| writes);
-        let acknowledged = |write: &Written| write.acknowledged_us.is_some_and(|at| at < begun_us);
+        let acknowledged =
+            |write: &Written| write.acknowledged_us.is_some_and(|at| at < span.begun_us);
         let least = writes.iter().rposition(acknowledged);
         let Some(value) = value else {
             return match least {
@@ -76,7 +85,7 @@ impl Registers {
         let found = writes.iter().rposition(|write| write.value == value);
         match found {
             None => Err(format!("key {key} has {value}, which nobody wrote to it")),
-            Some(at) if writes[at].begun_us > ended_us => {
+            Some(at) if writes[at].begun_us > span.ended_us => {
                 Err(format!("key {key} has {value} before it is written"))
             }
             Some(at) if Some(at) < least => {
@@ -150,22 +159,32 @@ mod tests {
         registers.acknowledge(1, 10, 5);
         registers.begin(1, 11, 6);
         for value in [10, 11] {
-            assert_eq!(registers.judge(1, Some(value), (7, 8)), Ok(()), "under way");
+            assert_eq!(
+                registers.judge(1, Some(value), Span::of(7, 8)),
+                Ok(()),
+                "under way"
+            );
         }
         assert!(
-            registers.judge(1, Some(11), (2, 5)).is_err(),
+            registers.judge(1, Some(11), Span::of(2, 5)).is_err(),
             "not yet begun"
         );
-        assert!(registers.judge(1, None, (7, 8)).is_err());
-        assert!(registers.judge(1, Some(12), (7, 8)).is_err(), "of nobody");
+        assert!(registers.judge(1, None, Span::of(7, 8)).is_err());
+        assert!(
+            registers.judge(1, Some(12), Span::of(7, 8)).is_err(),
+            "of nobody"
+        );
         registers.acknowledge(1, 11, 9);
         assert_eq!(
-            registers.judge(1, Some(10), (9, 12)),
+            registers.judge(1, Some(10), Span::of(9, 12)),
             Ok(()),
             "side by side"
         );
-        assert!(registers.judge(1, Some(10), (10, 12)).is_err(), "stale");
-        assert_eq!(registers.judge(2, None, (7, 8)), Ok(()));
+        assert!(
+            registers.judge(1, Some(10), Span::of(10, 12)).is_err(),
+            "stale"
+        );
+        assert_eq!(registers.judge(2, None, Span::of(7, 8)), Ok(()));
     }
 
     #[test]

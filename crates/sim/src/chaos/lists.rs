@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use helenus_wire::{ValueRef, Values};
 
+use super::checks::Span;
 use super::cql::{self, BIGINT, LIST};
 
 /// Lists that there are, at most.
@@ -136,12 +137,7 @@ impl Lists {
     }
 
     /// Judges what a read has found that began at one time and ended at another.
-    pub(super) fn judge(
-        &self,
-        key: i64,
-        found: &[i64],
-        (begun_us, ended_us): (u64, u64),
-    ) -> Result<(), String> {
+    pub(super) fn judge(&self, key: i64, found: &[i64], span: Span) -> Result<(), String> {
         let mut sorted = found.to_vec();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -151,7 +147,7 @@ impl Lists {
         let ends = all.iter().skip(1).map(|(since_us, _)| *since_us);
         let mut spans = all.iter().zip(ends.chain([u64::MAX]));
         let was = spans.any(|((since_us, list), end_us)| {
-            list == found && *since_us <= ended_us && end_us >= begun_us
+            list == found && *since_us <= span.ended_us && end_us >= span.begun_us
         });
         match was {
             true => Ok(()),
@@ -177,9 +173,13 @@ mod tests {
     fn what_is_executed_twice_leaves_an_element_twice() {
         for how in [How::Append, How::Prepend, How::Replace] {
             let once = after(&[(how, 7)]);
-            assert_eq!(once.judge(1, once.now(1), (10, 20)), Ok(()), "{how:?}");
+            assert_eq!(
+                once.judge(1, once.now(1), Span::of(10, 20)),
+                Ok(()),
+                "{how:?}"
+            );
             let twice = after(&[(how, 7), (how, 7)]);
-            let verdict = twice.judge(1, twice.now(1), (20, 30));
+            let verdict = twice.judge(1, twice.now(1), Span::of(20, 30));
             assert_eq!(verdict, Err("list 1 has 7 twice".to_owned()), "{how:?}");
         }
     }
@@ -188,10 +188,19 @@ mod tests {
     fn a_read_finds_what_was_there_while_it_was_under_way() {
         let lists = after(&[(How::Append, 7), (How::SetFirst, 8), (How::Prepend, 9)]);
         assert_eq!(lists.now(1), [9, 8, 7]);
-        assert_eq!(lists.judge(1, &[8, 7], (25, 28)), Ok(()));
-        assert_eq!(lists.judge(1, &[8, 7], (25, 90)), Ok(()));
-        assert!(lists.judge(1, &[8, 7], (31, 90)).is_err(), "too old");
-        assert!(lists.judge(1, &[8, 7], (5, 19)).is_err(), "of the future");
-        assert!(lists.judge(1, &[7, 8], (5, 90)).is_err(), "of nobody");
+        assert_eq!(lists.judge(1, &[8, 7], Span::of(25, 28)), Ok(()));
+        assert_eq!(lists.judge(1, &[8, 7], Span::of(25, 90)), Ok(()));
+        assert!(
+            lists.judge(1, &[8, 7], Span::of(31, 90)).is_err(),
+            "too old"
+        );
+        assert!(
+            lists.judge(1, &[8, 7], Span::of(5, 19)).is_err(),
+            "of the future"
+        );
+        assert!(
+            lists.judge(1, &[7, 8], Span::of(5, 90)).is_err(),
+            "of nobody"
+        );
     }
 }

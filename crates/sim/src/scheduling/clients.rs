@@ -147,7 +147,7 @@ impl Clients {
         if client == self.each.len() {
             self.each.push(Client::new(true));
         }
-        self.begin(agenda, client, (OFFERED + self.offered, query));
+        self.begin(agenda, client, OFFERED + self.offered, query);
         self.wait_for_next(agenda, is_write);
     }
 
@@ -171,10 +171,10 @@ impl Clients {
         let number = self.next;
         self.next += 1;
         let query = Query::draw(&self.setup, &self.data, number);
-        self.begin(agenda, client, (number, query));
+        self.begin(agenda, client, number, query);
     }
 
-    fn begin(&mut self, agenda: &mut Agenda, client: usize, (number, query): (u64, Query)) {
+    fn begin(&mut self, agenda: &mut Agenda, client: usize, number: u64, query: Query) {
         self.busy += 1;
         let of = &mut self.each[client];
         (of.number, of.query) = (number, query);

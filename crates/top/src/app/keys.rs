@@ -212,7 +212,8 @@ impl App {
     }
 
     fn on_details_key(&mut self, code: KeyCode) {
-        let (width, height) = popup_size(self.size());
+        let (columns, lines) = self.size();
+        let (width, height) = popup_size(columns, lines);
         let page = height as isize;
         let Mode::Details(details) = &mut self.mode else {
             return;

@@ -67,7 +67,7 @@ fn draw_help(theme: Theme, frame: &mut Frame<'_>) {
 
 fn draw_details(details: &Details, theme: Theme, frame: &mut Frame<'_>) {
     let whole = frame.area();
-    let (width, height) = popup_size((whole.width, whole.height));
+    let (width, height) = popup_size(whole.width, whole.height);
     let lines = details.on_screen(width);
     let all = lines.len();
     let seen = lines.into_iter().skip(details.scroll).take(height);

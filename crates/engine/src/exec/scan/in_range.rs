@@ -138,8 +138,8 @@ impl RangeQuery<'_> {
             RangeValue::UpTo => Some(ValueRef::Set(&up_to)),
         };
         let values: Option<Vec<ValueRef<'_>>> = values.iter().map(value).collect();
-        let id = (&*prepared.id, prepared.result_metadata_id.as_deref());
-        write_execute(id, &options, &values?, page, version, &mut body);
+        let ids = prepared.ids();
+        write_execute(ids, &options, &values?, page, version, &mut body);
         Some(body)
     }
 }

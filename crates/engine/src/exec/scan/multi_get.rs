@@ -278,13 +278,13 @@ fn plan(cx: &ExecContext<'_>) -> Option<Planned> {
         size: page_size.unwrap_or(i32::MAX),
         state: None,
     };
-    let id = (&*prepared.id, prepared.result_metadata_id.as_deref());
+    let ids = prepared.ids();
     let groups = owners_of_all(cx, &replicas)?;
     let reads = groups.into_iter().map(|(node, members)| {
         let only: Vec<&[u8]> = members.iter().map(|at| values[*at]).collect();
         let (mut list, mut body) = (Vec::new(), Vec::new());
         let bound = in_keys.bind(&options.values, &only, &mut list);
-        write_execute(id, &options, &bound, page, snapshot.version, &mut body);
+        write_execute(ids, &options, &bound, page, snapshot.version, &mut body);
         (node, body)
     });
     Some(Planned {

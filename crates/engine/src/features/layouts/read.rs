@@ -127,15 +127,15 @@ impl ReadOfLayout {
     /// It is not what it says.
     pub(crate) fn answer(&self, content: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
         let page = RowsView::parse(content)?;
-        let names = (self.layout(), (&*self.table.keyspace, &*self.table.name));
+        let (from, to) = (self.layout(), (&*self.table.keyspace, &*self.table.name));
         let mut out = Vec::with_capacity(content.len() + WRAPPED_LEN);
         if let Some(order) = &self.order {
-            let is_written = order.write(&page, names, &mut out)?;
+            let is_written = order.write(&page, from, to, &mut out)?;
             return Ok(is_written.then_some(out));
         }
         let state = page.paging_state;
         let state = state.map(|state| wrap(identity(&self.table, self.at), state));
-        page.write_for_table(names, state.as_deref(), &mut out);
+        page.write_for_table(from, to, state.as_deref(), &mut out);
         Ok(Some(out))
     }
 

@@ -260,11 +260,10 @@ fn prepared_on_layout(
     let physical = copy.map_or(("", ""), |copy| {
         (table.keyspace_of(copy), copy.physical.as_str())
     });
-    let of_layout = (&*known.result_metadata, physical);
     let own = (table.keyspace.as_str(), table.name.as_str());
-    let of_table = (&*asked.result_metadata, own);
+    let (of_layout, of_table) = (&*known.result_metadata, &*asked.result_metadata);
     let appended = candidate.order.map_or(0, |order| order.appended());
-    match same_columns(of_layout, of_table, appended) {
+    match same_columns(of_layout, physical, of_table, own, appended) {
         true => OnNodes::Known(known),
         false => OnNodes::OtherColumns,
     }

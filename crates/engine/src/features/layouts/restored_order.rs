@@ -84,7 +84,8 @@ impl RestoredOrder {
     pub(crate) fn write(
         &self,
         page: &RowsView<'_>,
-        names: (TableName<'_>, TableName<'_>),
+        from: TableName<'_>,
+        to: TableName<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, Malformed> {
         let columns = page.column_count.checked_sub(self.appended);
@@ -97,7 +98,7 @@ impl RestoredOrder {
         match rows {
             Some(rows) => {
                 self.room.note_fitted(page.row_count as u32);
-                page.write_rows_for_table(names, columns, &rows, out);
+                page.write_rows_for_table(from, to, columns, &rows, out);
                 Ok(true)
             }
             None => {

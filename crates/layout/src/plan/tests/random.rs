@@ -21,17 +21,17 @@ fn a_derived_statement_has_the_same_facts_and_markers() {
         } = read(&table, &select, &known)
         {
             copies += 1;
-            check_read(&table, at, &select, &known, (&text, restore.as_ref()));
+            check_read(&table, at, &select, &known, &text, restore.as_ref());
             let in_order = in_order.map(|at| read_from(&table, &select, &known, at));
             assert_ne!(in_order, Some(None), "{select}");
         }
         for at in 0..table.copies.len() {
             if let Some(text) = read_from(&table, &select, &known, at) {
-                check_read(&table, at, &select, &known, (&text, None));
+                check_read(&table, at, &select, &known, &text, None);
             }
             if let Some((text, restore)) = read_and_sort(&table, &select, &known, at) {
                 sorted += 1;
-                check_read(&table, at, &select, &known, (&text, Some(&restore)));
+                check_read(&table, at, &select, &known, &text, Some(&restore));
             }
         }
         let modification = random_write(rng);
@@ -72,10 +72,10 @@ fn no_text_makes_it_panic_or_change_the_markers() {
         let known = facts(&text);
         for at in 0..table.copies.len() + 1 {
             if let Some(derived) = read_from(&table, &text, &known, at) {
-                check_read(&table, at, &text, &known, (&derived, None));
+                check_read(&table, at, &text, &known, &derived, None);
             }
             if let Some((derived, restore)) = read_and_sort(&table, &text, &known, at) {
-                check_read(&table, at, &text, &known, (&derived, Some(&restore)));
+                check_read(&table, at, &text, &known, &derived, Some(&restore));
             }
             // Facts of another text.
             let _ = read_from(&table, &text, &before, at);
@@ -100,7 +100,8 @@ fn check_read(
     at: usize,
     text: &str,
     known: &Facts,
-    (derived, restore): (&str, Option<&Restore>),
+    derived: &str,
+    restore: Option<&Restore>,
 ) {
     let of_copy = facts(derived);
     check_same(&table.copies[at].physical, text, known, &of_copy, derived);

@@ -165,7 +165,7 @@ async fn a_request_that_is_given_up_keeps_its_stream_until_it_is_answered() {
     // The server answers both now: the new request on a stream of its own.
     let session = over.session(0).await.unwrap();
     let first = session
-        .page(&over.plan, 0, &[b"new"], (PAGE_ROWS, None))
+        .page(&over.plan, 0, &[b"new"], PAGE_ROWS, None)
         .await
         .unwrap();
     let view = RowsView::parse(&first.body).unwrap();

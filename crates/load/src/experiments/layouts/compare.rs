@@ -104,12 +104,12 @@ impl Layouts {
             ("write_vs_views", VIEWS),
             ("write_vs_hand_copied", HAND_COPIED),
         ] {
-            let values = ratios(report, (arm, other), WRITES, rows_per_second);
+            let values = ratios(report, arm, other, WRITES, rows_per_second);
             report.set_ratio(ratio_key(arm, key), &values);
         }
-        let values = ratios(report, (TOKEN_AWARE, arm), WRITES, rows_per_second);
+        let values = ratios(report, TOKEN_AWARE, arm, WRITES, rows_per_second);
         report.set_ratio(ratio_key(arm, "load_time_vs_tr"), &values);
-        let values = ratios(report, (arm, TOKEN_AWARE), DISK, disk_bytes);
+        let values = ratios(report, arm, TOKEN_AWARE, DISK, disk_bytes);
         report.set_ratio(ratio_key(arm, "disk_vs_tr"), &values);
     }
 
@@ -118,7 +118,7 @@ impl Layouts {
         let one = Consistency::One;
         let reads = self.slower(report, (TOKEN_AWARE, one), (EQUAL_DISK, one), &Kind::ALL);
         report.set_ratio("hr_vs_best_single_at_equal_disk", &reads);
-        let writes = ratios(report, (DERIVED, TOKEN_AWARE), WRITES, rows_per_second);
+        let writes = ratios(report, DERIVED, TOKEN_AWARE, WRITES, rows_per_second);
         report.set_ratio("write_one_derived_vs_table", &writes);
     }
 
@@ -167,7 +167,8 @@ impl Layouts {
 /// For each round in which both have a value.
 fn ratios(
     report: &Report,
-    (over, under): (&str, &str),
+    over: &str,
+    under: &str,
     cell: &str,
     of: fn(&Phase) -> Option<f64>,
 ) -> Vec<f64> {

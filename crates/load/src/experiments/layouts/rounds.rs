@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 /// The time that cells have taken, and the turns that are left.
 struct Pace {
+    round: usize,
     /// For each cell, the time of all its arms in the last round.
     took: BTreeMap<String, Duration>,
     left: Left,
@@ -26,21 +27,22 @@ impl Layouts {
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
         let mut pace = Pace {
+            round: 0,
             took: BTreeMap::new(),
             left: Left::of(self, nodes.is_some()),
         };
         for round in 0..self.rounds {
+            pace.round = round;
             for cell in self.cells(false) {
-                self.read_all(open, (&cell, round), &mut pace, report, say)
-                    .await?;
+                self.read_all(open, &cell, &mut pace, report, say).await?;
             }
             for at_synthetic in 0..self.synthetic.len() {
-                self.read_synthetic(at_synthetic, round, &mut pace, report, say)
+                self.read_synthetic(at_synthetic, &mut pace, report, say)
                     .await?;
             }
             let Some(nodes) = nodes else { continue };
             for cell in self.cells(true) {
-                self.read_with_paused_node(open, (&cell, round), *nodes, &mut pace, report, say)
+                self.read_with_paused_node(open, &cell, *nodes, &mut pace, report, say)
                     .await?;
             }
         }
@@ -50,11 +52,12 @@ impl Layouts {
     async fn read_all(
         &self,
         open: &[Open],
-        (cell, round): (&Cell, usize),
+        cell: &Cell,
         pace: &mut Pace,
         report: &mut Report,
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
+        let round = pace.round;
         // These are what the run is for: without their first round ratios would be missing.
         if round > 0 && self.is_late(&cell.name(), round, &pace.took, report) {
             pace.left.done(Turn::Read, self.arms.len(), None);
@@ -74,11 +77,11 @@ impl Layouts {
     async fn read_synthetic(
         &self,
         of: usize,
-        round: usize,
         pace: &mut Pace,
         report: &mut Report,
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
+        let round = pace.round;
         let synthetic = &self.synthetic[of];
         let (cell, turn) = (synthetic.cell(), Turn::Synthetic(of));
         if self.is_late(&cell, round, &pace.took, report) {
@@ -100,12 +103,13 @@ impl Layouts {
     async fn read_with_paused_node(
         &self,
         open: &[Open],
-        (cell, round): (&Cell, usize),
+        cell: &Cell,
         nodes: &mut dyn Nodes,
         pace: &mut Pace,
         report: &mut Report,
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
+        let round = pace.round;
         let with_paused = |&arm: &usize| self.arms[arm].with_paused_node;
         let arms: Vec<usize> = rotation(self.arms.len(), round)
             .filter(with_paused)

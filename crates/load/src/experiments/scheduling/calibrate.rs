@@ -112,8 +112,8 @@ impl Calibration {
         let range_us = few.local_us - of_point.coordinate_us - slopes[0].read_us;
 
         say("one read at a time".into());
-        let alone = self.reads(&wide, (0, 0), None, 1).await?;
-        let many = self.reads(&wide, (0, 0), Some(ROWS_MANY), 1).await?;
+        let alone = self.reads(&wide, 0, 0, None, 1).await?;
+        let many = self.reads(&wide, 0, 0, Some(ROWS_MANY), 1).await?;
         let work_us = alone.client_us + of_point.coordinate_us + of_point.read_us;
         let hop_us = ((alone.latency_us - work_us) / 2.0).max(1.0);
         // The 95th percentile lies 1.645 standard deviations above the median.
@@ -219,7 +219,7 @@ impl Calibration {
                 let other = (coordinator + 1) % self.nodes.len();
                 for owner in [coordinator, other] {
                     let time = self.warmup / (12 * self.nodes.len() as u32);
-                    self.phase(table, (coordinator, owner), rows, IN_FLIGHT, time)
+                    self.phase(table, coordinator, owner, rows, IN_FLIGHT, time)
                         .await?;
                 }
             }
@@ -234,8 +234,8 @@ impl Calibration {
         rows: Option<usize>,
         say: &mut dyn FnMut(String),
     ) -> Result<Both> {
-        let local = self.reads(table, (0, 0), rows, IN_FLIGHT).await?;
-        let remote = self.reads(table, (0, 1), rows, IN_FLIGHT).await?;
+        let local = self.reads(table, 0, 0, rows, IN_FLIGHT).await?;
+        let remote = self.reads(table, 0, 1, rows, IN_FLIGHT).await?;
         let what = rows.map_or("points".to_owned(), |rows| format!("ranges of {rows}"));
         say(format!("{what}, {} bytes", table.tables.row_bytes));
         Ok(Both {
@@ -248,12 +248,14 @@ impl Calibration {
     async fn reads(
         &self,
         table: &Table,
-        (coordinator, owner): (usize, usize),
+        coordinator: usize,
+        owner: usize,
         rows: Option<usize>,
         in_flight: usize,
     ) -> Result<Cost> {
-        let nodes = (coordinator, owner);
-        let phase = self.phase(table, nodes, rows, in_flight, self.time).await?;
+        let phase = self
+            .phase(table, coordinator, owner, rows, in_flight, self.time)
+            .await?;
         let cost_us = |watched: &Watched| cost_us(&phase, watched);
         Ok(Cost {
             coordinator_us: cost_us(&self.nodes[coordinator].1),
@@ -267,7 +269,8 @@ impl Calibration {
     async fn phase(
         &self,
         table: &Table,
-        (coordinator, owner): (usize, usize),
+        coordinator: usize,
+        owner: usize,
         rows: Option<usize>,
         in_flight: usize,
         time: Duration,

@@ -40,11 +40,12 @@ impl Scheduling {
     pub(super) fn plain_queries(
         &self,
         connections: &Arc<PlainConnections>,
-        of: (Mix, bool),
+        mix: Mix,
+        apart: bool,
         round: u64,
     ) -> Arc<PlainQueries> {
         let seed = self.seed.wrapping_add(round);
-        let queries = PlainQueries::new(connections.clone(), of, self.time_out, seed);
+        let queries = PlainQueries::new(connections.clone(), mix, apart, self.time_out, seed);
         Arc::new(queries)
     }
 

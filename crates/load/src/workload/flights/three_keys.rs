@@ -131,7 +131,7 @@ struct Loader {
 }
 
 impl Loader {
-    async fn write(&self, (day, from): (usize, usize)) -> Result<(), ErrorKind> {
+    async fn write(&self, day: usize, from: usize) -> Result<(), ErrorKind> {
         let rows = &self.data.flights[day].rows;
         let rows = &rows[from..rows.len().min(from + ROWS_PER_BATCH)];
         let values = rows.iter().map(values_of).collect();
@@ -162,10 +162,10 @@ impl Workload for Loader {
     }
 
     async fn call(&self, _client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
-        let Some(&batch) = self.batches.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
+        let Some(&(day, from)) = self.batches.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
             return (0, Err("nothing left to write"));
         };
-        (0, patiently(|| self.write(batch)).await)
+        (0, patiently(|| self.write(day, from)).await)
     }
 }
 

@@ -30,7 +30,8 @@ pub(super) struct Restored {
 /// Nobody has agreed to what that cannot bring back; the layout is not derived, or another command is at work on it.
 pub(super) async fn run(
     cluster: &Cluster,
-    (name, from): (&TableName, &String),
+    name: &TableName,
+    from: &str,
     work: &Work,
     has_agreed: bool,
 ) -> Result<Restored> {
@@ -38,7 +39,7 @@ pub(super) async fn run(
     let table = table::load(cluster, name).await?;
     rules::check(&table, cluster).await?;
     let known = catalogue::read(cluster, name).await?;
-    let entries = chosen(known.layouts(), std::slice::from_ref(from), name)?;
+    let entries = chosen(known.layouts(), &[from], name)?;
     let Some(entry) = entries.first() else {
         bail!("{name} has no layout {from}");
     };
@@ -52,7 +53,7 @@ pub(super) async fn run(
     fill::refuse_untimed(cluster, &table, &held_in, work).await?;
     // Whoever empties the layout meanwhile puts in another number, and this ends.
     let claim = claim(cluster, name, &entries);
-    let copied = backfill::restore(cluster, &table, entry, (work, &claim)).await;
+    let copied = backfill::restore(cluster, &table, entry, work, &claim).await;
     Ok(Restored {
         table: name.clone(),
         layout: entry.name.clone(),

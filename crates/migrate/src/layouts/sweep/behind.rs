@@ -20,7 +20,8 @@ use crate::nodes::cluster::Cluster;
 /// Begins with layouts that are behind: they are written from now on, under new numbers. Returns them.
 pub(super) async fn begin(
     cluster: &Cluster,
-    (view, behind): (&View, &[Layout]),
+    view: &View,
+    behind: &[Layout],
     how: &How,
 ) -> Result<Vec<Layout>> {
     let table = &view.table.name;
@@ -40,7 +41,8 @@ pub(super) async fn begin(
 /// A node is away, or they have missed a write again.
 pub(super) async fn finish(
     cluster: &Cluster,
-    (view, entries): (&View, &[Layout]),
+    view: &View,
+    entries: &[Layout],
     how: &How,
 ) -> Result<u64> {
     let begin = Instant::now();

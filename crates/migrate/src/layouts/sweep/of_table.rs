@@ -211,7 +211,8 @@ impl<'a> OfTable<'a> {
         };
         let compared = parts::compare(
             self.cluster,
-            (&view, &written),
+            &view,
+            &written,
             &parts,
             self.manner(&work),
             each,
@@ -272,14 +273,13 @@ impl<'a> OfTable<'a> {
             differing.extend(part.differing());
             compared.push(part.range);
         };
-        let of = (&view, &*ready);
         let manner = self.manner(&self.how.work);
-        let rows = parts::compare(self.cluster, of, &parts, manner, each).await;
+        let rows = parts::compare(self.cluster, &view, &ready, &parts, manner, each).await;
         differing.sort_unstable();
         differing.dedup();
         doubts::add(self.cluster, &self.name, &differing).await?;
         round
-            .note(self.cluster, &self.name, (&compared, now_ms()))
+            .note(self.cluster, &self.name, &compared, now_ms())
             .await?;
         self.round.replace(Some(round));
         match rows {
@@ -325,7 +325,7 @@ impl<'a> OfTable<'a> {
     async fn catch_up(&self, view: &View) -> Result<bool> {
         let behind = view.of(|state| state == Some(LayoutState::Behind));
         if !behind.is_empty() {
-            let begun = behind::begin(self.cluster, (view, &behind), self.how).await?;
+            let begun = behind::begin(self.cluster, view, &behind, self.how).await?;
             let mut taken_on = self.taken_on.borrow_mut();
             let begun = begun.into_iter().map(|of| (of.name, of.created));
             taken_on.get_or_insert_default().extend(begun);
@@ -337,7 +337,7 @@ impl<'a> OfTable<'a> {
         if begun.is_empty() {
             return Ok(false);
         }
-        let repaired = behind::finish(self.cluster, (view, &begun), self.how).await?;
+        let repaired = behind::finish(self.cluster, view, &begun, self.how).await?;
         let mut done = self.done.borrow_mut();
         done.repaired += repaired;
         done.opened += begun.len() as u64;

@@ -50,7 +50,8 @@ impl Compared {
 /// the table is read again once it has all that was under way when the layout was read.
 pub(super) async fn compare(
     cluster: &Cluster,
-    (view, entries): (&View, &[Layout]),
+    view: &View,
+    entries: &[Layout],
     parts: &[(Range, bool)],
     manner: Manner<'_>,
     mut each: impl FnMut(Compared),
@@ -95,9 +96,9 @@ pub(super) async fn compare(
                     claim,
                     may_delete: looked.may_delete && has_no_hints,
                 };
-                let of = (readers, entries);
-                let verdicts = judged(cluster, of, &looked.found, work, Some(repairing)).await?;
-                let range = looked.range;
+                let Looked { range, found, .. } = looked;
+                let verdicts =
+                    judged(cluster, readers, entries, &found, work, Some(repairing)).await?;
                 Ok::<Compared, anyhow::Error>(Compared { range, verdicts })
             }
         });

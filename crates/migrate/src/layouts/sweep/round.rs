@@ -58,7 +58,7 @@ pub(super) async fn take_on(
 ) -> Result<()> {
     let key = catalogue::key(table);
     for entry in entries {
-        let note = change::sweep(&key, &entry.name, (&[TAKEN_ON], 0), entry.created);
+        let note = change::sweep(&key, &entry.name, &[TAKEN_ON], 0, entry.created);
         cluster.run(&note).await?;
     }
     Ok(())
@@ -135,7 +135,8 @@ impl Round {
         &mut self,
         cluster: &Cluster,
         table: &TableName,
-        (ranges, now_ms): (&[Range], i64),
+        ranges: &[Range],
+        now_ms: i64,
     ) -> Result<()> {
         let key = catalogue::key(table);
         for layout in std::mem::take(&mut self.outdated) {
@@ -145,7 +146,7 @@ impl Round {
         let ends: Vec<i64> = ranges.iter().map(|range| range.end).collect();
         for (layout, _) in &self.of {
             for ends in ends.chunks(AT_ONCE) {
-                let note = change::sweep(&key, layout, (ends, self.ranges.len()), now_ms);
+                let note = change::sweep(&key, layout, ends, self.ranges.len(), now_ms);
                 cluster.run(&note).await?;
             }
         }
@@ -167,7 +168,7 @@ mod tests {
     use super::super::super::testing::layout;
     use super::*;
 
-    fn note(layout: &str, (at, ranges): (usize, u64), compared_ms: i64) -> Note {
+    fn note(layout: &str, at: usize, ranges: u64, compared_ms: i64) -> Note {
         Note {
             layout: layout.to_owned(),
             end: split(ranges)[at].end,
@@ -187,21 +188,21 @@ mod tests {
     #[test]
     fn the_range_that_was_compared_longest_ago_is_next() {
         let notes = [
-            note("a", (0, 16), 500),
-            note("a", (1, 16), 700),
-            note("b", (0, 16), 600),
-            note("b", (1, 16), 400),
+            note("a", 0, 16, 500),
+            note("a", 1, 16, 700),
+            note("b", 0, 16, 600),
+            note("b", 1, 16, 400),
             // Before it was filled anew.
-            note("a", (2, 16), 99),
-            note("b", (2, 16), 800),
+            note("a", 2, 16, 99),
+            note("b", 2, 16, 800),
             // It was dropped.
-            note("c", (3, 16), 900),
+            note("c", 3, 16, 900),
         ];
         let (a, b) = (layout("a", 100), layout("b", 100));
         let both = Round::of(&[a.clone(), b.clone()], &notes, 16);
         assert_eq!(next(&both, 1_000), [2, 3, 4]);
         let mut notes = notes.to_vec();
-        notes.extend((2..16).flat_map(|at| ["a", "b"].map(|of| note(of, (at, 16), 900))));
+        notes.extend((2..16).flat_map(|at| ["a", "b"].map(|of| note(of, at, 16, 900))));
         let both = Round::of(&[a.clone(), b], &notes, 16);
         assert_eq!(next(&both, 1_000), [1, 0, 2]);
         assert_eq!(next(&both, 450), [1]);
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_ring_is_cut_anew_when_its_table_has_grown() {
-        let notes = [note("a", (0, 16), 500)];
+        let notes = [note("a", 0, 16, 500)];
         let entries = [layout("a", 100)];
         let of = |suitable| Round::of(&entries, &notes, suitable);
         assert_eq!((of(64).ranges.len(), of(64).outdated.len()), (16, 0));

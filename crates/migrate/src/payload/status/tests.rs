@@ -32,7 +32,7 @@ fn as_many_dictionaries_as_there_may_be_are_nothing_wrong() {
     found.note_dictionaries(&name, &dictionaries);
     assert!(!found.is_wrong(), "{:?}", found.problems);
     assert_eq!(found.notices.len(), 1);
-    let json = as_json(&(name, vec![found]));
+    let json = as_json(&name, &[found]);
     let notice = json["columns"][0]["notices"][0].as_str();
     assert!(notice.is_some_and(|told| told.contains("64 dictionaries")));
 }

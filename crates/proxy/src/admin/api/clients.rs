@@ -62,7 +62,7 @@ pub(in crate::admin) async fn view(
 ) -> Result<ClientsView, String> {
     parameters::only(query, &["sort", "limit"])?;
     let by = order_of(parameters::text(query, "sort")?.as_deref())?;
-    let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
+    let max = parameters::number(query, "limit", ROWS, 1..=ROWS_MAX)? as usize;
     let answers = shared.ask_workers(Wanted::Clients { by, max }).await;
     let (mut rows, mut all) = (Vec::new(), 0);
     for report in answers.reports {

@@ -54,7 +54,7 @@ pub(in crate::admin) async fn view(
     query: Option<&str>,
 ) -> Result<ErrorsView, String> {
     parameters::only(query, &["limit"])?;
-    let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
+    let max = parameters::number(query, "limit", ROWS, 1..=ROWS_MAX)? as usize;
     let (reports, silent) = shared.ask_for_records(Wanted::Errors { max }).await;
     let (mut recent, mut last) = (Vec::new(), Vec::new());
     for report in reports {

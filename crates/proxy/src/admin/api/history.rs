@@ -150,7 +150,7 @@ pub(in crate::admin) fn events(
     details: bool,
 ) -> Result<api::Events, String> {
     parameters::only(query, &["limit"])?;
-    let limit = parameters::number(query, "limit", EVENTS_SHOWN, (1, EVENTS_SHOWN_MAX))?;
+    let limit = parameters::number(query, "limit", EVENTS_SHOWN, 1..=EVENTS_SHOWN_MAX)?;
     let wall = since_1970_ms(SystemTime::now());
     let zero_ms = wall.saturating_sub(shared.history.ms_at(boot_time::now()));
     let (events, _) = shared.events.from(0);

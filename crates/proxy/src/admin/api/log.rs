@@ -88,7 +88,7 @@ pub(in crate::admin) fn render(page: &mut Page, shared: &Process) {
 /// A sentence about the parameter that is wrong.
 pub(in crate::admin) fn view(shared: &Process, query: Option<&str>) -> Result<LogView, String> {
     parameters::only(query, &["limit"])?;
-    let max = parameters::number(query, "limit", LINES, (1, LINES_MAX))? as usize;
+    let max = parameters::number(query, "limit", LINES, 1..=LINES_MAX)? as usize;
     let lines = shared.log.latest(max);
     Ok(LogView {
         filter: filter_view(shared),
@@ -110,7 +110,7 @@ fn wanted(query: Option<&str>) -> Result<LogFilter, String> {
              helenus_engine::session=debug; several of them are separated by commas"
         ));
     }
-    let seconds = parameters::number(query, "seconds", SECONDS, (1, SECONDS_MAX))?;
+    let seconds = parameters::number(query, "seconds", SECONDS, 1..=SECONDS_MAX)?;
     Ok(LogFilter {
         filter,
         time: Duration::from_secs(seconds),

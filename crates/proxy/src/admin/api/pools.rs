@@ -46,7 +46,7 @@ pub(in crate::admin) async fn view(
     query: Option<&str>,
 ) -> Result<PoolsView, String> {
     parameters::only(query, &["limit"])?;
-    let limit = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
+    let limit = parameters::number(query, "limit", ROWS, 1..=ROWS_MAX)? as usize;
     let answers = shared.ask_workers(Wanted::Pools { max: limit + 1 }).await;
     let mut pools: BTreeMap<(u32, u16), PoolRow> = BTreeMap::new();
     for report in answers.reports {

@@ -67,7 +67,7 @@ pub(in crate::admin) async fn view(
     query: Option<&str>,
 ) -> Result<SlowView, String> {
     parameters::only(query, &["limit"])?;
-    let max = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
+    let max = parameters::number(query, "limit", ROWS, 1..=ROWS_MAX)? as usize;
     let (reports, silent) = shared.ask_for_records(Wanted::Slow { max }).await;
     let (mut slow, mut left_out) = (Vec::new(), 0);
     for report in reports {

@@ -79,7 +79,7 @@ pub(in crate::admin) async fn view(
     query: Option<&str>,
 ) -> Result<CostsView, String> {
     parameters::only(query, &["limit"])?;
-    let max = parameters::number(query, "limit", COSTS, (1, COSTS_MAX))? as usize;
+    let max = parameters::number(query, "limit", COSTS, 1..=COSTS_MAX)? as usize;
     let wanted = Wanted::Statements {
         max: COSTS_MAX as usize,
     };
@@ -137,7 +137,8 @@ fn costs_of(mut records: Vec<StatementRecord>, max: usize) -> Vec<CostView> {
 pub(in crate::admin) fn of_table(
     shared: &Process,
     query: Option<&str>,
-    (shows_values, now): (bool, Instant),
+    shows_values: bool,
+    now: Instant,
 ) -> Result<Vec<StatementView>, String> {
     let (keyspace, table) = table_of(query).ok_or(USAGE)?;
     let mut asked = shared.asked_of(&keyspace, &table, now);

@@ -28,9 +28,10 @@ pub(in crate::admin) fn view(
     parameters::only(query, &["seconds", "from_ms", "to_ms", "points"])?;
     let now = boot_time::now();
     let now_ms = shared.history.ms_at(now);
-    let time_ms = time_ms(query, now_ms)?;
-    let points = parameters::number(query, "points", 0, (0, POINTS_MAX))? as usize;
-    let sum = shared.history.summary(now, time_ms, points, &shared.stats);
+    let (from_ms, to_ms) = time_ms(query, now_ms)?;
+    let points = parameters::number(query, "points", 0, 0..=POINTS_MAX)? as usize;
+    let history = &shared.history;
+    let sum = history.summary(now, from_ms, to_ms, points, &shared.stats);
     let wall = since_1970_ms(SystemTime::now());
     let (from_ms, to_ms) = sum.covered_ms();
     let classes = Class::ALL.iter().map(|class| {
@@ -66,12 +67,11 @@ fn time_ms(query: Option<&str>, now_ms: u64) -> Result<(u64, u64), String> {
         return Err("from_ms and to_ms belong together".to_owned());
     }
     if !from {
-        let seconds = parameters::number(query, "seconds", SECONDS, (1, SECONDS_MAX))?;
+        let seconds = parameters::number(query, "seconds", SECONDS, 1..=SECONDS_MAX)?;
         return Ok((now_ms.saturating_sub(seconds * 1_000), now_ms));
     }
-    let any = (0, u64::MAX);
-    let from_ms = parameters::number(query, "from_ms", 0, any)?;
-    let to_ms = parameters::number(query, "to_ms", 0, any)?;
+    let from_ms = parameters::number(query, "from_ms", 0, 0..=u64::MAX)?;
+    let to_ms = parameters::number(query, "to_ms", 0, 0..=u64::MAX)?;
     match from_ms < to_ms {
         true => Ok((from_ms, to_ms)),
         false => Err("from_ms must be less than to_ms".to_owned()),
@@ -94,11 +94,11 @@ fn nodes(shared: &Process, sum: &Summary, shows_points: bool) -> Vec<api::Node> 
     let nodes = snapshot.nodes.iter().enumerate();
     let nodes = nodes.filter(|(at, node)| !node.gone || sum.detail.knows_node(*at));
     nodes
-        .map(|(at, node)| node_view((at, node), sum, shows_points))
+        .map(|(at, node)| node_view(at, node, sum, shows_points))
         .collect()
 }
 
-fn node_view((number, node): (usize, &Node), sum: &Summary, shows_points: bool) -> api::Node {
+fn node_view(number: usize, node: &Node, sum: &Summary, shows_points: bool) -> api::Node {
     let of = sum.detail.node(number);
     let per_s = |count| rounded(sum.per_s(count));
     let parts = of.points.iter().zip(&sum.parts_ms);

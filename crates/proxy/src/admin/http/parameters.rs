@@ -1,5 +1,7 @@
 //! Parameters of a query string.
 
+use std::ops::RangeInclusive;
+
 use percent_encoding::percent_decode_str;
 
 /// The value of a parameter, if there is one.
@@ -25,12 +27,13 @@ pub(in crate::admin) fn number(
     query: Option<&str>,
     name: &str,
     default: u64,
-    (min, max): (u64, u64),
+    bounds: RangeInclusive<u64>,
 ) -> Result<u64, String> {
     let Some(value) = raw(query, name) else {
         return Ok(default);
     };
-    let number = value.parse().ok().filter(|n| (min..=max).contains(n));
+    let number = value.parse().ok().filter(|n| bounds.contains(n));
+    let (min, max) = (bounds.start(), bounds.end());
     number.ok_or_else(|| format!("{name} must be a whole number from {min} to {max}"))
 }
 
@@ -84,10 +87,10 @@ mod tests {
         assert_eq!(text(query, "keyspace"), Ok(Some("x y".to_owned())));
         assert_eq!(text(query, "none"), Ok(None));
         assert!(text(Some("role=%FF"), "role").is_err());
-        assert_eq!(number(query, "limit", 1, (1, 10)), Ok(7));
-        assert_eq!(number(None, "limit", 1, (1, 10)), Ok(1));
+        assert_eq!(number(query, "limit", 1, 1..=10), Ok(7));
+        assert_eq!(number(None, "limit", 1, 1..=10), Ok(1));
         for wrong in ["limit=0", "limit=11", "limit=x", "limit="] {
-            let error = number(Some(wrong), "limit", 1, (1, 10)).expect_err(wrong);
+            let error = number(Some(wrong), "limit", 1, 1..=10).expect_err(wrong);
             assert!(error.contains("from 1 to 10"), "{error}");
         }
         assert!(only(query, &["role", "limit", "keyspace"]).is_ok());

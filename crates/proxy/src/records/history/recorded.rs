@@ -170,13 +170,14 @@ impl Recorded {
     pub(super) fn summary(
         &mut self,
         now_ms: u64,
-        (from_ms, to_ms): (u64, u64),
+        from_ms: u64,
+        to_ms: u64,
         points: usize,
         stats: &Stats,
         nodes: &[Arc<NodeStats>],
     ) -> Summary {
         self.now.read(stats, nodes, self.now.cpu_us());
-        let mut sum = Summary::of((from_ms, to_ms), points, self.now.numbers.len());
+        let mut sum = Summary::of(from_ms, to_ms, points, self.now.numbers.len());
         for (_, step) in self.coarse.from(0) {
             let begin_ms = step.end_ms.saturating_sub(step.lasted_ms);
             if step.end_ms > from_ms && begin_ms < to_ms {

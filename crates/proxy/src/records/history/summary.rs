@@ -23,7 +23,7 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// Of nothing yet. `points`: in how many parts nodes' requests are shown.
-    pub(super) fn of((from_ms, to_ms): (u64, u64), points: usize, numbers: usize) -> Summary {
+    pub(super) fn of(from_ms: u64, to_ms: u64, points: usize, numbers: usize) -> Summary {
         // A part in which no step ends would look like a pause.
         let steps = to_ms.saturating_sub(from_ms) / COARSE.step_ms;
         let parts = points.min(steps as usize).max(1);

@@ -50,8 +50,9 @@ impl Proxy {
     }
 
     fn summary(&self, from_s: u64, to_s: u64) -> Summary {
-        let time_ms = (from_s * 1_000, to_s * 1_000);
-        self.history.summary(self.now, time_ms, 6, &self.stats)
+        let (from_ms, to_ms) = (from_s * 1_000, to_s * 1_000);
+        self.history
+            .summary(self.now, from_ms, to_ms, 6, &self.stats)
     }
 
     /// Number, end and requests of the steps from a number on.

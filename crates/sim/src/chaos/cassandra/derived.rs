@@ -86,7 +86,8 @@ impl Cluster {
     }
 
     /// The replicas of a partition of a table.
-    pub(super) fn owners_of(&self, (table, partition): (usize, i64)) -> Vec<usize> {
+    pub(super) fn owners_of(&self, at: (usize, i64)) -> Vec<usize> {
+        let (table, partition) = at;
         match &self.derived {
             Some(derived) if table > 0 => derived.owners.of(partition),
             _ => self.replicas_of(partition),
@@ -123,11 +124,7 @@ impl Cluster {
     }
 
     /// Keeps a hint for each replica that is not among those that are there.
-    pub(super) fn hint_for_absent(
-        &mut self,
-        (table, alive): (usize, &[usize]),
-        update: &Rc<Update>,
-    ) {
+    pub(super) fn hint_for_absent(&mut self, table: usize, alive: &[usize], update: &Rc<Update>) {
         if self.derived.is_none() {
             return;
         }

@@ -27,7 +27,8 @@ impl Cluster {
     pub(in crate::chaos) fn page(
         &self,
         text: &str,
-        (mut above, up_to): (i64, i64),
+        mut above: i64,
+        up_to: i64,
         options: &Options<'_>,
         metadata: &Metadata,
         columns: &[(&'static str, u16)],

@@ -268,7 +268,7 @@ impl Cluster {
                 coordinator: self.hinting(),
             });
             self.check_layout_write(&update, level);
-            self.hint_for_absent((table, &alive), &update);
+            self.hint_for_absent(table, &alive, &update);
             self.copied += u64::from(update.changes.iter().any(|(table, _)| *table > 0));
             let of = |node| Mutation {
                 node,

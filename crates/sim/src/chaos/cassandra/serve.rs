@@ -17,6 +17,15 @@ use crate::chaos::ledger;
 use crate::chaos::wide::Action;
 use crate::dice::Dice;
 
+/// How a statement comes to a node.
+struct Arrival {
+    node: usize,
+    now_us: u64,
+    /// The id of the columns of its result, where the proxy knows another.
+    changed: Option<[u8; 16]>,
+    fails: bool,
+}
+
 impl Cluster {
     /// Serves a request that a node has got over a connection of a role.
     pub(in crate::chaos) fn serve(
@@ -37,6 +46,12 @@ impl Cluster {
             peer.stage
         );
         let fails = dice.below(100) < self.errors_percent;
+        let arrival = Arrival {
+            node,
+            now_us,
+            changed: None,
+            fails,
+        };
         match opcode {
             Some(Opcode::Options) => {
                 let mut out = Vec::new();
@@ -72,8 +87,7 @@ impl Cluster {
             }
             Some(Opcode::Query) => {
                 let view = QueryView::parse(body, version).expect("a QUERY");
-                let at = (node, now_us, None);
-                self.execute(at, view.text, &view.options, peer, fails, dice)
+                self.execute(arrival, view.text, &view.options, peer, dice)
             }
             Some(Opcode::Execute) => {
                 let view = ExecuteView::parse(body, version).expect("an EXECUTE");
@@ -95,14 +109,13 @@ impl Cluster {
                 if changed.is_some_and(|known| !was(known)) {
                     panic!("EXECUTE of {text} with the metadata id of another");
                 }
-                let at = (node, now_us, changed.map(|_| id));
-                self.execute(at, &text, &view.options, peer, fails, dice)
+                let changed = changed.map(|_| id);
+                let arrival = Arrival { changed, ..arrival };
+                self.execute(arrival, &text, &view.options, peer, dice)
             }
             Some(Opcode::Batch) => {
                 let view = BatchView::parse(body, version).expect("a BATCH");
-                let keyspace = view.options.keyspace.or(peer.keyspace.as_deref());
-                let at = (node, now_us, keyspace, peer.role.as_deref());
-                let served = self.batch(at, &view, fails, dice);
+                let served = self.batch(node, now_us, &view, peer, fails, dice);
                 Served {
                     kind: Some(Kind::Batch),
                     ..served
@@ -112,40 +125,39 @@ impl Cluster {
         }
     }
 
-    pub(in crate::chaos) fn execute(
+    fn execute(
         &mut self,
-        at: (usize, u64, Option<[u8; 16]>),
+        arrival: Arrival,
         text: &str,
         options: &Options<'_>,
         peer: &mut Peer,
-        fails: bool,
         dice: &mut Dice,
     ) -> Served {
         let asked = cql::read(text, &options.values);
         if let Some(asked) = &asked {
-            self.compare(asked, options, peer.role.as_deref(), at.1);
+            self.compare(asked, options, peer.role.as_deref(), arrival.now_us);
         }
         let kind = asked.map(|asked| asked.kind());
-        let served = self.execute_kind(at, text, options, peer, fails, dice);
+        let served = self.execute_kind(arrival, text, options, peer, dice);
         Served { kind, ..served }
     }
 
-    pub(in crate::chaos) fn execute_kind(
+    fn execute_kind(
         &mut self,
-        (node, now_us, changed): (usize, u64, Option<[u8; 16]>),
+        arrival: Arrival,
         text: &str,
         options: &Options<'_>,
         peer: &mut Peer,
-        fails: bool,
         dice: &mut Dice,
     ) -> Served {
+        let Arrival { node, now_us, .. } = arrival;
         let Some(asked) = cql::read(text, &options.values) else {
             return error(code::INVALID, &[]);
         };
-        if fails {
+        if arrival.fails {
             return self.fail_all(std::slice::from_ref(&asked), options, now_us, dice);
         }
-        let metadata = match (changed, options.flags & query_flags::SKIP_METADATA) {
+        let metadata = match (arrival.changed, options.flags & query_flags::SKIP_METADATA) {
             (Some(id), _) => Metadata::Changed(id),
             (None, 0) => Metadata::Full,
             (None, _) => Metadata::Skipped,
@@ -233,7 +245,7 @@ impl Cluster {
                 result(rows(&[vec![bytes(keys as i64)]]))
             }
             Asked::Scan(above, up_to) | Asked::Filter(above, up_to) => {
-                self.page(text, (above, up_to), options, &metadata, &columns)
+                self.page(text, above, up_to, options, &metadata, &columns)
             }
             Asked::Alter => self.alter(node),
             Asked::Rows(of) if !of.is_in(options.keyspace.or(peer.keyspace.as_deref())) => {
@@ -262,13 +274,16 @@ impl Cluster {
     }
 
     /// Executes all of a batch, or nothing of it.
-    pub(in crate::chaos) fn batch(
+    fn batch(
         &mut self,
-        (node, now_us, keyspace, role): (usize, u64, Option<&str>, Option<&str>),
+        node: usize,
+        now_us: u64,
         batch: &BatchView<'_>,
+        peer: &Peer,
         fails: bool,
         dice: &mut Dice,
     ) -> Served {
+        let keyspace = batch.options.keyspace.or(peer.keyspace.as_deref());
         let mut all = Vec::new();
         for child in &batch.children {
             let asked = match child {
@@ -291,7 +306,7 @@ impl Cluster {
         }
         let options = &batch.options;
         for asked in &all {
-            self.compare(asked, options, role, now_us);
+            self.compare(asked, options, peer.role.as_deref(), now_us);
         }
         if fails {
             return self.fail_all(&all, options, now_us, dice);

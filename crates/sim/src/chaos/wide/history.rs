@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::chaos::checks::Span;
+
 use super::{Change, Order, Row, Select, all_rows};
 
 /// A write of one partition. It may consist of several changes.
@@ -45,8 +47,6 @@ pub(in crate::chaos) struct Scan {
 pub(in crate::chaos) struct Histories {
     partitions: BTreeMap<i64, Vec<Write>>,
 }
-
-type Span = (u64, u64);
 
 impl Histories {
     /// A write is about to be sent.
@@ -102,10 +102,13 @@ impl Histories {
         let mut allowed = vec![None];
         let writes = self.partitions.get(&partition);
         for write in writes.into_iter().flatten() {
-            let Some(value) = write.leaves(row).filter(|_| write.begun_us <= span.1) else {
+            let Some(value) = write
+                .leaves(row)
+                .filter(|_| write.begun_us <= span.ended_us)
+            else {
                 continue;
             };
-            if write.acknowledged_us.is_some_and(|at| at < span.0) {
+            if write.acknowledged_us.is_some_and(|at| at < span.begun_us) {
                 allowed.clear();
             }
             allowed.push(value);
@@ -116,7 +119,7 @@ impl Histories {
     /// What a read at ONE may give: anything that was written to the row by its end, or nothing.
     fn may_be(&self, partition: i64, row: &Row, value: Option<i64>, span: Span) -> bool {
         let writes = self.partitions.get(&partition).into_iter().flatten();
-        let writes = writes.filter(|write| write.begun_us <= span.1);
+        let writes = writes.filter(|write| write.begun_us <= span.ended_us);
         // What one write puts and deletes at once a layout may not have been told to delete.
         let mut changes = writes.flat_map(|write| &write.changes);
         value.is_none() || changes.any(|of| of.touches(row) && of.value() == value)
@@ -251,7 +254,7 @@ mod tests {
     fn pages_have_all_rows_in_order_and_none_twice() {
         let histories = histories();
         let judge = |rows: &[(Row, i64)], more| {
-            histories.judge_page(&mut scan(None), &ORDER, rows, more, (100, 101))
+            histories.judge_page(&mut scan(None), &ORDER, rows, more, Span::of(100, 101))
         };
         let (first, second, third) = (([0, 0, 1], 1), ([1, 0, 1], 2), ([2, 0, 1], 3));
         assert_eq!(judge(&[first, second], false), Ok(()));
@@ -270,7 +273,7 @@ mod tests {
         let histories = histories();
         let mut scan = scan(None);
         let mut judge = |rows: &[(Row, i64)], more| {
-            histories.judge_page(&mut scan, &ORDER, rows, more, (100, 101))
+            histories.judge_page(&mut scan, &ORDER, rows, more, Span::of(100, 101))
         };
         assert_eq!(judge(&[([0, 0, 1], 1)], true), Ok(()));
         assert_eq!(judge(&[([1, 0, 1], 2)], true), Ok(()));
@@ -282,10 +285,10 @@ mod tests {
         let histories = histories();
         let mut some = scan(Some(1));
         let rows = [([0, 0, 1], 1), ([1, 0, 1], 2)];
-        let judged = histories.judge_page(&mut some, &ORDER, &rows[..1], false, (100, 101));
+        let judged = histories.judge_page(&mut some, &ORDER, &rows[..1], false, Span::of(100, 101));
         assert_eq!(judged, Ok(()));
         let mut some = scan(Some(1));
-        let judged = histories.judge_page(&mut some, &ORDER, &rows, false, (100, 101));
+        let judged = histories.judge_page(&mut some, &ORDER, &rows, false, Span::of(100, 101));
         assert!(judged.is_err());
     }
 
@@ -297,14 +300,31 @@ mod tests {
         let judge = |histories: &Histories, rows: &[(Row, i64)], span| {
             histories.judge_page(&mut scan(None), &ORDER, rows, false, span)
         };
-        assert_eq!(judge(&histories, &[first], (205, 206)), Ok(()), "under way");
-        assert_eq!(judge(&histories, &[], (205, 206)), Ok(()));
-        assert!(judge(&histories, &[], (100, 150)).is_err(), "not yet begun");
-        assert_eq!(histories.judge_count(&scan(None), 0, (205, 206)), Ok(()));
+        assert_eq!(
+            judge(&histories, &[first], Span::of(205, 206)),
+            Ok(()),
+            "under way"
+        );
+        assert_eq!(judge(&histories, &[], Span::of(205, 206)), Ok(()));
+        assert!(
+            judge(&histories, &[], Span::of(100, 150)).is_err(),
+            "not yet begun"
+        );
+        assert_eq!(
+            histories.judge_count(&scan(None), 0, Span::of(205, 206)),
+            Ok(())
+        );
         histories.acknowledge(1, 200, 210);
-        assert!(judge(&histories, &[first], (211, 212)).is_err());
+        assert!(judge(&histories, &[first], Span::of(211, 212)).is_err());
         assert_eq!(histories.acknowledged(1, &[2, 2, 2]), Some(200));
-        assert_eq!(histories.judge_count(&scan(None), 0, (211, 212)), Ok(()));
-        assert!(histories.judge_count(&scan(None), 1, (211, 212)).is_err());
+        assert_eq!(
+            histories.judge_count(&scan(None), 0, Span::of(211, 212)),
+            Ok(())
+        );
+        assert!(
+            histories
+                .judge_count(&scan(None), 1, Span::of(211, 212))
+                .is_err()
+        );
     }
 }

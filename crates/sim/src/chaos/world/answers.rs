@@ -4,6 +4,7 @@ use helenus_wire::{Header, Version, code};
 
 use super::causes::QUEUE_FULL;
 use super::{Event, World};
+use crate::chaos::checks::Span;
 use crate::chaos::client::{Answer, Copied, InFlight, Purpose, WRONG_COLUMNS, is_ambiguous};
 use crate::chaos::coverage::Check;
 use crate::chaos::cql;
@@ -120,7 +121,7 @@ impl World {
             Answer::Rows(rows, state) => self.judge_rows(number, &request, rows, state.as_deref()),
             _ => match &request.purpose {
                 Purpose::RowWrite(write) if answer == Answer::Void => {
-                    let span = (request.begun_us, self.now_us());
+                    let span = Span::of(request.begun_us, self.now_us());
                     self.judge_row_write(at, write, span)
                 }
                 purpose => self.judge_plain(number, purpose, &answer),

@@ -4,6 +4,7 @@ use super::growth::grows;
 use super::{Event, World, aggressors};
 use crate::chaos::cassandra::tables;
 use crate::chaos::catalogue::{Catalogue, OfLayout, Step, Told, WAIT_US, layouts};
+use crate::chaos::checks::Span;
 use crate::chaos::client::Purpose;
 use crate::chaos::coverage;
 use crate::chaos::proxy::At;
@@ -271,7 +272,7 @@ impl World {
 
     /// A write must not be carried out by a proxy that does not know which layouts there are.
     pub(super) fn judge_lease(&mut self, at: At, begun_us: u64, purpose: &Purpose) {
-        let span = (begun_us, self.now_us());
+        let span = Span::of(begun_us, self.now_us());
         let of = &self.proxies[at.proxy];
         let leases = match purpose {
             Purpose::RowWrite(_) => &of.leases,

@@ -1,6 +1,7 @@
 //! Lists that clients write and read.
 
 use super::World;
+use crate::chaos::checks::Span;
 use crate::chaos::client::Purpose;
 use crate::chaos::coverage::Check;
 use crate::chaos::cql;
@@ -44,7 +45,7 @@ impl World {
         &mut self,
         key: i64,
         rows: &[Vec<Vec<u8>>],
-        span: (u64, u64),
+        span: Span,
     ) -> Result<(), String> {
         let could_fail = self.cluster.lists.versions(key) > 2;
         self.checked(Check::List, could_fail);

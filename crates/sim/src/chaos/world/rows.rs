@@ -6,6 +6,7 @@ use helenus_wire::PageStart;
 
 use super::World;
 use super::requests::page_size;
+use crate::chaos::checks::Span;
 use crate::chaos::client::{InFlight, Purpose, role_name};
 use crate::chaos::coverage::Check;
 use crate::chaos::cql;
@@ -22,7 +23,7 @@ impl World {
         rows: &[Vec<Vec<u8>>],
         state: Option<&[u8]>,
     ) -> Result<(), String> {
-        let span = (request.begun_us, self.now_us());
+        let span = Span::of(request.begun_us, self.now_us());
         if rows.len() > request.rows_max {
             let (rows, max) = (rows.len(), request.rows_max);
             return Err(format!("{rows} rows came, {max} were asked for"));
@@ -47,7 +48,7 @@ impl World {
                 Ok(())
             }
             Purpose::Read(key) => {
-                let could_fail = self.registers.could_be_stale(*key, span.0);
+                let could_fail = self.registers.could_be_stale(*key, span.begun_us);
                 self.checked(Check::Register, could_fail);
                 let value = rows.first().map(|row| int(&row[0]));
                 self.registers.judge(*key, value, span)
@@ -87,12 +88,7 @@ impl World {
         }
     }
 
-    fn judge_many(
-        &self,
-        keys: &[i64],
-        rows: &[Vec<Vec<u8>>],
-        span: (u64, u64),
-    ) -> Result<(), String> {
+    fn judge_many(&self, keys: &[i64], rows: &[Vec<Vec<u8>>], span: Span) -> Result<(), String> {
         let found: Vec<i64> = rows.iter().map(|row| int(&row[0])).collect();
         let mut wanted = keys.to_vec();
         // Their rows come in the order of the key's type.

@@ -12,7 +12,7 @@ use super::derived::token_of;
 use super::{Event, World};
 use crate::chaos::cassandra::live;
 use crate::chaos::coverage::{self, Check};
-use crate::chaos::wide::{Change, Partition, Row, Written, all_rows};
+use crate::chaos::wide::{Change, Partition, Written, all_rows};
 
 const EVERY_US: u64 = 1_000_000;
 /// The longest for which a request may be carried out after it was sent: as migrate has it, of these nodes.
@@ -341,7 +341,7 @@ impl World {
 
     /// Whether a layout has something newer than its table, from a write of which its client was not told that it was
     /// done. Cassandra has no way back in time: the partition stays in doubt until the row is written again.
-    fn is_open(&self, partition: i64, (_, own, copy): &(Row, Written, Written)) -> bool {
+    fn is_open(&self, partition: i64, own: &Written, copy: &Written) -> bool {
         let is_newer = own.value.is_some() && copy.timestamp > own.timestamp;
         is_newer && self.histories.is_open(partition, copy.timestamp)
     }
@@ -351,7 +351,8 @@ impl World {
         let mut layouts = 1..self.cluster.tables.len();
         layouts.all(|table| {
             let differing = self.cluster.differing(table, partition);
-            differing.iter().all(|of| self.is_open(partition, of))
+            let mut rows = differing.iter();
+            rows.all(|(_, own, copy)| self.is_open(partition, own, copy))
         })
     }
 
@@ -367,8 +368,9 @@ impl World {
         for partition in partitions {
             for table in 1..self.cluster.tables.len() {
                 let differing = self.cluster.differing(table, partition);
-                let is_wrong = |of: &&(Row, Written, Written)| !self.is_open(partition, of);
-                if let Some((row, own, copy)) = differing.iter().find(is_wrong) {
+                let mut rows = differing.iter();
+                let wrong = rows.find(|(_, own, copy)| !self.is_open(partition, own, copy));
+                if let Some((row, own, copy)) = wrong {
                     let name = &self.cluster.tables[table].name;
                     return self.violate(format!(
                         "after the sweep {name} has {copy:?} and the table {own:?}, of row {row:?} of partition {partition}"

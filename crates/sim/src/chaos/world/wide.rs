@@ -3,6 +3,7 @@
 use helenus_wire::{Consistency, code};
 
 use super::World;
+use crate::chaos::checks::Span;
 use crate::chaos::client::{Answer, Copied, InFlight, Purpose, RowWrite};
 use crate::chaos::coverage;
 use crate::chaos::proxy::At;
@@ -283,7 +284,7 @@ impl World {
         scan: &Scan,
         rows: &[Vec<Vec<u8>>],
         state: Option<&[u8]>,
-        span: (u64, u64),
+        span: Span,
     ) -> Result<(), String> {
         self.checked(coverage::Check::LayoutRows, !rows.is_empty());
         if scan.select.counts {
@@ -346,9 +347,9 @@ impl World {
         &mut self,
         at: At,
         write: &RowWrite,
-        span: (u64, u64),
+        span: Span,
     ) -> Result<(), String> {
-        let now_us = span.1;
+        let now_us = span.ended_us;
         match write.copied {
             Copied::Yes | Copied::Compared => {}
             Copied::No => return Err(CARRIED_OUT.to_owned()),
@@ -398,7 +399,7 @@ impl World {
             }
             (Purpose::Rows(scan), code::PROTOCOL) if scan.last.is_some() => {
                 self.count(coverage::PAGE_NOT_CONTINUED);
-                let span = (request.begun_us, self.now_us());
+                let span = Span::of(request.begun_us, self.now_us());
                 let knows = self.proxies[at.proxy].leases.all_of(span);
                 Some(match !self.layouts_change() && knows {
                     true => Err(format!("the layouts are as they were: {text}")),

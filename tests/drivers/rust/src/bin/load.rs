@@ -43,7 +43,8 @@ impl Found {
 async fn run(
     key: i32,
     session: Arc<Session>,
-    (write, read): (PreparedStatement, PreparedStatement),
+    write: PreparedStatement,
+    read: PreparedStatement,
     stop: Arc<AtomicBool>,
 ) -> Found {
     let mut found = Found::default();
@@ -114,8 +115,8 @@ async fn main() -> Result<()> {
     let (session, stop) = (Arc::new(session), Arc::new(AtomicBool::new(false)));
     let tasks: Vec<_> = (0..TASKS)
         .map(|key| {
-            let statements = (write.clone(), read.clone());
-            tokio::spawn(run(key, session.clone(), statements, stop.clone()))
+            let (session, stop) = (session.clone(), stop.clone());
+            tokio::spawn(run(key, session, write.clone(), read.clone(), stop))
         })
         .collect();
     println!("running");

@@ -151,8 +151,8 @@ fn write_one(
             Some((Opcode::Query, None))
         }
         Some((Sent::Prepared(prepared), values)) => {
-            let id = (&*prepared.id, prepared.result_metadata_id.as_deref());
-            write_execute(id, options, values, page, version, body);
+            let ids = prepared.ids();
+            write_execute(ids, options, values, page, version, body);
             Some((Opcode::Execute, Some(prepared.clone())))
         }
         _ => {

@@ -3,7 +3,8 @@ use helenus_wire::{TableName, write};
 
 use super::*;
 
-const NAMES: (TableName<'_>, TableName<'_>) = (("ks", "t__layout_a"), ("ks", "t"));
+const LAYOUT: TableName<'_> = ("ks", "t__layout_a");
+const TABLE: TableName<'_> = ("ks", "t");
 
 /// Sorted by the last column from above, then by the first; the last one was appended.
 fn order(limit: Option<usize>) -> RestoredOrder {
@@ -51,7 +52,7 @@ fn page(table: &str, columns: usize, state: Option<&[u8]>, rows: &[Row<'_>]) -> 
 fn written(order: &RestoredOrder, page: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
     let mut out = Vec::new();
     let page = RowsView::parse(page)?;
-    let is_written = order.write(&page, NAMES, &mut out)?;
+    let is_written = order.write(&page, LAYOUT, TABLE, &mut out)?;
     Ok(is_written.then_some(out))
 }
 

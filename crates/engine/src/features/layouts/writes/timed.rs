@@ -49,7 +49,7 @@ impl Timed {
         let mut body = Vec::with_capacity(arrival.body.len() + 12);
         body.extend_from_slice(arrival.payload());
         body.extend_from_slice(content.get(..options.begins_at()).unwrap_or_default());
-        options.write_timed(content, version, (timestamp, now), &mut body);
+        options.write_timed(content, version, timestamp, now, &mut body);
         Timed {
             payload,
             body: Some(body),

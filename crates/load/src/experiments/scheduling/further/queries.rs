@@ -192,7 +192,7 @@ impl FurtherQueries {
             for row in rows.map_err(|_| UNREADABLE)? {
                 let (key, row, value) = row.map_err(|_| UNREADABLE)?;
                 let right = left.next() == Some((key, row));
-                if !right || !self.contents.wide.is_right((key, row), value) {
+                if !right || !self.contents.wide.is_right(key, row, value) {
                     return Err(WRONG);
                 }
             }

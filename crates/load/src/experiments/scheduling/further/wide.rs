@@ -174,7 +174,8 @@ impl WideIndex {
 
     pub(in crate::experiments::scheduling) fn is_right(
         &self,
-        (key, row): (i64, i64),
+        key: i64,
+        row: i64,
         value: &[u8],
     ) -> bool {
         is_value_of(key as u64 * self.rows + row as u64, value, self.value_bytes)

@@ -66,7 +66,8 @@ pub(in crate::experiments::scheduling) struct PlainQueries {
 impl PlainQueries {
     pub(in crate::experiments::scheduling) fn new(
         connections: Arc<PlainConnections>,
-        (mix, apart): (Mix, bool),
+        mix: Mix,
+        apart: bool,
         time_out: Duration,
         seed: u64,
     ) -> Self {

@@ -20,7 +20,7 @@ impl Scheduling {
                     let names = cells.iter().filter(of_key).map(PlainCell::name);
                     let names: Vec<String> = names.collect();
                     let prefix = if apart { "plain_apart" } else { "plain" };
-                    self.ratios_of_plain(report, arm, &names, (prefix, clients));
+                    self.ratios_of_plain(report, arm, &names, prefix, clients);
                 }
             }
         }
@@ -31,7 +31,8 @@ impl Scheduling {
         report: &mut Report,
         arm: &str,
         cells: &[String],
-        (prefix, clients): (&str, usize),
+        prefix: &str,
+        clients: usize,
     ) {
         for kind in KINDS {
             for (statistic, of) in STATISTICS {
