@@ -92,18 +92,39 @@ impl History<'_> {
                 }
                 600..700 => self.batch(&known)?,
                 700..900 => self.write()?,
-                900..902 => {
+                // Of derived ones it is carried out, in the end.
+                900..902 if !self.table.logical.is_derived() => {
                     let text = format!("TRUNCATE {}", writes::name_of(self.table));
                     let request = self.of_write(&[], Form::Literals);
                     let answer = self.sessions[0].ask(Asked::Text(&text), &request)?;
                     self.refused(&text, answer)?;
                 }
-                _ => {
-                    let statement = selects::select(&mut self.rng, self.table);
-                    let (text, values, form) = self.rendered(&statement);
-                    self.select(&text, None, &values, form)?;
-                }
+                _ => self.select_any()?,
             }
+        }
+        match self.table.logical.is_derived() {
+            true => self.truncate(),
+            false => Ok(()),
+        }
+    }
+
+    fn select_any(&mut self) -> Result<()> {
+        let statement = selects::select(&mut self.rng, self.table);
+        let (text, values, form) = self.rendered(&statement);
+        self.select(&text, None, &values, form)
+    }
+
+    /// Both sides are emptied, and have what is written afterwards.
+    fn truncate(&mut self) -> Result<()> {
+        let text = format!("TRUNCATE {}", writes::name_of(self.table));
+        let request = self.of_write(&[], Form::Literals);
+        let ask = |side: usize, session: &mut Session| {
+            session.ask(Asked::Text(&of_side(&text, side)), &request)
+        };
+        self.both(&text, ask)?;
+        for _ in 0..20 {
+            self.select_any()?;
+            self.write()?;
         }
         Ok(())
     }
