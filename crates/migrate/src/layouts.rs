@@ -14,7 +14,6 @@ mod ranges;
 pub mod rebuild;
 pub mod remove;
 pub mod removed;
-mod repair;
 mod replication;
 mod rules;
 pub mod status;

@@ -1,6 +1,8 @@
 //! The findings of a comparison of a table with its layouts, for `verify`, and for `create` and `rebuild` before a
 //! layout is read.
 
+mod repair;
+
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
@@ -9,10 +11,10 @@ use helenus_catalogue::change::Change;
 use helenus_rows::{Table, TableName};
 use serde_json::{Value, json};
 
+use self::repair::repair;
 use super::compare::{Compared, Comparison, Differences, Readers};
 use super::entry::table_of;
 use super::names;
-use super::repair::repair;
 use super::work::Work;
 use super::writer::Writer;
 use crate::catalogue;

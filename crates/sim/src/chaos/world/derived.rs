@@ -1,5 +1,7 @@
 //! Derived layouts: what proxies tell of partitions in doubt and hear of them, and what must hold of reads and writes.
 
+pub(super) mod sweep;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -10,9 +12,9 @@ use helenus_policy::ring::Replication;
 use helenus_policy::token::murmur3_token;
 use helenus_wire::{BatchView, ExecuteView, Header, Opcode, Options, QueryView, Version, code};
 
+use self::sweep::Sweep;
 use super::growth::grows;
 use super::layouts::{LONG_TROUBLE_US, dice_of_layouts};
-use super::sweep::Sweep;
 use super::{Event, World, aggressors};
 use crate::chaos::bounds::Cause;
 use crate::chaos::cassandra::{Derived as OfCluster, Owners, asked_of, tables};

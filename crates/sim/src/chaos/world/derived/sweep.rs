@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use helenus_catalogue::sweep::{Due, Free, HINTS_UNSEEN_MAX, Left, Pending, Waits};
 
-use super::derived::token_of;
-use super::{Event, World};
+use super::super::{Event, World};
+use super::token_of;
 use crate::chaos::cassandra::live;
 use crate::chaos::coverage::{self, Check};
 use crate::chaos::wide::{Change, Partition, Written, all_rows};
@@ -31,7 +31,7 @@ const LOOK_US: u64 = 500_000;
 /// So long after trouble everything has been compared.
 const SETTLED_AFTER_US: u64 = 600_000_000;
 
-pub(super) struct Sweep {
+pub(in crate::chaos::world) struct Sweep {
     pending: Pending,
     free: Free,
     waits: Waits,
@@ -54,7 +54,7 @@ struct Round {
 }
 
 /// The comparison of a partition, with what the layouts held before the table was read.
-pub(super) struct Comparison {
+pub(in crate::chaos::world) struct Comparison {
     partition: i64,
     /// If it is in doubt; otherwise it is part of a round.
     due: Option<Due>,
@@ -82,7 +82,7 @@ enum Outcome {
 
 impl Sweep {
     /// One node alone keeps no hints.
-    pub(super) fn new(nodes: usize) -> Sweep {
+    pub(in crate::chaos::world) fn new(nodes: usize) -> Sweep {
         let hints_unseen = match nodes {
             1 => Duration::ZERO,
             _ => HINTS_UNSEEN_MAX,
@@ -101,14 +101,14 @@ impl Sweep {
     }
 
     /// A partition stays in doubt for at least this long.
-    pub(super) fn least_us(&self) -> u64 {
+    pub(in crate::chaos::world) fn least_us(&self) -> u64 {
         (self.waits.request_max + self.waits.hints_unseen).as_micros() as u64
     }
 }
 
 impl World {
     /// Looks what is to be compared.
-    pub(super) fn sweep(&mut self) {
+    pub(in crate::chaos::world) fn sweep(&mut self) {
         let (now, now_us) = (self.now(), self.now_us());
         let Some(derived) = &mut self.derived else {
             return;
@@ -191,7 +191,7 @@ impl World {
     }
 
     /// The next step of a comparison.
-    pub(super) fn compare(&mut self, mut comparison: Comparison) {
+    pub(in crate::chaos::world) fn compare(&mut self, mut comparison: Comparison) {
         let layouts = 1..self.cluster.tables.len();
         let partition = comparison.partition;
         let may_delete = comparison.due.is_some_and(|due| due.is_quiet);

@@ -7,8 +7,8 @@ use futures::{StreamExt, TryStreamExt, stream};
 use helenus_policy::token::{composite_key, murmur3_token};
 use helenus_rows::{Row, Table, expires_untold, remove};
 
-use super::compare::{Difference, Readers, Settled, settled};
-use super::writer::Writer;
+use super::super::compare::{Difference, Readers, Settled, settled};
+use super::super::writer::Writer;
 use crate::nodes::asked::Asked;
 
 /// Rows that are repaired at the same time.
@@ -21,7 +21,7 @@ fn can_be_copied(table: &Table, row: &Row) -> bool {
 
 /// Differences that remain after a repair.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Left {
+pub(in crate::layouts) struct Left {
     /// Rows that differ still. They hold something newer than the table, or of which CQL does not tell when
     /// it was written, or what was not deleted.
     pub rows: u64,
@@ -32,7 +32,7 @@ pub(super) struct Left {
 }
 
 /// Repairs rows of the layout with this number. The writer writes to that. Without `may_delete`, nothing is deleted.
-pub(super) async fn repair(
+pub(in crate::layouts) async fn repair(
     writer: &Writer<'_>,
     table: &Table,
     readers: &Readers<'_>,
