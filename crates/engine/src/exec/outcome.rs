@@ -126,9 +126,27 @@ impl Failure<'_> {
         self.error.code == code::INVALID && message.starts_with("Guardrail page_size ")
     }
 
+    pub(crate) fn is_refusal(&self) -> bool {
+        is_refusal(self.error.code)
+    }
+
     pub(crate) fn is_unprepared(&self) -> bool {
         self.error.code == code::UNPREPARED
     }
+}
+
+/// True if no node has begun a statement that it has answered so.
+pub(crate) fn is_refusal(code: i32) -> bool {
+    matches!(
+        code,
+        code::PROTOCOL
+            | code::SYNTAX
+            | code::UNAUTHORIZED
+            | code::INVALID
+            | code::CONFIG
+            | code::ALREADY_EXISTS
+            | code::UNPREPARED
+    )
 }
 
 /// An answer that waits for something else.
@@ -139,6 +157,45 @@ pub(crate) struct KeptAnswer {
     pub body: Vec<u8>,
     /// In which it is written.
     pub version: Version,
+}
+
+impl KeptAnswer {
+    /// A node's answer.
+    pub(crate) fn of_response(response: &Response<'_>) -> KeptAnswer {
+        KeptAnswer {
+            opcode: Opcode::Result,
+            header_flags: response.header.flags,
+            body: [response.prelude, response.content].concat(),
+            version: response.version,
+        }
+    }
+
+    /// `own`: the version of what the proxy says itself.
+    pub(crate) fn of_failure(failure: &Failure<'_>, own: Version) -> KeptAnswer {
+        let mut body = failure.prelude.to_vec();
+        failure.error.write(&mut body);
+        KeptAnswer {
+            opcode: Opcode::Error,
+            header_flags: failure.header_flags,
+            body,
+            version: match failure.by {
+                FailedBy::Node(version) => version,
+                FailedBy::Proxy => own,
+            },
+        }
+    }
+
+    /// The proxy's own error.
+    pub(crate) fn of_error(error: ErrorBody<'_>, version: Version) -> KeptAnswer {
+        let mut body = Vec::with_capacity(error.message.len() + error.fields.len() + 8);
+        error.write(&mut body);
+        KeptAnswer {
+            opcode: Opcode::Error,
+            header_flags: 0,
+            body,
+            version,
+        }
+    }
 }
 
 /// The next step of a client request.

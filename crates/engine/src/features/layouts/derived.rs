@@ -30,7 +30,7 @@ mod parts;
 
 use self::clock::Clock;
 pub use self::doubts::{Doubts, Told};
-pub(super) use self::followed_write::{FollowedWrite, Partitions, is_refusal, kept, kept_error};
+pub(super) use self::followed_write::{FollowedWrite, Partitions};
 pub use self::news::{Doubted, Missed, Output};
 pub(super) use self::parts::{Parts, batch_timestamp};
 

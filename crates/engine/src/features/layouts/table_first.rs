@@ -22,7 +22,7 @@ use crate::exec::context::ExecContext;
 use crate::exec::outcome::{Failure, KeptAnswer, Outcome, Response, Step};
 use crate::exec::strategy::Strategy;
 use crate::features;
-use crate::features::layouts::derived::{Output as News, is_refusal, kept, kept_error};
+use crate::features::layouts::derived::Output as News;
 use crate::features::layouts::in_sequence::{query_of, send_before};
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::output::Output;
@@ -94,7 +94,7 @@ impl TableFirst {
 
     /// The table has answered.
     fn follow(&mut self, cx: &mut ExecContext<'_>, response: &Response<'_>) {
-        self.answer = Some(kept(response));
+        self.answer = Some(KeptAnswer::of_response(response));
         self.link = Some(response.link);
         self.tell(cx);
         while self.send(cx) && self.what == What::Truncate {}
@@ -105,7 +105,7 @@ impl TableFirst {
             failure.error.code,
             code::UNAVAILABLE | code::OVERLOADED | code::IS_BOOTSTRAPPING
         );
-        if !is_untouched && !is_refusal(failure.error.code) {
+        if !is_untouched && !failure.is_refusal() {
             self.tell(cx);
         }
         Step::Failed(failure)
@@ -170,7 +170,7 @@ impl TableFirst {
                 message: text,
                 fields: &[],
             };
-            return Step::Kept(kept_error(error, cx.engine.snapshot.version));
+            return Step::Kept(KeptAnswer::of_error(error, cx.engine.snapshot.version));
         }
         match (self.answer.take(), self.link) {
             (Some(answer), Some(link)) if self.what == What::DropColumns => {

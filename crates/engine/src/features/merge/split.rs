@@ -3,6 +3,7 @@
 use helenus_wire::code;
 
 use crate::engine::Engine;
+use crate::exec::outcome::is_refusal;
 use crate::features::merge::gate::{Merge, leads, take_members};
 use crate::keys::ClientRequestKey;
 use crate::pipeline::retry::resendable::Loss;
@@ -69,13 +70,5 @@ fn is_of_all(error: i32) -> bool {
     matches!(
         error,
         code::WRITE_TIMEOUT | code::UNAVAILABLE | code::OVERLOADED | code::IS_BOOTSTRAPPING
-    )
-}
-
-/// True if an error tells that nothing was done.
-fn is_refusal(error: i32) -> bool {
-    matches!(
-        error,
-        code::INVALID | code::SYNTAX | code::UNAUTHORIZED | code::UNPREPARED | code::PROTOCOL
     )
 }

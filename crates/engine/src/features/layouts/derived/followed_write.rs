@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use helenus_layout::plan::LogicalTable;
 use helenus_policy::schedule::Class;
-use helenus_wire::{Consistency, ErrorBody, Opcode, Version, code};
+use helenus_wire::{Consistency, ErrorBody, Version, code};
 
 use crate::exec::context::ExecContext;
-use crate::exec::outcome::{FailedBy, Failure, KeptAnswer, Outcome, Response, Step};
+use crate::exec::outcome::{FailedBy, Failure, KeptAnswer, Outcome, Step};
 use crate::exec::strategy::Strategy;
 use crate::features;
 use crate::features::layouts::derived::news::{Doubted, Missed, Output as OfLayouts};
@@ -147,7 +147,7 @@ impl FollowedWrite {
             code::READ_TIMEOUT | code::READ_FAILURE => !self.compared.is_empty(),
             // Of several partitions some may have been written before; and what is compared may have completed an
             // earlier conditional write.
-            code if failure.by != FailedBy::Proxy && !is_refusal(code) => {
+            _ if failure.by != FailedBy::Proxy && !failure.is_refusal() => {
                 !self.written.is_one_mutation || !self.compared.is_empty()
             }
             _ => false,
@@ -233,7 +233,7 @@ impl FollowedWrite {
         let untried = failure.untried.filter(|plan| !plan.is_empty());
         of.not_taken = Some(NotTaken {
             why: failure.error.message.to_owned(),
-            may_pass: !is_refusal(failure.error.code),
+            may_pass: !failure.is_refusal(),
             next: untried.map(Target::Planned),
         });
     }
@@ -345,56 +345,7 @@ fn unknown(cx: &ExecContext<'_>, text: &str) -> KeptAnswer {
         message: text,
         fields: &fields,
     };
-    kept_error(error, cx.engine.snapshot.version)
-}
-
-pub(crate) fn kept_error(error: ErrorBody<'_>, version: Version) -> KeptAnswer {
-    let mut body = Vec::with_capacity(error.message.len() + error.fields.len() + 8);
-    error.write(&mut body);
-    KeptAnswer {
-        opcode: Opcode::Error,
-        header_flags: 0,
-        body,
-        version,
-    }
-}
-
-/// `own`: the version of what the proxy says itself.
-fn kept_failure(failure: &Failure<'_>, own: Version) -> KeptAnswer {
-    let mut body = failure.prelude.to_vec();
-    failure.error.write(&mut body);
-    KeptAnswer {
-        opcode: Opcode::Error,
-        header_flags: failure.header_flags,
-        body,
-        version: match failure.by {
-            FailedBy::Node(version) => version,
-            FailedBy::Proxy => own,
-        },
-    }
-}
-
-/// True if no node has begun a statement that it has answered so.
-pub(crate) fn is_refusal(code: i32) -> bool {
-    matches!(
-        code,
-        code::PROTOCOL
-            | code::SYNTAX
-            | code::UNAUTHORIZED
-            | code::INVALID
-            | code::CONFIG
-            | code::ALREADY_EXISTS
-            | code::UNPREPARED
-    )
-}
-
-pub(crate) fn kept(response: &Response<'_>) -> KeptAnswer {
-    KeptAnswer {
-        opcode: Opcode::Result,
-        header_flags: response.header.flags,
-        body: [response.prelude, response.content].concat(),
-        version: response.version,
-    }
+    KeptAnswer::of_error(error, cx.engine.snapshot.version)
 }
 
 impl Strategy for FollowedWrite {
@@ -414,7 +365,7 @@ impl Strategy for FollowedWrite {
     fn on_whole<'a>(&mut self, cx: &mut ExecContext<'_>, outcome: Outcome<'a>) -> Step<'a> {
         let failure = match outcome {
             Outcome::Answered(response) => {
-                return self.on_table(cx, OfTable::HasIt, kept(&response));
+                return self.on_table(cx, OfTable::HasIt, KeptAnswer::of_response(&response));
             }
             Outcome::Failed(failure) => failure,
         };
@@ -423,7 +374,7 @@ impl Strategy for FollowedWrite {
             false => OfTable::Refused,
         };
         if table == OfTable::Refused {
-            if !is_refusal(failure.error.code) {
+            if !failure.is_refusal() {
                 let doubts = &cx.engine.shared.features.layouts.doubts;
                 doubts.note_refusal(cx.engine.now);
             }
@@ -432,7 +383,7 @@ impl Strategy for FollowedWrite {
                 return Outcome::Failed(failure).unchanged();
             }
         }
-        let answer = kept_failure(&failure, cx.engine.snapshot.version);
+        let answer = KeptAnswer::of_failure(&failure, cx.engine.snapshot.version);
         self.on_table(cx, table, answer)
     }
 
