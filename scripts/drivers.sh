@@ -1,5 +1,6 @@
-# Starts nodes and proxies and runs the drivers through them: all in plain text, and some over TLS,
-# through a proxy that also uses TLS to the nodes. HELENUS_BIN names the program.
+# Starts proxies before three nodes and runs the drivers through them: all in plain text, and some over TLS,
+# through a proxy that also uses TLS to the nodes. HELENUS_BIN names the program. Started by tests/src/bin/on_nodes.rs:
+#     target/debug/on_nodes sh scripts/drivers.sh
 set -eu
 helenus=${HELENUS_BIN:-target/debug/helenus}
 folder=$(mktemp -d)
@@ -7,10 +8,10 @@ proxies=
 cleanup() {
     # shellcheck disable=SC2086
     [ -z "$proxies" ] || kill $proxies 2>/dev/null || true
-    "$helenus" cluster down --name "$cluster" --dir "$folder/cluster" >/dev/null 2>&1 || true
     rm -rf "$folder"
 }
-cluster=drivers-$$
+node=${HELENUS_NODE:?is not set: run target/debug/on_nodes sh scripts/drivers.sh}
+tls=$HELENUS_NODE_TLS
 trap cleanup EXIT
 trap 'exit 1' INT TERM
 free_port() {
@@ -41,12 +42,6 @@ through() {
         { echo "the proxy's log:" >&2; tail -n 40 "$folder/$name.log" >&2; exit 1; }
 }
 
-# None of them is killed, so their schema need not be written to disk each time it changes.
-"$helenus" cluster up --nodes 3 --heap-mib 512 --short-lived --tls optional \
-    --jvm-arg=-Dcassandra.test.flush_local_schema_changes=false \
-    --jvm-arg=-Dcassandra.approximate_time_precision_ms=20 --name "$cluster" --dir "$folder/cluster"
-node=$("$helenus" cluster status --json --name "$cluster" --dir "$folder/cluster" |
-    python3 -c 'import json,sys; print(json.load(sys.stdin)["nodes"][0]["address"])')
 plain=$(free_port)
 # Some drivers also look whether the tables of layouts are hidden from them.
 # On a busy machine nodes take longer than by default to agree on the schema; drivers wait for an answer for 10 s.
@@ -58,7 +53,6 @@ unset HELENUS_DRIVERS_LAYOUTS
 # And while proxies replace each other.
 HELENUS_BIN=$helenus tests/drivers/restarts --contact-point "$node" --times 2 --together
 
-tls=$folder/cluster/tls
 encrypted=$(free_port)
 start encrypted "$encrypted" --set "$patient" --set "cluster.tls.ca=\"$tls/ca.pem\"" \
     --set "listen.tls.certificate=\"$tls/node.pem\"" --set "listen.tls.key=\"$tls/node.pem\""

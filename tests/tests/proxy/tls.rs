@@ -371,7 +371,9 @@ fn flights_of_mixed_sizes_are_answered_with_the_right_rows(tunnel: &Tunnel) {
 fn a_client_that_does_not_read_holds_up_nobody(proxy: &Proxy, tunnel: &Tunnel) {
     const COUNT: usize = 60;
     const LEN: usize = 1 << 20;
-    let mut slow = Client::ready(tunnel.address, 4).expect("client");
+    let mut stream = TcpStream::connect(tunnel.address).expect("connect");
+    let mut slow = Client::of(stream.try_clone().expect("a handle"), 4).expect("client");
+    slow.startup(None).expect("handshake").expect("ready");
     let (insert, select) = insert_and_select(&mut slow);
     let key = 1_000_000_i32;
     let value = value(key, LEN);
@@ -380,10 +382,11 @@ fn a_client_that_does_not_read_holds_up_nobody(proxy: &Proxy, tunnel: &Tunnel) {
         .expect("written");
     let received = || metric(proxy, "helenus_node_received_bytes_total");
     let before = received();
-    for stream in 0..COUNT {
-        let body = slow.execute_body(&select, &[&key.to_be_bytes()], ONE);
-        slow.send(stream as i16, op::EXECUTE, &body).expect("sent");
-    }
+    // All at once: a client that has not read its answers is not read from.
+    let body = slow.execute_body(&select, &[&key.to_be_bytes()], ONE);
+    let flight = (0..COUNT).flat_map(|number| envelope(4, number as i16, op::EXECUTE, &body));
+    let flight: Vec<u8> = flight.collect();
+    stream.write_all(&flight).expect("sent");
     eventually("the node has answered everything", PATIENCE, || {
         received() - before > (COUNT * LEN) as f64
     });
