@@ -171,12 +171,14 @@ impl Members {
                         processors,
                         timeouts,
                         batches,
+                        pages,
                         ..
                     } = nodes[at];
                     nodes[at] = Node {
                         processors,
                         timeouts,
                         batches,
+                        pages,
                         ..node
                     };
                     token_texts[at] = tokens;
