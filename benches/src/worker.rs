@@ -285,41 +285,31 @@ fn take(outgoing: &mut impl Outgoing, to: &mut Vec<u8>) -> Sent {
 /// Three nodes that all have a copy of everything.
 fn snapshot() -> Snapshot {
     let (ring, specs) = ring();
-    let nodes = (1..).zip(&specs).map(|(number, spec)| Node {
-        address: SocketAddr::from(([10, 0, 0, number], 9042)),
-        host_id: [number; 16],
-        dc: spec.dc.clone(),
-        rack: spec.rack.clone(),
-        release_version: "5.0.6".to_owned(),
-        processors: None,
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone: false,
+    let nodes = (1..).zip(&specs).map(|(number, spec)| {
+        let address = SocketAddr::from(([10, 0, 0, number], 9042));
+        let node = Node::new(address, [number; 16], &*spec.dc, &*spec.rack);
+        node.of_release("5.0.6")
     });
-    let mut snapshot = Snapshot {
-        epoch: 1,
-        version: Version::V5,
-        nodes: nodes.collect(),
-        places: NodeTable::new(&specs, Some("dc1"), None),
-        ..Snapshot::unknown()
-    };
     let owners = Arc::new(ring.replica_sets(&Replication::Simple { rf: specs.len() }));
-    snapshot.keyspaces.insert("app".to_owned(), owners);
     let key = KeyColumn {
         name: "key".to_owned(),
         cql_type: "bigint".to_owned(),
         is_masked: false,
     };
-    let tables = snapshot.tables.entry("app".to_owned()).or_default();
-    tables.insert("things".to_owned(), [key].into());
     let mut lists = ListColumns::default();
     for (column, cql_type) in [("key", "bigint"), ("value", "text")] {
         lists.note("app", "things", column, cql_type);
     }
-    snapshot.lists = Arc::new(lists);
-    snapshot.ring = Some(ring);
-    snapshot
+    Snapshot::builder()
+        .epoch(1)
+        .version(Version::V5)
+        .nodes(nodes)
+        .places(NodeTable::new(&specs, Some("dc1"), None))
+        .keyspace("app", owners)
+        .table("app", "things", [key])
+        .lists(lists)
+        .ring(Some(ring))
+        .build()
 }
 
 fn node_answer(opcode: Opcode, body: &[u8]) -> (Opcode, Vec<u8>) {

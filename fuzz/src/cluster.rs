@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use helenus_engine::config::{AggregationMode, Config};
 use helenus_engine::snapshot::list_columns::ListColumns;
-use helenus_engine::snapshot::{KeyColumn, Node, Snapshot, SystemColumn, SystemTable};
+use helenus_engine::snapshot::{KeyColumn, Node, NodeFacts, Snapshot, SystemColumn, SystemTable};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_policy::token::{Partitioner, Token};
@@ -73,10 +73,10 @@ pub fn config(input: &mut Input<'_>) -> Config {
 pub fn snapshot(epoch: u64, version: Version, nodes: &[Node], asks_who: bool) -> Snapshot {
     let spacing = u64::MAX / (nodes.len() as u64 * TOKENS_PER_NODE);
     let specs = nodes.iter().zip(0..).map(|(node, number)| NodeSpec {
-        dc: node.dc.clone(),
-        rack: node.rack.clone(),
+        dc: node.dc().to_owned(),
+        rack: node.rack().to_owned(),
         tokens: (0..TOKENS_PER_NODE)
-            .filter(|_| !node.gone)
+            .filter(|_| !node.is_gone())
             .map(|token| (token * nodes.len() as u64 + number) * spacing)
             .map(|token| Token::Murmur3(i64::MIN.wrapping_add_unsigned(token)))
             .collect(),
@@ -92,16 +92,6 @@ pub fn snapshot(epoch: u64, version: Version, nodes: &[Node], asks_who: bool) ->
         };
         names.iter().map(column).collect::<Arc<[KeyColumn]>>()
     };
-    let mut snapshot = Snapshot {
-        epoch,
-        cluster_name: "fuzz".to_owned(),
-        version,
-        nodes: nodes.to_vec(),
-        places: NodeTable::new(&specs, Some("dc1"), None),
-        local_dc: "dc1".to_owned(),
-        ring: (!ring.is_empty()).then_some(ring),
-        ..Snapshot::unknown()
-    };
     let table = |columns: &[(&str, u16)]| SystemTable {
         columns: columns
             .iter()
@@ -112,27 +102,33 @@ pub fn snapshot(epoch: u64, version: Version, nodes: &[Node], asks_who: bool) ->
             .collect(),
         row: vec![None; columns.len()],
     };
-    snapshot.local = table(&[("key", TEXT), ("rpc_address", INET), ("rack", TEXT)]);
-    snapshot.peers = table(&[("peer", INET), ("rack", TEXT)]);
-    snapshot.peers_v2 = table(&[("peer", INET), ("peer_port", INT), ("rack", TEXT)]);
-    snapshot.authenticate = asks_who.then(authenticate);
+    let local = [("key", TEXT), ("rpc_address", INET), ("rack", TEXT)];
+    let peers_v2 = [("peer", INET), ("peer_port", INT), ("rack", TEXT)];
+    let mut snapshot = Snapshot::builder()
+        .epoch(epoch)
+        .cluster_name("fuzz")
+        .version(version)
+        .authenticate(asks_who.then(authenticate))
+        .nodes(nodes.iter().cloned())
+        .places(NodeTable::new(&specs, Some("dc1"), None))
+        .local_dc("dc1")
+        .ring((!ring.is_empty()).then_some(ring))
+        .local(table(&local))
+        .peers(table(&[("peer", INET), ("rack", TEXT)]))
+        .peers_v2(table(&peers_v2));
     let mut lists = ListColumns::default();
     for (keyspace, table, names) in [
         ("ks", "t", &["k"][..]),
         ("twin_a4", "t4", &["p0"]),
         ("twin_b4", "t3", &["p0", "p1"]),
     ] {
-        snapshot
-            .keyspaces
-            .insert(keyspace.to_owned(), owners.clone());
-        let tables = snapshot.tables.entry(keyspace.to_owned()).or_default();
-        tables.insert(table.to_owned(), key(names));
+        snapshot = snapshot.keyspace(keyspace, owners.clone());
+        snapshot = snapshot.table(keyspace, table, key(names));
         for column in names.iter().chain(&["v"]) {
             lists.note(keyspace, table, column, "int");
         }
     }
-    snapshot.lists = Arc::new(lists);
-    snapshot
+    snapshot.lists(lists).build()
 }
 
 /// Body of the AUTHENTICATE of nodes that ask who a client is.
@@ -149,16 +145,10 @@ pub fn authenticate() -> Vec<u8> {
 pub fn node(number: u8) -> Node {
     // The last of them is elsewhere.
     let dc = if number % 4 == 3 { "dc2" } else { "dc1" };
-    Node {
-        address: SocketAddr::from(([10, 0, 0, number], 9042)),
-        host_id: [number; 16],
-        dc: dc.to_owned(),
-        rack: "r1".to_owned(),
-        release_version: "5.0.6".to_owned(),
+    let address = SocketAddr::from(([10, 0, 0, number], 9042));
+    let node = Node::new(address, [number; 16], dc, "r1").of_release("5.0.6");
+    node.with_facts(NodeFacts {
         processors: Some(8),
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone: false,
-    }
+        ..NodeFacts::default()
+    })
 }

@@ -159,7 +159,7 @@ impl<'a> World<'a> {
 
     /// Puts the cluster as it is now in force.
     fn publish(&mut self) {
-        let epoch = self.common.epoch.load(Ordering::Relaxed) + 1;
+        let epoch = self.common.snapshot.epoch() + 1;
         let snapshot = cluster::snapshot(epoch, self.version, &self.members, self.asks_who);
         self.common.store(snapshot);
         self.tell(&WorkerMessage::Snapshot);

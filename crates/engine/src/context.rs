@@ -15,8 +15,6 @@ use crate::snapshot::Snapshot;
 pub(crate) struct Context {
     pub shared: Arc<Shared>,
     pub snapshot: Arc<Snapshot>,
-    /// Rows of a page that all nodes take without a word, as the snapshot says.
-    pub page_rows_max: usize,
     /// Which worker this is.
     pub index: usize,
     pub workers: usize,
@@ -47,7 +45,6 @@ impl Context {
     ) -> Context {
         let snapshot = shared.snapshot.load_full();
         Context {
-            page_rows_max: snapshot.page_rows_max(),
             snapshot,
             memory: Ledger::new(shared.memory.clone(), shared.memory_max()),
             shared,

@@ -72,7 +72,7 @@ impl Engine {
             beat: Beat::new(now),
         };
         state.adopt_all();
-        if state.cx.snapshot.authenticate.is_none() {
+        if !state.cx.snapshot.protocol().asks_for_login() {
             state.links.anonymous_pool(&mut state.cx);
         }
         state

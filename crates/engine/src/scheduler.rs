@@ -141,10 +141,8 @@ impl Queues {
     /// Makes room for nodes that are new in the snapshot.
     pub(crate) fn adopt_nodes(&mut self, cx: &Context) {
         let known = self.nodes.len();
-        for index in known..cx.snapshot.nodes.len() {
-            let at = NodeIndex(index as u16);
-            let node = &cx.snapshot.nodes[index];
-            let settings = settings(&cx.shared.config, cx.workers, node.processors);
+        for (at, node) in cx.snapshot.nodes().by_index().skip(known) {
+            let settings = settings(&cx.shared.config, cx.workers, node.facts().processors);
             let shared = cx.shared.nodes.of(at, settings.scan_slots_start);
             self.nodes.push(Queue {
                 schedule: Schedule::sharing(settings, shared.shares.clone(), cx.index),
@@ -157,7 +155,7 @@ impl Queues {
                 chosen: View::default(),
                 reports: cx.shared.reports.of(at),
                 reported: None,
-                stats: cx.shared.stats.node(at, || node.address.to_string()),
+                stats: cx.shared.stats.node(at, || node.address().to_string()),
             });
         }
         self.choice.grow_to(self.nodes.len());
@@ -174,15 +172,15 @@ impl Queues {
         self.room = Room::new(&cx.shared.config, cx.workers);
         self.choice
             .set_settings(assignment(&cx.shared.config, cx.workers));
-        for (index, node) in cx.snapshot.nodes.iter().enumerate() {
-            let settings = settings(&cx.shared.config, cx.workers, node.processors);
-            self.nodes[index].schedule.set_settings(settings);
+        for (at, node) in cx.snapshot.nodes().by_index() {
+            let processors = node.facts().processors;
+            let settings = settings(&cx.shared.config, cx.workers, processors);
+            let queue = &mut self.nodes[at.as_usize()];
+            queue.schedule.set_settings(settings);
             let start = settings.scan_slots_start;
-            self.choice
-                .set_processors(NodeIndex(index as u16), node.processors);
-            let informed = node.processors.is_some();
-            self.nodes[index].shared.begin_at(start, informed);
-            self.note(NodeIndex(index as u16), Noted::ForAll);
+            queue.shared.begin_at(start, processors.is_some());
+            self.choice.set_processors(at, processors);
+            self.note(at, Noted::ForAll);
         }
     }
 

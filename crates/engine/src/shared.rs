@@ -19,6 +19,7 @@ use crate::scheduler::scan_limit::ScanCounts;
 use crate::scheduler::shared_node::SharedNodes;
 use crate::session::login::identity::Identities;
 use crate::session::login::queue::Logins;
+use crate::snapshot::newest::Newest;
 use crate::snapshot::{HostId, Snapshot};
 use crate::statement::learned::alike::Shapes;
 use crate::statement::prepared::asked::AskedStatement;
@@ -45,9 +46,7 @@ pub struct Shared {
 pub struct Common {
     /// The newest settings. Workers have their own [`Shared::config`] and need not look here.
     pub settings: ArcSwap<Config>,
-    pub snapshot: ArcSwap<Snapshot>,
-    /// The snapshot's epoch, cheap to look at.
-    pub epoch: AtomicU64,
+    pub snapshot: Newest,
     /// Prepared statements known to any worker.
     pub(crate) prepared: Registry<Prepared>,
     descriptions: AtomicU64,
@@ -181,8 +180,7 @@ impl Common {
             reports: Reports::default(),
             leases: Leases::new(now),
             settings: ArcSwap::from_pointee(config),
-            snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
-            epoch: AtomicU64::new(0),
+            snapshot: Newest::default(),
             prepared: Registry::new(prepared_bytes),
             descriptions: AtomicU64::new(0),
             clients: AtomicUsize::new(0),
@@ -248,12 +246,12 @@ impl Common {
     /// Notes what Cassandra reports of a node; whether that is news.
     pub fn note_status(&self, address: SocketAddr, is_down: bool) -> bool {
         let snapshot = self.snapshot.load();
-        let mut nodes = snapshot.nodes.iter().filter(|node| !node.gone);
-        let node = nodes.find(|node| node.address == address);
+        let mut nodes = snapshot.nodes().present();
+        let node = nodes.find(|node| node.address() == address);
         if let (Some(node), Ok(mut down)) = (node, self.down.lock()) {
             return match is_down {
-                true => down.insert(node.host_id),
-                false => down.remove(&node.host_id),
+                true => down.insert(node.host_id()),
+                false => down.remove(&node.host_id()),
             };
         }
         false
@@ -373,14 +371,12 @@ impl Common {
 
     /// True if there is a later snapshot.
     pub(crate) fn is_newer_than(&self, snapshot: &Snapshot) -> bool {
-        self.epoch.load(Ordering::Acquire) != snapshot.epoch
+        self.snapshot.epoch() != snapshot.epoch()
     }
 
     /// Puts a snapshot in force; workers take it over when they are told ([`WorkerMessage::Snapshot`]).
     pub fn store(&self, snapshot: Snapshot) {
-        let epoch = snapshot.epoch;
-        self.snapshot.store(Arc::new(snapshot));
-        self.epoch.store(epoch, Ordering::Release);
+        self.snapshot.store(snapshot);
     }
 }
 

@@ -101,18 +101,8 @@ pub(crate) fn batch_of(
 
 /// The node whose address ends with this number.
 pub(crate) fn node(number: u8) -> Node {
-    Node {
-        address: SocketAddr::from(([10, 0, 0, number], 9042)),
-        host_id: [number; 16],
-        dc: String::new(),
-        rack: String::new(),
-        release_version: String::new(),
-        processors: None,
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone: false,
-    }
+    let address = SocketAddr::from(([10, 0, 0, number], 9042));
+    Node::new(address, [number; 16], "", "")
 }
 
 /// The bytes that an engine has sent to a node.

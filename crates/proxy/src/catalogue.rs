@@ -240,7 +240,7 @@ impl Watch {
     }
 
     async fn tell_by(&self, mut reader: Reader, told: &mut news::Told) -> Reader {
-        let local_dc = self.common.snapshot.load().local_dc.clone();
+        let local_dc = self.common.snapshot.load().nodes().local_dc().to_owned();
         let marks = Marks {
             common: &self.common,
             catalogue: self.seen.belief.catalogue(),
@@ -253,7 +253,7 @@ impl Watch {
 
     /// A majority's verdict on the present schema.
     fn decided(&self) -> Option<Told> {
-        let is_still = self.seen.schema_version == self.common.snapshot.load().schema_version;
+        let is_still = self.seen.schema_version == self.common.snapshot.load().schema().version();
         self.seen.decided.clone().filter(|_| is_still)
     }
 
@@ -288,7 +288,7 @@ impl Watch {
     async fn connect(&self, address: SocketAddr) -> Result<Reader, ReadError> {
         let dialer = (**self.common.dialer.load()).clone();
         let config = self.common.settings.load_full();
-        let version = self.common.snapshot.load().version;
+        let version = self.common.snapshot.load().version();
         Reader::connect(&config, &dialer, address, version).await
     }
 
@@ -304,7 +304,8 @@ impl Watch {
         let is_read = |of: &SocketAddr| self.readers.iter().any(|r| r.address == *of);
         let stats = self.common.stats.nodes();
         let has_link = |of: &SocketAddr| {
-            let at = snapshot.nodes.iter().position(|node| node.address == *of);
+            let mut nodes = snapshot.nodes().all().iter();
+            let at = nodes.position(|node| node.address() == *of);
             let stats = at.and_then(|at| stats.get(at));
             stats.is_some_and(|stats| stats.links_up.load(Ordering::Relaxed) > 0)
         };
@@ -397,7 +398,7 @@ impl Watch {
         mut flags: BTreeSet<Flag>,
         votes: &mut Votes,
     ) -> Result<Verdict, Unread> {
-        let local_dc = self.common.snapshot.load().local_dc.clone();
+        let local_dc = self.common.snapshot.load().nodes().local_dc().to_owned();
         let Reading { sent, catalogue } = reader.catalogue(&local_dc).await?;
         let unexplained = |flags: &BTreeSet<Flag>| match &catalogue {
             Some(catalogue) => Belief::unexplained(catalogue, flags),
@@ -438,7 +439,7 @@ impl Watch {
         catalogue: &Catalogue,
         local_dc: &str,
     ) -> Result<(Known, Option<(LookedUp, [u8; 16])>), ConnError> {
-        let schema_version = self.common.snapshot.load().schema_version;
+        let schema_version = self.common.snapshot.load().schema().version();
         if self
             .seen
             .is_still(catalogue, schema_version, Instant::now())
@@ -532,8 +533,8 @@ fn remedy(error: &Unread) -> &'static str {
 /// Who is asked: the nodes that are used, and those that are to join, because one of them may have replaced
 /// another that is still listed. Only one of these is there, so that both count once.
 fn voters(snapshot: &Snapshot, mut used: Vec<SocketAddr>) -> (Vec<SocketAddr>, usize) {
-    let owners = used.len() + snapshot.joining_owners;
-    used.extend(snapshot.joining.iter().map(|mover| mover.address));
+    let owners = used.len() + snapshot.nodes().joining_owners();
+    used.extend(snapshot.nodes().joining().iter().map(|mover| mover.address));
     (control::contact::in_order_once(used), owners)
 }
 

@@ -115,8 +115,8 @@ pub fn check(config: &Config, question: Option<&Question>) -> Result<CheckReport
         };
         report.advice.extend(advice_on_rules(config, &snapshot));
         explanation = explained(config, &snapshot, question);
-        report.cluster_name = Some(snapshot.cluster_name.clone());
-        report.protocol = Some(snapshot.version as u8);
+        report.cluster_name = Some(snapshot.cluster_name().to_owned());
+        report.protocol = Some(snapshot.version() as u8);
         for checked in check_nodes(config, &dialer, &snapshot).await {
             report.problems.extend(checked.problems);
             report.advice.extend(checked.advice);
@@ -125,7 +125,7 @@ pub fn check(config: &Config, question: Option<&Question>) -> Result<CheckReport
         if config.layouts.enabled || config.payload.enabled {
             check_catalogue(&mut report, config, &dialer, &snapshot).await;
         }
-        if snapshot.ring.is_none() {
+        if snapshot.nodes().ring().is_none() {
             report.advice.push(
                 "the partitioner is neither Murmur3Partitioner nor ByteOrderedPartitioner: \
                  requests cannot be routed to the owners of their keys"
@@ -133,11 +133,11 @@ pub fn check(config: &Config, question: Option<&Question>) -> Result<CheckReport
             );
         }
         let on_dcs = advice_on_dcs(&snapshot, config);
-        match snapshot.dcs().contains(&*snapshot.local_dc) {
+        match snapshot.nodes().dcs().contains(snapshot.nodes().local_dc()) {
             true => report.advice.extend(on_dcs),
             false => report.problems.extend(on_dcs),
         }
-        if snapshot.version < helenus_wire::Version::V5 {
+        if snapshot.version() < helenus_wire::Version::V5 {
             report.advice.push(
                 "the nodes speak protocol v4: requests cannot be packed into v5 frames".to_owned(),
             );
@@ -180,16 +180,16 @@ async fn check_catalogue(
     dialer: &Dialer,
     snapshot: &Snapshot,
 ) {
-    let pinned = snapshot.nodes.get(snapshot.pinned.as_usize());
-    let Some(address) = pinned.map(|node| node.address) else {
+    let pinned = snapshot.nodes().get(snapshot.nodes().pinned());
+    let Some(address) = pinned.map(Node::address) else {
         return;
     };
     match catalogue::probe(
         config,
         dialer,
         address,
-        snapshot.version,
-        &snapshot.local_dc,
+        snapshot.version(),
+        snapshot.nodes().local_dc(),
     )
     .await
     {
@@ -225,7 +225,7 @@ struct Checked {
 
 /// All nodes in their order, several at a time: each may take seconds not to answer.
 async fn check_nodes(config: &Arc<Config>, dialer: &Dialer, snapshot: &Snapshot) -> Vec<Checked> {
-    let nodes = snapshot.nodes.iter();
+    let nodes = snapshot.nodes().all().iter();
     let checks = nodes.map(|node| check_node(config, dialer, snapshot, node));
     stream::iter(checks).buffered(AT_ONCE_MAX).collect().await
 }
@@ -237,20 +237,21 @@ async fn check_node(
     node: &Node,
 ) -> Checked {
     let (mut problems, mut advice) = (Vec::new(), Vec::new());
-    let reachable = dialer.dial(node.address, snapshot.version).await.is_ok();
+    let (address, version) = (node.address(), snapshot.version());
+    let reachable = dialer.dial(address, version).await.is_ok();
     let limit = dialer.connect_timeout * 3;
-    let told = facts::ask(config, dialer, node.address, snapshot.version);
+    let told = facts::ask(config, dialer, address, version);
     let told = tokio::time::timeout(limit, told).await;
     let told = told.unwrap_or(Err(ConnError::Timeout(limit)));
     if let Err(e) = &told
         && e.is_final()
     {
-        problems.push(format!("{}: {e}", node.address));
+        problems.push(format!("{address}: {e}"));
     }
     let told = told.unwrap_or_default();
     let refusal = told.refusal.as_ref();
-    advice.extend(refusal.map(|refusal| untold(node.address, refusal)));
-    let remote = snapshot.locality_of(node.address) == Some(Locality::Remote);
+    advice.extend(refusal.map(|refusal| untold(address, refusal)));
+    let remote = snapshot.nodes().locality_of(address) == Some(Locality::Remote);
     let is_asked = !remote || config.cluster.allow_remote_dc;
     let report = match config.assignment.reports && reachable && is_asked {
         true => reported(config, node, &mut advice).await,
@@ -258,16 +259,15 @@ async fn check_node(
     };
     if !reachable && is_asked {
         problems.push(format!(
-            "{} is part of the cluster but cannot be reached from here",
-            node.address
+            "{address} is part of the cluster but cannot be reached from here"
         ));
     }
     let node = CheckedNode {
-        address: node.address.to_string(),
-        dc: node.dc.clone(),
-        rack: node.rack.clone(),
-        release_version: node.release_version.clone(),
-        processors: told.processors,
+        address: address.to_string(),
+        dc: node.dc().to_owned(),
+        rack: node.rack().to_owned(),
+        release_version: node.release_version().to_owned(),
+        processors: told.facts.processors,
         reachable,
         report,
     };
@@ -296,10 +296,10 @@ async fn reported(config: &Config, node: &Node, advice: &mut Vec<String>) -> Opt
 
 /// Problems with the choice of the local data centre.
 pub(crate) fn advice_on_dcs(snapshot: &Snapshot, config: &Config) -> Option<String> {
-    let dcs = snapshot.dcs();
+    let dcs = snapshot.nodes().dcs();
     let names = || dcs.iter().copied().collect::<Vec<_>>().join(", ");
-    let local = &snapshot.local_dc;
-    if !dcs.contains(&**local) {
+    let local = snapshot.nodes().local_dc();
+    if !dcs.contains(local) {
         return Some(format!(
             "cluster.local_dc is {local:?}, but no node is there: choose one of {}",
             names()

@@ -23,7 +23,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use helenus_wire::{Malformed, Opcode, Reader};
 use tokio::sync::mpsc;
@@ -78,10 +77,10 @@ pub(crate) async fn run(
         // Changes may be missed until the next one is registered for events.
         shared.forget_statuses();
         asking.doubt_all(&shared);
-        let schema_version = shared.snapshot.load().schema_version;
+        let schema_version = shared.snapshot.load().schema().version();
         control = reconnect(&shared, control.address, &mut requests).await;
         shared.contact_failure.store(None);
-        if shared.snapshot.load().schema_version != schema_version {
+        if shared.snapshot.load().schema().version() != schema_version {
             shared.doubt_prepared(None);
         }
         tracing::info!(node = %control.address, "control connection open again");
@@ -143,10 +142,10 @@ async fn reconnect(
 /// equals. Remote ones only if they may serve: each that does not respond delays those that would
 /// by seconds.
 pub(crate) fn in_order(snapshot: &Snapshot, config: &Config, lost: SocketAddr) -> Vec<SocketAddr> {
-    let nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
-    let mut found: Vec<(Locality, SocketAddr)> = nodes
-        .filter(|(_, node)| !node.gone)
-        .filter_map(|(at, node)| Some((snapshot.places.locality(at)?, node.address)))
+    let nodes = snapshot.nodes();
+    let present = nodes.by_index().filter(|(_, node)| !node.is_gone());
+    let mut found: Vec<(Locality, SocketAddr)> = present
+        .filter_map(|(at, node)| Some((nodes.locality(at)?, node.address())))
         .filter(|(at, _)| *at != Locality::Remote || config.cluster.allow_remote_dc)
         .collect();
     found.sort_by_key(|(at, address)| (*at, *address == lost));
@@ -168,10 +167,10 @@ async fn refresh_with(
         .read_with(&shared.settings.load_full(), Some(&old), settled)
         .await?;
     // Addresses get reassigned, and not always within the cluster.
-    if old.is_known() && old.cluster_name != snapshot.cluster_name {
+    if old.is_known() && old.cluster_name() != snapshot.cluster_name() {
         return Err(ConnError::OtherCluster {
-            found: snapshot.cluster_name,
-            own: old.cluster_name.clone(),
+            found: snapshot.cluster_name().to_owned(),
+            own: old.cluster_name().to_owned(),
         });
     }
     shared.publish(snapshot);
@@ -241,11 +240,8 @@ async fn follow(
                 // Also catches topology changes whose event was lost.
                 let old = shared.snapshot.load_full();
                 let new = control.read(&shared.settings.load_full(), Some(&old)).await?;
-                let is_same = new.nodes == old.nodes
-                    && new.joining == old.joining
-                    && new.leaving == old.leaving
-                    && new.tokens == old.tokens
-                    && new.schema_version == old.schema_version;
+                let is_same = new.nodes().are_those_of(old.nodes())
+                    && new.schema().version() == old.schema().version();
                 if !is_same {
                     shared.publish(new);
                 }
@@ -263,10 +259,8 @@ async fn follow(
 /// Shows clients whether the nodes agree on the schema.
 fn show_other_version(shared: &Process, other: Option<[u8; 16]>) {
     let known = shared.snapshot.load_full();
-    if known.other_schema_version != other {
-        let mut snapshot = (*known).clone();
-        snapshot.other_schema_version = other;
-        shared.publish(snapshot);
+    if known.schema().other_version() != other {
+        shared.publish(known.successor().other_schema_version(other).build());
     }
 }
 

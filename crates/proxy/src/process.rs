@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -335,13 +335,14 @@ impl Process {
 
     /// Publishes a snapshot, with the layouts and encoded columns that are known by now: it may have been
     /// read before they were.
-    pub(crate) fn publish(&self, mut snapshot: Snapshot) {
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
         let known = self.catalogue.load();
-        snapshot.features.layouts = known.layouts.layouts.clone();
-        snapshot.features.encodings = known.encodings.encodings.clone();
-        let published = self.epoch.load(Ordering::Acquire);
-        snapshot.epoch = snapshot.epoch.max(published + 1);
-        self.store(snapshot);
+        let mut features = snapshot.features().clone();
+        features.layouts = known.layouts.layouts.clone();
+        features.encodings = known.encodings.encodings.clone();
+        let published = self.snapshot.epoch();
+        let epoch = snapshot.epoch().max(published + 1);
+        self.store(snapshot.edit().features(features).epoch(epoch).build());
         self.tell_workers(&WorkerMessage::Snapshot);
     }
 }

@@ -13,7 +13,6 @@ use helenus_engine::config::Config;
 use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_engine::upstream::node_reports::{NodeReport, NodeReports, Rejected, Resources};
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use tokio::task::JoinHandle;
@@ -76,11 +75,9 @@ fn wanted(config: &Config, snapshot: &Snapshot) -> FxHashMap<NodeIndex, Target> 
     if !config.assignment.reports {
         return FxHashMap::default();
     }
-    let all = snapshot.nodes.iter().enumerate();
-    let all = all.map(|(index, node)| (NodeIndex(index as u16), node));
-    let near = all.filter(|(index, node)| {
-        let remote = snapshot.places.locality(*index) == Some(Locality::Remote);
-        !node.gone && (!remote || config.cluster.allow_remote_dc)
+    let near = snapshot.nodes().by_index().filter(|(index, node)| {
+        let remote = snapshot.nodes().is_remote(*index);
+        !node.is_gone() && (!remote || config.cluster.allow_remote_dc)
     });
     near.map(|(index, node)| (index, target(config, node)))
         .collect()
@@ -88,8 +85,8 @@ fn wanted(config: &Config, snapshot: &Snapshot) -> FxHashMap<NodeIndex, Target> 
 
 fn target(config: &Config, node: &Node) -> Target {
     Target {
-        address: SocketAddr::new(node.address.ip(), config.assignment.reports_port),
-        host_id: node.host_id,
+        address: SocketAddr::new(node.address().ip(), config.assignment.reports_port),
+        host_id: node.host_id(),
         secret: config.assignment.reports_secret.clone(),
         connect_timeout: Duration::from_millis(config.links.connect_timeout_ms),
     }

@@ -107,7 +107,10 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         return Ok(());
     };
     log_cluster(&common, &snapshot, workers);
-    let serving = format!("serving clients of {} on {address}", snapshot.cluster_name);
+    let serving = format!(
+        "serving clients of {} on {address}",
+        snapshot.cluster_name()
+    );
     common.contact_failure.store(None);
     common.publish(snapshot);
     // Before the first client, whose requests would be refused otherwise.
@@ -241,10 +244,10 @@ async fn until_adopted(successor: &Successor, adopting: &mut JoinTask<()>) {
 
 fn log_cluster(common: &Process, snapshot: &Snapshot, workers: usize) {
     tracing::info!(
-        cluster = snapshot.cluster_name,
-        nodes = snapshot.nodes.len(),
-        protocol = snapshot.version as u8,
-        dc = snapshot.local_dc,
+        cluster = snapshot.cluster_name(),
+        nodes = snapshot.nodes().count(),
+        protocol = snapshot.version() as u8,
+        dc = snapshot.nodes().local_dc(),
         "connected to Cassandra"
     );
     let settings = common.settings.load();

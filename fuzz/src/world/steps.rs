@@ -108,7 +108,7 @@ impl World<'_> {
         };
         let at = usize::from(choice >> 4 & 1);
         let worker = &mut self.workers[at];
-        let peer = self.members[0].address;
+        let peer = self.members[0].address();
         let key = worker.engine.open_session(self.now, peer, self.now, permit);
         let mut client = Client::new(key, choice);
         client.start();
@@ -123,10 +123,11 @@ impl World<'_> {
     fn change(&mut self, which: usize) {
         let at = which % self.members.len();
         match self.input.byte() % 8 {
-            0 => self.tell(&WorkerMessage::NodeUp(self.members[at].address)),
+            0 => self.tell(&WorkerMessage::NodeUp(self.members[at].address())),
             // One is always left.
             1 if at > 0 => {
-                self.members[at].gone ^= true;
+                let is_gone = self.members[at].is_gone();
+                self.members[at].set_gone(!is_gone);
                 self.publish();
             }
             2 if self.members.len() < NODES_MAX => {

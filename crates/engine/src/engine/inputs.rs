@@ -85,8 +85,8 @@ impl Engine {
     fn renew_links(&mut self, address: Option<SocketAddr>) {
         let snapshot = self.cx.snapshot.clone();
         let is_meant = |node: NodeIndex| {
-            let node = snapshot.nodes.get(node.as_usize());
-            address.is_none_or(|meant| node.is_some_and(|node| node.address == meant))
+            let node = snapshot.nodes().get(node);
+            address.is_none_or(|meant| node.is_some_and(|node| node.address() == meant))
         };
         self.links.renew(&mut self.cx, is_meant);
     }

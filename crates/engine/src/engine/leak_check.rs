@@ -84,7 +84,7 @@ impl Engine {
             let there = (queued, inside);
             let counted = self.queues.counted(NodeIndex(at as u16));
             if counted != there {
-                let name = self.cx.snapshot.nodes[at].address;
+                let name = self.cx.snapshot.nodes().address_of(NodeIndex(at as u16));
                 found.push(format!(
                     "{name} counts {counted:?} requests that wait and are in flight, and has {there:?}"
                 ));

@@ -6,7 +6,6 @@ use std::time::Instant;
 use helenus_cql::SelectFacts;
 use helenus_policy::predict::{Estimate, TableSize};
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 
 use crate::context::Context;
@@ -168,7 +167,7 @@ impl<'a> ExecContext<'a> {
     /// True if a near node can be asked, and is not known to be in trouble.
     pub(crate) fn is_usable(&self, node: NodeIndex) -> bool {
         self.links.is_fit(self.engine, self.query.pool, node)
-            && self.engine.snapshot.places.locality(node) != Some(Locality::Remote)
+            && !self.engine.snapshot.nodes().is_remote(node)
     }
 
     /// Nodes answer a statement as it is, but have refused its parts.
@@ -190,7 +189,7 @@ impl<'a> ExecContext<'a> {
             Some((keyspace, table)) => (&**keyspace, &**table),
             None => self.statement()?.table(self.query.keyspace.as_deref())?,
         };
-        self.engine.snapshot.sizes.get(keyspace, table)
+        self.engine.snapshot.schema().size_of(keyspace, table)
     }
 
     /// True if it reads all of its part of the ring, however little it returns.

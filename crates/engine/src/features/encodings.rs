@@ -72,7 +72,7 @@ pub(super) fn on_snapshot(engine: &mut Engine) {
 /// True if a read may join this request: its answer is shown by what was known of encoded columns when it began.
 #[inline]
 pub(super) fn may_join(cx: &Context, read: &InRead) -> bool {
-    let now = &cx.snapshot.features.encodings;
+    let now = &cx.snapshot.features().encodings;
     let is_as_now = |known: &Arc<Encodings>| Arc::ptr_eq(known, now);
     read.known.as_ref().is_none_or(is_as_now)
 }
@@ -90,7 +90,7 @@ pub(super) fn hides_column(
     column: &str,
 ) -> bool {
     let is = |asked: Option<&str>, name: &str| asked.is_none_or(|asked| asked == name);
-    let tables = &snapshot.features.encodings.tables;
+    let tables = &snapshot.features().encodings.tables;
     let of_keyspaces = tables.iter().filter(|(name, _)| is(keyspace, name));
     let mut of = of_keyspaces.flat_map(|(_, tables)| tables.values());
     of.any(|of| is(table, &of.name) && of.hidden_by(column).is_some())

@@ -113,7 +113,7 @@ pub(super) fn table_behind<'s>(
     keyspace: &str,
     physical: &str,
 ) -> Option<(&'s str, &'s str)> {
-    let layouts = &snapshot.features.layouts;
+    let layouts = &snapshot.features().layouts;
     let table = layouts.table_of_layout(keyspace, physical)?;
     Some((&table.keyspace, &table.name))
 }
@@ -123,13 +123,13 @@ pub(super) fn table_behind<'s>(
 /// partition key tells them from a table that a user has named so, once both are known. In a keyspace of layouts
 /// alone, all are of the catalogue.
 fn holds_layout(snapshot: &Snapshot, keyspace: &str, physical: &str) -> bool {
-    let layouts = &snapshot.features.layouts;
+    let layouts = &snapshot.features().layouts;
     if layouts.table_of_layout(keyspace, physical).is_some() {
         return true;
     }
     let named = helenus_layout::naming::divide(physical);
-    let of_table = named.and_then(|(table, _)| snapshot.partition_key(keyspace, table));
-    let own = snapshot.partition_key(keyspace, physical);
+    let of_table = named.and_then(|(table, _)| snapshot.schema().partition_key(keyspace, table));
+    let own = snapshot.schema().partition_key(keyspace, physical);
     of_table.is_some_and(|of_table| own.is_none_or(|own| own == of_table))
 }
 

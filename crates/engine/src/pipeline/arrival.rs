@@ -65,7 +65,7 @@ impl Engine {
             opcode: Opcode::Result,
             header_flags: answer.header_flags,
             body: &answer.body,
-            version: self.cx.snapshot.version,
+            version: self.cx.snapshot.version(),
         };
         let (clients, cx) = (&mut self.clients, &mut self.cx);
         clients.answer_converted(cx, session, header.stream, answer);

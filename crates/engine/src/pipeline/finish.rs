@@ -170,7 +170,7 @@ impl Engine {
             message,
             fields,
         };
-        self.answer_with_error(key, error, self.cx.snapshot.version);
+        self.answer_with_error(key, error, self.cx.snapshot.version());
     }
 
     /// A node request has come to nothing: whoever waits for it hears why.

@@ -62,7 +62,7 @@ impl Engine {
             return;
         }
         let version = self.links.version_of(link_key);
-        let version = version.unwrap_or(self.cx.snapshot.version);
+        let version = version.unwrap_or(self.cx.snapshot.version());
         let response = Response {
             header,
             prelude,
@@ -147,7 +147,8 @@ impl Engine {
 
     /// True if a node may lack a change of the schema that others have, while they do not agree.
     fn others_may_know_more(&self, key: NodeRequestKey, message: &str) -> bool {
-        if self.cx.snapshot.other_schema_version.is_none() || !is_about_what_is_missing(message) {
+        if self.cx.snapshot.schema().other_version().is_none() || !is_about_what_is_missing(message)
+        {
             return false;
         }
         let request = self.requests.nodes.get(key);

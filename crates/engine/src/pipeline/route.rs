@@ -102,12 +102,12 @@ impl Engine {
         place: Option<&Place>,
         primary: bool,
     ) -> Option<Plan> {
-        let snapshot = &self.cx.snapshot;
+        let nodes = self.cx.snapshot.nodes();
         let pool = self.links.of_role(query.pool)?;
         let now = self.cx.now;
-        let local = query.is_local();
+        let (local, pinned) = (query.is_local(), nodes.pinned());
         let mut replicas = match place {
-            _ if local => std::slice::from_ref(&snapshot.pinned),
+            _ if local => std::slice::from_ref(&pinned),
             Some(place) => place.owners.of_slot(place.slot),
             None => &[],
         };
@@ -131,7 +131,7 @@ impl Engine {
                 // Any node coordinates it as well as another: the better one of two, so that a slow one gets less.
                 true => {
                     let turn = scattered(self.cx.rotation);
-                    let len = two_of(snapshot.places.local(), turn, &mut two);
+                    let len = two_of(nodes.places().local(), turn, &mut two);
                     &two[..len]
                 }
             };
@@ -145,22 +145,22 @@ impl Engine {
             add(&self.cx.shared.stats.global.requests_token_aware, 1);
         }
         if query.class == Class::Scan && replicas.len() > 1 {
-            let (_, len) = local_first(&snapshot.places, replicas, &mut by_scans);
+            let (_, len) = local_first(nodes.places(), replicas, &mut by_scans);
             replicas = self.by_scans(&mut by_scans[..len], scattered(self.cx.rotation));
         } else if query.class == Class::Scan && replicas.is_empty() && self.is_informed() {
             // Where it begins is not known: whichever node has the least to do coordinates it.
             let turn = scattered(self.cx.rotation);
-            let len = in_turn(snapshot.places.local(), turn, &mut by_scans);
+            let len = in_turn(nodes.places().local(), turn, &mut by_scans);
             replicas = self.by_scans(&mut by_scans[..len], 0);
         }
         if replicas.is_empty() {
             replicas = coordinators;
         }
-        let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
+        let linked = |node: NodeIndex| pool.has_link(node) && !nodes.is_gone(node);
         let healthy = |node: NodeIndex| linked(node) && self.links.is_sound(node, now);
         let mut input = RouteInput {
             replicas,
-            nodes: &snapshot.places,
+            nodes: nodes.places(),
             usable: &healthy,
             rotation: self.cx.rotation,
             allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
@@ -193,7 +193,7 @@ impl Engine {
         affinity: Option<u32>,
         chosen: &'a mut [NodeIndex; OWNERS_MAX],
     ) -> &'a [NodeIndex] {
-        let places = &self.cx.snapshot.places;
+        let places = self.cx.snapshot.nodes().places();
         let (local, len) = local_first(places, replicas, chosen);
         let is_near = |node: &NodeIndex| places.locality(*node) == Some(Locality::LocalRack);
         let near = chosen[..local].iter().zip(0u32..);
@@ -241,11 +241,11 @@ impl Engine {
     /// One node first, and others of its data centre behind it.
     fn plan_at(&self, query: &Query, node: NodeIndex) -> Option<Plan> {
         let pool = self.links.of_role(query.pool)?;
-        let linked = |node| pool.has_link(node) && !self.cx.snapshot.is_gone(node);
+        let linked = |node| pool.has_link(node) && !self.cx.snapshot.nodes().is_gone(node);
         add(&self.cx.shared.stats.global.requests_token_aware, 1);
         Some(plan(&RouteInput {
             replicas: &[node],
-            nodes: &self.cx.snapshot.places,
+            nodes: self.cx.snapshot.nodes().places(),
             usable: &linked,
             rotation: self.cx.rotation,
             allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),

@@ -62,7 +62,7 @@ impl Engine {
         reply: Option<Reply<'_>>,
     ) {
         let version = reply.as_ref().map(|reply| reply.version);
-        let version = version.unwrap_or(self.cx.snapshot.version);
+        let version = version.unwrap_or(self.cx.snapshot.version());
         match step {
             Step::Wait | Step::Whole => {}
             Step::PassThrough => {

@@ -44,7 +44,7 @@ impl Engine {
     }
 
     fn prepare_derived(&mut self, pool: PoolKey, prepare: &RangePrepare) {
-        let nodes = self.cx.snapshot.nodes.len();
+        let nodes = self.cx.snapshot.nodes().count();
         self.cx.rotation = self.cx.rotation.wrapping_add(1);
         let sent = (0..nodes).any(|step| {
             let node = NodeIndex(((self.cx.rotation as usize + step) % nodes) as u16);

@@ -23,11 +23,7 @@ fn queues() -> (Context, Queues) {
 fn queues_of(workers: usize, config: Config) -> Vec<(Context, Queues)> {
     let now = crate::testing::begin();
     let common = Arc::new(Common::new(config, 1 << 30, now));
-    common.store(Snapshot {
-        epoch: 1,
-        nodes: vec![node(0)],
-        ..Snapshot::unknown()
-    });
+    common.store(Snapshot::builder().epoch(1).nodes([node(0)]).build());
     let worker = |index| {
         let shared = Arc::new(Shared::new(common.clone()));
         let cx = Context::new(shared, index, workers, 1, now, Duration::ZERO);

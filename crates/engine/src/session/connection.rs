@@ -140,14 +140,14 @@ impl Session {
         permit: ClientPermit,
     ) -> Session {
         let mut decoder = Decoder::new(HANDSHAKE_BODY_MAX);
-        decoder.set_version_max(cx.snapshot.version);
+        decoder.set_version_max(cx.snapshot.version());
         Session {
             _permit: permit,
             decoder,
             outbox: Outbox::new(),
             partial_held: Held::new(&cx.memory, 0),
             backlog_held: Held::new(&cx.memory, 0),
-            version: cx.snapshot.version,
+            version: cx.snapshot.version(),
             phase: Phase::Fresh,
             peer,
             pool: None,

@@ -75,7 +75,7 @@ impl Clients {
             self.answer_error(cx, key, header.stream, code::INVALID, &text, &[]);
             return Step::Nothing(Flow::Continue);
         }
-        let opened = session.open_envelope(header, body, cx.snapshot.version);
+        let opened = session.open_envelope(header, body, cx.snapshot.version());
         let step = opened.and_then(|(opcode, content)| match opcode {
             Opcode::Options => {
                 let supported = supported(&cx.snapshot);

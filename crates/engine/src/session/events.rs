@@ -36,7 +36,7 @@ impl Clients {
             opcode: Opcode::Event,
             header_flags: 0,
             body,
-            version: cx.snapshot.version,
+            version: cx.snapshot.version(),
         };
         self.answer_converted(cx, key, -1, event);
     }

@@ -261,14 +261,14 @@ impl Clients {
         passed: &PassedClient,
         every: Duration,
     ) -> Result<Option<Member>, NotAdopted> {
-        if passed.version()? > cx.snapshot.version {
+        if passed.version()? > cx.snapshot.version() {
             return Err(NotAdopted::Version(passed.version));
         }
         passed.compression()?;
         if passed.has_bytes() && cx.memory.is_full(passed.byte_len()) {
             return Err(NotAdopted::Memory);
         }
-        match (&passed.login, &cx.snapshot.authenticate) {
+        match (&passed.login, cx.snapshot.protocol().authenticate()) {
             (None, None) => Ok(None),
             (None, Some(_)) => Err(NotAdopted::NotLoggedIn),
             (Some(_), None) => Err(NotAdopted::LoggedIn),

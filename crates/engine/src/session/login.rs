@@ -80,7 +80,7 @@ impl Clients {
             asked,
             token.to_vec(),
             session.accepted + patience,
-            cx.snapshot.version,
+            cx.snapshot.version(),
             nodes,
         );
         self.logins.insert(key, login);

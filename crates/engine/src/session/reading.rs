@@ -104,7 +104,7 @@ impl Clients {
     /// Tells a client that its version is not spoken: in the envelope of that version if it is an old
     /// one, else in that of the connection, or of the latest before there is one.
     fn refuse_version(&mut self, cx: &mut Context, key: SessionKey, number: u8) {
-        let message = &unsupported_version(number, cx.snapshot.version);
+        let message = &unsupported_version(number, cx.snapshot.version());
         if !matches!(number, 1 | 2) {
             return self.answer_error(cx, key, 0, code::PROTOCOL, message, &[]);
         }

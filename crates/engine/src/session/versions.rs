@@ -7,14 +7,15 @@ use crate::snapshot::Snapshot;
 /// SUPPORTED as the nodes say it, less the versions that the proxy does not speak.
 pub(super) fn supported(snapshot: &Snapshot) -> Vec<u8> {
     let mut body = Vec::new();
-    let Ok(options) = Reader::new(&snapshot.supported).string_multimap() else {
-        return snapshot.supported.clone();
+    let told = snapshot.protocol().supported();
+    let Ok(options) = Reader::new(told).string_multimap() else {
+        return told.to_vec();
     };
     write::u16(&mut body, options.len() as u16);
     for (name, values) in options {
         write::string(&mut body, name);
         if name == "PROTOCOL_VERSIONS" {
-            write::string_list(&mut body, &versions_up_to(snapshot.version));
+            write::string_list(&mut body, &versions_up_to(snapshot.version()));
         } else {
             write::string_list(&mut body, &values);
         }

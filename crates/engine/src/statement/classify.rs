@@ -66,7 +66,7 @@ fn class_of_unplaced(
     let Some((keyspace, table)) = named else {
         return Class::Other;
     };
-    let Some(key) = snapshot.partition_key(keyspace, table) else {
+    let Some(key) = snapshot.schema().partition_key(keyspace, table) else {
         return Class::Other;
     };
     let facts = &statement.facts;

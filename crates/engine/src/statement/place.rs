@@ -88,9 +88,9 @@ impl Placer {
     ) -> Option<Place> {
         let at = recipe
             .build(values, names, &mut self.key)
-            .then(|| snapshot.ring.as_ref()?.slot_and_token_of_key(&self.key))
+            .then(|| snapshot.nodes().ring()?.slot_and_token_of_key(&self.key))
             .flatten();
-        let owners = snapshot.keyspaces.get(keyspace)?.clone();
+        let owners = snapshot.schema().owners(keyspace)?.clone();
         let (slot, token) = at?;
         Some(Place {
             slot,

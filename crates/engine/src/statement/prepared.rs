@@ -221,7 +221,10 @@ impl Prepared {
         let in_keys = table
             .as_ref()
             .and_then(|(keyspace, table): &(Box<str>, Box<str>)| {
-                InKeys::of(&statement.facts, snapshot.partition_key(keyspace, table)?)
+                InKeys::of(
+                    &statement.facts,
+                    snapshot.schema().partition_key(keyspace, table)?,
+                )
             });
         Prepared {
             id: view.id.into(),

@@ -5,18 +5,7 @@ use helenus_wire::{Options, ValueRef, Values};
 
 use crate::pipeline::retry::resendable::Resendable;
 use crate::snapshot::Snapshot;
-use crate::snapshot::list_columns::ListColumns;
 use crate::statement::prepared::{Prepared, Statement};
-
-/// True if a write may replace a list. `in_force`: the keyspace where its text names none.
-pub(crate) fn may_replace_list(facts: &Facts, in_force: Option<&str>, known: &ListColumns) -> bool {
-    let may = |facts: &Facts| {
-        let keyspace = facts.keyspace.as_deref().or(in_force);
-        let table = keyspace.zip(facts.table.as_deref());
-        known.may_be_among(&facts.overwrites, table)
-    };
-    may(facts) || facts.inner.iter().any(may)
-}
 
 impl Statement {
     /// As a request with these options and values of the statement. `in_force`: the keyspace where its text
@@ -29,7 +18,7 @@ impl Statement {
         values: &Values<'_>,
     ) -> Resendable {
         let facts = &self.facts;
-        let replaces_list = || may_replace_list(facts, in_force, &snapshot.lists);
+        let replaces_list = || snapshot.schema().may_replace_list(facts, in_force);
         Resendable::of_statement(facts, replaces_list, || {
             has_client_time(facts, options, values)
         })
@@ -46,8 +35,10 @@ impl Prepared {
     ) -> Resendable {
         let facts = &self.statement.facts;
         let replaces_list = || {
-            self.replaces_list.of(snapshot.epoch, || {
-                may_replace_list(facts, self.keyspace.as_deref(), &snapshot.lists)
+            self.replaces_list.of(snapshot.epoch(), || {
+                snapshot
+                    .schema()
+                    .may_replace_list(facts, self.keyspace.as_deref())
             })
         };
         Resendable::of_statement(facts, replaces_list, || {

@@ -67,7 +67,7 @@ impl Recipe {
         let (Some(keyspace), Some(table)) = (keyspace, facts.table.as_ref()) else {
             return Recipe::default();
         };
-        let Some(key) = snapshot.partition_key(keyspace, table.as_str()) else {
+        let Some(key) = snapshot.schema().partition_key(keyspace, table.as_str()) else {
             return Recipe::default();
         };
         let parts = key.iter().map(|column| {
@@ -173,7 +173,7 @@ fn has_several_keys(
     let table = facts.table.as_ref().map(|name| name.as_str());
     let key = keyspace
         .zip(table)
-        .and_then(|(keyspace, table)| snapshot.partition_key(keyspace, table));
+        .and_then(|(keyspace, table)| snapshot.schema().partition_key(keyspace, table));
     let names: Vec<&str> = match key {
         Some(key) => key.iter().map(|column| &*column.name).collect(),
         // Markers without names of their own have the columns'.
@@ -223,12 +223,7 @@ mod tests {
             cql_type: "bigint".into(),
             is_masked: false,
         }]);
-        let mut snapshot = Snapshot::unknown();
-        snapshot
-            .tables
-            .entry("app".into())
-            .or_default()
-            .insert("orders".into(), key);
+        let snapshot = Snapshot::builder().table("app", "orders", key).build();
         for (text, markers) in [
             (
                 "SELECT * FROM app.orders WHERE customer IN (?, ?)",

@@ -30,7 +30,7 @@ impl TableCounters {
             return Some(found.clone());
         }
         // Only what exists: clients may write any name, of any length.
-        cx.snapshot.partition_key(keyspace, table)?;
+        cx.snapshot.schema().partition_key(keyspace, table)?;
         let max = cx.shared.config.admin.tables_max;
         let found = cx.shared.stats.table(keyspace, table, max);
         if self.count >= TABLES_KNOWN_MAX {

@@ -18,7 +18,7 @@ use crate::output::{LinkEnd, Output};
 use crate::rewrite::leases::Flagged;
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::page_limits::PageLimits;
-use crate::snapshot::{Snapshot, SystemColumn};
+use crate::snapshot::{NodeFacts, SystemColumn, SystemTable};
 use crate::support::tick::TICK;
 use crate::testing::{
     Envelope, bytes_of, bytes_with_flags, envelopes, open_links, request_of, request_with_flags,
@@ -165,89 +165,88 @@ impl Bench {
 
     /// Other tables are flagged, or lost, than those with layouts.
     pub(crate) fn flag(&self, flag: impl FnOnce(&mut Flagged)) {
-        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
-        let known = &mut snapshot.features.layouts;
-        flag(&mut Arc::make_mut(known).flagged);
-        snapshot.epoch += 1;
-        self.common.store(snapshot);
+        let snapshot = self.common.snapshot.load();
+        let mut known = snapshot.features().clone();
+        flag(&mut Arc::make_mut(&mut known.layouts).flagged);
+        let next = snapshot.successor().features(known);
+        self.common.store(next.build());
     }
 
     /// A node that is up has this version of the schema, and not that of the others.
     pub(crate) fn disagree(&mut self, other_schema_version: Option<[u8; 16]>) {
-        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
-        snapshot.other_schema_version = other_schema_version;
-        snapshot.epoch += 1;
-        self.common.store(snapshot);
+        let next = self.common.snapshot.load().successor();
+        let next = next.other_schema_version(other_schema_version);
+        self.common.store(next.build());
     }
 
     /// Nodes take pages of so many rows without a word.
     pub(crate) fn limit_pages(&mut self, rows_max: usize) {
-        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
-        for node in &mut snapshot.nodes {
-            node.pages = Some(PageLimits { rows_max });
-        }
-        snapshot.epoch += 1;
-        self.common.store(snapshot);
+        let next = self.common.snapshot.load().successor();
+        let next = next.each_node(|_, node| {
+            let pages = Some(PageLimits { rows_max });
+            let told = *node.facts();
+            node.learn(NodeFacts { pages, ..told });
+        });
+        self.common.store(next.build());
         self.wait(TICK);
     }
 
     /// `system.peers_v2` has these columns.
     pub(crate) fn show_peers(&mut self, columns: &[&str]) {
-        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
         let column = |name: &&str| SystemColumn {
             name: (*name).to_owned(),
             type_raw: VARCHAR.to_be_bytes().to_vec(),
         };
-        snapshot.peers_v2.columns = columns.iter().map(column).collect();
-        snapshot.peers_v2.row = vec![None; columns.len()];
-        snapshot.epoch += 1;
-        self.common.store(snapshot);
+        let next = self.common.snapshot.load().successor();
+        let next = next.peers_v2(SystemTable {
+            columns: columns.iter().map(column).collect(),
+            row: vec![None; columns.len()],
+        });
+        self.common.store(next.build());
         self.wait(TICK);
     }
 
     /// The only layout of a table is behind.
     pub(crate) fn set_aside(&self, table: LogicalTable) {
-        let mut snapshot = Snapshot::clone(&self.common.snapshot.load());
+        let snapshot = self.common.snapshot.load();
         let mut layouts = Layouts::default();
         layouts.flagged.add(&table.keyspace, &table.name);
         let table = Arc::new(table);
         layouts.set_aside(DERIVED, LAYOUT, table.clone());
         layouts.add(table);
-        snapshot.features.layouts = Arc::new(layouts);
-        snapshot.epoch += 1;
-        self.common.store(snapshot);
+        let next = snapshot.successor().features(InSnapshot {
+            layouts: Arc::new(layouts),
+            ..snapshot.features().clone()
+        });
+        self.common.store(next.build());
     }
 
     /// The catalogue says something else.
     pub(crate) fn adopt(&self, table: LogicalTable) {
-        let epoch = self.common.snapshot.load().epoch + 1;
+        let epoch = self.common.snapshot.load().epoch() + 1;
         let (nodes, version) = (self.links.len() as u8, self.versions.1);
         self.common.store(snapshot(epoch, nodes, version, table));
     }
 
     /// It says that there are no layouts.
     pub(crate) fn adopt_none(&self) {
-        let epoch = self.common.snapshot.load().epoch + 1;
+        let epoch = self.common.snapshot.load().epoch() + 1;
         let (nodes, version) = (self.links.len() as u8, self.versions.1);
         let snapshot = snapshot(epoch, nodes, version, orders(true));
-        self.common.store(Snapshot {
-            features: InSnapshot::default(),
-            ..snapshot
-        });
+        let snapshot = snapshot.edit().features(InSnapshot::default());
+        self.common.store(snapshot.build());
     }
 
     /// It says that there are no layouts, and which columns are encoded.
     pub(crate) fn adopt_encodings(&self, encodings: Encodings) {
-        let epoch = self.common.snapshot.load().epoch + 1;
+        let epoch = self.common.snapshot.load().epoch() + 1;
         let (nodes, version) = (self.links.len() as u8, self.versions.1);
         let snapshot = snapshot(epoch, nodes, version, orders(true));
-        self.common.store(Snapshot {
-            features: InSnapshot {
-                encodings: Arc::new(encodings),
-                ..InSnapshot::default()
-            },
-            ..snapshot
+        let snapshot = snapshot.edit().features(InSnapshot {
+            encodings: Arc::new(encodings),
+            ..InSnapshot::default()
         });
+        self.common.store(snapshot.build());
     }
 
     pub(crate) fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {

@@ -45,28 +45,28 @@ pub(super) fn snapshot(epoch: u64, nodes: u8, version: Version, table: LogicalTa
         cql_type: "bigint".to_owned(),
         is_masked: false,
     }]);
-    let tables = [TABLE, LAYOUT, "others", LISTED].map(|name| (name.to_owned(), key.clone()));
-    let tables = tables.into_iter().collect();
     let mut layouts = Layouts::default();
     layouts.add(Arc::new(table));
-    Snapshot {
-        epoch,
-        version,
-        nodes: (0..nodes).map(node).collect(),
-        places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
-        keyspaces: ["app", DERIVED]
-            .map(|keyspace| (keyspace.to_owned(), Arc::new(replicas.clone())))
-            .into_iter()
-            .collect(),
-        ring: Some(ring),
-        tables: [("app".to_owned(), tables)].into_iter().collect(),
-        lists: Arc::new(columns()),
-        features: InSnapshot {
+    let replicas = Arc::new(replicas);
+    let mut snapshot = Snapshot::builder()
+        .epoch(epoch)
+        .version(version)
+        .nodes((0..nodes).map(node))
+        .places(NodeTable::from_localities(
+            (0..nodes).map(|_| Locality::LocalDc),
+        ))
+        .keyspace("app", replicas.clone())
+        .keyspace(DERIVED, replicas)
+        .ring(Some(ring))
+        .lists(columns())
+        .features(InSnapshot {
             layouts: Arc::new(layouts),
             ..InSnapshot::default()
-        },
-        ..Snapshot::unknown()
+        });
+    for table in [TABLE, LAYOUT, "others", LISTED] {
+        snapshot = snapshot.table("app", table, key.clone());
     }
+    snapshot.build()
 }
 
 /// The columns of the schema's tables.

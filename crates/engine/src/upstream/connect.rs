@@ -37,10 +37,10 @@ impl Links {
             return;
         };
         let identity = of.identity.clone();
-        let address = cx.snapshot.nodes[node.as_usize()].address;
+        let address = cx.snapshot.nodes().address_of(node);
         let aim = Aim::Link {
             token: identity.credentials().map(Credentials::token),
-            cluster: (kind != LinkKind::Check).then(|| cx.snapshot.cluster_name.clone()),
+            cluster: (kind != LinkKind::Check).then(|| cx.snapshot.cluster_name().to_owned()),
             keyspace: match &kind {
                 LinkKind::Keyspace(keyspace) => Some(keyspace.clone()),
                 _ => None,
@@ -53,7 +53,7 @@ impl Links {
             identity,
         });
         let limit = connect_timeout(cx) * 3;
-        let version = cx.snapshot.version;
+        let version = cx.snapshot.version();
         self.dial(cx, address, version, aim, purpose, limit);
     }
 

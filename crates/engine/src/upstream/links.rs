@@ -51,9 +51,9 @@ impl Links {
     /// Makes room for nodes that are new in the snapshot. The numbers of those that have joined.
     pub(crate) fn adopt_nodes(&mut self, cx: &Context) -> Range<usize> {
         let before = self.health.len();
-        for (index, node) in cx.snapshot.nodes.iter().enumerate().skip(self.health.len()) {
-            let name = || node.address.to_string();
-            let stats = cx.shared.stats.node(NodeIndex(index as u16), name);
+        for (at, node) in cx.snapshot.nodes().by_index().skip(before) {
+            let name = || node.address().to_string();
+            let stats = cx.shared.stats.node(at, name);
             self.health.push(Health::new(cx.now, stats));
         }
         match before {
@@ -95,7 +95,9 @@ impl Links {
     /// True if a node can be asked for a role, and nothing speaks against it.
     #[inline]
     pub(crate) fn is_fit(&self, cx: &Context, pool: PoolKey, node: NodeIndex) -> bool {
-        self.has_link(pool, node) && self.is_sound(node, cx.now) && !cx.snapshot.is_gone(node)
+        self.has_link(pool, node)
+            && self.is_sound(node, cx.now)
+            && !cx.snapshot.nodes().is_gone(node)
     }
 
     /// True if a node is not known to be in trouble, and the last attempt to reach it has not failed.

@@ -116,7 +116,7 @@ impl Pool {
 
     /// True if it logs in though the nodes no longer ask for that, or does not though they do.
     pub(super) fn is_outdated(&self, snapshot: &Snapshot) -> bool {
-        snapshot.is_known() && self.identity.is_anonymous() == snapshot.authenticate.is_some()
+        snapshot.is_known() && self.identity.is_anonymous() == snapshot.protocol().asks_for_login()
     }
 
     pub(super) fn is_connecting(&self) -> bool {

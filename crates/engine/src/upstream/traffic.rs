@@ -92,7 +92,7 @@ impl Links {
     ) -> Option<Lost> {
         let link = self.open.remove(key)?;
         self.forget(cx, key);
-        let address = cx.snapshot.nodes[link.node.as_usize()].address;
+        let address = cx.snapshot.nodes().address_of(link.node);
         let what = match link.closing {
             None | Some(Closing::Broken) => "lost",
             Some(_) => "closed",

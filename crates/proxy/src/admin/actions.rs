@@ -262,9 +262,9 @@ fn reconnect(shared: &Process, query: Option<&str>) -> Done {
     let node = node.map(|node| node.parse::<SocketAddr>()).transpose();
     let node = node.map_err(|_| bad("node is an address and a port: 10.0.0.1:9042".to_owned()))?;
     let snapshot = shared.snapshot.load();
-    let is_meant = |of: &Node| !of.gone && node.is_none_or(|node| of.address == node);
+    let is_meant = |of: &Node| !of.is_gone() && node.is_none_or(|node| of.address() == node);
     let stats = shared.stats.nodes();
-    let nodes = snapshot.nodes.iter().enumerate();
+    let nodes = snapshot.nodes().all().iter().enumerate();
     let meant: Vec<usize> = nodes
         .filter(|(_, of)| is_meant(of))
         .map(|(at, _)| at)

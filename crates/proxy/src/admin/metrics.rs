@@ -219,7 +219,7 @@ fn proxy(page: &mut Page, shared: &Process) {
     page.gauge(
         "helenus_snapshot_epoch",
         "Changes of topology or schema since startup.",
-        snapshot.epoch,
+        snapshot.epoch(),
     );
     page.gauge(
         "helenus_ready",
@@ -268,13 +268,13 @@ fn nodes_known(page: &mut Page, snapshot: &Snapshot) {
         &["node", "dc", "rack", "release_version", "locality"],
         "1, labelled with what is known about the node.",
     );
-    for node in snapshot.nodes.iter().filter(|n| !n.gone) {
+    for node in snapshot.nodes().present() {
         let labels = [
-            ("node", node.address.to_string()),
-            ("dc", node.dc.clone()),
-            ("rack", node.rack.clone()),
-            ("release_version", node.release_version.clone()),
-            ("locality", locality(snapshot, node.address).to_owned()),
+            ("node", node.address().to_string()),
+            ("dc", node.dc().to_owned()),
+            ("rack", node.rack().to_owned()),
+            ("release_version", node.release_version().to_owned()),
+            ("locality", locality(snapshot, node.address()).to_owned()),
         ];
         page.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
     }
@@ -302,7 +302,7 @@ fn memory(page: &mut Page, shared: &Process) {
 
 /// Remote nodes have no links unless the local data centre is lost.
 fn locality(snapshot: &Snapshot, node: SocketAddr) -> &'static str {
-    match snapshot.locality_of(node) {
+    match snapshot.nodes().locality_of(node) {
         Some(Locality::Remote) => "remote",
         Some(Locality::LocalRack | Locality::LocalDc) | None => "local",
     }

@@ -56,7 +56,7 @@ pub(super) fn check(shared: &Process) -> Result<(), NotReady> {
         snapshot.is_known(),
         shared.turns_of_workers.oldest(Instant::now()),
         || shared.contact_failure.load_full(),
-        snapshot.authenticate.is_some(),
+        snapshot.protocol().asks_for_login(),
         nodes.iter().map(|n| n.links_up.load(Ordering::Relaxed)),
     )
 }

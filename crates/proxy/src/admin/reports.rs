@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use helenus_admin_api as api;
 use helenus_engine::upstream::node_reports::{NodeReport, NodeReports, Rejected, Resources};
-use helenus_policy::ring::NodeIndex;
 
 use super::metrics::page::Page;
 use crate::process::Process;
@@ -84,16 +83,10 @@ pub(super) fn render(page: &mut Page, shared: &Process) {
         return;
     }
     let snapshot = shared.snapshot.load();
-    let here = snapshot
-        .nodes
-        .iter()
-        .enumerate()
-        .filter(|(_, node)| !node.gone);
+    let nodes = snapshot.nodes().by_index();
+    let here = nodes.filter(|(_, node)| !node.is_gone());
     let nodes: Vec<_> = here
-        .map(|(index, node)| {
-            let reports = shared.reports.of(NodeIndex(index as u16));
-            (node.address.to_string(), reports)
-        })
+        .map(|(at, node)| (node.address().to_string(), shared.reports.of(at)))
         .collect();
     let name = "helenus_node_reporter_up";
     page.family(

@@ -227,8 +227,7 @@ mod tests {
         let rules = Rules::default();
         rules.publish(&[settings, tried, rewriting], Instant::now());
         let rules = rules.list();
-        let mut known = Snapshot::unknown();
-        known.epoch = 1;
+        let known = Snapshot::builder().epoch(1).build();
         let json_of = |rule: &Rule, shows_values| {
             let problem = problem(rule, &rules, &known, shows_values);
             serde_json::to_value(rule_view(rule, problem, shows_values)).expect("JSON")

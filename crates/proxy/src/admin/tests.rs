@@ -370,25 +370,15 @@ fn nodes_that_have_left_are_told_of_in_the_time_in_which_they_were_there() {
     let admin = admin("");
     let shared = &admin.shared;
     let address = "10.0.0.1:9042".parse().expect("an address");
-    let node = |host_id, gone| Node {
-        address,
-        host_id,
-        dc: "dc1".to_owned(),
-        rack: "r1".to_owned(),
-        release_version: "5.0.5".to_owned(),
-        processors: None,
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone,
+    let node = |host_id, is_gone| {
+        let mut node = Node::new(address, host_id, "dc1", "r1").of_release("5.0.5");
+        node.set_gone(is_gone);
+        node
     };
     // The second has never got anything, the third has the first one's address now.
     let nodes = [([1; 16], true), ([2; 16], true), ([3; 16], false)];
     let nodes = nodes.map(|(host_id, gone)| node(host_id, gone));
-    shared.snapshot.store(Arc::new(Snapshot {
-        nodes: nodes.into(),
-        ..Snapshot::unknown()
-    }));
+    shared.store(Snapshot::builder().nodes(nodes).build());
     let stats: Vec<_> = (0..3)
         .map(|at| shared.stats.node(NodeIndex(at), || "n".to_owned()))
         .collect();

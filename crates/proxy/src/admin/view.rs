@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use helenus_admin_api::{self as api, Name, Snapshot};
-use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 
@@ -61,10 +60,10 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> Snapshot {
         version: env!("CARGO_PKG_VERSION").into(),
         started_unix_ms: since_1970_ms(started),
         now_unix_ms: since_1970_ms(SystemTime::now()),
-        cluster: snapshot.cluster_name.clone(),
-        protocol: snapshot.version as u8,
-        local_dc: snapshot.local_dc.clone(),
-        epoch: snapshot.epoch,
+        cluster: snapshot.cluster_name().to_owned(),
+        protocol: snapshot.version() as u8,
+        local_dc: snapshot.nodes().local_dc().to_owned(),
+        epoch: snapshot.epoch(),
         ready: ready.is_ok(),
         ready_reason: ready.err().map(|reason| format!("{reason:#}")),
         clients: shared.clients.load(Ordering::Relaxed),
@@ -114,9 +113,9 @@ pub(super) fn nodes(shared: &Process) -> Vec<api::Node> {
     let states = node_state::states(&settings, &snapshot, &node_stats, has_logins);
     let unused = NodeStats::default();
     let now = Instant::now();
-    let nodes = snapshot.nodes.iter().enumerate().map(|(index, node)| {
+    let nodes = snapshot.nodes().by_index().map(|(at, node)| {
+        let index = at.as_usize();
         let stats = node_stats.get(index).map_or(&unused, |s| s);
-        let at = NodeIndex(index as u16);
         let is_reporting = settings.assignment.reports;
         let report = is_reporting.then(|| reports::view(&shared.reports.of(at), now));
         node_view(index, node, stats, states[index], report)
@@ -142,12 +141,12 @@ fn node_view(
     report: Option<api::Report>,
 ) -> api::Node {
     api::Node {
-        address: node.address.to_string(),
+        address: node.address().to_string(),
         number,
-        dc: node.dc.clone(),
-        rack: node.rack.clone(),
-        release_version: node.release_version.clone(),
-        processors: node.processors,
+        dc: node.dc().to_owned(),
+        rack: node.rack().to_owned(),
+        release_version: node.release_version().to_owned(),
+        processors: node.facts().processors,
         state: state.name().into(),
         links_up: load(&stats.links_up),
         in_flight: load(&stats.in_flight),

@@ -53,13 +53,13 @@ fn nodes_that_may_have_replaced_others_are_asked_and_count_once() {
         host_id: [number; 16],
         address: address(number),
     };
-    let mut snapshot = Snapshot::unknown();
-    snapshot.joining = vec![joins(2), joins(3)];
-    snapshot.joining_owners = 1;
-    let (asked, owners) = voters(&snapshot, vec![address(1)]);
+    let snapshot = |owners| {
+        let joining = vec![joins(2), joins(3)];
+        Snapshot::builder().joining(joining, owners).build()
+    };
+    let (asked, owners) = voters(&snapshot(1), vec![address(1)]);
     assert_eq!((asked, owners), ([1, 2, 3].map(address).to_vec(), 2));
     // The replacement has the address of what it replaces.
-    snapshot.joining_owners = 0;
-    let (asked, owners) = voters(&snapshot, [1, 2, 3].map(address).to_vec());
+    let (asked, owners) = voters(&snapshot(0), [1, 2, 3].map(address).to_vec());
     assert_eq!((asked.len(), owners), (3, 3));
 }

@@ -11,32 +11,18 @@ use super::*;
 const NODES: usize = 40;
 
 fn node(address: SocketAddr) -> Node {
-    Node {
-        address,
-        host_id: [1; 16],
-        dc: "near".to_owned(),
-        rack: "rack1".to_owned(),
-        release_version: "5.0.6".to_owned(),
-        processors: None,
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone: false,
-    }
+    Node::new(address, [1; 16], "near", "rack1").of_release("5.0.6")
 }
 
 fn snapshot(nodes: Vec<Node>) -> Snapshot {
     let spec = |node: &Node| NodeSpec {
-        dc: node.dc.clone(),
-        rack: node.rack.clone(),
+        dc: node.dc().to_owned(),
+        rack: node.rack().to_owned(),
         tokens: Vec::new(),
     };
     let specs: Vec<NodeSpec> = nodes.iter().map(spec).collect();
-    Snapshot {
-        places: NodeTable::new(&specs, Some("near"), None),
-        nodes,
-        ..Snapshot::unknown()
-    }
+    let places = NodeTable::new(&specs, Some("near"), None);
+    Snapshot::builder().nodes(nodes).places(places).build()
 }
 
 /// Connections at the same time: now, and the most there have been.
@@ -70,9 +56,12 @@ async fn silent_nodes_are_asked_at_the_same_time_within_a_bound_and_told_in_orde
     }
     // A node that refuses connections is told of at once, and yet in its place.
     let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    nodes[NODES / 2].address = gone.local_addr().expect("its address");
+    nodes[NODES / 2] = node(gone.local_addr().expect("its address"));
     drop(gone);
-    let wanted: Vec<String> = nodes.iter().map(|node| node.address.to_string()).collect();
+    let wanted: Vec<String> = nodes
+        .iter()
+        .map(|node| node.address().to_string())
+        .collect();
 
     let mut config = Config::default();
     config.links.connect_timeout_ms = 200;

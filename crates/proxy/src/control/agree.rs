@@ -29,7 +29,7 @@ use crate::conn::{Conn, ConnError};
 use crate::control::rows::{Rows, query};
 use crate::process::{Change, ControlRequest, Process};
 
-use helenus_engine::snapshot::HostId;
+use helenus_engine::snapshot::{HostId, Node};
 use helenus_engine::upstream::connect::greeting::startup_options;
 
 /// Schema changes that wait to be looked at.
@@ -133,12 +133,10 @@ impl Linked {
     /// Adds those that workers have links to now.
     pub(super) fn note(&mut self, shared: &Process) {
         let (snapshot, stats) = (shared.snapshot.load(), shared.stats.nodes());
-        let linked = snapshot
-            .nodes
-            .iter()
-            .zip(stats)
-            .filter(|(node, stats)| !node.gone && stats.links_up.load(Ordering::Relaxed) > 0);
-        self.0.extend(linked.map(|(node, _)| node.host_id));
+        let nodes = snapshot.nodes().all().iter().zip(stats);
+        let linked = nodes
+            .filter(|(node, stats)| !node.is_gone() && stats.links_up.load(Ordering::Relaxed) > 0);
+        self.0.extend(linked.map(|(node, _)| node.host_id()));
     }
 }
 
@@ -323,7 +321,9 @@ async fn ask_node(
         return Ok(told);
     }
     let dialer = (**shared.dialer.load()).clone();
-    let mut conn = dialer.dial(address, shared.snapshot.load().version).await?;
+    let mut conn = dialer
+        .dial(address, shared.snapshot.load().version())
+        .await?;
     let config = shared.settings.load_full();
     let options = startup_options(&config.payload);
     conn.open(&options, config.control_token().as_deref())
@@ -364,14 +364,15 @@ fn lagging(shared: &Process, linked: &Linked, peers: &Rows, version: &[u8]) -> V
     different
         .filter_map(|row| {
             let host_id: HostId = peers.cell(row, "host_id")?.try_into().ok()?;
-            let mut nodes = snapshot.nodes.iter();
-            let at = nodes.position(|node| node.host_id == host_id && !node.gone);
+            let nodes = snapshot.nodes().all();
+            let is_it = |node: &Node| node.host_id() == host_id && !node.is_gone();
+            let at = nodes.iter().position(is_it);
             let links = at.and_then(|at| stats.get(at));
             let is_linked = links.is_some_and(|node| node.links_up.load(Ordering::Relaxed) > 0);
             let is_down = down.contains(&host_id);
             let address = match at {
-                Some(at) => snapshot.nodes[at].address,
-                None => address_of(peers, row, snapshot.nodes.first()?.address.port())?,
+                Some(at) => nodes[at].address(),
+                None => address_of(peers, row, nodes.first()?.address().port())?,
             };
             // Workers may have reconnected to a node before Cassandra reports it as up.
             (is_linked || !is_down).then_some(Lagging {

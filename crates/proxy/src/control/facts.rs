@@ -11,7 +11,6 @@ mod due;
 use std::net::SocketAddr;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 use helenus_wire::Version;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -24,7 +23,7 @@ use crate::process::Process;
 use helenus_engine::snapshot::batch_limits::{self, BatchLimits};
 use helenus_engine::snapshot::page_limits::{self, PageLimits};
 use helenus_engine::snapshot::timeouts::{SETTINGS, Timeouts};
-use helenus_engine::snapshot::{Node, Snapshot};
+use helenus_engine::snapshot::{Node, NodeFacts, Snapshot};
 use helenus_engine::upstream::connect::greeting::startup_options;
 
 /// Where a node tells.
@@ -34,15 +33,8 @@ pub(crate) const NODE_SETTINGS: &str = "system_views.settings";
 
 /// The response of a node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    /// `None` if unknown.
-    pub processors: Option<u32>,
-    /// `None` if unknown.
-    pub timeouts: Option<Timeouts>,
-    /// `None` if unknown.
-    pub batches: Option<BatchLimits>,
-    /// `None` if unknown.
-    pub pages: Option<PageLimits>,
+pub(crate) struct Told {
+    pub facts: NodeFacts,
     /// The node's error if it refused one of the queries.
     pub refusal: Option<String>,
 }
@@ -50,7 +42,7 @@ pub(crate) struct Facts {
 /// Queries in progress, and when nodes were asked.
 pub(crate) struct Asking {
     version: Version,
-    tasks: JoinSet<(usize, Result<Facts, ConnError>)>,
+    tasks: JoinSet<(NodeIndex, Result<Told, ConnError>)>,
     due: Due,
 }
 
@@ -73,18 +65,19 @@ impl Asking {
     pub(crate) fn ask(&mut self, shared: &Process) {
         let snapshot = shared.snapshot.load();
         let config = shared.settings.load_full();
-        let has_processors = |(index, node): (usize, &Node)| {
-            let place = snapshot.places.locality(NodeIndex(index as u16));
-            let out_of_reach = place == Some(Locality::Remote) && !config.cluster.allow_remote_dc;
-            let is_meant = !node.gone && !out_of_reach;
-            is_meant.then_some(node.processors.is_some())
+        let nodes = snapshot.nodes();
+        let has_processors = |at: NodeIndex, node: &Node| {
+            let out_of_reach = nodes.is_remote(at) && !config.cluster.allow_remote_dc;
+            let is_meant = !node.is_gone() && !out_of_reach;
+            is_meant.then_some(node.facts().processors.is_some())
         };
         let now = Instant::now();
-        let known = || snapshot.nodes.iter().enumerate().map(has_processors);
+        let known = || nodes.by_index().map(|(at, node)| has_processors(at, node));
         while let Some(index) = self.due.begin(now, known()) {
+            let at = NodeIndex(index as u16);
             let dialer = (**shared.dialer.load()).clone();
             let config = config.clone();
-            let address = snapshot.nodes[index].address;
+            let address = nodes.address_of(at);
             let version = self.version;
             self.tasks.spawn(async move {
                 let limit = dialer.connect_timeout * 3;
@@ -93,7 +86,7 @@ impl Asking {
                 if let Err(e) = &told {
                     tracing::debug!(node = %address, "no response about its settings: {e}");
                 }
-                (index, told)
+                (at, told)
             });
         }
     }
@@ -101,18 +94,17 @@ impl Asking {
     /// The facts of this node may have changed.
     pub(crate) fn doubt(&mut self, shared: &Process, node: SocketAddr) {
         let snapshot = shared.snapshot.load();
-        let mut nodes = snapshot.nodes.iter();
-        if let Some(index) = nodes.position(|known| known.address == node && !known.gone) {
-            self.due.doubt(index, Instant::now());
+        if let Some(at) = snapshot.nodes().at(node) {
+            self.due.doubt(at.as_usize(), Instant::now());
         }
     }
 
     /// The facts of all nodes may have changed.
     pub(crate) fn doubt_all(&mut self, shared: &Process) {
         let snapshot = shared.snapshot.load();
-        let nodes = snapshot.nodes.iter().enumerate();
-        for (index, _) in nodes.filter(|(_, node)| !node.gone) {
-            self.due.doubt(index, Instant::now());
+        let nodes = snapshot.nodes().by_index();
+        for (at, _) in nodes.filter(|(_, node)| !node.is_gone()) {
+            self.due.doubt(at.as_usize(), Instant::now());
         }
     }
 
@@ -120,31 +112,22 @@ impl Asking {
     /// running.
     pub(crate) async fn next(&mut self, shared: &Process) -> Option<Snapshot> {
         while let Some(ended) = self.tasks.join_next().await {
-            let Ok((index, told)) = ended else { continue };
-            let facts = told.ok();
+            let Ok((at, told)) = ended else { continue };
+            let facts = told.ok().map(|told| told.facts);
             let has_processors = facts.as_ref().map(|facts| facts.processors.is_some());
-            self.due.end(index, Instant::now(), has_processors);
+            self.due.end(at.as_usize(), Instant::now(), has_processors);
             self.ask(shared);
             let Some(facts) = facts else { continue };
             let snapshot = shared.snapshot.load_full();
-            let known = snapshot.nodes.get(index)?;
-            let processors = facts.processors.or(known.processors);
-            let timeouts = facts.timeouts.or(known.timeouts);
-            let batches = facts.batches.or(known.batches);
-            let pages = facts.pages.or(known.pages);
-            let told = (processors, timeouts, batches, pages);
-            if told == (known.processors, known.timeouts, known.batches, known.pages) {
+            let known = snapshot.nodes().get(at)?;
+            let facts = facts.or(known.facts());
+            if facts == *known.facts() {
                 continue;
             }
-            tracing::info!(node = %known.address, processors, "a node has told of itself");
-            let mut snapshot = (*snapshot).clone();
-            snapshot.epoch += 1;
-            let node = snapshot.nodes.get_mut(index)?;
-            node.processors = processors;
-            node.timeouts = timeouts;
-            node.batches = batches;
-            node.pages = pages;
-            return Some(snapshot);
+            let (address, processors) = (known.address(), facts.processors);
+            tracing::info!(node = %address, processors, "a node has told of itself");
+            let next = snapshot.successor().node(at, |node| node.learn(facts));
+            return Some(next.build());
         }
         None
     }
@@ -156,7 +139,7 @@ pub(crate) async fn ask(
     dialer: &Dialer,
     address: SocketAddr,
     version: Version,
-) -> Result<Facts, ConnError> {
+) -> Result<Told, ConnError> {
     let mut conn = dialer.dial(address, version).await?;
     conn.open(
         &startup_options(&config.payload),
@@ -173,13 +156,13 @@ pub(crate) async fn ask(
     let batches = told.clone().map(BatchLimits::from_settings);
     let pages = told.map(PageLimits::from_settings);
     let processors = or_refused(processors(&mut conn).await, &mut refusal)?;
-    Ok(Facts {
+    let facts = NodeFacts {
         processors,
         timeouts,
         batches,
         pages,
-        refusal,
-    })
+    };
+    Ok(Told { facts, refusal })
 }
 
 /// Empty if the table does not exist or the role may not read it.

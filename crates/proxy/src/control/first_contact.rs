@@ -65,7 +65,7 @@ async fn nearest(
     control: Control,
     snapshot: Snapshot,
 ) -> (Control, Snapshot) {
-    if snapshot.locality_of(control.address()) != Some(Locality::Remote) {
+    if snapshot.nodes().locality_of(control.address()) != Some(Locality::Remote) {
         return (control, snapshot);
     }
     let addresses = control::in_order(&snapshot, config, control.address());

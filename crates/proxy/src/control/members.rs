@@ -50,7 +50,7 @@ impl Known<'_> {
     /// has come later is there.
     fn standing(&self, node: &Node, rivals: &[&Node]) -> Standing {
         let begins = self.old.is_none_or(|old| !old.is_known());
-        if !(self.serves)(&node.dc) || begins && rivals.is_empty() {
+        if !(self.serves)(node.dc()) || begins && rivals.is_empty() {
             // One that is never asked cannot be waited for.
             return Standing::Used;
         }
@@ -67,7 +67,7 @@ impl Known<'_> {
 
     /// [`Self::standing`] of a node with the tokens of its `lister`, which is used in any case.
     fn standing_beside(&self, lister: &Node, node: &Node) -> Standing {
-        if !(self.serves)(&node.dc) {
+        if !(self.serves)(node.dc()) {
             return Standing::Ghost;
         }
         if self.old.is_none_or(|old| !old.is_known()) {
@@ -92,41 +92,35 @@ impl Known<'_> {
 
     /// Of a node that is used, maybe under another address: in which order these have come.
     fn since(&self, node: &Node) -> Option<usize> {
-        let leaves = |old: &Snapshot| old.leaving.contains(&mover(node));
+        let leaves = |old: &Snapshot| old.nodes().leaving().contains(&node.as_mover());
         if self.is_settled(node) && !self.old.is_some_and(leaves) {
             return Some(usize::MAX);
         }
         let old = self.old.filter(|old| old.is_known())?;
-        let is_it = |old: &Node| !old.gone && old.host_id == node.host_id;
-        old.nodes.iter().position(is_it)
+        let is_it = |old: &Node| !old.is_gone() && old.host_id() == node.host_id();
+        old.nodes().all().iter().position(is_it)
     }
 
     fn had_left(&self, node: &Node) -> bool {
-        let old = self.old.map_or(&[][..], |old| &old.nodes);
-        old.iter().any(|old| old.gone && mover(old) == mover(node))
+        let old = self.old.map_or(&[][..], |old| old.nodes().all());
+        let is_it = |old: &Node| old.as_mover() == node.as_mover();
+        old.iter().any(|old| old.is_gone() && is_it(old))
     }
 
     /// In which order nodes have come, those that have left included.
     fn position(&self, node: &Node) -> Option<usize> {
-        let old = self.old?;
-        old.nodes.iter().position(|old| mover(old) == mover(node))
+        let mut old = self.old?.nodes().all().iter();
+        old.position(|old| old.as_mover() == node.as_mover())
     }
 
     fn is_settled(&self, node: &Node) -> bool {
-        self.settled.contains(&mover(node))
-    }
-}
-
-fn mover(node: &Node) -> Mover {
-    Mover {
-        host_id: node.host_id,
-        address: node.address,
+        self.settled.contains(&node.as_mover())
     }
 }
 
 /// The tokens that a node had.
 fn tokens_in(old: &Snapshot, node: NodeIndex) -> Vec<String> {
-    let Some(ring) = &old.ring else {
+    let Some(ring) = old.nodes().ring() else {
         return Vec::new();
     };
     let own = (0..ring.len()).filter(|slot| ring.owner(*slot) == Some(node));
@@ -148,10 +142,10 @@ impl Members {
         let port = address.port();
         let own = member(local, own, Some(address), port);
         let others = peers.rows.iter().map(|row| member(peers, row, None, port));
-        let mut nodes: Vec<Node> = old.map_or_else(Vec::new, |o| o.nodes.clone());
+        let mut nodes: Vec<Node> = old.map_or_else(Vec::new, |o| o.nodes().all().to_vec());
         let mut token_texts: Vec<Vec<String>> = vec![Vec::new(); nodes.len()];
         for node in &mut nodes {
-            node.gone = true;
+            node.set_gone(true);
         }
         let listed: Vec<(Node, Vec<String>)> =
             std::iter::once(own).chain(others).flatten().collect();
@@ -162,23 +156,10 @@ impl Members {
         } = choose(&listed, address, known)?;
         for (node, tokens) in used {
             let (node, tokens) = (node.clone(), tokens.clone());
-            let at = nodes
-                .iter()
-                .position(|n| n.host_id == node.host_id && n.address == node.address);
-            match at {
+            let is_it = |known: &Node| known.as_mover() == node.as_mover();
+            match nodes.iter().position(is_it) {
                 Some(at) => {
-                    let Node {
-                        processors,
-                        timeouts,
-                        batches,
-                        ..
-                    } = nodes[at];
-                    nodes[at] = Node {
-                        processors,
-                        timeouts,
-                        batches,
-                        ..node
-                    };
+                    nodes[at] = node.with_facts(*nodes[at].facts());
                     token_texts[at] = tokens;
                 }
                 None => {
@@ -225,10 +206,12 @@ fn choose<'a>(
     for of @ (node, tokens) in listed {
         let tokens = sorted(tokens);
         let all = by_tokens.get(&tokens).into_iter().flatten().copied();
-        let rivals: Vec<&Node> = all.filter(|other| other.host_id != node.host_id).collect();
-        let lister = rivals.iter().find(|rival| rival.address == address);
+        let rivals: Vec<&Node> = all
+            .filter(|other| other.host_id() != node.host_id())
+            .collect();
+        let lister = rivals.iter().find(|rival| rival.address() == address);
         let standing = match lister {
-            _ if node.address == address => Standing::Used,
+            _ if node.address() == address => Standing::Used,
             Some(lister) => known.standing_beside(lister, node),
             None => known.standing(node, &rivals),
         };
@@ -238,7 +221,7 @@ fn choose<'a>(
                 owners_used.insert(tokens);
             }
             Standing::Joins => {
-                joining.push(mover(node));
+                joining.push(node.as_mover());
                 owners_joining.insert(tokens);
             }
             Standing::Ghost => {}
@@ -260,19 +243,19 @@ fn keep_leaving(nodes: &mut [Node], tokens: &mut [Vec<String>], known: Known<'_>
     };
     let listed: Vec<HostId> = nodes
         .iter()
-        .filter(|node| !node.gone)
-        .map(|node| node.host_id)
+        .filter(|node| !node.is_gone())
+        .map(Node::host_id)
         .collect();
     let mut leaving = Vec::new();
-    for (at, was) in old.nodes.iter().enumerate() {
+    for (at, was) in old.nodes().all().iter().enumerate() {
         // One that is listed under another address has moved there.
-        let is_over = was.gone || listed.contains(&was.host_id) || known.is_settled(was);
-        if is_over || !nodes[at].gone || !(known.serves)(&was.dc) {
+        let is_over = was.is_gone() || listed.contains(&was.host_id()) || known.is_settled(was);
+        if is_over || !nodes[at].is_gone() || !(known.serves)(was.dc()) {
             continue;
         }
-        nodes[at].gone = false;
+        nodes[at].set_gone(false);
         tokens[at] = tokens_in(old, NodeIndex(at as u16));
-        leaving.push(mover(was));
+        leaving.push(was.as_mover());
     }
     leaving
 }
@@ -293,18 +276,10 @@ fn member(
     if tokens.is_empty() && own.is_none() {
         return None;
     }
-    let node = Node {
-        address,
-        host_id: rows.cell(row, "host_id")?.try_into().ok()?,
-        dc: rows.text(row, "data_center")?,
-        rack: rows.text(row, "rack")?,
-        release_version: rows.text(row, "release_version").unwrap_or_default(),
-        processors: None,
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone: false,
-    };
+    let host_id = rows.cell(row, "host_id")?.try_into().ok()?;
+    let (dc, rack) = (rows.text(row, "data_center")?, rows.text(row, "rack")?);
+    let release_version = rows.text(row, "release_version").unwrap_or_default();
+    let node = Node::new(address, host_id, dc, rack).of_release(release_version);
     Some((node, tokens))
 }
 
@@ -331,9 +306,9 @@ pub(super) fn address_of(
 /// data centre from those that serve clients.
 pub(super) fn pinned(nodes: &[Node], places: &NodeTable, control: SocketAddr) -> NodeIndex {
     let all = (0..=u16::MAX).map(NodeIndex).zip(nodes);
-    let present = || all.clone().filter(|(_, node)| !node.gone);
+    let present = || all.clone().filter(|(_, node)| !node.is_gone());
     let local = |at: &NodeIndex| places.locality(*at) != Some(Locality::Remote);
-    let of_control = present().find(|(_, node)| node.address == control);
+    let of_control = present().find(|(_, node)| node.address() == control);
     let of_control = of_control.map(|(at, _)| at);
     of_control
         .filter(local)

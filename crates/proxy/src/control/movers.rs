@@ -21,8 +21,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 use helenus_wire::{Version, code};
 use rustc_hash::FxHashMap;
 use tokio::task::{AbortHandle, Id, JoinSet};
@@ -74,8 +72,16 @@ pub(super) struct Movers {
 impl Movers {
     /// Watches those of a snapshot that are not watched yet.
     pub(super) fn watch(&mut self, shared: &Arc<Process>, snapshot: &Snapshot) {
-        let joining = snapshot.joining.iter().map(|mover| (*mover, Way::In));
-        let leaving = snapshot.leaving.iter().map(|mover| (*mover, Way::Out));
+        let joining = snapshot
+            .nodes()
+            .joining()
+            .iter()
+            .map(|mover| (*mover, Way::In));
+        let leaving = snapshot
+            .nodes()
+            .leaving()
+            .iter()
+            .map(|mover| (*mover, Way::Out));
         let all: Vec<(Mover, Way)> = joining.chain(leaving).collect();
         // It may have given up joining, or be listed again.
         self.watched.retain(|watched, task| {
@@ -98,7 +104,7 @@ impl Movers {
                 way,
                 others: others(shared, snapshot, mover),
                 shared: shared.clone(),
-                version: snapshot.version,
+                version: snapshot.version(),
             };
             let task = self.tasks.spawn(watch.until_it_is_settled());
             self.watched.insert((mover, way), task);
@@ -146,13 +152,13 @@ impl Movers {
 fn others(shared: &Process, snapshot: &Snapshot, mover: Mover) -> BTreeSet<SocketAddr> {
     let allow_remote = shared.settings.load().cluster.allow_remote_dc;
     let down = shared.nodes_down();
-    let nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
+    let nodes = snapshot.nodes().by_index();
     let counts = nodes.filter(|(at, node)| {
-        let is_remote = snapshot.places.locality(*at) == Some(Locality::Remote);
-        let is_other = !node.gone && node.host_id != mover.host_id;
-        is_other && (!is_remote || allow_remote) && !down.contains(&node.host_id)
+        let is_remote = snapshot.nodes().is_remote(*at);
+        let is_other = !node.is_gone() && node.host_id() != mover.host_id;
+        is_other && (!is_remote || allow_remote) && !down.contains(&node.host_id())
     });
-    counts.map(|(_, node)| node.address).collect()
+    counts.map(|(_, node)| node.address()).collect()
 }
 
 /// One node that moves, and who does not see it as it is by now.

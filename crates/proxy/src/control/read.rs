@@ -1,7 +1,5 @@
 //! Reading topology and schema over the control connection.
 
-use std::sync::Arc;
-
 use helenus_policy::ring::{NodeSpec, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_policy::token::{Partitioner, Token};
@@ -18,7 +16,6 @@ use super::schema::{
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::control::rows::Rows;
-use helenus_engine::features::InSnapshot;
 use helenus_engine::snapshot::{Mover, Node, Snapshot, SystemTable};
 
 /// A node's tables about its cluster.
@@ -67,11 +64,9 @@ impl Control {
         if !peers.rows.is_empty() && has_left(state.as_deref()) {
             return Err(ConnError::HasLeft);
         }
-        let local_dc = config
-            .cluster
-            .local_dc
-            .clone()
-            .unwrap_or_else(|| old.map_or_else(|| text("data_center"), |o| o.local_dc.clone()));
+        let local_dc = config.cluster.local_dc.clone().unwrap_or_else(|| {
+            old.map_or_else(|| text("data_center"), |o| o.nodes().local_dc().to_owned())
+        });
         let known = Known {
             old,
             settled,
@@ -86,7 +81,7 @@ impl Control {
             leaving,
         } = members.ok_or(ConnError::HasLeft)?;
         let of_reversed_types =
-            |node: &Node| !node.gone && compares_reversed_types(&node.release_version);
+            |node: &Node| !node.is_gone() && compares_reversed_types(node.release_version());
         let compared_in_reverse = match nodes.iter().any(of_reversed_types) {
             true => descending_columns(&tables.columns),
             false => FxHashMap::default(),
@@ -100,46 +95,42 @@ impl Control {
         let places = NodeTable::new(&specs, Some(&local_dc), local_rack);
         let pinned = pinned(&nodes, &places, self.address);
         let keyspaces = ring.as_ref().map(|r| replica_sets(&tables.keyspaces, r));
-        Ok(Snapshot {
-            epoch: old.map_or(1, |o| o.epoch + 1),
-            cluster_name: text("cluster_name"),
-            version: self.conn.version,
-            authenticate: self.authenticate.clone(),
-            supported: self.supported.clone(),
-            places,
-            nodes,
-            joining,
-            joining_owners,
-            leaving,
-            ring,
-            tokens: in_order(partitioner, tokens),
-            keyspaces: keyspaces.unwrap_or_default(),
-            folds_shadowed: tables.folds_shadowed,
-            compared_in_reverse,
-            tables: partition_keys(&tables.columns, &tables.masks),
-            lists: Arc::new(list_columns(&tables.columns)),
-            sizes: old.map_or_else(Arc::default, |old| old.sizes.clone()),
-            features: old.map_or_else(InSnapshot::default, |old| old.features.clone()),
-            pinned,
-            local_dc,
-            schema_version: local
-                .cell(own, "schema_version")
-                .and_then(|c| c.try_into().ok())
-                .unwrap_or_default(),
-            other_schema_version: old.and_then(|old| old.other_schema_version),
-            local: SystemTable {
-                columns: local.columns.clone(),
-                row: own.clone(),
-            },
-            peers: SystemTable {
-                columns: tables.peers.columns,
-                row: Vec::new(),
-            },
-            peers_v2: SystemTable {
-                columns: tables.peers_v2.columns,
-                row: Vec::new(),
-            },
-        })
+        let schema_version = local
+            .cell(own, "schema_version")
+            .and_then(|c| c.try_into().ok())
+            .unwrap_or_default();
+        let of_node = SystemTable {
+            columns: local.columns.clone(),
+            row: own.clone(),
+        };
+        let next = match old {
+            None => Snapshot::builder().epoch(1),
+            // What is not read again stays: sizes of tables, another schema's version, features' knowledge.
+            Some(old) => old.successor(),
+        };
+        let next = next
+            .cluster_name(text("cluster_name"))
+            .version(self.conn.version)
+            .authenticate(self.authenticate.clone())
+            .supported(self.supported.clone())
+            .places(places)
+            .nodes(nodes)
+            .joining(joining, joining_owners)
+            .leaving(leaving)
+            .ring(ring)
+            .tokens(in_order(partitioner, tokens))
+            .pinned(pinned)
+            .local_dc(local_dc)
+            .keyspaces(keyspaces.unwrap_or_default())
+            .folds_shadowed(tables.folds_shadowed)
+            .compared_in_reverse(compared_in_reverse)
+            .tables(partition_keys(&tables.columns, &tables.masks))
+            .lists(list_columns(&tables.columns))
+            .schema_version(schema_version)
+            .local(of_node)
+            .peers(SystemTable::of_columns(tables.peers.columns))
+            .peers_v2(SystemTable::of_columns(tables.peers_v2.columns));
+        Ok(next.build())
     }
 
     async fn tables(&mut self) -> Result<Tables, ConnError> {
@@ -202,8 +193,8 @@ fn specs(
     let nodes = nodes.iter().zip(tokens);
     nodes
         .map(|(node, tokens)| NodeSpec {
-            dc: node.dc.clone(),
-            rack: node.rack.clone(),
+            dc: node.dc().to_owned(),
+            rack: node.rack().to_owned(),
             tokens: partitioner.map_or_else(Vec::new, |p| {
                 tokens.iter().filter_map(|t| Token::parse(p, t)).collect()
             }),

@@ -41,7 +41,7 @@ impl Measuring {
         let snapshot = shared.snapshot.load();
         let is_recent = self.begun.is_some_and(|begun| now < begun + EVERY);
         // Only there is it known what share of the ring a range is.
-        let partitioner = snapshot.ring.as_ref().map(Ring::partitioner);
+        let partitioner = snapshot.nodes().ring().map(Ring::partitioner);
         if is_recent || !self.tasks.is_empty() || partitioner != Some(Partitioner::Murmur3) {
             return;
         }
@@ -49,7 +49,7 @@ impl Measuring {
         let names = tables(&snapshot);
         let dialer = (**shared.dialer.load()).clone();
         let config = shared.settings.load_full();
-        let known = snapshot.sizes.clone();
+        let known = snapshot.schema().sizes().clone();
         self.tasks.spawn(async move {
             let mut sizes = TableSizes::default();
             let asked = ask(&config, &dialer, node, version, &names, &mut sizes);
@@ -67,14 +67,11 @@ impl Measuring {
         while let Some(ended) = self.tasks.join_next().await {
             let Ok(sizes) = ended else { continue };
             let snapshot = shared.snapshot.load_full();
-            if sizes.is_empty() || sizes == *snapshot.sizes {
+            if sizes.is_empty() || sizes == **snapshot.schema().sizes() {
                 continue;
             }
             tracing::debug!(tables = sizes.len(), "the sizes of tables are known");
-            let mut snapshot = (*snapshot).clone();
-            snapshot.epoch += 1;
-            snapshot.sizes = sizes.into();
-            return Some(snapshot);
+            return Some(snapshot.successor().sizes(sizes).build());
         }
         None
     }
@@ -93,12 +90,10 @@ fn merged(known: &TableSizes, told: &TableSizes, names: &[(String, String)]) -> 
 
 /// Keyspaces and tables of users, up to a number.
 fn tables(snapshot: &Snapshot) -> Vec<(String, String)> {
-    let of_users = snapshot
-        .tables
-        .iter()
-        .filter(|(keyspace, _)| !keyspace.starts_with("system"));
+    let tables = snapshot.schema().tables();
+    let of_users = tables.filter(|(keyspace, _)| !keyspace.starts_with("system"));
     of_users
-        .flat_map(|(keyspace, tables)| tables.keys().map(|t| (keyspace.clone(), t.clone())))
+        .map(|(keyspace, table)| (keyspace.to_owned(), table.to_owned()))
         .take(TABLES_MAX)
         .collect()
 }

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 
-use helenus_policy::ring::NodeSpec;
+use helenus_policy::ring::{NodeIndex, NodeSpec};
 use helenus_policy::route::NodeTable;
 
 use super::in_order;
@@ -14,32 +14,18 @@ fn snapshot() -> Snapshot {
     let dcs = ["near", "far", "near", "far"];
     let nodes: Vec<Node> = (1..)
         .zip(dcs)
-        .map(|(number, dc)| Node {
-            address: address(number),
-            host_id: [number; 16],
-            dc: dc.to_owned(),
-            rack: "rack1".to_owned(),
-            release_version: String::new(),
-            processors: None,
-            timeouts: None,
-            batches: None,
-            pages: None,
-            gone: false,
-        })
+        .map(|(number, dc)| Node::new(address(number), [number; 16], dc, "rack1"))
         .collect();
     let specs: Vec<NodeSpec> = nodes
         .iter()
         .map(|node| NodeSpec {
-            dc: node.dc.clone(),
-            rack: node.rack.clone(),
+            dc: node.dc().to_owned(),
+            rack: node.rack().to_owned(),
             tokens: Vec::new(),
         })
         .collect();
-    Snapshot {
-        places: NodeTable::new(&specs, Some("near"), None),
-        nodes,
-        ..Snapshot::unknown()
-    }
+    let places = NodeTable::new(&specs, Some("near"), None);
+    Snapshot::builder().nodes(nodes).places(places).build()
 }
 
 fn address(number: u8) -> SocketAddr {
@@ -48,7 +34,7 @@ fn address(number: u8) -> SocketAddr {
 
 #[test]
 fn the_control_connection_moves_to_near_nodes_and_to_far_ones_only_if_they_may_serve() {
-    let mut snapshot = snapshot();
+    let snapshot = snapshot();
     let mut config = Config::default();
     let order = |snapshot: &Snapshot, config: &Config, lost: u8| {
         let found = in_order(snapshot, config, address(lost));
@@ -64,18 +50,21 @@ fn the_control_connection_moves_to_near_nodes_and_to_far_ones_only_if_they_may_s
     assert_eq!(order(&snapshot, &config, 4), [1, 3]);
     config.cluster.allow_remote_dc = true;
     assert_eq!(order(&snapshot, &config, 2), [1, 3, 4, 2]);
-    snapshot.nodes[0].gone = true;
+    let snapshot = snapshot.successor();
+    let snapshot = snapshot.node(NodeIndex(0), |node| node.set_gone(true));
+    let snapshot = snapshot.build();
     assert_eq!(order(&snapshot, &config, 3), [3, 2, 4]);
 }
 
 #[test]
 fn node_local_tables_come_from_a_near_node_wherever_the_control_connection_is() {
-    let mut snapshot = snapshot();
-    let mut pinned_to = |gone: &[usize], control: u8| {
-        for (index, node) in snapshot.nodes.iter_mut().enumerate() {
-            node.gone = gone.contains(&index);
-        }
-        pinned(&snapshot.nodes, &snapshot.places, address(control)).0
+    let snapshot = snapshot();
+    let pinned_to = |gone: &[u16], control: u8| {
+        let next = snapshot.successor();
+        let next = next.each_node(|at, node| node.set_gone(gone.contains(&at.0)));
+        let next = next.build();
+        let nodes = next.nodes();
+        pinned(nodes.all(), nodes.places(), address(control)).0
     };
     assert_eq!(pinned_to(&[], 3), 2);
     assert_eq!(pinned_to(&[], 4), 0);

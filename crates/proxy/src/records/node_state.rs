@@ -7,7 +7,6 @@ use helenus_engine::config::Config;
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::NodeStats;
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeState {
@@ -35,8 +34,7 @@ impl NodeState {
 
 /// True if a node is in another data centre, and not to be asked for that.
 pub(crate) fn is_elsewhere(settings: &Config, snapshot: &Snapshot, at: usize) -> bool {
-    let place = snapshot.places.locality(NodeIndex(at as u16));
-    place == Some(Locality::Remote) && !settings.cluster.allow_remote_dc
+    snapshot.nodes().is_remote(NodeIndex(at as u16)) && !settings.cluster.allow_remote_dc
 }
 
 /// True if some clients have logged in, which only shows in links: it is so from the first link on, until there is
@@ -59,13 +57,13 @@ pub(crate) fn states(
         stats.map_or(0, |stats| stats.links_up.load(Ordering::Relaxed))
     };
     // With authentication there are links only for clients that have logged in, and then to all nodes.
-    let has_links = (0..snapshot.nodes.len()).any(|at| links(at) > 0);
-    let needs_none = snapshot.authenticate.is_some() && !has_links && !has_logins;
-    let nodes = snapshot.nodes.iter().enumerate();
+    let has_links = (0..snapshot.nodes().count()).any(|at| links(at) > 0);
+    let needs_none = snapshot.protocol().asks_for_login() && !has_links && !has_logins;
+    let nodes = snapshot.nodes().all().iter().enumerate();
     nodes
         .map(|(at, node)| {
             let is_unused = is_elsewhere(settings, snapshot, at);
-            match (node.gone, links(at), needs_none || is_unused) {
+            match (node.is_gone(), links(at), needs_none || is_unused) {
                 (true, ..) => NodeState::Gone,
                 (_, 1.., _) => NodeState::Up,
                 (_, 0, true) => NodeState::Unused,

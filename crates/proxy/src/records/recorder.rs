@@ -115,12 +115,12 @@ fn seen(
     states: &[NodeState],
     stats: &[Arc<NodeStats>],
 ) -> SeenProxy {
-    let nodes = snapshot.nodes.iter().zip(states).enumerate();
+    let nodes = snapshot.nodes().all().iter().zip(states).enumerate();
     let nodes = nodes.map(|(at, (node, state))| {
         let value = |of: fn(&NodeStats) -> &AtomicU64| stats.get(at).map_or(0, |at| load(of(at)));
         SeenNode {
-            host_id: node.host_id,
-            address: node.address,
+            host_id: node.host_id(),
+            address: node.address(),
             state: *state,
             ejected: value(|stats| &stats.ejected),
             in_flight: value(|stats| &stats.in_flight),
@@ -137,8 +137,8 @@ fn seen(
         is_draining: shared.draining.load(Ordering::Acquire),
         not_ready: admin::not_ready(shared),
         nodes: nodes.collect(),
-        joining: addresses(&snapshot.joining),
-        leaving: addresses(&snapshot.leaving),
+        joining: addresses(snapshot.nodes().joining()),
+        leaving: addresses(snapshot.nodes().leaving()),
         overloaded: load(&shared.stats.global.requests_overloaded),
         failed: load(&shared.stats.global.requests_failed),
         pauses: pauses

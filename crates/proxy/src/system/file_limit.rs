@@ -23,9 +23,9 @@ pub(crate) fn advice(snapshot: &Snapshot, config: &Config, workers: usize) -> Op
         clients_max: config.limits.clients_max as u64,
         nodes: control::in_order(snapshot, config, nobody).len() as u64,
         links: config.links.per_node.max(workers) as u64,
-        roles: match snapshot.authenticate {
-            Some(_) => ROLES,
-            None => 1,
+        roles: match snapshot.protocol().asks_for_login() {
+            true => ROLES,
+            false => 1,
         },
     };
     use_of_files.advice()

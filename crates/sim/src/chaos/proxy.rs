@@ -9,7 +9,7 @@ use helenus_engine::session::drain::Timetable;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::list_columns::ListColumns;
 use helenus_engine::snapshot::timeouts::Timeouts;
-use helenus_engine::snapshot::{KeyColumn, Mover, Node, Snapshot};
+use helenus_engine::snapshot::{KeyColumn, Mover, Node, NodeFacts, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
@@ -80,9 +80,9 @@ impl Proxy {
     ) -> Proxy {
         let terms = History::new(&config);
         let common = Arc::new(Common::new(config, 1 << 30, now));
-        let nodes = snapshot.nodes.iter().enumerate();
+        let nodes = snapshot.nodes().all().iter().enumerate();
         let members = nodes
-            .filter(|(_, node)| !node.gone)
+            .filter(|(_, node)| !node.is_gone())
             .map(|(at, _)| at)
             .collect();
         common.store(snapshot);
@@ -203,26 +203,22 @@ pub(super) fn snapshot(
         cql_type: "bigint".to_owned(),
         is_masked: false,
     }]);
-    let tables = ["t", "n", "l", "q", "who"].map(|table| (table.to_owned(), key.clone()));
     let of_rows: Arc<[KeyColumn]> = Arc::new([KeyColumn {
         name: "p".to_owned(),
         cql_type: "bigint".to_owned(),
         is_masked: false,
     }]);
-    let of_rows = [(TABLE.to_owned(), of_rows)];
     let address = |at: usize| SocketAddr::from(([10, 0, 0, at as u8 + 1], 9042));
     let host_id = |at: usize| [at as u8 + 1; 16];
-    let node = |at: usize| Node {
-        address: address(at),
-        host_id: host_id(at),
-        dc: "dc1".to_owned(),
-        rack: "r1".to_owned(),
-        release_version: "5.0.6".to_owned(),
-        processors: Some(4),
-        timeouts: Some(Timeouts::default()),
-        batches: None,
-        pages: None,
-        gone: !members.contains(&at),
+    let node = |at: usize| {
+        let node = Node::new(address(at), host_id(at), "dc1", "r1").of_release("5.0.6");
+        let mut node = node.with_facts(NodeFacts {
+            processors: Some(4),
+            timeouts: Some(Timeouts::default()),
+            ..NodeFacts::default()
+        });
+        node.set_gone(!members.contains(&at));
+        node
     };
     let joining = joining.map(|at| Mover {
         host_id: host_id(at),
@@ -234,22 +230,22 @@ pub(super) fn snapshot(
         "org.apache.cassandra.auth.PasswordAuthenticator",
     );
     let tokens = (0..ring.len()).filter_map(|slot| Some(ring.end_token(slot)?.to_text()));
-    Snapshot {
-        epoch: 1,
-        cluster_name: CLUSTER_NAME.to_owned(),
-        version,
-        authenticate: authenticated.then_some(asked),
-        nodes: (0..nodes).map(node).collect(),
-        joining: joining.into_iter().collect(),
-        places: NodeTable::new(&specs, Some("dc1"), None),
-        tokens: tokens.collect(),
-        keyspaces: [("ks".to_owned(), replicas)].into_iter().collect(),
-        tables: [("ks".to_owned(), tables.into_iter().chain(of_rows).collect())]
-            .into_iter()
-            .collect(),
-        lists: Arc::new(list_columns()),
-        local_dc: "dc1".to_owned(),
-        ring: Some(ring),
-        ..Snapshot::unknown()
+    let mut snapshot = Snapshot::builder()
+        .epoch(1)
+        .cluster_name(CLUSTER_NAME)
+        .version(version)
+        .authenticate(authenticated.then_some(asked))
+        .nodes((0..nodes).map(node))
+        .joining(joining.into_iter().collect(), 0)
+        .places(NodeTable::new(&specs, Some("dc1"), None))
+        .tokens(tokens.collect())
+        .keyspace("ks", replicas)
+        .table("ks", TABLE, of_rows)
+        .lists(list_columns())
+        .local_dc("dc1")
+        .ring(Some(ring));
+    for table in ["t", "n", "l", "q", "who"] {
+        snapshot = snapshot.table("ks", table, key.clone());
     }
+    snapshot.build()
 }

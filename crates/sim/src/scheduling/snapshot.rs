@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helenus_engine::snapshot::table_sizes::TableSizes;
-use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
+use helenus_engine::snapshot::{KeyColumn, Node, NodeFacts, Snapshot};
 use helenus_policy::predict::TableSize;
 use helenus_policy::ring::{Replication, Ring};
 use helenus_policy::route::NodeTable;
@@ -43,34 +43,29 @@ pub(super) fn snapshot(setup: &Setup) -> Snapshot {
         let [_, _, high, low] = (at + 1).to_be_bytes();
         let mut host_id = [0; 16];
         host_id[..4].copy_from_slice(&(at + 1).to_be_bytes());
-        Node {
-            address: ([10, 0, high, low], 9042).into(),
-            host_id,
-            dc: "dc1".to_owned(),
-            rack: "r1".to_owned(),
-            release_version: "5.0.6".to_owned(),
+        let address = ([10, 0, high, low], 9042).into();
+        let node = Node::new(address, host_id, "dc1", "r1").of_release("5.0.6");
+        node.with_facts(NodeFacts {
             processors: Some(setup.cores),
-            timeouts: None,
-            batches: None,
-            pages: None,
-            gone: false,
-        }
+            ..NodeFacts::default()
+        })
     };
     let tokens = (0..ring.len()).filter_map(|slot| Some(ring.end_token(slot)?.to_text()));
-    Snapshot {
-        epoch: 1,
-        cluster_name: "model".to_owned(),
-        version: Version::V5,
-        nodes: (0..setup.nodes).map(node).collect(),
-        places: NodeTable::new(&specs, Some("dc1"), None),
-        tokens: tokens.collect(),
-        keyspaces: [(KEYSPACE.to_owned(), replicas)].into_iter().collect(),
-        sizes: Arc::new(sizes(setup)),
-        tables: [(KEYSPACE.to_owned(), tables.collect())]
-            .into_iter()
-            .collect(),
-        local_dc: "dc1".to_owned(),
-        ring: Some(ring),
-        ..Snapshot::unknown()
-    }
+    let snapshot = Snapshot::builder()
+        .epoch(1)
+        .cluster_name("model")
+        .version(Version::V5)
+        .nodes((0..setup.nodes).map(node))
+        .places(NodeTable::new(&specs, Some("dc1"), None))
+        .tokens(tokens.collect())
+        .keyspace(KEYSPACE, replicas)
+        .sizes(sizes(setup))
+        .tables(
+            [(KEYSPACE.to_owned(), tables.collect())]
+                .into_iter()
+                .collect(),
+        )
+        .local_dc("dc1")
+        .ring(Some(ring));
+    snapshot.build()
 }

@@ -9,7 +9,7 @@ use helenus_engine::config::{AggregationMode, Config};
 use helenus_engine::output::LinkEnd;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::list_columns::ListColumns;
-use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
+use helenus_engine::snapshot::{KeyColumn, Node, NodeFacts, Snapshot};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_policy::token::{Partitioner, Token};
@@ -326,41 +326,31 @@ fn snapshot(version: Version) -> Snapshot {
     let specs: Vec<NodeSpec> = (0..NODES).map(spec).collect();
     let ring = Ring::new(Partitioner::Murmur3, &specs);
     let owners = Arc::new(ring.replica_sets(&Replication::Simple { rf: 2 }));
-    let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
+    let key = KeyColumn {
         name: "k".to_owned(),
         cql_type: "bigint".to_owned(),
         is_masked: false,
-    }]);
+    };
     let mut lists = ListColumns::default();
     lists.note("ks", "t", "k", "bigint");
     lists.note("ks", "t", "v", "blob");
-    let node = |number: u8| Node {
-        address: SocketAddr::from(([10, 0, 0, number + 1], 9042)),
-        host_id: [number; 16],
-        dc: "dc1".to_owned(),
-        rack: "r1".to_owned(),
-        release_version: "5.0.6".to_owned(),
-        processors: Some(4),
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone: false,
+    let node = |number: u8| {
+        let address = SocketAddr::from(([10, 0, 0, number + 1], 9042));
+        let node = Node::new(address, [number; 16], "dc1", "r1").of_release("5.0.6");
+        node.with_facts(NodeFacts {
+            processors: Some(4),
+            ..NodeFacts::default()
+        })
     };
-    Snapshot {
-        epoch: 1,
-        version,
-        nodes: (0..NODES).map(node).collect(),
-        places: NodeTable::new(&specs, Some("dc1"), None),
-        keyspaces: [("ks".to_owned(), owners)].into_iter().collect(),
-        tables: [(
-            "ks".to_owned(),
-            [("t".to_owned(), key)].into_iter().collect(),
-        )]
-        .into_iter()
-        .collect(),
-        lists: Arc::new(lists),
-        local_dc: "dc1".to_owned(),
-        ring: Some(ring),
-        ..Snapshot::unknown()
-    }
+    Snapshot::builder()
+        .epoch(1)
+        .version(version)
+        .nodes((0..NODES).map(node))
+        .places(NodeTable::new(&specs, Some("dc1"), None))
+        .keyspace("ks", owners)
+        .table("ks", "t", [key])
+        .lists(lists)
+        .local_dc("dc1")
+        .ring(Some(ring))
+        .build()
 }

@@ -19,7 +19,6 @@ impl Engine {
         let new = self.cx.shared.snapshot.load_full();
         self.pauses
             .note_snapshot(self.cx.now, &self.cx.snapshot, &new);
-        self.cx.page_rows_max = new.page_rows_max();
         self.cx.snapshot = new;
         let joined = self.links.adopt_nodes(&self.cx);
         features::on_joined(self, joined);

@@ -159,7 +159,7 @@ impl Aggregate {
         let left = self.bounds.unwrap_or(stretch);
         let sampled = (left.tokens() - stretch.tokens()).max(1);
         let density = (rows as f64).max(0.5) / sampled as f64;
-        let ring = cx.engine.snapshot.ring.as_ref();
+        let ring = cx.engine.snapshot.nodes().ring();
         let cut = ring.map(|ring| cut_aggregate(ring, stretch, density, &learned.pieces()));
         let stretches = cut.unwrap_or_else(|| vec![stretch]);
         self.launch_rest(cx, stretches, density * stretch.tokens() as f64)

@@ -43,7 +43,7 @@ impl Asking<'_> {
             Some(prepared) => prepared.table.as_ref().map(|(ks, t)| (&**ks, &**t)),
             None => self.statement.table(self.keyspace),
         };
-        let owners = table.and_then(|(keyspace, _)| cx.snapshot.keyspaces.get(keyspace).cloned());
+        let owners = table.and_then(|(keyspace, _)| cx.snapshot.schema().owners(keyspace).cloned());
         let folded = folds(self.statement, select, table, &cx.snapshot);
         if !(scheduling.in_pieces() || scheduling.in_parts())
             || self.header.flags & own != 0
@@ -65,7 +65,7 @@ impl Asking<'_> {
             .page_size
             .and_then(|size| usize::try_from(size).ok());
         // A node has something to say about that, too. The parts of an aggregate have the client's page size.
-        let page_rows_max = cx.page_rows_max;
+        let page_rows_max = cx.snapshot.nodes().page_rows_max();
         if !folded && page_size.is_some_and(|size| size > page_rows_max) {
             return None;
         }
@@ -116,7 +116,7 @@ impl Asking<'_> {
         owners: Option<&Arc<ReplicaSets>>,
         cx: &Context,
     ) -> Option<Place> {
-        let ring = cx.snapshot.ring.as_ref()?;
+        let ring = cx.snapshot.nodes().ring()?;
         let slot = match options.paging_state.and_then(page_key) {
             Some(key) => ring.slot_of_key(key)?,
             None => {
@@ -153,9 +153,12 @@ pub(crate) fn folds(
     snapshot: &Snapshot,
 ) -> bool {
     let may = |(keyspace, table): (&str, &str)| {
-        let reversed =
-            |column: &Name| snapshot.compares_in_reverse(keyspace, table, column.as_str());
-        !snapshot.folds_shadowed.contains(keyspace) && !select.extremes_of.iter().any(reversed)
+        let reversed = |column: &Name| {
+            snapshot
+                .schema()
+                .compares_in_reverse(keyspace, table, column.as_str())
+        };
+        !snapshot.schema().shadows_folds(keyspace) && !select.extremes_of.iter().any(reversed)
     };
     // Where nothing else is selected, nor anything done with it.
     (select.is_count_rows() || !select.folds.is_empty() && table.is_some_and(may))

@@ -111,7 +111,7 @@ impl RangeQuery<'_> {
         up_to: Option<i64>,
         page: Page<'_>,
     ) -> Option<Vec<u8>> {
-        let version = self.snapshot.version;
+        let version = self.snapshot.version();
         let (mut options, _) = options(self.query)?;
         // One time decides for all parts which cells have expired.
         let now_in_seconds = self.now_in_seconds.filter(|_| version == Version::V5);
@@ -218,7 +218,7 @@ fn derive(query: &Query, snapshot: &Snapshot) -> Option<PreparedRange> {
 fn key_columns<'a>(query: &Query, snapshot: &'a Snapshot) -> Option<Vec<&'a str>> {
     let statement = query.statement.as_ref()?;
     let (keyspace, table) = table_of(query)?;
-    let columns = snapshot.partition_key(keyspace, table)?;
+    let columns = snapshot.schema().partition_key(keyspace, table)?;
     let columns: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
     let select = statement.facts.select.as_deref()?;
     takes_token_range(&statement.facts, select, &columns).then_some(columns)
@@ -229,7 +229,7 @@ pub(crate) fn partition_columns(query: &Query, snapshot: &Snapshot) -> Option<Ve
     let statement = query.statement.as_ref()?;
     let select = statement.facts.select.as_deref()?;
     let (keyspace, table) = table_of(query)?;
-    let key = snapshot.partition_key(keyspace, table)?;
+    let key = snapshot.schema().partition_key(keyspace, table)?;
     if key.iter().any(|column| column.is_masked) {
         return None;
     }
@@ -282,9 +282,7 @@ mod tests {
         if let Some(at) = masked {
             key[at].is_masked = true;
         }
-        let mut snapshot = Snapshot::unknown();
-        let tables = [("t".to_owned(), Arc::from(key))].into_iter().collect();
-        snapshot.tables.insert("app".to_owned(), tables);
+        let snapshot = Snapshot::builder().table("app", "t", key).build();
         let query = Query {
             statement: Some(Arc::new(Statement::new(text))),
             ..Query::new(Opcode::Query, Version::V5, Vec::new())

@@ -86,7 +86,7 @@ impl MultiGet {
                 class: Class::Multi,
                 resendable: Resendable::Always,
                 consistency: own.consistency,
-                ..Query::new(Opcode::Execute, cx.engine.snapshot.version, body)
+                ..Query::new(Opcode::Execute, cx.engine.snapshot.version(), body)
             };
             gather.push(());
             let child = cx.send_part(index as u16, query, Prediction::Learned, Target::At(node));
@@ -261,8 +261,8 @@ fn plan(cx: &ExecContext<'_>) -> Option<Planned> {
         return None;
     }
     let mut partition = Vec::new();
-    let owners = snapshot.keyspaces.get(&*prepared.table.as_ref()?.0)?;
-    let ring = snapshot.ring.as_ref()?;
+    let owners = snapshot.schema().owners(&*prepared.table.as_ref()?.0)?;
+    let ring = snapshot.nodes().ring()?;
     let key = in_keys.key(&options.values)?;
     if key.common_len().saturating_mul(values.len()) > COMMON_BYTES_MAX {
         return None;
@@ -284,7 +284,7 @@ fn plan(cx: &ExecContext<'_>) -> Option<Planned> {
         let only: Vec<&[u8]> = members.iter().map(|at| values[*at]).collect();
         let (mut list, mut body) = (Vec::new(), Vec::new());
         let bound = in_keys.bind(&options.values, &only, &mut list);
-        write_execute(ids, &options, &bound, page, snapshot.version, &mut body);
+        write_execute(ids, &options, &bound, page, snapshot.version(), &mut body);
         (node, body)
     });
     Some(Planned {

@@ -17,7 +17,7 @@ pub(super) fn owners_of_all(
     cx: &ExecContext<'_>,
     replicas: &[&[NodeIndex]],
 ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
-    let count = cx.engine.snapshot.nodes.len();
+    let count = cx.engine.snapshot.nodes().count();
     let mut usable = vec![false; count];
     for owner in replicas.iter().flat_map(|owners| owners.iter()) {
         usable[owner.as_usize()] = true;

@@ -125,7 +125,7 @@ impl PagedScan {
 
     /// Where the key of the paging state is kept.
     fn place_of_state(&self, cx: &ExecContext<'_>) -> Option<Place> {
-        let ring = cx.engine.snapshot.ring.as_ref()?;
+        let ring = cx.engine.snapshot.nodes().ring()?;
         Some(Place {
             slot: ring.slot_of_key(page_key(self.state.as_deref()?)?)?,
             token: None,

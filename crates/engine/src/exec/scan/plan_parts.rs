@@ -48,7 +48,7 @@ fn ring_to_cut<'a>(cx: &'a ExecContext<'_>) -> Option<&'a Ring> {
 /// The ring, if a query may be read over stretches of it.
 fn ring_of<'a>(cx: &'a ExecContext<'_>) -> Option<&'a Ring> {
     let learned = cx.learned()?;
-    let ring = cx.engine.snapshot.ring.as_ref()?;
+    let ring = cx.engine.snapshot.nodes().ring()?;
     let may = ring.partitioner() == Partitioner::Murmur3
         // The node has something to say about that.
         && !cx.query.consistency.is_serial()

@@ -185,7 +185,7 @@ impl RingParts {
     pub(crate) fn add(&mut self, cx: &ExecContext<'_>, ranges: Vec<Range>) {
         let scheduling = &cx.engine.shared.config.scheduling;
         let ordered = scheduling.order().ranges_ordered();
-        let ring = cx.engine.snapshot.ring.as_ref().filter(|_| ordered);
+        let ring = cx.engine.snapshot.nodes().ring().filter(|_| ordered);
         for mut range in ranges {
             range.owner = ring.and_then(|ring| self.owner(ring, &range));
             self.gather.push(range);
@@ -249,7 +249,7 @@ impl RingParts {
     /// Where what begins behind a token is kept.
     pub(crate) fn behind(&self, cx: &ExecContext<'_>, token: i64) -> Target {
         let place = || {
-            let ring = cx.engine.snapshot.ring.as_ref()?;
+            let ring = cx.engine.snapshot.nodes().ring()?;
             Some(Place {
                 slot: ring.slot(&Token::Murmur3(token.saturating_add(1))),
                 token: None,
@@ -278,7 +278,7 @@ impl RingParts {
             class: Class::Scan,
             resendable: Resendable::Always,
             consistency: own.consistency,
-            ..Query::new(self.form.opcode(), cx.engine.snapshot.version, body)
+            ..Query::new(self.form.opcode(), cx.engine.snapshot.version(), body)
         }
     }
 

@@ -183,7 +183,7 @@ impl Stretches {
             {
                 self.parts.adopt_form(cx);
             }
-            let Some(ring) = cx.engine.snapshot.ring.as_ref() else {
+            let Some(ring) = cx.engine.snapshot.nodes().ring() else {
                 return false;
             };
             let still = u64::from(STRETCHES_MAX.saturating_sub(self.count).max(1));

@@ -28,7 +28,7 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
     let held = engine.cx.shared.leases.held(engine.cx.now);
     let newest = engine.cx.shared.snapshot.load();
     if held.flags.is_none() || held.catalogue.is_none() {
-        let flagged = &newest.features.encodings.flagged;
+        let flagged = &newest.features().encodings.flagged;
         let need = match client.map(|client| named_by(&client.query)) {
             Some((Some(keyspace), Some(table))) => flagged.need(Some((keyspace, table))),
             Some((None, Some(table))) => flagged.need_in_any_keyspace(table),
@@ -38,7 +38,7 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
             return true;
         }
     }
-    if Arc::ptr_eq(known, &newest.features.encodings) {
+    if Arc::ptr_eq(known, &newest.features().encodings) {
         return false;
     }
     let rare = features.and_then(|of| of.rare());
@@ -52,7 +52,7 @@ pub(in crate::features) fn is_blind(engine: &Engine, key: NodeRequestKey) -> boo
         let looks_at = |name: &str| statement.is_none_or(|of| may_look_at(of, name));
         table.is_some_and(|table| {
             has_more_in(
-                &newest.features.encodings,
+                &newest.features().encodings,
                 keyspace,
                 table,
                 known,

@@ -77,7 +77,7 @@ fn find_stored(
     if engine.cx.shared.is_newer_than(&engine.cx.snapshot) {
         engine.adopt_snapshot();
     }
-    let encodings = engine.cx.snapshot.features.encodings.clone();
+    let encodings = engine.cx.snapshot.features().encodings.clone();
     let kind = match (arrival.opcode, statement) {
         (Opcode::Batch, _) => Kind::Batch,
         (_, Some(statement)) => statement.facts.kind,

@@ -423,11 +423,8 @@ fn who_is_cut_off_is_not_passed_on() {
     let passed = next(&mut from).expect("it is quiet");
     let passed = passed.logged_in(credentials.clone(), SECOND);
     let snapshot = to.common.snapshot.load_full();
-    to.common.store(Snapshot {
-        epoch: 8,
-        authenticate: Some(vec![0, 1, b'x']),
-        ..(*snapshot).clone()
-    });
+    let newer = snapshot.successor().authenticate(Some(vec![0, 1, b'x']));
+    to.common.store(newer.build());
     to.engine.on_message(to.now, WorkerMessage::Snapshot);
     let client = Client {
         key: adopt(&mut to, passed).expect("taken over"),
@@ -459,27 +456,15 @@ fn a_client_is_refused_that_could_not_be_served() {
         to.common.store(snapshot);
         to.engine.on_message(to.now, WorkerMessage::Snapshot);
     };
-    adopt_as(
-        &mut to,
-        Snapshot {
-            epoch: 8,
-            version: Version::V4,
-            ..(*snapshot).clone()
-        },
-    );
+    let newer = snapshot.successor().version(Version::V4);
+    adopt_as(&mut to, newer.build());
     assert_eq!(adopt(&mut to, passed), Err(NotAdopted::Version(5)));
     from.engine.keep_client(from.now, client.key);
 
     begin(&mut from, &client);
     let passed = next(&mut from).expect("it is quiet");
-    adopt_as(
-        &mut to,
-        Snapshot {
-            epoch: 9,
-            authenticate: Some(vec![0, 1, b'x']),
-            ..(*snapshot).clone()
-        },
-    );
+    let newer = snapshot.successor().epoch(9);
+    adopt_as(&mut to, newer.authenticate(Some(vec![0, 1, b'x'])).build());
     assert_eq!(adopt(&mut to, passed), Err(NotAdopted::NotLoggedIn));
     assert_eq!(
         to.common.clients.load(std::sync::atomic::Ordering::Relaxed),

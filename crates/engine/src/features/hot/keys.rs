@@ -109,7 +109,7 @@ impl HotKeys {
             self.keeps_keys = keeps_keys;
         }
         self.sketch.advance(cx.now_us());
-        let nodes = cx.snapshot.places.local().len();
+        let nodes = cx.snapshot.nodes().places().local().len();
         match cx.shared.config.assignment.spread_hot {
             true => self.set.renew(&self.sketch, nodes),
             false => self.set.clear(),

@@ -68,7 +68,10 @@ pub(super) fn send_before(cx: &ExecContext<'_>, table: &LogicalTable) -> Option<
     let first = cx.query.send_before?;
     let held = cx.engine.shared.leases.held(cx.engine.now);
     let newest = cx.engine.shared.snapshot.load();
-    let now = newest.features.layouts.table(&table.keyspace, &table.name);
+    let now = newest
+        .features()
+        .layouts
+        .table(&table.keyspace, &table.name);
     let names = |table: &LogicalTable| -> Vec<String> {
         let copies = table.copies.iter();
         copies.map(|copy| copy.physical.clone()).collect()
@@ -124,7 +127,7 @@ impl Strategy for InSequence {
 /// A text of the proxy's own in place of the client's request.
 pub(super) fn query_of(cx: &ExecContext<'_>, text: &str, send_before: Option<Instant>) -> Query {
     let own = cx.query;
-    let version = cx.engine.snapshot.version;
+    let version = cx.engine.snapshot.version();
     let mut body = Vec::with_capacity(text.len() + 16);
     write::long_string(&mut body, text);
     write::u16(&mut body, own.consistency.0);

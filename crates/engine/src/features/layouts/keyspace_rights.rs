@@ -22,7 +22,7 @@ pub(crate) fn keyspace_rights(
     text: &str,
     snapshot: &Snapshot,
 ) -> Result<Option<InSequence>, String> {
-    let layouts = &snapshot.features.layouts;
+    let layouts = &snapshot.features().layouts;
     let Some((span, named)) = keyspace_of_rights(text) else {
         return Ok(None);
     };
@@ -62,8 +62,7 @@ pub(crate) fn keyspace_rights(
 
 /// Whether all tables of a keyspace hold layouts of tables of another.
 fn holds_nothing_else(home: &str, keyspace: &str, snapshot: &Snapshot, layouts: &Layouts) -> bool {
-    let tables = snapshot.tables.get(home);
-    let mut names = tables.into_iter().flat_map(|tables| tables.keys());
+    let mut names = snapshot.schema().tables_in(home);
     names.all(|name| {
         let of = layouts.table_of_layout(home, name);
         of.is_some_and(|of| of.keyspace == keyspace)

@@ -6,7 +6,6 @@ use std::time::Instant;
 use helenus_cql::Selected;
 use helenus_layout::plan::{Copy, LogicalTable};
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 use helenus_wire::{
     Consistency, ExecuteView, Malformed, Opcode, Options, QueryView, ResultKind, Version, code,
     flags, query_flags, result_kind, same_columns, strip_prelude,
@@ -232,7 +231,11 @@ fn target_of(
         .filter(|copy| copy.is_derived())?;
     let place = analysis.place.as_ref();
     Some(Target::of(place.and_then(|place| {
-        let owners = engine.cx.snapshot.keyspaces.get(table.keyspace_of(copy))?;
+        let owners = engine
+            .cx
+            .snapshot
+            .schema()
+            .owners(table.keyspace_of(copy))?;
         Some(Place {
             owners: owners.clone(),
             ..place.clone()
@@ -434,9 +437,9 @@ fn is_there(
     if doubts.holds((&table.keyspace, &table.name), place.token, engine.cx.now) {
         return false;
     }
-    let owners = engine.cx.snapshot.keyspaces.get(table.keyspace_of(copy));
+    let owners = engine.cx.snapshot.schema().owners(table.keyspace_of(copy));
     let owners = owners.map_or(&[][..], |owners| owners.of_slot(place.slot));
-    let is_remote = |node| engine.cx.snapshot.places.locality(node) == Some(Locality::Remote);
+    let is_remote = |node| engine.cx.snapshot.nodes().is_remote(node);
     let counts = |node: &&NodeIndex| !(level.is_dc_local() && is_remote(**node));
     let is_fit = |node: &NodeIndex| engine.links.is_fit(&engine.cx, arrival.pool, *node);
     owners.iter().filter(counts).any(is_fit)

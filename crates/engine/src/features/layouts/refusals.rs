@@ -181,7 +181,7 @@ pub(crate) fn creation_refused(
     }
     let (keyspace, name) = (keyspace?, statement.facts.table.as_ref()?.as_str());
     let (table, _) = helenus_layout::naming::divide(name)?;
-    snapshot.partition_key(keyspace, table)?;
+    snapshot.schema().partition_key(keyspace, table)?;
     Some(format!(
         "{keyspace}.{name} is named like a layout of {keyspace}.{table}: layouts are created by `helenus \
          layouts create`; give other tables another name"

@@ -99,7 +99,7 @@ fn rewrite_on_layouts(
     if engine.cx.shared.is_newer_than(&engine.cx.snapshot) {
         engine.adopt_snapshot();
     }
-    let layouts = engine.cx.snapshot.features.layouts.clone();
+    let layouts = engine.cx.snapshot.features().layouts.clone();
     let kind = match (arrival.opcode, statement) {
         (Opcode::Batch, _) => Kind::Batch,
         (_, Some(statement)) => statement.facts.kind,
@@ -204,7 +204,7 @@ fn changed_rights(
     statement: &Statement,
 ) -> Result<Option<InSequence>, Refusal> {
     let snapshot = &engine.cx.snapshot;
-    let layouts = &snapshot.features.layouts;
+    let layouts = &snapshot.features().layouts;
     match rights(&statement.text, analysis.in_force(), layouts) {
         Some((table, texts)) => Ok(Some(InSequence::new(table, texts))),
         None => keyspace_rights(&statement.text, snapshot).map_err(Refusal::invalid),

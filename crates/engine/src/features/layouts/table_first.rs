@@ -170,7 +170,7 @@ impl TableFirst {
                 message: text,
                 fields: &[],
             };
-            return Step::Kept(KeptAnswer::of_error(error, cx.engine.snapshot.version));
+            return Step::Kept(KeptAnswer::of_error(error, cx.engine.snapshot.version()));
         }
         match (self.answer.take(), self.link) {
             (Some(answer), Some(link)) if self.what == What::DropColumns => {

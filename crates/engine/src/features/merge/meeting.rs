@@ -37,8 +37,8 @@ pub(in crate::features) fn on_settings(engine: &mut Engine) {
 }
 
 pub(in crate::features) fn on_snapshot(engine: &mut Engine) {
-    let nodes = engine.cx.snapshot.nodes.iter().filter(|node| !node.gone);
-    let limits = nodes.map(|node| node.batches.unwrap_or_default());
+    let nodes = engine.cx.snapshot.nodes().present();
+    let limits = nodes.map(|node| node.facts().batches.unwrap_or_default());
     engine.features.merge.adopt_limits(limits);
 }
 

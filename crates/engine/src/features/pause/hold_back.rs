@@ -95,8 +95,8 @@ fn hold_of(engine: &mut Engine, request: &Arrived<'_>, has_waited: bool) -> Opti
 
 /// How long a request waits at most: as long as it might be at a node.
 pub(in crate::features) fn wait_max(engine: &Engine) -> Duration {
-    let nodes = engine.cx.snapshot.nodes.iter();
-    let of_nodes = nodes.map(|node| node.timeouts.unwrap_or_default().limit(Timed::Read));
+    let nodes = engine.cx.snapshot.nodes().all().iter();
+    let of_nodes = nodes.map(|node| node.timeouts().limit(Timed::Read));
     let set = engine.cx.shared.config.request_timeout();
     let longest = set.or_else(|| of_nodes.max());
     longest.unwrap_or_else(|| Timeouts::default().limit(Timed::Read))

@@ -8,7 +8,6 @@ use crate::features::prewarm::lessons::{AT_ONCE, HELD_BACK};
 use crate::keys::LinkKey;
 use crate::output::{LinkEnd, Output};
 use crate::shared::WorkerMessage;
-use crate::snapshot::Snapshot;
 use crate::testing::bench::{Asking, BIGINT, Bench};
 use crate::testing::{Envelope, bytes_of, envelopes, node, open_links, take};
 
@@ -30,13 +29,10 @@ fn joined() -> (Bench, LinkKey) {
         // Ahead on the other node.
         settle(&mut bench);
     }
-    let old = bench.common.snapshot.load_full();
-    bench.common.store(Snapshot {
-        epoch: old.epoch + 1,
-        nodes: (0..3).map(node).collect(),
-        places: NodeTable::from_localities([Locality::LocalDc; 3]),
-        ..(*old).clone()
-    });
+    let next = bench.common.snapshot.load().successor();
+    let next = next.nodes((0..3).map(node));
+    let next = next.places(NodeTable::from_localities([Locality::LocalDc; 3]));
+    bench.common.store(next.build());
     bench.engine.on_message(bench.now, WorkerMessage::Snapshot);
     let links = open_links(&mut bench.engine, bench.now, Version::V5);
     let [(_, link)] = links[..] else {

@@ -40,7 +40,7 @@ impl Rule {
         }
         let keyspace = keyspace.iter().next().unwrap_or_default();
         let table = table.iter().next().unwrap_or_default();
-        let Some(columns) = snapshot.partition_key(keyspace, table) else {
+        let Some(columns) = snapshot.schema().partition_key(keyspace, table) else {
             return Err(format!("there is no table {keyspace}.{table}"));
         };
         if columns.len() != key.len() {
@@ -69,10 +69,10 @@ impl Rule {
             return None;
         }
         let settings = &self.settings;
-        if !settings.role.is_empty() && snapshot.authenticate.is_none() {
+        if !settings.role.is_empty() && !snapshot.protocol().asks_for_login() {
             return Some("it names a role, and the cluster asks nobody to log in".to_owned());
         }
-        if let Some(asks) = &snapshot.authenticate
+        if let Some(asks) = snapshot.protocol().authenticate()
             && !settings.role.is_empty()
             && !settings.forbids()
             && Reader::new(asks)
@@ -85,14 +85,13 @@ impl Rule {
         }
         // Tables that a node keeps for itself are not listed.
         let listed = |keyspace: &&str| !keyspace.starts_with("system");
-        let tables = |keyspace: &str| snapshot.tables.get(keyspace);
+        let schema = snapshot.schema();
         let mut keyspaces = settings.keyspace.iter().filter(listed);
-        if let Some(missing) = keyspaces.find(|name| !snapshot.keyspaces.contains_key(*name)) {
+        if let Some(missing) = keyspaces.find(|name| !schema.has_keyspace(name)) {
             return Some(format!("there is no keyspace {missing}"));
         }
-        let is_in = |keyspace: &str, table: &str| {
-            !listed(&keyspace) || tables(keyspace).is_some_and(|tables| tables.contains_key(table))
-        };
+        let is_in =
+            |keyspace: &str, table: &str| !listed(&keyspace) || schema.has_table(keyspace, table);
         let is_there = |table: &&str| settings.keyspace.iter().any(|of| is_in(of, table));
         let missing = settings.table.iter().find(|table| !is_there(table));
         if let Some(missing) = missing {

@@ -26,7 +26,6 @@ use crate::statement::classify::class_of;
 use crate::statement::in_keys::InKeys;
 use crate::statement::pieces::{comes_in_pieces, filters};
 use crate::statement::prepared::Statement;
-use crate::statement::resendable::may_replace_list;
 
 /// A statement, and who would ask. `None` leaves a property open.
 #[derive(Clone, Debug, Default)]
@@ -151,7 +150,7 @@ pub fn explain(
 }
 
 fn is_idempotent(snapshot: &Snapshot, facts: &Facts, in_force: Option<&str>) -> bool {
-    let replaces_list = || may_replace_list(facts, in_force, &snapshot.lists);
+    let replaces_list = || snapshot.schema().may_replace_list(facts, in_force);
     Resendable::of_statement(facts, replaces_list, || false).is_idempotent()
 }
 
@@ -294,7 +293,7 @@ fn route(
     if is_placed {
         return "to an owner of its partition".to_owned();
     }
-    let key_of = |part: &Part<'_>| snapshot.partition_key(part.keyspace?, part.table?);
+    let key_of = |part: &Part<'_>| snapshot.schema().partition_key(part.keyspace?, part.table?);
     let Some(first) = parts.first() else {
         return "to any node".to_owned();
     };
@@ -359,7 +358,8 @@ fn execution(
         }
         Class::Scan => "in pieces".to_owned(),
         Class::Multi => {
-            let key = table.and_then(|(keyspace, table)| snapshot.partition_key(keyspace, table));
+            let key = table
+                .and_then(|(keyspace, table)| snapshot.schema().partition_key(keyspace, table));
             match key.and_then(|key| InKeys::of(facts, key)) {
                 Some(_) => {
                     "in one; if it is prepared, its keys are asked of their owners".to_owned()
@@ -402,7 +402,10 @@ fn notes(
             continue;
         };
         let is_listed = part.nature == Nature::Known && !matches!(facts.kind, Kind::Ddl);
-        if snapshot.is_known() && is_listed && snapshot.partition_key(keyspace, table).is_none() {
+        if snapshot.is_known()
+            && is_listed
+            && snapshot.schema().partition_key(keyspace, table).is_none()
+        {
             notes.push(format!("there is no table {keyspace}.{table}"));
         }
     }

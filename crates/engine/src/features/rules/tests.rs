@@ -6,7 +6,6 @@ use helenus_wire::{Opcode, Version, code};
 use super::*;
 use crate::config::Config;
 use crate::shared::WorkerMessage;
-use crate::snapshot::Snapshot;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, no_rows};
 
 const SELECT: &str = "SELECT total FROM app.others WHERE customer = ?";
@@ -339,10 +338,8 @@ fn limits_of_roles_match_nobody_where_roles_cannot_be_told() {
     let why = |class: &str, settings: &RuleSettings| {
         let mut asked = (class.len() as u16).to_be_bytes().to_vec();
         asked.extend(class.bytes());
-        let snapshot = Snapshot {
-            authenticate: Some(asked),
-            ..Snapshot::clone(&bench.common.snapshot.load())
-        };
+        let snapshot = bench.common.snapshot.load().successor();
+        let snapshot = snapshot.authenticate(Some(asked)).build();
         Rule::new(settings.clone(), bench.now).never_matches(&snapshot)
     };
     let password = "org.apache.cassandra.auth.PasswordAuthenticator";

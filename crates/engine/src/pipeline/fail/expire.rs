@@ -81,9 +81,8 @@ impl Engine {
     /// How long a page of a scan may take, with all its requests to nodes. Its client would have waited for
     /// as long as a node has for one page, which counts if it is longer.
     fn page_limit(&self) -> Duration {
-        let nodes = self.cx.snapshot.nodes.iter();
-        let timeouts = nodes.map(|node| node.timeouts.unwrap_or_default());
-        let of_nodes = timeouts.map(|timeouts| timeouts.limit(Timed::Range));
+        let nodes = self.cx.snapshot.nodes().all().iter();
+        let of_nodes = nodes.map(|node| node.timeouts().limit(Timed::Range));
         let config = &self.cx.shared.config;
         let of_node = config.request_timeout().or_else(|| of_nodes.max());
         config.page_timeout().max(of_node.unwrap_or_default())
@@ -114,8 +113,11 @@ impl Engine {
         if self.on_errand_lost(key) {
             return;
         }
-        let text = match silent.and_then(|n| self.cx.snapshot.nodes.get(n.as_usize())) {
-            Some(node) => format!("Helenus: {} did not answer within {limit:?}", node.address),
+        let text = match silent.and_then(|n| self.cx.snapshot.nodes().get(n)) {
+            Some(node) => format!(
+                "Helenus: {} did not answer within {limit:?}",
+                node.address()
+            ),
             None => no_node_within(limit),
         };
         self.fail_timeout(key, &text);

@@ -10,6 +10,7 @@ use crate::keys::NodeRequestKey;
 use crate::pipeline::node_request::{Flight, Landed, NodeRequest};
 use crate::pipeline::query::Query;
 use crate::scheduler::Admission;
+use crate::snapshot::Node;
 use crate::snapshot::timeouts::{Timed, Timeouts};
 
 #[cfg(test)]
@@ -78,7 +79,7 @@ impl Engine {
 
     /// The time-outs of a node, as far as it has told them.
     pub(crate) fn timeouts_of(&self, node: Option<NodeIndex>) -> Timeouts {
-        let node = node.and_then(|at| self.cx.snapshot.nodes.get(at.as_usize()));
-        node.and_then(|node| node.timeouts).unwrap_or_default()
+        let node = node.and_then(|at| self.cx.snapshot.nodes().get(at));
+        node.map(Node::timeouts).unwrap_or_default()
     }
 }

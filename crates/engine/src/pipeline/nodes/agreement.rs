@@ -11,6 +11,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::{Agreement, HeldAnswer, Output};
 use crate::pipeline::finish::Reply;
 use crate::pipeline::node_request::NodeRequest;
+use crate::snapshot::Node;
 use crate::stats::add;
 
 impl Engine {
@@ -34,8 +35,8 @@ impl Engine {
         node: Option<NodeIndex>,
         reply: Reply<'_>,
     ) {
-        let node = node.and_then(|node| self.cx.snapshot.nodes.get(node.as_usize()));
-        let coordinator = node.map(|node| node.address);
+        let node = node.and_then(|node| self.cx.snapshot.nodes().get(node));
+        let coordinator = node.map(Node::address);
         let Some(coordinator) = coordinator else {
             return self.answer_clients(client, reply);
         };

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Encoder, Flow};
 
 use crate::engine::Engine;
@@ -89,9 +88,8 @@ impl Engine {
 
     /// A node can be reached again: no need to wait for the next try.
     pub(crate) fn on_node_up(&mut self, address: SocketAddr) {
-        let mut nodes = self.cx.snapshot.nodes.iter();
-        if let Some(at) = nodes.position(|node| node.address == address && !node.gone) {
-            self.links.on_node_up(&mut self.cx, NodeIndex(at as u16));
+        if let Some(node) = self.cx.snapshot.nodes().at(address) {
+            self.links.on_node_up(&mut self.cx, node);
         }
     }
 

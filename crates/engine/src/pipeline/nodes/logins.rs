@@ -148,14 +148,14 @@ impl Engine {
     /// Beginning with another one each time; those that fail, or may, come last.
     fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
         self.cx.rotation = self.cx.rotation.wrapping_add(1);
-        let nodes = &self.cx.snapshot.nodes;
+        let nodes = self.cx.snapshot.nodes();
         let is_sound = |node: NodeIndex| self.links.is_reachable(node, self.cx.now);
-        let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
-        let failing = |node: NodeIndex| !nodes[node.as_usize()].gone && !is_sound(node);
+        let sound = |node: NodeIndex| !nodes.is_gone(node) && is_sound(node);
+        let failing = |node: NodeIndex| !nodes.is_gone(node) && !is_sound(node);
         let ordered = |usable: &dyn Fn(NodeIndex) -> bool| {
             plan(&RouteInput {
                 replicas: &[],
-                nodes: &self.cx.snapshot.places,
+                nodes: nodes.places(),
                 usable,
                 rotation: self.cx.rotation,
                 allow_remote: self.cx.shared.config.cluster.allow_remote_dc,
@@ -165,9 +165,7 @@ impl Engine {
         let chosen = ordered(&sound)
             .chain(ordered(&failing))
             .take(LOGIN_NODES_MAX);
-        chosen
-            .map(|node| (node, nodes[node.as_usize()].address))
-            .collect()
+        chosen.map(|node| (node, nodes.address_of(node))).collect()
     }
 
     /// Without links of its own this worker learns from logins alone which nodes to try last.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::engine::Engine;
@@ -179,12 +178,11 @@ impl Engine {
             return;
         };
         let snapshot = self.cx.snapshot.clone();
-        if prepared.statement.text.len() * snapshot.nodes.len() > AHEAD_BYTES_MAX {
+        if prepared.statement.text.len() * snapshot.nodes().count() > AHEAD_BYTES_MAX {
             // Each learns it when it is first asked.
             return;
         }
-        for index in 0..snapshot.nodes.len() {
-            let other = NodeIndex(index as u16);
+        for (other, _) in snapshot.nodes().by_index() {
             if other != node && self.links.has_link(pool, other) {
                 self.prepare_ahead(&prepared, other, pool);
             }
@@ -217,7 +215,7 @@ impl Engine {
         pool: PoolKey,
         errand: Errand,
     ) -> bool {
-        let version = self.cx.snapshot.version;
+        let version = self.cx.snapshot.version();
         let mut body = Vec::with_capacity(statement.text.len() + 16);
         write::long_string(&mut body, &statement.text);
         if version == Version::V5 {
@@ -288,10 +286,9 @@ impl Run for Lesson {
 
     /// Requests that wait for it have not been executed, and go to any other node.
     fn may_be_rescued(&self, engine: &Engine, is_other: &dyn Fn(NodeIndex) -> bool) -> bool {
-        let snapshot = &engine.cx.snapshot;
-        let is_near = |node| snapshot.places.locality(node) != Some(Locality::Remote);
-        let mut nodes = (0..snapshot.nodes.len()).map(|at| NodeIndex(at as u16));
-        nodes.any(|node| is_near(node) && is_other(node))
+        let nodes = engine.cx.snapshot.nodes();
+        let mut all = nodes.by_index().map(|(node, _)| node);
+        all.any(|node| !nodes.is_remote(node) && is_other(node))
     }
 }
 

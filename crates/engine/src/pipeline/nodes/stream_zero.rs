@@ -28,8 +28,8 @@ impl Engine {
             return;
         }
         let node = self.links.node_of(link);
-        let node = node.and_then(|node| self.cx.snapshot.nodes.get(node.as_usize()));
-        if let Some(timeouts) = node.and_then(|node| node.timeouts)
+        let node = node.and_then(|node| self.cx.snapshot.nodes().get(node));
+        if let Some(timeouts) = node.and_then(|node| node.facts().timeouts)
             && let Some(sent_before) = self.cx.now.checked_sub(timeouts.queue())
         {
             self.links.note_dropped(link, sent_before + CLOCK_SLACK);

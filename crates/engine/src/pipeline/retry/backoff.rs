@@ -101,12 +101,12 @@ impl Pauses {
 
     /// Another snapshot is in force.
     pub(crate) fn note_snapshot(&mut self, now: Instant, old: &Snapshot, new: &Snapshot) {
-        if old.is_known() && !old.has_ring_of(new) {
+        if old.is_known() && !old.nodes().own_ring_of(new.nodes()) {
             self.moved = Some(now);
         }
-        let are_others = (&old.joining, &old.leaving) != (&new.joining, &new.leaving);
+        let are_others = !old.nodes().move_as(new.nodes());
         // The first snapshot comes in place of itself.
-        if are_others || self.began.is_none() && new.is_moving() {
+        if are_others || self.began.is_none() && new.nodes().are_moving() {
             self.began = Some(now);
         }
     }
@@ -115,7 +115,7 @@ impl Pauses {
     pub(crate) fn is_ring_moving(&self, now: Instant, snapshot: &Snapshot) -> bool {
         let since = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
         let is_under_way =
-            snapshot.is_moving() && since(self.began).is_some_and(|of| of < MOVES_FOR_MAX);
+            snapshot.nodes().are_moving() && since(self.began).is_some_and(|of| of < MOVES_FOR_MAX);
         is_under_way || since(self.moved).is_some_and(|of| of < MOVES_FOR)
     }
 }
@@ -130,12 +130,12 @@ mod tests {
         let begin = crate::testing::begin();
         let later = |s| begin + Duration::from_secs(s);
         let still = Snapshot::unknown();
-        let joins = |number: u8| Snapshot {
-            joining: vec![Mover {
+        let joins = |number: u8| {
+            let mover = Mover {
                 host_id: [number; 16],
                 address: ([10, 0, 0, number], 9042).into(),
-            }],
-            ..Snapshot::unknown()
+            };
+            Snapshot::builder().joining(vec![mover], 1).build()
         };
         let mut pauses = Pauses::default();
         pauses.note_snapshot(begin, &joins(1), &joins(1));

@@ -88,8 +88,8 @@ impl Engine {
             return self.route(key);
         }
         let address = node
-            .and_then(|n| self.cx.snapshot.nodes.get(n.as_usize()))
-            .map_or_else(String::new, |n| n.address.to_string());
+            .and_then(|n| self.cx.snapshot.nodes().get(n))
+            .map_or_else(String::new, |n| n.address().to_string());
         let text = format!(
             "Helenus: the connection to {address} broke while the request was in flight ({why}); \
              whether it took effect is not known"

@@ -31,7 +31,7 @@ impl Clients {
         session.next_mode = Some((framed, compression));
         session.compression = compression;
         *session.names = ClientNames::of(&options);
-        let asked = cx.snapshot.authenticate.clone();
+        let asked = cx.snapshot.protocol().authenticate().map(<[u8]>::to_vec);
         match &asked {
             None => self.answer(cx, key, stream, Opcode::Ready, 0, &[]),
             Some(body) => self.answer(cx, key, stream, Opcode::Authenticate, 0, body),

@@ -68,7 +68,10 @@ impl PassedStatement {
         let statement = Arc::new(Statement::new(&self.text));
         let table = self.table.as_ref();
         let in_keys = table.and_then(|(keyspace, table)| {
-            InKeys::of(&statement.facts, snapshot.partition_key(keyspace, table)?)
+            InKeys::of(
+                &statement.facts,
+                snapshot.schema().partition_key(keyspace, table)?,
+            )
         });
         Prepared {
             id: self.id,

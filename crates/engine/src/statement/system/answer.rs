@@ -45,9 +45,9 @@ pub(crate) fn answer(
         return None;
     }
     let table = match query.table {
-        Table::Local => &snapshot.local,
-        Table::Peers => &snapshot.peers,
-        Table::PeersV2 => &snapshot.peers_v2,
+        Table::Local => snapshot.system_tables().local(),
+        Table::Peers => snapshot.system_tables().peers(),
+        Table::PeersV2 => snapshot.system_tables().peers_v2(),
     };
     if table.columns.is_empty() {
         return None;

@@ -76,10 +76,8 @@ fn cells(
     proxies: &Proxies,
     address: SocketAddr,
 ) -> Cells {
-    let local = |name: &str| {
-        let at = snapshot.local.columns.iter().position(|c| c.name == name)?;
-        snapshot.local.row.get(at)?.clone()
-    };
+    let of_node = snapshot.system_tables().local();
+    let local = |name: &str| of_node.value(name).map(<[u8]>::to_vec);
     let ip = Some(ip_bytes(address.ip()));
     let port = Some(i32::from(address.port()).to_be_bytes().to_vec());
     table
@@ -94,14 +92,13 @@ fn cells(
             "peer_port" => {
                 Some(local("broadcast_port").unwrap_or_else(|| 7000_i32.to_be_bytes().to_vec()))
             }
-            "host_id" => Some(host_id(&snapshot.cluster_name, address).to_vec()),
-            "data_center" => Some(snapshot.local_dc.clone().into_bytes()),
+            "host_id" => Some(host_id(snapshot.cluster_name(), address).to_vec()),
+            "data_center" => Some(snapshot.nodes().local_dc().into()),
             // Drivers wait after a schema change until all nodes that they know have the same.
             "schema_version" => {
-                let others = snapshot
-                    .other_schema_version
-                    .filter(|_| kind != Table::Local);
-                Some(others.unwrap_or(snapshot.schema_version).to_vec())
+                let schema = snapshot.schema();
+                let others = schema.other_version().filter(|_| kind != Table::Local);
+                Some(others.unwrap_or(schema.version()).to_vec())
             }
             "tokens" => Some(tokens(snapshot, proxies, address)),
             "preferred_ip" | "preferred_port" | "truncated_at" => None,
@@ -138,7 +135,8 @@ fn tokens(snapshot: &Snapshot, proxies: &Proxies, address: SocketAddr) -> Vec<u8
     all.dedup();
     let turn = all.iter().position(|a| *a == address).unwrap_or(0);
     let share: Vec<&str> = snapshot
-        .tokens
+        .nodes()
+        .tokens()
         .iter()
         .skip(turn)
         .step_by(all.len())

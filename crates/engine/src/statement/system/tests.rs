@@ -35,13 +35,17 @@ fn snapshot() -> Snapshot {
             .collect(),
         row: vec![Some(b"local".to_vec()), None, Some(b"r1".to_vec())],
     };
-    Snapshot {
-        version: Version::V5,
-        local: table(&[("key", TEXT), ("rpc_address", INET), ("rack", TEXT)]),
-        peers: table(&[("peer", INET), ("rack", TEXT)]),
-        peers_v2: table(&[("peer", INET), ("peer_port", INT), ("rack", TEXT)]),
-        ..Snapshot::unknown()
-    }
+    let peers_v2 = [("peer", INET), ("peer_port", INT), ("rack", TEXT)];
+    Snapshot::builder()
+        .version(Version::V5)
+        .local(table(&[
+            ("key", TEXT),
+            ("rpc_address", INET),
+            ("rack", TEXT),
+        ]))
+        .peers(table(&[("peer", INET), ("rack", TEXT)]))
+        .peers_v2(table(&peers_v2))
+        .build()
 }
 
 /// How a text is asked; everything else is as a driver does it.
@@ -403,8 +407,7 @@ fn drivers_see_that_nodes_disagree_on_the_schema() {
         }],
         row: Vec::new(),
     };
-    let mut snapshot = snapshot();
-    snapshot.schema_version = [1; 16];
+    let snapshot = snapshot().edit().schema_version([1; 16]).build();
     let versions = |snapshot: &Snapshot, kind| {
         let rows = super::rows::rows(kind, &table, snapshot, &proxies());
         let cells = rows.into_iter().map(|row| row.cells[0].clone());
@@ -416,7 +419,8 @@ fn drivers_see_that_nodes_disagree_on_the_schema() {
     for kind in peers {
         assert_eq!(versions(&snapshot, kind), [[1; 16]]);
     }
-    snapshot.other_schema_version = Some([2; 16]);
+    let snapshot = snapshot.edit().other_schema_version(Some([2; 16]));
+    let snapshot = snapshot.build();
     assert_eq!(versions(&snapshot, Table::Local), [[1; 16]]);
     for kind in peers {
         assert_eq!(versions(&snapshot, kind), [[2; 16]]);

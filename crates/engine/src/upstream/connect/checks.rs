@@ -127,7 +127,7 @@ impl Links {
             identity,
             ..
         } = opening;
-        let address = cx.snapshot.nodes[node.as_usize()].address;
+        let address = cx.snapshot.nodes().address_of(*node);
         match failed {
             None => {
                 identity.accept(cx.now, check_every(cx));
@@ -169,7 +169,7 @@ impl Links {
         if pool.note_unjudged(cx, node)
             && let Some(roles) = self.stats(node).unjudged_roles.note(cx.now)
         {
-            let address = cx.snapshot.nodes[node.as_usize()].address;
+            let address = cx.snapshot.nodes().address_of(node);
             tracing::warn!(node = %address, roles, "no link for a role: {why}");
         }
     }

@@ -140,7 +140,7 @@ impl Links {
                 Silence::Lost(why) => Some(why),
             };
             if let Some(why) = lost {
-                let address = cx.snapshot.nodes[link.node.as_usize()].address;
+                let address = cx.snapshot.nodes().address_of(link.node);
                 tracing::warn!(node = %address, "closing a link: {why}");
                 found.lost.push((key, why));
             }

@@ -28,7 +28,7 @@ impl Links {
     }
 
     fn put_off(&mut self, cx: &mut Context, node: NodeIndex, why: &str) {
-        let address = cx.snapshot.nodes[node.as_usize()].address;
+        let address = cx.snapshot.nodes().address_of(node);
         let health = &mut self.health[node.as_usize()];
         if health.failures() == 0 {
             tracing::warn!(node = %address, "cannot connect: {why}");

@@ -70,7 +70,7 @@ impl Links {
         let (node, kind) = (opening.node, &opening.kind);
         let health = &mut self.health[node.as_usize()];
         if health.failures() > 0 {
-            let address = cx.snapshot.nodes[node.as_usize()].address;
+            let address = cx.snapshot.nodes().address_of(node);
             tracing::info!(node = %address, "connected again");
         }
         health.clear(cx.now);
@@ -140,7 +140,7 @@ impl Links {
     ) -> Option<Opened> {
         let (node, kind) = (opening.node, &opening.kind);
         if let Some(attempts) = self.stats(node).failed_renewals.note(cx.now) {
-            let address = cx.snapshot.nodes[node.as_usize()].address;
+            let address = cx.snapshot.nodes().address_of(node);
             tracing::warn!(node = %address, attempts, "connections are kept, as no others can be opened: {why}");
         }
         if let Some(link) = self.open.get_mut(kept) {

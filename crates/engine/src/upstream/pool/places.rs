@@ -12,7 +12,6 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 use rustc_hash::FxHashMap;
 
 use crate::context::Context;
@@ -46,14 +45,15 @@ fn per_worker(cx: &Context) -> usize {
 
 /// True if a node has left, or may not serve any more.
 pub(in crate::upstream) fn is_needless(cx: &Context, node: NodeIndex) -> bool {
-    let remote = cx.snapshot.places.locality(node) == Some(Locality::Remote);
-    cx.snapshot.is_gone(node) || remote && !cx.shared.config.cluster.allow_remote_dc
+    let remote = cx.snapshot.nodes().is_remote(node);
+    cx.snapshot.nodes().is_gone(node) || remote && !cx.shared.config.cluster.allow_remote_dc
 }
 
 /// Logins for links that one worker has a node judge at a time: together with the other workers and nodes
 /// `limits.logins_max`, but no fewer than one role wants.
 fn logins_max(cx: &Context) -> usize {
-    let nodes = (0..cx.snapshot.nodes.len()).filter(|at| !is_needless(cx, NodeIndex(*at as u16)));
+    let nodes = cx.snapshot.nodes().by_index();
+    let nodes = nodes.filter(|(node, _)| !is_needless(cx, *node));
     let sharers = (nodes.count() * cx.workers).max(1);
     let share = cx.shared.config.limits.logins_max / sharers;
     share.max(per_worker(cx))
@@ -117,7 +117,7 @@ impl Links {
 
     /// Marks the places as connecting whose links are to be opened now, and returns them.
     fn claim_places(&mut self, cx: &Context, nodes: Range<usize>) -> Vec<Claim> {
-        let (all_nodes, per_worker) = (cx.snapshot.nodes.len(), per_worker(cx));
+        let (all_nodes, per_worker) = (cx.snapshot.nodes().count(), per_worker(cx));
         let mut roles = Vec::new();
         for (key, pool) in &mut self.pools {
             if pool.is_unused(cx.now) || !pool.may_open(&cx.snapshot) {
@@ -153,7 +153,7 @@ impl Links {
 
     /// How many more logins each node may be asked for.
     pub(in crate::upstream) fn room(&self, cx: &Context) -> Vec<usize> {
-        let mut room = vec![logins_max(cx); cx.snapshot.nodes.len()];
+        let mut room = vec![logins_max(cx); cx.snapshot.nodes().count()];
         for connecting in self.connecting.values() {
             if let Purpose::Link(opening) = &connecting.purpose
                 && opening.kind != LinkKind::Check
@@ -201,7 +201,7 @@ impl Links {
             let (node, health, room) = (NodeIndex(at as u16), self.health.get(at)?, room.get(at)?);
             let is_awaited = pool.nodes.get(at)?.iter().any(|slot| slot.is_opening());
             let is_usable = *room > 0 && !is_awaited && pool.wanted(cx, node, health) > 0;
-            let is_remote = cx.snapshot.places.locality(node) == Some(Locality::Remote);
+            let is_remote = cx.snapshot.nodes().is_remote(node);
             let rank = (health.failures() > 0, is_remote, Reverse(*room));
             is_usable.then_some((rank, node))
         });

@@ -29,7 +29,7 @@ impl Links {
                 unused.push(key);
             }
         }
-        let nodes = cx.snapshot.nodes.len();
+        let nodes = cx.snapshot.nodes().count();
         self.open_places(cx, 0..nodes);
         for key in unused {
             self.close_pool(cx, key);
@@ -44,7 +44,7 @@ impl Links {
     fn close_needless(&mut self, cx: &mut Context) {
         let is_needless = |link: &Link| {
             is_needless(cx, link.node)
-                || link.version != cx.snapshot.version
+                || link.version != cx.snapshot.version()
                 || link.tenure == Tenure::Over
         };
         let links = self.open.iter();

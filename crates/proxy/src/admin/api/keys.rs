@@ -37,8 +37,9 @@ fn keys_view(hottest: &Hottest, keys_shown: bool, snapshot: &Snapshot) -> api::K
     let summary = &hottest.summary;
     let keys = busy(hottest).map(|entry| {
         let Label { table, role, key } = &entry.label;
-        let tables = snapshot.tables.get(&table.keyspace);
-        let columns = tables.and_then(|tables| tables.get(&table.table));
+        let columns = snapshot
+            .schema()
+            .partition_key(&table.keyspace, &table.table);
         let columns = columns.map(|columns| &**columns).unwrap_or_default();
         let key = key.as_ref().filter(|_| keys_shown);
         api::Key {
@@ -108,7 +109,6 @@ mod tests {
     use helenus_engine::snapshot::KeyColumn;
     use helenus_engine::stats::Stats;
     use helenus_policy::hot::{Partition, Sketch, Use};
-    use std::sync::Arc;
 
     /// Of two partitions, one three times as busy as the other.
     fn hottest() -> Hottest {
@@ -138,16 +138,13 @@ mod tests {
     }
 
     fn snapshot() -> Snapshot {
-        let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
+        let key = KeyColumn {
             name: "k".to_owned(),
             cql_type: "text".to_owned(),
             is_masked: false,
-        }]);
-        let tables = [("orders".to_owned(), key)].into_iter().collect();
-        Snapshot {
-            tables: [("shop".to_owned(), tables)].into_iter().collect(),
-            ..Snapshot::unknown()
-        }
+        };
+        let snapshot = Snapshot::builder();
+        snapshot.table("shop", "orders", [key]).build()
     }
 
     #[test]

@@ -35,14 +35,15 @@ pub(in crate::admin) fn view(shared: &Process) -> Vec<QueueView> {
     let (nodes, snapshot) = (shared.stats.nodes(), shared.snapshot.load());
     let mut queues = Vec::new();
     for (at, stats) in nodes.iter().enumerate() {
-        if snapshot.nodes.get(at).is_none_or(|node| node.gone) {
+        let node = NodeIndex(at as u16);
+        if snapshot.nodes().is_gone(node) {
             continue;
         }
         for class in Class::ALL {
             let counters = &stats.schedule[class as usize];
             let waits = &stats.waits[class as usize];
             let view = QueueView {
-                node: node_name(&snapshot, NodeIndex(at as u16)),
+                node: node_name(&snapshot, node),
                 class: class.name(),
                 queued: load(&stats.queued[class as usize]),
                 dispatched: load(&counters.dispatched),

@@ -50,8 +50,8 @@ pub(in crate::admin) fn since_1970_ms(time: SystemTime) -> u64 {
 
 /// A node's address.
 pub(in crate::admin) fn node_name(snapshot: &Snapshot, node: NodeIndex) -> String {
-    let node = snapshot.nodes.get(usize::from(node.0));
-    node.map_or_else(|| "unknown".to_owned(), |node| node.address.to_string())
+    let node = snapshot.nodes().get(node);
+    node.map_or_else(|| "unknown".to_owned(), |node| node.address().to_string())
 }
 
 /// To a thousandth.

@@ -91,8 +91,8 @@ fn latency_view(of: CountedValues<'_>) -> api::Latency {
 /// All that are in the cluster, and those that have left it and were there in that time.
 fn nodes(shared: &Process, sum: &Summary, shows_points: bool) -> Vec<api::Node> {
     let snapshot = shared.snapshot.load();
-    let nodes = snapshot.nodes.iter().enumerate();
-    let nodes = nodes.filter(|(at, node)| !node.gone || sum.detail.knows_node(*at));
+    let nodes = snapshot.nodes().all().iter().enumerate();
+    let nodes = nodes.filter(|(at, node)| !node.is_gone() || sum.detail.knows_node(*at));
     nodes
         .map(|(at, node)| node_view(at, node, sum, shows_points))
         .collect()
@@ -105,9 +105,9 @@ fn node_view(number: usize, node: &Node, sum: &Summary, shows_points: bool) -> a
     let points = parts.map(|(count, ms)| (*ms > 0).then(|| rounded(rate(*count, *ms))));
     let points: Vec<_> = points.filter(|_| shows_points).collect();
     api::Node {
-        address: node.address.to_string(),
+        address: node.address().to_string(),
         number,
-        gone: node.gone,
+        gone: node.is_gone(),
         requests_per_s: per_s(of.requests()),
         reads_per_s: per_s(of.reads()),
         errors_per_s: per_s(of.errors()),

@@ -10,22 +10,8 @@ fn native(number: u8) -> SocketAddr {
 
 fn shared() -> Process {
     let shared = crate::testing::process(Config::default());
-    let nodes = (1..=3).map(|number| Node {
-        address: native(number),
-        host_id: [number; 16],
-        dc: String::new(),
-        rack: String::new(),
-        release_version: String::new(),
-        processors: None,
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone: false,
-    });
-    shared.publish(Snapshot {
-        nodes: nodes.collect(),
-        ..Snapshot::unknown()
-    });
+    let nodes = (1..=3).map(|number| Node::new(native(number), [number; 16], "", ""));
+    shared.publish(Snapshot::builder().nodes(nodes).build());
     shared
 }
 

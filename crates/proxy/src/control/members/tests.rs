@@ -1,4 +1,7 @@
-use helenus_engine::snapshot::SystemColumn;
+use helenus_engine::snapshot::batch_limits::BatchLimits;
+use helenus_engine::snapshot::page_limits::PageLimits;
+use helenus_engine::snapshot::timeouts::Timeouts;
+use helenus_engine::snapshot::{NodeFacts, SystemColumn};
 use helenus_policy::ring::{NodeSpec, Ring};
 use helenus_policy::token::{Partitioner, Token};
 
@@ -74,24 +77,22 @@ fn snapshot(members: Members) -> Snapshot {
                 .collect(),
         })
         .collect();
-    Snapshot {
-        epoch: 1,
-        nodes: members.nodes,
-        joining: members.joining,
-        joining_owners: members.joining_owners,
-        leaving: members.leaving,
-        ring: Some(Ring::new(Partitioner::Murmur3, &specs)),
-        ..Snapshot::unknown()
-    }
+    Snapshot::builder()
+        .epoch(1)
+        .nodes(members.nodes)
+        .joining(members.joining, members.joining_owners)
+        .leaving(members.leaving)
+        .ring(Some(Ring::new(Partitioner::Murmur3, &specs)))
+        .build()
 }
 
 /// Addresses and tokens of those that are there.
 fn present(members: &Members) -> Vec<(u8, usize)> {
     let nodes = members.nodes.iter().zip(&members.tokens);
-    let there = nodes.filter(|(node, _)| !node.gone);
+    let there = nodes.filter(|(node, _)| !node.is_gone());
     there
         .map(|(node, tokens)| {
-            let IpAddr::V4(ip) = node.address.ip() else {
+            let IpAddr::V4(ip) = node.address().ip() else {
                 panic!("{node:?}");
             };
             (ip.octets()[3], tokens.len())
@@ -112,6 +113,20 @@ fn all_that_is_listed_at_first_is_used() {
     assert_eq!(present(&members), [(1, 1), (2, 1)]);
     let members = read(vec![row(2, 2, "near")], Some(&Snapshot::unknown()), &[]);
     assert_eq!(present(&members), [(1, 1), (2, 1)]);
+}
+
+#[test]
+fn what_a_node_has_told_of_itself_stays_known() {
+    let old = snapshot(read(Vec::new(), None, &[]));
+    let told = NodeFacts {
+        processors: Some(8),
+        timeouts: Some(Timeouts::default()),
+        batches: Some(BatchLimits::default()),
+        pages: Some(PageLimits { rows_max: 300 }),
+    };
+    let next = old.successor().node(NodeIndex(0), |node| node.learn(told));
+    let members = read(Vec::new(), Some(&next.build()), &[]);
+    assert_eq!(*members.nodes[0].facts(), told);
 }
 
 #[test]
@@ -193,7 +208,7 @@ fn a_node_that_is_never_asked_is_not_waited_for() {
 fn a_node_that_has_left_is_gone_and_joins_anew_when_it_comes_back() {
     let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
     let old = snapshot(read(Vec::new(), Some(&old), &[node(2, 2)]));
-    assert!(old.nodes[1].gone);
+    assert!(old.nodes().is_gone(NodeIndex(1)));
     let members = read(vec![row(2, 2, "near")], Some(&old), &[]);
     assert_eq!(members.joining, [node(2, 2)]);
     let members = read(vec![row(2, 2, "near")], Some(&old), &[node(2, 2)]);
@@ -288,10 +303,8 @@ fn what_the_control_node_may_have_replaced_is_watched() {
     let members = read(replaced(), Some(&old), &[]);
     assert_eq!(members.joining, [node(3, 3)], "still");
     // It was used before.
-    let old = Snapshot {
-        nodes: vec![read(replaced_alone(), None, &[]).nodes.remove(1)],
-        ..old
-    };
+    let before = read(replaced_alone(), None, &[]).nodes.remove(1);
+    let old = old.edit().nodes([before]).build();
     let members = read(replaced(), Some(&old), &[]);
     assert_eq!((members.joining.len(), members.leaving.len()), (0, 1));
     let old = snapshot(members);
@@ -321,18 +334,19 @@ fn a_control_node_that_was_replaced_and_has_not_noticed_is_not_believed() {
     let old = snapshot(members);
     assert!(try_read(replacement(), Some(&old), &[node(3, 3)]).is_none());
     // Another node has told of the replacement since, and of the control node no more.
-    let mut old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
-    old.nodes[0].gone = true;
-    assert!(try_read(replacement(), Some(&old), &[]).is_none());
+    let old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
+    let next = old.successor();
+    let next = next.node(NodeIndex(0), |node| node.set_gone(true));
+    assert!(try_read(replacement(), Some(&next.build()), &[]).is_none());
     // Also while others have not forgotten it.
-    old.nodes[0].gone = false;
     assert!(try_read(replacement(), Some(&old), &[]).is_none());
 }
 
 #[test]
 fn a_node_that_comes_back_beside_an_older_one_is_waited_for() {
-    let mut old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
-    old.nodes[2].gone = true;
+    let old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
+    let old = old.edit().node(NodeIndex(2), |node| node.set_gone(true));
+    let old = old.build();
     let members = read(
         vec![row(2, 2, "near"), row_in_place_of(3, 3, 2)],
         Some(&old),

@@ -3,7 +3,6 @@
 //! Attributes follow OpenTelemetry's conventions for database spans; `helenus.…` are those that it has no names
 //! for. Statements are shown without values, and messages of errors, which may quote values, not at all.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use helenus_engine::config::Config;
@@ -312,14 +311,14 @@ fn put_error(attributes: &mut Attributes, error: i32) {
 }
 
 fn node_of(snapshot: &Snapshot, node: Option<NodeIndex>) -> Option<&Node> {
-    snapshot.nodes.get(node?.as_usize())
+    snapshot.nodes().get(node?)
 }
 
 fn put_node(attributes: &mut Attributes, node: Option<&Node>) {
     let Some(node) = node else {
         return;
     };
-    let address: SocketAddr = node.address;
+    let address = node.address();
     put_text(
         attributes,
         "network.peer.address",
@@ -334,8 +333,8 @@ fn put_coordinator(attributes: &mut Attributes, node: Option<&Node>) {
         put_text(
             attributes,
             "cassandra.coordinator.id",
-            &uuid::text(node.host_id),
+            &uuid::text(node.host_id()),
         );
-        put_text(attributes, "cassandra.coordinator.dc", &node.dc);
+        put_text(attributes, "cassandra.coordinator.dc", node.dc());
     }
 }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use helenus_engine::features::InSnapshot;
 use helenus_engine::shared::WorkerMessage;
-use helenus_engine::snapshot::Node;
 
 use super::network::{Connection, End, Peer};
 use super::setup::config;
@@ -260,26 +260,31 @@ impl World {
         let joining = self.proxies[proxy].joining;
         let joining = joining.filter(|node| !members.contains(node));
         let (version, authenticated) = (self.version, self.authenticated);
-        let mut new = snapshot(&members, joining, &self.replication, version, authenticated);
+        let read = snapshot(&members, joining, &self.replication, version, authenticated);
         self.proxies[proxy].members = members;
+        let replication = self.proxies[proxy].layouts_replication.as_ref();
+        let owners = replication.zip(read.nodes().ring());
+        let owners = owners.map(|(of, ring)| Arc::new(ring.replica_sets(of)));
+        let mut nodes = read.nodes().all().to_vec();
+        let mut new = read.edit();
         if self.catalogue.is_some() {
-            new.features.layouts = self.layouts_of(proxy);
+            new = new.features(InSnapshot {
+                layouts: self.layouts_of(proxy),
+                ..InSnapshot::default()
+            });
         }
-        if let (Some(of), Some(ring)) = (&self.proxies[proxy].layouts_replication, &new.ring) {
-            let replicas = Arc::new(ring.replica_sets(of));
-            new.keyspaces.insert(LAYOUTS.to_owned(), replicas);
+        if let Some(owners) = owners {
+            new = new.keyspace(LAYOUTS, owners);
         }
         let common = self.proxies[proxy].common.clone();
         let old = common.snapshot.load_full();
         // Indexes stay, also those of nodes that are gone.
-        for gone in old.nodes.iter().skip(new.nodes.len()) {
-            new.nodes.push(Node {
-                gone: true,
-                ..gone.clone()
-            });
+        for left in old.nodes().all().iter().skip(nodes.len()) {
+            let mut left = left.clone();
+            left.set_gone(true);
+            nodes.push(left);
         }
-        new.epoch = old.epoch + 1;
-        common.store(new);
+        common.store(new.nodes(nodes).epoch(old.epoch() + 1).build());
         self.tell_all(proxy, &WorkerMessage::Snapshot);
     }
 

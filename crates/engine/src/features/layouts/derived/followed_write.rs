@@ -345,7 +345,7 @@ fn unknown(cx: &ExecContext<'_>, text: &str) -> KeptAnswer {
         message: text,
         fields: &fields,
     };
-    KeptAnswer::of_error(error, cx.engine.snapshot.version)
+    KeptAnswer::of_error(error, cx.engine.snapshot.version())
 }
 
 impl Strategy for FollowedWrite {
@@ -383,7 +383,7 @@ impl Strategy for FollowedWrite {
                 return Outcome::Failed(failure).unchanged();
             }
         }
-        let answer = KeptAnswer::of_failure(&failure, cx.engine.snapshot.version);
+        let answer = KeptAnswer::of_failure(&failure, cx.engine.snapshot.version());
         self.on_table(cx, table, answer)
     }
 

@@ -172,7 +172,7 @@ fn owned(
     let table = tables.first()?;
     let keyspace = table.keyspace_of(table.copies.get(at)?);
     Some(Place {
-        owners: snapshot.keyspaces.get(keyspace)?.clone(),
+        owners: snapshot.schema().owners(keyspace)?.clone(),
         ..place?.clone()
     })
 }

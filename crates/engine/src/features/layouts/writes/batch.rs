@@ -32,7 +32,7 @@ pub(crate) fn batch_of_layouts(
     let timed = Timed::of(
         engine,
         arrival,
-        engine.cx.snapshot.features.layouts.has_derived(),
+        engine.cx.snapshot.features().layouts.has_derived(),
     );
     let arrival = &timed.arrival(arrival);
     let view = BatchView::parse(arrival.content, arrival.version);
@@ -113,7 +113,7 @@ fn children(
     view: &BatchView<'_>,
     keyspace: Option<&str>,
 ) -> Result<(Vec<PlannedChild>, bool), Refusal> {
-    let layouts = engine.cx.snapshot.features.layouts.clone();
+    let layouts = engine.cx.snapshot.features().layouts.clone();
     let mut children = Vec::with_capacity(view.children.len());
     let (mut first, mut is_in_one_keyspace) = (None::<String>, true);
     for child in &view.children {

@@ -35,7 +35,7 @@ pub(crate) fn text_batch_of_layouts(
     analysis: &Analysis<'_>,
     statement: &Statement,
 ) -> Result<Option<LayoutWrite>, Refusal> {
-    let layouts = engine.cx.snapshot.features.layouts.clone();
+    let layouts = engine.cx.snapshot.features().layouts.clone();
     let in_force = analysis.in_force();
     let facts = &statement.facts;
     let mut tables = Vec::with_capacity(facts.inner.len());

@@ -8,7 +8,7 @@ use helenus_wire::{Opcode, Version, code};
 
 use crate::config::{Config, RuleSettings};
 use crate::output::LinkEnd;
-use crate::snapshot::Snapshot;
+use crate::snapshot::NodeFacts;
 use crate::snapshot::timeouts::Timeouts;
 use crate::support::tick::TICK;
 use crate::testing::bench::{Asking, BIGINT, Bench, TABLE, no_rows, rows};
@@ -40,10 +40,15 @@ fn bench(permits: u32) -> Bench {
 
 /// The node tells its time-outs, which are the defaults.
 fn tell_timeouts(bench: &mut Bench) {
-    let mut snapshot = Snapshot::clone(&bench.common.snapshot.load());
-    snapshot.nodes[0].timeouts = Timeouts::from_settings([("native_transport_timeout", "12s")]);
-    snapshot.epoch += 1;
-    bench.common.store(snapshot);
+    let timeouts = Timeouts::from_settings([("native_transport_timeout", "12s")]);
+    let next = bench.common.snapshot.load().successor();
+    let next = next.node(NodeIndex(0), |node| {
+        node.learn(NodeFacts {
+            timeouts,
+            ..NodeFacts::default()
+        });
+    });
+    bench.common.store(next.build());
     bench.wait(TICK);
 }
 

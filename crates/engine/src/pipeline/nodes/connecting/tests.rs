@@ -28,13 +28,13 @@ fn worker_before(nodes: u8, links: usize) -> Engine {
     config.links.backoff_min_ms = 1_000;
     let begin = crate::testing::begin();
     let common = Common::new(config, 1 << 30, begin);
-    common.store(Snapshot {
-        epoch: 1,
-        cluster_name: "ours".to_owned(),
-        nodes: (0..nodes).map(node).collect(),
-        places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
-        ..Snapshot::unknown()
-    });
+    let places = (0..nodes).map(|_| Locality::LocalDc);
+    let snapshot = Snapshot::builder()
+        .epoch(1)
+        .cluster_name("ours")
+        .nodes((0..nodes).map(node))
+        .places(NodeTable::from_localities(places));
+    common.store(snapshot.build());
     let shared = Arc::new(Shared::new(Arc::new(common)));
     Engine::new(shared, 0, 1, 1, begin, Duration::ZERO)
 }

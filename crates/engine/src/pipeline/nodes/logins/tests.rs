@@ -24,13 +24,13 @@ fn worker(nodes: u8) -> Engine {
 fn worker_with(config: Config, nodes: u8, authenticate: Option<Vec<u8>>) -> (Engine, Arc<Common>) {
     let begin = crate::testing::begin();
     let common = Arc::new(Common::new(config, 1 << 30, begin));
-    common.store(Snapshot {
-        epoch: 1,
-        nodes: (0..nodes).map(node).collect(),
-        places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
-        authenticate,
-        ..Snapshot::unknown()
-    });
+    let places = (0..nodes).map(|_| Locality::LocalDc);
+    let snapshot = Snapshot::builder()
+        .epoch(1)
+        .nodes((0..nodes).map(node))
+        .places(NodeTable::from_localities(places))
+        .authenticate(authenticate);
+    common.store(snapshot.build());
     let shared = Arc::new(Shared::new(common.clone()));
     let engine = Engine::new(shared, 0, 1, 1, begin, Duration::ZERO);
     (engine, common)

@@ -47,13 +47,13 @@ impl Pair {
         config.links.silence_ms = SILENCE.as_millis() as u64;
         config.limits.request_timeout_ms = Some(TIMEOUT.as_millis() as u64);
         let common = Arc::new(Common::new(config, 1 << 30, now));
-        common.store(Snapshot {
-            epoch: 1,
-            version,
-            nodes: (0..nodes).map(node).collect(),
-            places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
-            ..Snapshot::unknown()
-        });
+        let places = (0..nodes).map(|_| Locality::LocalDc);
+        let snapshot = Snapshot::builder()
+            .epoch(1)
+            .version(version)
+            .nodes((0..nodes).map(node))
+            .places(NodeTable::from_localities(places));
+        common.store(snapshot.build());
         let shared = Arc::new(Shared::new(common.clone()));
         let mut engine = Engine::new(shared, 0, 1, 1, now, Duration::ZERO);
         let links = open_links(&mut engine, now, version);
@@ -76,14 +76,8 @@ impl Pair {
 
     /// The control connection speaks this version by now.
     fn adopt(&mut self, version: Version) {
-        let before = self.common.snapshot.load_full();
-        self.common.store(Snapshot {
-            epoch: before.epoch + 1,
-            version,
-            nodes: before.nodes.clone(),
-            places: before.places.clone(),
-            ..Snapshot::unknown()
-        });
+        let next = self.common.snapshot.load().successor();
+        self.common.store(next.version(version).build());
         self.engine.on_message(self.now, WorkerMessage::Snapshot);
     }
 

@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
@@ -7,7 +6,6 @@ use super::*;
 use crate::config::Config;
 use crate::output::LinkEnd;
 use crate::shared::WorkerMessage;
-use crate::snapshot::Snapshot;
 use crate::snapshot::list_columns::ListColumns;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, VARCHAR};
 
@@ -269,17 +267,13 @@ fn a_prepared_write_is_judged_by_the_newest_schema() {
 
 /// The schema says that the table has a further column of this type.
 fn add_column(bench: &mut Bench, cql_type: Option<&str>) {
-    let old = bench.common.snapshot.load_full();
     let mut lists = ListColumns::default();
     lists.note("app", "others", "customer", "bigint");
     if let Some(cql_type) = cql_type {
         lists.note("app", "others", "added", cql_type);
     }
-    bench.common.store(Snapshot {
-        epoch: old.epoch + 1,
-        lists: Arc::new(lists),
-        ..(*old).clone()
-    });
+    let next = bench.common.snapshot.load().successor().lists(lists);
+    bench.common.store(next.build());
     bench.engine.on_message(bench.now, WorkerMessage::Snapshot);
 }
 

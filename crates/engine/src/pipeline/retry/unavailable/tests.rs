@@ -7,7 +7,6 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 use super::*;
 use crate::config::Config;
 use crate::shared::WorkerMessage;
-use crate::snapshot::Snapshot;
 use crate::testing::Envelope;
 use crate::testing::bench::{Asking, Bench};
 
@@ -53,12 +52,9 @@ fn miss(bench: &mut Bench, node: usize, stream: i16, required: i32) {
 
 /// Another ring is in force.
 fn move_ring(bench: &mut Bench) {
-    let old = bench.common.snapshot.load_full();
-    bench.common.store(Snapshot {
-        epoch: old.epoch + 1,
-        tokens: vec!["1".to_owned()],
-        ..(*old).clone()
-    });
+    let next = bench.common.snapshot.load().successor();
+    let next = next.tokens(vec!["1".to_owned()]);
+    bench.common.store(next.build());
     bench.engine.on_message(bench.now, WorkerMessage::Snapshot);
 }
 

@@ -2,7 +2,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_policy::route::NodeTable;
+use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::{Opcode, Version, code, write};
 
 use super::*;
@@ -48,13 +48,12 @@ impl Bench {
         change(&mut config);
         let now = crate::testing::begin();
         let common = Arc::new(Common::new(config, 1 << 30, now));
-        common.store(Snapshot {
-            epoch: 1,
-            nodes: (0..places.len() as u8).map(node).collect(),
-            places: NodeTable::from_localities(places.iter().copied()),
-            authenticate: Some(asked()),
-            ..Snapshot::unknown()
-        });
+        let snapshot = Snapshot::builder()
+            .epoch(1)
+            .nodes((0..places.len() as u8).map(node))
+            .places(NodeTable::from_localities(places.iter().copied()))
+            .authenticate(Some(asked()));
+        common.store(snapshot.build());
         let shared = Arc::new(Shared::new(common));
         let engine = Engine::new(shared, 0, 2, 1, now, Duration::ZERO);
         Bench { engine, now }

@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use helenus_engine::features::records::{Described, SlowRequest};
@@ -58,22 +59,11 @@ fn trace() -> RequestTrace {
 }
 
 fn snapshot() -> Snapshot {
-    let node = |number: u8| Node {
-        address: SocketAddr::from(([10, 0, 0, number], 9_042)),
-        host_id: [number; 16],
-        dc: "dc1".to_owned(),
-        rack: String::new(),
-        release_version: String::new(),
-        processors: None,
-        timeouts: None,
-        batches: None,
-        pages: None,
-        gone: false,
+    let node = |number: u8| {
+        let address = SocketAddr::from(([10, 0, 0, number], 9_042));
+        Node::new(address, [number; 16], "dc1", "")
     };
-    Snapshot {
-        nodes: vec![node(1), node(2)],
-        ..Snapshot::unknown()
-    }
+    Snapshot::builder().nodes([1, 2].map(node)).build()
 }
 
 fn spans(trace: RequestTrace) -> Vec<Span> {

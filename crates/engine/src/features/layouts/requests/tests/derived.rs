@@ -7,7 +7,6 @@ use helenus_wire::{Consistency, Opcode, QueryView, Version, code, write};
 use crate::features::layouts::Output as OfLayouts;
 use crate::features::{self};
 use crate::output::Output;
-use crate::snapshot::Snapshot;
 use crate::testing::bench::{
     Asking, BIGINT, Bench, DERIVED, LAYOUT, Spec, TABLE, error_body, rows, rows_in,
 };
@@ -251,11 +250,10 @@ fn rights_on_a_keyspace_are_rights_on_the_keyspaces_of_its_derived_layouts() {
 #[test]
 fn rights_on_a_keyspace_are_not_given_on_tables_that_are_no_layouts_of_it() {
     let mut bench = Bench::derived(Version::V5, Version::V5);
-    let mut snapshot = Snapshot::clone(&bench.common.snapshot.load());
-    let of_layouts = snapshot.tables.entry(DERIVED.to_owned()).or_default();
-    of_layouts.insert("mine".to_owned(), Vec::new().into());
-    snapshot.epoch += 1;
-    bench.common.store(snapshot);
+    let next = bench.common.snapshot.load().successor();
+    bench
+        .common
+        .store(next.table(DERIVED, "mine", Vec::new()).build());
     let text = "GRANT SELECT ON KEYSPACE app TO reader";
     let body = Asking::default().query(Version::V5, text);
     bench.ask(Opcode::Query, 2, &body);

@@ -519,7 +519,7 @@ fn what_is_learned_of_a_layout_is_not_learned_of_the_table() {
     assert_eq!(bench.answer().0, Opcode::Result);
     let own = bench.engine.statements.of_text(None, text);
     assert!(!own.learned.has_answers());
-    let layouts = bench.common.snapshot.load().features.layouts.clone();
+    let layouts = bench.common.snapshot.load().features().layouts.clone();
     let planned = plan_of(
         &own,
         layouts.table("app", TABLE).expect("a table with layouts"),

@@ -1,12 +1,10 @@
 //! Tables as clients are told of them.
 
-use std::sync::Arc;
-
 use helenus_wire::{ErrorBody, Opcode, PageStart, QueryView, RowsView, Version, code, write};
 
 use crate::config::Config;
 use crate::shared::{EventKind, WorkerMessage};
-use crate::snapshot::{KeyColumn, Snapshot};
+use crate::snapshot::KeyColumn;
 use crate::testing::bench::{Asking, Bench, LAYOUT, Spec, VARCHAR};
 
 const VERSIONS: [(Version, Version); 4] = [
@@ -233,16 +231,14 @@ fn what_says_nothing_of_a_layout_goes_as_it_came() {
         same(&mut bench, text, columns, row);
     }
     // A user's table that is named so.
-    let mut snapshot: Snapshot = (*bench.common.snapshot.load_full()).clone();
-    let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
+    let key = KeyColumn {
         name: "id".to_owned(),
         cql_type: "uuid".to_owned(),
         is_masked: false,
-    }]);
-    snapshot.epoch += 1;
-    let tables = snapshot.tables.entry("app".to_owned()).or_default();
-    tables.insert("others__layout_b".to_owned(), key);
-    bench.common.store(snapshot);
+    };
+    let next = bench.common.snapshot.load().successor();
+    let next = next.table("app", "others__layout_b", [key]);
+    bench.common.store(next.build());
     bench.engine.on_message(bench.now, WorkerMessage::Snapshot);
     same(&mut bench, OF_APP, &NAMES, &["app", "others__layout_b"]);
     bench.is_done();
