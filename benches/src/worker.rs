@@ -295,6 +295,7 @@ fn snapshot() -> Snapshot {
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone: false,
     });
     let mut snapshot = Snapshot {

@@ -159,6 +159,7 @@ pub fn node(number: u8) -> Node {
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone: false,
     }
 }

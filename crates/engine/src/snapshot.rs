@@ -1,6 +1,7 @@
 //! The cluster, as the proxy knows it at one moment. Immutable; replaced whole.
 
 pub mod batch_limits;
+pub mod hint_window;
 pub mod list_columns;
 pub mod page_limits;
 pub mod table_sizes;
@@ -9,6 +10,7 @@ pub mod timeouts;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use helenus_policy::ring::{NodeIndex, ReplicaSets, Ring};
 use helenus_policy::route::{Locality, NodeTable};
@@ -17,6 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::features::InSnapshot;
 use crate::snapshot::batch_limits::BatchLimits;
+use crate::snapshot::hint_window::HintWindow;
 use crate::snapshot::list_columns::ListColumns;
 use crate::snapshot::page_limits::PageLimits;
 use crate::snapshot::table_sizes::TableSizes;
@@ -41,6 +44,8 @@ pub struct Node {
     pub batches: Option<BatchLimits>,
     /// `None` until it has told.
     pub pages: Option<PageLimits>,
+    /// `None` until it has told.
+    pub hints: Option<HintWindow>,
     /// No longer part of the cluster.
     pub gone: bool,
 }
@@ -175,6 +180,14 @@ impl Snapshot {
         let present = self.nodes.iter().filter(|node| !node.gone);
         let limits = present.filter_map(|node| node.pages);
         limits.map(|of| of.rows_max).min().unwrap_or(usize::MAX)
+    }
+
+    /// For how long all nodes keep hints for one that is down, as far as they have told.
+    pub fn hint_window(&self) -> Duration {
+        let present = self.nodes.iter().filter(|node| !node.gone);
+        let windows = present.filter_map(|node| node.hints);
+        let HintWindow(window) = windows.min_by_key(|of| of.0).unwrap_or_default();
+        window
     }
 
     /// True if the same nodes own the same parts of the ring in another snapshot.

@@ -111,6 +111,7 @@ pub(crate) fn node(number: u8) -> Node {
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone: false,
     }
 }

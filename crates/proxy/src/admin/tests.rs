@@ -380,6 +380,7 @@ fn nodes_that_have_left_are_told_of_in_the_time_in_which_they_were_there() {
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone,
     };
     // The second has never got anything, the third has the first one's address now.

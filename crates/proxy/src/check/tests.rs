@@ -21,6 +21,7 @@ fn node(address: SocketAddr) -> Node {
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone: false,
     }
 }

@@ -1,5 +1,5 @@
 //! Facts that only a node itself knows: its number of processors, which bounds the scans it can run
-//! in parallel, its time-outs, and how large batches and pages may be.
+//! in parallel, its time-outs, how large batches and pages may be, and how long it keeps hints.
 //!
 //! No table lists the processors, but the thread pool that handles responses of other nodes has the
 //! same size. A node that has never received such a response does not list it, and one before 4.0
@@ -22,6 +22,7 @@ use crate::conn::{Conn, ConnError, Dialer};
 use crate::control::rows::query;
 use crate::process::Process;
 use helenus_engine::snapshot::batch_limits::{self, BatchLimits};
+use helenus_engine::snapshot::hint_window::{self, HintWindow};
 use helenus_engine::snapshot::page_limits::{self, PageLimits};
 use helenus_engine::snapshot::timeouts::{SETTINGS, Timeouts};
 use helenus_engine::snapshot::{Node, Snapshot};
@@ -43,6 +44,8 @@ pub(crate) struct Facts {
     pub batches: Option<BatchLimits>,
     /// `None` if unknown.
     pub pages: Option<PageLimits>,
+    /// `None` if unknown.
+    pub hints: Option<HintWindow>,
     /// The node's error if it refused one of the queries.
     pub refusal: Option<String>,
 }
@@ -128,22 +131,22 @@ impl Asking {
             let Some(facts) = facts else { continue };
             let snapshot = shared.snapshot.load_full();
             let known = snapshot.nodes.get(index)?;
-            let processors = facts.processors.or(known.processors);
-            let timeouts = facts.timeouts.or(known.timeouts);
-            let batches = facts.batches.or(known.batches);
-            let pages = facts.pages.or(known.pages);
-            let told = (processors, timeouts, batches, pages);
-            if told == (known.processors, known.timeouts, known.batches, known.pages) {
+            let told = Node {
+                processors: facts.processors.or(known.processors),
+                timeouts: facts.timeouts.or(known.timeouts),
+                batches: facts.batches.or(known.batches),
+                pages: facts.pages.or(known.pages),
+                hints: facts.hints.or(known.hints),
+                ..known.clone()
+            };
+            if told == *known {
                 continue;
             }
-            tracing::info!(node = %known.address, processors, "a node has told of itself");
+            let processors = told.processors;
+            tracing::info!(node = %told.address, processors, "a node has told of itself");
             let mut snapshot = (*snapshot).clone();
             snapshot.epoch += 1;
-            let node = snapshot.nodes.get_mut(index)?;
-            node.processors = processors;
-            node.timeouts = timeouts;
-            node.batches = batches;
-            node.pages = pages;
+            *snapshot.nodes.get_mut(index)? = told;
             return Some(snapshot);
         }
         None
@@ -171,13 +174,15 @@ pub(crate) async fn ask(
     });
     let timeouts = told.clone().and_then(Timeouts::from_settings);
     let batches = told.clone().map(BatchLimits::from_settings);
-    let pages = told.map(PageLimits::from_settings);
+    let pages = told.clone().map(PageLimits::from_settings);
+    let hints = told.map(HintWindow::from_settings);
     let processors = or_refused(processors(&mut conn).await, &mut refusal)?;
     Ok(Facts {
         processors,
         timeouts,
         batches,
         pages,
+        hints,
         refusal,
     })
 }
@@ -216,8 +221,9 @@ async fn settings(conn: &mut Conn) -> Result<Option<Vec<(String, String)>>, Conn
     let named = |name: &str, unit: &str| format!("'{name}', '{name}_in_{unit}'");
     let timeouts = SETTINGS.iter().map(|name| named(name, "ms"));
     let batches = batch_limits::SETTINGS.iter().map(|name| named(name, "kb"));
-    let pages = page_limits::SETTINGS.iter().map(|name| format!("'{name}'"));
-    let names: Vec<String> = timeouts.chain(batches).chain(pages).collect();
+    let others = page_limits::SETTINGS.iter().chain(&hint_window::SETTINGS);
+    let others = others.map(|name| format!("'{name}'"));
+    let names: Vec<String> = timeouts.chain(batches).chain(others).collect();
     let cql = format!(
         "SELECT name, value FROM {NODE_SETTINGS} WHERE name IN ({})",
         names.join(", ")

@@ -303,6 +303,7 @@ fn member(
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone: false,
     };
     Some((node, tokens))

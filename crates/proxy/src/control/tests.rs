@@ -24,6 +24,7 @@ fn snapshot() -> Snapshot {
             timeouts: None,
             batches: None,
             pages: None,
+            hints: None,
             gone: false,
         })
         .collect();

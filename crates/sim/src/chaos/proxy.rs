@@ -222,6 +222,7 @@ pub(super) fn snapshot(
         timeouts: Some(Timeouts::default()),
         batches: None,
         pages: None,
+        hints: None,
         gone: !members.contains(&at),
     };
     let joining = joining.map(|at| Mover {

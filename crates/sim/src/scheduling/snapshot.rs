@@ -53,6 +53,7 @@ pub(super) fn snapshot(setup: &Setup) -> Snapshot {
             timeouts: None,
             batches: None,
             pages: None,
+            hints: None,
             gone: false,
         }
     };

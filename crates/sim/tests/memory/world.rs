@@ -344,6 +344,7 @@ fn snapshot(version: Version) -> Snapshot {
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone: false,
     };
     Snapshot {

@@ -20,6 +20,7 @@ fn shared() -> Process {
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone: false,
     });
     shared.publish(Snapshot {

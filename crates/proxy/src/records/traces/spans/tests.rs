@@ -68,6 +68,7 @@ fn snapshot() -> Snapshot {
         timeouts: None,
         batches: None,
         pages: None,
+        hints: None,
         gone: false,
     };
     Snapshot {
