@@ -234,18 +234,17 @@ impl Watch {
                 self.readers.push(reader);
             }
         }
-        for (table, tokens) in told.doubted {
-            self.common.layout_news.give_back(&table, tokens);
-        }
+        self.common.layout_news.give_back(told);
     }
 
     async fn tell_by(&self, mut reader: Reader, told: &mut news::Told) -> Reader {
         let local_dc = self.common.snapshot.load().local_dc.clone();
-        let marks = Marks {
+        let mut marks = Marks {
             common: &self.common,
             catalogue: self.seen.belief.catalogue(),
             unmarked: &self.seen.unmarked,
             local_dc: &local_dc,
+            is_cut_off: false,
         };
         marks.tell(&mut reader, told).await;
         reader
